@@ -3,6 +3,7 @@
 //! It knows paths, headers, JSON and time limits. It decides nothing about orders, keys or markets,
 //! and it does not know who is calling: operations join this edge to the use cases.
 
+pub mod asyncapi;
 pub mod body;
 pub mod connection;
 pub mod cors;

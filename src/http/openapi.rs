@@ -197,7 +197,7 @@ fn error_name(status: StatusCode, index: usize) -> String {
 }
 
 /// Doc comments are broken into lines; descriptions are not.
-fn one_line(mut value: Value) -> Value {
+pub(super) fn one_line(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
             for (name, field) in fields {
@@ -234,8 +234,15 @@ fn describe(operation: &Operation, shared: &mut Shared) -> Value {
         "security": security(operation.access),
         "responses": responses(operation, shared),
     });
+    let mut notes: Vec<String> = Vec::new();
     if let Some(permission) = permission(operation.access) {
-        described["description"] = format!("A key needs the permission `{permission}`.").into();
+        notes.push(format!("A key needs the permission `{permission}`."));
+    }
+    if matches!(operation.answers, Answers::Socket | Answers::Events) {
+        notes.push("`/asyncapi.json` describes the messages.".to_owned());
+    }
+    if !notes.is_empty() {
+        described["description"] = notes.join(" ").into();
     }
     if let Some(body) = &operation.body {
         described["requestBody"] = json!({
@@ -254,7 +261,7 @@ fn operation_id(method: Verb, path: &str) -> String {
 }
 
 /// A summary as a sentence: with a capital and a full stop.
-fn sentence(summary: &str) -> String {
+pub(super) fn sentence(summary: &str) -> String {
     let mut characters = summary.chars();
     let first: String = characters.next().into_iter().flat_map(char::to_uppercase).collect();
     format!("{first}{}.", characters.as_str())
@@ -309,7 +316,7 @@ fn describe_parameter(parameter: &Parameter, place: &str) -> Value {
     described
 }
 
-fn schema_of_kind(kind: ParameterKind) -> Value {
+pub(super) fn schema_of_kind(kind: ParameterKind) -> Value {
     match kind {
         ParameterKind::Number { min, max, default } => {
             let mut schema = json!({ "type": "integer", "minimum": min, "maximum": max });

@@ -31,6 +31,7 @@ pub mod updown;
 pub mod wallets;
 
 use self::orders::{cancel, list, place};
+use super::asyncapi;
 use super::openapi::{self, answers, bodies};
 use super::operation::Access::{Key, KeyOrToken, Public, Socket, Token};
 use super::operation::Run::{self, Health, Later, Now};
@@ -40,7 +41,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 65] = [
+pub static OPERATIONS: [Operation; 66] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .headers(&order_fields::NAME_HEADER)
@@ -506,6 +507,8 @@ pub static OPERATIONS: [Operation; 65] = [
         .summary("get a page of the guide"),
     Operation::get("/openapi.json", Public, Run::File(|_| Some(&openapi::FILE)))
         .summary("get this description of the API, in OpenAPI 3.1"),
+    Operation::get("/asyncapi.json", Public, Run::File(|_| Some(&asyncapi::FILE)))
+        .summary("get a description of the sockets and the stream of prices, in AsyncAPI 3.0"),
     Operation::get("/v1/status", Public, Now(|call| Ok(status::status(call))))
         .answers::<status::StatusAnswer>()
         .summary(

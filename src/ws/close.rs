@@ -28,6 +28,20 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
+    /// The reasons of the server's own.
+    pub const OWN: [Self; 10] = [
+        Self::GoingAway,
+        Self::Protocol,
+        Self::Binary,
+        Self::NotUtf8,
+        Self::TooMuch,
+        Self::TooBig,
+        Self::Busy,
+        Self::TooSlow,
+        Self::BadCredential,
+        Self::TooManySockets,
+    ];
+
     /// The code of the close frame.
     pub const fn code(self) -> u16 {
         match self {
@@ -58,6 +72,23 @@ impl CloseReason {
             Self::TooSlow => "the peer reads too slowly",
             Self::BadCredential => "the credential is not valid",
             Self::TooManySockets => "too many open sockets for this tier",
+        }
+    }
+    /// What a client can do about it.
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::Returned(_) => "",
+            Self::GoingAway | Self::Busy => "Connect again after a pause.",
+            Self::Protocol => "Use a WebSocket client that follows RFC 6455.",
+            Self::Binary => "Send text frames.",
+            Self::NotUtf8 => "Send text as UTF-8.",
+            Self::TooMuch => "Send fewer frames, and read the replies.",
+            Self::TooBig => "Send each message in one frame of at most 16 KiB.",
+            Self::TooSlow => "Connect again, and keep reading.",
+            Self::BadCredential => {
+                "Connect again with a valid key that has the permission `read`, or a new token."
+            }
+            Self::TooManySockets => "Close another socket of the account first.",
         }
     }
 }

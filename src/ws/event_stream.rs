@@ -33,6 +33,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::futures::OwnedNotified;
@@ -41,6 +42,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use super::connection::WRITE_BYTES_GOAL;
 use super::counts::OpenStream;
 use super::fanout::Fanout;
+use super::price_frame;
 use super::subscriptions::{NextFrame, Subscriptions, TickChange, TooManyMarkets};
 use crate::ids::Timestamp;
 use crate::money::Price;
@@ -80,21 +82,56 @@ pub enum OpenError {
     TooManyMarkets(#[from] TooManyMarkets),
 }
 
-#[derive(Serialize)]
-struct Keepalive {
+/// The events of a stream, each with its data.
+#[derive(JsonSchema)]
+#[schemars(tag = "event", content = "data", rename_all = "snake_case", inline)]
+pub enum Event {
+    /// The state of every market. It is the first event.
+    Snapshot(Prices),
+    /// A market's prices, after a change.
+    MarketPrice(price_frame::Price<'static>),
+    /// A change of an outcome's tick. It comes before the first price on the new tick.
+    TickSizeChange(TickSizeChange<'static>),
+    /// A sign of life.
+    Keepalive(Keepalive),
+}
+
+/// The prices of all markets of the stream.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only the schema is used; the prices are written in pieces")]
+pub struct Prices {
+    prices: Vec<price_frame::Price<'static>>,
+    /// The markets that are not listed. One that is listed later joins within a keepalive.
+    #[schemars(with = "Vec<String>", skip_serializing_if = "Option::is_none")]
+    unknown: Option<Vec<String>>,
+}
+
+/// That the stream is alive.
+#[derive(Serialize, JsonSchema)]
+pub struct Keepalive {
     ts: Time,
+    /// Counts the keepalives of the stream from 1.
     n: u64,
 }
 
-#[derive(Serialize)]
-struct TickSizeChange<'a> {
+/// A change of an outcome's tick.
+#[derive(Serialize, JsonSchema)]
+pub struct TickSizeChange<'a> {
+    #[schemars(extend("const" = "tick_size_change"))]
     r#type: &'static str,
+    /// The market's condition id.
     market: &'a str,
+    /// The outcome's token.
     asset_id: &'a str,
+    #[schemars(with = "f64")]
     tick_size: &'a RawValue,
+    #[schemars(with = "f64")]
     old_tick_size: &'a RawValue,
-    /// The original service has the side of the book that caused the change, which is not known.
+    /// Always null.
+    // The original service has the side of the book that caused the change, which is not known.
+    #[schemars(with = "()")]
     side: Option<&'a str>,
+    /// In milliseconds since 1970.
     ts_ms: i64,
 }
 

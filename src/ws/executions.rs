@@ -14,8 +14,8 @@ use tokio::sync::{Notify, watch};
 
 use super::close::CloseReason;
 use super::connection::{Ended, Peer, Protocol, Times, WRITE_BYTES_GOAL, serve};
-use super::execution_frame::{ExecutionRequest, put_fill};
-use super::protocol::Reply;
+use super::execution_frame::{ExecutionReply, ExecutionRequest, Fill};
+use super::protocol::{Reply, put_message};
 use crate::engine::fills::FillPage;
 use crate::ids::Timestamp;
 use crate::shard::FillFollower;
@@ -104,7 +104,8 @@ impl Feed<'_> {
         let mut position = Position { sent: newest, newest };
         self.put(|outbox| {
             outbox.has_begun = true;
-            Reply::connected(self.follower.account(), Some(newest)).put(&mut outbox.frames);
+            let hello = ExecutionReply::connected(self.follower.account(), newest);
+            put_message(&mut outbox.frames, &hello);
         });
         loop {
             match self.next_step(&position) {
@@ -147,10 +148,10 @@ impl Feed<'_> {
         if after > page.newest {
             let newest = page.newest;
             let message = format!("after is {after}, and the newest fill has the seq {newest}");
-            Reply::Error { message: &message }.put(&mut outbox.frames);
+            put_message(&mut outbox.frames, &Reply::Error { message: &message });
             return;
         }
-        Reply::Resumed { after }.put(&mut outbox.frames);
+        put_message(&mut outbox.frames, &ExecutionReply::Resumed { after });
         position.sent = after;
         self.go_on(position, page, outbox);
     }
@@ -160,11 +161,12 @@ impl Feed<'_> {
         let next = position.sent + 1;
         if page.oldest > next {
             position.sent = page.oldest - 1;
-            Reply::Gap { from: next, to: position.sent }.put(&mut outbox.frames);
+            let gap = ExecutionReply::Gap { from: next, to: position.sent };
+            put_message(&mut outbox.frames, &gap);
             self.counts.gaps.fetch_add(1, Ordering::Relaxed);
         }
         for row in &page.rows {
-            put_fill(&mut outbox.frames, row);
+            put_message(&mut outbox.frames, &Fill::of(row));
             position.sent = row.number;
         }
         position.newest = page.newest;
@@ -183,19 +185,19 @@ struct Position {
 impl Protocol for &Feed<'_> {
     fn answer(&mut self, text: &[u8], now: Timestamp, replies: &mut Vec<u8>) {
         match ExecutionRequest::parse(text) {
-            Ok(ExecutionRequest::Resume(after)) => {
+            Ok(ExecutionRequest::Resume { after }) => {
                 let mut outbox = self.outbox.lock();
                 if outbox.resumes.len() >= RESUMES_WAITING_MAX {
                     let message = "too many resumes: wait until they are answered";
-                    return Reply::Error { message }.put(replies);
+                    return put_message(replies, &Reply::Error { message });
                 }
                 outbox.resumes.push_back(after);
                 drop(outbox);
                 self.follower.signal().wake();
             }
-            Ok(ExecutionRequest::Subscribe) => Reply::Subscribed { markets: None }.put(replies),
-            Ok(ExecutionRequest::Ping) => Reply::pong(now).put(replies),
-            Err(error) => Reply::Error { message: &error.to_string() }.put(replies),
+            Ok(ExecutionRequest::Subscribe) => put_message(replies, &ExecutionReply::Subscribed),
+            Ok(ExecutionRequest::Ping) => put_message(replies, &Reply::pong(now)),
+            Err(error) => put_message(replies, &Reply::Error { message: &error.to_string() }),
         }
     }
 

@@ -14,14 +14,18 @@
 //! trade at the top level are those of the first outcome; `active` says whether orders can fill. If
 //! the reader missed frames, the object ends in `"conflated":true`.
 
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema};
 use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use crate::ids::Timestamp;
 use crate::market::MarketSnapshot;
 use crate::market::book::Side;
 use crate::market::catalogue::{MarketInfo, Outcome};
 use crate::market::price::{MarketPrices, OutcomePrice, PriceSource};
-use crate::money::{Price, Shares};
+use crate::money::{self, Shares};
 use crate::wire::{Decimal, Time};
 
 /// One encoded frame: a market's prices at one moment.
@@ -30,7 +34,7 @@ pub struct PriceFrame {
     /// Rises by one with each frame of the market.
     pub seq: u64,
     /// The market's tick at that moment, which the text does not show.
-    pub tick: Price,
+    pub tick: money::Price,
     /// The object without its closing brace, so that both forms can share it.
     open_json: Box<[u8]>,
 }
@@ -39,7 +43,7 @@ impl PriceFrame {
     /// Encodes what a market shows in this snapshot.
     pub fn encode(snapshot: &MarketSnapshot, seq: u64, now: Timestamp) -> Self {
         let prices = MarketPrices::of(snapshot);
-        let fields = Fields::of(snapshot.info(), &prices, seq, now);
+        let fields = Price::of(snapshot.info(), &prices, seq, now);
         let mut json =
             serde_json::to_vec(&fields).expect("strings and integers always have a JSON text");
         let brace = json.pop();
@@ -54,46 +58,79 @@ impl PriceFrame {
     }
 }
 
-#[derive(Serialize)]
-struct Fields<'a> {
+/// What a market costs. It is sent after each change; a slow reader gets only the newest one.
+#[derive(Serialize, JsonSchema)]
+#[schemars(transform = add_conflated)]
+pub struct Price<'a> {
+    #[schemars(extend("const" = "price"))]
     r#type: &'static str,
+    /// The market's condition id.
     market_id: &'a str,
+    /// The same as `market_id`.
     condition_id: &'a str,
+    /// Rises with each frame of the market.
     seq: u64,
+    /// When the frame was made, in milliseconds since 1970.
     emit_ts_ms: i64,
+    /// Where the prices come from; null if none is known.
+    #[schemars(extend("enum" = ["book", "mirror", "last_trade", "resolution", null]))]
     source: Option<&'static str>,
+    /// When the venue last changed what the prices come from.
     updated_at: Option<Time>,
+    /// Whether a book is not known to be the venue's current one.
     stale: bool,
+    /// Whether orders can fill.
     active: bool,
+    /// Whether the market has closed.
     closed: bool,
+    /// What was traded in all, in dollars.
     volume: Option<Decimal>,
+    /// The price of the first outcome.
+    #[schemars(with = "Decimal")]
     #[serde(skip_serializing_if = "Option::is_none")]
     buy: Option<Decimal>,
+    /// The price of the second outcome.
+    #[schemars(with = "Decimal")]
     #[serde(skip_serializing_if = "Option::is_none")]
     sell: Option<Decimal>,
+    /// Of the first outcome.
+    #[schemars(with = "Decimal")]
     #[serde(skip_serializing_if = "Option::is_none")]
     best_bid: Option<Decimal>,
+    /// Of the first outcome.
+    #[schemars(with = "Decimal")]
     #[serde(skip_serializing_if = "Option::is_none")]
     best_ask: Option<Decimal>,
+    /// The price of the last trade of the first outcome.
+    #[schemars(with = "Decimal")]
     #[serde(skip_serializing_if = "Option::is_none")]
     last_trade: Option<Decimal>,
+    #[schemars(with = "String", extend("enum" = ["BUY", "SELL"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     last_trade_side: Option<&'static str>,
+    /// In shares.
+    #[schemars(with = "Decimal")]
     #[serde(skip_serializing_if = "Option::is_none")]
     last_trade_size: Option<Decimal>,
-    outcomes: Vec<OutcomeFields<'a>>,
+    outcomes: Vec<OutcomePrices<'a>>,
+    /// The outcomes again, by token.
+    #[schemars(with = "BTreeMap<String, TokenPrice<'a>>")]
     tokens: Tokens<'a>,
 }
 
-#[derive(Serialize)]
-struct OutcomeFields<'a> {
+#[derive(Serialize, JsonSchema)]
+struct OutcomePrices<'a> {
     label: &'a str,
     price: Option<Decimal>,
+    /// Null if the venue has not named it yet.
     token_id: Option<&'a str>,
+    #[schemars(with = "Decimal")]
     #[serde(skip_serializing_if = "Option::is_none")]
     best_bid: Option<Decimal>,
+    #[schemars(with = "Decimal")]
     #[serde(skip_serializing_if = "Option::is_none")]
     best_ask: Option<Decimal>,
+    #[schemars(with = "Decimal")]
     #[serde(skip_serializing_if = "Option::is_none")]
     last_trade: Option<Decimal>,
 }
@@ -104,13 +141,22 @@ struct Tokens<'a> {
     prices: &'a MarketPrices,
 }
 
-#[derive(Serialize)]
-struct TokenFields<'a> {
+#[derive(Serialize, JsonSchema)]
+struct TokenPrice<'a> {
     label: &'a str,
     price: Option<Decimal>,
 }
 
-impl<'a> Fields<'a> {
+/// Adds the field that [`PriceFrame::json`] writes.
+fn add_conflated(schema: &mut Schema) {
+    schema.get_mut("properties").expect("an object has properties")["conflated"] = json!({
+        "type": "boolean",
+        "const": true,
+        "description": "There if the reader missed frames of the market since the last one.",
+    });
+}
+
+impl<'a> Price<'a> {
     fn of(info: &'a MarketInfo, prices: &'a MarketPrices, seq: u64, now: Timestamp) -> Self {
         let first = prices.outcomes.first().copied().unwrap_or_default();
         let trade = first.last_trade;
@@ -141,14 +187,14 @@ impl<'a> Fields<'a> {
                 .outcomes
                 .iter()
                 .zip(&prices.outcomes)
-                .map(|(outcome, price)| OutcomeFields::of(outcome, price))
+                .map(|(outcome, price)| OutcomePrices::of(outcome, price))
                 .collect(),
             tokens: Tokens { info, prices },
         }
     }
 }
 
-impl<'a> OutcomeFields<'a> {
+impl<'a> OutcomePrices<'a> {
     fn of(outcome: &'a Outcome, price: &OutcomePrice) -> Self {
         Self {
             label: &outcome.label,
@@ -171,7 +217,7 @@ impl Serialize for Tokens<'_> {
             .filter(|(outcome, _)| !outcome.token_id.is_empty());
         serializer.collect_map(known.map(|(outcome, price)| {
             let fields =
-                TokenFields { label: &outcome.label, price: price.price().map(Decimal::from) };
+                TokenPrice { label: &outcome.label, price: price.price().map(Decimal::from) };
             (&*outcome.token_id, fields)
         }))
     }
@@ -186,7 +232,7 @@ mod tests {
     use crate::market::Markets;
     use crate::market::book::{Book, Ladder, LastTrade, Level};
     use crate::market::catalogue::MarketStatus;
-    use crate::money::Usd;
+    use crate::money::{Price, Usd};
 
     fn outcomes(tokens: [&str; 2]) -> impl Iterator<Item = Outcome> {
         [("Yes", tokens[0]), ("N\"o", tokens[1])]

@@ -11,7 +11,7 @@ use super::close::CloseReason;
 use super::connection::{Ended, Peer, Protocol, Times, WRITE_BYTES_GOAL, refuse, serve};
 use super::fanout::Fanout;
 use super::frame::put_text;
-use super::protocol::{Reply, Request, unknown_markets_message};
+use super::protocol::{PriceReply, Reply, Request, put_message, unknown_markets_message};
 use super::subscriptions::Subscriptions;
 use crate::ids::{AccountId, Timestamp};
 
@@ -44,18 +44,18 @@ struct Prices {
 
 impl Protocol for Prices {
     fn begin(&mut self, replies: &mut Vec<u8>) {
-        Reply::connected(self.account_id, None).put(replies);
+        put_message(replies, &PriceReply::connected(self.account_id));
     }
 
     fn answer(&mut self, text: &[u8], now: Timestamp, replies: &mut Vec<u8>) {
         match Request::parse(text) {
-            Ok(Request::Subscribe(condition_ids)) => self.subscribe(&condition_ids, now, replies),
-            Ok(Request::Unsubscribe(condition_ids)) => {
-                self.subscriptions.unsubscribe(&condition_ids);
+            Ok(Request::Subscribe { markets }) => self.subscribe(&markets, now, replies),
+            Ok(Request::Unsubscribe { markets }) => {
+                self.subscriptions.unsubscribe(&markets);
                 self.acknowledge(replies);
             }
-            Ok(Request::Ping) => Reply::pong(now).put(replies),
-            Err(error) => Reply::Error { message: &error.to_string() }.put(replies),
+            Ok(Request::Ping) => put_message(replies, &Reply::pong(now)),
+            Err(error) => put_message(replies, &Reply::Error { message: &error.to_string() }),
         }
     }
 
@@ -77,16 +77,16 @@ impl Prices {
             Ok(unknown) => {
                 if !unknown.is_empty() {
                     let message = unknown_markets_message(&unknown);
-                    Reply::Error { message: &message }.put(replies);
+                    put_message(replies, &Reply::Error { message: &message });
                 }
                 self.acknowledge(replies);
             }
-            Err(error) => Reply::Error { message: &error.to_string() }.put(replies),
+            Err(error) => put_message(replies, &Reply::Error { message: &error.to_string() }),
         }
     }
 
     fn acknowledge(&self, replies: &mut Vec<u8>) {
-        let markets = Some(self.subscriptions.condition_ids().collect());
-        Reply::Subscribed { markets }.put(replies);
+        let markets = self.subscriptions.condition_ids().collect();
+        put_message(replies, &PriceReply::Subscribed { markets });
     }
 }

@@ -15,6 +15,7 @@
 //! A frame that cannot be used is answered with an `error` frame and changes nothing; the socket
 //! stays open. This module does not know which markets exist or who is subscribed.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -30,14 +31,24 @@ pub const MARKETS_NAMED_MAX: usize = 3;
 /// The version in the `connected` frame.
 pub const PROTOCOL_VERSION: &str = "1.0";
 
-/// A client's request.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// A client's request. The schema describes what [`parse`](Self::parse) reads, in the form that
+/// clients should write.
+#[derive(Clone, PartialEq, Eq, Debug, JsonSchema)]
+#[schemars(tag = "action", rename_all = "lowercase", inline)]
 pub enum Request {
-    /// Send the prices of these markets from now on. The list may contain duplicates.
-    Subscribe(Vec<String>),
+    /// Send the prices of these markets now and from now on, besides those of earlier requests.
+    Subscribe {
+        /// The condition ids of the markets. `conditions` means the same; `assets_ids` is refused.
+        #[schemars(inner(length(max = MARKET_ID_BYTES_MAX)))]
+        markets: Vec<String>,
+    },
     /// Stop sending the prices of these markets.
-    Unsubscribe(Vec<String>),
-    /// Reply with a `pong` and the server's time.
+    Unsubscribe {
+        /// The condition ids of the markets. `conditions` means the same.
+        #[schemars(inner(length(max = MARKET_ID_BYTES_MAX)))]
+        markets: Vec<String>,
+    },
+    /// Reply with a `pong`.
     Ping,
 }
 
@@ -92,8 +103,8 @@ impl Request {
         let action = take("action").or_else(|| take("type")).ok_or(RequestError::MissingAction)?;
         let markets = take("markets").or_else(|| take("conditions"));
         match action.as_str().map(str::to_ascii_lowercase).as_deref() {
-            Some("subscribe") => Ok(Self::Subscribe(market_ids(markets)?)),
-            Some("unsubscribe") => Ok(Self::Unsubscribe(market_ids(markets)?)),
+            Some("subscribe") => Ok(Self::Subscribe { markets: market_ids(markets)? }),
+            Some("unsubscribe") => Ok(Self::Unsubscribe { markets: market_ids(markets)? }),
             Some("ping") => Ok(Self::Ping),
             _ => Err(RequestError::UnknownAction),
         }
@@ -117,71 +128,61 @@ fn market_ids(markets: Option<Value>) -> Result<Vec<String>, RequestError> {
     Ok(ids)
 }
 
-/// A server message other than prices.
-#[derive(Serialize, Debug)]
+/// What only the price socket says, besides prices.
+#[derive(Serialize, JsonSchema, Debug)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub enum Reply<'a> {
+#[schemars(inline)]
+pub enum PriceReply<'a> {
     /// The first frame of every socket.
     Connected {
         /// The account's id.
         user_id: u64,
-        /// [`PROTOCOL_VERSION`].
+        /// The version of the protocol.
+        #[schemars(extend("const" = PROTOCOL_VERSION))]
         protocol_version: &'static str,
-        /// On the execution socket, the number of the account's newest fill.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        seq: Option<u64>,
     },
-    /// The reply to a successful subscribe or unsubscribe.
+    /// The reply to `subscribe` and `unsubscribe`.
     Subscribed {
-        /// All markets that the socket is now subscribed to, in the order of subscription; `None`
-        /// on the execution socket, which has no markets.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        markets: Option<Vec<&'a str>>,
+        /// All markets that the socket is now subscribed to, in the order of subscription.
+        markets: Vec<&'a str>,
     },
-    /// The reply to a resume. The fills after this number follow.
-    Resumed {
-        /// The number.
-        after: u64,
-    },
-    /// Fills that are no longer kept, and so will not be sent.
-    Gap {
-        /// The number of the first one.
-        from: u64,
-        /// The number of the last one.
-        to: u64,
-    },
-    /// The reply to a ping.
+}
+
+/// What both sockets say.
+#[derive(Serialize, JsonSchema, Debug)]
+#[serde(tag = "type", rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum Reply<'a> {
+    /// The reply to `ping`.
     Pong {
         /// The server's clock, in milliseconds since 1970.
         ts: i64,
     },
-    /// A request could not be carried out.
+    /// A request, or a part of it, could not be carried out.
     Error {
         /// What went wrong and how to fix it.
         message: &'a str,
     },
 }
 
-impl Reply<'_> {
+impl PriceReply<'_> {
     /// The first frame of a socket of this account.
-    pub fn connected(account_id: AccountId, seq: Option<u64>) -> Self {
-        Self::Connected { user_id: account_id.get(), protocol_version: PROTOCOL_VERSION, seq }
+    pub fn connected(account_id: AccountId) -> Self {
+        Self::Connected { user_id: account_id.get(), protocol_version: PROTOCOL_VERSION }
     }
+}
 
+impl Reply<'_> {
     /// The reply to a ping at this time.
     pub fn pong(now: Timestamp) -> Self {
         Self::Pong { ts: now.millis() }
     }
+}
 
-    /// The message as JSON text.
-    pub fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("strings and integers always have a JSON text")
-    }
-
-    /// Appends the message as a frame.
-    pub(super) fn put(&self, frames: &mut Vec<u8>) {
-        put_text(frames, &[&self.to_json()]);
-    }
+/// Appends a message as a frame.
+pub(super) fn put_message(frames: &mut Vec<u8>, message: &impl Serialize) {
+    let json = serde_json::to_vec(message).expect("strings and integers always have a JSON text");
+    put_text(frames, &[&json]);
 }
 
 /// The error text for markets that are not listed; names the first few.
@@ -217,15 +218,27 @@ mod tests {
         let object = "a frame must be a JSON object";
         let list = "markets must be a list of condition ids";
         for (text, expected) in [
-            (r#"{"action":"subscribe","markets":["a","b"]}"#, r#"Subscribe(["a", "b"])"#),
-            (r#"{"type":"SUBSCRIBE","conditions":["a"]}"#, r#"Subscribe(["a"])"#),
-            (r#" {"action":"Subscribe","markets":[],"id":7}"#, "Subscribe([])"),
-            (r#"{"action":"unsubscribe","markets":["\u0061"]}"#, r#"Unsubscribe(["a"])"#),
+            (
+                r#"{"action":"subscribe","markets":["a","b"]}"#,
+                r#"Subscribe { markets: ["a", "b"] }"#,
+            ),
+            (r#"{"type":"SUBSCRIBE","conditions":["a"]}"#, r#"Subscribe { markets: ["a"] }"#),
+            (r#" {"action":"Subscribe","markets":[],"id":7}"#, "Subscribe { markets: [] }"),
+            (
+                r#"{"action":"unsubscribe","markets":["\u0061"]}"#,
+                r#"Unsubscribe { markets: ["a"] }"#,
+            ),
             (r#"{"action":"ping"}"#, "Ping"),
             (r#"{"type":"Ping","markets":5}"#, "Ping"),
             (r#"{"action":"ping","type":"subscribe"}"#, "Ping"),
-            (r#"{"action":"subscribe","conditions":["b"],"markets":["a"]}"#, r#"Subscribe(["a"])"#),
-            (r#"{"action":"subscribe","markets":null,"conditions":["b"]}"#, r#"Subscribe(["b"])"#),
+            (
+                r#"{"action":"subscribe","conditions":["b"],"markets":["a"]}"#,
+                r#"Subscribe { markets: ["a"] }"#,
+            ),
+            (
+                r#"{"action":"subscribe","markets":null,"conditions":["b"]}"#,
+                r#"Subscribe { markets: ["b"] }"#,
+            ),
             (r#"{"action":"subscribe","markets":["a"],"assets_ids":["1"]}"#, assets),
             (r#"{"type":"market","assets_ids":[]}"#, assets),
             (r#"{"action":"subscribe"}"#, "markets is missing: list the condition ids"),
@@ -256,7 +269,7 @@ mod tests {
     fn id_length_and_nesting_are_bounded() {
         let subscribe = |id: &str| format!(r#"{{"action":"subscribe","markets":["a","{id}"]}}"#);
         let longest = "x".repeat(MARKET_ID_BYTES_MAX);
-        check(&subscribe(&longest), &format!(r#"Subscribe(["a", "{longest}"])"#));
+        check(&subscribe(&longest), &format!(r#"Subscribe {{ markets: ["a", "{longest}"] }}"#));
         check(&subscribe(&format!("{longest}x")), "markets[1] is longer than 256 bytes");
         let deep = format!(r#"{{"markets":{}1{}}}"#, "[".repeat(8_000), "]".repeat(8_000));
         assert!(matches!(Request::parse(deep.as_bytes()), Err(RequestError::InvalidJson(_))));
@@ -266,33 +279,35 @@ mod tests {
     #[test]
     fn server_frames() {
         let account_id = AccountId::new(ShardId::new(7).unwrap(), 3).unwrap();
-        for (reply, expected) in [
+        let json = |message: &dyn Fn(&mut Vec<u8>)| {
+            let mut frame = Vec::new();
+            message(&mut frame);
+            // The frames are short, so their heads have two bytes.
+            String::from_utf8(frame.split_off(2)).unwrap()
+        };
+        let error = |ids: &[&str]| {
+            let message = unknown_markets_message(ids);
+            json(&|frame| put_message(frame, &Reply::Error { message: &message }))
+        };
+        let markets = || vec!["b", "a\""];
+        let pong = Reply::pong(Timestamp::from_millis(1_234));
+        for (text, expected) in [
             (
-                Reply::connected(account_id, None),
+                json(&|frame| put_message(frame, &PriceReply::connected(account_id))),
                 r#"{"type":"connected","user_id":199,"protocol_version":"1.0"}"#,
             ),
             (
-                Reply::Subscribed { markets: Some(vec!["b", "a\""]) },
+                json(&|frame| put_message(frame, &PriceReply::Subscribed { markets: markets() })),
                 r#"{"type":"subscribed","markets":["b","a\""]}"#,
             ),
+            (json(&|frame| put_message(frame, &pong)), r#"{"type":"pong","ts":1234}"#),
+            (error(&["a"]), r#"{"type":"error","message":"unknown market: a"}"#),
             (
-                Reply::connected(account_id, Some(7)),
-                r#"{"type":"connected","user_id":199,"protocol_version":"1.0","seq":7}"#,
-            ),
-            (Reply::Subscribed { markets: None }, r#"{"type":"subscribed"}"#),
-            (Reply::Resumed { after: 5 }, r#"{"type":"resumed","after":5}"#),
-            (Reply::Gap { from: 6, to: 9 }, r#"{"type":"gap","from":6,"to":9}"#),
-            (Reply::pong(Timestamp::from_millis(1_234)), r#"{"type":"pong","ts":1234}"#),
-            (
-                Reply::Error { message: &unknown_markets_message(&["a"]) },
-                r#"{"type":"error","message":"unknown market: a"}"#,
-            ),
-            (
-                Reply::Error { message: &unknown_markets_message(&["a", "b", "c", "d", "e"]) },
+                error(&["a", "b", "c", "d", "e"]),
                 r#"{"type":"error","message":"unknown market: a, b, c and 2 more"}"#,
             ),
         ] {
-            assert_eq!(String::from_utf8(reply.to_json()).unwrap(), expected);
+            assert_eq!(text, expected);
         }
     }
 }

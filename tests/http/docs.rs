@@ -32,8 +32,12 @@ fn check_file(response: &Response, kind: &str) {
 #[test]
 fn pages_load_nothing_from_elsewhere() {
     for (path, linked) in [
-        ("/", &["docs", "docs/page.css", "openapi.json", "v1/markets", "v1/status"][..]),
-        ("/docs", &[".", "docs/page.css", "docs/page.js", "openapi.json"]),
+        (
+            "/",
+            &["docs", "docs/page.css", "openapi.json", "asyncapi.json", "v1/markets", "v1/status"]
+                [..],
+        ),
+        ("/docs", &[".", "docs/page.css", "docs/page.js", "openapi.json", "asyncapi.json"]),
     ] {
         let page = shared().get(path);
         check_file(&page, "text/html; charset=utf-8");
@@ -132,7 +136,14 @@ fn the_guide_has_pages_that_link_each_other() {
 
 #[test]
 fn files_are_sent_compressed_and_only_once() {
-    for path in ["/docs", "/docs/page.js", "/docs/page.css", "/docs/orders", "/openapi.json"] {
+    for path in [
+        "/docs",
+        "/docs/page.js",
+        "/docs/page.css",
+        "/docs/orders",
+        "/openapi.json",
+        "/asyncapi.json",
+    ] {
         let whole = shared().get(path);
         let head = |name, value: &str| {
             shared().send(&Request::new("HEAD", path).header(name, value.as_bytes()))

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod addresses;
+mod asyncapi;
 mod batches;
 mod cancels;
 mod candles;

@@ -10,11 +10,11 @@ use paperbourse::auth::identity::embedded::EmbeddedIssuer;
 use paperbourse::ids::Timestamp;
 use paperbourse::limits::tier::Tier;
 use paperbourse_test_support::process::{Process, ServerProcess};
-use paperbourse_test_support::{Connection, Request, Response};
+use paperbourse_test_support::{Connection, Request, Response, witness};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::recording;
+use super::{asyncapi, recording};
 
 /// Limits that tests of other things never reach.
 const UNLIMITED: [&str; 8] = [
@@ -166,6 +166,7 @@ impl Server {
         if recording.exists() {
             command.arg("--venue").arg(format!("recorded:{}", recording.display()));
         }
+        witness::call(asyncapi::frames::witness);
         let process = Process::spawn(command.args(flags)).ready();
         let address = process.address;
         let issuer = EmbeddedIssuer::open(&folder.path().join("data")).unwrap();

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use serde_json::Value;
 
+use crate::witness::{self, Witness};
 use crate::{Connection, Request, Response};
 
 /// How a stream ended.
@@ -23,6 +24,7 @@ pub struct EventStream {
     stream: BufReader<TcpStream>,
     /// What has arrived and was not returned yet.
     received: String,
+    witness: Option<Box<dyn Witness>>,
 }
 
 impl EventStream {
@@ -35,7 +37,8 @@ impl EventStream {
         if head.header("transfer-encoding") != Some("chunked") {
             return Err(connection.read_body(head).unwrap());
         }
-        Ok(Self { head, stream: connection.into_stream(), received: String::new() })
+        let (stream, witness) = (connection.into_stream(), witness::of(request));
+        Ok(Self { head, stream, received: String::new(), witness })
     }
 
     /// The text of the next event, with its last line break.
@@ -45,6 +48,10 @@ impl EventStream {
                 let rest = self.received.split_off(at + 2);
                 let mut text = std::mem::replace(&mut self.received, rest);
                 text.truncate(at + 1);
+                if let Some(witness) = &mut self.witness {
+                    let (kind, data) = parts(&text);
+                    witness.received(&kind, &data);
+                }
                 return Ok(text);
             }
             let chunk = self.chunk().map_err(|_| End::CutOff)?;
@@ -58,9 +65,7 @@ impl EventStream {
     /// The kind of the next event, and its data.
     #[track_caller]
     pub fn event(&mut self) -> (String, Value) {
-        let text = self.text().unwrap();
-        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-        (field("event: ").to_owned(), serde_json::from_str(field("data: ")).unwrap())
+        parts(&self.text().unwrap())
     }
 
     /// Reads to the end.
@@ -94,4 +99,11 @@ impl EventStream {
         chunk.truncate(size);
         Ok(String::from_utf8(chunk).unwrap())
     }
+}
+
+/// The kind of an event, and its data.
+#[track_caller]
+fn parts(text: &str) -> (String, Value) {
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    (field("event: ").to_owned(), serde_json::from_str(field("data: ")).unwrap())
 }

@@ -13,6 +13,7 @@ pub mod process;
 mod request;
 mod response;
 pub mod socket;
+pub mod witness;
 
 pub use connection::{Client, Connection, PATIENCE};
 pub use request::Request;

@@ -21,6 +21,11 @@ impl Request {
         Self { method, path, headers: Vec::new(), body: Vec::new(), is_chunked: false }
     }
 
+    /// The path, with its query.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
     /// A `GET`.
     pub fn get(path: impl Into<String>) -> Self {
         Self::new("GET", path)

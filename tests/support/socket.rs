@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use serde_json::{Value, json};
 
+use crate::witness::{self, Witness};
 use crate::{Connection, Request, Response};
 
 /// A received frame.
@@ -36,6 +37,7 @@ pub const PING: u8 = 0x89;
 /// An open socket.
 pub struct Socket {
     stream: BufReader<TcpStream>,
+    witness: Option<Box<dyn Witness>>,
 }
 
 /// An upgrade request without a credential.
@@ -66,7 +68,7 @@ impl Socket {
         }
         // The answer that RFC 6455 computes for this key.
         assert_eq!(response.header("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
-        Ok(Ok(Self { stream: connection.into_stream() }))
+        Ok(Ok(Self { stream: connection.into_stream(), witness: witness::of(request) }))
     }
 
     /// Opens a price socket and reads its first frame.
@@ -91,6 +93,11 @@ impl Socket {
 
     /// Sends a frame with this first byte, masked as clients must.
     pub fn send(&mut self, first: u8, payload: &[u8]) {
+        match (first, &mut self.witness) {
+            (TEXT, Some(witness)) => witness.sent(payload),
+            (CLOSE, Some(witness)) => witness.leaves(),
+            _ => {}
+        }
         let mut frame = vec![first];
         match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
             (Ok(length @ ..0x7e), _) => frame.push(0x80 | length),
@@ -127,8 +134,20 @@ impl Socket {
         let mut payload = vec![0; usize::try_from(length).unwrap()];
         self.stream.read_exact(&mut payload)?;
         Ok(match first {
-            TEXT => Frame::Text(serde_json::from_slice(&payload).unwrap()),
-            CLOSE => Frame::Close(u16::from_be_bytes([payload[0], payload[1]])),
+            TEXT => {
+                let message: Value = serde_json::from_slice(&payload).unwrap();
+                if let Some(witness) = &mut self.witness {
+                    witness.received(message["type"].as_str().unwrap_or_default(), &message);
+                }
+                Frame::Text(message)
+            }
+            CLOSE => {
+                let code = u16::from_be_bytes([payload[0], payload[1]]);
+                if let Some(witness) = &mut self.witness {
+                    witness.closed(code, std::str::from_utf8(&payload[2..]).unwrap());
+                }
+                Frame::Close(code)
+            }
             PING => Frame::Ping,
             0x8a => Frame::Pong(payload),
             first => panic!("a frame that no server sends: {first:#x}"),
