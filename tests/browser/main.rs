@@ -96,6 +96,50 @@ fn check_page(browser: &mut Browser, axe: &str, parts: &[String]) {
     assert_eq!(browser.complaints(), Vec::<Value>::new());
 }
 
+/// Fails unless the page shows every message of the document, with its fields and an example.
+#[track_caller]
+fn check_sockets(browser: &mut Browser, document: &Value) {
+    for (path, part) in [
+        ("/prices/stream", "#get_prices_stream"),
+        ("/v1/ws/executions", "#get_v1_ws_executions"),
+        ("/v1/ws/prices", "#get_v1_ws_prices"),
+    ] {
+        browser.run(&format!(
+            "const part = document.querySelector('{part}');
+             part.open = true;
+             part.scrollIntoView();"
+        ));
+        browser.find(&format!("{part} .answers"));
+        // What each item of the list shows: the name, the names of the fields, and the example.
+        let shown = browser.run(&format!(
+            "const names = (list) => [...list.querySelectorAll(':scope > li > .name')];
+             const items = document.querySelectorAll('{part} .body > .answers > li');
+             return [...items].filter((it) => it.querySelector('pre')).map((it) => [
+               it.querySelector('strong').textContent,
+               [...it.querySelectorAll(':scope > .fields')].flatMap(names)
+                 .map((name) => name.textContent),
+               JSON.parse(it.querySelector('pre').textContent),
+             ]);"
+        ));
+        let channels = document["channels"].as_object().unwrap();
+        let channel = channels.values().find(|it| it["address"] == path).unwrap();
+        let messages = channel["messages"].as_object().unwrap();
+        assert_eq!(shown.as_array().unwrap().len(), messages.len(), "{path} {shown}");
+        for item in shown.as_array().unwrap() {
+            let message = &messages[item[0].as_str().unwrap()];
+            let schema = match message["payload"]["$ref"].as_str() {
+                Some(reference) => document.pointer(&reference[1..]).unwrap(),
+                None => &message["payload"],
+            };
+            let mut fields: Vec<&str> =
+                item[1].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+            fields.sort_unstable();
+            assert!(schema["properties"].as_object().unwrap().keys().eq(fields), "{item}");
+            assert_eq!(item[2], message["examples"][0]["payload"], "{path}");
+        }
+    }
+}
+
 #[track_caller]
 fn check(screen: Screen) {
     let Some(axe) = axe() else { return };
@@ -134,6 +178,8 @@ fn check(screen: Screen) {
     assert!(command.contains("-H \"X-API-Key: $KEY\""), "{command}");
     assert!(!command.contains(&key), "{command}");
 
+    check_sockets(&mut browser, &client.get("/asyncapi.json").ok(200));
+    browser.keep_picture(&picture("socket"));
     browser.fill("#filter", "cancel market");
     let visible = "return [...document.querySelectorAll('main details')].filter((it) => \
                    it.checkVisibility()).map(({ id }) => id)";

@@ -1,5 +1,5 @@
 //! The pages for people: `/`, which says what this is and whether it is ready, and `/docs`, which
-//! shows `/openapi.json` and tries its operations, and the guide below it.
+//! shows `/openapi.json` and `/asyncapi.json` and tries operations, and the guide below it.
 //!
 //! They are plain files beside this one. They load nothing from elsewhere, and their policy lets a
 //! browser run no script and apply no style but these files.

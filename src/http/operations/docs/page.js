@@ -1,11 +1,12 @@
-// Shows openapi.json, and sends requests that a reader fills in. Text from the document and from
-// answers only ever becomes text nodes, never markup.
+// Shows openapi.json and asyncapi.json, and sends requests that a reader fills in. Text from the
+// documents and from answers only ever becomes text nodes, never markup.
 
 const TYPE_DEPTH_MAX = 6;
 const SHOWN_CHARACTERS_MAX = 100_000;
 
 const credential = document.getElementById("credential");
 let description;
+let conversations;
 
 /** An element with attributes (a function listens to the event of its name) and children. */
 function element(name, attributes = {}, ...children) {
@@ -24,11 +25,30 @@ function prose(text = "") {
   return text.split("`").map((part, at) => (at % 2 ? element("code", {}, part) : part));
 }
 
+function target(whole, reference) {
+  return reference.slice(2).split("/").reduce((found, name) => found?.[name], whole);
+}
+
 function resolve(value) {
+  // Draft 7 of JSON Schema has no other way to say more about a reference.
+  if (value?.allOf?.length === 1) return { ...resolve(value.allOf[0]), ...value, allOf: undefined };
   if (!value?.$ref) return value ?? {};
-  const names = value.$ref.slice(2).split("/");
-  const target = names.reduce((found, name) => found?.[name], description) ?? {};
-  return { ...target, ...value, $ref: undefined };
+  return { ...target(description, value.$ref), ...value, $ref: undefined };
+}
+
+/** Replaces the references in a document by what they refer to. */
+function linked(whole) {
+  const seen = new Set();
+  const link = (value) => {
+    if (typeof value !== "object" || value === null || seen.has(value)) return;
+    seen.add(value);
+    for (const [key, child] of Object.entries(value)) {
+      if (child?.$ref) value[key] = target(whole, child.$ref);
+      link(value[key]);
+    }
+  };
+  link(whole);
+  return whole;
 }
 
 // What a schema says.
@@ -329,6 +349,40 @@ function answerList(responses) {
   });
 }
 
+/** What is said on a socket or a stream; empty for other paths. */
+function conversation(path) {
+  const { channels, operations } = conversations;
+  const channel = Object.values(channels).find(({ address }) => address === path);
+  if (!channel) return [];
+  const own = Object.values(operations).filter((operation) => operation.channel === channel);
+  const received = own.filter(({ action }) => action === "receive");
+  const unasked = own.filter(({ action }) => action === "send");
+  const answers = received.map(({ reply }) => reply);
+  const sent = new Set([...unasked, ...answers].flatMap(({ messages }) => messages));
+  const codes = channel["x-close-codes"] ?? [];
+  const list = (title, items) =>
+    items.length ? [element("h4", {}, title), element("ul", { class: "answers" }, items)] : [];
+  return [
+    element("p", {}, prose(channel.description)),
+    list("Messages to the server", received.map(({ messages: [message], reply }) =>
+      messageItem(message, `Answered with ${reply.messages.map(named).join(" or ")}.`))),
+    list("Messages from the server", [...sent].map((message) => messageItem(message))),
+    list("Close codes", codes.map(({ code: number, reason, advice }) =>
+      element("li", {}, element("strong", {}, number), ` ${reason}. ${advice}`))),
+  ];
+}
+
+const named = ({ name }) => `\`${name}\``;
+
+function messageItem({ name, summary, payload, examples }, answered) {
+  // An event has its name beside the data.
+  const { type, action, ...rest } = examples[0].payload;
+  const example = JSON.stringify({ type, action, ...rest }, undefined, 2);
+  return element("li", {},
+    element("p", {}, element("strong", {}, name), " ", prose(summary), " ", prose(answered)),
+    fields(payload), code(example, `Example of ${name}`));
+}
+
 function credentialText(operation) {
   const names = { apiKey: "a key", accessToken: "an access token", socketToken: "?token=" };
   const accepted = (operation.security ?? []).flatMap(Object.keys).map((name) => names[name]);
@@ -347,6 +401,7 @@ function details(method, path, operation, id) {
       ? [element("h4", {}, "Body", body.required ? "" : " (optional)"),
           element("p", {}, prose(resolve(schema).description)), fields(schema)]
       : [],
+    conversation(path),
     tryIt(method, path, operation, id),
     element("h4", {}, "Answers"),
     element("ul", { class: "answers" }, answerList(operation.responses)),
@@ -415,9 +470,14 @@ function show() {
 }
 
 try {
-  const answer = await fetch(urlOf("/openapi.json"));
-  if (!answer.ok) throw new Error(`openapi.json: ${answer.status}`);
-  description = await answer.json();
+  const read = async (name) => {
+    const answer = await fetch(urlOf(`/${name}`));
+    if (!answer.ok) throw new Error(`${name}: ${answer.status}`);
+    return answer.json();
+  };
+  const documents = ["openapi.json", "asyncapi.json"].map(read);
+  description = await documents[0];
+  conversations = linked(await documents[1]);
   show();
 } catch (error) {
   const trouble = document.getElementById("trouble");
