@@ -9,10 +9,11 @@ use std::time::Duration;
 use paperbourse::venue::simulated::DEEP_MARKET_CONDITION_ID;
 use paperbourse_test_support::process::ServerProcess;
 use paperbourse_test_support::socket::{Frame, Socket, upgrade};
-use paperbourse_test_support::{Connection, Request, Response};
+use paperbourse_test_support::{Connection, Request, Response, witness};
 use serde_json::{Value, json};
 
 use crate::books::micros;
+use crate::frames;
 use crate::load::{Load, Trader, id};
 use crate::random::Random;
 use crate::resting::{Rester, order_rows};
@@ -255,6 +256,7 @@ impl<'a> Follower<'a> {
     /// Opens a socket and resumes after the last fill. Returns it with the number of the newest
     /// fill; `None` if the server is gone.
     fn connect(&mut self, address: SocketAddr) -> Option<(Socket, u64)> {
+        witness::call(frames::witness);
         let request = upgrade("/v1/ws/executions").key(&self.trader.key);
         let mut socket = Socket::try_open(address, &request).ok()?.ok()?;
         let hello = text(&mut socket)?;

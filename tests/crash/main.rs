@@ -18,6 +18,9 @@
 
 mod books;
 mod executions;
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "../http/asyncapi/frames.rs"]
+mod frames;
 mod load;
 mod random;
 mod resting;
