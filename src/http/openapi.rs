@@ -3,9 +3,9 @@
 
 pub(super) mod answers;
 pub(super) mod bodies;
+mod errors;
 mod links;
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use hyper::StatusCode;
@@ -21,6 +21,7 @@ use super::operations::docs::guide;
 use super::parameter::{Parameter, ParameterKind};
 use crate::engine::key::Permission;
 use crate::wire::SchemaOf;
+use errors::Errors;
 
 const INFO: &str = "\
 A self-hosted paper exchange for prediction markets. `/trade` and comments answer with JSON \
@@ -44,7 +45,7 @@ pub fn document() -> Value {
         let path = paths.entry(operation.path.as_str()).or_insert_with(|| json!({}));
         path[operation.method.as_str().to_lowercase()] = describe(operation, &mut shared);
     }
-    let (responses, schemas) = (shared.responses(), shared.schemas());
+    let (responses, schemas) = (shared.errors.responses(), shared.schemas());
     let tags: Vec<Value> =
         TAGS.iter().map(|(name, text, _)| json!({ "name": name, "description": text })).collect();
     json!({
@@ -129,8 +130,7 @@ struct Shared {
     bodies: SchemaGenerator,
     /// The schemas of answers, whose fields are always there.
     answers: SchemaGenerator,
-    /// The sets of codes that errors with one status can have. Each has a response.
-    errors: BTreeMap<StatusCode, Vec<Vec<&'static str>>>,
+    errors: Errors,
 }
 
 impl Shared {
@@ -146,28 +146,8 @@ impl Shared {
         Self {
             bodies: generator(Contract::Deserialize),
             answers: generator(Contract::Serialize),
-            errors: BTreeMap::new(),
+            errors: Errors::default(),
         }
-    }
-
-    /// A reference to the response with an error that has one of these codes.
-    fn error(&mut self, status: StatusCode, codes: Vec<&'static str>) -> Value {
-        let sets = self.errors.entry(status).or_default();
-        let index = sets.iter().position(|set| *set == codes).unwrap_or_else(|| {
-            sets.push(codes);
-            sets.len() - 1
-        });
-        json!({ "$ref": format!("#/components/responses/{}", error_name(status, index)) })
-    }
-
-    fn responses(&self) -> Value {
-        let mut responses = Map::new();
-        for (status, sets) in &self.errors {
-            for (index, codes) in sets.iter().enumerate() {
-                responses.insert(error_name(*status, index), error_response(*status, codes));
-            }
-        }
-        Value::Object(responses)
     }
 
     fn answer(&mut self, schema_of: SchemaOf) -> Value {
@@ -182,17 +162,8 @@ impl Shared {
         let mut all = Map::new();
         all.extend(self.bodies.take_definitions(true));
         all.extend(self.answers.take_definitions(true));
-        all.insert("Error".to_owned(), error_schema());
-        all.insert("ValidationError".to_owned(), validation_error_schema());
+        all.extend(self.errors.schemas());
         one_line(Value::Object(all))
-    }
-}
-
-/// `Error404` for the first set of codes, then `Error404_2`.
-fn error_name(status: StatusCode, index: usize) -> String {
-    match index {
-        0 => format!("Error{}", status.as_str()),
-        _ => format!("Error{}_{}", status.as_str(), index + 1),
     }
 }
 
@@ -380,11 +351,11 @@ fn responses(operation: &Operation, shared: &mut Shared) -> Value {
         let codes: Vec<&'static str> =
             codes.iter().filter(|code| operation.can_answer(code)).copied().collect();
         if !codes.is_empty() {
-            responses.insert(status.as_str().to_owned(), shared.error(*status, codes));
+            responses.insert(status.as_str().to_owned(), shared.errors.response(*status, &codes));
         }
     }
     if let Answers::Checked(schema) = operation.answers {
-        let error = json!({ "$ref": "#/components/schemas/Error" });
+        let error = shared.errors.schema(StatusCode::SERVICE_UNAVAILABLE, &["NOT_READY"]);
         let schema = json!({ "anyOf": [shared.answer(schema), error] });
         let text = "A check failed, or the server is starting or draining (`NOT_READY`).";
         responses.insert("503".to_owned(), json_response(text, &schema));
@@ -398,29 +369,6 @@ fn json_response(text: &str, schema: &Value) -> Value {
 
 fn text_response(text: &str, kind: &str) -> Value {
     json!({ "description": text, "content": { kind: { "schema": { "type": "string" } } } })
-}
-
-/// An error, with the codes that it can have.
-fn error_response(status: StatusCode, codes: &[&str]) -> Value {
-    let shape =
-        if status == StatusCode::UNPROCESSABLE_ENTITY { "ValidationError" } else { "Error" };
-    let listed: Vec<String> = codes.iter().map(|code| format!("`{code}`")).collect();
-    let schema = json!({
-        "allOf": [
-            { "$ref": format!("#/components/schemas/{shape}") },
-            { "properties": { "error": { "enum": codes } } },
-        ],
-    });
-    let mut response = json_response(&format!("{}.", listed.join(", ")), &schema);
-    let mut headers = json!({
-        "X-Request-Id": { "$ref": "#/components/headers/X-Request-Id" },
-        "X-Polysim-Code": { "$ref": "#/components/headers/X-Polysim-Code" },
-    });
-    if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
-        headers["Retry-After"] = json!({ "$ref": "#/components/headers/Retry-After" });
-    }
-    response["headers"] = headers;
-    response
 }
 
 const LIMIT_HEADERS: [(&str, &str); 5] = [
@@ -461,46 +409,4 @@ fn success_headers() -> Value {
     let names = ["X-Request-Id", "X-RateLimit-Tier"].into_iter().chain(names);
     let reference = |name| json!({ "$ref": format!("#/components/headers/{name}") });
     Value::Object(names.map(|name| (name.to_owned(), reference(name))).collect())
-}
-
-fn error_schema() -> Value {
-    json!({
-        "type": "object",
-        "description": "What went wrong.",
-        "properties": {
-            "detail": { "type": "string", "description": "The same as the message." },
-            "error": { "type": "string", "description": "The code, for programs." },
-            "message": { "type": "string", "description": "A sentence, for people." },
-            "supported_intervals": { "type": "array", "items": { "type": "string" } },
-        },
-        "required": ["detail", "error", "message"],
-    })
-}
-
-fn validation_error_schema() -> Value {
-    json!({
-        "type": "object",
-        "description": "Every field that is invalid.",
-        "properties": {
-            "detail": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "loc": {
-                            "type": "array",
-                            "items": { "type": "string" },
-                            "description": "The path to the field, such as `body`, `quantity`.",
-                        },
-                        "msg": { "type": "string" },
-                        "type": { "type": "string" },
-                    },
-                    "required": ["loc", "msg", "type"],
-                },
-            },
-            "error": { "type": "string" },
-            "message": { "type": "string" },
-        },
-        "required": ["detail", "error", "message"],
-    })
 }
