@@ -4,6 +4,7 @@
 pub(super) mod answers;
 pub(super) mod bodies;
 mod errors;
+mod examples;
 mod links;
 
 use std::sync::LazyLock;
@@ -22,6 +23,7 @@ use super::parameter::{Parameter, ParameterKind};
 use crate::engine::key::Permission;
 use crate::wire::SchemaOf;
 use errors::Errors;
+use examples::Examples;
 
 const INFO: &str = "\
 A self-hosted paper exchange for prediction markets. `/trade` and comments answer with JSON \
@@ -45,6 +47,8 @@ pub fn document() -> Value {
         let path = paths.entry(operation.path.as_str()).or_insert_with(|| json!({}));
         path[operation.method.as_str().to_lowercase()] = describe(operation, &mut shared);
     }
+    let examples: Map<String, Value> =
+        shared.examples.errors().map(|(code, it)| (code.clone(), json!({ "value": it }))).collect();
     let (responses, schemas) = (shared.errors.responses(), shared.schemas());
     let tags: Vec<Value> =
         TAGS.iter().map(|(name, text, _)| json!({ "name": name, "description": text })).collect();
@@ -60,6 +64,7 @@ pub fn document() -> Value {
         "tags": tags,
         "paths": paths,
         "components": {
+            "examples": examples,
             "responses": responses,
             "schemas": schemas,
             "headers": headers(),
@@ -131,6 +136,7 @@ struct Shared {
     /// The schemas of answers, whose fields are always there.
     answers: SchemaGenerator,
     errors: Errors,
+    examples: Examples,
 }
 
 impl Shared {
@@ -147,6 +153,7 @@ impl Shared {
             bodies: generator(Contract::Deserialize),
             answers: generator(Contract::Serialize),
             errors: Errors::default(),
+            examples: Examples::read(),
         }
     }
 
@@ -216,10 +223,20 @@ fn describe(operation: &Operation, shared: &mut Shared) -> Value {
         described["description"] = notes.join(" ").into();
     }
     if let Some(body) = &operation.body {
+        let mut content = json!({ "schema": shared.body(body.schema) });
+        if let Some(example) = shared.examples.body(operation) {
+            content["example"] = example.clone();
+        }
         described["requestBody"] = json!({
             "required": body.is_required,
-            "content": { "application/json": { "schema": shared.body(body.schema) } },
+            "content": { "application/json": content },
         });
+    }
+    for parameter in described["parameters"].as_array_mut().into_iter().flatten() {
+        let name = parameter["name"].as_str().unwrap_or_default();
+        if let Some(example) = shared.examples.parameter(operation, name) {
+            parameter["example"] = example.clone();
+        }
     }
     described
 }
@@ -338,6 +355,11 @@ fn responses(operation: &Operation, shared: &mut Shared) -> Value {
     if status != 101 && !matches!(operation.run, Run::Health(_) | Run::File(_)) {
         response["headers"] = success_headers();
     }
+    if let Some(example) = shared.examples.answer(operation) {
+        for content in response["content"].as_object_mut().into_iter().flat_map(Map::values_mut) {
+            content["example"] = example.clone();
+        }
+    }
     let links = links::links(operation, operation_id);
     if links != json!({}) {
         response["links"] = links;
@@ -358,7 +380,12 @@ fn responses(operation: &Operation, shared: &mut Shared) -> Value {
         let error = shared.errors.schema(StatusCode::SERVICE_UNAVAILABLE, &["NOT_READY"]);
         let schema = json!({ "anyOf": [shared.answer(schema), error] });
         let text = "A check failed, or the server is starting or draining (`NOT_READY`).";
-        responses.insert("503".to_owned(), json_response(text, &schema));
+        let mut response = json_response(text, &schema);
+        response["content"]["application/json"]["examples"] = json!({
+            "failed": { "value": shared.examples.failed(operation) },
+            "NOT_READY": { "$ref": "#/components/examples/NOT_READY" },
+        });
+        responses.insert("503".to_owned(), response);
     }
     Value::Object(responses)
 }

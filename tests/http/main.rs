@@ -18,6 +18,7 @@ mod data;
 mod descriptors;
 mod docs;
 mod equity;
+mod examples;
 mod executions;
 mod expect;
 mod exports;

@@ -7,25 +7,29 @@ use jsonschema::Validator;
 use paperbourse::http::openapi::document;
 use paperbourse::http::operations::OPERATIONS;
 use paperbourse_test_support::{Request, Response};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::credentials::path_of;
 use super::recording::{PLAIN, buy, limit, sell, token_id};
 use super::server::{Server, shared};
 
 /// The document, and what checks values against its schemas.
-struct Document(Value);
+pub(crate) struct Document(Value);
 
 impl Document {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(document())
+    }
+
+    pub(crate) fn paths(&self) -> &Map<String, Value> {
+        self.0["paths"].as_object().unwrap()
     }
 
     fn operation(&self, method: &str, path: &str) -> &Value {
         &self.0["paths"][path][method.to_lowercase()]
     }
 
-    fn resolve<'a>(&'a self, value: &'a Value) -> &'a Value {
+    pub(crate) fn resolve<'a>(&'a self, value: &'a Value) -> &'a Value {
         match value["$ref"].as_str() {
             Some(reference) => self.0.pointer(&reference[1..]).unwrap(),
             None => value,
@@ -33,7 +37,7 @@ impl Document {
     }
 
     /// What checks values against a schema, which may refer to others.
-    fn validator(&self, schema: &Value) -> Validator {
+    pub(crate) fn validator(&self, schema: &Value) -> Validator {
         let mut schema = schema.clone();
         schema["components"] = self.0["components"].clone();
         jsonschema::draft202012::options().should_validate_formats(true).build(&schema).unwrap()
@@ -72,7 +76,7 @@ fn every_operation_is_described() {
     assert_eq!(served, document.0);
     let mut ids = BTreeSet::new();
     let mut count = 0;
-    for (path, methods) in document.0["paths"].as_object().unwrap() {
+    for (path, methods) in document.paths() {
         for (method, operation) in methods.as_object().unwrap() {
             let is_known = |it: &&paperbourse::http::operation::Operation| {
                 it.path.as_str() == path && it.method.as_str().eq_ignore_ascii_case(method)

@@ -133,8 +133,13 @@ impl Server {
 
     /// A server without limits at a simulated venue.
     pub(crate) fn simulated() -> Self {
-        let folder = TempDir::new().unwrap();
-        Self::start_in(Arc::new(folder), &UNLIMITED)
+        Self::simulated_with(&[])
+    }
+
+    /// A server without limits at a simulated venue, with these additional flags.
+    pub(crate) fn simulated_with(flags: &[&str]) -> Self {
+        let folder = Arc::new(TempDir::new().unwrap());
+        Self::start_in(folder, &[&UNLIMITED[..], flags].concat())
     }
 
     /// Waits for the first log line with this text.

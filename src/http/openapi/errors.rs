@@ -107,6 +107,9 @@ impl Errors {
             let listed: Vec<String> = codes.iter().map(|code| format!("`{code}`")).collect();
             let schema = reference("schemas", name);
             let mut response = json_response(&format!("{}.", listed.join(", ")), &schema);
+            let examples = codes.iter().map(|code| (*code, reference("examples", code)));
+            let examples: Map<_, _> = examples.map(|(code, it)| (code.to_owned(), it)).collect();
+            response["content"]["application/json"]["examples"] = Value::Object(examples);
             response["headers"] = headers(*status);
             (name.clone(), response)
         });

@@ -134,55 +134,41 @@ function fields(schema, depth = 0) {
 
 // What a reader can send.
 
-/** Values of a real market, so that a request can be sent as it stands. */
-let sample;
-async function sampleMarket() {
-  sample ??= fetch(urlOf("/v1/markets?limit=1"))
+/**
+ * A market of this server, by the values that the document's examples have in their place, so that
+ * a request can be sent as it stands.
+ */
+let ownMarket;
+async function ownValues() {
+  ownMarket ??= fetch(urlOf("/v1/markets?limit=1"))
     .then((answer) => answer.json())
-    .then(([market]) => ({
-      market_id: market.condition_id,
-      condition_id: market.condition_id,
-      condition_ids: market.condition_id,
-      market_ids: [market.condition_id],
-      slug: market.slug,
-      outcome: market.outcomes[0],
-      token_id: market.clob_token_ids[0],
-      asset_id: market.clob_token_ids[0],
-      // Of the history of prices, where it means a token.
-      market: market.clob_token_ids[0],
-      quantity: 1,
-      wallet_id: "api",
-    }))
+    .then(([own]) => {
+      const { responses } = description.paths["/v1/markets"].get;
+      const [example] = responses[200].content["application/json"].example;
+      const values = (market) => [market.condition_id, market.slug,
+        ...market.outcomes.slice(0, 2), ...market.clob_token_ids.slice(0, 2)];
+      const others = values(own);
+      return new Map(values(example).map((value, at) => [value, others[at]]));
+    })
     .catch(() => {
       // The server may still be starting; the next form asks again.
-      sample = undefined;
-      return {};
+      ownMarket = undefined;
+      return new Map();
     });
-  return sample;
+  return ownMarket;
 }
 
-/** A value that the schema allows: with the fields that it requires, and those that are known. */
-function exampleOf(schema, name, known, depth = 0) {
-  const form = formsOf(schema)[0] ?? {};
-  if (name in known) return known[name];
-  if (form.examples) return form.examples[0];
-  if (form.default !== undefined) return form.default;
-  if (form.const !== undefined) return form.const;
-  if (form.enum) return form.enum[0];
-  if (form.properties && depth < TYPE_DEPTH_MAX) {
-    const isSent = (field) => form.required?.includes(field) || field in known;
-    return Object.fromEntries(Object.keys(form.properties).filter(isSent).map((field) =>
-      [field, exampleOf(form.properties[field], field, known, depth + 1)]));
-  }
-  if (form.items) return [exampleOf(form.items, "", known, depth + 1)];
-  switch (typesOf(form)[0]) {
-    case "number":
-    case "integer":
-      return form.maximum < 1 ? form.maximum : Math.max(form.minimum ?? 1, 1);
-    case "boolean": return true;
-    case "object": return {};
-    default: return "text";
-  }
+/** An example about a market of this server. */
+function localized(example, own) {
+  if (Array.isArray(example)) return example.map((it) => localized(it, own));
+  if (typeof example !== "object" || example === null) return own.get(example) ?? example;
+  return Object.fromEntries(
+    Object.entries(example).map(([name, it]) => [name, localized(it, own)]));
+}
+
+/** An example as text. */
+function exampleText(example) {
+  return typeof example === "string" ? example : JSON.stringify(example, undefined, 2);
 }
 
 const urlOf = (path) => new URL(`.${path}`, document.baseURI);
@@ -203,11 +189,13 @@ function control(parameter, id) {
   const schema = formsOf(parameter.schema)[0];
   const options = schema.enum ?? (typesOf(schema)[0] === "boolean" ? [true, false] : undefined);
   const attributes = { id, name: parameter.name, required: parameter.required };
+  const placeholder = schema.default === undefined
+    ? `such as ${exampleText(parameter.example)}`
+    : `by default ${schema.default}`;
   const input = options
     ? element("select", attributes, element("option", { value: "" }, "(not sent)"),
         options.map((it) => element("option", {}, String(it))))
-    : element("input", { ...attributes, spellcheck: "false", autocomplete: "off",
-        placeholder: schema.default === undefined ? "" : `by default ${schema.default}` });
+    : element("input", { ...attributes, spellcheck: "false", autocomplete: "off", placeholder });
   return { parameter, input, label: element("label", { for: id }, parameter.name) };
 }
 
@@ -286,8 +274,8 @@ function code(text, label) {
 function tryIt(method, path, operation, id) {
   const controls = (operation.parameters ?? []).map(resolve)
     .map((parameter, at) => control(parameter, `${id}-${at}`));
-  const schema = operation.requestBody?.content["application/json"]?.schema;
-  const body = schema && element("textarea", { id: `${id}-body`, spellcheck: "false" });
+  const sent = operation.requestBody?.content["application/json"];
+  const body = sent && element("textarea", { id: `${id}-body`, spellcheck: "false" });
   const command = code("", "The request as a curl command");
   const result = element("div", { class: "result", "aria-live": "polite" });
   const update = () => {
@@ -295,13 +283,15 @@ function tryIt(method, path, operation, id) {
     command.textContent = curlOf(request, operation);
     return request;
   };
-  sampleMarket().then((known) => {
-    for (const { parameter, input } of controls) {
-      const value = known[parameter.name];
-      if (parameter.required && !input.value && value) input.value = value;
+  ownValues().then((own) => {
+    for (const { parameter: { required, example }, input } of controls) {
+      // Numbers are ids of what this server has not.
+      if (required && !input.value && typeof example === "string") {
+        input.value = localized(example, own);
+      }
     }
-    if (body && !body.value && operation.requestBody.required) {
-      body.value = JSON.stringify(exampleOf(schema, "", known), undefined, 2);
+    if (body && !body.value) {
+      body.value = exampleText(localized(sent.example, own));
       body.rows = body.value.split("\n").length + 1;
     }
     update();
@@ -336,16 +326,30 @@ function parameterList(parameters) {
       parameter.description ? element("p", {}, prose(parameter.description)) : undefined)));
 }
 
+/** What each error says, by its code. */
+function errorList(errors) {
+  return element("ul", {}, errors.map(({ error, message }) =>
+    element("li", {}, element("code", {}, error), " ", message)));
+}
+
 function answerList(responses) {
   return Object.entries(responses).map(([status, response]) => {
     const found = resolve(response);
     const [[type, content] = []] = Object.entries(found.content ?? {});
+    const examples = Object.values(content?.examples ?? {}).map((it) => resolve(it).value);
+    const errors = examples.filter((it) => it.error);
+    const [example = content?.example] = examples.filter((it) => !it.error);
     const hasFields = status < 300 && content && objectsIn(content.schema).length;
-    const line = [element("strong", {}, status), " ", prose(found.description),
+    // Errors say more than a list of their codes.
+    const isOther = !errors.length || example !== undefined;
+    const line = [element("strong", {}, status), " ", isOther ? prose(found.description) : [],
       type && type !== "application/json" ? ` ${type}` : ""];
     const isList = content && formsOf(content.schema).some((form) => form.items);
     return element("li", {}, element("p", {}, line, isList ? " A list of:" : ""),
-      hasFields ? fields(content.schema) : undefined);
+      hasFields ? fields(content.schema) : undefined,
+      errors.length ? errorList(errors) : undefined,
+      example === undefined ? undefined
+        : [element("p", {}, "Example:"), code(exampleText(example), `Example of ${status}`)]);
   });
 }
 
