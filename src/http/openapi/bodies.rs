@@ -15,9 +15,9 @@ use crate::http::operations::order_fields::{
 };
 use crate::http::operations::prices::MARKETS_MAX;
 
-/// A market order, which fills completely or not at all.
+/// What every order says.
 #[derive(JsonSchema)]
-pub(in crate::http) struct TradeRequest {
+struct AnyOrder {
     /// The market's condition id.
     #[schemars(length(min = 1, max = MARKET_ID_CHARACTERS_MAX))]
     market_id: String,
@@ -26,10 +26,7 @@ pub(in crate::http) struct TradeRequest {
     outcome: String,
     #[schemars(extend("enum" = ["BUY", "SELL"]))]
     side: String,
-    /// In shares. More than six decimals are rounded down.
-    quantity: Quantity,
-    /// Together with `max_slippage_bps`: the price that slippage is measured from. By default the
-    /// best price of the book.
+    /// The price that slippage is measured from. By default the best price of the book.
     expected_price: Option<Price>,
     /// The most slippage to accept, in basis points; 500 with an `expected_price`, else unlimited.
     max_slippage_bps: Option<BasisPoints>,
@@ -38,17 +35,20 @@ pub(in crate::http) struct TradeRequest {
     client_order_id: Option<String>,
 }
 
+/// A market order, which fills completely or not at all.
+#[derive(JsonSchema)]
+pub(in crate::http) struct TradeRequest {
+    #[schemars(flatten)]
+    order: AnyOrder,
+    /// In shares. More than six decimals are rounded down.
+    quantity: Quantity,
+}
+
 /// A market or limit order. Words are accepted in any case.
 #[derive(JsonSchema)]
 pub(in crate::http) struct OrderRequest {
-    /// The market's condition id.
-    #[schemars(length(min = 1, max = MARKET_ID_CHARACTERS_MAX))]
-    market_id: String,
-    /// The outcome's label, in any case; `yes` and `no` also mean the first and the second of two.
-    #[schemars(length(min = 1, max = OUTCOME_CHARACTERS_MAX))]
-    outcome: String,
-    #[schemars(extend("enum" = ["BUY", "SELL"]))]
-    side: String,
+    #[schemars(flatten)]
+    order: AnyOrder,
     /// By default `market`.
     #[schemars(extend("enum" = ["market", "limit", null]))]
     order_type: Option<String>,
@@ -65,13 +65,6 @@ pub(in crate::http) struct OrderRequest {
     expiration: Option<Expiration>,
     /// Whether to reject the order rather than fill any of it at once.
     post_only: Option<bool>,
-    /// The price that slippage is measured from. By default the best price of the book.
-    expected_price: Option<Price>,
-    /// The most slippage to accept, in basis points; 500 with an `expected_price`, else unlimited.
-    max_slippage_bps: Option<BasisPoints>,
-    /// A name for the order. A repeated request with the same name gets the first answer again.
-    #[schemars(length(max = ORDER_NAME_CHARACTERS_MAX))]
-    client_order_id: Option<String>,
 }
 
 /// Orders that succeed or fail independently.

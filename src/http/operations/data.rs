@@ -9,9 +9,7 @@ mod trades;
 pub(in crate::http) use orders::{ORDERS_QUERY, orders};
 pub(in crate::http) use trades::{TRADES_QUERY, trades};
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::order_fields::MARKET_ID_CHARACTERS_MAX;
@@ -36,6 +34,29 @@ const AFTER: Parameter =
     Parameter::own("after", "^[0-9]*$", "only after this time, in seconds since 1970");
 const BEFORE: Parameter =
     Parameter::own("before", "^[0-9]*$", "only before this time, in seconds since 1970");
+
+/// What both lists take besides parameters of their own.
+const LIST: [Parameter; 7] = [
+    MARKET,
+    TOKEN,
+    AFTER,
+    BEFORE,
+    Parameter::limit(ROWS_DEFAULT, ROWS_MAX),
+    Parameter::cursor("cursor"),
+    Parameter::cursor("next_cursor"),
+];
+
+/// The parameters of a list: its own, then those of both.
+const fn list_query<const ALL: usize>(own: &[Parameter]) -> [Parameter; ALL] {
+    assert!(own.len() + LIST.len() == ALL);
+    let mut all = [MARKET; ALL];
+    let mut at = 0;
+    while at < ALL {
+        all[at] = if at < own.len() { own[at] } else { LIST[at - own.len()] };
+        at += 1;
+    }
+    all
+}
 
 /// The most rows in a list.
 const ROWS_MAX: usize = 500;
@@ -69,6 +90,28 @@ impl<Row> Page<Row> {
     }
 }
 
+/// What a query says with the parameters of [`LIST`].
+struct List<C> {
+    market_id: Option<Box<str>>,
+    token_id: Option<Box<str>>,
+    from: Option<Timestamp>,
+    to: Option<Timestamp>,
+    limit: usize,
+    cursor: Cursor<C>,
+}
+
+/// Reads the last parameters of a query, and refuses it if any was wrong.
+fn read_list<C>(mut query: Query<'_>, read: fn(&str) -> Option<C>) -> Result<List<C>, ApiError> {
+    let limit = query.number("limit", 1, ROWS_MAX).unwrap_or(ROWS_DEFAULT);
+    let [market_id, token_id] = ["market", "asset_id"]
+        .map(|name| query.filled_text(name, MARKET_ID_CHARACTERS_MAX).map(Into::into));
+    let cursor = read_cursor(&mut query, read);
+    let times = read_times(&query);
+    query.finish(())?;
+    let [from, to] = times?;
+    Ok(List { market_id, token_id, from, to, limit, cursor })
+}
+
 /// Reads the cursor, which has two names.
 fn read_cursor<C>(query: &mut Query<'_>, read: fn(&str) -> Option<C>) -> Cursor<C> {
     let cursor = query.cursor_of(["next_cursor", "cursor"], |text| match text {
@@ -95,38 +138,14 @@ fn read_times(query: &Query<'_>) -> Result<[Option<Timestamp>; 2], ApiError> {
 }
 
 /// A time as text of whole seconds.
-struct Seconds(Timestamp);
+#[derive(JsonSchema)]
+#[schemars(inline)]
+struct Seconds(#[schemars(with = "String", extend("pattern" = "^[0-9]+$"))] Timestamp);
 
 /// A time as text of milliseconds; empty if there is none.
-struct Millis(Option<Timestamp>);
-
-impl JsonSchema for Seconds {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Seconds".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^[0-9]+$" })
-    }
-}
-
-impl JsonSchema for Millis {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Millis".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^[0-9]*$" })
-    }
-}
+#[derive(JsonSchema)]
+#[schemars(inline)]
+struct Millis(#[schemars(with = "String", extend("pattern" = "^[0-9]*$"))] Option<Timestamp>);
 
 impl Serialize for Seconds {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

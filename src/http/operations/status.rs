@@ -1,10 +1,9 @@
 //! The server's status in numbers, and its time.
 
 use hyper::StatusCode;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::health::venue_trouble;
@@ -119,21 +118,9 @@ struct Live {
 }
 
 /// The number of books in each state of freshness.
-struct States([usize; Freshness::ALL.len()]);
-
-impl JsonSchema for States {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "States".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        BTreeMap::<String, u64>::json_schema(generator)
-    }
-}
+#[derive(JsonSchema)]
+#[schemars(inline)]
+struct States(#[schemars(with = "BTreeMap<String, u64>")] [usize; Freshness::ALL.len()]);
 
 impl Serialize for States {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

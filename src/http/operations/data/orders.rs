@@ -3,15 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{
-    AFTER, BEFORE, Cursor, MARKET, Millis, Page, ROWS_DEFAULT, ROWS_MAX, Seconds, TOKEN,
-    read_cursor, read_times,
-};
+use super::{Cursor, List, Millis, Page, ROWS_DEFAULT, Seconds, list_query, read_list};
 use crate::engine::terms::OrderStatus;
 use crate::engine::view::{ListedOrder, OrderCursor, OrderFilter};
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
-use crate::http::operations::order_fields::MARKET_ID_CHARACTERS_MAX;
 use crate::http::operations::orders::list;
 use crate::http::operations::orders::stage::{Stage, TradeIds};
 use crate::http::parameter::{Parameter, words};
@@ -23,17 +19,10 @@ use crate::service::{self, OnlyOrder, OrdersRequest};
 use crate::wire::Decimal;
 
 /// The parameters of the query.
-pub(in crate::http) const ORDERS_QUERY: [Parameter; 9] = [
+pub(in crate::http) const ORDERS_QUERY: [Parameter; 9] = list_query(&[
     Parameter::own("id", "", "only the order with this id"),
-    MARKET,
-    TOKEN,
     Parameter::choice("status", &words(&STATUSES), "only orders with this status; else open ones"),
-    AFTER,
-    BEFORE,
-    Parameter::limit(ROWS_DEFAULT, ROWS_MAX),
-    Parameter::cursor("cursor"),
-    Parameter::cursor("next_cursor"),
-];
+]);
 
 /// The venue's names, as it writes them and in short, and those of this server's other lists.
 const STATUSES: [(&str, OrderStatus); 12] = [
@@ -64,17 +53,12 @@ pub(in crate::http) async fn orders(call: &Call<'_>) -> Answer {
 /// Reads the filter and the page; `None` behind the last page. Without a status, only open orders
 /// are asked for.
 fn read_orders(mut query: Query<'_>) -> Result<Option<OrdersRequest>, ApiError> {
-    let limit = query.number("limit", 1, ROWS_MAX).unwrap_or(ROWS_DEFAULT);
     let status = query.choice("status", &STATUSES).unwrap_or(OrderStatus::Pending);
-    let [market_id, token_id] = ["market", "asset_id"]
-        .map(|name| query.filled_text(name, MARKET_ID_CHARACTERS_MAX).map(Into::into));
     // Text that cannot be an id of this server selects no order.
     let only = query.get_filled("id");
     let only = only.map(|id| OnlyOrder::WithId(id.parse().ok().and_then(OrderId::from_raw)));
-    let cursor = read_cursor(&mut query, list::read_cursor);
-    let times = read_times(&query);
-    query.finish(())?;
-    let [from, to] = times?;
+    let List { market_id, token_id, from, to, limit, cursor } =
+        read_list(query, list::read_cursor)?;
     let filter = OrderFilter { market_id, token_id, status: Some(status), from, to, side: None };
     let page = service::Page { limit, offset: 0 };
     let from = match cursor {
@@ -116,6 +100,7 @@ pub(in crate::http) struct OrderRow<'a> {
     /// The outcome's label.
     outcome: &'a str,
     order_type: &'static str,
+    #[schemars(with = "Vec<String>")]
     associate_trades: TradeIds,
     /// In seconds since 1970.
     created_at: Seconds,

@@ -3,14 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{
-    AFTER, BEFORE, Cursor, MARKET, Millis, Page, ROWS_DEFAULT, ROWS_MAX, Seconds, TOKEN,
-    read_cursor, read_times,
-};
+use super::{Cursor, List, Millis, Page, ROWS_DEFAULT, Seconds, list_query, read_list};
 use crate::engine::fills::{FillCursor, FillFilter, PastFill};
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
-use crate::http::operations::order_fields::MARKET_ID_CHARACTERS_MAX;
 use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
@@ -19,16 +15,8 @@ use crate::money::Usd;
 use crate::wire::Decimal;
 
 /// The parameters of the query.
-pub(in crate::http) const TRADES_QUERY: [Parameter; 8] = [
-    Parameter::own("id", "", "only the fill with this id"),
-    MARKET,
-    TOKEN,
-    AFTER,
-    BEFORE,
-    Parameter::limit(ROWS_DEFAULT, ROWS_MAX),
-    Parameter::cursor("cursor"),
-    Parameter::cursor("next_cursor"),
-];
+pub(in crate::http) const TRADES_QUERY: [Parameter; 8] =
+    list_query(&[Parameter::own("id", "", "only the fill with this id")]);
 
 /// A fill is final as soon as it is shown.
 const CONFIRMED: &str = "CONFIRMED";
@@ -53,15 +41,10 @@ struct TradesRequest {
 }
 
 /// Reads the filter and the page; `None` behind the last page, and for the id of no fill.
-fn read_trades(mut query: Query<'_>) -> Result<Option<TradesRequest>, ApiError> {
-    let limit = query.number("limit", 1, ROWS_MAX).unwrap_or(ROWS_DEFAULT);
-    let [market_id, token_id] = ["market", "asset_id"]
-        .map(|name| query.filled_text(name, MARKET_ID_CHARACTERS_MAX).map(Into::into));
+fn read_trades(query: Query<'_>) -> Result<Option<TradesRequest>, ApiError> {
     let part_of = query.get_filled("id").map(|id| read_trade_id(&id));
-    let cursor = read_cursor(&mut query, |text| text.parse().ok());
-    let times = read_times(&query);
-    query.finish(())?;
-    let [from, to] = times?;
+    let List { market_id, token_id, from, to, limit, cursor } =
+        read_list(query, |text| text.parse().ok())?;
     let before = match cursor {
         Cursor::Start => u64::MAX,
         Cursor::At(before) => before,

@@ -1,8 +1,6 @@
 //! An order at one moment of its life, in the terms of the API.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::engine::life::{End, Progress};
@@ -193,6 +191,7 @@ pub(in crate::http) struct Amounts {
     /// What it got.
     taking_amount: Decimal,
     /// The ids of the fills, the oldest first; of more than 100, the newest.
+    #[schemars(with = "Vec<String>")]
     trade_ids: TradeIds,
 }
 
@@ -201,20 +200,6 @@ pub(in crate::http) struct Amounts {
 pub(in crate::http) struct TradeIds {
     order: OrderId,
     fill_count: u32,
-}
-
-impl JsonSchema for TradeIds {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "TradeIds".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        Vec::<String>::json_schema(generator)
-    }
 }
 
 impl Serialize for TradeIds {
