@@ -32,7 +32,7 @@ use crate::limits::tier::{Tier, TierSetting, Tiers};
 use crate::money::{Rounding, Usd};
 use crate::service::Limits;
 use crate::snapshot::SnapshotConfig;
-use crate::telemetry::AccessSample;
+use crate::telemetry::Sample;
 
 /// The largest starting balance: a billion dollars. Keeps every sum in a ledger far from overflow.
 pub const STARTING_BALANCE_MAX: Usd = Usd::from_micros(1_000_000_000_000_000);
@@ -236,7 +236,7 @@ pub struct ServeArgs {
 
     /// Log a line for each request (`all`), for about one in N (`1/N`), or for none (`off`)
     #[arg(long, env = "PAPERBOURSE_ACCESS_LOG", default_value = "off", value_name = "off|all|1/N")]
-    pub access_log: AccessSample,
+    pub access_log: Sample,
 }
 
 /// Options that contradict each other.

@@ -8,15 +8,17 @@ mod counters;
 mod log;
 mod page;
 mod process;
+mod sample;
 mod table;
 #[cfg(test)]
 mod tests;
 mod throttle;
 
-pub use access::{AccessLine, AccessLog, AccessSample, AccessSampleError};
+pub use access::{AccessLine, AccessLog};
 pub use counters::{Counter, Metrics, OTHER_STATUS, OperationMetrics, STATUSES};
 pub use log::{LogFilter, LogFilterError, LogFormat, OneLine, set_log_filter, start_logging};
 pub use page::{Kind, Metric, render};
 pub use process::{Process, kilobytes, resident_bytes};
+pub use sample::{Sample, SampleError};
 pub use table::{Gauges, METRICS, Scrape};
 pub use throttle::Throttle;

@@ -3,14 +3,13 @@
 //! A thread of its own writes the lines. A request never waits for it: while the reader of the log
 //! is too slow, lines are dropped and counted.
 
-use std::fmt;
-use std::num::NonZeroU32;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use std::{io, thread};
+
+use super::Sample;
 
 /// How many lines may wait to be written.
 const LINES_MAX: usize = 8_192;
@@ -18,26 +17,10 @@ const LINES_MAX: usize = 8_192;
 /// How long the end of the process may wait for lines that are not written yet.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Which requests have a line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum AccessSample {
-    /// None.
-    #[default]
-    Off,
-    /// Those whose id has a CRC-32C that is a multiple of this: about one in so many, and the same
-    /// ones on every server that a request passes.
-    OneIn(NonZeroU32),
-}
-
-/// Text that is not an [`AccessSample`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("use off, all, or 1/N for about one request in N")]
-pub struct AccessSampleError;
-
 /// Takes lines from all workers.
 #[derive(Debug)]
 pub struct AccessLog {
-    one_in: NonZeroU32,
+    sample: Sample,
     lines: SyncSender<Message>,
     dropped: Arc<AtomicU64>,
 }
@@ -66,39 +49,15 @@ enum Message {
     Flush(SyncSender<()>),
 }
 
-impl FromStr for AccessSample {
-    type Err = AccessSampleError;
-
-    fn from_str(text: &str) -> Result<Self, AccessSampleError> {
-        match text {
-            "off" => Ok(Self::Off),
-            "all" => Ok(Self::OneIn(NonZeroU32::MIN)),
-            _ => {
-                let count = text.strip_prefix("1/").and_then(|count| count.parse().ok());
-                count.map(Self::OneIn).ok_or(AccessSampleError)
-            }
-        }
-    }
-}
-
-/// The format that [`AccessSample::from_str`] reads.
-impl fmt::Display for AccessSample {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Off => formatter.write_str("off"),
-            Self::OneIn(NonZeroU32::MIN) => formatter.write_str("all"),
-            Self::OneIn(count) => write!(formatter, "1/{count}"),
-        }
-    }
-}
-
 impl AccessLog {
     /// Starts the thread that writes; `None` if there is nothing to write.
-    pub fn start(sample: AccessSample) -> io::Result<Option<Self>> {
-        let AccessSample::OneIn(one_in) = sample else { return Ok(None) };
+    pub fn start(sample: Sample) -> io::Result<Option<Self>> {
+        if sample == Sample::Off {
+            return Ok(None);
+        }
         let (lines, received) = sync_channel(LINES_MAX);
         let dropped = Arc::new(AtomicU64::new(0));
-        let log = Self { one_in, lines, dropped: dropped.clone() };
+        let log = Self { sample, lines, dropped: dropped.clone() };
         thread::Builder::new()
             .name("access-log".to_owned())
             .spawn(move || write(&received, &dropped))?;
@@ -107,7 +66,7 @@ impl AccessLog {
 
     /// Whether the request with this id has a line.
     pub fn has_line(&self, request_id: &str) -> bool {
-        crc32c::crc32c(request_id.as_bytes()).is_multiple_of(self.one_in.get())
+        self.sample.has(request_id.as_bytes())
     }
 
     /// Hands over a line to be written, or drops it if too many are waiting.
@@ -162,44 +121,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_is_off_all_or_a_share() {
-        let one_in = |count| AccessSample::OneIn(NonZeroU32::new(count).unwrap());
-        for (text, expected) in [
-            ("off", Ok(AccessSample::Off)),
-            ("all", Ok(one_in(1))),
-            ("1/1", Ok(one_in(1))),
-            ("1/100", Ok(one_in(100))),
-            ("1/0", Err(AccessSampleError)),
-            ("1/", Err(AccessSampleError)),
-            ("2/3", Err(AccessSampleError)),
-            ("1/-5", Err(AccessSampleError)),
-            ("0.01", Err(AccessSampleError)),
-            ("on", Err(AccessSampleError)),
-            ("", Err(AccessSampleError)),
-        ] {
-            assert_eq!(text.parse(), expected, "{text}");
-            if let Ok(sample) = expected {
-                assert_eq!(sample.to_string().parse(), Ok(sample), "{text}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_sample_has_its_share_and_always_the_same_requests() {
-        let log = |text: &str| AccessLog::start(text.parse().unwrap()).unwrap();
-        assert!(log("off").is_none());
-        let (all, some) = (log("all").unwrap(), log("1/10").unwrap());
-        let ids = (0..10_000).map(|number| format!("7f3a-{number}"));
-        let sampled: Vec<String> = ids.filter(|id| some.has_line(id)).collect();
-        assert!((800..1_200).contains(&sampled.len()), "{}", sampled.len());
-        let again = log("1/10").unwrap();
-        assert!(sampled.iter().all(|id| all.has_line(id) && again.has_line(id)));
-    }
-
-    #[test]
     fn a_line_that_finds_no_room_is_dropped_at_once() {
         let (lines, received) = sync_channel(2);
-        let log = AccessLog { one_in: NonZeroU32::MIN, lines, dropped: Arc::default() };
+        let log = AccessLog { sample: "all".parse().unwrap(), lines, dropped: Arc::default() };
         let line = AccessLine {
             operation: "GET /v1/health".into(),
             status: 200,
