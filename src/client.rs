@@ -107,16 +107,19 @@ impl Client {
         self.ask(request(Method::GET, address, Bytes::new()), bytes_max).await
     }
 
-    /// Posts JSON to this address and returns the document in the response.
+    /// Posts a document to this address and returns the one in the response, of the same media
+    /// type.
     pub async fn post(
         &self,
         address: Uri,
-        json: Vec<u8>,
+        media_type: &'static str,
+        document: Vec<u8>,
         bytes_max: usize,
     ) -> Result<Bytes, ClientError> {
-        let mut request = request(Method::POST, address, json.into());
-        let json = HeaderValue::from_static("application/json");
-        request.headers_mut().insert(CONTENT_TYPE, json);
+        let mut request = request(Method::POST, address, document.into());
+        let media_type = HeaderValue::from_static(media_type);
+        request.headers_mut().insert(ACCEPT, media_type.clone());
+        request.headers_mut().insert(CONTENT_TYPE, media_type);
         self.ask(request, bytes_max).await
     }
 

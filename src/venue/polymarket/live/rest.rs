@@ -272,9 +272,9 @@ impl Rest {
         let address = format!("{}/books", self.clob.base);
         let rows: Vec<String> =
             token_ids.iter().map(|id| format!(r#"{{"token_id":"{id}"}}"#)).collect();
-        let json = format!("[{}]", rows.join(","));
+        let json = format!("[{}]", rows.join(",")).into_bytes();
         let uri = uri(&address)?;
-        let result = self.client.post(uri, json.into_bytes(), ANSWER_BYTES_MAX).await;
+        let result = self.client.post(uri, "application/json", json, ANSWER_BYTES_MAX).await;
         self.clob.check(&address, result)
     }
 
