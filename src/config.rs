@@ -8,6 +8,7 @@ pub mod identity;
 pub mod logs;
 pub mod record;
 pub mod sources;
+pub mod traces;
 pub mod venue;
 
 use std::fmt::Display;
@@ -22,6 +23,7 @@ use clap::{Args, ValueEnum};
 
 use self::identity::{IdentityArgs, IdentityChoice, IdentityConfigError};
 use self::logs::LogArgs;
+use self::traces::{TraceArgs, TraceConfigError};
 use self::venue::{UselessFlag, VenueArgs};
 use crate::engine::{KEPT_ORDERS_MAX_DEFAULT, OPEN_ORDERS_MAX_DEFAULT};
 use crate::http::cors::CorsOrigin;
@@ -237,6 +239,10 @@ pub struct ServeArgs {
     /// Log a line for each request (`all`), for about one in N (`1/N`), or for none (`off`)
     #[arg(long, env = "PAPERBOURSE_ACCESS_LOG", default_value = "off", value_name = "off|all|1/N")]
     pub access_log: Sample,
+
+    /// What is traced.
+    #[command(flatten)]
+    pub traces: TraceArgs,
 }
 
 /// Options that contradict each other.
@@ -254,6 +260,9 @@ pub enum ContradictionError {
         /// The identity source.
         source_name: String,
     },
+    /// The trace options cannot be used.
+    #[error(transparent)]
+    Traces(#[from] TraceConfigError),
     /// Two sets of limits for one tier.
     #[error("--tier sets the limits of {0} twice: keep one of them")]
     TierTwice(Tier),
@@ -264,6 +273,7 @@ impl ServeArgs {
     pub fn check(&self) -> Result<(), ContradictionError> {
         self.identity.config()?;
         self.venue.config()?;
+        self.traces.config()?;
         if self.issuer_data.is_some() && self.identity.identity != IdentityChoice::Embedded {
             let source_name = self.identity.identity.to_string();
             return Err(ContradictionError::UselessIssuerData { source_name });

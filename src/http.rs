@@ -26,3 +26,5 @@ mod cursor;
 mod fields;
 mod file;
 mod query;
+#[cfg(feature = "traces")]
+mod trace;

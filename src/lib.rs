@@ -25,6 +25,8 @@ pub mod shard;
 pub mod snapshot;
 pub mod telemetry;
 pub mod tls;
+#[cfg(feature = "traces")]
+pub mod trace;
 pub mod venue;
 pub mod wire;
 pub mod ws;

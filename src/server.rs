@@ -13,6 +13,8 @@ mod listener;
 mod memory;
 mod reload;
 mod start;
+#[cfg(feature = "traces")]
+mod traces;
 mod worker;
 
 use std::sync::Arc;
@@ -82,10 +84,18 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
     let server = Server::new(connections_max).capped_by_address(connections_max, per_address_max);
     let access = AccessLog::start(arguments.access_log);
     let access = access.context("failed to start the thread of the access log")?;
-    let server = Arc::new(server.trusting(proxies).logging(access));
+    let server = server.trusting(proxies).logging(access);
+    #[cfg(feature = "traces")]
+    let (server, exporter) = {
+        let (traces, exporter) = traces::start(&arguments.traces)?.unzip();
+        (server.tracing(traces), exporter)
+    };
+    let server = Arc::new(server);
     server.cors.set(&arguments.cors_origins);
     let mut workers = Workers::start(listeners.sockets, &server)?;
     runtime.block_on(async {
+        #[cfg(feature = "traces")]
+        exporter.map(|exporter| tokio::spawn(exporter.run()));
         let Started { exchange, mut venue, snapshots, hours } = start::start(arguments).await?;
         if let Some(admin) = admin {
             tracing::info!("metrics on http://{}/metrics", admin.address);
@@ -148,6 +158,10 @@ async fn drain(server: &Server, workers: &mut Workers, exchange: &Exchange) {
         );
     }
     exchange.journal.flush_blocking();
+    #[cfg(feature = "traces")]
+    if let Some(traces) = &server.traces {
+        traces.flush().await;
+    }
     server.access.iter().for_each(AccessLog::flush);
     tracing::info!("stopped; everything acknowledged is on disk");
 }

@@ -48,6 +48,8 @@ use crate::ids::{Place, ShardId};
 use crate::journal::{DurableWait, Journal, Refused, Waiters};
 use crate::market::Markets;
 use crate::snapshot::Recovered;
+#[cfg(feature = "traces")]
+use crate::trace::{self, Stage};
 
 /// The most tasks that wait in one shard; a further one is refused as busy. The queues are most of
 /// the cost of creating shards, which unit tests do often, so theirs are shorter.
@@ -267,6 +269,16 @@ impl Shards {
         waiters: &'w Arc<Waiters>,
         task: impl FnOnce(&mut Core, &Environment) -> Observed<T> + Send + 'static,
     ) -> TaskWait<'w, T> {
+        #[cfg(feature = "traces")]
+        let task = {
+            let waiting = trace::start(Stage::Queue);
+            move |core: &mut Core, environment: &Environment| {
+                let deciding = waiting.then(Stage::Decision);
+                let observed = task(core, environment);
+                deciding.then_wait_for(observed.place.position());
+                observed
+            }
+        };
         let shard = &self.shards[shard_id.index()];
         if let Some(turn) = shard.queue.try_turn() {
             let observed = abort_on_panic(|| task(&mut shard.core.lock(), &self.environment));
@@ -342,7 +354,9 @@ impl<T> Future for TaskWait<'_, T> {
             *this = Self::ran(observed, this.waiters);
         }
         if let TaskState::Ran(_, wait) = &mut this.state {
-            ready!(Pin::new(wait).poll(context));
+            ready!(Pin::new(&mut *wait).poll(context));
+            #[cfg(feature = "traces")]
+            trace::durable(wait.place().position());
         }
         match std::mem::replace(&mut this.state, TaskState::Done) {
             TaskState::Ran(value, _) => Poll::Ready(Some(value)),

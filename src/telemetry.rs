@@ -1,4 +1,4 @@
-//! Log lines, and metrics for the admin listener.
+//! Log lines, metrics for the admin listener, and traces.
 //!
 //! Counters are plain atomics, rendered on request. Each worker has its own set, so that workers do
 //! not contend for cache lines. [`METRICS`] has one row for each metric.
@@ -13,6 +13,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod throttle;
+#[cfg(feature = "traces")]
+mod traces;
 
 pub use access::{AccessLine, AccessLog};
 pub use counters::{Counter, Metrics, OTHER_STATUS, OperationMetrics, STATUSES};
@@ -20,5 +22,7 @@ pub use log::{LogFilter, LogFilterError, LogFormat, OneLine, set_log_filter, sta
 pub use page::{Kind, Metric, render};
 pub use process::{Process, kilobytes, resident_bytes};
 pub use sample::{Sample, SampleError};
-pub use table::{Gauges, METRICS, Scrape};
+pub use table::{Gauges, METRICS, Scrape, SpanCounts};
 pub use throttle::Throttle;
+#[cfg(feature = "traces")]
+pub use traces::{Answered, Asked, Exporter, Parent, Trace, Traces};

@@ -13,6 +13,8 @@ use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Frame, Incoming};
 
 use super::connection::{Activity, Phase};
+#[cfg(feature = "traces")]
+use crate::telemetry::Trace;
 
 /// Default limit of what all bodies may hold together, in bytes.
 pub const BUDGET_BYTES: usize = 64 << 20;
@@ -141,6 +143,12 @@ impl RequestBody {
         self.activity.enter(Phase::Handling);
         let held = self.held.take();
         result.map(|bytes| WholeBody { bytes, _held: held })
+    }
+
+    /// Ends the trace of the request once its answer is sent.
+    #[cfg(feature = "traces")]
+    pub(super) fn end_trace_when_sent(&self, trace: Box<Trace>) {
+        self.activity.end_trace_when_sent(trace);
     }
 
     /// Whether [`Self::read`] had to wait for bytes that did not arrive with the head.

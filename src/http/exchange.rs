@@ -18,6 +18,8 @@ use crate::clock;
 use crate::journal::{Journal, Waiters};
 use crate::service::Service;
 use crate::snapshot::SnapshotMetrics;
+#[cfg(feature = "traces")]
+use crate::telemetry::Traces;
 use crate::telemetry::{self, AccessLog, Gauges, Metrics, Process, Scrape, Throttle};
 use crate::venue::VenueStatus;
 use crate::venue::follow::status::LiveStatus;
@@ -101,6 +103,9 @@ pub struct Server {
     pub lines: ConnectionLines,
     /// Logs requests, if asked for.
     pub access: Option<AccessLog>,
+    /// Traces requests, if asked for.
+    #[cfg(feature = "traces")]
+    pub traces: Option<Arc<Traces>>,
     /// The web pages that may call.
     pub cors: CorsOrigins,
 }
@@ -135,6 +140,8 @@ impl Server {
                 forwarded: Throttle::new(FORWARDED_LINE_INTERVAL),
             },
             access: None,
+            #[cfg(feature = "traces")]
+            traces: None,
             cors: CorsOrigins::default(),
         }
     }
@@ -153,6 +160,12 @@ impl Server {
     /// Logs requests.
     pub fn logging(self, access: Option<AccessLog>) -> Self {
         Self { access, ..self }
+    }
+
+    /// Traces requests.
+    #[cfg(feature = "traces")]
+    pub fn tracing(self, traces: Option<Arc<Traces>>) -> Self {
+        Self { traces, ..self }
     }
 
     /// Takes a place for a connection from `peer`.
@@ -245,6 +258,10 @@ impl Server {
             journal,
             snapshots,
             live: live.map(LiveStatus::get),
+            #[cfg(feature = "traces")]
+            spans: self.traces.as_ref().map(|traces| traces.counts()),
+            #[cfg(not(feature = "traces"))]
+            spans: None,
         })
     }
 }

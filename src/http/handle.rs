@@ -25,10 +25,16 @@ use super::operations::{socket, trade};
 use super::query::Query;
 use super::reply::{RequestId, response_of};
 use super::route::{RouteError, decode, find, row};
+#[cfg(feature = "traces")]
+use super::trace;
 use crate::auth::presented::{Precedence, Presented};
 use crate::ids::KeyId;
 use crate::service::{Admission, Caller, Denied, Moment, RequestContext, Service};
+#[cfg(feature = "traces")]
+use crate::telemetry::Answered;
 use crate::telemetry::{AccessLine, AccessLog, Metrics};
+#[cfg(feature = "traces")]
+use crate::trace::{Stage, start};
 
 static API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
@@ -50,11 +56,15 @@ pub fn handle(
         let mut admitted = None;
         let found = require_host(&head).and_then(|()| Ok(find(&head.method, head.uri.path())?));
         let operation = found.as_ref().ok().copied();
+        #[cfg(feature = "traces")]
+        let trace = trace::begin(&worker.server, &head, operation, &request_id, began);
         let answer = match found {
             Ok(operation) => {
                 let to = (&mut head, &mut body, &mut admitted);
                 let mut answer = pin!(answer(worker, slot, (peer, began), operation, to));
                 poll_fn(|context| {
+                    #[cfg(feature = "traces")]
+                    let _entered = trace.as_ref().map(|trace| trace.record().enter());
                     if access.is_none() {
                         return answer.as_mut().poll(context);
                     }
@@ -78,6 +88,8 @@ pub fn handle(
             // An identified caller keeps the connection, whatever the answer is.
             body.discard().await;
         }
+        #[cfg(feature = "traces")]
+        let error_code = answer.as_ref().err().map(|error| error.code);
         let reply = answer.unwrap_or_else(|error| {
             debug_assert!(
                 operation.is_none_or(|operation| operation.may_fail_with(error.code)),
@@ -93,6 +105,16 @@ pub fn handle(
         if let Some(log) = access {
             let key_id = admitted.and_then(|(admission, _)| admission.key_id);
             log_request(log, operation, reply.status, elapsed, &request_id, (key_id, position));
+        }
+        #[cfg(feature = "traces")]
+        if let Some(mut trace) = trace {
+            let key_id = admitted.and_then(|(admission, _)| admission.key_id);
+            trace.answer(Answered {
+                status: reply.status.as_u16(),
+                error: error_code,
+                key_id: key_id.map(KeyId::get),
+            });
+            body.end_trace_when_sent(trace);
         }
         let mut response = response_of(reply, request_id, admitted, head.headers);
         if let Some(origin) = origin {
@@ -164,6 +186,8 @@ async fn answer(
         let row = (operation, stream);
         return Box::pin(socket::open(worker, exchange, slot, row, head, context)).await;
     }
+    #[cfg(feature = "traces")]
+    let admission = start(Stage::Admission);
     let presented = presented(head, operation.access);
     let identified = service.identify(&presented, address, context.moment).await;
     let mut caller = count_limited(&worker.metrics, identified)?;
@@ -177,12 +201,19 @@ async fn answer(
     }
     count_limited(&worker.metrics, service.admit_making(&caller, operation.makes, context))?;
     require_permission(&caller, operation.access)?;
+    #[cfg(feature = "traces")]
+    let reading = {
+        caller.account().into_iter().for_each(|account| crate::trace::account(account.get()));
+        admission.then(Stage::Body)
+    };
     let bytes = body.read(&server.bodies).await?;
     if body.is_late() {
         // The key may have been revoked while the body arrived.
         context.moment = service.moment();
         caller.require_valid(context.moment.now)?;
     }
+    #[cfg(feature = "traces")]
+    drop(reading);
     let metrics = &worker.metrics;
     let call = Call { metrics, exchange, operation, context, caller, head, body: bytes.into() };
     match operation.run {

@@ -36,7 +36,7 @@ const FIRST_CAPACITY_BYTES: usize = 512;
 /// How many request numbers a thread reserves at a time.
 const NUMBERS_AT_ONCE: u64 = 1024;
 /// The longest request id of a client that is echoed.
-const REQUEST_ID_BYTES_MAX: usize = 64;
+pub(super) const REQUEST_ID_BYTES_MAX: usize = 64;
 
 /// A response without the headers common to all responses.
 #[derive(Debug)]

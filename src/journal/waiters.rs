@@ -206,6 +206,12 @@ pub struct DurableWait {
 }
 
 impl DurableWait {
+    /// The place that is waited for.
+    #[cfg(feature = "traces")]
+    pub const fn place(&self) -> Place {
+        self.place
+    }
+
     fn leave(&mut self) {
         if let Some(entry) = self.entry.take() {
             let left = self.waiters.waiting.lock().wakers.remove(&(self.place.position, entry));

@@ -220,6 +220,8 @@ impl Shards {
         let (order, market_id) = (held.order, held.market_id.clone());
         let outcome = self.held_orders().outcome_of(order);
         async move {
+            #[cfg(feature = "traces")]
+            let _delay = crate::trace::start(crate::trace::Stage::Delay);
             if let Some(mut outcome) = outcome
                 && let Ok(told) = outcome.wait_for(Option::is_some).await
             {

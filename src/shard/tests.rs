@@ -486,3 +486,29 @@ fn a_turn_survives_the_shutdown_of_its_runtime() {
     assert!(other.block_on(join(reads)).iter().all(Result::is_ok));
     assert!(world.shard().queue.try_turn().is_some(), "the shard is idle");
 }
+
+#[cfg(feature = "traces")]
+#[test]
+fn a_trace_shows_the_wait_for_a_busy_shard() {
+    use crate::trace::Record;
+    let world = world();
+    let (runtime, waiters) = worker(&world);
+    let record = Record::new(Instant::now());
+    let entered = record.enter();
+    let answer = world.while_busy(|| {
+        let answer = world.shards.execute(shard_id(), buy(1, "a"), &waiters);
+        assert!(record.take().parts.is_empty(), "it still waits for the shard");
+        answer
+    });
+    drop(entered);
+    // Another request of this worker, which has no trace.
+    drop(runtime.block_on(world.shards.execute(shard_id(), buy(2, "b"), &waiters)));
+    let entered = record.enter();
+    receipt(runtime.block_on(answer));
+    drop(entered);
+    let parts = record.take().parts;
+    let found: Vec<_> = parts.iter().map(|part| (part.stage, part.position)).collect();
+    let expected = [(Stage::Queue, None), (Stage::Decision, None), (Stage::Journal, Some(1))];
+    assert_eq!(found, expected);
+    assert!(parts.iter().all(|part| part.ended_ns.is_some()), "{parts:?}");
+}

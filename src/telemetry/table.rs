@@ -31,6 +31,17 @@ pub struct Scrape<'a> {
     pub snapshots: Option<&'a SnapshotMetrics>,
     /// The venue; `None` unless it is followed live.
     pub live: Option<LiveSnapshot>,
+    /// What became of the spans; `None` if nothing is traced.
+    pub spans: Option<SpanCounts>,
+}
+
+/// What became of the spans of traced requests since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SpanCounts {
+    /// Those that the collector has accepted.
+    pub exported: u64,
+    /// Those that it did not get, or did not take.
+    pub dropped: u64,
 }
 
 /// Values read at the time of the scrape.
@@ -92,7 +103,7 @@ pub struct Gauges {
 }
 
 /// Every metric, in the order of the page.
-pub static METRICS: [Metric; 73] = [
+pub static METRICS: [Metric; 75] = [
     Metric::gauge("paperbourse_build_info", "Always 1; the label is the version.", |_, out| {
         out.sample(&[env!("CARGO_PKG_VERSION")], 1);
     })
@@ -480,6 +491,16 @@ pub static METRICS: [Metric; 73] = [
         "paperbourse_memory_limit_reached",
         "Whether requests that need memory are refused: 0 or 1.",
         |from, out| out.value(u8::from(from.gauges.is_memory_full)),
+    ),
+    Metric::counter(
+        "paperbourse_trace_spans_exported_total",
+        "Spans of traced requests that the collector has accepted.",
+        |from, out| out.maybe(from.spans.map(|it| it.exported)),
+    ),
+    Metric::counter(
+        "paperbourse_trace_spans_dropped_total",
+        "Spans of traced requests that the collector did not get, or did not take.",
+        |from, out| out.maybe(from.spans.map(|it| it.dropped)),
     ),
     Metric::counter(
         "process_cpu_seconds_total",

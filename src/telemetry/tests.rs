@@ -24,6 +24,7 @@ fn scrape(workers: Metrics) -> Scrape<'static> {
         journal: None,
         snapshots: None,
         live: None,
+        spans: None,
     }
 }
 
@@ -131,7 +132,7 @@ fn the_page_is_prometheus_text() {
 #[test]
 fn what_the_server_does_not_have_is_not_on_the_page() {
     let page = render(&scrape(Metrics::new(2)));
-    for left_out in ["journal", "snapshot", "venue", "http", "process"] {
+    for left_out in ["journal", "snapshot", "venue", "http", "process", "trace"] {
         assert!(!page.contains(&format!("_{left_out}")), "{left_out}:\n{page}");
     }
     assert!(page.contains("paperbourse_orders_filled_total 0"), "{page}");

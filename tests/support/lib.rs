@@ -15,6 +15,9 @@ mod response;
 pub mod socket;
 pub mod witness;
 
+#[cfg(feature = "otlp")]
+pub use opentelemetry_proto::tonic as otlp;
+
 pub use connection::{Client, Connection, PATIENCE};
 pub use request::Request;
 pub use response::Response;

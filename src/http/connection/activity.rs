@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
 use super::Deadlines;
+#[cfg(feature = "traces")]
+use crate::telemetry::Trace;
 
 /// The phases of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +89,11 @@ pub struct Activity {
     is_holding: AtomicBool,
     /// Whether a wake was held back.
     was_woken: AtomicBool,
+    /// The trace of the request whose answer is being sent.
+    #[cfg(feature = "traces")]
+    trace: Mutex<Option<Box<Trace>>>,
+    #[cfg(feature = "traces")]
+    is_traced: AtomicBool,
 }
 
 const PHASE_BITS: u32 = 3;
@@ -209,6 +216,23 @@ impl Activity {
         if self.phase() == Phase::Responding {
             self.has_unflushed.store(false, Ordering::Relaxed);
             self.enter(self.after_flush());
+            #[cfg(feature = "traces")]
+            self.end_trace();
+        }
+    }
+
+    /// Ends this trace once the answer is sent; in a stream without an end, once its first part is.
+    #[cfg(feature = "traces")]
+    pub(in crate::http) fn end_trace_when_sent(&self, trace: Box<Trace>) {
+        *self.trace.lock() = Some(trace);
+        self.is_traced.store(true, Ordering::Relaxed);
+    }
+
+    #[cfg(feature = "traces")]
+    fn end_trace(&self) {
+        if self.is_traced.load(Ordering::Relaxed) && self.after_flush() != Phase::Handling {
+            self.is_traced.store(false, Ordering::Relaxed);
+            drop(self.trace.lock().take());
         }
     }
 

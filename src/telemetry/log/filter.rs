@@ -9,7 +9,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 const CRATE: &str = "paperbourse";
 
 /// What may follow it: the modules on the map, and the access log.
-const MODULES: [&str; 29] = [
+const MODULES: [&str; 30] = [
     "access",
     "auth",
     "backup",
@@ -34,6 +34,7 @@ const MODULES: [&str; 29] = [
     "snapshot",
     "telemetry",
     "tls",
+    "trace",
     "venue",
     "ws",
     "simulation",

@@ -1,0 +1,171 @@
+//! Where traces are sent, and which requests have one.
+
+use std::fmt;
+use std::str::FromStr;
+
+use clap::Args;
+use hyper::Uri;
+
+use crate::telemetry::Sample;
+
+/// The path at which collectors take traces.
+const DEFAULT_PATH: &str = "/v1/traces";
+
+/// Length limit of the collector's address, in bytes.
+const URL_BYTES_MAX: usize = 512;
+
+/// The trace options of `paperbourse serve`.
+#[derive(Args, Clone, Debug)]
+pub struct TraceArgs {
+    /// OpenTelemetry collector to send traces of requests to, by OTLP over HTTP, such as
+    /// `http://127.0.0.1:4318`; the path is `/v1/traces` unless another is given. Needs a build
+    /// with the feature `traces`
+    #[arg(long, env = "PAPERBOURSE_TRACE_ENDPOINT", value_name = "URL")]
+    pub trace_endpoint: Option<TraceEndpoint>,
+
+    /// Trace all requests (`all`), about one in N (`1/N`), or only those that their callers trace
+    /// (`off`) [default: 1/100]
+    #[arg(long, env = "PAPERBOURSE_TRACE_SAMPLE", value_name = "off|all|1/N")]
+    pub trace_sample: Option<Sample>,
+}
+
+/// The address of a collector.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TraceEndpoint(Uri);
+
+/// Text that is not the address of a collector.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "not the address of a collector: use http://HOST:PORT or https://HOST, with or without a \
+     path, and without a user, a query or a fragment"
+)]
+pub struct TraceEndpointError;
+
+/// Why the trace options cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TraceConfigError {
+    /// The feature `traces` is off.
+    #[error(
+        "--trace-endpoint has no effect: this binary was built without traces. Build it with \
+         `cargo build --release --features traces`, or leave out the flag"
+    )]
+    NotBuilt,
+    /// A sample without a collector.
+    #[error("--trace-sample has no effect without --trace-endpoint URL")]
+    NoEndpoint,
+}
+
+/// What is traced, and where traces go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TraceConfig {
+    /// The collector.
+    pub endpoint: TraceEndpoint,
+    /// The requests that are traced besides those that their callers trace.
+    pub sample: Sample,
+}
+
+impl TraceEndpoint {
+    /// The address, with its path.
+    pub fn uri(&self) -> &Uri {
+        &self.0
+    }
+
+    /// Whether the collector is reached over TLS.
+    pub fn is_https(&self) -> bool {
+        self.0.scheme_str() == Some("https")
+    }
+}
+
+impl FromStr for TraceEndpoint {
+    type Err = TraceEndpointError;
+
+    fn from_str(text: &str) -> Result<Self, TraceEndpointError> {
+        if text.len() > URL_BYTES_MAX || text.contains(['?', '#', '@', '\\']) {
+            return Err(TraceEndpointError);
+        }
+        let given: Uri = text.parse().map_err(|_| TraceEndpointError)?;
+        let is_web = matches!(given.scheme_str(), Some("http" | "https"));
+        if !is_web || given.host().is_none_or(str::is_empty) {
+            return Err(TraceEndpointError);
+        }
+        let mut parts = given.into_parts();
+        if parts.path_and_query.as_ref().is_none_or(|path| path == "/") {
+            parts.path_and_query = Some(DEFAULT_PATH.parse().expect("a path"));
+        }
+        Uri::from_parts(parts).map(Self).map_err(|_| TraceEndpointError)
+    }
+}
+
+impl fmt::Display for TraceEndpoint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, formatter)
+    }
+}
+
+impl TraceArgs {
+    /// What to trace, if the options fit together and this binary can.
+    pub fn config(&self) -> Result<Option<TraceConfig>, TraceConfigError> {
+        const SAMPLE_DEFAULT: &str = "1/100";
+        match (&self.trace_endpoint, self.trace_sample) {
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err(TraceConfigError::NoEndpoint),
+            (Some(_), _) if !cfg!(feature = "traces") => Err(TraceConfigError::NotBuilt),
+            (Some(endpoint), sample) => {
+                let default = || SAMPLE_DEFAULT.parse().expect("a sample");
+                let sample = sample.unwrap_or_else(default);
+                Ok(Some(TraceConfig { endpoint: endpoint.clone(), sample }))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        traces: TraceArgs,
+    }
+
+    /// The endpoint and the sample that these flags configure, or the error that the operator sees.
+    fn config(line: &str) -> Result<String, String> {
+        let words = std::iter::once("serve").chain(line.split_whitespace());
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        let config = line.traces.config().map_err(|error| error.to_string())?;
+        Ok(config.map_or_else(String::new, |it| format!("{} {}", it.endpoint, it.sample)))
+    }
+
+    #[test]
+    fn a_collector_gets_its_path_and_a_sample_needs_a_collector() {
+        for (line, expected) in [
+            ("", Ok("")),
+            ("--trace-endpoint http://[::1]:4318", Ok("http://[::1]:4318/v1/traces 1/100")),
+            ("--trace-endpoint https://c.org/", Ok("https://c.org/v1/traces 1/100")),
+            ("--trace-endpoint http://c/otlp/ --trace-sample all", Ok("http://c/otlp/ all")),
+            ("--trace-endpoint http://c --trace-sample off", Ok("http://c/v1/traces off")),
+            ("--trace-sample all", Err("--trace-sample has no effect without --trace-endpoint")),
+            ("--trace-endpoint http://c --trace-sample 2", Err("use off, all, or 1/N")),
+            ("--trace-endpoint 127.0.0.1:4318", Err("not the address of a collector")),
+            ("--trace-endpoint grpc://c", Err("not the address of a collector")),
+            ("--trace-endpoint http://user:word@c", Err("not the address of a collector")),
+            ("--trace-endpoint http://c/?key=word", Err("not the address of a collector")),
+            ("--trace-endpoint http:///v1/traces", Err("not the address of a collector")),
+        ] {
+            let is_built = cfg!(feature = "traces");
+            match (config(line), expected) {
+                (Err(error), Ok(text)) if !is_built && !text.is_empty() => {
+                    assert!(error.contains("built without traces"), "{line}: {error}");
+                }
+                (Ok(config), Ok(expected)) => assert_eq!(config, expected, "{line}"),
+                (Err(error), Err(expected)) => {
+                    assert!(error.contains(expected), "{line}: {error}");
+                }
+                (found, expected) => panic!("{line}: {found:?}, not {expected:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Starts to trace requests, if asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use crate::client::Client;
+use crate::config::traces::TraceArgs;
+use crate::telemetry::{Exporter, Traces};
+use crate::tls::{self, Roots};
+
+/// How long the collector may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Traces for the configured collector and the task that sends them; `None` if nothing is traced.
+pub(super) fn start(arguments: &TraceArgs) -> anyhow::Result<Option<(Arc<Traces>, Exporter)>> {
+    let Some(config) = arguments.config()? else { return Ok(None) };
+    let roots = if config.endpoint.is_https() { Roots::System } else { Roots::Nobody };
+    let tls = tls::client_config(roots).context("failed to prepare TLS for --trace-endpoint")?;
+    let client = Client::new(tls, PATIENCE, 1);
+    tracing::info!(endpoint = %config.endpoint, sample = %config.sample, "tracing requests");
+    Ok(Some(Traces::new(config.sample, client, config.endpoint.uri().clone())))
+}

@@ -1,0 +1,103 @@
+//! Sends traces to the collector, in batches.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use hyper::Uri;
+use prost::Message as _;
+use tokio::sync::mpsc;
+
+use super::otlp::{self, ExportResponse};
+use super::{Counts, Ended, Message};
+use crate::client::Client;
+use crate::telemetry::Throttle;
+
+/// How many traces are sent in one request.
+const BATCH_MAX: usize = 256;
+
+/// How long a trace waits for others.
+const BATCH_TIME: Duration = Duration::from_millis(500);
+
+/// Limit of a response. Its only content is a complaint.
+const RESPONSE_BYTES_MAX: usize = 64 * 1024;
+
+/// Shortest time between two log lines about the collector.
+const LINE_INTERVAL: Duration = Duration::from_mins(1);
+
+/// The media type of a request and its response.
+const PROTOBUF: &str = "application/x-protobuf";
+
+/// The task that sends traces. It makes one request at a time and repeats none: a trace is worth
+/// less than the memory that holds it until a collector is back.
+pub struct Exporter {
+    client: Client,
+    endpoint: Uri,
+    queue: mpsc::Receiver<Message>,
+    counts: Arc<Counts>,
+    lines: Throttle,
+}
+
+impl Exporter {
+    pub(super) fn new(
+        client: Client,
+        endpoint: Uri,
+        queue: mpsc::Receiver<Message>,
+        counts: Arc<Counts>,
+    ) -> Self {
+        Self { client, endpoint, queue, counts, lines: Throttle::new(LINE_INTERVAL) }
+    }
+
+    /// Sends traces as they end, until nobody can end one any more.
+    pub async fn run(mut self) {
+        while let Some(first) = self.queue.recv().await {
+            let mut batch = Vec::new();
+            let mut flushed = None;
+            let mut next = Some(first);
+            let deadline = tokio::time::Instant::now() + BATCH_TIME;
+            while let Some(message) = next.take() {
+                match message {
+                    Message::Ended(ended) => batch.push(*ended),
+                    Message::Flush(done) => flushed = Some(done),
+                }
+                if flushed.is_none() && batch.len() < BATCH_MAX {
+                    let received = tokio::time::timeout_at(deadline, self.queue.recv());
+                    next = received.await.ok().flatten();
+                }
+            }
+            if !batch.is_empty() {
+                self.export(&batch).await;
+            }
+            if let Some(done) = flushed {
+                // Whoever asked may have run out of patience.
+                let _ = done.send(());
+            }
+        }
+    }
+
+    async fn export(&self, batch: &[Ended]) {
+        let span_count = batch.iter().map(Ended::span_count).sum();
+        let bytes = otlp::request(batch).encode_to_vec();
+        let address = self.endpoint.clone();
+        let response = self.client.post(address, PROTOBUF, bytes, RESPONSE_BYTES_MAX).await;
+        let (rejected, reason) = match response {
+            Err(error) => (span_count, error.to_string()),
+            // Whatever else the collector says, it has taken them.
+            Ok(bytes) => ExportResponse::decode(bytes).unwrap_or_default().rejected(span_count),
+        };
+        self.counts.exported.fetch_add(span_count - rejected, Ordering::Relaxed);
+        if rejected == 0 {
+            return;
+        }
+        let dropped = self.counts.dropped.fetch_add(rejected, Ordering::Relaxed) + rejected;
+        if let Some(unlogged) = self.lines.pass(Instant::now()) {
+            tracing::warn!(
+                endpoint = %self.endpoint,
+                reason,
+                dropped,
+                unlogged,
+                "the trace collector does not take all traces: their spans are dropped"
+            );
+        }
+    }
+}
