@@ -289,6 +289,9 @@ fn path_parameter(name: &'static str) -> Value {
     if !text.is_empty() {
         parameter["description"] = text.into();
     }
+    if name == "page" {
+        parameter["example"] = guide::names()[0].into();
+    }
     parameter
 }
 

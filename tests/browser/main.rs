@@ -114,7 +114,8 @@ fn check_sockets(browser: &mut Browser, document: &Value) {
         let shown = browser.run(&format!(
             "const names = (list) => [...list.querySelectorAll(':scope > li > .name')];
              const items = document.querySelectorAll('{part} .body > .answers > li');
-             return [...items].filter((it) => it.querySelector('pre')).map((it) => [
+             const isMessage = (it) => it.querySelector('pre') && it.querySelector('.fields');
+             return [...items].filter(isMessage).map((it) => [
                it.querySelector('strong').textContent,
                [...it.querySelectorAll(':scope > .fields')].flatMap(names)
                  .map((name) => name.textContent),

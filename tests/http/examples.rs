@@ -111,8 +111,8 @@ fn everything_has_an_example_of_its_form() {
             }
         }
     }
-    // This document.
-    places.retain(|(place, _)| place != "GET /openapi.json: 200");
+    // This document and its sibling.
+    places.retain(|(place, _)| !place.ends_with("api.json: 200"));
     assert!(places.len() > 600, "{}", places.len());
     let mut lacking = Vec::new();
     for (place, described) in &places {

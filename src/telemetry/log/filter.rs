@@ -9,7 +9,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 const CRATE: &str = "paperbourse";
 
 /// What may follow it: the modules on the map, and the access log.
-const MODULES: [&str; 30] = [
+const MODULES: [&str; 31] = [
     "access",
     "auth",
     "backup",
@@ -36,6 +36,7 @@ const MODULES: [&str; 30] = [
     "tls",
     "trace",
     "venue",
+    "wire",
     "ws",
     "simulation",
     "faults",
