@@ -3,8 +3,10 @@
 
 use std::io::Write as _;
 
+use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use http_body_util::Full;
 use hyper::StatusCode;
 use hyper::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName,
@@ -19,14 +21,15 @@ pub(super) struct File {
     /// The headers of every answer with this file.
     headers: HeaderMap,
     tag: HeaderValue,
-    body: Vec<u8>,
-    gzipped: Vec<u8>,
+    // Shared with all answers: there may be many at a time, and clients may read them slowly.
+    body: Bytes,
+    gzipped: Bytes,
 }
 
 impl File {
     /// A file of this media type.
     pub(super) fn new(kind: &'static str, body: impl Into<Vec<u8>>) -> Self {
-        let body = body.into();
+        let body: Vec<u8> = body.into();
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(&body).expect("a vector takes all bytes");
         let gzipped = encoder.finish().expect("a vector takes all bytes");
@@ -39,7 +42,7 @@ impl File {
             (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
             (VARY, HeaderValue::from_static("accept-encoding")),
         ]);
-        Self { headers, tag, body, gzipped }
+        Self { headers, tag, body: body.into(), gzipped: gzipped.into() }
     }
 
     /// With one more header.
@@ -61,7 +64,8 @@ impl File {
         } else {
             &self.body
         };
-        Reply { headers, ..Reply::json(StatusCode::OK, body.clone()) }
+        let body = Full::new(body.clone()).into();
+        Reply { headers, instead: Some(body), ..Reply::json(StatusCode::OK, Vec::new()) }
     }
 
     fn is_held(&self, request: &HeaderMap) -> bool {
@@ -92,8 +96,11 @@ mod tests {
     use std::io::Read as _;
 
     use flate2::read::GzDecoder;
+    use http_body_util::BodyExt as _;
 
     use super::*;
+    use crate::http::connection::ReplyBody;
+    use crate::http::reply::{RequestId, response_of};
 
     const TEXT: &str = "the same for everyone";
 
@@ -102,8 +109,28 @@ mod tests {
         File::new("text/plain", TEXT).reply(&request)
     }
 
-    #[test]
-    fn only_a_client_that_accepts_gzip_gets_it() {
+    /// The body as a connection gets it.
+    async fn sent(reply: Reply) -> Bytes {
+        let response = response_of(reply, RequestId::Ours(1), None, HeaderMap::new());
+        let ReplyBody::Whole(body) = response.into_body() else { panic!("a file is no stream") };
+        let Ok(body) = body.collect().await;
+        body.to_bytes()
+    }
+
+    #[tokio::test]
+    async fn all_answers_share_the_bytes_of_the_file() {
+        let file = File::new("text/plain", TEXT);
+        for accepted in ["identity", "gzip"] {
+            let accepted = HeaderValue::from_static(accepted);
+            let request = HeaderMap::from_iter([(ACCEPT_ENCODING, accepted)]);
+            let (one, other) = (sent(file.reply(&request)).await, sent(file.reply(&request)).await);
+            assert!(!one.is_empty());
+            assert_eq!(one.as_ptr_range(), other.as_ptr_range());
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_client_that_accepts_gzip_gets_it() {
         for (accepted, is_gzipped) in [
             ("", false),
             ("identity", false),
@@ -119,18 +146,19 @@ mod tests {
             let reply = reply(ACCEPT_ENCODING, accepted);
             assert_eq!(reply.status, StatusCode::OK);
             assert_eq!(reply.headers.contains_key(CONTENT_ENCODING), is_gzipped, "{accepted:?}");
+            let body = sent(reply).await;
             let mut text = String::new();
             if is_gzipped {
-                GzDecoder::new(&*reply.body).read_to_string(&mut text).unwrap();
+                GzDecoder::new(&*body).read_to_string(&mut text).unwrap();
             } else {
-                text = String::from_utf8(reply.body).unwrap();
+                text = String::from_utf8(body.to_vec()).unwrap();
             }
             assert_eq!(text, TEXT, "{accepted:?}");
         }
     }
 
-    #[test]
-    fn a_client_that_has_the_file_does_not_get_it_again() {
+    #[tokio::test]
+    async fn a_client_that_has_the_file_does_not_get_it_again() {
         for (held, status) in [
             ("*", 304),
             (r#"W/"65ff91ec-21""#, 304),
@@ -142,8 +170,8 @@ mod tests {
         ] {
             let reply = reply(IF_NONE_MATCH, held);
             assert_eq!(reply.status, status, "{held}");
-            assert_eq!(reply.body.is_empty(), status == 304, "{held}");
             assert_eq!(reply.headers[ETAG], r#"W/"65ff91ec-21""#);
+            assert_eq!(sent(reply).await.is_empty(), status == 304, "{held}");
         }
     }
 }

@@ -12,7 +12,7 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, X_CONTENT_
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-use super::connection::{ReplyBody, Source};
+use super::connection::ReplyBody;
 use crate::ids::Timestamp;
 use crate::service::{Admission, Moment};
 
@@ -47,14 +47,14 @@ pub struct Reply {
     pub body: Vec<u8>,
     /// Headers particular to this response; usually none.
     pub headers: HeaderMap,
-    /// What is sent instead of the body.
-    pub stream: Option<Box<dyn Source>>,
+    /// What is sent instead of the body: a stream, or bytes that other replies share.
+    pub instead: Option<ReplyBody>,
 }
 
 impl Reply {
     /// A JSON answer.
     pub fn json(status: StatusCode, body: Vec<u8>) -> Self {
-        Self { status, body, headers: HeaderMap::new(), stream: None }
+        Self { status, body, headers: HeaderMap::new(), instead: None }
     }
 
     /// A JSON answer, serialised by serde.
@@ -145,7 +145,7 @@ pub(super) fn response_of(
     admitted: Option<(Admission, Moment)>,
     mut headers: HeaderMap,
 ) -> Response<ReplyBody> {
-    let Reply { status, body: mut buffer, headers: own_headers, stream } = reply;
+    let Reply { status, body: mut buffer, headers: own_headers, instead } = reply;
     headers.clear();
     headers.reserve(own_headers.len() + HEADERS_OF_ALL);
     if !buffer.is_empty() {
@@ -181,7 +181,7 @@ pub(super) fn response_of(
         }
     }
     body.truncate(body_bytes);
-    let body = stream.map_or_else(|| Full::new(body).into(), ReplyBody::Stream);
+    let body = instead.unwrap_or_else(|| Full::new(body).into());
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;

@@ -7,7 +7,7 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 
 use crate::http::call::{Answer, Call};
-use crate::http::connection::{CutOff, Source};
+use crate::http::connection::{CutOff, ReplyBody, Source};
 use crate::http::error::ApiError;
 use crate::http::invalid::{FieldError, Location};
 use crate::http::parameter::Parameter;
@@ -50,7 +50,8 @@ pub(in crate::http) fn open(call: &Call<'_>) -> Answer {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
     if call.head.method != Method::HEAD {
-        reply.stream = Some(Box::new(open_stream(call, &condition_ids)?));
+        let stream = open_stream(call, &condition_ids)?;
+        reply.instead = Some(ReplyBody::Stream(Box::new(stream)));
     }
     Ok(reply)
 }

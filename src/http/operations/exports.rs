@@ -15,6 +15,7 @@ use super::account::{FROM, FillFields, MARKET, SettledRow, TO, read_settlement_f
 use crate::engine::fills::{FillCursor, FillFilter, PastFill};
 use crate::engine::view::{SettlementFilter, SettlementRow};
 use crate::http::call::{Answer, Call};
+use crate::http::connection::ReplyBody;
 use crate::http::csv::Line;
 use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;
@@ -69,7 +70,7 @@ async fn send<L: List>(call: &Call<'_>, list: L) -> Answer {
     if has_more {
         let first = std::mem::take(&mut reply.body);
         if call.head.method != Method::HEAD {
-            reply.stream = Some(file.into_source(first));
+            reply.instead = Some(ReplyBody::Stream(file.into_source(first)));
         }
     }
     let disposition = format!("attachment; filename=\"{}\"", L::FILE_NAME);
