@@ -28,3 +28,14 @@ mod file;
 mod query;
 #[cfg(feature = "traces")]
 mod trace;
+
+use std::sync::LazyLock;
+
+/// Makes the documentation, so that no request waits for that: it takes a while, in which a worker
+/// would answer nobody.
+pub fn prepare() {
+    operations::docs::prepare();
+    for file in [&openapi::FILE, &asyncapi::FILE] {
+        LazyLock::force(file);
+    }
+}

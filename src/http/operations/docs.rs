@@ -42,6 +42,14 @@ pub(in crate::http) static SCRIPT: LazyLock<File> =
 pub(in crate::http) static STYLE: LazyLock<File> =
     LazyLock::new(|| File::new("text/css; charset=utf-8", include_str!("docs/page.css")));
 
+/// Makes all pages but `/`.
+pub(in crate::http) fn prepare() {
+    guide::prepare();
+    for file in [&PAGE, &SCRIPT, &STYLE] {
+        LazyLock::force(file);
+    }
+}
+
 /// `GET /`.
 pub(in crate::http) fn home(server: &Server) -> Reply {
     let page = include_str!("docs/home.html")

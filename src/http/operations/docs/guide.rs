@@ -24,9 +24,9 @@ static GUIDE: [(&str, &[Page]); 2] = [
     ("For operators", &pages!["operating" "configuration" "venues" "guarantees"]),
 ];
 
-static FILES: LazyLock<Vec<(&str, File)>> = LazyLock::new(|| {
-    let pages = GUIDE.iter().flat_map(|(_, pages)| pages.iter());
-    pages.map(|page| (page.0, File::new(HTML, document(page)).header(POLICY))).collect()
+/// The files of [`pages`].
+static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
+    pages().map(|page| File::new(HTML, document(page)).header(POLICY)).collect()
 });
 
 /// Around what may be wider than a narrow screen: it can be scrolled, also with the keyboard.
@@ -34,14 +34,26 @@ const TABLE: &str = r#"<div class="wide" role="group" aria-label="Table" tabinde
 const CODE: &str = r#"<div class="wide" role="group" aria-label="Code" tabindex="0">"#;
 const END: &str = "</div>\n";
 
+/// Makes the pages, which takes a while.
+pub(super) fn prepare() {
+    LazyLock::force(&FILES);
+}
+
 /// The page with this name.
 pub(in crate::http) fn page(name: &str) -> Option<&'static File> {
-    FILES.iter().find(|(known, _)| *known == name).map(|(_, file)| file)
+    // A name that there is not makes no page.
+    let at = pages().position(|(known, _)| *known == name)?;
+    Some(&FILES[at])
 }
 
 /// The names of all pages.
 pub(in crate::http) fn names() -> Vec<&'static str> {
-    FILES.iter().map(|(name, _)| *name).collect()
+    pages().map(|(name, _)| *name).collect()
+}
+
+/// All pages, in their order.
+fn pages() -> impl Iterator<Item = &'static Page> {
+    GUIDE.iter().flat_map(|(_, pages)| pages.iter())
 }
 
 /// Links to all pages, for a page from which `folder` leads to them.
@@ -132,10 +144,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-
-    fn pages() -> impl Iterator<Item = &'static Page> {
-        GUIDE.iter().flat_map(|(_, pages)| pages.iter())
-    }
 
     /// The targets of the Markdown links of a text.
     fn links(text: &str) -> Vec<String> {
