@@ -24,6 +24,7 @@ use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::sources::Configuration;
+use crate::http;
 use crate::http::exchange::{Exchange, Server};
 use crate::http::forwarded::TrustedProxies;
 use crate::market::catalogue::TAKER_DELAY_MS_MAX;
@@ -92,8 +93,9 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
     };
     let server = Arc::new(server);
     server.cors.set(&arguments.cors_origins);
+    http::prepare();
     let mut workers = Workers::start(listeners.sockets, &server)?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         #[cfg(feature = "traces")]
         exporter.map(|exporter| tokio::spawn(exporter.run()));
         let Started { exchange, mut venue, snapshots, hours } = start::start(arguments).await?;
@@ -125,7 +127,11 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
         // A snapshot in progress is abandoned; the next start takes it.
         drop(snapshots);
         Ok(())
-    })
+    });
+    // Everything is on disk. To drop the runtime would be to wait for whatever a thread still does,
+    // such as look up the address of the venue, and nothing would listen to a second signal.
+    runtime.shutdown_background();
+    ended
 }
 
 /// Periodically releases the memory of idle keys, off the runtime: visiting a million keys takes a

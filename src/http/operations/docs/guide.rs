@@ -25,9 +25,8 @@ static GUIDE: [(&str, &[Page]); 2] = [
 ];
 
 /// The files of [`pages`].
-static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
-    pages().map(|page| File::new(HTML, document(page)).header(POLICY)).collect()
-});
+static FILES: LazyLock<Vec<File>> =
+    LazyLock::new(|| pages().map(|page| File::new(HTML, document(page)).header(POLICY)).collect());
 
 /// Around what may be wider than a narrow screen: it can be scrolled, also with the keyboard.
 const TABLE: &str = r#"<div class="wide" role="group" aria-label="Table" tabindex="0">"#;
