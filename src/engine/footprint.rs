@@ -11,7 +11,7 @@ use super::state::State;
 use crate::ids::CommentId;
 
 /// The most slots that one visit looks at.
-pub const SLOTS_PER_VISIT_MAX: u32 = 256;
+pub const SLOTS_PER_VISIT_MAX: u32 = 32;
 
 /// Bytes of a state, by what they hold.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -42,6 +42,9 @@ const fn nodes_bytes(len: usize, entry_bytes: usize) -> usize {
 }
 
 /// The buckets of a hash table: at most seven in eight are used, and each has a byte of control.
+///
+/// This is a lower bound: a table does not count as capacity the buckets that removed entries have
+/// left unusable, so after many removals it may seem half as large as it is.
 pub(super) fn map_bytes<K, V, S>(map: &HashMap<K, V, S>) -> usize {
     match map.capacity() {
         0 => 0,

@@ -25,6 +25,8 @@ pub(super) struct Resting {
     pub(super) fill_log: Option<FillLog>,
     pub(super) resets: Option<Resets>,
     on: BTreeMap<BookSide, OnSide>,
+    /// How many of `on` have used levels, so that nobody has to look at each.
+    used_count: u32,
 }
 
 /// An account's open orders on one side of a book.
@@ -59,11 +61,10 @@ pub(super) struct UsedLevel {
 impl Resting {
     /// The memory of this and of what it owns, without the logged fills.
     pub(super) fn bytes(&self) -> usize {
-        let used = self.on.values().filter(|side| side.used.is_some()).count();
         size_of::<Self>()
             + tree_bytes(&self.open)
             + tree_bytes(&self.on)
-            + used * size_of::<UsedLevels>()
+            + self.used_count as usize * size_of::<UsedLevels>()
     }
 
     /// Adds an open order with the shares that it holds back; `None` if the sum exceeds its range.
@@ -94,6 +95,7 @@ impl Resting {
         if let Some(side) = self.on.get_mut(&on) {
             side.count -= 1;
             if side.count == 0 {
+                self.used_count -= u32::from(side.used.is_some());
                 self.on.remove(&on);
             }
         }
@@ -115,6 +117,7 @@ impl Resting {
     /// are orders on that side of the book.
     pub(super) fn note_used(&mut self, on: BookSide, levels: &[UsedLevel]) {
         if let Some(side) = self.on.get_mut(&on) {
+            self.used_count += u32::from(side.used.is_none());
             let used = side.used.get_or_insert_default();
             for &level in levels {
                 note_used(used, level);
@@ -126,6 +129,7 @@ impl Resting {
     /// are such orders.
     pub(super) fn remember(&mut self, on: BookSide, used: UsedLevels) {
         if let Some(side) = self.on.get_mut(&on) {
+            self.used_count += u32::from(side.used.is_none());
             side.used = Some(Box::new(used));
         }
     }
@@ -153,5 +157,42 @@ pub(super) fn free_size(
             shown.min(Shares::from_micros(level.left.micros().saturating_add(growth)))
         }
         None => shown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_with_used_levels_are_counted_as_they_come_and_go() {
+        let on = |outcome| BookSide {
+            market: MarketIndex(0),
+            outcome: OutcomeIndex(outcome),
+            side: Side::Buy,
+        };
+        let mut resting = Resting::default();
+        let sides = |resting: &Resting| resting.on.values().filter(|it| it.used.is_some()).count();
+        let check = |resting: &Resting, expected: usize| {
+            assert_eq!((resting.used_count as usize, sides(resting)), (expected, expected));
+        };
+        resting.note_used(on(0), &[]);
+        check(&resting, 0);
+        for (counter, side) in [(0, on(0)), (1, on(0)), (2, on(1))] {
+            resting.insert(counter, 0, side, Shares::ZERO).unwrap();
+        }
+        check(&resting, 0);
+        resting.note_used(on(0), &[]);
+        resting.remember(on(0), UsedLevels::new());
+        check(&resting, 1);
+        resting.remember(on(1), UsedLevels::new());
+        resting.note_used(on(1), &[]);
+        check(&resting, 2);
+        resting.remove(0, on(0));
+        check(&resting, 2);
+        resting.remove(1, on(0));
+        check(&resting, 1);
+        resting.remove(2, on(1));
+        check(&resting, 0);
     }
 }

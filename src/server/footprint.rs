@@ -22,7 +22,7 @@ pub(super) async fn watch(exchange: Arc<Exchange>) {
     let counts = async {
         loop {
             let began = Instant::now();
-            // A shard with a full queue has better things to do.
+            // A shard whose queue stays full has better things to do.
             if let Ok(counted) = count(&exchange, &waiters).await {
                 *exchange.memory.lock() = counted;
             }

@@ -1,12 +1,19 @@
 //! Counts the memory of all shards.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{QUEUE_CAPACITY, Refusal, Shards, Task};
 use crate::engine::footprint::Footprint;
 use crate::engine::view::Observed;
 use crate::ids::{Place, SHARD_COUNT, ShardId};
 use crate::journal::Waiters;
+
+/// How long to wait before a shard is visited again whose queue was full.
+const BUSY_DELAY: Duration = Duration::from_millis(5);
+
+/// How often a visit is tried. A shard that is busy for longer ends the count.
+const VISIT_TRIES_MAX: u32 = 200;
 
 impl Shards {
     /// The memory of the queues, which never changes.
@@ -19,11 +26,7 @@ impl Shards {
         for shard in ShardId::all() {
             let mut next = Some(0);
             while let Some(slot) = next {
-                let count = self.observe(shard, waiters, move |state| {
-                    // Nobody learns more than a sum, so this need not wait for the disk.
-                    Observed { value: state.footprint_from(slot), place: Place::START }
-                });
-                let (part, rest) = count.await?;
+                let (part, rest) = self.footprint_from(shard, waiters, slot).await?;
                 total += part;
                 next = rest;
                 // The read may have completed without yielding, and other tasks share the thread.
@@ -31,5 +34,27 @@ impl Shards {
             }
         }
         Ok(total)
+    }
+
+    /// Counts a part of a shard, after a while if its queue is full: one busy moment must not
+    /// discard all that is counted so far.
+    async fn footprint_from(
+        self: &Arc<Self>,
+        shard: ShardId,
+        waiters: &Arc<Waiters>,
+        slot: u32,
+    ) -> Result<(Footprint, Option<u32>), Refusal> {
+        let mut tries = 1;
+        loop {
+            let count = self.observe(shard, waiters, move |state| {
+                // Nobody learns more than a sum, so this need not wait for the disk.
+                Observed { value: state.footprint_from(slot), place: Place::START }
+            });
+            match count.await {
+                Err(Refusal::Busy) if tries < VISIT_TRIES_MAX => tries += 1,
+                counted => return counted,
+            }
+            tokio::time::sleep(BUSY_DELAY).await;
+        }
     }
 }

@@ -142,7 +142,7 @@ fn worker(world: &World) -> (Runtime, Arc<Waiters>) {
 }
 
 fn worker_of(journal: &Journal) -> (Runtime, Arc<Waiters>) {
-    let runtime = Builder::new_current_thread().build().unwrap();
+    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
     let waiters = journal.register();
     runtime.spawn({
         let waiters = waiters.clone();
@@ -460,6 +460,26 @@ fn a_full_queue_refuses_and_a_long_one_is_continued_in_a_task() {
     assert!(results.iter().all(Result::is_ok));
     assert_eq!(world.sequence(), 0, "refused commands have no effect");
     assert!(world.shard().queue.try_turn().is_some(), "the turn is over");
+}
+
+#[test]
+fn a_full_queue_delays_the_count_of_memory() {
+    let world = world();
+    let (runtime, waiters) = worker(&world);
+    let entered = runtime.enter();
+    let mut count = pin!(world.shards.footprint(&waiters));
+    let ran = Arc::default();
+    let reads = world.while_busy(|| {
+        let reads = queue_reads(&world, &waiters, QUEUE_CAPACITY.get(), &ran);
+        // Other shards are counted first, one each time.
+        for _ in 0..=SHARD {
+            assert!(is_pending(count.as_mut()));
+        }
+        reads
+    });
+    drop(entered);
+    assert!(runtime.block_on(join(reads)).iter().all(Result::is_ok));
+    assert!(runtime.block_on(count).is_ok());
 }
 
 #[track_caller]

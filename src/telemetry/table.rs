@@ -473,8 +473,9 @@ pub static METRICS: [Metric; 75] = [
     ),
     Metric::gauge(
         "paperbourse_memory_bytes",
-        "Memory by what it holds, counted every few seconds. Its sum is less than the resident \
-         memory: connections, code and free memory that the allocator keeps are not counted.",
+        "Memory by what it holds, counted in the background, every 5 s or less often. Its sum is \
+         less than the resident memory: connections, code and free memory that the allocator \
+         keeps are not counted.",
         |from, out| {
             for &(part, bytes) in &from.memory {
                 out.sample(&[part], bytes);
