@@ -1,6 +1,6 @@
 //! Manual pages, made from the command line itself.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -50,9 +50,9 @@ fn print(root: &Command, path: &[String]) -> anyhow::Result<()> {
 /// Writes the page of this command and those of its subcommands.
 fn write_all(command: &Command, folder: &Path) -> anyhow::Result<()> {
     let path = folder.join(Man::new(command.clone()).get_filename());
-    File::create(&path)
-        .and_then(|mut file| page(command, &mut file))
-        .with_context(|| format!("failed to write {}", path.display()))?;
+    let mut text = Vec::new();
+    page(command, &mut text).context("failed to make a page")?;
+    fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
     let is_shown = |command: &&Command| command.get_name() != "help";
     command.get_subcommands().filter(is_shown).try_for_each(|command| write_all(command, folder))
 }
