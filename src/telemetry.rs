@@ -25,4 +25,4 @@ pub use sample::{Sample, SampleError};
 pub use table::{Gauges, METRICS, Scrape, SpanCounts};
 pub use throttle::Throttle;
 #[cfg(feature = "traces")]
-pub use traces::{Answered, Asked, Exporter, Parent, Trace, Traces};
+pub use traces::{Answered, Asked, Exporter, Parent, Trace, Traces, origin};

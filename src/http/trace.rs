@@ -1,5 +1,8 @@
 //! The trace of a request: how it begins, and what it says of the request. That is nothing a caller
 //! sent but the method, the trace's ids and the request's id: no path, header, key or body.
+//!
+//! A caller who sends an `X-Request-Id` may choose one that is in the sample, each time: such
+//! requests share the limit of those whose callers trace them.
 
 use std::io::Write as _;
 use std::time::Instant;
@@ -33,7 +36,8 @@ pub(super) fn begin(
     let mut rest = &mut id[..];
     write!(rest, "{request_id}").expect("there is room for any request id");
     let length = REQUEST_ID_BYTES_MAX - rest.len();
-    traces.begin(parent, &id[..length], began, || Asked {
+    let chosen = matches!(request_id, RequestId::Callers(_));
+    traces.begin(parent, (&id[..length], chosen), began, || Asked {
         method: method(&head.method),
         route: operation.map(|operation| operation.path.as_str()),
         version: version(head.version),

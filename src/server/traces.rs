@@ -7,7 +7,7 @@ use anyhow::Context as _;
 
 use crate::client::Client;
 use crate::config::traces::TraceArgs;
-use crate::telemetry::{Exporter, Traces};
+use crate::telemetry::{Exporter, Traces, origin};
 use crate::tls::{self, Roots};
 
 /// How long the collector may take to answer.
@@ -19,6 +19,7 @@ pub(super) fn start(arguments: &TraceArgs) -> anyhow::Result<Option<(Arc<Traces>
     let roots = if config.endpoint.is_https() { Roots::System } else { Roots::Nobody };
     let tls = tls::client_config(roots).context("failed to prepare TLS for --trace-endpoint")?;
     let client = Client::new(tls, PATIENCE, 1);
-    tracing::info!(endpoint = %config.endpoint, sample = %config.sample, "tracing requests");
+    let endpoint = origin(config.endpoint.uri());
+    tracing::info!(endpoint, sample = %config.sample, "tracing requests");
     Ok(Some(Traces::new(config.sample, client, config.endpoint.uri().clone())))
 }

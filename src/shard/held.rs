@@ -221,12 +221,14 @@ impl Shards {
         let outcome = self.held_orders().outcome_of(order);
         async move {
             #[cfg(feature = "traces")]
-            let _delay = crate::trace::start(crate::trace::Stage::Delay);
+            let delay = crate::trace::start(crate::trace::Stage::Delay);
             if let Some(mut outcome) = outcome
                 && let Ok(told) = outcome.wait_for(Option::is_some).await
             {
                 return told.clone().expect("it was waited for");
             }
+            #[cfg(feature = "traces")]
+            drop(delay);
             // It was decided too long ago.
             self.decide_held(DecideHeld { order, market_id }, waiters).await
         }

@@ -21,6 +21,12 @@ pub enum Sample {
 pub struct SampleError;
 
 impl Sample {
+    /// Whether all requests are among them, whatever their ids are.
+    #[cfg(feature = "traces")]
+    pub(super) fn is_all(self) -> bool {
+        self == Self::OneIn(NonZeroU32::MIN)
+    }
+
     /// Whether the request with this id is among them.
     pub fn has(self, request_id: &[u8]) -> bool {
         match self {

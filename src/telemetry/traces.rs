@@ -27,8 +27,10 @@ use crate::trace::{Parts, Record, Stage, Timer};
 /// How many traces may wait to be sent. Each has at most [`crate::trace::PARTS_MAX`] parts.
 const QUEUE_MAX: usize = 4_096;
 
-/// How many requests a second are traced because their caller traces them, whatever the sample
-/// says. Further ones are traced if they are in the sample.
+/// How many requests a second are traced because of what their callers chose: requests of traces of
+/// their own, whatever the sample says, and requests with ids of their own that are in the sample,
+/// for which a caller can always choose one. Requests with ids of ours have no limit but the
+/// sample.
 const CALLERS_RULE: BucketRule = match BucketRule::per_second(100, 100) {
     Ok(rule) => rule,
     Err(_) => panic!("the rate is in range"),
@@ -41,7 +43,7 @@ const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Traces {
     sample: Sample,
-    /// Whether another request of a caller's trace is traced.
+    /// Whether another request is traced because of what its caller chose.
     callers: Mutex<TokenBucket>,
     started: Instant,
     queue: mpsc::Sender<Message>,
@@ -53,6 +55,8 @@ pub struct Traces {
 struct Counts {
     exported: AtomicU64,
     dropped: AtomicU64,
+    /// Those of `dropped` that found the queue full, until they are logged.
+    turned_away: AtomicU64,
 }
 
 /// A request that is being traced. The trace ends, and is sent, when this is dropped.
@@ -103,7 +107,7 @@ struct Ended {
     began_at: Timestamp,
     elapsed_ns: u64,
     asked: Asked,
-    /// `None` if the client left before there was an answer.
+    /// `None` if the connection ended before there was an answer.
     answered: Option<Answered>,
     parts: Parts,
 }
@@ -126,18 +130,22 @@ impl Traces {
     }
 
     /// Begins the trace of a request that began at `began`, unless it has none. If its caller has
-    /// decided whether it has one, `parent` says so.
+    /// decided whether it has one, `parent` says so; `chosen` is whether the caller chose its id.
     pub fn begin(
         self: &Arc<Self>,
         parent: Option<Parent>,
-        request_id: &[u8],
+        (request_id, chosen): (&[u8], bool),
         began: Instant,
         asked: impl FnOnce() -> Asked,
     ) -> Option<Box<Trace>> {
         let is_traced = match parent {
             Some(parent) if !parent.is_sampled => false,
             Some(_) if self.has_room_for_callers(began) => true,
-            _ => self.sample.has(request_id),
+            Some(_) => self.sample.has(request_id) && self.is_fair(chosen),
+            None => {
+                self.sample.has(request_id)
+                    && (self.is_fair(chosen) || self.has_room_for_callers(began))
+            }
         };
         is_traced.then(|| self.trace(parent, began, asked()))
     }
@@ -156,6 +164,11 @@ impl Traces {
             response: None,
             traces: self.clone(),
         })
+    }
+
+    /// Whether a request is in the sample by no choice of its caller.
+    fn is_fair(&self, chosen: bool) -> bool {
+        !chosen || self.sample.is_all()
     }
 
     fn has_room_for_callers(&self, now: Instant) -> bool {
@@ -191,6 +204,7 @@ impl Traces {
         self.counts.dropped.fetch_add(ended.parts.left_out.into(), Ordering::Relaxed);
         if self.queue.try_send(Message::Ended(ended)).is_err() {
             self.counts.dropped.fetch_add(span_count, Ordering::Relaxed);
+            self.counts.turned_away.fetch_add(span_count, Ordering::Relaxed);
         }
     }
 }
@@ -228,6 +242,12 @@ impl Ended {
     fn span_count(&self) -> u64 {
         1 + self.parts.parts.len() as u64
     }
+}
+
+/// The scheme and the host of a collector. For the log: the path may hold a token.
+pub fn origin(endpoint: &Uri) -> String {
+    let authority = endpoint.authority().map_or("", |it| it.as_str());
+    format!("{}://{authority}", endpoint.scheme_str().unwrap_or_default())
 }
 
 fn random<const N: usize>() -> [u8; N] {

@@ -62,10 +62,11 @@ fn nobody_notices_a_collector_that_is_down_or_fails() {
     let failing = Collector::start(Mood::Fails);
     // A port on which nobody listens any more.
     let down = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    for (address, reason) in
-        [(failing.address, "the server answered with status 500"), (down, "refused")]
-    {
-        let world = World::start(&format!("http://{address}"), "all", &[]);
+    for (endpoint, reason) in [
+        (format!("http://{}", failing.address), "the server answered with status 500"),
+        (format!("http://{down}/a-token/v1/traces"), "refused"),
+    ] {
+        let world = World::start(&endpoint, "all", &[]);
         let longest = load(&world);
         assert!(longest < SLOWEST, "{longest:?}");
         let (exported, dropped) = settled(&world);
@@ -73,7 +74,8 @@ fn nobody_notices_a_collector_that_is_down_or_fails() {
         let lines = complaints(&world);
         assert_eq!(lines.len(), 1, "once a minute: {lines:?}");
         assert!(lines[0].contains(reason), "{lines:?}");
-        world.server.interrupt();
+        let log = world.server.interrupt();
+        assert!(!log.iter().any(|line| line.contains("a-token")), "{log:?}");
     }
     assert!(failing.request_count() > 1, "each batch is tried");
 }
@@ -87,6 +89,8 @@ fn nobody_notices_a_collector_that_hangs() {
     assert_eq!(world.metric("paperbourse_trace_spans_exported_total"), 0);
     let dropped = world.metric("paperbourse_trace_spans_dropped_total");
     assert!(dropped > 0, "6,000 traces do not wait");
+    // Once the server has given up on the first batch.
+    world.server.logged("traces end faster than the trace collector takes them");
     let began = Instant::now();
     let log = world.server.interrupt();
     let elapsed = began.elapsed();

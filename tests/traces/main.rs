@@ -207,7 +207,7 @@ fn a_client_that_leaves_early_has_a_trace_too() {
     let (span, parts) = collector.trace_of("early");
     // The server may have noticed before or after it looked for the rest of the body.
     let code = (span.attribute("http.response.status_code"), span.attribute("error.type"));
-    assert!([("400", ""), ("", "client_disconnected")].contains(&code), "{span:?}");
+    assert!([("400", ""), ("", "connection_closed")].contains(&code), "{span:?}");
     assert_eq!(parts[1].name, "body");
 }
 

@@ -69,30 +69,38 @@ fn two_parents_are_none() {
 #[test]
 fn callers_cannot_have_more_than_a_hundred_requests_a_second_traced() {
     const REQUESTS: usize = 1_000;
-    let collector = Collector::start(Mood::Takes);
-    let world = World::with(&collector, "off");
-    let began = Instant::now();
-    let mut connection = Connection::open(world.server.address);
-    for number in 0..REQUESTS {
-        let header = format!("00-{TRACE}-{number:016x}-01");
-        let header = header.replace("-0000000000000000-", "-ffffffffffffffff-");
-        let request = Request::get("/v1/health").header("traceparent", header);
-        assert_eq!(
-            connection.send(&request.header("X-Request-Id", number.to_string())).status,
-            200
-        );
+    // By traces of their own, or by ids that are in the sample.
+    for (sample, has_parent) in [("off", true), ("1/4", false)] {
+        let collector = Collector::start(Mood::Takes);
+        let world = World::with(&collector, sample);
+        let ids = (1_u64..).map(|number| (number, number.to_string()));
+        let ids = ids.filter(|(_, id)| crc32c::crc32c(id.as_bytes()).is_multiple_of(4));
+        let began = Instant::now();
+        let mut connection = Connection::open(world.server.address);
+        for (number, id) in ids.take(REQUESTS) {
+            let mut request = Request::get("/v1/health").header("X-Request-Id", id);
+            if has_parent {
+                let header = format!("00-{TRACE}-{number:016x}-01");
+                request = request.header("traceparent", header);
+            }
+            assert_eq!(connection.send(&request).status, 200);
+        }
+        let seconds_max = began.elapsed().as_secs() + 1;
+        drop(connection);
+        world.server.interrupt();
+        // Ids of the server have a hyphen.
+        let ids = request_ids(&collector.spans());
+        let count = ids.iter().filter(|id| !id.contains('-')).count();
+        let count_max = 100 + 100 * usize::try_from(seconds_max).unwrap();
+        let is_limited = (100..=count_max.min(REQUESTS - 1)).contains(&count);
+        assert!(is_limited, "{sample}: {count} in {seconds_max} s");
     }
-    let seconds_max = began.elapsed().as_secs() + 1;
-    drop(connection);
-    world.server.interrupt();
-    let count = request_ids(&collector.spans()).len();
-    let count_max = 100 + 100 * usize::try_from(seconds_max).unwrap();
-    assert!((100..=count_max.min(REQUESTS)).contains(&count), "{count} in {seconds_max} s");
 }
 
 #[test]
 fn a_sample_has_the_requests_that_the_access_log_has() {
-    const REQUESTS: usize = 400;
+    // So few that those in the sample, with ids of their caller, are not too many for a second.
+    const REQUESTS: usize = 300;
     let collector = Collector::start(Mood::Takes);
     let endpoint = format!("http://{}/v1/traces", collector.address);
     let flags = ["--access-log", "1/4", "--log-format", "json"];
@@ -113,5 +121,5 @@ fn a_sample_has_the_requests_that_the_access_log_has() {
     let traced = request_ids(&collector.spans());
     assert_eq!(traced, logged);
     let count = traced.iter().filter(|id| id.starts_with("request-")).count();
-    assert!((60..140).contains(&count), "{count}");
+    assert!((45..100).contains(&count), "{count}");
 }

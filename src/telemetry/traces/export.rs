@@ -9,7 +9,7 @@ use prost::Message as _;
 use tokio::sync::mpsc;
 
 use super::otlp::{self, ExportResponse};
-use super::{Counts, Ended, Message};
+use super::{Counts, Ended, Message, origin};
 use crate::client::Client;
 use crate::telemetry::Throttle;
 
@@ -22,7 +22,7 @@ const BATCH_TIME: Duration = Duration::from_millis(500);
 /// Limit of a response. Its only content is a complaint.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
-/// Shortest time between two log lines about the collector.
+/// Shortest time between two log lines of a kind.
 const LINE_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The media type of a request and its response.
@@ -35,7 +35,8 @@ pub struct Exporter {
     endpoint: Uri,
     queue: mpsc::Receiver<Message>,
     counts: Arc<Counts>,
-    lines: Throttle,
+    failures: Throttle,
+    overflows: Throttle,
 }
 
 impl Exporter {
@@ -45,7 +46,8 @@ impl Exporter {
         queue: mpsc::Receiver<Message>,
         counts: Arc<Counts>,
     ) -> Self {
-        Self { client, endpoint, queue, counts, lines: Throttle::new(LINE_INTERVAL) }
+        let [failures, overflows] = [(); 2].map(|()| Throttle::new(LINE_INTERVAL));
+        Self { client, endpoint, queue, counts, failures, overflows }
     }
 
     /// Sends traces as they end, until nobody can end one any more.
@@ -68,6 +70,7 @@ impl Exporter {
             if !batch.is_empty() {
                 self.export(&batch).await;
             }
+            self.log_overflow();
             if let Some(done) = flushed {
                 // Whoever asked may have run out of patience.
                 let _ = done.send(());
@@ -90,13 +93,25 @@ impl Exporter {
             return;
         }
         let dropped = self.counts.dropped.fetch_add(rejected, Ordering::Relaxed) + rejected;
-        if let Some(unlogged) = self.lines.pass(Instant::now()) {
+        if let Some(unlogged) = self.failures.pass(Instant::now()) {
             tracing::warn!(
-                endpoint = %self.endpoint,
+                endpoint = origin(&self.endpoint),
                 reason,
                 dropped,
                 unlogged,
                 "the trace collector does not take all traces: their spans are dropped"
+            );
+        }
+    }
+    /// Logs that traces found the queue full. Those who end traces do not: they answer requests.
+    fn log_overflow(&self) {
+        let turned_away = &self.counts.turned_away;
+        if turned_away.load(Ordering::Relaxed) > 0 && self.overflows.pass(Instant::now()).is_some()
+        {
+            tracing::warn!(
+                endpoint = origin(&self.endpoint),
+                spans = turned_away.swap(0, Ordering::Relaxed),
+                "traces end faster than the trace collector takes them: their spans are dropped"
             );
         }
     }

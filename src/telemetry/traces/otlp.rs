@@ -189,7 +189,7 @@ impl Ended {
         let mut attributes = self.asked.attributes();
         match &self.answered {
             Some(answered) => answered.describe(&mut attributes),
-            None => attributes.push(attribute("error.type", "client_disconnected")),
+            None => attributes.push(attribute("error.type", "connection_closed")),
         }
         let account_id = self.parts.account_id;
         attributes.extend(account_id.map(|id| attribute("paperbourse.account_id", id)));
