@@ -36,7 +36,8 @@ const WRONG_CONFIGURATION: u8 = 2;
 /// Exit code for damaged files.
 const DAMAGED: u8 = 3;
 
-const SERVE_EXIT_CODES: &str = "Exit codes: 0 success; 1 failure; 2 wrong configuration";
+const SERVE_EXIT_CODES: &str = "Exit codes: 0 success; 1 failure; 2 wrong configuration; 74 the \
+                                journal could not be written";
 
 const CHECK_EXIT_CODES: &str =
     "Exit codes: 0 a start would succeed; 1 it would fail; 2 wrong configuration";

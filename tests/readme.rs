@@ -22,6 +22,9 @@ fn file(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
+/// Printed between the walk and the calls of a bot.
+const CALLS: &str = "----";
+
 /// The first code block below this heading.
 fn block<'a>(readme: &'a str, heading: &str) -> &'a str {
     let (_, section) = readme.split_once(&format!("\n## {heading}\n")).unwrap();
@@ -61,9 +64,12 @@ fn the_walk_works_as_written() {
     let server = ServerProcess::start(BINARY, data.path(), &["--journal-segment-bytes", "1048576"]);
     write_cargo(tools.path());
     let path = std::env::var("PATH").unwrap();
+    let readme = file("README.md");
+    let walk = block(&readme, "A walk in five commands");
+    let calls = block(&readme, "Write a bot");
     let walked = Command::new("bash")
         .arg("-c")
-        .arg(block(&file("README.md"), "A walk in five commands"))
+        .arg(format!("{walk}\necho {CALLS}\n{calls}"))
         .env("PATH", format!("{}:{path}", tools.path().display()))
         .env("BOURSE", format!("http://{}", server.address))
         .env("PAPERBOURSE_DATA", data.path())
@@ -74,8 +80,9 @@ fn the_walk_works_as_written() {
         String::from_utf8_lossy(&walked.stderr).into_owned(),
     );
     assert!(walked.status.success() && errors.is_empty(), "{output}\n{errors}");
+    let (walked, called) = output.split_once(CALLS).unwrap();
     let answers: Vec<Value> =
-        output.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+        walked.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     let [trade, comment, connected, subscribed, price, ..] = answers.as_slice() else {
         panic!("too few answers:\n{output}");
     };
@@ -86,6 +93,14 @@ fn the_walk_works_as_written() {
     assert_eq!(subscribed["markets"][0], trade["position"]["market_id"]);
     assert_eq!(price["condition_id"], trade["position"]["market_id"]);
     assert!(price["buy"].is_string(), "{price}");
+    // The calls print one object after the other.
+    let answers = serde_json::Deserializer::from_str(called).into_iter::<Value>();
+    let answers: Vec<Value> = answers.map(Result::unwrap).collect();
+    let [placed, listed, cancelled, portfolio] = &answers[..] else { panic!("{called}") };
+    assert_eq!(placed["status"], "PENDING", "{called}");
+    assert_eq!(listed["orders"][0]["order_id"], placed["order_id"], "{called}");
+    assert_eq!(cancelled["canceled"][0], placed["order_id"].to_string(), "{called}");
+    assert_eq!(portfolio["total_trades"], 1, "{called}");
     server.interrupt();
 }
 

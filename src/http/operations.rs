@@ -73,7 +73,7 @@ pub static OPERATIONS: [Operation; 66] = [
         .errors(&["ORDER_NOT_FOUND", "COMMENT_LIMIT_EXCEEDED", "JOURNAL_FULL", "SERVER_FULL"])
     .summary(
         "add a comment of 1 to 1,000 characters; control characters other than newline and tab are \
-         refused; one author may write 20 on an order",
+         refused; one author may write 20 on an order, and an order takes 1,000 in all",
     ),
     Operation::get(
         "/trades/{order_id}/comments",
@@ -200,7 +200,7 @@ pub static OPERATIONS: [Operation; 66] = [
         .errors(&["JOURNAL_FULL"])
         .summary(
             "keep the open orders alive: once these stop for longer than `interval_ms` and a \
-             quarter, all are cancelled",
+             quarter of it, or a second if that is more, all are cancelled",
         ),
     Operation::post("/heartbeats", Key(Trade), Later(|call| Box::pin(heartbeats::beat(call))))
         .optional_body::<bodies::HeartbeatRequest>()
