@@ -24,7 +24,7 @@ static GUIDE: [(&str, &[Page]); 2] = [
     ("For operators", &pages!["operating" "configuration" "venues" "guarantees"]),
 ];
 
-/// The files of [`pages`].
+/// The files of [`pages()`].
 static FILES: LazyLock<Vec<File>> =
     LazyLock::new(|| pages().map(|page| File::new(HTML, document(page)).header(POLICY)).collect());
 
