@@ -1,4 +1,4 @@
-//! The record of one traced request: on what it spent its time.
+//! The record of one traced request: where its time went.
 //!
 //! While the future of a traced request is polled, its record is the current one of the thread, so
 //! that nobody in between passes it along: no other request of this thread runs meanwhile. A task
@@ -51,12 +51,12 @@ pub struct Part {
     pub position: Option<u64>,
 }
 
-/// Everything that was recorded of a request.
+/// Everything that was recorded about a request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Parts {
     /// The first [`PARTS_MAX`] parts, in the order in which they were recorded.
     pub parts: SmallVec<[Part; 8]>,
-    /// How many more there were.
+    /// How many parts beyond [`PARTS_MAX`] were left out.
     pub left_out: u32,
     /// The id of the caller's account.
     pub account_id: Option<u64>,

@@ -1,4 +1,4 @@
-//! Where traces are sent, and which requests have one.
+//! Where to send traces, and which requests to trace.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use hyper::Uri;
 
 use crate::telemetry::Sample;
 
-/// The path at which collectors take traces.
+/// The path where collectors receive traces by default.
 const DEFAULT_PATH: &str = "/v1/traces";
 
 /// Length limit of the collector's address, in bytes.
@@ -17,9 +17,9 @@ const URL_BYTES_MAX: usize = 512;
 /// The trace options of `paperbourse serve`.
 #[derive(Args, Clone, Debug)]
 pub struct TraceArgs {
-    /// OpenTelemetry collector to send traces of requests to, by OTLP over HTTP, such as
-    /// `http://127.0.0.1:4318`; the path is `/v1/traces` unless another is given. Needs a build
-    /// with the feature `traces`
+    /// OpenTelemetry collector that receives traces of requests, by OTLP over HTTP, such as
+    /// `http://127.0.0.1:4318`; the path defaults to `/v1/traces`. Requires a build with the
+    /// feature `traces`
     #[arg(long, env = "PAPERBOURSE_TRACE_ENDPOINT", value_name = "URL")]
     pub trace_endpoint: Option<TraceEndpoint>,
 
@@ -50,7 +50,7 @@ pub enum TraceConfigError {
          `cargo build --release --features traces`, or leave out the flag"
     )]
     NotBuilt,
-    /// A sample without a collector.
+    /// `--trace-sample` without `--trace-endpoint`.
     #[error("--trace-sample has no effect without --trace-endpoint URL")]
     NoEndpoint,
 }
@@ -131,7 +131,7 @@ mod tests {
         traces: TraceArgs,
     }
 
-    /// The endpoint and the sample that these flags configure, or the error that the operator sees.
+    /// Parses these flags into `ENDPOINT SAMPLE`, or into the error message.
     fn config(line: &str) -> Result<String, String> {
         let words = std::iter::once("serve").chain(line.split_whitespace());
         let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;

@@ -10,10 +10,10 @@ use super::heap::{map_bytes, set_bytes, tree_bytes, vec_bytes};
 use super::state::State;
 use crate::ids::CommentId;
 
-/// The most slots that one visit looks at.
+/// The most slots to count in one visit.
 pub const SLOTS_PER_VISIT_MAX: u32 = 32;
 
-/// Bytes of a state, by what they hold.
+/// Memory of a state by what it holds, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Footprint {
     /// Accounts with their money, positions, settlements and lists of orders.

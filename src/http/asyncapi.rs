@@ -1,7 +1,7 @@
 //! The sockets and the stream of prices described in AsyncAPI 3.0, made from their rows in the
 //! table of operations and the schemas of the frames.
 //!
-//! The document speaks of what the server does: it receives what clients send. Its examples are
+//! The document takes the server's side: it *receives* what clients send. Its examples are
 //! frames of a running server; a test compares them with what one sends today.
 
 use std::sync::LazyLock;

@@ -1,8 +1,8 @@
-//! The trace of a request: how it begins, and what it says of the request. That is nothing a caller
-//! sent but the method, the trace's ids and the request's id: no path, header, key or body.
+//! How the trace of a request begins, and what it records. Of what a caller sends, it records only
+//! the method, the ids in `traceparent` and the request id: no path, other header, key or body.
 //!
-//! A caller who sends an `X-Request-Id` may choose one that is in the sample, each time: such
-//! requests share the limit of those whose callers trace them.
+//! A caller could choose an `X-Request-Id` that is in the sample every time, so sampled requests
+//! with such an id share the limit of those with a sampled `traceparent`.
 
 use std::io::Write as _;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::telemetry::{Asked, Parent, Trace};
 
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Begins the trace of a request, if it has one.
+/// Begins the trace of a request, if it is to be traced.
 pub(super) fn begin(
     server: &Server,
     head: &Parts,
@@ -45,7 +45,7 @@ pub(super) fn begin(
     })
 }
 
-/// The method; `_OTHER` for one that is not standard, as the conventions want it.
+/// The method; `_OTHER` for one that is not standard, as the conventions require.
 fn method(method: &Method) -> &'static str {
     const KNOWN: [&str; 9] =
         ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];

@@ -5,14 +5,14 @@ use super::catalogue::{MarketInfo, Outcome};
 use super::history::Bar;
 use super::{Market, Markets};
 
-/// Bytes of what is known of the markets.
+/// Memory of the markets, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct MarketsFootprint {
     /// Their descriptions.
     pub catalogue: usize,
     /// Their books.
     pub books: usize,
-    /// Their prices over time.
+    /// Their price histories.
     pub price_histories: usize,
 }
 

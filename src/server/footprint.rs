@@ -12,8 +12,8 @@ use crate::shard::Refusal;
 /// How long to rest after a count.
 const REST_MIN: Duration = Duration::from_secs(5);
 
-/// How long to rest after a count that took long, as a multiple of its time: counting takes one
-/// processor for at most 1 % of the time, however many accounts there are.
+/// How long to rest after a long count, as a multiple of its time. Counting thus takes at most 1 %
+/// of one core, however many accounts there are.
 const REST_FACTOR: u32 = 99;
 
 /// Counts again and again until the process ends.
@@ -22,7 +22,7 @@ pub(super) async fn watch(exchange: Arc<Exchange>) {
     let counts = async {
         loop {
             let began = Instant::now();
-            // A shard whose queue stays full has better things to do.
+            // A shard whose queue stays full has more urgent work.
             if let Ok(counted) = count(&exchange, &waiters).await {
                 *exchange.memory.lock() = counted;
             }

@@ -1,4 +1,4 @@
-//! Starts to trace requests, if asked for.
+//! Starts tracing if it is configured.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::tls::{self, Roots};
 /// How long the collector may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Traces for the configured collector and the task that sends them; `None` if nothing is traced.
+/// The configured traces and the task that sends them; `None` if tracing is off.
 pub(super) fn start(arguments: &TraceArgs) -> anyhow::Result<Option<(Arc<Traces>, Exporter)>> {
     let Some(config) = arguments.config()? else { return Ok(None) };
     let roots = if config.endpoint.is_https() { Roots::System } else { Roots::Nobody };

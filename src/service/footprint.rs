@@ -7,18 +7,18 @@ use crate::engine::footprint::Footprint;
 use crate::journal::Waiters;
 use crate::shard::{Refusal, Shards};
 
-/// Bytes of what does not belong to a shard.
+/// Memory outside the shards, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TablesFootprint {
     /// The table in which the key of each request is found.
     pub keys: usize,
-    /// What the rate limits remember of each key and access token.
+    /// The rate-limit windows of keys and access tokens.
     pub key_windows: usize,
     /// The catalogue.
     pub markets: usize,
     /// The books that readers see, and the venue's behind them.
     pub books: usize,
-    /// The prices over time.
+    /// Price histories.
     pub price_histories: usize,
     /// The queues of the shards.
     pub shard_queues: usize,

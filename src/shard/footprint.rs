@@ -9,10 +9,10 @@ use crate::engine::view::Observed;
 use crate::ids::{Place, SHARD_COUNT, ShardId};
 use crate::journal::Waiters;
 
-/// How long to wait before a shard is visited again whose queue was full.
+/// How long to wait before visiting a shard again whose queue was full.
 const BUSY_DELAY: Duration = Duration::from_millis(5);
 
-/// How often a visit is tried. A shard that is busy for longer ends the count.
+/// How often to try a visit. A shard that stays busy for longer ends the count.
 const VISIT_TRIES_MAX: u32 = 200;
 
 impl Shards {
@@ -37,7 +37,7 @@ impl Shards {
     }
 
     /// Counts a part of a shard, after a while if its queue is full: one busy moment must not
-    /// discard all that is counted so far.
+    /// discard everything counted so far.
     async fn footprint_from(
         self: &Arc<Self>,
         shard: ShardId,
@@ -47,7 +47,7 @@ impl Shards {
         let mut tries = 1;
         loop {
             let count = self.observe(shard, waiters, move |state| {
-                // Nobody learns more than a sum, so this need not wait for the disk.
+                // Only sums leave the shard, so this need not wait for the disk.
                 Observed { value: state.footprint_from(slot), place: Place::START }
             });
             match count.await {

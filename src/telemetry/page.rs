@@ -22,7 +22,7 @@ pub struct Metric {
 /// The kinds of metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A counter: starts at 0 with the server and only rises.
+    /// A value that only increases, from 0 at each start.
     Counter,
     /// A number that rises and falls.
     Gauge,

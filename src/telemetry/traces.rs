@@ -1,7 +1,6 @@
 //! Traces: which requests have one, and their way to an OpenTelemetry collector (OTLP over HTTP).
 //!
-//! A request never waits for the collector: while that is too slow or down, traces are dropped and
-//! counted.
+//! Requests never wait for the collector: while it is slow or down, traces are dropped and counted.
 
 mod export;
 mod otlp;
@@ -24,22 +23,21 @@ use crate::ids::Timestamp;
 use crate::limits::bucket::{BucketRule, TokenBucket};
 use crate::trace::{Parts, Record, Stage, Timer};
 
-/// How many traces may wait to be sent. Each has at most [`crate::trace::PARTS_MAX`] parts.
+/// The most traces that wait to be sent. Each has at most [`crate::trace::PARTS_MAX`] parts.
 const QUEUE_MAX: usize = 4_096;
 
-/// How many requests a second are traced because of what their callers chose: requests of traces of
-/// their own, whatever the sample says, and requests with ids of their own that are in the sample,
-/// for which a caller can always choose one. Requests with ids of ours have no limit but the
-/// sample.
+/// Limits the requests that are traced because of something the caller chose: a sampled
+/// `traceparent`, or a request id that falls into the sample. Without this limit, a caller could
+/// have every request traced. Requests with an id of ours are limited by the sample alone.
 const CALLERS_RULE: BucketRule = match BucketRule::per_second(100, 100) {
     Ok(rule) => rule,
     Err(_) => panic!("the rate is in range"),
 };
 
-/// How long the end of the process may wait for traces that are not sent yet.
+/// How long shutdown waits for traces that have not been sent yet.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Chooses requests, and takes their traces.
+/// Chooses which requests to trace, and queues their traces.
 #[derive(Debug)]
 pub struct Traces {
     sample: Sample,
@@ -50,7 +48,7 @@ pub struct Traces {
     counts: Arc<Counts>,
 }
 
-/// What became of the spans so far.
+/// How many spans were exported and dropped so far.
 #[derive(Debug, Default)]
 struct Counts {
     exported: AtomicU64,
@@ -89,7 +87,7 @@ pub struct Asked {
 /// What was answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answered {
-    /// The status of the response.
+    /// The HTTP status.
     pub status: u16,
     /// The error code in the response, if it is an error.
     pub error: Option<&'static str>,
@@ -177,7 +175,7 @@ impl Traces {
         self.callers.lock().draw(now_ns).is_admitted
     }
 
-    /// What became of the spans so far.
+    /// How many spans were exported and dropped so far.
     pub fn counts(&self) -> SpanCounts {
         SpanCounts {
             exported: self.counts.exported.load(Ordering::Relaxed),
@@ -244,7 +242,7 @@ impl Ended {
     }
 }
 
-/// The scheme and the host of a collector. For the log: the path may hold a token.
+/// The collector's scheme and host, for the log. The path is left out, since it may hold a token.
 pub fn origin(endpoint: &Uri) -> String {
     let authority = endpoint.authority().map_or("", |it| it.as_str());
     format!("{}://{authority}", endpoint.scheme_str().unwrap_or_default())

@@ -28,7 +28,7 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    /// The reasons of the server's own.
+    /// Every reason of the server's own, without those that echo the peer's.
     pub const OWN: [Self; 10] = [
         Self::GoingAway,
         Self::Protocol,

@@ -87,7 +87,7 @@ impl ExecutionRequest {
     }
 }
 
-/// What only the execution socket says, besides fills.
+/// Messages that only the execution socket sends, besides fills.
 #[derive(Clone, Copy, Serialize, JsonSchema, Debug)]
 #[serde(tag = "type", rename_all = "lowercase")]
 #[schemars(inline)]

@@ -58,7 +58,7 @@ impl PriceFrame {
     }
 }
 
-/// What a market costs. It is sent after each change; a slow reader gets only the newest one.
+/// A market's prices, sent after each change. A slow reader gets only the newest ones.
 #[derive(Serialize, JsonSchema)]
 #[schemars(transform = add_conflated)]
 pub struct Price<'a> {
@@ -77,13 +77,13 @@ pub struct Price<'a> {
     source: Option<&'static str>,
     /// When the venue last changed what the prices come from.
     updated_at: Option<Time>,
-    /// Whether a book is not known to be the venue's current one.
+    /// Whether a book may be out of date.
     stale: bool,
     /// Whether orders can fill.
     active: bool,
     /// Whether the market has closed.
     closed: bool,
-    /// What was traded in all, in dollars.
+    /// The total volume, in dollars.
     volume: Option<Decimal>,
     /// The price of the first outcome.
     #[schemars(with = "Decimal")]

@@ -36,7 +36,8 @@ pub const PROTOCOL_VERSION: &str = "1.0";
 #[derive(Clone, PartialEq, Eq, Debug, JsonSchema)]
 #[schemars(tag = "action", rename_all = "lowercase", inline)]
 pub enum Request {
-    /// Send the prices of these markets now and from now on, besides those of earlier requests.
+    /// Send the prices of these markets now and whenever they change, in addition to those of earlier
+    /// requests.
     Subscribe {
         /// The condition ids of the markets. `conditions` means the same; `assets_ids` is refused.
         #[schemars(inner(length(max = MARKET_ID_BYTES_MAX)))]
@@ -128,7 +129,7 @@ fn market_ids(markets: Option<Value>) -> Result<Vec<String>, RequestError> {
     Ok(ids)
 }
 
-/// What only the price socket says, besides prices.
+/// Messages that only the price socket sends, besides prices.
 #[derive(Serialize, JsonSchema, Debug)]
 #[serde(tag = "type", rename_all = "lowercase")]
 #[schemars(inline)]
@@ -148,7 +149,7 @@ pub enum PriceReply<'a> {
     },
 }
 
-/// What both sockets say.
+/// Messages that both sockets send.
 #[derive(Serialize, JsonSchema, Debug)]
 #[serde(tag = "type", rename_all = "lowercase")]
 #[schemars(inline)]

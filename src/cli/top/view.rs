@@ -17,7 +17,7 @@ const DURATION: &str = "paperbourse_http_request_duration_seconds";
 const FLUSH: &str = "paperbourse_journal_flush";
 const VENUE: &str = "paperbourse_venue";
 
-/// The lines that show two scrapes of the server at this address, cut to the terminal's size.
+/// Renders what happened between two scrapes of this server, cut to fit the terminal.
 pub(super) fn text(before: &Page, after: &Page, address: &str, size: Size) -> String {
     let between = Between::new(before, after);
     let mut lines = vec![title(after, address), String::new()];

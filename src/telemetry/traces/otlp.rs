@@ -1,6 +1,6 @@
-//! What a collector receives: the messages of OTLP 1 that traces need, and how a trace becomes
-//! spans. The names of attributes are those of OpenTelemetry's semantic conventions for HTTP; those
-//! that begin with `paperbourse.` are ours.
+//! What a collector receives: the OTLP messages for traces, and how a trace becomes spans.
+//! Attributes follow OpenTelemetry's semantic conventions for HTTP; those that begin with
+//! `paperbourse.` are our own.
 
 use prost::{Message, Oneof};
 
@@ -11,12 +11,12 @@ const KIND_INTERNAL: i32 = 1;
 const KIND_SERVER: i32 = 2;
 const STATUS_ERROR: i32 = 2;
 
-/// The span is sampled, and the next flag is set.
+/// The span is sampled, and it is known whether its parent is in another process.
 const FLAGS_LOCAL_PARENT: u32 = 0x101;
-/// Its parent is in another process.
+/// The parent span belongs to another process.
 const FLAGS_REMOTE_PARENT: u32 = 0x301;
 
-/// How many characters of a collector's complaint are logged.
+/// The most characters of a collector's error message that are logged.
 const COMPLAINT_MAX: usize = 200;
 
 #[derive(Message)]
@@ -116,7 +116,7 @@ struct ArrayValue {
     values: Vec<AnyValue>,
 }
 
-/// What a collector answers.
+/// A collector's response.
 #[derive(Message)]
 pub(super) struct ExportResponse {
     #[prost(message, optional, tag = "1")]
@@ -156,7 +156,7 @@ fn attribute(key: &str, value: impl Into<AnyValue>) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(value.into()) }
 }
 
-/// The request that sends these traces.
+/// The export request for these traces.
 pub(super) fn request(batch: &[Ended]) -> ExportRequest {
     let attributes = vec![
         attribute("service.name", "paperbourse"),

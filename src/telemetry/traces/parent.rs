@@ -4,20 +4,20 @@
 /// The version of the header that is known here; later ones begin like it.
 const VERSION_LENGTH: usize = 55;
 
-/// The caller's part of a trace.
+/// What a `traceparent` says about the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parent {
     /// The id of the trace, not 0.
     pub trace_id: [u8; 16],
     /// The id of the span that sent the request, not 0.
     pub span_id: [u8; 8],
-    /// Whether the caller traces it.
+    /// Whether the caller records the trace.
     pub is_sampled: bool,
 }
 
 impl Parent {
     /// Reads a `traceparent`: `00-TRACE_ID-SPAN_ID-FLAGS`, all in lower-case hexadecimal digits.
-    /// `None` if it is malformed, which is as if it had not been sent.
+    /// `None` if it is malformed; the header is then ignored.
     pub fn from_header(header: &[u8]) -> Option<Self> {
         let (first, more) = header.split_at_checked(VERSION_LENGTH)?;
         let [version] = bytes(&first[..2])?;
@@ -35,7 +35,7 @@ impl Parent {
     }
 }
 
-/// Reads two digits for each byte.
+/// Reads two hexadecimal digits per byte.
 fn bytes<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
