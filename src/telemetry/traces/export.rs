@@ -13,13 +13,13 @@ use super::{Counts, Ended, Message, origin};
 use crate::client::Client;
 use crate::telemetry::Throttle;
 
-/// How many traces are sent in one request.
+/// The most traces in one export request.
 const BATCH_MAX: usize = 256;
 
-/// How long a trace waits for others.
+/// How long a trace waits for others to share its request.
 const BATCH_TIME: Duration = Duration::from_millis(500);
 
-/// Limit of a response. Its only content is a complaint.
+/// Length limit of a response, which holds an error message at most.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
 /// Shortest time between two log lines of a kind.
@@ -28,8 +28,8 @@ const LINE_INTERVAL: Duration = Duration::from_mins(1);
 /// The media type of a request and its response.
 const PROTOBUF: &str = "application/x-protobuf";
 
-/// The task that sends traces. It makes one request at a time and repeats none: a trace is worth
-/// less than the memory that holds it until a collector is back.
+/// The task that sends traces, one request at a time. It never retries: holding traces until a
+/// collector is back would cost more memory than they are worth.
 pub struct Exporter {
     client: Client,
     endpoint: Uri,
@@ -68,7 +68,7 @@ impl Exporter {
                 }
             }
             if !batch.is_empty() {
-                self.export(&batch).await;
+                self.export(batch).await;
             }
             self.log_overflow();
             if let Some(done) = flushed {
@@ -78,9 +78,12 @@ impl Exporter {
         }
     }
 
-    async fn export(&self, batch: &[Ended]) {
+    async fn export(&self, batch: Vec<Ended>) {
         let span_count = batch.iter().map(Ended::span_count).sum();
-        let bytes = otlp::request(batch).encode_to_vec();
+        // Thousands of spans keep a core busy for milliseconds, and this thread has the venue to
+        // follow.
+        let encoded = tokio::task::spawn_blocking(move || otlp::request(&batch).encode_to_vec());
+        let bytes = encoded.await.expect("encoding does not panic");
         let address = self.endpoint.clone();
         let response = self.client.post(address, PROTOBUF, bytes, RESPONSE_BYTES_MAX).await;
         let (rejected, reason) = match response {
