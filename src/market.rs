@@ -13,6 +13,7 @@ pub mod growth;
 mod histories;
 pub mod history;
 pub mod interest;
+mod lease;
 pub mod price;
 pub mod quote;
 pub mod updown;
@@ -22,6 +23,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use hashbrown::HashTable;
@@ -35,6 +37,7 @@ use crossing::Crossings;
 use delay::DelayScale;
 use histories::{Histories, OutcomeHistory};
 use interest::Interest;
+use lease::Lease;
 use quote::{Quote, QuotedBook};
 
 use crate::ids::OutcomeIndex;
@@ -69,6 +72,7 @@ pub struct Markets {
     interests: Mutex<HashMap<Arc<str>, Arc<Interest>, foldhash::fast::RandomState>>,
     crossings: Crossings,
     delays: Arc<DelayScale>,
+    lease: Arc<Lease>,
     histories: Histories,
 }
 
@@ -113,6 +117,7 @@ pub struct Market {
     /// Set once the venue stated a longer delay than [`TAKER_DELAY_MS_MAX`].
     is_delay_cut: AtomicBool,
     delays: Arc<DelayScale>,
+    lease: Arc<Lease>,
 }
 
 /// The result of listing markets.
@@ -175,6 +180,12 @@ impl Markets {
         self.delays.set_speed(speed_micros);
     }
 
+    /// Books count as fresh for this long, unless they are marked stale: the feed has just looked at
+    /// all of them. A feed that never calls this vouches for its books without end.
+    pub fn renew_lease(&self, time: Duration) {
+        self.lease.renew(time);
+    }
+
     /// The current markets.
     pub fn listing(&self) -> Guard<Arc<Listing>> {
         self.listing.load()
@@ -223,7 +234,7 @@ impl Markets {
                 if markets.len() >= MARKETS_MAX {
                     return Err(ListError::TooMany);
                 }
-                let market = Arc::new(Market::scaled(info, self.delays.clone()));
+                let market = Arc::new(Market::with(info, self.delays.clone(), self.lease.clone()));
                 self.histories.attach(&market);
                 market.note_withheld(!is_aligned, &condition_id);
                 market.note_delay(stated_delay_ms, &condition_id);
@@ -396,10 +407,10 @@ impl SlugIndex {
 impl Market {
     /// A market without books.
     pub fn new(info: MarketInfo) -> Self {
-        Self::scaled(info, Arc::default())
+        Self::with(info, Arc::default(), Arc::default())
     }
 
-    fn scaled(info: MarketInfo, delays: Arc<DelayScale>) -> Self {
+    fn with(info: MarketInfo, delays: Arc<DelayScale>, lease: Arc<Lease>) -> Self {
         let books = info.outcomes.iter().map(|_| ArcSwapOption::empty()).collect();
         let histories = info.outcomes.iter().map(|_| OutcomeHistory::default()).collect();
         Self {
@@ -413,6 +424,7 @@ impl Market {
             waits: AtomicBool::new(false),
             is_delay_cut: AtomicBool::new(false),
             delays,
+            lease,
         }
     }
 
@@ -421,7 +433,9 @@ impl Market {
         self.info.load()
     }
 
-    /// The current book of an outcome, if one is known.
+    /// The newest book of an outcome, if one is known, as the feed published it. Whoever decides
+    /// anything takes a [snapshot](Self::snapshot), which knows whether the feed still stands behind
+    /// it.
     pub fn book(&self, outcome: OutcomeIndex) -> Guard<Option<Arc<Book>>> {
         self.books[outcome.index()].load()
     }
@@ -441,14 +455,16 @@ impl Market {
         self.has_interest.store(true, Ordering::SeqCst);
     }
 
-    /// Description and books for one decision.
+    /// Description and books for one decision. All books are stale if the feed has not looked at
+    /// them for longer than it said it would.
     pub fn snapshot(&self) -> MarketSnapshot {
         let info = self.info.load();
-        MarketSnapshot {
-            taker_delay_ms: self.delays.wall_ms(info.taker_delay_ms),
-            info,
-            books: self.books.iter().map(ArcSwapOption::load).collect(),
+        let mut books: SmallVec<[_; 2]> = self.books.iter().map(ArcSwapOption::load).collect();
+        if self.lease.has_run_out() {
+            books.iter_mut().for_each(distrust);
         }
+        let taker_delay_ms = self.delays.wall_ms(info.taker_delay_ms);
+        MarketSnapshot { taker_delay_ms, info, books }
     }
 
     /// Replaces the description. A resolved market keeps its status and payouts: a late page of the
@@ -488,6 +504,16 @@ impl Market {
                 "market description has other tokens, no order fills until the known ones are back"
             );
         }
+    }
+}
+
+/// Replaces a fresh book by a stale copy.
+#[cold]
+fn distrust(book: &mut Guard<Option<Arc<Book>>>) {
+    if let Some(fresh) = book.as_deref().filter(|book| !book.stale) {
+        let mut stale = fresh.clone();
+        stale.stale = true;
+        *book = Guard::from_inner(Some(Arc::new(stale)));
     }
 }
 

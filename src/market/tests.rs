@@ -323,3 +323,30 @@ fn a_delay_that_is_cut_is_logged_once_for_each_market() {
         }
     });
 }
+
+#[test]
+fn every_book_is_stale_while_the_feed_does_not_renew_its_lease() {
+    let markets = Markets::new();
+    markets.list(vec![info("0xa", MarketStatus::Open)]).unwrap();
+    let market = markets.by_condition("0xa").unwrap();
+    markets.publish(&market, OutcomeIndex(0), book(400_000));
+    let fresh = |outcome| {
+        let snapshot = market.snapshot();
+        let quoted = snapshot.quoted(OutcomeIndex(outcome)).unwrap();
+        assert_eq!(quoted.book.ladder(), book(400_000).ladder());
+        (!quoted.book.stale, snapshot.has_fresh_book())
+    };
+    // Nobody has promised anything: a recording is its own present.
+    assert_eq!((fresh(0), fresh(1)), ((true, true), (true, true)));
+    for (lease, is_fresh) in
+        [(Duration::ZERO, false), (Duration::MAX, true), (Duration::ZERO, false)]
+    {
+        markets.renew_lease(lease);
+        assert_eq!((fresh(0), fresh(1)), ((is_fresh, is_fresh), (is_fresh, is_fresh)), "{lease:?}");
+    }
+    markets.renew_lease(Duration::from_hours(1));
+    let mut stale = Book::clone(&book(400_000));
+    stale.stale = true;
+    markets.publish(&market, OutcomeIndex(0), Arc::new(stale));
+    assert_eq!(fresh(0), (false, false), "a lease makes no book fresh");
+}

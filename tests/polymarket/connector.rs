@@ -29,6 +29,7 @@ pub(crate) const QUICK: Timing = Timing {
     book_request_pause: Duration::from_millis(200),
     silence_timeout: Duration::from_millis(300),
     sweep_interval: Duration::from_millis(20),
+    sweep_timeout: Timing::VENUE.sweep_timeout,
     refresh_interval: Duration::from_millis(500),
     ping_interval: Duration::from_millis(200),
     pong_timeout: Duration::from_millis(700),

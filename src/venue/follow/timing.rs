@@ -20,6 +20,8 @@ pub struct Timing {
     pub silence_timeout: Duration,
     /// The time between two sweeps over all books.
     pub sweep_interval: Duration,
+    /// Without a sweep for this long, no book counts as live.
+    pub sweep_timeout: Duration,
     /// The time between two fetches of the list of markets.
     pub refresh_interval: Duration,
     /// The time between two `PING`s.
@@ -70,6 +72,7 @@ impl Timing {
         book_request_pause: Duration::from_secs(2),
         silence_timeout: Duration::from_secs(5),
         sweep_interval: Duration::from_millis(250),
+        sweep_timeout: Duration::from_secs(5),
         refresh_interval: Duration::from_mins(1),
         ping_interval: Duration::from_secs(10),
         pong_timeout: Duration::from_secs(30),

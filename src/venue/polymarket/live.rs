@@ -240,6 +240,7 @@ impl Live {
     fn sweep(&mut self, is_caught_up: bool) {
         let now = stamp(self.began, Instant::now());
         self.follower.sweep(now, is_caught_up);
+        self.follower.books().markets().renew_lease(self.config.timing.sweep_timeout);
         // A replay cannot know what a gap of the tape contained. New connections start with full
         // books, from which it can continue.
         let gap_count = self.tap.gap_count();

@@ -14,12 +14,16 @@ const MARKET: &str = concat!(
 
 /// Follows the market on socket 0, as if that were open.
 fn live() -> Live {
+    live_with(Timing::VENUE)
+}
+
+fn live_with(timing: Timing) -> Live {
     let feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
     let filter = MarketFilter { count_max: 1, ..MarketFilter::default() };
     let nowhere = ["http", "http", "http", "ws"];
     let nowhere = nowhere.map(|scheme| format!("{scheme}://127.0.0.1:9").parse().unwrap());
     let tls = tls::client_config(Roots::Nobody).unwrap();
-    let mut live = Live::new(LiveConfig::new(nowhere, tls, filter, Timing::VENUE), feed);
+    let mut live = Live::new(LiveConfig::new(nowhere, tls, filter, timing), feed);
     live.take(Event::Listed(vec![gamma::market(MARKET).unwrap()]));
     live.take(Event::Opened { socket: 0, connection: 1 });
     live
@@ -77,5 +81,22 @@ async fn a_frame_that_waited_in_our_queue_is_not_late() {
         let (price, is_fresh) = shown(&live);
         assert_eq!((&*price, is_fresh), expected, "{delay_ms} ms, {waited:?}");
         assert_eq!(live.follower.snapshot().late_messages, u64::from(!is_fresh));
+    }
+}
+
+/// A paused process, or a hanging thread, leaves books fresh that nobody has looked at since.
+#[tokio::test(start_paused = true)]
+async fn nothing_fills_on_books_that_are_no_longer_swept() {
+    let fills = |live: &Live| {
+        let market = live.follower.books().markets().by_condition("0xa").unwrap();
+        market.snapshot().has_fresh_book()
+    };
+    let now_ms = Timestamp::now().millis();
+    for (sweep_timeout, may_fill) in [(Timing::VENUE.sweep_timeout, true), (Duration::ZERO, false)]
+    {
+        let mut live = live_with(Timing { sweep_timeout, ..Timing::VENUE });
+        live.take(received(book(now_ms)));
+        live.sweep(true);
+        assert_eq!((shown(&live).1, fills(&live)), (true, may_fill), "{sweep_timeout:?}");
     }
 }

@@ -1,0 +1,44 @@
+//! How long published books may be relied upon without word from the feed that keeps them.
+//!
+//! A live feed marks a book stale once its proof is too old. If the feed itself stands still,
+//! because its thread hangs or the whole process was paused, nobody would do so. It therefore
+//! renews a lease each time it has looked at every book; once that runs out, readers take every
+//! book for a stale one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// No lease: books are fresh until they are marked stale.
+const UNLIMITED: u64 = u64::MAX;
+
+/// The lease of all books of a venue.
+#[derive(Debug)]
+pub(super) struct Lease {
+    began: Instant,
+    /// In nanoseconds since `began`.
+    ends_at: AtomicU64,
+}
+
+impl Default for Lease {
+    /// Never runs out, as a recorded or simulated venue needs it.
+    fn default() -> Self {
+        Self { began: Instant::now(), ends_at: AtomicU64::new(UNLIMITED) }
+    }
+}
+
+impl Lease {
+    /// Lets the lease run out this long from now.
+    pub(super) fn renew(&self, time: Duration) {
+        let ends_at = self.began.elapsed().saturating_add(time).as_nanos();
+        // 584 years after the start is never.
+        self.ends_at.store(u64::try_from(ends_at).unwrap_or(UNLIMITED), Ordering::Relaxed);
+    }
+
+    /// Whether nothing may fill until it is renewed.
+    #[inline]
+    pub(super) fn has_run_out(&self) -> bool {
+        let ends_at = self.ends_at.load(Ordering::Relaxed);
+        // Most venues never read the clock here.
+        ends_at != UNLIMITED && self.began.elapsed().as_nanos() >= u128::from(ends_at)
+    }
+}
