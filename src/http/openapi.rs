@@ -152,7 +152,7 @@ impl Shared {
         Self {
             bodies: generator(Contract::Deserialize),
             answers: generator(Contract::Serialize),
-            errors: Errors::default(),
+            errors: Errors::new(),
             examples: Examples::read(),
         }
     }
@@ -372,9 +372,8 @@ fn responses(operation: &Operation, shared: &mut Shared) -> Value {
         responses.insert("304".to_owned(), json!({ "description": text }));
     }
     responses.insert(status.to_string(), response);
-    for (status, codes) in &CODES {
-        let codes: Vec<&'static str> =
-            codes.iter().filter(|code| operation.can_answer(code)).copied().collect();
+    for (status, _) in &CODES {
+        let codes = codes_of(operation, *status);
         if !codes.is_empty() {
             responses.insert(status.as_str().to_owned(), shared.errors.response(*status, &codes));
         }
@@ -391,6 +390,12 @@ fn responses(operation: &Operation, shared: &mut Shared) -> Value {
         responses.insert("503".to_owned(), response);
     }
     Value::Object(responses)
+}
+
+/// The error codes that an operation can answer with this status.
+fn codes_of(operation: &Operation, status: StatusCode) -> Vec<&'static str> {
+    let of_status = CODES.iter().filter(|(it, _)| *it == status).flat_map(|(_, codes)| *codes);
+    of_status.filter(|code| operation.can_answer(code)).copied().collect()
 }
 
 fn json_response(text: &str, schema: &Value) -> Value {

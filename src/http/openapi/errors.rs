@@ -6,84 +6,41 @@ use std::collections::BTreeMap;
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::json_response;
+use super::{codes_of, json_response};
+use crate::http::operation::Operation;
+use crate::http::operations::OPERATIONS;
 
 /// What every error says, besides its code.
 const MESSAGE: &str = "ErrorMessage";
 
-/// The names of sets that are too long to be named by their codes.
-const NAMES: [(&str, &[&str]); 9] = [
-    (
-        "TradeRefused",
-        &[
-            "MARKET_CLOSED",
-            "INSUFFICIENT_POSITION",
-            "INSUFFICIENT_LIQUIDITY",
-            "SLIPPAGE_EXCEEDED",
-            "INSUFFICIENT_BALANCE",
-            "INVALID_HOST",
-        ],
-    ),
-    (
-        "OrderRefused",
-        &[
-            "MARKET_CLOSED",
-            "INSUFFICIENT_POSITION",
-            "INSUFFICIENT_LIQUIDITY",
-            "SLIPPAGE_EXCEEDED",
-            "INSUFFICIENT_BALANCE",
-            "INVALID_ORDER_PAYLOAD",
-            "INVALID_ORDER_EXPIRATION",
-            "INVALID_ORDER_MIN_TICK_SIZE",
-            "INVALID_ORDER_MIN_SIZE",
-            "INVALID_QUANTITY",
-            "INVALID_POST_ONLY_ORDER",
-            "INVALID_POST_ONLY_ORDER_TYPE",
-            "FOK_ORDER_NOT_FILLED_ERROR",
-            "OPEN_ORDER_LIMIT_EXCEEDED",
-            "INVALID_HOST",
-        ],
-    ),
-    (
-        "Unauthorized",
-        &[
-            "MISSING_AUTH",
-            "INVALID_KEY",
-            "KEY_DEACTIVATED",
-            "KEY_EXPIRED",
-            "INVALID_TOKEN",
-            "TOKEN_EXPIRED",
-        ],
-    ),
-    (
-        "InvalidCredential",
-        &["INVALID_KEY", "KEY_DEACTIVATED", "KEY_EXPIRED", "INVALID_TOKEN", "TOKEN_EXPIRED"],
-    ),
-    ("BookNotFound", &["NOT_FOUND", "MARKET_NOT_FOUND", "OUTCOME_NOT_FOUND", "BOOK_UNAVAILABLE"]),
-    (
-        "TradingUnavailable",
-        &[
-            "VENUE_UNAVAILABLE",
-            "IDENTITY_UNAVAILABLE",
-            "SERVER_BUSY",
-            "SERVER_FULL",
-            "JOURNAL_FULL",
-            "NOT_READY",
-        ],
-    ),
-    (
-        "StorageUnavailable",
-        &["IDENTITY_UNAVAILABLE", "SERVER_BUSY", "SERVER_FULL", "JOURNAL_FULL", "NOT_READY"],
-    ),
-    ("JournalUnavailable", &["IDENTITY_UNAVAILABLE", "SERVER_BUSY", "JOURNAL_FULL", "NOT_READY"]),
-    ("ServiceUnavailable", &["IDENTITY_UNAVAILABLE", "SERVER_BUSY", "NOT_READY"]),
+/// The names of sets that are too long to be named by their codes, each with an operation and a
+/// status that has the set.
+const NAMES: [(&str, &str, StatusCode); 9] = [
+    ("TradeRefused", "POST /trade", StatusCode::BAD_REQUEST),
+    ("OrderRefused", "POST /v1/orders", StatusCode::BAD_REQUEST),
+    ("Unauthorized", "POST /trade", StatusCode::UNAUTHORIZED),
+    ("InvalidCredential", "GET /v1/markets", StatusCode::UNAUTHORIZED),
+    ("BookNotFound", "GET /v1/markets/{condition_id}/book", StatusCode::NOT_FOUND),
+    ("TradingUnavailable", "POST /trade", StatusCode::SERVICE_UNAVAILABLE),
+    ("StorageUnavailable", "POST /v1/keys", StatusCode::SERVICE_UNAVAILABLE),
+    ("JournalUnavailable", "DELETE /v1/orders/{order_id}", StatusCode::SERVICE_UNAVAILABLE),
+    ("ServiceUnavailable", "GET /v1/me", StatusCode::SERVICE_UNAVAILABLE),
 ];
 
-/// The errors that operations refer to, by their names.
-#[derive(Default)]
-pub(super) struct Errors(BTreeMap<String, (StatusCode, Vec<&'static str>)>);
+/// The errors that operations refer to.
+pub(super) struct Errors {
+    /// The names in [`NAMES`], with their codes.
+    names: Vec<(&'static str, Vec<&'static str>)>,
+    /// Status and codes, by name.
+    used: BTreeMap<String, (StatusCode, Vec<&'static str>)>,
+}
 
 impl Errors {
+    pub(super) fn new() -> Self {
+        let named = |(name, operation, status)| (name, codes_of(called(operation), status));
+        Self { names: NAMES.map(named).into(), used: BTreeMap::new() }
+    }
+
     /// A reference to the response with an error that has one of these codes.
     pub(super) fn response(&mut self, status: StatusCode, codes: &[&'static str]) -> Value {
         reference("responses", &self.add(status, codes))
@@ -95,15 +52,24 @@ impl Errors {
     }
 
     fn add(&mut self, status: StatusCode, codes: &[&'static str]) -> String {
-        let name = name_of(codes);
-        let (.., known) = self.0.entry(name.clone()).or_insert_with(|| (status, codes.to_vec()));
+        let name = self.name_of(codes);
+        let entry = self.used.entry(name.clone());
+        let (.., known) = entry.or_insert_with(|| (status, codes.to_vec()));
         assert_eq!(*known, codes, "{name} is the name of two sets of codes: add one to NAMES");
         name
     }
 
+    /// The name of a set of codes: `InvalidHost`, `AccountOrWalletNotFound`.
+    fn name_of(&self, codes: &[&str]) -> String {
+        match self.names.iter().find(|(_, named)| *named == codes) {
+            Some((name, _)) => (*name).to_owned(),
+            None => joined(codes),
+        }
+    }
+
     /// The responses, by their names.
     pub(super) fn responses(&self) -> Value {
-        let responses = self.0.iter().map(|(name, (status, codes))| {
+        let responses = self.used.iter().map(|(name, (status, codes))| {
             let listed: Vec<String> = codes.iter().map(|code| format!("`{code}`")).collect();
             let schema = reference("schemas", name);
             let mut response = json_response(&format!("{}.", listed.join(", ")), &schema);
@@ -118,7 +84,7 @@ impl Errors {
 
     /// The schemas, by their names.
     pub(super) fn schemas(&self) -> Map<String, Value> {
-        let sets = self.0.iter().map(|(name, (status, codes))| {
+        let sets = self.used.iter().map(|(name, (status, codes))| {
             let schema = match *status {
                 StatusCode::UNPROCESSABLE_ENTITY => invalid_schema(codes),
                 _ => schema(codes),
@@ -133,12 +99,10 @@ fn reference(kind: &str, name: &str) -> Value {
     json!({ "$ref": format!("#/components/{kind}/{name}") })
 }
 
-/// The name of a set of codes: `InvalidHost`, `AccountOrWalletNotFound`.
-fn name_of(codes: &[&str]) -> String {
-    match NAMES.iter().find(|(_, named)| *named == codes) {
-        Some((name, _)) => (*name).to_owned(),
-        None => joined(codes),
-    }
+/// The operation with this method and path.
+fn called(name: &str) -> &'static Operation {
+    let is_it = |it: &&Operation| format!("{} {}", it.method.as_str(), it.path.as_str()) == name;
+    OPERATIONS.iter().find(is_it).unwrap_or_else(|| panic!("no operation is called {name}"))
 }
 
 /// The codes in one name, which says what they have in common only once.
@@ -253,6 +217,8 @@ mod tests {
 
     #[test]
     fn a_set_is_named_by_its_codes() {
+        let errors = Errors::new();
+        let long = codes_of(called("POST /trade"), StatusCode::BAD_REQUEST);
         for (codes, name) in [
             (&["INVALID_HOST"][..], "InvalidHost"),
             (&["NOT_FOUND"], "NotFound"),
@@ -267,9 +233,9 @@ mod tests {
                 &["INVALID_KEY", "KEY_DEACTIVATED", "KEY_EXPIRED"],
                 "InvalidKeyKeyDeactivatedOrKeyExpired",
             ),
-            (NAMES[0].1, "TradeRefused"),
+            (&long, "TradeRefused"),
         ] {
-            assert_eq!(name_of(codes), name);
+            assert_eq!(errors.name_of(codes), name);
         }
     }
 
@@ -277,8 +243,11 @@ mod tests {
     fn every_name_is_used_and_short_enough_to_read() {
         let document = document();
         let named = document["components"]["responses"].as_object().unwrap();
-        for (name, _) in NAMES {
-            assert!(named.contains_key(name), "no operation has the codes of {name}");
+        for (name, ..) in NAMES {
+            assert!(
+                named.contains_key(name),
+                "{name} is unused: no operation answers with exactly its codes"
+            );
         }
         for (name, response) in named {
             assert!(name.len() <= 45, "{name} needs a shorter name: add it to NAMES");
