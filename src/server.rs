@@ -83,9 +83,8 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
     let proxies = TrustedProxies::new(&arguments.trusted_proxies);
     let per_address_max = arguments.connections_per_address(connections_max);
     let server = Server::new(connections_max).capped_by_address(connections_max, per_address_max);
-    let access = AccessLog::start(arguments.access_log);
-    let access = access.context("failed to start the thread of the access log")?;
-    let server = server.trusting(proxies).logging(access);
+    let server = server.trusting(proxies);
+    server.log_requests(arguments.access_log).context("failed to start the access log's thread")?;
     #[cfg(feature = "traces")]
     let (server, exporter) = {
         let (traces, exporter) = traces::start(&arguments.traces)?.unzip();
@@ -168,7 +167,7 @@ async fn drain(server: &Server, workers: &mut Workers, exchange: &Exchange) {
     if let Some(traces) = &server.traces {
         traces.flush().await;
     }
-    server.access.iter().for_each(AccessLog::flush);
+    server.access.get().into_iter().for_each(AccessLog::flush);
     tracing::info!("stopped; everything acknowledged is on disk");
 }
 

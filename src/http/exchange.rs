@@ -1,7 +1,8 @@
 //! What request handlers share: the process, the worker, the connection.
 
+use std::io;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use crate::service::Service;
 use crate::snapshot::SnapshotMetrics;
 #[cfg(feature = "traces")]
 use crate::telemetry::Traces;
-use crate::telemetry::{self, AccessLog, Gauges, Metrics, Process, Scrape, Throttle};
+use crate::telemetry::{self, AccessLog, Gauges, Metrics, Process, Sample, Scrape, Throttle};
 use crate::venue::VenueStatus;
 use crate::venue::follow::status::LiveStatus;
 use crate::ws::counts::{ExportCounts, SocketCounts, StreamCounts};
@@ -53,7 +54,7 @@ pub struct Exchange {
     /// Open price streams of each address.
     pub streams: Arc<StreamCounts>,
     /// How many price streams an address may have open.
-    pub streams_per_address_max: u32,
+    pub streams_per_address_max: AtomicU32,
     /// Which venue prices come from, and how it does.
     pub venue: VenueStatus,
     /// Bytes of memory by part, as last counted; empty unless somebody counts.
@@ -74,7 +75,7 @@ impl Exchange {
             sockets: Arc::default(),
             exports: Arc::default(),
             streams: Arc::default(),
-            streams_per_address_max: STREAMS_PER_ADDRESS_MAX,
+            streams_per_address_max: AtomicU32::new(STREAMS_PER_ADDRESS_MAX),
             venue,
             memory: Mutex::default(),
             began: Instant::now(),
@@ -101,8 +102,8 @@ pub struct Server {
     started: Instant,
     /// Limits the log lines about connections.
     pub lines: ConnectionLines,
-    /// Logs requests, if asked for.
-    pub access: Option<AccessLog>,
+    /// Logs requests, once asked for.
+    pub access: OnceLock<AccessLog>,
     /// Traces requests, if asked for.
     #[cfg(feature = "traces")]
     pub traces: Option<Arc<Traces>>,
@@ -139,7 +140,7 @@ impl Server {
                 refused: Throttle::new(LINE_INTERVAL),
                 forwarded: Throttle::new(FORWARDED_LINE_INTERVAL),
             },
-            access: None,
+            access: OnceLock::new(),
             #[cfg(feature = "traces")]
             traces: None,
             cors: CorsOrigins::default(),
@@ -157,15 +158,23 @@ impl Server {
         Self { proxies, ..self }
     }
 
-    /// Logs requests.
-    pub fn logging(self, access: Option<AccessLog>) -> Self {
-        Self { access, ..self }
-    }
-
     /// Traces requests.
     #[cfg(feature = "traces")]
     pub fn tracing(self, traces: Option<Arc<Traces>>) -> Self {
         Self { traces, ..self }
+    }
+
+    /// Logs these requests from now on. Only one thread may call this at a time.
+    pub fn log_requests(&self, sample: Sample) -> io::Result<()> {
+        match self.access.get() {
+            Some(access) => access.set_sample(sample),
+            None if sample == Sample::Off => {}
+            None => {
+                let before = self.access.set(AccessLog::start(sample)?);
+                assert!(before.is_ok(), "only one thread starts it");
+            }
+        }
+        Ok(())
     }
 
     /// Takes a place for a connection from `peer`.

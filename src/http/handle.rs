@@ -49,7 +49,7 @@ pub fn handle(
     let (mut head, mut body) = request.into_parts();
     async move {
         let began = Instant::now();
-        let access = worker.server.access.as_ref();
+        let access = worker.server.access.get();
         let mut position = 0;
         let origin = worker.server.cors.of(&head.headers);
         let request_id = RequestId::of(&head.headers);

@@ -3,6 +3,7 @@
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::signal::unix::Signal;
 
@@ -10,8 +11,8 @@ use crate::config::sources::{Configuration, Setting};
 use crate::http::exchange::{Exchange, Server};
 use crate::telemetry;
 
-/// The options that can change while the server runs. All others take a restart.
-const RELOADED: [&str; 8] = [
+/// The options that limit callers and can change while the server runs.
+const RELOADED_LIMITS: [&str; 8] = [
     "tier",
     "default-tier",
     "address-limits",
@@ -22,11 +23,17 @@ const RELOADED: [&str; 8] = [
     "socket-rate",
 ];
 
-/// Those of the log.
-const RELOADED_LOGS: [&str; 1] = ["log-level"];
+/// Those that are applied one by one.
+const LOG_LEVEL: &str = "log-level";
+const ACCESS_LOG: &str = "access-log";
+const STREAMS_PER_ADDRESS: &str = "streams-per-address";
+const CORS_ORIGIN: &str = "cors-origin";
 
-/// The web pages that may call.
-const RELOADED_ORIGINS: &str = "cors-origin";
+/// Whether an option can change while the server runs. All others take a restart.
+fn is_reloaded(name: &str) -> bool {
+    RELOADED_LIMITS.contains(&name)
+        || [LOG_LEVEL, ACCESS_LOG, STREAMS_PER_ADDRESS, CORS_ORIGIN].contains(&name)
+}
 
 /// What the server does now: what it was started with, and what was reloaded since.
 pub(super) struct Reloader {
@@ -78,17 +85,26 @@ impl Reloader {
         };
         let changed = self.take(&newer.settings);
         let has_changed = |names: &[&str]| changed.iter().any(|it| names.contains(&&*it.name));
-        if has_changed(&RELOADED) {
+        if has_changed(&RELOADED_LIMITS) {
             exchange.service.set_limits(newer.arguments.limits());
         }
-        if has_changed(&[RELOADED_ORIGINS]) {
+        if has_changed(&[STREAMS_PER_ADDRESS]) {
+            let streams_max = newer.arguments.streams_per_address;
+            exchange.streams_per_address_max.store(streams_max, Ordering::Relaxed);
+        }
+        if has_changed(&[CORS_ORIGIN]) {
             server.cors.set(&newer.arguments.cors_origins);
+        }
+        if has_changed(&[ACCESS_LOG])
+            && let Err(error) = server.log_requests(newer.arguments.access_log)
+        {
+            tracing::error!(%error, "cannot start the access log's thread");
         }
         for Setting { name, values, source, .. } in &changed {
             tracing::info!(option = name, value = values.join(","), %source, "changed");
         }
         tracing::info!(changes = changed.len(), "read the configuration again");
-        if has_changed(&RELOADED_LOGS) {
+        if has_changed(&[LOG_LEVEL]) {
             telemetry::set_log_filter(&newer.arguments.logs.log_level);
         }
     }
@@ -100,8 +116,7 @@ impl Reloader {
             if setting.values == newer.values {
                 continue;
             }
-            let reloaded = RELOADED.iter().chain(&RELOADED_LOGS).chain([&RELOADED_ORIGINS]);
-            if reloaded.into_iter().any(|name| **name == *setting.name) {
+            if is_reloaded(&setting.name) {
                 *setting = newer.clone();
                 changed.push(newer.clone());
             } else {
@@ -141,7 +156,8 @@ mod tests {
             let names: Vec<String> = taken.into_iter().map(|setting| setting.name).collect();
             assert_eq!(names, expected, "{flags:?}");
         }
-        let names: Vec<_> = reloader.settings.iter().map(|it| it.name.as_str()).collect();
-        assert!(RELOADED.iter().chain(&RELOADED_LOGS).all(|name| names.contains(name)));
+        let names = reloader.settings.iter().map(|it| it.name.as_str());
+        let reloaded: Vec<&str> = names.filter(|name| is_reloaded(name)).collect();
+        assert_eq!(reloaded.len(), RELOADED_LIMITS.len() + 4, "{reloaded:?}");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::thread;
 use std::time::Duration;
 
@@ -134,7 +135,7 @@ pub(super) async fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
     let snapshots = folder
         .map(|folder| SnapshotKeeper::start(folder, journal.clone(), arguments.snapshot_config()));
     let exchange = Exchange {
-        streams_per_address_max: arguments.streams_per_address,
+        streams_per_address_max: AtomicU32::new(arguments.streams_per_address),
         ..Exchange::new(service, journal, venue.status())
     };
     Ok(Started { exchange: Arc::new(exchange), venue, snapshots, hours })

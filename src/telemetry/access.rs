@@ -4,7 +4,7 @@
 //! is too slow, lines are dropped and counted.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use std::{io, thread};
@@ -20,7 +20,8 @@ const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 /// Takes lines from all workers.
 #[derive(Debug)]
 pub struct AccessLog {
-    sample: Sample,
+    /// [`Sample::count`].
+    sample: AtomicU32,
     lines: SyncSender<Message>,
     dropped: Arc<AtomicU64>,
 }
@@ -50,23 +51,26 @@ enum Message {
 }
 
 impl AccessLog {
-    /// Starts the thread that writes; `None` if there is nothing to write.
-    pub fn start(sample: Sample) -> io::Result<Option<Self>> {
-        if sample == Sample::Off {
-            return Ok(None);
-        }
+    /// Starts the thread that writes.
+    pub fn start(sample: Sample) -> io::Result<Self> {
         let (lines, received) = sync_channel(LINES_MAX);
         let dropped = Arc::new(AtomicU64::new(0));
+        let sample = AtomicU32::new(sample.count());
         let log = Self { sample, lines, dropped: dropped.clone() };
         thread::Builder::new()
             .name("access-log".to_owned())
             .spawn(move || write(&received, &dropped))?;
-        Ok(Some(log))
+        Ok(log)
+    }
+
+    /// Changes which requests have a line.
+    pub fn set_sample(&self, sample: Sample) {
+        self.sample.store(sample.count(), Ordering::Relaxed);
     }
 
     /// Whether the request with this id has a line.
     pub fn has_line(&self, request_id: &str) -> bool {
-        self.sample.has(request_id.as_bytes())
+        Sample::one_in(self.sample.load(Ordering::Relaxed)).has(request_id.as_bytes())
     }
 
     /// Hands over a line to be written, or drops it if too many are waiting.
@@ -123,7 +127,7 @@ mod tests {
     #[test]
     fn a_line_that_finds_no_room_is_dropped_at_once() {
         let (lines, received) = sync_channel(2);
-        let log = AccessLog { sample: "all".parse().unwrap(), lines, dropped: Arc::default() };
+        let log = AccessLog { sample: AtomicU32::new(1), lines, dropped: Arc::default() };
         let line = AccessLine {
             operation: "GET /v1/health".into(),
             status: 200,

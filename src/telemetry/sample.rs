@@ -10,8 +10,8 @@ pub enum Sample {
     /// None.
     #[default]
     Off,
-    /// Those whose id has a CRC-32C that is a multiple of this: about one in so many, and the same
-    /// ones on every server that a request passes.
+    /// About one in this many: those whose id has a CRC-32C that is a multiple of it. Every server
+    /// that handles the same request makes the same choice.
     OneIn(NonZeroU32),
 }
 
@@ -21,13 +21,26 @@ pub enum Sample {
 pub struct SampleError;
 
 impl Sample {
-    /// Whether all requests are among them, whatever their ids are.
+    /// The sample of about one request in `count`; none if that is 0.
+    pub(super) fn one_in(count: u32) -> Self {
+        NonZeroU32::new(count).map_or(Self::Off, Self::OneIn)
+    }
+
+    /// The `count` of [`Self::one_in`].
+    pub(super) fn count(self) -> u32 {
+        match self {
+            Self::Off => 0,
+            Self::OneIn(count) => count.get(),
+        }
+    }
+
+    /// Whether this is every request, whatever its id.
     #[cfg(feature = "traces")]
     pub(super) fn is_all(self) -> bool {
         self == Self::OneIn(NonZeroU32::MIN)
     }
 
-    /// Whether the request with this id is among them.
+    /// Whether the sample includes the request with this id.
     pub fn has(self, request_id: &[u8]) -> bool {
         match self {
             Self::Off => false,

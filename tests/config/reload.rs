@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use paperbourse_test_support::event_stream::EventStream;
 use paperbourse_test_support::process::{Process, ServerProcess, command};
 use paperbourse_test_support::socket::Socket;
 use paperbourse_test_support::{Client, Connection, Request};
@@ -168,4 +169,40 @@ fn the_level_of_the_log_can_change() {
     world.reload(&config("info", 6, "public-rate = \"7/7\"\n"), "value=\"7/7\"");
     assert_eq!(world.server.log_lines("takes a restart").len(), 0);
     world.server.terminate();
+}
+
+/// Streams that are open beyond a new limit stay.
+#[test]
+fn the_access_log_and_the_limit_of_streams_can_change() {
+    let config = |access_log: &str, streams_max: u32| {
+        format!("access-log = \"{access_log}\"\nstreams-per-address = {streams_max}\n")
+    };
+    let world = Reloadable::start(&config("off", 2));
+    let markets = Client::with_key(world.server.address, &world.key).get("/v1/markets").ok(200);
+    let path =
+        format!("/prices/stream?condition_ids={}", markets[0]["condition_id"].as_str().unwrap());
+    let request_with_id = |id: &str| {
+        let request = Request::get("/v1/health").header("x-request-id", id);
+        assert_eq!(Connection::open(world.server.address).send(&request).status, 200);
+    };
+    let open = || {
+        let opened = EventStream::open(world.server.address, &Request::get(&path).key(&world.key));
+        opened.map_err(|refusal| refusal.status)
+    };
+    let mut streams = vec![open().unwrap(), open().unwrap()];
+    assert_eq!(open().err(), Some(429));
+    world.reload(&config("off", 3), "option=\"streams-per-address\" value=\"3\"");
+    streams.push(open().unwrap());
+    assert_eq!(open().err(), Some(429));
+    request_with_id("before");
+    world.reload(&config("all", 1), "option=\"access-log\" value=\"all\"");
+    request_with_id("logged");
+    world.server.logged("request_id=\"logged\"");
+    assert_eq!(open().err(), Some(429));
+    world.reload(&config("off", 1), "option=\"access-log\" value=\"off\"");
+    request_with_id("after");
+    drop(streams);
+    let log = world.server.interrupt();
+    let has = |id: &str| log.iter().any(|line| line.contains(&format!("request_id=\"{id}\"")));
+    assert_eq!((has("before"), has("logged"), has("after")), (false, true, false));
 }

@@ -1,5 +1,6 @@
 //! The stream of prices as server-sent events.
 
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -58,7 +59,7 @@ pub(in crate::http) fn open(call: &Call<'_>) -> Answer {
 
 fn open_stream(call: &Call<'_>, condition_ids: &[String]) -> Result<EventStream, ApiError> {
     let exchange = call.exchange;
-    let streams_max = exchange.streams_per_address_max;
+    let streams_max = exchange.streams_per_address_max.load(Ordering::Relaxed);
     let open = exchange.streams.try_open(Origin::of(call.context.address), streams_max);
     let open = open.ok_or_else(|| ApiError::stream_limit_exceeded(streams_max))?;
     let now = call.context.moment.now;
