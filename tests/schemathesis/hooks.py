@@ -17,8 +17,9 @@ KEYS = "/v1/keys"
 numbers = itertools.count()
 
 
-def token(subject):
-    """An access token of the embedded issuer."""
+def token(role):
+    """An access token of the embedded issuer, for an account that no other run has."""
+    subject = f"{role}-{os.getpid()}"
     command = [os.environ["PAPERBOURSE_BINARY"], "token", "--tier", "enterprise"]
     command += ["--subject", subject, "--data", os.environ["PAPERBOURSE_FOLDER"]]
     # Variables with this prefix are options of the server.
