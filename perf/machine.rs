@@ -332,7 +332,7 @@ mod tests {
         }
         // The loop is a child of the shell, and only it uses CPU time.
         let own = ProcessTimes::read(&child.id().to_string()).unwrap().own_seconds;
-        Command::new("kill").args(["-KILL", looper.trim()]).status().unwrap();
+        paperbourse_test_support::process::kill("-KILL", looper.trim()).status().unwrap();
         child.wait().unwrap();
         assert!(own < 0.05, "{own}");
     }

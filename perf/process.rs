@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use paperbourse_test_support::process::kill;
 
 /// How long a process may take to end before it is killed.
 const END_SECONDS_MAX: u64 = 10;
@@ -166,7 +167,7 @@ fn leftovers<T>(change: impl FnOnce(&mut Leftovers) -> T) -> T {
 
 fn send(signal: &str, pid: u32) {
     // The process may already be gone.
-    let _ = Command::new("kill").args([signal, &pid.to_string()]).stderr(Stdio::null()).status();
+    let _ = kill(signal, &pid.to_string()).stderr(Stdio::null()).status();
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use std::{env, fs, process, thread};
 use paperbourse::auth::identity::embedded::EmbeddedIssuer;
 use paperbourse::config::sources::Configuration;
 use paperbourse::ids::Timestamp;
+use paperbourse_test_support::process::kill;
 
 use super::canned::CannedServer;
 use super::client::{Connection, Orders, Shape, post};
@@ -120,7 +120,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         // In this process, only the server handles the signal.
-        let status = Command::new("kill").args(["-TERM", &process::id().to_string()]).status();
+        let status = kill("-TERM", &process::id().to_string()).status();
         assert!(status.expect("kill runs").success(), "failed to signal this process");
         thread.join().expect("the server does not panic");
     }

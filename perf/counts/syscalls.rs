@@ -24,6 +24,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
+use paperbourse_test_support::process::kill;
+
 use super::client::{Connection, Orders, Shape};
 use super::server::{Journal, Server};
 use super::table::Count;
@@ -170,7 +172,7 @@ impl Traced {
     }
 
     fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([name, &self.pid]).status();
+        let status = kill(name, &self.pid).status();
         assert!(status.expect("kill runs").success(), "failed to signal the server");
     }
 
@@ -187,7 +189,7 @@ impl Drop for Traced {
     fn drop(&mut self) {
         if matches!(self.strace.try_wait(), Ok(None)) {
             // strace ends with the program that it traces.
-            let _ = Command::new("kill").args(["-KILL", &self.pid]).status();
+            let _ = kill("-KILL", &self.pid).status();
             let _ = self.strace.wait();
         }
     }

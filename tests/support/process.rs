@@ -21,6 +21,14 @@ pub fn command(program: &str) -> Command {
     command
 }
 
+/// A command that sends a process a signal, such as `-TERM`. It is the shell's own `kill`: a bare
+/// system has no program of that name.
+pub fn kill(signal: &str, pid: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"kill "$0" "$1""#, signal, pid]);
+    command
+}
+
 /// A ready server, which is killed when this is dropped.
 #[derive(Debug)]
 pub struct ServerProcess {
@@ -146,7 +154,7 @@ impl Process {
     /// Sends the process a signal, such as `-TERM`.
     #[track_caller]
     pub fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status();
+        let sent = kill(name, &self.child.id().to_string()).status();
         assert!(sent.unwrap().success());
     }
 
