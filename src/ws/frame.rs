@@ -53,8 +53,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Reads the next frame. Not cancel-safe: a cancelled read may have consumed half a frame.
     pub(super) async fn next(&mut self) -> Result<ClientFrame, ReadEnd> {
         let mut frame = self.socket.read_frame().await.map_err(|error| ReadEnd::of(&error))?;
-        let is_fragment = !frame.fin || frame.opcode == OpCode::Continuation;
-        if is_fragment {
+        let is_first_fragment = !frame.fin && frame.opcode != OpCode::Continuation;
+        if is_first_fragment {
             return Err(ReadEnd::Close(CloseReason::TooBig));
         }
         let is_control = matches!(frame.opcode, OpCode::Ping | OpCode::Pong | OpCode::Close);
@@ -68,7 +68,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             OpCode::Pong => Ok(ClientFrame::Pong),
             OpCode::Close => Err(ReadEnd::Close(returned(&frame.payload))),
             OpCode::Binary => Err(ReadEnd::Close(CloseReason::Binary)),
-            OpCode::Continuation => unreachable!("a continuation is refused as a fragment"),
+            // The message that it might continue was refused with its first fragment.
+            OpCode::Continuation => Err(ReadEnd::Close(CloseReason::Protocol)),
         }
     }
 
@@ -108,10 +109,10 @@ fn returned(payload: &[u8]) -> CloseReason {
         [high, low, text @ ..] => {
             let code = u16::from_be_bytes([*high, *low]);
             let is_sendable = matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999);
-            if is_sendable && std::str::from_utf8(text).is_ok() {
-                CloseReason::Returned(code)
-            } else {
-                CloseReason::Protocol
+            match std::str::from_utf8(text) {
+                _ if !is_sendable => CloseReason::Protocol,
+                Ok(_) => CloseReason::Returned(code),
+                Err(_) => CloseReason::NotUtf8,
             }
         }
         [_] => CloseReason::Protocol,
@@ -208,8 +209,8 @@ mod tests {
                 close(CloseReason::TooBig),
             ),
             (masked(0x01, b"first"), close(CloseReason::TooBig)),
-            (masked(0x80, b"last"), close(CloseReason::TooBig)),
-            (masked(0x00, b"middle"), close(CloseReason::TooBig)),
+            (masked(0x80, b"last"), close(CloseReason::Protocol)),
+            (masked(0x00, b"middle"), close(CloseReason::Protocol)),
             (masked(0x82, b"binary"), close(CloseReason::Binary)),
             (masked(0x81, b"\xff"), close(CloseReason::NotUtf8)),
             (b"\x81\x02hi".to_vec(), close(CloseReason::Protocol)),
@@ -222,7 +223,7 @@ mod tests {
             (masked(0x88, b""), close(CloseReason::Returned(1000))),
             (masked(0x88, b"\x0f\xa0bye"), close(CloseReason::Returned(4000))),
             (masked(0x88, b"\x03\xec"), close(CloseReason::Protocol)),
-            (masked(0x88, b"\x03\xe8\xff"), close(CloseReason::Protocol)),
+            (masked(0x88, b"\x03\xe8\xff"), close(CloseReason::NotUtf8)),
             (masked(0x88, b"x"), close(CloseReason::Protocol)),
             (masked(0x88, &[b'x'; 126]), close(CloseReason::Protocol)),
             (b"\x81".to_vec(), Err(ReadEnd::Gone)),

@@ -11,6 +11,7 @@ mod batches;
 mod cancels;
 mod candles;
 mod comments;
+mod conformance;
 mod connections;
 mod cors;
 mod credentials;

@@ -49,6 +49,26 @@ pub fn upgrade(path: &str) -> Request {
         .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
 }
 
+/// A frame with this first byte, masked as clients must.
+pub fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![first];
+    match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
+        (Ok(length @ ..0x7e), _) => frame.push(0x80 | length),
+        (_, Ok(length)) => {
+            frame.push(0x80 | 0x7e);
+            frame.extend_from_slice(&length.to_be_bytes());
+        }
+        _ => {
+            frame.push(0x80 | 0x7f);
+            frame.extend_from_slice(&(payload.len() as u64).to_be_bytes());
+        }
+    }
+    let mask = [7, 11, 13, 17];
+    frame.extend_from_slice(&mask);
+    frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+    frame
+}
+
 impl Socket {
     /// Sends the request. Returns the response as an error if it is no upgrade.
     #[track_caller]
@@ -98,23 +118,19 @@ impl Socket {
             (CLOSE, Some(witness)) => witness.leaves(),
             _ => {}
         }
-        let mut frame = vec![first];
-        match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
-            (Ok(length @ ..0x7e), _) => frame.push(0x80 | length),
-            (_, Ok(length)) => {
-                frame.push(0x80 | 0x7e);
-                frame.extend_from_slice(&length.to_be_bytes());
-            }
-            _ => {
-                frame.push(0x80 | 0x7f);
-                frame.extend_from_slice(&(payload.len() as u64).to_be_bytes());
-            }
-        }
-        let mask = [7, 11, 13, 17];
-        frame.extend_from_slice(&mask);
-        frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        self.write(&masked(first, payload));
+    }
+
+    /// Holds nothing that follows to the description of the socket: for clients that break its rules.
+    #[must_use]
+    pub fn unwitnessed(self) -> Self {
+        Self { witness: None, ..self }
+    }
+
+    /// Sends these bytes as they are, which need not be frames.
+    pub fn write(&mut self, bytes: &[u8]) {
         // The server may have closed the connection already.
-        let _ = self.stream.get_mut().write_all(&frame);
+        let _ = self.stream.get_mut().write_all(bytes);
     }
 
     /// The next frame of any kind. A frame of which a part is missing counts as the end.
