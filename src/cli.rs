@@ -1,5 +1,6 @@
 //! The command line of `paperbourse`.
 
+mod account;
 mod backup;
 mod journal;
 mod man;
@@ -17,6 +18,7 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde::Serialize;
 
+use account::AccountArgs;
 use backup::BackupArgs;
 use journal::JournalArgs;
 use man::ManArgs;
@@ -65,6 +67,10 @@ enum Command {
     /// Record a venue to a tape that `serve --venue recorded:DIR` plays
     #[command(after_help = record::EXIT_CODES)]
     Record(Box<RecordArgs>),
+    /// See and manage the accounts of a running server
+    ///
+    /// Run it on the server's machine and as its user: it uses a socket in the data folder.
+    Account(AccountArgs),
     /// Inspect a data folder, with or without a running server
     Journal(JournalArgs),
     /// Copy a data folder, with or without a running server
@@ -103,6 +109,7 @@ pub fn run() -> ExitCode {
             Ok(record::run(&arguments))
         }
         Command::Token(arguments) => print_token(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Account(arguments) => account::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Journal(arguments) => journal::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Top(arguments) => top::run(arguments).map(|()| ExitCode::SUCCESS),

@@ -445,6 +445,14 @@ fn segment_bytes(text: &str) -> Result<u64, String> {
     })
 }
 
+/// The folder of a running server's data.
+pub fn server_folder(text: &str) -> Result<PathBuf, &'static str> {
+    match DataPlace::from_str(text)? {
+        DataPlace::Folder(folder) => Ok(folder),
+        DataPlace::Memory => Err("a server with --data memory serves no operators"),
+    }
+}
+
 /// A server that keeps its data in memory has no key file that another process could read.
 fn issuer_folder(text: &str) -> Result<PathBuf, &'static str> {
     match DataPlace::from_str(text)? {

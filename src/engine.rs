@@ -43,6 +43,7 @@ pub mod restore;
 pub mod rows;
 pub mod settlement;
 pub mod state_hash;
+pub mod summary;
 pub mod terms;
 pub mod view;
 

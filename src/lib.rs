@@ -18,6 +18,7 @@ pub mod journal;
 pub mod limits;
 pub mod market;
 pub mod money;
+pub mod operators;
 pub mod record;
 pub mod server;
 pub mod service;

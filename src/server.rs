@@ -17,17 +17,20 @@ mod start;
 mod traces;
 mod worker;
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::config::DataPlace;
 use crate::config::sources::Configuration;
 use crate::http;
 use crate::http::exchange::{Exchange, Server};
 use crate::http::forwarded::TrustedProxies;
 use crate::market::catalogue::TAKER_DELAY_MS_MAX;
+use crate::operators::{self, OperatorSocket};
 use crate::telemetry::AccessLog;
 use reload::Reloader;
 use start::Started;
@@ -110,6 +113,7 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
         });
         tokio::spawn(async move { venue.run().await });
         tokio::spawn(release_limiters(exchange.clone()));
+        let operators = operators(&arguments.data, &exchange);
         let ending = ending_signal()?;
         server.open(exchange.clone());
         tracing::info!("ready");
@@ -119,6 +123,7 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
             () = reloads => "SIGHUP",
         };
         tracing::info!(signal = name, "draining");
+        drop(operators);
         drain(&server, &mut workers, &exchange).await;
         if let Some(hours) = hours {
             hours.write();
@@ -131,6 +136,30 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
     // such as look up the address of the venue, and nothing would listen to a second signal.
     runtime.shutdown_background();
     ended
+}
+
+/// Serves operators in the data folder. They are not worth a failed start.
+fn operators(data: &DataPlace, exchange: &Arc<Exchange>) -> Option<OperatorSocket> {
+    let DataPlace::Folder(data) = data else { return None };
+    let serve = || -> io::Result<OperatorSocket> {
+        let socket = OperatorSocket::bind(data)?;
+        tokio::spawn(operators::serve(&socket, exchange)?);
+        Ok(socket)
+    };
+    match serve() {
+        Ok(socket) => {
+            tracing::info!(path = %socket.path().display(), "`paperbourse account` is served");
+            Some(socket)
+        }
+        Err(error) => {
+            tracing::warn!(
+                path = %operators::socket_path(data).display(),
+                "`paperbourse account` is not served: {error}. If the path is too long for a \
+                 socket, start with a shorter --data, such as one relative to the working directory"
+            );
+            None
+        }
+    }
 }
 
 /// Periodically releases the memory of idle keys, off the runtime: visiting a million keys takes a

@@ -13,6 +13,7 @@ mod events;
 mod executions;
 mod footprint;
 mod keys;
+mod managed;
 mod markets;
 pub mod matcher;
 #[cfg(test)]

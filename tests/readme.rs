@@ -158,6 +158,7 @@ fn every_flag_is_documented_as_in_the_help() {
     check("src/guide/configuration.md", &["check"]);
     check("src/guide/configuration.md", &["token"]);
     check("src/guide/venues.md", &["record"]);
+    check("src/guide/operating.md", &["account", "list"]);
     check("src/guide/operating.md", &["journal", "verify"]);
     check("src/guide/operating.md", &["journal", "dump"]);
     check("src/guide/operating.md", &["journal", "stats"]);
@@ -212,6 +213,9 @@ fn every_command_has_a_manual_page() {
     names.sort_unstable();
     let expected = [
         "",
+        "-account",
+        "-account-list",
+        "-account-show",
         "-backup",
         "-check",
         "-journal",

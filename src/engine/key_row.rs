@@ -91,6 +91,10 @@ impl KeyRow {
         (self.flags & FLAG_REVOKED != 0).then_some(self.revoked_at)
     }
 
+    pub(super) const fn tier(&self) -> Tier {
+        self.tier
+    }
+
     pub(super) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }

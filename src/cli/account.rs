@@ -1,0 +1,130 @@
+//! `paperbourse account`: asks a running server about accounts.
+
+use std::fmt::{self, Display, Write as _};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::print_report;
+use crate::config::server_folder;
+use crate::operators::{self, AccountLine, AccountList, LIMIT_DEFAULT, LIMIT_MAX, Named, Question};
+use crate::telemetry::OneLine;
+
+#[derive(Args, Debug)]
+pub(super) struct AccountArgs {
+    #[command(subcommand)]
+    command: AccountCommand,
+
+    /// Data folder of the server
+    #[arg(long, env = "PAPERBOURSE_DATA", default_value = "./data", value_name = "DIR",
+          value_parser = server_folder, global = true)]
+    data: PathBuf,
+
+    /// Print JSON instead of text: one object
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+enum AccountCommand {
+    /// List accounts, in the order of their ids
+    List {
+        /// Only accounts with higher ids
+        #[arg(long, value_name = "ID")]
+        after: Option<u64>,
+
+        /// The most accounts to list
+        #[arg(long, value_name = "N", default_value_t = LIMIT_DEFAULT,
+              value_parser = clap::value_parser!(u32).range(1..=i64::from(LIMIT_MAX)))]
+        limit: u32,
+    },
+    /// Show an account
+    Show(AccountName),
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct AccountName {
+    /// Id of the account
+    #[arg(value_name = "ID")]
+    id: Option<u64>,
+
+    /// Name of its owner at the issuer of their access tokens
+    #[arg(long, value_name = "NAME")]
+    subject: Option<String>,
+}
+
+impl From<&AccountName> for Named {
+    fn from(name: &AccountName) -> Self {
+        match (name.id, &name.subject) {
+            (Some(id), _) => Self::Id(id),
+            (None, subject) => Self::Subject(subject.clone().unwrap_or_default()),
+        }
+    }
+}
+
+pub(super) fn run(arguments: &AccountArgs) -> anyhow::Result<()> {
+    let AccountArgs { command, data, json } = arguments;
+    match command {
+        AccountCommand::List { after, limit } => {
+            let question = Question::List { after: *after, limit: *limit };
+            print_report(&operators::ask::<AccountList>(data, &question)?, *json)
+        }
+        AccountCommand::Show(name) => {
+            let question = Question::Show { account: name.into() };
+            print_report(&operators::ask::<AccountLine>(data, &question)?, *json)
+        }
+    }
+}
+
+/// A table.
+impl Display for AccountList {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{:>10}  {:<9}  {:<10}  {:>14}  {:>6}  {:>9}  {:<20}  SUBJECT",
+            "ID", "STATE", "TIER", "BALANCE", "ORDERS", "POSITIONS", "CREATED"
+        )?;
+        for line in &self.accounts {
+            let AccountLine { account, state, balance, open_orders, open_positions, .. } = line;
+            let tier = line.tier.as_deref().unwrap_or("-");
+            // To the second.
+            let (seconds, _) = line.created_at.split_once('.').unwrap_or((&line.created_at, ""));
+            let created = format!("{}Z", seconds.trim_end_matches('Z'));
+            let subject = OneLine(&line.subject);
+            write!(
+                formatter,
+                "\n{account:>10}  {state:<9}  {tier:<10}  {balance:>14}  {open_orders:>6}  \
+                 {open_positions:>9}  {created:<20}  {subject}"
+            )?;
+        }
+        match self.next {
+            Some(after) => write!(formatter, "\nthere are more: --after {after}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A line for each property.
+impl Display for AccountLine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        let mut row =
+            |name: &str, value: &dyn Display| writeln!(text, "{name:<17} {}", OneLine(value));
+        row("account", &self.account)?;
+        row("state", &self.state)?;
+        row("subject", &self.subject)?;
+        row("issuer", &self.issuer)?;
+        row("tier", &self.tier.as_deref().unwrap_or("-"))?;
+        row("balance", &self.balance)?;
+        row("reserved", &self.reserved)?;
+        row("starting balance", &self.starting_balance)?;
+        row("open orders", &self.open_orders)?;
+        row("open positions", &self.open_positions)?;
+        row("fills", &self.fills)?;
+        row("active keys", &self.active_keys)?;
+        row("resets", &self.resets)?;
+        row("created", &self.created_at)?;
+        formatter.write_str(text.trim_end())
+    }
+}

@@ -1,0 +1,131 @@
+//! Answers questions.
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+
+use super::serve::json;
+use super::{AccountLine, AccountList, Failure, LIMIT_MAX, Named, Question};
+use crate::engine::summary::AccountSummary;
+use crate::http::body::BodyError;
+use crate::http::error::ApiError;
+use crate::http::exchange::Exchange;
+use crate::ids::AccountId;
+use crate::journal::Waiters;
+use crate::service::{Service, ServiceError};
+
+/// Who answers.
+pub(super) struct Desk {
+    pub(super) exchange: Arc<Exchange>,
+    pub(super) waiters: Arc<Waiters>,
+}
+
+/// Why a question has no answer, and the status that says so.
+pub(super) struct Refused {
+    pub(super) status: StatusCode,
+    pub(super) failure: Failure,
+}
+
+impl Desk {
+    pub(super) async fn answer(&self, question: Question) -> Result<Vec<u8>, Refused> {
+        match question {
+            Question::List { after, limit } => {
+                let limit = limit.clamp(1, LIMIT_MAX) as usize;
+                let after = after.and_then(AccountId::from_raw);
+                let (accounts, has_more) =
+                    self.service().accounts(after, limit, &self.waiters).await?;
+                let last = accounts.last().filter(|_| has_more);
+                let next = last.map(|summary| summary.account.get());
+                let accounts = accounts.into_iter().map(AccountLine::from).collect();
+                Ok(json(&AccountList { accounts, next }))
+            }
+            Question::Show { account } => {
+                let account = self.find(account).await?;
+                Ok(json(&self.line(account).await?))
+            }
+        }
+    }
+
+    fn service(&self) -> &Service {
+        &self.exchange.service
+    }
+
+    async fn line(&self, account: AccountId) -> Result<AccountLine, ServiceError> {
+        Ok(self.service().account_summary(account, &self.waiters).await?.into())
+    }
+
+    async fn find(&self, named: Named) -> Result<AccountId, Refused> {
+        let subject = match named {
+            Named::Id(id) => {
+                return AccountId::from_raw(id).ok_or_else(Refused::no_account);
+            }
+            Named::Subject(subject) => subject,
+        };
+        let accounts = self.service().accounts_of(&subject, &self.waiters).await?;
+        match accounts[..] {
+            [] => Err(Refused::no_account()),
+            [account] => Ok(account),
+            _ => {
+                let ids: Vec<_> = accounts.iter().map(ToString::to_string).collect();
+                Err(Refused::invalid(&format!(
+                    "several issuers have a user of this name: use one of the ids {}",
+                    ids.join(", ")
+                )))
+            }
+        }
+    }
+}
+
+impl Refused {
+    /// The question makes no sense.
+    pub(super) fn invalid(message: &str) -> Self {
+        let error = "VALIDATION_FAILED".to_owned();
+        let failure = Failure { error, message: message.to_owned() };
+        Self { status: StatusCode::UNPROCESSABLE_ENTITY, failure }
+    }
+
+    /// The question did not arrive.
+    pub(super) fn unread(error: &BodyError) -> Self {
+        let refused = Self::invalid(&error.to_string());
+        Self { status: StatusCode::PAYLOAD_TOO_LARGE, ..refused }
+    }
+
+    fn no_account() -> Self {
+        let message = "no such account; `paperbourse account list` shows all".to_owned();
+        let error = "ACCOUNT_NOT_FOUND".to_owned();
+        Self { status: StatusCode::NOT_FOUND, failure: Failure { error, message } }
+    }
+}
+
+impl From<ServiceError> for Refused {
+    fn from(error: ServiceError) -> Self {
+        let error = ApiError::from(error);
+        if error.code == "ACCOUNT_NOT_FOUND" {
+            return Self::no_account();
+        }
+        let (code, message) = (error.code.to_owned(), error.message.into_owned());
+        Self { status: error.status, failure: Failure { error: code, message } }
+    }
+}
+
+impl From<AccountSummary> for AccountLine {
+    fn from(summary: AccountSummary) -> Self {
+        let ledger = &summary.ledger;
+        Self {
+            account: summary.account.get(),
+            state: "active".to_owned(),
+            subject: summary.subject.into(),
+            issuer: summary.issuer.into(),
+            tier: summary.tier.map(|tier| tier.as_str().to_owned()),
+            balance: ledger.cash().to_string(),
+            reserved: ledger.reserved.to_string(),
+            starting_balance: summary.baseline.to_string(),
+            open_orders: summary.open_order_count,
+            open_positions: summary.open_position_count,
+            fills: summary.fill_count,
+            active_keys: summary.active_key_count,
+            resets: summary.reset_count,
+            created_at: summary.opened_at.to_string(),
+        }
+    }
+}

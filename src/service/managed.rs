@@ -1,0 +1,80 @@
+//! What operators see of accounts, and do to them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Service, ServiceError};
+use crate::auth::identity::identity_digest;
+use crate::engine::State;
+use crate::engine::rejection::Rejection;
+use crate::engine::summary::AccountSummary;
+use crate::ids::{AccountId, ID_MAX, SHARD_COUNT, ShardId};
+use crate::journal::Waiters;
+
+impl Service {
+    /// The accounts after this one, in id order: at most `limit`, and whether there are more.
+    pub async fn accounts(
+        &self,
+        after: Option<AccountId>,
+        limit: usize,
+        waiters: &Arc<Waiters>,
+    ) -> Result<(Vec<AccountSummary>, bool), ServiceError> {
+        let now = self.moment().now;
+        let counter_count = limit / SHARD_COUNT + 1;
+        let mut first = after.map_or(1, AccountId::counter);
+        let mut found = Vec::new();
+        while first <= ID_MAX {
+            // Ids go by counter first, and a shard has no gaps: the next ids of all shards.
+            let mut has_more = false;
+            let mut next = Vec::new();
+            for shard in ShardId::all() {
+                let read = move |state: &State| state.observe_summaries(first, counter_count, now);
+                let page = self.shards.observe(shard, waiters, read).await?;
+                has_more |= page.has_more;
+                next.extend(page.accounts);
+            }
+            next.retain(|summary| after.is_none_or(|after| summary.account > after));
+            next.sort_unstable_by_key(|summary| summary.account);
+            found.extend(next);
+            if found.len() > limit || !has_more {
+                has_more |= found.len() > limit;
+                found.truncate(limit);
+                return Ok((found, has_more));
+            }
+            first += counter_count as u64;
+        }
+        Ok((found, false))
+    }
+
+    /// An account as an operator sees it.
+    pub async fn account_summary(
+        &self,
+        account: AccountId,
+        waiters: &Arc<Waiters>,
+    ) -> Result<AccountSummary, ServiceError> {
+        let now = self.moment().now;
+        let read = move |state: &State| state.observe_summary(account, now);
+        let found = self.shards.observe(account.shard(), waiters, read).await?;
+        Ok(found.ok_or(Rejection::AccountNotFound)?)
+    }
+
+    /// The accounts of everybody whom some issuer gave this name; usually one.
+    pub async fn accounts_of(
+        &self,
+        subject: &str,
+        waiters: &Arc<Waiters>,
+    ) -> Result<Vec<AccountId>, ServiceError> {
+        let mut issuers = BTreeSet::new();
+        for shard in ShardId::all() {
+            issuers.extend(self.shards.observe(shard, waiters, State::observe_issuers).await?);
+        }
+        let mut accounts = Vec::new();
+        for issuer in issuers {
+            let digest = identity_digest(&issuer, subject);
+            let read = move |state: &State| state.observe_identity(&digest);
+            let shard = ShardId::of_digest(digest[0]);
+            accounts.extend(self.shards.observe(shard, waiters, read).await?);
+        }
+        Ok(accounts)
+    }
+}
