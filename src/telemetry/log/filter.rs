@@ -9,7 +9,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 const CRATE: &str = "paperbourse";
 
 /// What may follow it: the modules on the map, and the access log.
-const MODULES: [&str; 31] = [
+const MODULES: [&str; 32] = [
     "access",
     "auth",
     "backup",
@@ -27,6 +27,7 @@ const MODULES: [&str; 31] = [
     "limits",
     "market",
     "money",
+    "operators",
     "record",
     "server",
     "service",

@@ -234,7 +234,7 @@ async fn an_invalid_request_is_an_error_and_keeps_the_socket() {
 async fn a_protocol_violation_closes_the_socket() {
     for (first_byte, payload, reason) in [
         (0x01, &b"{"[..], CloseReason::TooBig),
-        (0x80, b"}", CloseReason::TooBig),
+        (0x80, b"}", CloseReason::Protocol),
         (0x81, &vec![b' '; CLIENT_FRAME_BYTES_MAX + 1], CloseReason::TooBig),
         (0x82, b"{}", CloseReason::Binary),
         (0x81, b"\xff", CloseReason::NotUtf8),
