@@ -180,7 +180,7 @@ impl Markets {
         self.delays.set_speed(speed_micros);
     }
 
-    /// Books count as fresh for this long, unless they are marked stale: the feed has just looked at
+    /// Books count as fresh for this long, unless they are marked stale: the feed has just checked
     /// all of them. A feed that never calls this vouches for its books without end.
     pub fn renew_lease(&self, time: Duration) {
         self.lease.renew(time);
@@ -433,9 +433,8 @@ impl Market {
         self.info.load()
     }
 
-    /// The newest book of an outcome, if one is known, as the feed published it. Whoever decides
-    /// anything takes a [snapshot](Self::snapshot), which knows whether the feed still stands behind
-    /// it.
+    /// The newest book of an outcome, if one is known, as the feed published it. Decisions are made
+    /// on a [snapshot](Self::snapshot), which knows whether the feed still vouches for it.
     pub fn book(&self, outcome: OutcomeIndex) -> Guard<Option<Arc<Book>>> {
         self.books[outcome.index()].load()
     }

@@ -1,5 +1,5 @@
-//! Heap memory of collections: what they request from the allocator, spare capacity included, before
-//! it rounds up. How full the nodes of trees are is an estimate.
+//! Heap memory of collections: what they request from the allocator, spare capacity included,
+//! before it rounds up. How full the nodes of trees are is an estimate.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 

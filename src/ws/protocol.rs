@@ -36,8 +36,8 @@ pub const PROTOCOL_VERSION: &str = "1.0";
 #[derive(Clone, PartialEq, Eq, Debug, JsonSchema)]
 #[schemars(tag = "action", rename_all = "lowercase", inline)]
 pub enum Request {
-    /// Send the prices of these markets now and whenever they change, in addition to those of earlier
-    /// requests.
+    /// Send the prices of these markets now and whenever they change, in addition to those of
+    /// earlier requests.
     Subscribe {
         /// The condition ids of the markets. `conditions` means the same; `assets_ids` is refused.
         #[schemars(inner(length(max = MARKET_ID_BYTES_MAX)))]

@@ -121,7 +121,7 @@ impl Socket {
         self.write(&masked(first, payload));
     }
 
-    /// Holds nothing that follows to the description of the socket: for clients that break its rules.
+    /// Stops comparing frames with the socket's description: for clients that break its rules.
     #[must_use]
     pub fn unwitnessed(self) -> Self {
         Self { witness: None, ..self }
