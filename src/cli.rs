@@ -2,6 +2,7 @@
 
 mod account;
 mod backup;
+mod completions;
 mod journal;
 mod man;
 mod record;
@@ -20,6 +21,7 @@ use serde::Serialize;
 
 use account::AccountArgs;
 use backup::BackupArgs;
+use completions::CompletionsArgs;
 use journal::JournalArgs;
 use man::ManArgs;
 use top::TopArgs;
@@ -84,6 +86,8 @@ enum Command {
     Top(TopArgs),
     /// Print a manual page: `paperbourse man serve | man -l -`
     Man(ManArgs),
+    /// Print completions for a shell: `source <(paperbourse completions bash)`
+    Completions(CompletionsArgs),
 }
 
 #[derive(Args, Debug)]
@@ -114,6 +118,7 @@ pub fn run() -> ExitCode {
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Top(arguments) => top::run(arguments).map(|()| ExitCode::SUCCESS),
         Command::Man(arguments) => man::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Completions(arguments) => completions::run(&arguments).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {
         if let Some(Mistakes(lines)) = error.downcast_ref::<Mistakes>() {

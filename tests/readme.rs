@@ -218,6 +218,7 @@ fn every_command_has_a_manual_page() {
         "-account-show",
         "-backup",
         "-check",
+        "-completions",
         "-journal",
         "-journal-dump",
         "-journal-stats",

@@ -5,6 +5,7 @@
 
 mod accounts;
 mod beside;
+mod completions;
 mod damage;
 mod output;
 mod top;
