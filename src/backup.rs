@@ -7,62 +7,23 @@
 //! name, so every finished backup can be started on. Preallocated segments and the archive are not
 //! copied: a start makes new segments and needs no archive.
 
+mod moment;
+mod restore;
+mod target;
+
 use std::fmt;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 
-use crate::auth::identity::key_file::{self, KeyFileError};
-use crate::disk::{DiskError, temporary_name};
-use crate::inspect::{self, InspectError, count, run, verify, walk};
+use crate::auth::identity::key_file;
+use crate::inspect::{self, InspectError, count, run, walk};
 use crate::journal::{Batch, SegmentReader, segment_name};
 use crate::snapshot::{Folder, Snapshot};
 
-/// Why a backup failed. Nothing is left behind unless stated.
-#[derive(Debug, thiserror::Error)]
-pub enum BackupError {
-    /// The data directory cannot be read.
-    #[error(transparent)]
-    Inspect(#[from] InspectError),
-    /// The target exists and is not an empty directory.
-    #[error(
-        "{} exists and is not an empty directory; name one that does not exist",
-        path.display()
-    )]
-    TargetExists {
-        /// The target.
-        path: PathBuf,
-    },
-    /// The target path does not end in a name.
-    #[error("{} does not end in a name; name a directory that does not exist", path.display())]
-    TargetName {
-        /// The target.
-        path: PathBuf,
-    },
-    /// Another backup to this target is running or was interrupted.
-    #[error(
-        "{} exists: another backup is running or was interrupted; remove it if none is running",
-        path.display()
-    )]
-    Unfinished {
-        /// The unfinished backup.
-        path: PathBuf,
-    },
-    /// The copy does not match the original: the target's disk is unreliable.
-    #[error("the copy is damaged and was removed: {message}")]
-    CopyDamaged {
-        /// What is wrong with the copy.
-        message: String,
-    },
-    /// The issuer's key cannot be copied.
-    #[error(transparent)]
-    KeyFile(#[from] KeyFileError),
-    /// A file operation failed.
-    #[error(transparent)]
-    Disk(#[from] DiskError),
-}
+pub use moment::{Known, Moment};
+pub use restore::{RestoreError, RestoreReport, restore};
+pub use target::TargetError;
 
 /// The contents of a backup.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -85,66 +46,20 @@ pub struct BackupReport {
 }
 
 /// Copies a data directory to `target`, which must not exist or be an empty directory.
-pub fn backup(directory: &Path, target: &Path) -> Result<BackupReport, BackupError> {
+pub fn backup(directory: &Path, target: &Path) -> Result<BackupReport, TargetError> {
     let folder = inspect::folder(directory)?;
-    let disk = folder.disk.clone();
-    let failed = |action, source| DiskError { action, path: target.to_path_buf(), source };
-    let target = std::path::absolute(target).map_err(|error| failed("find", error))?;
-    let (Some(_), Some(parent)) = (target.file_name(), target.parent()) else {
-        return Err(BackupError::TargetName { path: target });
-    };
-    if disk.exists(&target)? && !is_empty_directory(&target) {
-        return Err(BackupError::TargetExists { path: target });
-    }
-    let temporary = temporary_name(&target);
-    if disk.exists(&temporary)? {
-        return Err(BackupError::Unfinished { path: temporary });
-    }
-    let report = copy_and_verify(&folder, directory, &temporary, &target).and_then(|report| {
-        disk.rename(&temporary, &target)?;
-        disk.sync_directory(parent)?;
-        Ok(report)
-    });
-    if report.is_err() {
-        // Report why the backup failed, not that its remains could not be removed.
-        let _ = disk.remove_directory(&temporary);
-    }
-    report
-}
-
-fn is_empty_directory(path: &Path) -> bool {
-    fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
-}
-
-fn copy_and_verify(
-    folder: &Folder,
-    directory: &Path,
-    temporary: &Path,
-    target: &Path,
-) -> Result<BackupReport, BackupError> {
-    let mut report = walk::start_over_when_gone(|| {
-        folder.disk.remove_directory(temporary)?;
-        folder.disk.create_directory(temporary)?;
-        copy(folder, &Folder::new(folder.disk.clone(), temporary))
+    let (target, report) = target::make(&folder.disk, target, |temporary| {
+        let mut report = walk::start_over_when_gone(|| {
+            folder.disk.remove_directory(temporary)?;
+            folder.disk.create_directory(temporary)?;
+            copy(&folder, &Folder::new(folder.disk.clone(), temporary))
+        })?;
+        report.has_issuer_key = key_file::copy(directory, temporary)?;
+        target::share_mode(directory, temporary)?;
+        report.last_position = target::verified(&folder.disk, temporary)?;
+        Ok::<_, TargetError>(report)
     })?;
-    report.target = target.display().to_string();
-    report.has_issuer_key = key_file::copy(directory, temporary)?;
-    share_mode(directory, temporary).map_err(|source| DiskError {
-        action: "set the mode of",
-        path: temporary.to_path_buf(),
-        source,
-    })?;
-    folder.disk.sync_directory(temporary)?;
-    let verified = verify(temporary)?;
-    match verified.damage {
-        None => Ok(BackupReport { last_position: verified.last_position, ..report }),
-        Some(damage) => Err(BackupError::CopyDamaged { message: damage.message }),
-    }
-}
-
-/// Gives the backup the permissions of the data directory.
-fn share_mode(from: &Path, to: &Path) -> io::Result<()> {
-    fs::set_permissions(to, fs::metadata(from)?.permissions())
+    Ok(BackupReport { target: target.display().to_string(), ..report })
 }
 
 fn copy(from: &Folder, to: &Folder) -> Result<BackupReport, InspectError> {
@@ -161,11 +76,7 @@ fn copy(from: &Folder, to: &Folder) -> Result<BackupReport, InspectError> {
     // The snapshot first: the segments after it stay until two newer snapshots exist.
     let snapshot = Snapshot::newest(from)?;
     if let Some(snapshot) = &snapshot {
-        disk.create_directory(&to.snapshots())?;
-        for path in snapshot.paths() {
-            let name = path.file_name().expect("a file of the snapshot has a name");
-            disk.copy(path, &to.snapshots().join(name))?;
-        }
+        target::copy_snapshot(snapshot, to)?;
         report.snapshot_segment = Some(snapshot.number);
         report.bytes += snapshot.bytes();
     }
@@ -181,14 +92,7 @@ fn copy(from: &Folder, to: &Folder) -> Result<BackupReport, InspectError> {
         Ok(())
     })?;
     disk.sync_directory(&to.journal())?;
-    // It is replaced as a whole while the server runs, so a copy is whole, too.
-    let hours = from.price_hours();
-    if disk.exists(&hours)? {
-        report.lacks_price_hours = !disk.is_regular_file(&hours)?;
-        if !report.lacks_price_hours {
-            disk.copy(&hours, &to.price_hours())?;
-        }
-    }
+    report.lacks_price_hours = !target::copy_price_hours(from, to)?;
     Ok(report)
 }
 

@@ -6,6 +6,7 @@ mod completions;
 mod journal;
 mod man;
 mod record;
+mod restore;
 mod top;
 
 use std::env;
@@ -24,6 +25,7 @@ use backup::BackupArgs;
 use completions::CompletionsArgs;
 use journal::JournalArgs;
 use man::ManArgs;
+use restore::RestoreArgs;
 use top::TopArgs;
 
 use crate::auth::identity::embedded::EmbeddedIssuer;
@@ -80,6 +82,11 @@ enum Command {
     /// To restore, start a server on the copy.
     #[command(after_help = EXIT_CODES)]
     Backup(BackupArgs),
+    /// Make a data folder as of an earlier moment, from one that still knows it
+    ///
+    /// Nothing in the original changes; start a server on the new folder.
+    #[command(after_help = EXIT_CODES)]
+    Restore(RestoreArgs),
     /// Show what a running server does, from its metrics
     ///
     /// In a terminal, until Ctrl-C; elsewhere, one look is printed.
@@ -116,6 +123,7 @@ pub fn run() -> ExitCode {
         Command::Account(arguments) => account::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Journal(arguments) => journal::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
+        Command::Restore(arguments) => restore::run(&arguments),
         Command::Top(arguments) => top::run(arguments).map(|()| ExitCode::SUCCESS),
         Command::Man(arguments) => man::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Completions(arguments) => completions::run(&arguments).map(|()| ExitCode::SUCCESS),

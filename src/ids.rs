@@ -222,6 +222,11 @@ impl Timestamp {
         self.0
     }
 
+    /// Whole microseconds since 1970, rounded down.
+    pub const fn micros(self) -> i64 {
+        self.0.div_euclid(1000)
+    }
+
     /// Whole milliseconds since 1970, rounded down.
     pub const fn millis(self) -> i64 {
         self.0.div_euclid(1_000_000)
@@ -236,8 +241,7 @@ impl Timestamp {
 /// RFC 3339 in UTC to the microsecond, with `Z`: `2026-11-21T06:12:00.25Z`.
 impl fmt::Display for Timestamp {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let micros = self.0.div_euclid(1000);
-        match jiff::Timestamp::from_microsecond(micros) {
+        match jiff::Timestamp::from_microsecond(self.micros()) {
             Ok(time) => time.fmt(formatter),
             Err(_) => unreachable!("an i64 of nanoseconds ends in the year 2262"),
         }

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 pub use dump::{DumpError, dump};
 use serde::Serialize;
 pub use stats::{Stats, stats};
+pub use text::Text;
 pub(crate) use text::{count, run};
 pub use verify::{VerifyReport, verify};
 

@@ -74,6 +74,7 @@
 
 mod block;
 mod broken;
+mod cut;
 mod directory;
 mod local;
 mod maker;

@@ -163,6 +163,7 @@ fn every_flag_is_documented_as_in_the_help() {
     check("src/guide/operating.md", &["journal", "dump"]);
     check("src/guide/operating.md", &["journal", "stats"]);
     check("src/guide/operating.md", &["backup"]);
+    check("src/guide/operating.md", &["restore"]);
     check("src/guide/operating.md", &["top"]);
     check("src/guide/operating.md", &["man"]);
 }
@@ -225,6 +226,7 @@ fn every_command_has_a_manual_page() {
         "-journal-verify",
         "-man",
         "-record",
+        "-restore",
         "-serve",
         "-token",
         "-top",

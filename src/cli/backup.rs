@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{DAMAGED, print_report};
-use crate::backup::{BackupError, backup};
+use crate::backup::{TargetError, backup};
 use crate::telemetry::OneLine;
 
 #[derive(Args, Debug)]
@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &BackupArgs) -> anyhow::Result<ExitCode> {
             print_report(&report, arguments.json)?;
             Ok(ExitCode::SUCCESS)
         }
-        Err(BackupError::Inspect(error)) => {
+        Err(TargetError::Inspect(error)) => {
             eprintln!("paperbourse: the backup failed: {}", OneLine(error.message()));
             Ok(if error.is_damage() { ExitCode::from(DAMAGED) } else { ExitCode::FAILURE })
         }

@@ -391,9 +391,14 @@ impl Builder {
     /// Seals the block as the next of `chain` and returns its bytes, a whole number of pages. A
     /// block without records begins the next epoch.
     pub(super) fn seal(&mut self, chain: &mut Chain) -> &[u8] {
+        self.seal_in(PAGE_BYTES, chain)
+    }
+
+    /// The same for a segment whose block lengths are multiples of `page_bytes`.
+    pub(super) fn seal_in(&mut self, page_bytes: usize, chain: &mut Chain) -> &[u8] {
         let payload_bytes = self.buffer.len() - HEADER_BYTES;
         let payload_crc = crc32c::crc32c(&self.buffer[HEADER_BYTES..]);
-        self.buffer.resize(self.buffer.len().next_multiple_of(PAGE_BYTES), 0);
+        self.buffer.resize(self.buffer.len().next_multiple_of(page_bytes), 0);
         // The first sector holds the header.
         let zero_sector_count = zero_sector_count(&self.buffer[SECTOR_BYTES..]);
         let header = Header {

@@ -90,6 +90,16 @@ impl Batch {
         self.end
     }
 
+    /// The position of its first record, or of the next one if it holds none.
+    pub const fn first_position(&self) -> u64 {
+        self.first_position
+    }
+
+    /// The position of its last record, or of the one before it if it holds none.
+    pub const fn last_position(&self) -> u64 {
+        self.first_position + self.records.len() as u64 - 1
+    }
+
     /// The bytes of a record.
     pub fn record(&self, at: RecordAt) -> &[u8] {
         &self.content()[at.offset as usize..][..at.bytes as usize]

@@ -126,9 +126,26 @@ pub fn shard_of(bytes: &[u8]) -> Option<ShardId> {
     ShardId::new(*bytes.first()?)
 }
 
+/// Reads what stands in front of the events of a record.
+pub fn decode_header(bytes: &[u8]) -> Result<RecordHeader, RecordError> {
+    read_header(&mut Reader::new(bytes)).map(|(header, _)| header)
+}
+
 /// Reads a record.
 pub fn decode(bytes: &[u8]) -> Result<(RecordHeader, Events), RecordError> {
     let mut reader = Reader::new(bytes);
+    let (header, count) = read_header(&mut reader)?;
+    let mut events =
+        Events::with_capacity(usize::from(count).min(bytes.len() / EVENT_HEADER_BYTES));
+    for _ in 0..count {
+        events.push(read_event(&mut reader)?);
+    }
+    reader.end("end of the record")?;
+    Ok((header, events))
+}
+
+/// Reads the header and the count of events.
+fn read_header(reader: &mut Reader<'_>) -> Result<(RecordHeader, u16), RecordError> {
     let fixed = reader.chunk::<HEADER_BYTES>("header of the record")?;
     let invalid = |offset, field| RecordError::Invalid { offset, field };
     let shard = ShardId::new(fixed.u8(SHARD_AT)).ok_or_else(|| invalid(SHARD_AT, "shard"))?;
@@ -145,13 +162,7 @@ pub fn decode(bytes: &[u8]) -> Result<(RecordHeader, Events), RecordError> {
         sequence: fixed.u64(SEQUENCE_AT),
         at: Timestamp::from_nanos(fixed.u64(TIME_AT).cast_signed()),
     };
-    let mut events =
-        Events::with_capacity(usize::from(count).min(bytes.len() / EVENT_HEADER_BYTES));
-    for _ in 0..count {
-        events.push(read_event(&mut reader)?);
-    }
-    reader.end("end of the record")?;
-    Ok((header, events))
+    Ok((header, count))
 }
 
 fn read_event(reader: &mut Reader<'_>) -> Result<Event, RecordError> {

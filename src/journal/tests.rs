@@ -2,6 +2,7 @@
 
 mod broken;
 mod contract;
+mod cutting;
 mod damage;
 mod liveness;
 mod opening;

@@ -6,9 +6,9 @@ use super::container::{Container, ContainerError, Kind};
 use super::folder::Folder;
 use super::manifest::Manifest;
 use super::replay::ShardState;
-use super::state::{Reading, ShardError};
+use super::state::{self, Reading, ShardError};
 use crate::disk::DiskError;
-use crate::ids::{SHARD_COUNT, ShardId};
+use crate::ids::{SHARD_COUNT, ShardId, Timestamp};
 use crate::journal::record::RecordError;
 use crate::journal::{JournalMark, LogId};
 
@@ -80,7 +80,7 @@ impl Snapshot {
     }
 
     /// Opens the snapshot with this number and all its files.
-    pub(super) fn open(folder: &Folder, number: u64) -> Result<Self, LoadError> {
+    pub fn open(folder: &Folder, number: u64) -> Result<Self, LoadError> {
         let path = folder.snapshot_path(number);
         let states = Container::open(&folder.disk, &path, Kind::Snapshot)?;
         let header = states.header();
@@ -113,6 +113,18 @@ impl Snapshot {
         JournalMark { log: self.log, segment: self.number, chain: self.manifest.chain }
     }
 
+    /// The time of the newest decision in the snapshot.
+    pub fn newest_time(&self) -> Result<Timestamp, LoadError> {
+        let mut newest = Timestamp::EPOCH;
+        let mut section = Vec::new();
+        for shard in ShardId::all() {
+            self.states.read(shard.index(), &mut section)?;
+            let time = state::newest_time(&section);
+            newest = newest.max(time.map_err(|reason| self.wrong(shard, reason.into()))?);
+        }
+        Ok(newest)
+    }
+
     /// Number of orders in the snapshot.
     pub fn orders_kept(&self) -> u64 {
         self.manifest.orders_kept
@@ -130,11 +142,7 @@ impl Snapshot {
 
     /// Reads one shard.
     pub fn shard(&self, shard: ShardId) -> Result<ShardState, LoadError> {
-        let wrong = |reason| LoadError::Shard {
-            path: self.states.path().to_path_buf(),
-            shard: shard.get(),
-            reason,
-        };
+        let wrong = |reason| self.wrong(shard, reason);
         let mut section = Vec::new();
         self.states.read(shard.index(), &mut section)?;
         let mut reading = Reading::begin(shard, self.states.version(), &section).map_err(wrong)?;
@@ -144,5 +152,9 @@ impl Snapshot {
             reading.orders(container.version(), &rows).map_err(wrong)?;
         }
         reading.finish().map_err(wrong)
+    }
+
+    fn wrong(&self, shard: ShardId, reason: ShardError) -> LoadError {
+        LoadError::Shard { path: self.states.path().to_path_buf(), shard: shard.get(), reason }
     }
 }

@@ -300,6 +300,16 @@ fn read_event(reader: &mut Reader<'_>, kind: u16) -> Result<Event, RecordError> 
     Ok(reader.event(kind)?.expect("the kinds of rows are known"))
 }
 
+/// The time of the newest record in a section of a snapshot.
+pub(super) fn newest_time(bytes: &[u8]) -> Result<Timestamp, RecordError> {
+    const NUMBERS_BEFORE: usize = 7;
+    let mut reader = Reader::new(bytes);
+    for _ in 0..NUMBERS_BEFORE {
+        reader.u64("numbers before the time")?;
+    }
+    reader.timestamp("time of the newest record")
+}
+
 /// A state of which everything except orders and comments has been read.
 pub(super) struct Reading<'a> {
     reader: Reader<'a>,

@@ -21,7 +21,7 @@ const COMMENTS_ON_AN_ORDER: usize = 20;
 
 /// A folder with a snapshot, an archive and a journal of several blocks in a long last segment. No
 /// server writes to it.
-static HEALTHY: LazyLock<TempDir> = LazyLock::new(|| {
+pub(crate) static HEALTHY: LazyLock<TempDir> = LazyLock::new(|| {
     let data = TempDir::new().unwrap();
     let server = start(data.path());
     let trader = Trader::new(data.path(), &server, "writer");

@@ -8,5 +8,6 @@ mod beside;
 mod completions;
 mod damage;
 mod output;
+mod restore;
 mod top;
 mod world;

@@ -167,7 +167,7 @@ fn a_backup_overwrites_nothing() {
     fs::create_dir(other.with_extension("tmp")).unwrap();
     check_refusal(
         &["backup", text(data.path()), text(&other)],
-        "other.tmp exists: another backup is running",
+        "other.tmp exists: another backup or restore is running",
     );
     check_refusal(&["backup", text(data.path()), "/"], "/ does not end in a name");
     assert!(into(&folder.path().join("not/there/yet")).status.success());

@@ -14,10 +14,19 @@ use serde_json::{Value, json};
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 
 /// The market that every simulated venue has.
-const MARKET: &str = "0xfbedbcd006f8debf0a24458901c7d2b6129d3a14e398cfb275c00cef14bcf8d9";
+pub(crate) const MARKET: &str =
+    "0xfbedbcd006f8debf0a24458901c7d2b6129d3a14e398cfb275c00cef14bcf8d9";
+
+/// The cash of a new account, in dollars.
+pub(crate) const STARTING_BALANCE: i64 = 1_000_000;
 
 /// Starts a server with small segments that makes snapshots all the time.
 pub(crate) fn start(data: &Path) -> ServerProcess {
+    start_with(data, "33554432")
+}
+
+/// The same with an archive of this many bytes.
+pub(crate) fn start_with(data: &Path, archive_bytes: &str) -> ServerProcess {
     let limits = "free=unlimited/unlimited/2/5";
     ServerProcess::start(
         BINARY,
@@ -30,9 +39,9 @@ pub(crate) fn start(data: &Path) -> ServerProcess {
             "--snapshot-cpu",
             "50",
             "--archive-bytes",
-            "33554432",
+            archive_bytes,
             "--starting-balance",
-            "1000000",
+            &STARTING_BALANCE.to_string(),
             "--tier",
             limits,
             "--address-limits",
@@ -64,7 +73,7 @@ impl Trader {
 
 /// Retries until the journal has prepared space for the write; small segments have little of it.
 #[track_caller]
-fn write(client: &mut Client, target: &str, body: &Value) -> Value {
+pub(crate) fn write(client: &mut Client, target: &str, body: &Value) -> Value {
     loop {
         let answer = client.post(target, body);
         if answer.status != 503 {
@@ -104,7 +113,7 @@ impl Load {
     pub(crate) fn run(&self, client: &mut Client, label: &str) {
         let mut order = 0;
         for number in 0_u64.. {
-            if self.is_over.load(Ordering::Relaxed) {
+            if self.is_over() {
                 return;
             }
             if number % 4 == 0 {
@@ -115,6 +124,10 @@ impl Load {
                 comment(client, order);
             }
         }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
 
     pub(crate) fn acknowledged(&self) -> Vec<String> {

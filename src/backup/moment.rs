@@ -1,0 +1,53 @@
+//! The moment to which a data directory is restored.
+
+use std::fmt;
+
+use crate::ids::Timestamp;
+
+/// How much of a journal to restore.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// Everything.
+    Newest,
+    /// Up to the record at this position, with it.
+    Position(u64),
+    /// Up to the first record decided after this time, to the microsecond, without it. So what was
+    /// answered by then is included: its record came before any that was decided later.
+    Time(Timestamp),
+}
+
+impl Moment {
+    /// Whether the record at this position, decided at this time, is included if all before it are.
+    pub(super) const fn includes(self, known: Known) -> bool {
+        match self {
+            Self::Newest => true,
+            Self::Position(position) => known.position <= position,
+            Self::Time(time) => known.time.micros() <= time.micros(),
+        }
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Newest => formatter.write_str("the newest record"),
+            Self::Position(position) => write!(formatter, "position {position}"),
+            Self::Time(time) => time.fmt(formatter),
+        }
+    }
+}
+
+/// A record, and when it was decided.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Known {
+    /// Its position.
+    pub position: u64,
+    /// The time of its decision.
+    pub time: Timestamp,
+}
+
+impl fmt::Display for Known {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "position {}, decided at {}", self.position, self.time)
+    }
+}
