@@ -13,6 +13,7 @@ mod listener;
 mod memory;
 mod reload;
 mod start;
+mod supervisor;
 #[cfg(feature = "traces")]
 mod traces;
 mod worker;
@@ -34,6 +35,7 @@ use crate::operators::{self, OperatorSocket};
 use crate::telemetry::AccessLog;
 use reload::Reloader;
 use start::Started;
+use supervisor::Supervisor;
 use worker::Workers;
 
 /// How long requests in flight may take to finish after the signal, in seconds: the longest delay
@@ -62,6 +64,8 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
         format!("failed to listen on {} (--listen chooses another address)", arguments.listen)
     })?;
     tracing::info!("listening on http://{}", listeners.address);
+    let supervisor = Arc::new(Supervisor::from_environment());
+    supervisor.status("starting");
     for name in &configuration.unknown_variables {
         tracing::warn!(name, "no option has this variable: it sets nothing");
     }
@@ -117,12 +121,21 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
         let ending = ending_signal()?;
         server.open(exchange.clone());
         tracing::info!("ready");
-        let reloads = Reloader::new(configuration).run(hangups, server.clone(), exchange.clone());
+        let status = format!("serving on http://{}", listeners.address);
+        supervisor.ready(&status);
+        let reloads = Reloader::new(configuration).run(
+            hangups,
+            server.clone(),
+            exchange.clone(),
+            supervisor.clone(),
+            status,
+        );
         let name = tokio::select! {
             name = ending => name,
             () = reloads => "SIGHUP",
         };
         tracing::info!(signal = name, "draining");
+        supervisor.stopping("draining: finishing requests and closing sockets");
         drop(operators);
         drain(&server, &mut workers, &exchange).await;
         if let Some(hours) = hours {

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::signal::unix::Signal;
 
+use super::supervisor::Supervisor;
 use crate::config::sources::{Configuration, Setting};
 use crate::http::exchange::{Exchange, Server};
 use crate::telemetry;
@@ -58,11 +59,14 @@ impl Reloader {
         mut hangups: Signal,
         server: Arc<Server>,
         exchange: Arc<Exchange>,
+        supervisor: Arc<Supervisor>,
+        status: String,
     ) {
         while hangups.recv().await.is_some() {
             if self.was_terminal && !io::stdout().is_terminal() {
                 return;
             }
+            supervisor.reloading();
             let (server, exchange) = (server.clone(), exchange.clone());
             // Reads a file, and visits every key.
             let reloaded = tokio::task::spawn_blocking(move || {
@@ -70,6 +74,7 @@ impl Reloader {
                 self
             });
             self = reloaded.await.expect("reloading does not panic");
+            supervisor.ready(&status);
         }
     }
 

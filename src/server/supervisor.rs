@@ -1,0 +1,103 @@
+//! Tells the supervisor how the process is doing, in the protocol of systemd's `sd_notify`.
+//!
+//! A message is a datagram to the socket that `NOTIFY_SOCKET` names. Without that variable, or if
+//! the socket cannot be reached, nothing is sent: a server serves without a supervisor too.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// How long one message may wait for a supervisor that does not read.
+const SEND_TIME_MAX: Duration = Duration::from_millis(500);
+
+/// Whoever started this process and wants to know how it is.
+#[derive(Debug, Default)]
+pub(super) struct Supervisor {
+    socket: Option<UnixDatagram>,
+    has_failed: AtomicBool,
+}
+
+impl Supervisor {
+    /// The supervisor that the environment names.
+    pub(super) fn from_environment() -> Self {
+        let Some(address) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
+            return Self::default();
+        };
+        match connect(&address) {
+            Ok(socket) => Self { socket: Some(socket), has_failed: AtomicBool::new(false) },
+            Err(error) => {
+                tracing::warn!(
+                    socket = %address.to_string_lossy(),
+                    %error,
+                    "cannot notify the supervisor: NOTIFY_SOCKET must be the path of a datagram \
+                     socket, or @ and the name of an abstract one"
+                );
+                Self::default()
+            }
+        }
+    }
+
+    /// Requests are served from now on.
+    pub(super) fn ready(&self, status: &str) {
+        self.send(&format!("READY=1\nSTATUS={status}"));
+    }
+
+    /// The configuration is being read again. [`Self::ready`] says when that is over.
+    pub(super) fn reloading(&self) {
+        let now = clock_gettime(ClockId::Monotonic);
+        let now_us = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
+        self.send(&format!(
+            "RELOADING=1\nMONOTONIC_USEC={now_us}\nSTATUS=reading the configuration again"
+        ));
+    }
+
+    /// The process is about to end.
+    pub(super) fn stopping(&self, status: &str) {
+        self.send(&format!("STOPPING=1\nSTATUS={status}"));
+    }
+
+    /// What the process is doing, in a few words.
+    pub(super) fn status(&self, status: &str) {
+        self.send(&format!("STATUS={status}"));
+    }
+
+    fn send(&self, message: &str) {
+        let Some(socket) = &self.socket else { return };
+        match socket.send(message.as_bytes()) {
+            Ok(_) => self.has_failed.store(false, Ordering::Relaxed),
+            Err(error) => {
+                // Once, not with every message.
+                if !self.has_failed.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, "failed to notify the supervisor");
+                }
+            }
+        }
+    }
+}
+
+fn connect(address: &OsStr) -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    match address.as_encoded_bytes() {
+        [b'@', name @ ..] => connect_abstract(&socket, name)?,
+        [b'/', ..] => socket.connect(address)?,
+        _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the name of a socket")),
+    }
+    socket.set_write_timeout(Some(SEND_TIME_MAX))?;
+    Ok(socket)
+}
+
+#[cfg(target_os = "linux")]
+fn connect_abstract(socket: &UnixDatagram, name: &[u8]) -> io::Result<()> {
+    use std::os::linux::net::SocketAddrExt as _;
+    socket.connect_addr(&std::os::unix::net::SocketAddr::from_abstract_name(name)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn connect_abstract(_: &UnixDatagram, _: &[u8]) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no abstract sockets"))
+}
