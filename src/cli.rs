@@ -3,6 +3,7 @@
 mod account;
 mod backup;
 mod completions;
+mod health;
 mod journal;
 mod man;
 mod record;
@@ -23,6 +24,7 @@ use serde::Serialize;
 use account::AccountArgs;
 use backup::BackupArgs;
 use completions::CompletionsArgs;
+use health::HealthArgs;
 use journal::JournalArgs;
 use man::ManArgs;
 use restore::RestoreArgs;
@@ -91,6 +93,8 @@ enum Command {
     ///
     /// In a terminal, until Ctrl-C; elsewhere, one look is printed.
     Top(TopArgs),
+    /// Ask a running server whether it is ready; the exit code is 0 if it is
+    Health(HealthArgs),
     /// Print a manual page: `paperbourse man serve | man -l -`
     Man(ManArgs),
     /// Print completions for a shell: `source <(paperbourse completions bash)`
@@ -125,6 +129,7 @@ pub fn run() -> ExitCode {
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),
         Command::Top(arguments) => top::run(arguments).map(|()| ExitCode::SUCCESS),
+        Command::Health(arguments) => health::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Man(arguments) => man::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Completions(arguments) => completions::run(&arguments).map(|()| ExitCode::SUCCESS),
     };

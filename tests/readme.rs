@@ -165,6 +165,7 @@ fn every_flag_is_documented_as_in_the_help() {
     check("src/guide/operating.md", &["backup"]);
     check("src/guide/operating.md", &["restore"]);
     check("src/guide/operating.md", &["top"]);
+    check("src/guide/operating.md", &["health"]);
     check("src/guide/operating.md", &["man"]);
 }
 
@@ -220,6 +221,7 @@ fn every_command_has_a_manual_page() {
         "-backup",
         "-check",
         "-completions",
+        "-health",
         "-journal",
         "-journal-dump",
         "-journal-stats",

@@ -7,6 +7,7 @@ mod accounts;
 mod beside;
 mod completions;
 mod damage;
+mod health;
 mod output;
 mod restore;
 mod top;
