@@ -7,8 +7,15 @@
 //! name, so every finished backup can be started on. Preallocated segments and the archive are not
 //! copied: a start makes new segments and needs no archive.
 
+mod add;
+mod assemble;
+mod check;
+mod line;
 mod moment;
+mod point;
+mod repository;
 mod restore;
+mod restored;
 mod target;
 
 use std::fmt;
@@ -21,8 +28,13 @@ use crate::inspect::{self, InspectError, count, run, walk};
 use crate::journal::{Batch, SegmentReader, segment_name};
 use crate::snapshot::{Folder, Snapshot};
 
+pub use add::{AddReport, BeginsAnew, add};
+pub use check::{CheckReport, ListReport, check, list};
 pub use moment::{Known, Moment};
-pub use restore::{RestoreError, RestoreReport, restore};
+pub use point::PointError;
+pub use repository::RepositoryError;
+pub use restore::{RestoreError, restore};
+pub use restored::RestoreReport;
 pub use target::TargetError;
 
 /// The contents of a backup.

@@ -79,12 +79,12 @@ enum Command {
     Account(AccountArgs),
     /// Inspect a data folder, with or without a running server
     Journal(JournalArgs),
-    /// Copy a data folder, with or without a running server
+    /// Copy a data folder, or add it to a repository of backups, with or without a running server
     ///
-    /// To restore, start a server on the copy.
+    /// To restore a copy, start a server on it. `restore` makes a data folder from a repository.
     #[command(after_help = EXIT_CODES)]
     Backup(BackupArgs),
-    /// Make a data folder as of an earlier moment, from one that still knows it
+    /// Make a data folder as of an earlier moment, from one that still knows it or from backups
     ///
     /// Nothing in the original changes; start a server on the new folder.
     #[command(after_help = EXIT_CODES)]

@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::num::NonZeroU64;
+use std::str::FromStr;
 
 /// Number of shards. Ids carry the shard in their low bits and the data format depends on it, so it
 /// is fixed and independent of the number of workers.
@@ -248,6 +249,21 @@ impl fmt::Display for Timestamp {
     }
 }
 
+/// A text is not a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("expected a time with its zone, up to the year 2262, such as 2026-11-24T10:00:00Z")]
+pub struct NotATime;
+
+/// RFC 3339 in any zone.
+impl FromStr for Timestamp {
+    type Err = NotATime;
+
+    fn from_str(text: &str) -> Result<Self, NotATime> {
+        let time: jiff::Timestamp = text.parse().map_err(|_| NotATime)?;
+        i64::try_from(time.as_nanosecond()).map(Self).map_err(|_| NotATime)
+    }
+}
+
 impl fmt::Debug for Timestamp {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Timestamp({self})")
@@ -307,5 +323,16 @@ mod tests {
             "2026-07-20T20:18:06.071Z"
         );
         assert_eq!(Timestamp::from_nanos(i64::MAX).millis(), i64::MAX / 1_000_000);
+    }
+
+    #[test]
+    fn timestamps_are_read_in_any_zone() {
+        let time = Timestamp::from_millis(1_784_578_686_071);
+        for text in ["2026-07-20T20:18:06.071Z", "2026-07-20T22:18:06.071+02:00"] {
+            assert_eq!(text.parse(), Ok(time), "{text}");
+        }
+        for text in ["2026-07-20T20:18:06", "2026-07-20", "now", "", "9999-01-01T00:00:00Z"] {
+            assert_eq!(text.parse::<Timestamp>(), Err(NotATime), "{text}");
+        }
     }
 }

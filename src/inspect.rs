@@ -11,7 +11,7 @@ mod text;
 mod verify;
 pub(crate) mod walk;
 
-use std::error::Error as _;
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -104,26 +104,9 @@ impl InspectError {
         }
     }
 
-    /// The message, with its causes. Some errors already include their cause.
+    /// The message, with its causes.
     pub fn message(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = self.source();
-        while let Some(error) = source {
-            let cause = error.to_string();
-            if !text.contains(&cause) {
-                text = format!("{text}: {cause}");
-            }
-            source = error.source();
-        }
-        text
-    }
-
-    /// Whether a file was missing: it may have been moved or replaced while it was being opened.
-    fn is_gone(&self) -> bool {
-        matches!(
-            self,
-            Self::Journal(OpenError::MissingSegment { .. } | OpenError::NoSegments { .. })
-        ) || self.disk_error().is_some_and(is_not_found)
+        message(self)
     }
 
     fn disk_error(&self) -> Option<&DiskError> {
@@ -133,6 +116,29 @@ impl InspectError {
             }
             _ => None,
         }
+    }
+}
+
+/// The message of an error, with its causes. Some errors already include their cause.
+pub(crate) fn message(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        source = error.source();
+    }
+    text
+}
+
+impl walk::Gone for InspectError {
+    fn is_gone(&self) -> bool {
+        matches!(
+            self,
+            Self::Journal(OpenError::MissingSegment { .. } | OpenError::NoSegments { .. })
+        ) || self.disk_error().is_some_and(is_not_found)
     }
 }
 

@@ -113,7 +113,7 @@ pub use reader::{
 };
 pub use recovery::{OpenError, ReadError, RecoveryReport, TornTail, UnopenedJournal};
 use ring::Claim;
-pub(crate) use segment::number_before;
+pub(crate) use segment::{SEGMENT_BYTES_MAX, number_before};
 use waiters::Progress;
 pub use waiters::{DurableWait, WAITER_GROUPS_MAX, Waiters};
 pub use watch::FLUSH_DELAY_MAX;

@@ -163,6 +163,8 @@ fn every_flag_is_documented_as_in_the_help() {
     check("src/guide/operating.md", &["journal", "dump"]);
     check("src/guide/operating.md", &["journal", "stats"]);
     check("src/guide/operating.md", &["backup"]);
+    check("src/guide/operating.md", &["backup", "list"]);
+    check("src/guide/operating.md", &["backup", "verify"]);
     check("src/guide/operating.md", &["restore"]);
     check("src/guide/operating.md", &["top"]);
     check("src/guide/operating.md", &["health"]);
@@ -219,6 +221,8 @@ fn every_command_has_a_manual_page() {
         "-account-list",
         "-account-show",
         "-backup",
+        "-backup-list",
+        "-backup-verify",
         "-check",
         "-completions",
         "-health",

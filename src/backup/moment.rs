@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::ids::Timestamp;
+use crate::inspect::Text;
 
 /// How much of a journal to restore.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,14 +41,25 @@ impl fmt::Display for Moment {
 /// A record, and when it was decided.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Known {
-    /// Its position.
+    /// Its position; 0 stands for the time before the first record.
     pub position: u64,
     /// The time of its decision.
     pub time: Timestamp,
 }
 
+impl Known {
+    /// The time of its decision. `None` before the first record.
+    pub(super) fn decided_at(self) -> Option<Text<Timestamp>> {
+        (self.position > 0).then_some(Text(self.time))
+    }
+}
+
 impl fmt::Display for Known {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "position {}, decided at {}", self.position, self.time)
+        write!(formatter, "position {}", self.position)?;
+        match self.decided_at() {
+            Some(time) => write!(formatter, ", decided at {time}"),
+            None => formatter.write_str(", before the first record"),
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::auth::identity::key_file::KeyFileError;
 use crate::disk::{Disk, DiskError, temporary_name};
-use crate::inspect::{InspectError, verify};
+use crate::inspect::{InspectError, message, verify};
 use crate::snapshot::{Folder, Snapshot};
 
 /// Why a data directory could not be made. Nothing is left behind unless stated.
@@ -53,6 +53,18 @@ pub enum TargetError {
     /// A file operation failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
+}
+
+impl TargetError {
+    /// Whether the original is damaged, as opposed to an error of this program or the machine.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Inspect(error) if error.is_damage())
+    }
+
+    /// The message, with its causes.
+    pub fn message(&self) -> String {
+        message(self)
+    }
 }
 
 /// Makes the directory `target`, which must not exist or be empty. `fill` writes it under the

@@ -5,7 +5,8 @@ use std::io;
 use std::path::Path;
 
 use super::describe::RecordRow;
-use super::{InspectError, folder, walk};
+use super::walk::{self, Gone};
+use super::{InspectError, folder};
 use crate::engine::UsedMarket;
 use crate::engine::event::Event;
 use crate::ids::{MarketIndex, SHARD_COUNT, ShardId};
@@ -49,18 +50,17 @@ pub fn dump(
         }
         Ok(())
     };
-    let mut attempt = || {
-        let first = walk::first_segment(&folder)?;
-        walk::read_to_end(&folder, walk::reader_from(first), first, &mut show_batch)
-    };
     // Records that left the archive during the dump are skipped; later ones are still shown.
-    for _ in 1..walk::ATTEMPTS_MAX {
-        match attempt() {
-            Err(DumpError::Inspect(error)) if error.is_gone() => {}
-            result => return result.map(drop),
-        }
+    walk::start_over_when_gone(|| {
+        let first = walk::first_segment(&folder)?;
+        walk::read_to_end(&folder, walk::reader_from(first), first, &mut show_batch).map(drop)
+    })
+}
+
+impl Gone for DumpError {
+    fn is_gone(&self) -> bool {
+        matches!(self, Self::Inspect(error) if error.is_gone())
     }
-    attempt().map(drop)
 }
 
 /// Resolves the market indexes of shards, from the records read so far or, if those are gone, from

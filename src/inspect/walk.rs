@@ -28,7 +28,7 @@ use crate::snapshot::Folder;
 const LOOKS_MAX: usize = 3;
 
 /// Maximum number of attempts if files disappear.
-pub(super) const ATTEMPTS_MAX: usize = 5;
+const ATTEMPTS_MAX: usize = 5;
 
 /// An unclean reading is accepted after this many identical readings in a row.
 const SAME_READINGS_MIN: u32 = 3;
@@ -54,10 +54,16 @@ pub(crate) struct End {
     pub(crate) chain: (LogId, ChainMark),
 }
 
+/// An error that may say that a file was moved or removed while it was being opened.
+pub(crate) trait Gone {
+    /// Whether it says so.
+    fn is_gone(&self) -> bool;
+}
+
 /// Restarts `attempt` when files disappear during it, up to [`ATTEMPTS_MAX`] times.
-pub(crate) fn start_over_when_gone<T>(
-    mut attempt: impl FnMut() -> Result<T, InspectError>,
-) -> Result<T, InspectError> {
+pub(crate) fn start_over_when_gone<T, E: Gone>(
+    mut attempt: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
     for _ in 1..ATTEMPTS_MAX {
         match attempt() {
             Err(error) if error.is_gone() => {}

@@ -57,12 +57,30 @@ pub struct Batch {
     block_records_max: u32,
     epochs_begun: u64,
     end: u32,
+    log: LogId,
+    before: ChainMark,
+    after: ChainMark,
 }
 
 impl Batch {
     /// The number of the segment.
     pub const fn segment(&self) -> u64 {
         self.segment
+    }
+
+    /// The log.
+    pub const fn log(&self) -> LogId {
+        self.log
+    }
+
+    /// The chain that its first block continues.
+    pub const fn before(&self) -> ChainMark {
+        self.before
+    }
+
+    /// The end of the chain after its last block.
+    pub const fn after(&self) -> ChainMark {
+        self.after
     }
 
     /// The locations of the records, in order.
@@ -139,9 +157,14 @@ impl Drop for Buffer {
     }
 }
 
-/// A segment, read up to the end of its blocks.
+/// A segment file, read up to the end of its blocks.
 pub(super) struct Segment {
     pub(super) file: DiskFile,
+    pub(super) parsed: Parsed,
+}
+
+/// What a segment holds.
+pub(super) struct Parsed {
     pub(super) header: Header,
     pub(super) batch: Batch,
     /// Offset of the last block, or `end` if there is none.
@@ -154,7 +177,7 @@ pub(super) struct Segment {
     pub(super) chain: Chain,
 }
 
-impl Segment {
+impl Parsed {
     /// Whether the segment holds no block.
     pub(super) const fn is_blank(&self) -> bool {
         self.end == self.header.blocks_at() && matches!(self.tail, Tail::Clean)
@@ -208,7 +231,7 @@ impl SegmentReader {
         path: &Path,
         number: u64,
     ) -> Result<Batch, OpenError> {
-        let segment = self.read(disk.open_read(path)?, number)?;
+        let segment = self.read(disk.open_read(path)?, number)?.parsed;
         let damaged = |damage| OpenError::Damaged {
             path: path.to_path_buf(),
             offset: segment.end as u64,
@@ -249,7 +272,7 @@ impl SegmentReader {
         path: &Path,
         number: u64,
     ) -> Result<OpenBatch, OpenError> {
-        let segment = self.read(disk.open_read(path)?, number)?;
+        let segment = self.read(disk.open_read(path)?, number)?.parsed;
         let torn_bytes = match segment.tail {
             Tail::Clean => 0,
             Tail::Torn(bytes) => bytes,
@@ -257,12 +280,31 @@ impl SegmentReader {
         Ok(OpenBatch { batch: segment.batch, torn_bytes })
     }
 
+    /// Reads the next segment from its bytes. `path` names it in errors.
+    pub fn read_bytes(
+        &mut self,
+        path: &Path,
+        bytes: Vec<u8>,
+        number: u64,
+    ) -> Result<Batch, OpenError> {
+        let buffer = Buffer { bytes, spare: self.spare.clone() };
+        Ok(self.parse(path, buffer, number)?.batch)
+    }
+
     /// Reads the next segment up to the end of its blocks.
     pub(super) fn read(&mut self, file: DiskFile, number: u64) -> Result<Segment, OpenError> {
         let mut buffer = Buffer::of(&self.spare);
-        let header = load(&file, number, &mut buffer.bytes)?;
+        if file.read_into(&mut buffer.bytes, SEGMENT_BYTES_MAX)?.is_none() {
+            return Err(OpenError::SegmentMismatch { path: file.path().to_path_buf() });
+        }
+        let parsed = self.parse(file.path(), buffer, number)?;
+        Ok(Segment { file, parsed })
+    }
+
+    fn parse(&mut self, path: &Path, buffer: Buffer, number: u64) -> Result<Parsed, OpenError> {
+        let header = check_header(path, number, &buffer.bytes)?;
         let content = &buffer.bytes;
-        let path = || file.path().to_path_buf();
+        let path = || path.to_path_buf();
         let (log, chain) = self.known.unwrap_or_else(|| {
             let start = Chain::start(header.log);
             let blocks = &content[header.blocks_at()..];
@@ -279,6 +321,7 @@ impl SegmentReader {
             let (path, offset, damage) = (path.clone(), *offset, damage.clone());
             return Err(OpenError::Damaged { path, offset, damage });
         }
+        let before = chain.mark();
         let mut chain = chain;
         let first_position = chain.position + 1;
         let (mut records, mut blocks, mut block_records_max) = (Vec::new(), 0, 0);
@@ -328,17 +371,20 @@ impl SegmentReader {
             block_records_max,
             epochs_begun,
             end: to_u32(end),
+            log,
+            before,
+            after: chain.mark(),
         };
-        let segment = Segment { file, header, batch, newest_block, end, tail, chain };
-        let damage = match &segment.tail {
+        let parsed = Parsed { header, batch, newest_block, end, tail, chain };
+        let damage = match &parsed.tail {
             Tail::Torn(_) => Some(Damage::Followed),
-            Tail::Clean if segment.is_blank() => Some(Damage::Gap),
+            Tail::Clean if parsed.is_blank() => Some(Damage::Gap),
             Tail::Clean => None,
         };
         if let (None, Some(damage)) = (&self.over, damage) {
-            self.over = Some((segment.file.path().to_path_buf(), end as u64, damage));
+            self.over = Some((path(), end as u64, damage));
         }
-        Ok(segment)
+        Ok(parsed)
     }
 }
 
@@ -346,12 +392,9 @@ fn accepts_damage() -> bool {
     faults::is_on(Fault::TornTailAcceptedInTheMiddle)
 }
 
-/// Reads a whole file and checks its header.
-fn load(file: &DiskFile, number: u64, content: &mut Vec<u8>) -> Result<Header, OpenError> {
-    let path = || file.path().to_path_buf();
-    if file.read_into(content, SEGMENT_BYTES_MAX)?.is_none() {
-        return Err(OpenError::SegmentMismatch { path: path() });
-    }
+/// Checks the header of a whole segment.
+fn check_header(path: &Path, number: u64, content: &[u8]) -> Result<Header, OpenError> {
+    let path = || path.to_path_buf();
     let header = match Header::read(content) {
         Ok(header) => header,
         Err(HeaderError::Newer { version }) => {

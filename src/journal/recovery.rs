@@ -17,7 +17,7 @@ use super::local::LocalJournal;
 #[cfg(test)]
 use super::local::Steps;
 use super::maker::{BlankSegment, SegmentTemplate};
-use super::reader::{Batch, JournalMark, Segment, SegmentReader};
+use super::reader::{Batch, JournalMark, Parsed, Segment, SegmentReader};
 use super::segment;
 use super::tail;
 use super::writer::Tail;
@@ -238,9 +238,9 @@ pub(super) fn read<E>(
     let (mut records, mut segments, mut next_number) = (0, 0, 1);
     for (number, path) in paths {
         next_number = number + 1;
-        let segment = reader.read(disk.open(&path)?, number)?;
-        let (is_blank, chain) = (segment.is_blank(), segment.chain);
-        let Segment { file, header, batch, newest_block, end: offset, tail, .. } = segment;
+        let Segment { file, parsed } = reader.read(disk.open(&path)?, number)?;
+        let (is_blank, chain) = (parsed.is_blank(), parsed.chain);
+        let Parsed { header, batch, newest_block, end: offset, tail, .. } = parsed;
         let blank = BlankSegment { file, header };
         if is_blank && end.is_some() {
             ready.push_back(blank);

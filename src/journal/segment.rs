@@ -50,7 +50,7 @@ pub(super) const OLDEST_VERSION: u32 = 1;
 const PAGES_SINCE: u32 = 2;
 
 /// Longest segment, in bytes, so that one can always be read into memory whole.
-pub(super) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 const MAGIC: [u8; 8] = *b"PBSEGMNT";
 

@@ -9,6 +9,7 @@ mod completions;
 mod damage;
 mod health;
 mod output;
+mod repository;
 mod restore;
 mod top;
 mod world;

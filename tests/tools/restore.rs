@@ -1,5 +1,5 @@
-//! Restoring to moments of a busy time: what comes back is the ledger of the clients at that
-//! moment, as their acknowledged answers add up to.
+//! Restoring to moments of a busy time, from the data folder and from backups: what comes back is
+//! the ledger of the clients at that moment, as their acknowledged answers add up to.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,7 +20,8 @@ use crate::world::{
 
 const TRADERS: usize = 4;
 
-/// Restores while the load runs, and as many after the server was killed. More in a long run.
+/// Restores while the load runs, as many after the server was killed, and as many from backups
+/// alone. More in a long run.
 fn rounds() -> usize {
     let rounds = std::env::var("PAPERBOURSE_RESTORES");
     rounds.map_or(4, |rounds| rounds.parse().expect("a number of restores"))
@@ -129,17 +130,31 @@ fn fraction(seed: usize) -> u64 {
     (mixed ^ (mixed >> 31)) % 1024
 }
 
-/// A moment of the time up to now, by position and by time in turn.
-fn moment(round: usize, began: Timestamp, data: &Path) -> To {
+/// A time and a position.
+type Mark = (Timestamp, u64);
+
+/// A moment between these two, by position and by time in turn.
+fn moment(round: usize, from: Mark, to: Mark) -> To {
     if round.is_multiple_of(2) {
-        let elapsed = now().duration_since(began).as_micros();
+        let elapsed = to.0.duration_since(from.0).as_micros();
         let micros = elapsed * i128::from(fraction(round)) / 1024;
-        To::Time(began + Duration::from_micros(u64::try_from(micros).unwrap()))
+        To::Time(from.0 + Duration::from_micros(u64::try_from(micros).unwrap()))
     } else {
-        let (report, _) = json_of(&["journal", "verify", text(data)]);
-        let newest = report["last_position"].as_u64().unwrap();
-        To::Position(1 + (newest - 1) * fraction(round) / 1024)
+        To::Position(from.1 + (to.1 - from.1) * fraction(round) / 1024)
     }
+}
+
+fn newest_position(data: &Path) -> u64 {
+    let (report, _) = json_of(&["journal", "verify", text(data)]);
+    report["last_position"].as_u64().unwrap()
+}
+
+/// Adds to the repository. Returns the report.
+#[track_caller]
+pub(crate) fn back_up(data: &Path, repository: &Path) -> Value {
+    let (report, code) = json_of(&["backup", text(data), "--repository", text(repository)]);
+    assert_eq!(code, 0, "{report}");
+    report
 }
 
 fn snapshots_made(server: &ServerProcess) -> usize {
@@ -154,13 +169,15 @@ fn a_moment_of_a_busy_time_is_restored_as_the_clients_saw_it() {
     let traders: Vec<_> = (0..TRADERS)
         .map(|number| Trader::new(&data, &server, &format!("trader-{number}")))
         .collect();
-    let began = now();
+    let repository = folder.path().join("repository");
+    let report = back_up(&data, &repository);
+    let began = (now(), report["last_position"].as_u64().unwrap());
     let (load, orders) = (Load::default(), [const { Mutex::new(Vec::new()) }; TRADERS]);
     let mut restored = Vec::new();
-    let mut restore_next = || {
+    let mut restore_next = |from: &Path, to: Mark| {
         let round = restored.len();
         let target = folder.path().join(format!("restored-{round}"));
-        restored.push(restore(&data, &target, moment(round, began, &data)));
+        restored.push(restore(from, &target, moment(round, began, to)));
     };
     std::thread::scope(|scope| {
         let ends = load.ends();
@@ -174,19 +191,35 @@ fn a_moment_of_a_busy_time_is_restored_as_the_clients_saw_it() {
             std::thread::sleep(Duration::from_millis(10));
         }
         for _ in 0..rounds() {
-            restore_next();
+            restore_next(&data, (now(), newest_position(&data)));
+            let report = back_up(&data, &repository);
+            assert_eq!(report["begins_anew"], Value::Null, "{report}");
         }
         drop(ends);
     });
     server.kill();
+    let newest = (now(), newest_position(&data));
     for _ in 0..rounds() {
-        restore_next();
+        restore_next(&data, newest);
+    }
+    let positions = positions(&data);
+    let before = now();
+    let report = back_up(&data, &repository);
+    assert_eq!(
+        (&report["begins_anew"], &report["last_position"]),
+        (&Value::Null, &json!(newest.1))
+    );
+    // The data folder and its disk are gone.
+    fs::remove_dir_all(&data).unwrap();
+    for _ in 0..rounds() {
+        restore_next(&repository, (before, newest.1));
     }
     let orders = orders.map(|orders| orders.into_inner().unwrap());
-    let positions = positions(&data);
     for Restored { to, report } in &restored {
         check(&traders, &orders, &positions, *to, report);
     }
+    let (report, code) = json_of(&["backup", "verify", text(&repository)]);
+    assert_eq!((code, &report["points"]), (0, &json!(rounds() + 2)), "{report}");
 }
 
 /// The position of each fill, from a dump of the original folder.
@@ -270,8 +303,8 @@ fn moments_that_are_not_there_are_refused() {
         (&data, "--to", "2020-01-01T00:00:00Z", 1, "left begins at position 1, decided at 20"),
         (&data, "--to", "2200-01-01T00:00:00+02:00", 1, "2199-12-31T22:00:00Z is in the future"),
         (&pruned, "--to-position", "1", 1, "position 1 is too early: what is left begins at pos"),
-        (&data, "--to", "yesterday", 2, "expected a time with its zone, such as 20"),
-        (&data, "--to", "2026-11-24T10:00:00", 2, "expected a time with its zone, such as 20"),
+        (&data, "--to", "yesterday", 2, "expected a time with its zone, up to"),
+        (&data, "--to", "2026-11-24T10:00:00", 2, "expected a time with its zone, up to"),
         (&data, "--to-position", "0", 2, "invalid value '0' for '--to-position"),
         (&folder.path().join("none"), "--to-position", "1", 1, "holds no journal"),
     ] {

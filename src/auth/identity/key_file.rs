@@ -79,7 +79,7 @@ pub fn copy(from: &Path, to: &Path) -> Result<bool, KeyFileError> {
 }
 
 /// Reads a file that only its owner may access; `None` if it does not exist.
-pub(super) fn load(path: &Path) -> Result<Option<Vec<u8>>, KeyFileError> {
+pub fn load(path: &Path) -> Result<Option<Vec<u8>>, KeyFileError> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

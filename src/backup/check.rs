@@ -1,0 +1,170 @@
+//! What a repository holds, and whether it is whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::line::lines;
+use super::point::{Point, StoredFile};
+use super::repository::{Points, Repository, RepositoryError, needed_files};
+use crate::disk::Disk;
+use crate::ids::Timestamp;
+use crate::inspect::{Text, count, run};
+
+/// What a repository holds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ListReport {
+    /// The points, oldest first.
+    pub points: Vec<PointReport>,
+    /// From when to when any moment can be restored, oldest first.
+    pub spans: Vec<Span>,
+    /// Points that cannot be read, and files that are missing.
+    pub damage: Vec<String>,
+}
+
+/// A point.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct PointReport {
+    /// Its number.
+    pub number: u64,
+    /// When it was taken.
+    pub taken_at: Text<Timestamp>,
+    /// Position of its newest record.
+    pub last_position: u64,
+    /// Size of the files that it needs, in bytes. Points share files.
+    pub bytes: u64,
+    /// Size of the files that no earlier point needs, in bytes.
+    pub own_bytes: u64,
+}
+
+/// A time of which any moment can be restored.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Span {
+    /// The oldest time. `None` if that is before the first record.
+    pub from: Option<Text<Timestamp>>,
+    /// The position at that time.
+    pub from_position: u64,
+    /// The newest time.
+    pub to: Text<Timestamp>,
+    /// The position at that time.
+    pub to_position: u64,
+}
+
+/// Whether a repository is whole.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct CheckReport {
+    /// Number of readable points.
+    pub points: u64,
+    /// Number of files that they need.
+    pub files: u64,
+    /// Their size, in bytes.
+    pub bytes: u64,
+    /// Points that cannot be read, and files that are missing or damaged.
+    pub damage: Vec<String>,
+}
+
+/// Lists the points of a repository. Files are looked for, but not read.
+pub fn list(path: &Path) -> Result<ListReport, RepositoryError> {
+    let repository = Repository::open(Disk::System, path)?;
+    let Points { readable, damaged } = repository.points()?;
+    let mut damage: Vec<String> = damaged.iter().map(ToString::to_string).collect();
+    let mut seen = BTreeSet::new();
+    let mut own = BTreeMap::<u64, u64>::new();
+    for (point, file) in needed_files(&readable) {
+        if seen.insert(&file.name) {
+            *own.entry(point).or_default() += file.bytes;
+            if !repository.disk.exists(&repository.file_path(file))? {
+                damage.push(repository.missing(file, point).to_string());
+            }
+        }
+    }
+    let newest = readable.last().map_or(0, |point| point.number);
+    let report = |point: &Point| PointReport {
+        number: point.number,
+        taken_at: Text(point.taken_at.0),
+        last_position: point.last().position,
+        bytes: point.bytes_alone(point.number == newest),
+        own_bytes: own.get(&point.number).copied().unwrap_or_default(),
+    };
+    let lines = lines(&readable);
+    let spans = lines.iter().map(|line| Span {
+        from: line.oldest().decided_at(),
+        from_position: line.oldest().position,
+        to: Text(line.ends_at()),
+        to_position: line.newest().last().position,
+    });
+    let spans = spans.collect();
+    Ok(ListReport { points: readable.iter().map(report).collect(), spans, damage })
+}
+
+/// Reads every file that the points of a repository need, and checks it.
+pub fn check(path: &Path) -> Result<CheckReport, RepositoryError> {
+    let repository = Repository::open(Disk::System, path)?;
+    let Points { readable, damaged } = repository.points()?;
+    let damage = damaged.iter().map(ToString::to_string).collect();
+    let mut report = CheckReport { points: readable.len() as u64, files: 0, bytes: 0, damage };
+    let mut files: BTreeMap<&StoredFile, u64> = BTreeMap::new();
+    for (point, file) in needed_files(&readable) {
+        files.entry(file).or_insert(point);
+    }
+    for (file, point) in files {
+        report.files += 1;
+        report.bytes += file.bytes;
+        match repository.read_parts(file, point, |_, _| Ok(())) {
+            Ok(()) => {}
+            Err(error @ RepositoryError::File { .. }) => report.damage.push(error.to_string()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(report)
+}
+
+impl ListReport {
+    /// Whether everything was found.
+    pub const fn is_ok(&self) -> bool {
+        self.damage.is_empty()
+    }
+}
+
+impl CheckReport {
+    /// Whether everything was found as it was stored.
+    pub const fn is_ok(&self) -> bool {
+        self.damage.is_empty()
+    }
+}
+
+impl fmt::Display for ListReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for point in &self.points {
+            let PointReport { number, taken_at, last_position, .. } = point;
+            write!(formatter, "point {number:<6} {taken_at}  position {last_position}")?;
+            let (own, all) = (count(point.own_bytes, "byte"), count(point.bytes, "byte"));
+            writeln!(formatter, ", {own} of its own, {all} in all")?;
+        }
+        for Span { from, from_position, to, to_position } in &self.spans {
+            let positions = run("position", *from_position, *to_position);
+            match from {
+                Some(from) => write!(formatter, "any moment   {from} to {to}")?,
+                None => write!(formatter, "any moment   up to {to}")?,
+            }
+            writeln!(formatter, ", {positions}")?;
+        }
+        for damage in &self.damage {
+            writeln!(formatter, "damaged: {damage}")?;
+        }
+        write!(formatter, "{}", count(self.points.len() as u64, "point"))
+    }
+}
+
+impl fmt::Display for CheckReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for damage in &self.damage {
+            writeln!(formatter, "damaged: {damage}")?;
+        }
+        let state = if self.is_ok() { "ok" } else { "not whole" };
+        let (points, files) = (count(self.points, "point"), count(self.files, "file"));
+        write!(formatter, "{state}: {points}, {files}, {}", count(self.bytes, "byte"))
+    }
+}

@@ -1,0 +1,279 @@
+//! Repositories of backups: what is new is stored, damage is found, and a backup that is stopped at
+//! any moment leaves a repository that is whole.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use paperbourse_test_support::process::command;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::damage::HEALTHY;
+use crate::restore::back_up;
+use crate::world::{BINARY, Trader, buy, comment, copy_folder, files, json_of, start, text, tool};
+
+/// Buys and comments on a server of this folder, and stops it.
+fn trade(data: &Path, label: &str, orders: usize) {
+    let server = start(data);
+    let mut client = Trader::new(data, &server, label).connect(&server);
+    for number in 0..orders {
+        let order = buy(&mut client, &format!("{label}-{number}"));
+        comment(&mut client, order);
+    }
+    server.interrupt();
+}
+
+/// What `journal verify` says about the end of a folder.
+fn last_position(data: &Path) -> u64 {
+    let (report, code) = json_of(&["journal", "verify", text(data)]);
+    assert_eq!((code, &report["damage"]), (0, &Value::Null), "{report}");
+    report["last_position"].as_u64().unwrap()
+}
+
+/// Restores from a repository with these arguments, and returns the report.
+#[track_caller]
+fn restore(repository: &Path, target: &Path, more: &[&str]) -> Value {
+    let _ = fs::remove_dir_all(target);
+    let (report, code) = json_of(&[&["restore", text(repository), text(target)], more].concat());
+    assert_eq!(code, 0, "{report}");
+    assert_eq!(report["last_position"], last_position(target), "{report}");
+    report
+}
+
+#[track_caller]
+fn list(repository: &Path) -> Value {
+    let (report, code) = json_of(&["backup", "list", text(repository)]);
+    assert_eq!((code, &report["damage"]), (0, &json!([])), "{report}");
+    report
+}
+
+/// The exit code and the error of a command that fails.
+#[track_caller]
+fn failure(arguments: &[&str]) -> (i32, String) {
+    let output = tool(arguments);
+    assert!(output.stdout.is_empty(), "{output:?}");
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn only_what_is_new_is_stored() {
+    let folder = TempDir::new().unwrap();
+    let (data, repository) = (folder.path().join("data"), folder.path().join("repository"));
+    trade(&data, "first", 5);
+    let first = back_up(&data, &repository);
+    assert_eq!((&first["point"], &first["begins_anew"]), (&json!(1), &json!("first")));
+    let bytes = first["bytes"].as_u64().unwrap();
+    // A segment is a mebibyte, but its zeros are not stored.
+    assert!(bytes < 200_000 && first["new_bytes"] == bytes, "{first}");
+
+    let again = back_up(&data, &repository);
+    assert_eq!((&again["new_files"], &again["new_bytes"]), (&json!(0), &json!(0)), "{again}");
+    trade(&data, "second", 1);
+    let third = back_up(&data, &repository);
+    let new = third["new_bytes"].as_u64().unwrap();
+    assert!(new > 0 && new < bytes / 2 + third["bytes"].as_u64().unwrap() / 2, "{third}");
+    assert_eq!(third["begins_anew"], Value::Null);
+    let listed = list(&repository);
+    assert_eq!(listed["points"].as_array().unwrap().len(), 3, "{listed}");
+    assert_eq!(listed["spans"].as_array().unwrap().len(), 1, "{listed}");
+
+    // Each point can be restored, and a start continues with any of them.
+    let target = folder.path().join("target");
+    for (point, report) in [("1", &first), ("2", &again), ("3", &third)] {
+        let restored = restore(&repository, &target, &["--point", point]);
+        assert_eq!(restored["last_position"], report["last_position"], "{restored}");
+        assert_eq!(restored["has_issuer_key"], true);
+        let key = |data: &Path| fs::read(data.join("issuer/ed25519.pk8")).unwrap();
+        assert!(key(&target) == key(&data));
+        trade(&target, "after", 1);
+    }
+    let (code, errors) = failure(&["restore", text(&repository), "/none/x", "--point", "9"]);
+    assert!(code == 1 && errors.contains("has no point 9"), "{errors}");
+}
+
+#[test]
+fn a_restored_folder_goes_on_in_the_same_repository() {
+    let folder = TempDir::new().unwrap();
+    let (data, repository) = (folder.path().join("data"), folder.path().join("repository"));
+    trade(&data, "kept", 5);
+    back_up(&data, &repository);
+    let kept = last_position(&data);
+    trade(&data, "undone", 5);
+    let undone = back_up(&data, &repository);
+    let target = folder.path().join("target");
+    restore(&repository, &target, &["--to-position", &kept.to_string()]);
+    // As it was restored, and after it went on from there.
+    for (orders, expected) in [(0, json!("other_history")), (3, Value::Null)] {
+        fs::remove_dir_all(&data).unwrap();
+        fs::rename(&target, &data).unwrap();
+        if orders > 0 {
+            trade(&data, "instead", orders);
+        }
+        let anew = back_up(&data, &repository);
+        assert_eq!(anew["begins_anew"], expected, "{anew}");
+        assert_eq!(anew["last_position"], last_position(&data));
+        // The newest point is what the folder holds now, and the old history is still there.
+        let newest = restore(&repository, &target, &[]);
+        assert_eq!(newest["last_position"], anew["last_position"]);
+        let old = folder.path().join("old");
+        let old = restore(&repository, &old, &["--point", "2"]);
+        assert_eq!(old["last_position"], undone["last_position"]);
+    }
+    let listed = list(&repository);
+    assert_eq!(listed["spans"].as_array().unwrap().len(), 2, "{listed}");
+}
+
+#[test]
+fn a_gap_is_reported_and_moments_in_it_are_refused() {
+    let folder = TempDir::new().unwrap();
+    let (data, repository) = (folder.path().join("data"), folder.path().join("repository"));
+    trade(&data, "before", 3);
+    let before = back_up(&data, &repository);
+    // Enough for a snapshot that covers the segment in which the first point ends.
+    let server = start(&data);
+    let mut client = Trader::new(&data, &server, "gap").connect(&server);
+    let mut number = 0;
+    while files(&data, "archive").is_empty() {
+        let order = buy(&mut client, &format!("gap-{number}"));
+        (0..20).for_each(|_| comment(&mut client, order));
+        number += 1;
+    }
+    server.interrupt();
+    fs::remove_dir_all(data.join("archive")).unwrap();
+    let output = tool(&["backup", text(&data), "--repository", text(&repository)]);
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        printed.contains("it does not follow point 1, since the archive no longer reaches back"),
+        "{printed}"
+    );
+    let gap = before["last_position"].as_u64().unwrap() + 1;
+    let target = folder.path().join("target");
+    let arguments = ["restore", text(&repository), text(&target), "--to-position"];
+    let (code, errors) = failure(&[&arguments[..], &[&gap.to_string()]].concat());
+    let expected = format!("position {gap} cannot be restored: nothing is known between position");
+    assert!(code == 1 && errors.contains(&expected), "{errors}");
+    let (code, errors) = failure(&[&arguments[..], &["99999999"]].concat());
+    assert!(code == 1 && errors.contains("and the newest backup was taken at 20"), "{errors}");
+    assert_eq!(restore(&repository, &target, &[])["last_position"], last_position(&data));
+}
+
+#[test]
+fn a_repository_is_for_one_data_folder_and_one_backup_at_a_time() {
+    let folder = TempDir::new().unwrap();
+    let (data, repository) = (folder.path().join("data"), folder.path().join("repository"));
+    let other = folder.path().join("other");
+    trade(&data, "one", 1);
+    trade(&other, "two", 1);
+    back_up(&data, &repository);
+    let add = |data: &Path, repository: &Path| {
+        failure(&["backup", text(data), "--repository", text(repository)])
+    };
+    let (code, errors) = add(&other, &repository);
+    assert!(code == 1 && errors.contains("holds backups of another data directory"), "{errors}");
+    let lock = File::open(repository.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let (code, errors) = add(&data, &repository);
+    assert!(code == 1 && errors.contains("is in use by another backup"), "{errors}");
+    drop(lock);
+    let (code, errors) = add(&data, &other);
+    assert!(code == 1 && errors.contains("is not a repository of backups"), "{errors}");
+    let (code, errors) = failure(&["backup", "list", text(&data)]);
+    assert!(code == 1 && errors.contains("is not a repository of backups"), "{errors}");
+    assert_eq!(list(&repository)["points"].as_array().unwrap().len(), 1);
+    back_up(&data, &repository);
+}
+
+/// The files of a repository that a restore needs.
+fn stored(repository: &Path) -> Vec<PathBuf> {
+    [files(repository, "files"), files(repository, "points")].concat()
+}
+
+#[test]
+fn every_damaged_and_every_missing_file_is_found() {
+    let folder = TempDir::new().unwrap();
+    let repository = folder.path().join("repository");
+    let target = folder.path().join("target");
+    let data = folder.path().join("data");
+    copy_folder(HEALTHY.path(), &data);
+    back_up(&data, &repository);
+    assert!(stored(&repository).len() > 4);
+    for path in stored(&repository) {
+        let whole = fs::read(&path).unwrap();
+        let is_point = path.starts_with(repository.join("points"));
+        let name = text(&path);
+        for is_missing in [false, true] {
+            if is_missing {
+                fs::remove_file(&path).unwrap();
+            } else {
+                let mut damaged = whole.clone();
+                damaged[whole.len() / 2] ^= 1;
+                fs::write(&path, damaged).unwrap();
+            }
+            let (report, code) = json_of(&["backup", "verify", text(&repository)]);
+            let (code_of_restore, errors) = failure(&["restore", text(&repository), text(&target)]);
+            if is_point && is_missing {
+                assert_eq!((code, &report["points"]), (0, &json!(0)), "{report}");
+                assert!(code_of_restore == 1 && errors.contains("holds no complete"), "{errors}");
+            } else {
+                assert_eq!(code, 3, "{report}");
+                assert!(report["damage"][0].as_str().unwrap().contains(name), "{name}: {report}");
+                // Hourly prices hold no money, but they are checked like everything else.
+                assert!(code_of_restore == 3 && errors.contains(name), "{name}: {errors}");
+            }
+            assert!(!target.exists() && !target.with_extension("tmp").exists());
+            fs::write(&path, &whole).unwrap();
+        }
+        if is_point {
+            fs::write(&path, b"damaged").unwrap();
+            let (code, errors) =
+                failure(&["backup", text(&data), "--repository", text(&repository)]);
+            assert!(
+                code == 3 && errors.contains(name) && errors.contains("move it out"),
+                "{errors}"
+            );
+            fs::write(&path, &whole).unwrap();
+        }
+    }
+    restore(&repository, &target, &[]);
+}
+
+#[test]
+fn a_backup_that_is_killed_at_any_moment_leaves_the_repository_whole() {
+    let folder = TempDir::new().unwrap();
+    let (data, repository) = (folder.path().join("data"), folder.path().join("repository"));
+    trade(&data, "first", 3);
+    let first = back_up(&data, &repository);
+    trade(&data, "second", 30);
+    let mut killed = 0;
+    let target = folder.path().join("target");
+    for step in 1.. {
+        let mut child = command(BINARY)
+            .args(["backup", text(&data), "--repository", text(&repository)])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let ends_at = Instant::now() + step * Duration::from_millis(4);
+        while Instant::now() < ends_at && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        let is_complete = child.wait().unwrap().success();
+        killed += usize::from(!is_complete);
+        let (report, code) = json_of(&["backup", "verify", text(&repository)]);
+        assert_eq!((code, &report["damage"]), (0, &json!([])), "{report}");
+        let restored = restore(&repository, &target, &["--point", "1"]);
+        assert_eq!(restored["last_position"], first["last_position"]);
+        if is_complete {
+            break;
+        }
+    }
+    assert!(killed > 0, "at least one backup was stopped");
+    assert_eq!(restore(&repository, &target, &[])["last_position"], last_position(&data));
+    // What was left over is gone.
+    back_up(&data, &repository);
+    let (report, _) = json_of(&["backup", "verify", text(&repository)]);
+    assert_eq!(report["files"], files(&repository, "files").len(), "{report}");
+    assert!(files(&repository, "unfinished").is_empty());
+}
