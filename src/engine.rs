@@ -10,6 +10,7 @@
 //! [`State::replay`], which returns the contradiction as an error instead.
 
 pub mod account;
+pub mod acts;
 pub mod cancel;
 pub mod command;
 pub mod comment;
@@ -42,6 +43,7 @@ pub mod reset;
 pub mod restore;
 pub mod rows;
 pub mod settlement;
+pub mod standing;
 pub mod state_hash;
 pub mod summary;
 pub mod terms;

@@ -1,4 +1,5 @@
-//! The operators' socket: what operators ask of a running server about accounts.
+//! The operators' socket: what operators ask of a running server about accounts, and do
+//! to them.
 //!
 //! It is a Unix socket in the data folder that only the user of the server may open, so it asks for
 //! no credential. A question is the JSON body of a `POST /`, its answer the body of the response:
@@ -11,6 +12,7 @@ mod answer;
 mod client;
 mod serve;
 mod socket;
+mod user;
 
 use std::path::{Path, PathBuf};
 
@@ -49,6 +51,20 @@ pub enum Question {
         /// Which.
         account: Named,
     },
+    /// Cancels an account's open orders and refuses its writes from here on.
+    Suspend {
+        /// Which.
+        account: Named,
+        /// Why, for the journal.
+        reason: String,
+    },
+    /// Takes an account's writes again.
+    Resume {
+        /// Which.
+        account: Named,
+        /// Why, for the journal.
+        reason: String,
+    },
 }
 
 /// How a question names an account.
@@ -75,8 +91,11 @@ pub struct AccountList {
 pub struct AccountLine {
     /// The account's id.
     pub account: u64,
-    /// Whether it may write: `active`.
+    /// Whether it may write: `active` or `suspended`.
     pub state: String,
+    /// Who suspended it, when and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspension: Option<SuspensionLine>,
     /// The owner's name at the issuer.
     pub subject: String,
     /// The issuer of the owner's access tokens.
@@ -101,6 +120,32 @@ pub struct AccountLine {
     pub resets: u32,
     /// When it was opened, in UTC.
     pub created_at: String,
+}
+
+/// Why an account takes no writes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SuspensionLine {
+    /// Since when, in UTC.
+    pub at: String,
+    /// The number of the user who suspended it.
+    pub uid: u32,
+    /// Their name on the server's machine, if it knows one.
+    pub user: Option<String>,
+    /// Why.
+    pub reason: String,
+}
+
+/// What was done to an account.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AccountChange {
+    /// What was asked for: `suspend`, `resume`.
+    pub act: String,
+    /// Whether this did it; if not, it was done before.
+    pub is_new: bool,
+    /// How many open orders were cancelled.
+    pub orders_cancelled: usize,
+    /// The account afterwards.
+    pub account: AccountLine,
 }
 
 /// Why a question has no answer.

@@ -8,7 +8,7 @@
 //! The folders that begin with `pages` hold the same in segments of version 2, where each block
 //! has pages of its own. `resting` has orders that rest, and snapshots of version 3.
 //! `held` has orders that are held. `reset` has accounts that were reset, and snapshots of version
-//! 4.
+//! 4. `operators` has accounts that operators have acted on, and snapshots of version 5.
 //!
 //! `PAPERBOURSE_GOLDEN=DIR cargo test --test golden` writes new directories into an empty one.
 
@@ -18,6 +18,8 @@
 mod held;
 #[path = "golden/key_life.rs"]
 mod key_life;
+#[path = "golden/operators.rs"]
+mod operators;
 #[path = "golden/reset.rs"]
 mod reset;
 #[path = "golden/resting.rs"]
@@ -34,7 +36,7 @@ use paperbourse::disk::Disk;
 use paperbourse::engine::State;
 use paperbourse::engine::command::Identity;
 use paperbourse::engine::event::{
-    AccountReset, Event, OrderFilled, OrderHeld, OrderPlaced, RestingFilled,
+    AccountReset, Event, OperatorActed, OrderFilled, OrderHeld, OrderPlaced, RestingFilled,
 };
 use paperbourse::engine::fill::{Fill, Placement};
 use paperbourse::engine::hold::Hold;
@@ -46,6 +48,7 @@ use paperbourse::engine::payout::{
 };
 use paperbourse::engine::position::Position;
 use paperbourse::engine::rows::AccountRow;
+use paperbourse::engine::standing::{Act, Operator};
 use paperbourse::engine::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce};
 use paperbourse::engine::view::ROWS_PER_READ_MAX;
 use paperbourse::ids::{
@@ -144,6 +147,7 @@ const fn kind(event: &Event) -> &'static str {
         Event::RestingFilled(_) => "resting filled",
         Event::OrderEnded { .. } => "order ended",
         Event::AccountReset(_) => "account reset",
+        Event::OperatorActed(_) => "operator acted",
         Event::HeartbeatSet { .. } => "heartbeat set",
         Event::OrderForgotten { .. } => "order forgotten",
         Event::CommentAdded { .. } => "comment added",
@@ -446,7 +450,10 @@ fn content(data: &Path) -> (String, BTreeSet<&'static str>) {
         // The snapshots predate `reserved` and what follows `order_count_ever`, which are nothing
         // without open orders and resets.
         let account = format!("{row:?}").replace(", reserved: Usd(0)", "");
-        let account = account.replace(", resets: None", "").replace(NOT_RESET, "");
+        let account = account
+            .replace(", resets: None", "")
+            .replace(", standing: None", "")
+            .replace(NOT_RESET, "");
         let account = account.replace(", fill_surplus: 0, heartbeat_ms: None", "");
         writeln!(text, "{account}").unwrap();
         for order in state.orders_of(row.id) {
@@ -583,14 +590,4 @@ fn orders_that_are_held_are_read() {
 #[test]
 fn orders_that_are_held_written_today_read_the_same() {
     check_written("held", held::write_held, "held");
-}
-
-#[test]
-fn accounts_that_were_reset_are_read() {
-    check_read("reset", &reset::KINDS, "reset");
-}
-
-#[test]
-fn accounts_that_were_reset_written_today_read_the_same() {
-    check_written("reset", reset::write_reset, "reset");
 }

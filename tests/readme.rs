@@ -159,6 +159,7 @@ fn every_flag_is_documented_as_in_the_help() {
     check("src/guide/configuration.md", &["token"]);
     check("src/guide/venues.md", &["record"]);
     check("src/guide/operating.md", &["account", "list"]);
+    check("src/guide/operating.md", &["account", "suspend"]);
     check("src/guide/operating.md", &["journal", "verify"]);
     check("src/guide/operating.md", &["journal", "dump"]);
     check("src/guide/operating.md", &["journal", "stats"]);
@@ -219,7 +220,9 @@ fn every_command_has_a_manual_page() {
         "",
         "-account",
         "-account-list",
+        "-account-resume",
         "-account-show",
+        "-account-suspend",
         "-backup",
         "-backup-list",
         "-backup-verify",

@@ -1,4 +1,4 @@
-//! `paperbourse account`: asks a running server about accounts.
+//! `paperbourse account`: what operators ask of a running server about accounts, and do to them.
 
 use std::fmt::{self, Display, Write as _};
 use std::path::PathBuf;
@@ -7,7 +7,10 @@ use clap::{Args, Subcommand};
 
 use super::print_report;
 use crate::config::server_folder;
-use crate::operators::{self, AccountLine, AccountList, LIMIT_DEFAULT, LIMIT_MAX, Named, Question};
+use crate::operators::{
+    self, AccountChange, AccountLine, AccountList, LIMIT_DEFAULT, LIMIT_MAX, Named, Question,
+    SuspensionLine,
+};
 use crate::telemetry::OneLine;
 
 #[derive(Args, Debug)]
@@ -40,6 +43,20 @@ enum AccountCommand {
     },
     /// Show an account
     Show(AccountName),
+    /// Cancel an account's open orders, and refuse its writes until it is resumed
+    Suspend(Act),
+    /// Take a suspended account's writes again
+    Resume(Act),
+}
+
+#[derive(Args, Debug)]
+struct Act {
+    #[command(flatten)]
+    name: AccountName,
+
+    /// Why, for the journal: at most 500 bytes
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
 }
 
 #[derive(Args, Debug)]
@@ -73,6 +90,14 @@ pub(super) fn run(arguments: &AccountArgs) -> anyhow::Result<()> {
         AccountCommand::Show(name) => {
             let question = Question::Show { account: name.into() };
             print_report(&operators::ask::<AccountLine>(data, &question)?, *json)
+        }
+        AccountCommand::Suspend(Act { name, reason }) => {
+            let question = Question::Suspend { account: name.into(), reason: reason.clone() };
+            print_report(&operators::ask::<AccountChange>(data, &question)?, *json)
+        }
+        AccountCommand::Resume(Act { name, reason }) => {
+            let question = Question::Resume { account: name.into(), reason: reason.clone() };
+            print_report(&operators::ask::<AccountChange>(data, &question)?, *json)
         }
     }
 }
@@ -113,6 +138,12 @@ impl Display for AccountLine {
             |name: &str, value: &dyn Display| writeln!(text, "{name:<17} {}", OneLine(value));
         row("account", &self.account)?;
         row("state", &self.state)?;
+        if let Some(SuspensionLine { at, uid, user, reason }) = &self.suspension {
+            row("suspended at", at)?;
+            let user = user.as_deref().map(|user| format!("{user} "));
+            row("suspended by", &format!("{}(uid {uid})", user.unwrap_or_default()))?;
+            row("suspended for", reason)?;
+        }
         row("subject", &self.subject)?;
         row("issuer", &self.issuer)?;
         row("tier", &self.tier.as_deref().unwrap_or("-"))?;
@@ -126,5 +157,24 @@ impl Display for AccountLine {
         row("resets", &self.resets)?;
         row("created", &self.created_at)?;
         formatter.write_str(text.trim_end())
+    }
+}
+
+/// What happened, in a line.
+impl Display for AccountChange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { act, is_new, orders_cancelled, account } = self;
+        let id = account.account;
+        match (act.as_str(), is_new) {
+            ("suspend", true) => write!(formatter, "suspended account {id}")?,
+            ("suspend", false) => write!(formatter, "account {id} was suspended before")?,
+            ("resume", true) => write!(formatter, "resumed account {id}")?,
+            _ => write!(formatter, "account {id} is not suspended")?,
+        }
+        match orders_cancelled {
+            0 => Ok(()),
+            1 => write!(formatter, " and cancelled 1 open order"),
+            count => write!(formatter, " and cancelled {count} open orders"),
+        }
     }
 }

@@ -3,6 +3,7 @@
 mod footprint;
 mod open;
 mod reset;
+mod standing;
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher as _;

@@ -83,15 +83,16 @@ fn opening(identity: &Identity, account: AccountId, now: Timestamp, rules: &Rule
 }
 
 impl State {
-    /// Resolves the owner in a command.
+    /// Resolves the owner in a command, if their account takes writes.
+    #[inline]
     pub(super) fn actor<'a>(&'a self, owner: &'a Owner) -> Result<Actor<'a>, Rejection> {
         match owner {
-            Owner::Account(id) => match self.account(*id) {
-                Some(account) => Ok(Actor::Known(account)),
-                None => Err(Rejection::AccountNotFound),
-            },
+            Owner::Account(id) => self.writable_account(*id).map(Actor::Known),
             Owner::Identity(identity) => match self.account_of(&identity.digest) {
-                Some(account) => Ok(Actor::Known(account)),
+                Some(account) => {
+                    account.require_writable()?;
+                    Ok(Actor::Known(account))
+                }
                 None => Ok(Actor::New { id: self.next_account()?, identity }),
             },
         }
@@ -136,6 +137,7 @@ impl State {
         self.hash += account.term();
         self.hash += heartbeat_term(account.id, account.heartbeat_ms());
         self.hash += account.resets().map(|it| it.term(account.id)).unwrap_or_default();
+        self.hash += account.standing().map(|it| it.term(account.id)).unwrap_or_default();
         if account.heartbeat_ms().is_some() {
             self.silences.insert(account.id, Timestamp::EPOCH);
         }

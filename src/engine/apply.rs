@@ -75,6 +75,7 @@ impl State {
                 self.end_order(*order, *reason, *at, position_in_log)
             }
             Event::AccountReset(reset) => self.reset_account(reset, position_in_log),
+            Event::OperatorActed(acted) => self.operator_acted(acted, position_in_log),
             Event::HeartbeatSet { account, interval_ms } => {
                 self.set_heartbeat(*account, *interval_ms, position_in_log)
             }

@@ -44,6 +44,9 @@ impl Command for CancelOrder {
         state: &State,
         given: Given<'_, '_>,
     ) -> Result<Verdict<(OrderId, Reserve)>, Rejection> {
+        if let Some(account) = state.account(self.account) {
+            account.require_writable()?;
+        }
         let own = state.orders.slot(self.order);
         let own = own.filter(|&slot| state.orders[slot].account() == self.account);
         let slot = own.ok_or(Rejection::OrderNotFound)?;
@@ -69,6 +72,13 @@ impl Command for CancelOrder {
     fn depends_on(&self, state: &State) -> Place {
         state.order_place(self.order)
     }
+
+    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
+        match rejection {
+            Rejection::AccountSuspended => state.account_place(self.account),
+            _ => self.depends_on(state),
+        }
+    }
 }
 
 impl Command for CancelOrders {
@@ -80,7 +90,7 @@ impl Command for CancelOrders {
         state: &State,
         given: Given<'_, '_>,
     ) -> Result<Verdict<CancelledOrders>, Rejection> {
-        let account = state.account(self.account).ok_or(Rejection::AccountNotFound)?;
+        let account = state.writable_account(self.account)?;
         let mut orders = Vec::new();
         let matching = self.matching(state, account).inspect(|&order| orders.push(order));
         let (events, has_more) = end_some(matching, EndReason::User, given.now);

@@ -9,6 +9,7 @@ use super::fill::{Fill, Placement};
 use super::hold::Hold;
 use super::key::KeyGrant;
 use super::payout::{Decision, Payouts, PositionsSettled};
+use super::standing::{Act, Operator};
 use super::state_hash::StateHash;
 use super::terms::{EndReason, Terms};
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Timestamp};
@@ -113,6 +114,8 @@ pub enum Event {
     },
     /// An account was reset. Its open orders ended before, in the same record.
     AccountReset(AccountReset),
+    /// An operator did something to an account.
+    OperatorActed(Box<OperatorActed>),
     /// An account began, changed or ended its heartbeat.
     HeartbeatSet {
         /// The account.
@@ -210,6 +213,8 @@ impl Event {
             | Self::RestingFilled(_)
             | Self::OrderEnded { .. }
             | Self::AccountReset(_)
+            // Operators must get through even without memory.
+            | Self::OperatorActed(_)
             | Self::HeartbeatSet { .. }
             // Payouts must go through even without memory; opened positions bound their number.
             | Self::PositionsSettled(_)
@@ -294,6 +299,21 @@ pub struct AccountReset {
     pub granted: Usd,
     /// The account's cash afterwards.
     pub balance: Usd,
+    /// The time of the decision.
+    pub at: Timestamp,
+}
+
+/// An operator did something to an account.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OperatorActed {
+    /// The account.
+    pub account: AccountId,
+    /// What was done.
+    pub act: Act,
+    /// Who did it.
+    pub by: Operator,
+    /// Why.
+    pub reason: Box<str>,
     /// The time of the decision.
     pub at: Timestamp,
 }

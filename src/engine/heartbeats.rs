@@ -48,7 +48,7 @@ impl Command for Beat {
         given: Given<'_, '_>,
     ) -> Result<Verdict<(AccountId, Timestamp)>, Rejection> {
         let Self { account, interval_ms } = *self;
-        let row = state.account(account).ok_or(Rejection::AccountNotFound)?;
+        let row = state.writable_account(account)?;
         let subject = (account, deadline(given.now, interval_ms));
         if row.heartbeat_ms() == Some(interval_ms) {
             return Ok(Verdict::Already(subject));

@@ -67,7 +67,7 @@ impl Command for RenameKey {
 
     fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<KeyId>, Rejection> {
         let Self { account, key, ref name, caller_key } = *self;
-        let account = state.account(account).ok_or(Rejection::AccountNotFound)?;
+        let account = state.writable_account(account)?;
         state.require_lasting(caller_key, given.now)?;
         if state.key_of(account, key)?.name() == name.as_deref() {
             return Ok(Verdict::Already(key));
@@ -92,7 +92,7 @@ impl Command for RotateKey {
 
     fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<KeyId>, Rejection> {
         let now = given.now;
-        let account = state.account(self.account).ok_or(Rejection::AccountNotFound)?;
+        let account = state.writable_account(self.account)?;
         state.require_lasting(self.caller_key, now)?;
         let old = state.key_of(account, self.key)?;
         if !old.is_active(now) {
@@ -149,7 +149,7 @@ impl Command for RevokeKey {
     type Answer = ();
 
     fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<()>, Rejection> {
-        let account = state.account(self.account).ok_or(Rejection::AccountNotFound)?;
+        let account = state.writable_account(self.account)?;
         state.key_of(account, self.key)?;
         let ended = state.revoked_with(self.key, self.descendants, account);
         if ended.is_empty() {

@@ -157,6 +157,11 @@ pub enum Rejection {
     /// The account was reset while the order was held.
     #[error("the account was reset while the venue's delay held the order")]
     ResetWhileHeld,
+    /// An operator has suspended the account.
+    #[error(
+        "an operator of this server has suspended the account: reads go on, writes are refused"
+    )]
+    AccountSuspended,
     /// The identity has no account, or no account has this id.
     #[error("no such account; POST /v1/keys/bootstrap opens one")]
     AccountNotFound,

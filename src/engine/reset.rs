@@ -41,7 +41,7 @@ impl Command for ResetAccount {
 
     fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<Reset>, Rejection> {
         let Self(id) = *self;
-        let account = state.account(id).ok_or(Rejection::AccountNotFound)?;
+        let account = state.writable_account(id)?;
         // Held ones included, oldest first.
         let orders = account.open_orders().map(|slot| state.orders[slot].id());
         let (mut events, has_more) =

@@ -1,4 +1,5 @@
-//! The part of an account that only accounts with resting orders, or with resets, have.
+//! The part of an account that only accounts with resting orders, or with resets, have, and those
+//! that operators have acted on.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +9,7 @@ use super::fill_log::FillLog;
 use super::heap::tree_bytes;
 use super::ledger::Resets;
 use super::open_orders::BookSide;
+use super::standing::Standing;
 use crate::ids::{MarketIndex, OutcomeIndex};
 use crate::market::book::Side;
 use crate::money::{Price, Shares};
@@ -24,6 +26,7 @@ pub(super) struct Resting {
     /// The fills since the account's first order that need not fill at once.
     pub(super) fill_log: Option<FillLog>,
     pub(super) resets: Option<Resets>,
+    pub(super) standing: Option<Box<Standing>>,
     on: BTreeMap<BookSide, OnSide>,
     /// How many of `on` have used levels, so that nobody has to look at each.
     used_count: u32,
@@ -65,6 +68,7 @@ impl Resting {
             + tree_bytes(&self.open)
             + tree_bytes(&self.on)
             + self.used_count as usize * size_of::<UsedLevels>()
+            + self.standing.as_ref().map_or(0, |standing| standing.bytes())
     }
 
     /// Adds an open order with the shares that it holds back; `None` if the sum exceeds its range.

@@ -184,6 +184,12 @@ impl Restorer {
             }
             account.set_resets(resets);
         }
+        if let Some(standing) = row.standing {
+            if standing.is_empty() {
+                return Err(error("has a standing without a reason"));
+            }
+            account.change_standing(|kept| *kept = standing.clone());
+        }
         for position in row.positions {
             if position.closed_by_reset && (position.is_open() || row.resets.is_none()) {
                 return Err(error("has a position closed by a reset that was not"));

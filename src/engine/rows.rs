@@ -10,6 +10,7 @@ use super::ledger::{Ledger, Resets};
 use super::order::OrderRow;
 use super::payout::{SettledMarket, Settlement};
 use super::position::Position;
+use super::standing::Standing;
 use super::state::State;
 use super::state_hash::StateHash;
 use super::used_market::UsedMarket;
@@ -68,6 +69,8 @@ pub struct AccountRow<'a> {
     pub heartbeat_ms: Option<u32>,
     /// Its resets; `None` if there were none.
     pub resets: Option<Resets>,
+    /// What operators have done to it, if anything is left of it.
+    pub standing: Option<&'a Standing>,
 }
 
 impl State {
@@ -129,6 +132,7 @@ impl State {
             fill_surplus: account.fill_surplus(),
             heartbeat_ms: account.heartbeat_ms(),
             resets: account.resets(),
+            standing: account.standing(),
         }
     }
 

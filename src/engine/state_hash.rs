@@ -76,6 +76,8 @@ pub enum TermKind {
     Resets = 22,
     /// A position that a reset closed.
     ResetPosition = 23,
+    /// The suspension of an account.
+    Suspension = 24,
 }
 
 /// Folds the fields of one item into a term. The function is part of the journal's format.

@@ -3,6 +3,7 @@
 use super::account::Account;
 use super::key_row::KeyRow;
 use super::ledger::Ledger;
+use super::standing::Suspension;
 use super::state::State;
 use super::view::{Observed, ROWS_PER_READ_MAX};
 use crate::ids::{AccountId, Place, Timestamp};
@@ -26,6 +27,8 @@ pub struct AccountSummary {
     pub baseline: Usd,
     /// How often the account was reset.
     pub reset_count: u32,
+    /// Why the account takes no writes; `None` if it does.
+    pub suspension: Option<Suspension>,
     /// The highest tier of the keys that work; `None` without such a key.
     pub tier: Option<Tier>,
     /// The number of keys that work.
@@ -95,6 +98,7 @@ impl State {
             ledger: account.ledger(),
             baseline: account.baseline(),
             reset_count: account.resets().map_or(0, |resets| resets.count),
+            suspension: account.suspension().cloned(),
             tier: active().map(KeyRow::tier).max(),
             active_key_count: active().count(),
             open_order_count: account.open_order_count(),

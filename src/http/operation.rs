@@ -266,7 +266,9 @@ impl Operation {
             "VALIDATION_FAILED",
         ];
         const WITH_CREDENTIAL: [&str; 2] = ["INSUFFICIENT_PERMISSION", "MISSING_AUTH"];
-        self.errors.contains(&code)
+        // What is refused while the journal is full is a write.
+        let named = if code == "ACCOUNT_SUSPENDED" { "JOURNAL_FULL" } else { code };
+        self.errors.contains(&named)
             || ALL.contains(&code)
             || (self.access != Access::Public && WITH_CREDENTIAL.contains(&code))
     }

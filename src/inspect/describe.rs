@@ -4,6 +4,7 @@
 //! digests. JSON field names and event kinds are an interface that scripts rely on. Prices, sizes
 //! and amounts of money are strings in JSON.
 
+mod operator;
 mod order;
 mod reset;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+pub use operator::ActRow;
 pub use order::{FillRow, HeldRow, LevelRow, PlacedRow, RestingFillRow};
 pub use reset::ResetRow;
 
@@ -125,6 +127,8 @@ pub enum EventRow<'a> {
     OrderEnded { order: u64, reason: &'static str, at: Text<Timestamp> },
     /// [`Event::AccountReset`].
     AccountReset(ResetRow),
+    /// [`Event::OperatorActed`].
+    OperatorActed(Box<ActRow<'a>>),
     /// [`Event::HeartbeatSet`].
     HeartbeatSet { account: u64, interval_ms: Option<u32> },
     /// [`Event::OrderForgotten`].
@@ -172,6 +176,7 @@ pub const fn kind(event: &Event) -> &'static str {
         Event::RestingFilled(_) => "resting_filled",
         Event::OrderEnded { .. } => "order_ended",
         Event::AccountReset(_) => "account_reset",
+        Event::OperatorActed(_) => "operator_acted",
         Event::HeartbeatSet { .. } => "heartbeat_set",
         Event::OrderForgotten { .. } => "order_forgotten",
         Event::CommentAdded { .. } => "comment_added",
@@ -288,6 +293,7 @@ impl<'a> EventRow<'a> {
                 Self::OrderEnded { order: order.get(), reason: reason.as_str(), at: Text(*at) }
             }
             Event::AccountReset(reset) => Self::AccountReset(ResetRow::new(reset)),
+            Event::OperatorActed(acted) => Self::OperatorActed(Box::new(ActRow::new(acted))),
             Event::HeartbeatSet { account, interval_ms } => {
                 Self::HeartbeatSet { account: account.get(), interval_ms: *interval_ms }
             }
@@ -411,6 +417,7 @@ impl fmt::Display for EventRow<'_> {
                 write!(formatter, "ended order {order}: {reason}")
             }
             Self::AccountReset(reset) => reset.fmt(formatter),
+            Self::OperatorActed(act) => act.fmt(formatter),
             Self::HeartbeatSet { account, interval_ms: Some(interval_ms) } => {
                 write!(formatter, "account {account} sends a heartbeat every {interval_ms} ms")
             }
@@ -431,25 +438,29 @@ impl fmt::Display for EventRow<'_> {
                 }
                 write!(formatter, ": {evidence:?}")
             }
-            Self::PositionsSettled(settled) => {
-                let SettledRow { market_index, market_id, positions, .. } = &**settled;
-                write!(formatter, "paid in {}:", MarketName(*market_index, market_id.as_ref()))?;
-                for (index, paid) in positions.iter().enumerate() {
-                    let PaidRow { account, outcome_index, shares, payout, balance } = paid;
-                    let separator = if index == 0 { " " } else { ", " };
-                    write!(
-                        formatter,
-                        "{separator}account {account} {payout} for {shares} of outcome \
-                         {outcome_index}, balance {balance}"
-                    )?;
-                }
-                Ok(())
-            }
+            Self::PositionsSettled(settled) => settled.fmt(formatter),
             Self::MarketSettled { market_index, market_id, .. } => {
                 write!(formatter, "settled {}", MarketName(*market_index, market_id.as_ref()))
             }
             Self::StateChecked { hash } => write!(formatter, "checked state {hash}"),
         }
+    }
+}
+
+impl fmt::Display for SettledRow {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { market_index, market_id, positions, .. } = self;
+        write!(formatter, "paid in {}:", MarketName(*market_index, market_id.as_ref()))?;
+        for (index, paid) in positions.iter().enumerate() {
+            let PaidRow { account, outcome_index, shares, payout, balance } = paid;
+            let separator = if index == 0 { " " } else { ", " };
+            write!(
+                formatter,
+                "{separator}account {account} {payout} for {shares} of outcome {outcome_index}, \
+                 balance {balance}"
+            )?;
+        }
+        Ok(())
     }
 }
 

@@ -26,6 +26,7 @@
 pub(crate) mod field;
 pub(crate) mod kind;
 pub(crate) mod life;
+mod operator;
 pub(crate) mod order;
 mod settlement;
 

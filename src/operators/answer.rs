@@ -5,7 +5,11 @@ use std::sync::Arc;
 use hyper::StatusCode;
 
 use super::serve::json;
-use super::{AccountLine, AccountList, Failure, LIMIT_MAX, Named, Question};
+use super::{
+    AccountChange, AccountLine, AccountList, Failure, LIMIT_MAX, Named, Question, SuspensionLine,
+};
+use crate::engine::acts::OperatorCommand;
+use crate::engine::standing::{Act, Operator, REASON_BYTES_MAX, Suspension};
 use crate::engine::summary::AccountSummary;
 use crate::http::body::BodyError;
 use crate::http::error::ApiError;
@@ -27,7 +31,11 @@ pub(super) struct Refused {
 }
 
 impl Desk {
-    pub(super) async fn answer(&self, question: Question) -> Result<Vec<u8>, Refused> {
+    pub(super) async fn answer(
+        &self,
+        question: Question,
+        by: Operator,
+    ) -> Result<Vec<u8>, Refused> {
         match question {
             Question::List { after, limit } => {
                 let limit = limit.clamp(1, LIMIT_MAX) as usize;
@@ -43,7 +51,43 @@ impl Desk {
                 let account = self.find(account).await?;
                 Ok(json(&self.line(account).await?))
             }
+            Question::Suspend { account, reason } => {
+                self.act(account, Act::Suspend, by, reason).await
+            }
+            Question::Resume { account, reason } => {
+                self.act(account, Act::Resume, by, reason).await
+            }
         }
+    }
+
+    /// Does something to an account, and says how it is afterwards.
+    async fn act(
+        &self,
+        account: Named,
+        act: Act,
+        by: Operator,
+        reason: String,
+    ) -> Result<Vec<u8>, Refused> {
+        let reason: Box<str> = reason.trim().into();
+        if !(1..=REASON_BYTES_MAX).contains(&reason.len()) {
+            let message = format!("the reason must have 1 to {REASON_BYTES_MAX} bytes");
+            return Err(Refused::invalid(&message));
+        }
+        let account = self.find(account).await?;
+        let (name, uid) = (act.as_str(), by.uid);
+        let user = by.user.as_deref().unwrap_or_default().to_owned();
+        let command = OperatorCommand { account, act, by, reason: reason.clone() };
+        let acted = self.service().act(command, &self.waiters).await?;
+        if acted.is_new {
+            let account = account.get();
+            tracing::info!(account, act = name, uid, %user, %reason, "operator acted");
+        }
+        Ok(json(&AccountChange {
+            act: name.to_owned(),
+            is_new: acted.is_new,
+            orders_cancelled: acted.order_count,
+            account: self.line(account).await?,
+        }))
     }
 
     fn service(&self) -> &Service {
@@ -113,7 +157,8 @@ impl From<AccountSummary> for AccountLine {
         let ledger = &summary.ledger;
         Self {
             account: summary.account.get(),
-            state: "active".to_owned(),
+            state: if summary.suspension.is_some() { "suspended" } else { "active" }.to_owned(),
+            suspension: summary.suspension.map(SuspensionLine::from),
             subject: summary.subject.into(),
             issuer: summary.issuer.into(),
             tier: summary.tier.map(|tier| tier.as_str().to_owned()),
@@ -127,5 +172,13 @@ impl From<AccountSummary> for AccountLine {
             resets: summary.reset_count,
             created_at: summary.opened_at.to_string(),
         }
+    }
+}
+
+impl From<Suspension> for SuspensionLine {
+    fn from(suspension: Suspension) -> Self {
+        let Suspension { at, by, reason } = suspension;
+        let user = by.user.map(String::from);
+        Self { at: at.to_string(), uid: by.uid, user, reason: reason.into() }
     }
 }

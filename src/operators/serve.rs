@@ -14,7 +14,9 @@ use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
 
 use super::answer::{Desk, Refused};
+use super::user::operator;
 use super::{OperatorSocket, Question};
+use crate::engine::standing::Operator;
 use crate::http::body::{BodyBudget, RequestBody};
 use crate::http::connection::{Deadlines, serve_connection};
 use crate::http::exchange::Exchange;
@@ -53,10 +55,17 @@ async fn accept(listener: UnixListener, desk: Arc<Desk>) {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
+        let by = match stream.peer_cred() {
+            Ok(peer) => operator(peer.uid()),
+            Err(error) => {
+                tracing::debug!("an operator's connection ended: {error}");
+                continue;
+            }
+        };
         let (desk, budget) = (desk.clone(), budget.clone());
         tokio::spawn(async move {
             let _slot = slot;
-            let respond = |request| respond(request, desk.clone(), budget.clone());
+            let respond = |request| respond(request, by.clone(), desk.clone(), budget.clone());
             let deadlines = Deadlines { idle: IDLE_MAX, ..Deadlines::default() };
             if let Err(error) = serve_connection(stream, deadlines, respond, pending()).await {
                 tracing::debug!("an operator's connection ended: {error}");
@@ -67,11 +76,12 @@ async fn accept(listener: UnixListener, desk: Arc<Desk>) {
 
 async fn respond(
     request: Request<RequestBody>,
+    by: Operator,
     desk: Arc<Desk>,
     budget: Arc<BodyBudget>,
 ) -> Response<Full<Bytes>> {
     let answer = match question(request, &budget).await {
-        Ok(question) => desk.answer(question).await,
+        Ok(question) => desk.answer(question, by).await,
         Err(error) => Err(error),
     };
     match answer {

@@ -1,6 +1,7 @@
 //! Comments on orders.
 
 use super::{Caller, Page, RequestContext, Service, ServiceError};
+use crate::engine::State;
 use crate::engine::command::{DeleteComment, OpenAccount, Owner, WriteComment};
 use crate::engine::comment::Comment;
 use crate::engine::rejection::Rejection;
@@ -17,6 +18,7 @@ impl Service {
     ) -> Result<Comment, ServiceError> {
         let order = order.ok_or(Rejection::OrderNotFound)?;
         let author = self.opened_account(caller, context).await?;
+        self.require_writable(author, context).await?;
         let command = WriteComment { order, author, content };
         Ok(self.shards.execute(order.shard(), command, context.waiters).await?)
     }
@@ -47,8 +49,20 @@ impl Service {
     ) -> Result<(), ServiceError> {
         let comment = comment.ok_or(Rejection::CommentNotFound)?;
         let author = caller.account()?;
+        self.require_writable(author, context).await?;
         let command = DeleteComment { comment, author };
         Ok(self.shards.execute(comment.shard(), command, context.waiters).await?)
+    }
+
+    /// Refuses the author of a comment whose account takes no writes. The order that the comment is
+    /// on may be in another shard, which knows nothing of its author.
+    async fn require_writable(
+        &self,
+        author: AccountId,
+        context: RequestContext<'_>,
+    ) -> Result<(), ServiceError> {
+        let read = move |state: &State| state.observe_writable(author);
+        Ok(self.shards.observe(author.shard(), context.waiters, read).await??)
     }
 
     /// The caller's account, opened here if the bearer of an access token has none.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{Service, ServiceError};
 use crate::auth::identity::identity_digest;
 use crate::engine::State;
+use crate::engine::acts::{Acted, OperatorCommand};
 use crate::engine::rejection::Rejection;
 use crate::engine::summary::AccountSummary;
 use crate::ids::{AccountId, ID_MAX, SHARD_COUNT, ShardId};
@@ -56,6 +57,26 @@ impl Service {
         let read = move |state: &State| state.observe_summary(account, now);
         let found = self.shards.observe(account.shard(), waiters, read).await?;
         Ok(found.ok_or(Rejection::AccountNotFound)?)
+    }
+
+    /// Does something to an account on behalf of an operator. If the shard refuses a later visit,
+    /// which only an account with very many open orders needs, what earlier ones did stays done,
+    /// and the same command goes on with it.
+    pub async fn act(
+        &self,
+        command: OperatorCommand,
+        waiters: &Arc<Waiters>,
+    ) -> Result<Acted, ServiceError> {
+        let mut acted = Acted::default();
+        loop {
+            let shard = command.account.shard();
+            let visit = self.shards.execute(shard, command.clone(), waiters).await?;
+            acted.is_new |= visit.is_new;
+            acted.order_count += visit.order_count;
+            if !visit.has_more {
+                return Ok(acted);
+            }
+        }
     }
 
     /// The accounts of everybody whom some issuer gave this name; usually one.

@@ -14,6 +14,9 @@
 //!               heartbeat interval u32, 0 for none;
 //!               count of resets u32; if there are some, the balance after the newest and
 //!               its time i64;
+//!               whether operators have acted on it u8; if they have, whether it is
+//!               suspended u8; if it is, the time i64, the user's number u32, name (flag u8,
+//!               text) and reason text;
 //!               count of positions u32; for each: market u32, outcome u8,
 //!               shares, cost, realised i64, and if there are resets, closed by one u8
 //!   keys        body of a KeyCreated; revoked at (flag u8, i64); kept maker u64, 0 for none
@@ -30,6 +33,7 @@
 //! version 1 has no settlements, no decisions, and no row in the list of settled markets
 //! version 2 has no open orders, no lives, no count of fills, and no fill logs
 //! version 3 has no resets
+//! version 4 has nothing of operators
 //!
 //! section of an order file: finished orders up to its end, those of an account in the order in
 //! which they finished
@@ -68,6 +72,7 @@ use crate::engine::payout::Settlement;
 use crate::engine::position::Position;
 use crate::engine::restore::{RestoreError, Restorer};
 use crate::engine::rows::{AccountRow, IdentityRow, StateHead};
+use crate::engine::standing::Standing;
 use crate::engine::state_hash::StateHash;
 use crate::engine::{UsedMarket, comment::Comment, key::Key};
 use crate::faults::{self, Fault};
@@ -209,6 +214,7 @@ fn write_account(fields: &mut Fields<'_>, account: &AccountRow<'_>) {
         fields.i64(resets.balance.micros());
         fields.i64(resets.at.nanos());
     }
+    write_standing(fields, account.standing);
     fields.length(account.positions.len());
     for position in account.positions {
         fields.u32(position.market.0);
@@ -252,6 +258,7 @@ fn read_account(
     } else {
         None
     };
+    let standing = if version > 4 { read_standing(reader)? } else { None };
     let count = reader.u32("count of positions")?;
     let mut positions = Vec::new();
     for _ in 0..count {
@@ -279,7 +286,26 @@ fn read_account(
         fill_surplus,
         heartbeat_ms: Some(heartbeat_ms).filter(|&interval_ms| interval_ms != 0),
         resets,
+        standing: standing.as_ref(),
     })?)
+}
+
+fn write_standing(fields: &mut Fields<'_>, standing: Option<&Standing>) {
+    fields.u8(standing.is_some().into());
+    let Some(Standing { suspension }) = standing else { return };
+    fields.u8(suspension.is_some().into());
+    if let Some(suspension) = suspension {
+        fields.suspension(suspension);
+    }
+}
+
+fn read_standing(reader: &mut Reader<'_>) -> Result<Option<Standing>, RecordError> {
+    if !reader.flag("whether operators have acted on the account")? {
+        return Ok(None);
+    }
+    let is_suspended = reader.flag("whether the account is suspended")?;
+    let suspension = if is_suspended { Some(reader.suspension()?) } else { None };
+    Ok(Some(Standing { suspension }))
 }
 
 /// Reads an id; 0 means none.

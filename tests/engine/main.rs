@@ -14,6 +14,7 @@ mod idempotency;
 mod keys;
 mod naive;
 mod naive_orders;
+mod operators;
 mod placing;
 mod properties;
 mod random_orders;

@@ -23,6 +23,7 @@ pub(crate) fn code(rejection: &Rejection) -> &'static str {
         Rejection::InsufficientLiquidity { .. } => "INSUFFICIENT_LIQUIDITY",
         Rejection::SlippageExceeded { .. } => "SLIPPAGE_EXCEEDED",
         Rejection::InsufficientBalance { .. } => "INSUFFICIENT_BALANCE",
+        Rejection::AccountSuspended => "ACCOUNT_SUSPENDED",
         Rejection::ResetWhileHeld => "ACCOUNT_RESET",
         Rejection::AccountNotFound => "ACCOUNT_NOT_FOUND",
         Rejection::KeyNotFound => "KEY_NOT_FOUND",
@@ -150,6 +151,10 @@ pub(crate) fn happened(state: &State, events: &[Event]) -> String {
                     account.counter()
                 )
                 .expect("a string grows");
+            }
+            Event::OperatorActed(acted) => {
+                write!(text, "{} A{} ", acted.act.as_str(), acted.account.counter())
+                    .expect("a string grows");
             }
             Event::HeartbeatSet { account, interval_ms } => {
                 let interval = interval_ms.map_or("none".into(), |it| it.to_string());

@@ -17,6 +17,8 @@
 //! comment A2 O1 words                 -> commented C1
 //! delete A2 C1                        -> COMMENT_NOT_OWN
 //! reset A1                            -> reset A1 closed 1 cost 5.8 granted 5.8 balance 1000
+//! suspend A1                           -> suspend A1
+//! resume A1                            -> resume A1
 //! decide M1 1 0                       -> decided
 //! settle M1 1 0                       -> pays A1:0:10:10:1004.2 settled
 //! ```
@@ -49,6 +51,7 @@ use paperbourse::market::book::{Level, Side};
 use paperbourse::market::catalogue::{Fees, MarketStatus};
 use paperbourse::money::{FeeRate, Price, Rounding, Shares, Usd};
 
+use crate::operators;
 use crate::placing::first_answer;
 use crate::report;
 use crate::world::World;
@@ -159,6 +162,9 @@ impl Run {
             ["cancel-all", account, options @ ..] => self.cancel_all(account, options),
             ["expire"] => self.expire(),
             ["reset", account] => self.outcome(&ResetAccount(self.account(account))),
+            [act @ ("suspend" | "resume"), account] => {
+                self.outcome(&operators::command(self.account(account), act))
+            }
             ["show", account, market, outcome] => self.show(account, market, outcome),
             ["key", owner, name, options @ ..] => {
                 self.outcome(&self.create_key(owner, name, options))

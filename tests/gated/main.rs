@@ -16,5 +16,6 @@ mod keys;
 mod reset;
 mod resting;
 mod settlement;
+mod suspend;
 mod trades;
 mod world;

@@ -14,10 +14,12 @@ use paperbourse::auth::identity::{IdentitySource, identity_digest};
 use paperbourse::auth::ws_token::WsTokens;
 use paperbourse::clock::Clock;
 use paperbourse::engine::Rules;
+use paperbourse::engine::acts::{Acted, OperatorCommand};
+use paperbourse::engine::standing::{Act, Operator};
 use paperbourse::http::connection::{Deadlines, serve_connection};
 use paperbourse::http::exchange::{ConnectionSlot, Exchange, Server, Worker};
 use paperbourse::http::handle::handle;
-use paperbourse::ids::{Place, ShardId, Timestamp};
+use paperbourse::ids::{AccountId, Place, ShardId, Timestamp};
 use paperbourse::journal::{Gate, Journal, JournalConfig, MemoryJournal};
 use paperbourse::limits::bucket::AccountRates;
 use paperbourse::limits::tier::{Tier, TierTable, Tiers};
@@ -38,7 +40,7 @@ use tokio::io::{DuplexStream, duplex};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::client::{Answer, answer, post};
+use crate::client::{Answer, answer, get, post};
 
 /// The market that all trade: asks at 0.50 and 0.60, bids at 0.40, 100 shares each.
 pub(crate) const MARKET: &str = "0xabc";
@@ -120,6 +122,20 @@ impl World {
         let request = post("/v1/keys/bootstrap", grant).bearer(&person.token);
         let new = self.done(request, 201).await;
         Person { key: text(&new.get("raw_key")), key_id: number(&new.get("id")), ..person.clone() }
+    }
+
+    /// Does something to a person's account on behalf of an operator.
+    pub(crate) async fn act(&self, person: &Person, act: Act) -> JoinHandle<Acted> {
+        let wallet = self.done(get("/v1/me/wallets/api").key(&person.key), 200).await;
+        let account = AccountId::from_raw(number(&wallet.get("id"))).expect("an account's id");
+        let by = Operator { uid: 0, user: None };
+        let command = OperatorCommand { account, act, by, reason: "a test".into() };
+        let worker = self.worker.clone();
+        tokio::spawn(async move {
+            let exchange = worker.server.exchange().expect("an open server");
+            let waiters = worker.waiters(exchange);
+            exchange.service.act(command, waiters).await.expect("an account")
+        })
     }
 
     /// Opens a connection that is served as by a worker.

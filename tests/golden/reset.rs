@@ -61,3 +61,13 @@ fn reset(state: &mut State, journal: &Journal, balance: Usd) {
     let events = ends.chain([Event::AccountReset(reset)]).collect();
     happen(state, journal, events);
 }
+
+#[test]
+fn accounts_that_were_reset_are_read() {
+    check_read("reset", &KINDS, "reset");
+}
+
+#[test]
+fn accounts_that_were_reset_written_today_read_the_same() {
+    check_written("reset", write_reset, "reset");
+}

@@ -159,8 +159,9 @@ impl Client {
         self.send(Request::post(path, body))
     }
 
+    /// Sends a request with the credential.
     #[track_caller]
-    fn send(&mut self, request: Request) -> Response {
+    pub fn send(&mut self, request: Request) -> Response {
         let request = match &self.credential {
             Some((name, value)) => request.header(name, value.as_str()),
             None => request,

@@ -18,7 +18,7 @@ pub(crate) fn account(data: &Path, arguments: &[&str]) -> Value {
 
 /// The exit code and the error of a command that fails.
 #[track_caller]
-fn failure(data: &Path, arguments: &[&str]) -> (i32, String) {
+pub(crate) fn failure(data: &Path, arguments: &[&str]) -> (i32, String) {
     let output = tool(&[&["account", "--data", text(data)], arguments].concat());
     assert!(output.stdout.is_empty(), "{output:?}");
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())

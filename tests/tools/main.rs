@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod accounts;
+mod acts;
 mod beside;
 mod completions;
 mod damage;

@@ -53,17 +53,24 @@ pub(crate) fn start_with(data: &Path, archive_bytes: &str) -> ServerProcess {
 /// A trader with an API key.
 pub(crate) struct Trader {
     pub(crate) key: String,
+    subject: String,
 }
 
 impl Trader {
     /// Opens an account.
     pub(crate) fn new(data: &Path, server: &ServerProcess, subject: &str) -> Self {
-        let token = tool(&["token", "--subject", subject, "--data", text(data)]);
-        assert!(token.status.success());
-        let token = String::from_utf8(token.stdout).unwrap();
-        let mut client = Client::with_token(server.address, token.trim());
+        let mut trader = Self { key: String::new(), subject: subject.to_owned() };
+        let mut client = Client::with_token(server.address, &trader.token(data));
         let answer = client.post("/v1/keys/bootstrap", &json!({})).ok(201);
-        Self { key: answer["raw_key"].as_str().unwrap().to_owned() }
+        answer["raw_key"].as_str().unwrap().clone_into(&mut trader.key);
+        trader
+    }
+
+    /// A new access token of the account's owner.
+    pub(crate) fn token(&self, data: &Path) -> String {
+        let token = tool(&["token", "--subject", &self.subject, "--data", text(data)]);
+        assert!(token.status.success());
+        String::from_utf8(token.stdout).unwrap().trim().to_owned()
     }
 
     pub(crate) fn connect(&self, server: &ServerProcess) -> Client {

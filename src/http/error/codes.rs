@@ -45,7 +45,10 @@ pub static CODES: [(StatusCode, &[&str]); 12] = [
             "TOKEN_EXPIRED",
         ],
     ),
-    (StatusCode::FORBIDDEN, &["INSUFFICIENT_PERMISSION", "TIER_NOT_AUTHORIZED"]),
+    (
+        StatusCode::FORBIDDEN,
+        &["INSUFFICIENT_PERMISSION", "TIER_NOT_AUTHORIZED", "ACCOUNT_SUSPENDED"],
+    ),
     (
         StatusCode::NOT_FOUND,
         &[

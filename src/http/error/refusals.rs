@@ -99,6 +99,7 @@ impl From<Rejection> for ApiError {
                 (S::BAD_REQUEST, "ORDER_NOT_CANCELLABLE")
             }
             Rejection::ResetWhileHeld => (S::CONFLICT, "ACCOUNT_RESET"),
+            Rejection::AccountSuspended => (S::FORBIDDEN, "ACCOUNT_SUSPENDED"),
             Rejection::AccountNotFound => (S::NOT_FOUND, "ACCOUNT_NOT_FOUND"),
             Rejection::KeyNotFound => (S::NOT_FOUND, "KEY_NOT_FOUND"),
             Rejection::BootstrapNotAllowed => (S::BAD_REQUEST, "BOOTSTRAP_NOT_ALLOWED"),

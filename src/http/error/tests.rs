@@ -122,6 +122,7 @@ fn rejections_of_the_engine() {
         Rejection::NotCancellable { status: OrderStatus::Filled },
         Rejection::OrderIsHeld,
         Rejection::ResetWhileHeld,
+        Rejection::AccountSuspended,
         Rejection::AccountNotFound,
         Rejection::KeyNotFound,
         Rejection::BootstrapNotAllowed,

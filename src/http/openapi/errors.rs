@@ -15,11 +15,12 @@ const MESSAGE: &str = "ErrorMessage";
 
 /// The names of sets that are too long to be named by their codes, each with an operation and a
 /// status that has the set.
-const NAMES: [(&str, &str, StatusCode); 9] = [
+const NAMES: [(&str, &str, StatusCode); 10] = [
     ("TradeRefused", "POST /trade", StatusCode::BAD_REQUEST),
     ("OrderRefused", "POST /v1/orders", StatusCode::BAD_REQUEST),
     ("Unauthorized", "POST /trade", StatusCode::UNAUTHORIZED),
     ("InvalidCredential", "GET /v1/markets", StatusCode::UNAUTHORIZED),
+    ("KeyForbidden", "POST /v1/keys", StatusCode::FORBIDDEN),
     ("BookNotFound", "GET /v1/markets/{condition_id}/book", StatusCode::NOT_FOUND),
     ("TradingUnavailable", "POST /trade", StatusCode::SERVICE_UNAVAILABLE),
     ("StorageUnavailable", "POST /v1/keys", StatusCode::SERVICE_UNAVAILABLE),

@@ -91,6 +91,10 @@ impl Fields<'_> {
                 self.account_reset(reset);
                 kind::ACCOUNT_RESET
             }
+            Event::OperatorActed(acted) => {
+                self.operator_acted(acted);
+                kind::OPERATOR_ACTED
+            }
             Event::HeartbeatSet { account, interval_ms } => {
                 self.u64(account.get());
                 self.u32(interval_ms.unwrap_or(0));
@@ -284,6 +288,7 @@ impl<'a> Reader<'a> {
                 at: self.timestamp("time")?,
             },
             kind::ACCOUNT_RESET => Event::AccountReset(self.account_reset()?),
+            kind::OPERATOR_ACTED => Event::OperatorActed(self.operator_acted()?),
             kind::HEARTBEAT_SET => Event::HeartbeatSet {
                 account: self.id("account", AccountId::from_raw)?,
                 interval_ms: Some(self.u32("heartbeat interval")?).filter(|&it| it != 0),

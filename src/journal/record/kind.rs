@@ -23,3 +23,4 @@ pub(crate) const HEARTBEAT_SET: u16 = 20;
 pub(crate) const ORDER_HELD: u16 = 21;
 pub(crate) const HELD_ORDER_DROPPED: u16 = 22;
 pub(crate) const ACCOUNT_RESET: u16 = 23;
+pub(crate) const OPERATOR_ACTED: u16 = 24;

@@ -4,7 +4,9 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::engine::command::Identity;
-use crate::engine::event::{AccountReset, OrderFilled, OrderHeld, OrderPlaced, RestingFilled};
+use crate::engine::event::{
+    AccountReset, OperatorActed, OrderFilled, OrderHeld, OrderPlaced, RestingFilled,
+};
 use crate::engine::fill::{Fill, Placement};
 use crate::engine::hold::Hold;
 use crate::engine::idempotency::{Fingerprint, NameHash};
@@ -12,6 +14,7 @@ use crate::engine::key::{KeyGrant, Permissions};
 use crate::engine::matching::EVENTS_PER_VISIT_MAX;
 use crate::engine::payout::{Decision, EVIDENCE_BYTES_MAX, PaidPosition, PositionsSettled};
 use crate::engine::reset::ORDERS_PER_RECORD_MAX;
+use crate::engine::standing::{Act, Operator};
 use crate::engine::state_hash::StateHash;
 use crate::engine::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce};
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex};
@@ -120,7 +123,18 @@ pub(crate) fn every_kind() -> Vec<Event> {
     ];
     events.extend(of_settlements(account, at));
     events.extend(of_resting_orders(&plain_fill, &fill));
+    events.extend(of_operators(account, at));
     events
+}
+
+fn of_operators(account: AccountId, at: Timestamp) -> Vec<Event> {
+    let users = [Some("deploy".into()), None].into_iter().cycle();
+    let acts = [Act::Suspend, Act::Resume];
+    let acted = acts.into_iter().zip(users).map(|(act, user)| {
+        let by = Operator { uid: 1000, user };
+        Event::OperatorActed(Box::new(OperatorActed { account, act, by, reason: "ß".into(), at }))
+    });
+    acted.collect()
 }
 
 fn of_settlements(account: AccountId, at: Timestamp) -> [Event; 3] {
@@ -330,6 +344,13 @@ fn the_longest_record_fits() {
     let bytes = encoded(&events).len();
     assert!(bytes <= RECORD_BYTES_MAX, "{bytes}");
 
+    // A suspension ends as many.
+    let Event::OperatorActed(mut acted) = every[42].clone() else { panic!("an act") };
+    acted.reason = long(TEXT).into();
+    events.push(Event::OperatorActed(acted));
+    let bytes = encoded(&events).len();
+    assert!(bytes <= RECORD_BYTES_MAX, "{bytes}");
+
     let payout = |_| (long(ID_BYTES_MAX).into(), Price::ONE);
     let decision = Decision {
         condition_id: long(ID_BYTES_MAX).into(),
@@ -344,15 +365,17 @@ fn the_longest_record_fits() {
 /// The bytes are the format: a change of these numbers is a change of what is on disks.
 #[test]
 fn the_format_is_pinned() {
-    let [first_version, key_life, settlement, resting, held, reset] =
-        [0..12, 12..15, 15..18, 18..37, 37..41, 41..42].map(|range| encoded(&every_kind()[range]));
-    assert_eq!(every_kind().len(), 42);
+    let [first_version, key_life, settlement, resting, held, reset, operators] =
+        [0..12, 12..15, 15..18, 18..37, 37..41, 41..42, 42..44]
+            .map(|range| encoded(&every_kind()[range]));
+    assert_eq!(every_kind().len(), 44);
     assert_eq!(crc32c::crc32c(&first_version), 4_139_319_612);
     assert_eq!(crc32c::crc32c(&key_life), 70_980_373);
     assert_eq!(crc32c::crc32c(&settlement), 563_179_161);
     assert_eq!(crc32c::crc32c(&resting), 443_241_761);
     assert_eq!(crc32c::crc32c(&held), 3_582_886_227);
     assert_eq!(crc32c::crc32c(&reset), 1_394_756_656);
+    assert_eq!(crc32c::crc32c(&operators), 2_523_828_507);
 }
 
 #[test]

@@ -40,12 +40,13 @@ pub(super) fn provoked() -> BTreeMap<String, Value> {
     of_limits(&mut errors);
     of_memory(&mut errors, server);
     // Provoked elsewhere: they take a full disk, a large export, a provider that is gone, a market
-    // with a delay, a start that is caught in the act, and a bug.
+    // with a delay, an operator, a start that is caught in the act, and a bug.
     for error in [
         ApiError::journal_full(),
         ApiError::export_limit_exceeded(2),
         ApiError::identity_unavailable(1),
         Rejection::ResetWhileHeld.into(),
+        Rejection::AccountSuspended.into(),
         ApiError::not_ready(),
         ApiError::internal("a bug"),
     ] {

@@ -1,0 +1,136 @@
+//! What operators do to accounts. Each act is one fact with who did it and why; what follows from
+//! it is in the same record.
+
+use smallvec::smallvec;
+
+use super::account::Account;
+use super::cancel::end_at_most;
+use super::contradiction::{Flaw, NOT_KEPT};
+use super::decide::{Command, Given, Verdict};
+use super::event::{Event, Events, OperatorActed};
+use super::rejection::Rejection;
+use super::reset::ORDERS_PER_RECORD_MAX;
+use super::standing::{Act, Operator, REASON_BYTES_MAX, Suspension, USER_BYTES_MAX};
+use super::state::State;
+use super::terms::EndReason;
+use super::view::Observed;
+use crate::ids::{AccountId, Place, Timestamp};
+
+/// Does something to an account on behalf of an operator. Repeat it while it has more to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OperatorCommand {
+    /// The account.
+    pub account: AccountId,
+    /// What to do.
+    pub act: Act,
+    /// Who asks for it.
+    pub by: Operator,
+    /// Why; at most [`REASON_BYTES_MAX`] long.
+    pub reason: Box<str>,
+}
+
+/// What one visit of an [`OperatorCommand`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Acted {
+    /// Whether the act is new; if not, it was done before.
+    pub is_new: bool,
+    /// How many open orders ended.
+    pub order_count: usize,
+    /// Whether there is more to do.
+    pub has_more: bool,
+}
+
+impl Command for OperatorCommand {
+    type Subject = Acted;
+    type Answer = Acted;
+
+    fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<Acted>, Rejection> {
+        let account = state.account(self.account).ok_or(Rejection::AccountNotFound)?;
+        let now = given.now;
+        Ok(match self.act {
+            Act::Suspend => self.suspend(state, account, now),
+            Act::Resume if account.is_suspended() => {
+                let acted = Acted { is_new: true, ..Acted::default() };
+                Verdict::Happens(smallvec![self.event(now)], acted)
+            }
+            Act::Resume => Verdict::Already(Acted::default()),
+        })
+    }
+
+    fn answer(_: &State, acted: Acted, _: bool) -> Acted {
+        acted
+    }
+
+    fn depends_on(&self, state: &State) -> Place {
+        state.account_place(self.account)
+    }
+}
+
+impl OperatorCommand {
+    fn event(&self, at: Timestamp) -> Event {
+        let Self { account, ref act, ref by, ref reason } = *self;
+        let (act, by, reason) = (act.clone(), by.clone(), reason.clone());
+        Event::OperatorActed(Box::new(OperatorActed { account, act, by, reason, at }))
+    }
+
+    /// First the suspension, so that no order comes after those that end. Only an account with very
+    /// many open orders, which only an operator's setting allows, takes more than one record.
+    fn suspend(&self, state: &State, account: &Account, now: Timestamp) -> Verdict<Acted> {
+        let is_new = !account.is_suspended();
+        let mut events = Events::new();
+        if is_new {
+            events.push(self.event(now));
+        }
+        let orders = account.open_orders().map(|slot| state.orders[slot].id());
+        let (ends, has_more) =
+            end_at_most(ORDERS_PER_RECORD_MAX, orders, EndReason::Suspended, now);
+        let order_count = ends.len();
+        events.extend(ends);
+        Verdict::of(events, Acted { is_new, order_count, has_more })
+    }
+}
+
+impl State {
+    /// The account, if it takes writes.
+    pub(super) fn writable_account(&self, id: AccountId) -> Result<&Account, Rejection> {
+        let account = self.account(id).ok_or(Rejection::AccountNotFound)?;
+        account.require_writable()?;
+        Ok(account)
+    }
+
+    /// Whether the account takes writes.
+    pub fn observe_writable(&self, id: AccountId) -> Observed<Result<(), Rejection>> {
+        let value = self.writable_account(id).map(drop);
+        Observed { value, place: self.account_place(id) }
+    }
+
+    pub(super) fn operator_acted(
+        &mut self,
+        acted: &OperatorActed,
+        position_in_log: u64,
+    ) -> Result<(), Flaw> {
+        let OperatorActed { account, act, by, reason, at } = acted;
+        let flaw = |flaw| Flaw::account(*account, flaw);
+        if reason.len() > REASON_BYTES_MAX
+            || by.user.as_ref().is_some_and(|user| user.len() > USER_BYTES_MAX)
+        {
+            return Err(flaw("was acted on with a text that is too long"));
+        }
+        let slot = self.account_slot(*account).ok_or(flaw(NOT_KEPT))?;
+        let row = &mut self.accounts[slot];
+        let before = row.standing().map(|it| it.term(*account)).unwrap_or_default();
+        match act {
+            Act::Suspend if row.is_suspended() => return Err(flaw("is suspended already")),
+            Act::Suspend => {
+                let suspension = Suspension { at: *at, by: by.clone(), reason: reason.clone() };
+                row.change_standing(|standing| standing.suspension = Some(suspension));
+            }
+            Act::Resume if !row.is_suspended() => return Err(flaw("is not suspended")),
+            Act::Resume => row.change_standing(|standing| standing.suspension = None),
+        }
+        row.position_in_log = position_in_log;
+        self.hash -= before;
+        self.hash += self.accounts[slot].standing().map(|it| it.term(*account)).unwrap_or_default();
+        Ok(())
+    }
+}
