@@ -21,7 +21,7 @@ macro_rules! pages {
 /// The pages by their readers.
 static GUIDE: [(&str, &[Page]); 2] = [
     ("For bots", &pages!["orders" "streams" "data" "keys" "api" "sdk" "paper"]),
-    ("For operators", &pages!["operating" "configuration" "venues" "guarantees"]),
+    ("For operators", &pages!["install" "operating" "configuration" "venues" "guarantees"]),
 ];
 
 /// The files of [`pages()`].
