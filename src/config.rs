@@ -303,14 +303,15 @@ impl ServeArgs {
         self.connections_per_address.unwrap_or_else(|| connections_max.div_ceil(2))
     }
 
-    /// Whether other machines can reach the metrics.
-    pub fn is_admin_exposed(&self) -> bool {
-        self.admin_listen.is_some_and(|address| !address.ip().to_canonical().is_loopback())
+    /// Whether other machines can reach metrics at this address.
+    pub fn is_admin_exposed_at(address: SocketAddr) -> bool {
+        !address.ip().to_canonical().is_loopback()
     }
 
-    /// Whether other machines can reach the server without a known proxy in front of it.
-    pub fn is_exposed(&self) -> bool {
-        !self.listen.ip().to_canonical().is_loopback() && self.trusted_proxies.is_empty()
+    /// Whether other machines can reach a server at this address without a known proxy in front of
+    /// it.
+    pub fn is_exposed_at(&self, address: SocketAddr) -> bool {
+        !address.ip().to_canonical().is_loopback() && self.trusted_proxies.is_empty()
     }
 
     /// The limits per address for callers without a valid key; `None` if they are off.

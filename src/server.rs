@@ -5,9 +5,11 @@
 //! check gets 503. Shutdown runs in reverse: report not ready, accept no new connections, finish
 //! what is in flight, close the sockets, flush the journal.
 
+mod activation;
 mod admin;
 pub mod check;
 mod descriptors;
+mod ending;
 mod footprint;
 mod listener;
 mod memory;
@@ -16,31 +18,32 @@ mod start;
 mod supervisor;
 #[cfg(feature = "traces")]
 mod traces;
+mod watchdog;
 mod worker;
 
 use std::io;
+use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::config::DataPlace;
 use crate::config::sources::Configuration;
+use crate::config::{DataPlace, ServeArgs};
 use crate::http;
 use crate::http::exchange::{Exchange, Server};
 use crate::http::forwarded::TrustedProxies;
-use crate::market::catalogue::TAKER_DELAY_MS_MAX;
 use crate::operators::{self, OperatorSocket};
 use crate::telemetry::AccessLog;
+pub(crate) use ending::ending_signal;
+use ending::{DRAIN_TIME_MAX, Ending};
+use listener::{AdminListener, Listeners};
 use reload::Reloader;
 use start::Started;
 use supervisor::Supervisor;
+use watchdog::Heart;
 use worker::Workers;
-
-/// How long requests in flight may take to finish after the signal, in seconds: the longest delay
-/// of the venue, and five more.
-const DRAIN_SECONDS_MAX: u64 = TAKER_DELAY_MS_MAX.div_ceil(1_000) as u64 + 5;
 
 /// How often idle keys release the memory of their rate limits: the length of the longest window.
 const RELEASE_INTERVAL: Duration = Duration::from_mins(1);
@@ -48,6 +51,7 @@ const RELEASE_INTERVAL: Duration = Duration::from_mins(1);
 /// Serves until a signal ends the process.
 pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
     let arguments = &configuration.arguments;
+    let passed = activation::passed()?;
     // A separate thread for everything but requests: the venue, the fan-out, signals.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -60,37 +64,17 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
     };
     let worker_count = arguments.workers.map_or_else(default_worker_count, usize::from);
     let open_files_max = descriptors::raise();
-    let listeners = listener::bind(arguments.listen, worker_count).with_context(|| {
-        format!("failed to listen on {} (--listen chooses another address)", arguments.listen)
-    })?;
-    tracing::info!("listening on http://{}", listeners.address);
+    let is_bound = passed.public.is_empty();
+    let listeners = listen(arguments, passed.public, worker_count)?;
     let supervisor = Arc::new(Supervisor::from_environment());
     supervisor.status("starting");
     for name in &configuration.unknown_variables {
         tracing::warn!(name, "no option has this variable: it sets nothing");
     }
-    if arguments.is_exposed() {
-        tracing::warn!(
-            "other machines can reach this server and it does not speak TLS, so keys and tokens \
-             travel in the clear: put a TLS proxy in front of it and name it with --trusted-proxy"
-        );
-    }
-    if arguments.is_admin_exposed() {
-        tracing::warn!(
-            "other machines can read the metrics: --admin-listen asks for no credential"
-        );
-    }
     let connections_max =
         descriptors::connections_max(arguments.connections_max, open_files_max, worker_count)?;
-    for proxy in &arguments.trusted_proxies {
-        tracing::info!(%proxy, "trusting X-Forwarded-For from a proxy");
-    }
-    let admin = arguments.admin_listen.map(listener::bind_admin).transpose()?;
-
-    let proxies = TrustedProxies::new(&arguments.trusted_proxies);
-    let per_address_max = arguments.connections_per_address(connections_max);
-    let server = Server::new(connections_max).capped_by_address(connections_max, per_address_max);
-    let server = server.trusting(proxies);
+    let admin = listen_for_metrics(arguments, passed.admin)?;
+    let server = limited(arguments, connections_max);
     server.log_requests(arguments.access_log).context("failed to start the access log's thread")?;
     #[cfg(feature = "traces")]
     let (server, exporter) = {
@@ -100,7 +84,13 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
     let server = Arc::new(server);
     server.cors.set(&arguments.cors_origins);
     http::prepare();
-    let mut workers = Workers::start(listeners.sockets, &server)?;
+    let heart = Arc::new(Heart::default());
+    let hands = listeners.deal(worker_count).context("failed to share the listening sockets")?;
+    let start_workers = || Workers::start(hands, &server, &heart);
+    // Who comes before the server is ready is told so, or waits in the queue of a socket that
+    // somebody keeps for the time between two servers.
+    let (mut workers, start_workers) =
+        if is_bound { (Some(start_workers()?), None) } else { (None, Some(start_workers)) };
     let ended = runtime.block_on(async {
         #[cfg(feature = "traces")]
         exporter.map(|exporter| tokio::spawn(exporter.run()));
@@ -118,10 +108,14 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
         tokio::spawn(async move { venue.run().await });
         tokio::spawn(release_limiters(exchange.clone()));
         let operators = operators(&arguments.data, &exchange);
-        let ending = ending_signal()?;
+        let ending = Ending::watch()?;
         server.open(exchange.clone());
+        if let Some(start_workers) = start_workers {
+            workers = Some(start_workers()?);
+        }
+        let mut workers = workers.expect("started before or just now");
         tracing::info!("ready");
-        let status = format!("serving on http://{}", listeners.address);
+        let status = listeners.to_string();
         supervisor.ready(&status);
         let reloads = Reloader::new(configuration).run(
             hangups,
@@ -130,14 +124,20 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
             supervisor.clone(),
             status,
         );
+        if let Some(interval) = supervisor::watchdog_interval() {
+            watchdog::start(heart.clone(), supervisor.clone(), exchange.clone(), interval)?;
+        }
         let name = tokio::select! {
-            name = ending => name,
+            name = ending.asked() => name,
             () = reloads => "SIGHUP",
         };
+        ending.begin(name);
+        // From here on connections are refused, or wait for the next server.
+        drop(listeners);
         tracing::info!(signal = name, "draining");
         supervisor.stopping("draining: finishing requests and closing sockets");
         drop(operators);
-        drain(&server, &mut workers, &exchange).await;
+        drain(&server, &mut workers, &exchange, &ending).await;
         if let Some(hours) = hours {
             hours.write();
         }
@@ -149,6 +149,62 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
     // such as look up the address of the venue, and nothing would listen to a second signal.
     runtime.shutdown_background();
     ended
+}
+
+/// Binds the public address, unless the supervisor has passed sockets for it.
+fn listen(
+    arguments: &ServeArgs,
+    passed: Vec<StdListener>,
+    worker_count: usize,
+) -> anyhow::Result<Listeners> {
+    let is_bound = passed.is_empty();
+    let listeners = if is_bound {
+        Listeners::bind(arguments.listen, worker_count).with_context(|| {
+            format!("failed to listen on {} (--listen chooses another address)", arguments.listen)
+        })?
+    } else {
+        Listeners::of(passed).context("failed to read the address of a passed socket")?
+    };
+    for address in &listeners.addresses {
+        tracing::info!("listening on http://{address}");
+    }
+    if !is_bound {
+        tracing::info!("the supervisor has passed the listening sockets: --listen sets nothing");
+    }
+    if listeners.addresses.iter().any(|&address| arguments.is_exposed_at(address)) {
+        tracing::warn!(
+            "other machines can reach this server and it does not speak TLS, so keys and tokens \
+             travel in the clear: put a TLS proxy in front of it and name it with --trusted-proxy"
+        );
+    }
+    Ok(listeners)
+}
+
+/// Binds the admin address if there is one, unless the supervisor has passed a socket for it.
+fn listen_for_metrics(
+    arguments: &ServeArgs,
+    passed: Option<StdListener>,
+) -> anyhow::Result<Option<AdminListener>> {
+    let admin = match passed {
+        Some(socket) => Some(AdminListener::of(socket).context("failed to read its address")?),
+        None => arguments.admin_listen.map(AdminListener::bind).transpose()?,
+    };
+    if admin.as_ref().is_some_and(|admin| ServeArgs::is_admin_exposed_at(admin.address)) {
+        tracing::warn!(
+            "other machines can read the metrics: --admin-listen asks for no credential"
+        );
+    }
+    Ok(admin)
+}
+
+/// The process as its connections see it, with the limits that the operator has chosen.
+fn limited(arguments: &ServeArgs, connections_max: usize) -> Server {
+    for proxy in &arguments.trusted_proxies {
+        tracing::info!(%proxy, "trusting X-Forwarded-For from a proxy");
+    }
+    let per_address_max = arguments.connections_per_address(connections_max);
+    let server = Server::new(connections_max).capped_by_address(connections_max, per_address_max);
+    server.trusting(TrustedProxies::new(&arguments.trusted_proxies))
 }
 
 /// Serves operators in the data folder. They are not worth a failed start.
@@ -186,23 +242,33 @@ async fn release_limiters(exchange: Arc<Exchange>) {
     }
 }
 
-/// Shuts down in the order that loses nothing. A second signal exits at once.
-async fn drain(server: &Server, workers: &mut Workers, exchange: &Exchange) {
-    if let Ok(again) = ending_signal() {
-        tokio::spawn(async move {
-            let name = again.await;
-            tracing::warn!(signal = name, "second signal: exiting at once");
-            std::process::exit(1);
-        });
-    }
+/// Shuts down in the order that loses nothing.
+async fn drain(server: &Server, workers: &mut Workers, exchange: &Exchange, ending: &Ending) {
     server.close();
-    let deadline = Duration::from_secs(DRAIN_SECONDS_MAX);
-    if tokio::time::timeout(deadline, workers.drained()).await.is_err() {
-        tracing::warn!(
-            held_orders = exchange.service.held_orders().count(),
-            after_seconds = DRAIN_SECONDS_MAX,
-            "some connections are still open: exiting anyway"
-        );
+    let left = || {
+        let held_orders = exchange.service.held_orders().count();
+        (held_orders, server.connections.count())
+    };
+    tokio::select! {
+        () = workers.drained() => {}
+        name = ending.hurried() => {
+            let (held_orders, connections) = left();
+            tracing::warn!(
+                held_orders,
+                connections,
+                signal = name,
+                "second signal: waiting no longer for connections and held orders"
+            );
+        }
+        () = tokio::time::sleep(DRAIN_TIME_MAX) => {
+            let (held_orders, connections) = left();
+            tracing::warn!(
+                held_orders,
+                connections,
+                after_seconds = DRAIN_TIME_MAX.as_secs(),
+                "some connections are still open: exiting anyway"
+            );
+        }
     }
     exchange.journal.flush_blocking();
     #[cfg(feature = "traces")]
@@ -211,18 +277,6 @@ async fn drain(server: &Server, workers: &mut Workers, exchange: &Exchange) {
     }
     server.access.get().into_iter().for_each(AccessLog::flush);
     tracing::info!("stopped; everything acknowledged is on disk");
-}
-
-/// Resolves to the name of the signal that ends the process.
-pub(crate) fn ending_signal() -> anyhow::Result<impl Future<Output = &'static str> + use<>> {
-    let mut terminate = signal(SignalKind::terminate()).context("failed to watch SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("failed to watch SIGINT")?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-        }
-    })
 }
 
 /// One worker per core.

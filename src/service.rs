@@ -50,7 +50,7 @@ use crate::engine::State;
 use crate::engine::event::Event;
 use crate::engine::key::{Key, KeyGrant};
 use crate::engine::rejection::Rejection;
-use crate::ids::Timestamp;
+use crate::ids::{ShardId, Timestamp};
 use crate::journal::Waiters;
 use crate::limits::bucket::{AccountRates, AddressRules};
 use crate::limits::tier::{Tier, TierLimits, TierTable, Tiers};
@@ -231,6 +231,12 @@ impl Service {
     /// The orders that wait for the venue's delay.
     pub fn held_orders(&self) -> &HeldOrders {
         self.shards.held_orders()
+    }
+
+    /// Runs a task once it is its turn in a shard: soon, unless the shard hangs. Does nothing if
+    /// the shard's queue is full.
+    pub fn when_shard_turns(&self, shard: ShardId, task: impl FnOnce() + Send + 'static) {
+        self.shards.when_its_turn(shard, task);
     }
 
     /// The number of accounts.

@@ -316,6 +316,15 @@ impl Shards {
         true
     }
 
+    /// Runs a task that only wants to know that the shard gets to it. False if the queue is full.
+    pub fn when_its_turn(
+        self: &Arc<Self>,
+        shard: ShardId,
+        task: impl FnOnce() + Send + 'static,
+    ) -> bool {
+        self.post(shard, |_, _| task())
+    }
+
     /// Runs the queued tasks. After [`TASKS_PER_TURN_MAX`] the rest moves to a task of its own, so
     /// that this thread's connections are not starved.
     fn serve(self: &Arc<Self>, shard_id: ShardId, mut turn: Turn<'_, Task>) {

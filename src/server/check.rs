@@ -9,7 +9,8 @@ use std::time::Duration;
 use hyper::{StatusCode, Uri};
 use rustix::fs::{Access, access};
 
-use super::{default_worker_count, descriptors, listener, start};
+use super::listener::{AdminListener, Listeners};
+use super::{default_worker_count, descriptors, start};
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::auth::identity::oidc::discovery;
 use crate::auth::identity::shared_secret::SharedSecret;
@@ -58,7 +59,7 @@ pub fn check(arguments: &ServeArgs, mut report: impl FnMut(Finding)) -> anyhow::
     };
     report("listen", listen(arguments));
     if let Some(address) = arguments.admin_listen {
-        let bound = listener::bind_admin(address);
+        let bound = AdminListener::bind(address);
         report("metrics", bound.map(|_| format!("{address} is free")));
     }
     report("data", data(&arguments.data));
@@ -80,7 +81,7 @@ fn listen(arguments: &ServeArgs) -> anyhow::Result<String> {
     let worker_count = arguments.workers.map_or_else(default_worker_count, usize::from);
     let limit = descriptors::raise();
     let connections = descriptors::room(arguments.connections_max, limit, worker_count)?;
-    let bound = listener::bind(address, 1);
+    let bound = Listeners::bind(address, 1);
     bound.map_err(|error| anyhow::anyhow!("{address}: {error} (--listen chooses another)"))?;
     Ok(format!("{address} is free, with room for {connections} connections"))
 }

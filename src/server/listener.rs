@@ -1,5 +1,6 @@
-//! Binds the public address, with one socket per worker on the same port, and the admin address.
+//! The listening sockets: bound here or by somebody else, and dealt out to the workers.
 
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 
@@ -9,11 +10,12 @@ use tokio::net::TcpSocket;
 /// How many connections the kernel queues until they are accepted.
 const BACKLOG: u32 = 4096;
 
+#[derive(Debug)]
 pub(super) struct Listeners {
-    /// The address, including the port if the system picked it.
-    pub(super) address: SocketAddr,
-    /// One per worker; the kernel spreads connections over them.
-    pub(super) sockets: Vec<StdListener>,
+    /// The addresses, with the port that the system picked if it did.
+    pub(super) addresses: Vec<SocketAddr>,
+    /// The kernel spreads connections over those with the same address.
+    sockets: Vec<StdListener>,
 }
 
 pub(super) struct AdminListener {
@@ -21,28 +23,78 @@ pub(super) struct AdminListener {
     pub(super) socket: StdListener,
 }
 
-/// Binds the address once per worker.
-pub(super) fn bind(address: SocketAddr, count: usize) -> io::Result<Listeners> {
-    // Sockets that share a port would also share it with another server of the same user, which
-    // nobody would notice until later. An exclusive bind detects that.
-    if address.port() != 0 {
-        drop(StdListener::bind(address)?);
+impl Listeners {
+    /// Binds the address once per worker.
+    pub(super) fn bind(address: SocketAddr, count: usize) -> io::Result<Self> {
+        // Sockets that share a port would also share it with another server of the same user,
+        // which nobody would notice until later. An exclusive bind detects that.
+        if address.port() != 0 {
+            drop(StdListener::bind(address)?);
+        }
+        let first = shared(address)?;
+        let address = first.local_addr()?;
+        let mut sockets = vec![first];
+        while sockets.len() < count {
+            sockets.push(shared(address)?);
+        }
+        Self::of(sockets)
     }
-    let first = shared(address)?;
-    let address = first.local_addr()?;
-    let mut sockets = vec![first];
-    while sockets.len() < count {
-        sockets.push(shared(address)?);
+
+    /// Sockets that already listen.
+    pub(super) fn of(sockets: Vec<StdListener>) -> io::Result<Self> {
+        let mut addresses = Vec::new();
+        for socket in &sockets {
+            let address = socket.local_addr()?;
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        Ok(Self { addresses, sockets })
     }
-    Ok(Listeners { address, sockets })
+
+    /// Deals the sockets out to this many workers. Each socket gets a worker, since the kernel
+    /// gives it its share of connections, and each worker a socket of each address.
+    pub(super) fn deal(&self, count: usize) -> io::Result<Vec<Vec<StdListener>>> {
+        let mut hands: Vec<Vec<StdListener>> = (0..count).map(|_| Vec::new()).collect();
+        for &address in &self.addresses {
+            let mut of_address = Vec::new();
+            for socket in &self.sockets {
+                if socket.local_addr()? == address {
+                    of_address.push(socket);
+                }
+            }
+            for index in 0..count.max(of_address.len()) {
+                hands[index % count].push(of_address[index % of_address.len()].try_clone()?);
+            }
+        }
+        Ok(hands)
+    }
 }
 
-pub(super) fn bind_admin(address: SocketAddr) -> anyhow::Result<AdminListener> {
-    let socket = StdListener::bind(address)
-        .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
-        .with_context(|| format!("failed to listen on {address} for metrics"))?;
-    let address = socket.local_addr().context("failed to read the admin address")?;
-    Ok(AdminListener { address, socket })
+/// Where it serves.
+impl fmt::Display for Listeners {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, address) in self.addresses.iter().enumerate() {
+            let before = if index == 0 { "serving on" } else { " and" };
+            write!(formatter, "{before} http://{address}")?;
+        }
+        Ok(())
+    }
+}
+
+impl AdminListener {
+    pub(super) fn bind(address: SocketAddr) -> anyhow::Result<Self> {
+        let bound = StdListener::bind(address).and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            Self::of(socket)
+        });
+        bound.with_context(|| format!("failed to listen on {address} for metrics"))
+    }
+
+    /// A socket that already listens.
+    pub(super) fn of(socket: StdListener) -> io::Result<Self> {
+        Ok(Self { address: socket.local_addr()?, socket })
+    }
 }
 
 fn shared(address: SocketAddr) -> io::Result<StdListener> {
@@ -63,12 +115,39 @@ mod tests {
     #[test]
     fn all_workers_share_the_picked_port() {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let listeners = bind(any, 3).unwrap();
-        assert_ne!(listeners.address.port(), 0);
+        let listeners = Listeners::bind(any, 3).unwrap();
+        let [address] = listeners.addresses[..] else { panic!("{listeners:?}") };
+        assert_ne!(address.port(), 0);
         for socket in &listeners.sockets {
-            assert_eq!(socket.local_addr().unwrap(), listeners.address);
+            assert_eq!(socket.local_addr().unwrap(), address);
         }
-        let again = bind(listeners.address, 1);
+        let again = Listeners::bind(address, 1);
         assert_eq!(again.err().map(|error| error.kind()), Some(io::ErrorKind::AddrInUse));
+    }
+
+    /// How many workers serve each of these numbers of sockets, one number per address.
+    #[track_caller]
+    fn check_deal(sockets: &[usize], workers: usize, expected: &[usize]) {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let bound = sockets.iter().flat_map(|&count| Listeners::bind(any, count).unwrap().sockets);
+        let listeners = Listeners::of(bound.collect()).unwrap();
+        let hands = listeners.deal(workers).unwrap();
+        let sizes: Vec<usize> = hands.iter().map(Vec::len).collect();
+        assert_eq!(sizes, expected, "{sockets:?} for {workers}");
+        for address in &listeners.addresses {
+            for hand in &hands {
+                assert!(hand.iter().any(|it| it.local_addr().unwrap() == *address));
+            }
+        }
+    }
+
+    #[test]
+    fn every_socket_has_a_worker_and_every_worker_all_addresses() {
+        check_deal(&[3], 3, &[1, 1, 1]);
+        check_deal(&[1], 3, &[1, 1, 1]);
+        check_deal(&[3], 2, &[2, 1]);
+        check_deal(&[4], 1, &[4]);
+        check_deal(&[1, 1], 2, &[2, 2]);
+        check_deal(&[2, 1], 1, &[3]);
     }
 }

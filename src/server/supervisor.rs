@@ -7,6 +7,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::net::UnixDatagram;
+use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -61,6 +62,12 @@ impl Supervisor {
         self.send(&format!("STOPPING=1\nSTATUS={status}"));
     }
 
+    /// Every part of the process makes progress. Say so in time, if [`watchdog_interval`] asks for
+    /// it.
+    pub(super) fn alive(&self) {
+        self.send("WATCHDOG=1");
+    }
+
     /// What the process is doing, in a few words.
     pub(super) fn status(&self, status: &str) {
         self.send(&format!("STATUS={status}"));
@@ -78,6 +85,14 @@ impl Supervisor {
             }
         }
     }
+}
+
+/// How often the supervisor wants to hear that the process is alive; `None` if it does not.
+pub(super) fn watchdog_interval() -> Option<Duration> {
+    let number = |name| env::var(name).ok()?.parse::<u64>().ok();
+    let is_for_us = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(process::id()));
+    let interval_us = number("WATCHDOG_USEC").filter(|&interval_us| interval_us > 0)?;
+    is_for_us.then_some(Duration::from_micros(interval_us))
 }
 
 fn connect(address: &OsStr) -> io::Result<UnixDatagram> {

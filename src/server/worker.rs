@@ -9,6 +9,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
+use super::watchdog::Heart;
 use crate::http::connection::{ConnectionGuard, Deadlines, Ending, REFUSAL, serve_connection};
 use crate::http::exchange::{ConnectionSlot, Server, Worker};
 use crate::http::handle::handle;
@@ -17,21 +18,28 @@ use crate::limits::bucket::{BucketRule, TokenBucket};
 /// How long to wait after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
+#[derive(Debug)]
 pub(super) struct Workers {
     /// Closes when the last worker has drained.
     drained: mpsc::Receiver<()>,
 }
 
 impl Workers {
-    /// Starts one worker per socket.
-    pub(super) fn start(sockets: Vec<StdListener>, server: &Arc<Server>) -> anyhow::Result<Self> {
+    /// Starts one worker for each list of sockets.
+    pub(super) fn start(
+        sockets: Vec<Vec<StdListener>>,
+        server: &Arc<Server>,
+        heart: &Heart,
+    ) -> anyhow::Result<Self> {
         let (alive, drained) = mpsc::channel(1);
-        for (index, socket) in sockets.into_iter().enumerate() {
+        for (index, sockets) in sockets.into_iter().enumerate() {
             let worker = Arc::new(Worker::new(server.clone()));
             let alive = alive.clone();
+            let name = format!("worker-{index}");
+            let answering = heart.answer(&name);
             std::thread::Builder::new()
-                .name(format!("worker-{index}"))
-                .spawn(move || run(socket, &worker, alive))
+                .name(name)
+                .spawn(move || run(sockets, &worker, answering, alive))
                 .context("failed to start a worker thread")?;
         }
         Ok(Self { drained })
@@ -44,7 +52,12 @@ impl Workers {
     }
 }
 
-fn run(socket: StdListener, worker: &Arc<Worker>, alive: mpsc::Sender<()>) {
+fn run(
+    sockets: Vec<StdListener>,
+    worker: &Arc<Worker>,
+    answering: impl Future<Output = ()> + Send + 'static,
+    alive: mpsc::Sender<()>,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .on_thread_park({
@@ -54,18 +67,21 @@ fn run(socket: StdListener, worker: &Arc<Worker>, alive: mpsc::Sender<()>) {
         .build()
         .expect("a runtime of one thread needs an epoll instance and a waker");
     runtime.block_on(async {
-        let listener = TcpListener::from_std(socket).expect("our own listening socket");
+        tokio::spawn(answering);
         let (connection_alive, mut connections_drained) = mpsc::channel(1);
-        accept(listener, worker, &connection_alive).await;
+        for socket in sockets {
+            let listener = TcpListener::from_std(socket).expect("our own listening socket");
+            tokio::spawn(accept(listener, worker.clone(), connection_alive.clone()));
+        }
         drop(connection_alive);
-        // Returns when the last connection drops its sender.
+        // Returns when the last connection, and whoever accepts more, has dropped its sender.
         while connections_drained.recv().await.is_some() {}
         drop(alive);
     });
 }
 
 /// Accepts connections until shutdown begins.
-async fn accept(listener: TcpListener, worker: &Arc<Worker>, alive: &mpsc::Sender<()>) {
+async fn accept(listener: TcpListener, worker: Arc<Worker>, alive: mpsc::Sender<()>) {
     let mut shutdown = worker.server.shutdown();
     let mut pace = Pace::new(BucketRule::ACCEPTS);
     loop {
@@ -75,7 +91,7 @@ async fn accept(listener: TcpListener, worker: &Arc<Worker>, alive: &mpsc::Sende
         };
         match accepted {
             Ok((stream, peer)) => {
-                welcome(stream, peer, worker, alive);
+                welcome(stream, peer, &worker, &alive);
                 // One at a time, so that open connections get their turn in between.
                 tokio::task::yield_now().await;
                 // Beyond the rate, new connections queue in the kernel.

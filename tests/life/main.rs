@@ -2,8 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod activation;
+mod drain;
 mod notify;
 mod supervisor;
+mod watchdog;
 
 /// The binary under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");

@@ -1,0 +1,162 @@
+//! How the process ends: the signals that ask for it, and the deadlines after which it ends in any
+//! case.
+//!
+//! The first signal begins the drain, a second one hurries it, and a third ends the process at
+//! once. They are watched by a thread of their own, with its own runtime, so that they also end a
+//! process whose other threads hang. What was acknowledged is on disk whichever way it ends.
+
+use std::process;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rustix::process::{Signal as SignalNumber, getpid, kill_process};
+use tokio::runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::market::catalogue::TAKER_DELAY_MS_MAX;
+
+/// How long requests in flight may take to finish after the signal: the longest delay of the venue,
+/// and five seconds more.
+pub(super) const DRAIN_TIME_MAX: Duration =
+    Duration::from_secs(TAKER_DELAY_MS_MAX.div_ceil(1_000) as u64 + 5);
+
+/// How long everything after that may take.
+const FLUSH_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// How long the last log line may take.
+const LAST_LINE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// How far the end has come, and why it went there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Serving,
+    Draining { reason: &'static str },
+    Hurrying { reason: &'static str },
+}
+
+/// The end of the process, as it is asked for.
+#[derive(Debug)]
+pub(super) struct Ending {
+    stage: Arc<watch::Sender<Stage>>,
+}
+
+impl Ending {
+    /// Watches the signals from now on.
+    pub(super) fn watch() -> anyhow::Result<Self> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let signals = {
+            let _entered = runtime.enter();
+            Signals::watch()?
+        };
+        let stage = Arc::new(watch::Sender::new(Stage::Serving));
+        thread::Builder::new()
+            .name("ending".to_owned())
+            .spawn({
+                let stage = stage.clone();
+                move || runtime.block_on(conduct(signals, &stage))
+            })
+            .context("failed to start the thread that watches signals")?;
+        Ok(Self { stage })
+    }
+
+    /// Resolves to the name of the signal that asks for the end.
+    pub(super) async fn asked(&self) -> &'static str {
+        self.reason_of(|stage| match stage {
+            Stage::Serving => None,
+            Stage::Draining { reason } | Stage::Hurrying { reason } => Some(reason),
+        })
+        .await
+    }
+
+    /// Begins the end without a signal.
+    pub(super) fn begin(&self, reason: &'static str) {
+        self.stage.send_if_modified(|stage| {
+            let is_first = *stage == Stage::Serving;
+            if is_first {
+                *stage = Stage::Draining { reason };
+            }
+            is_first
+        });
+    }
+
+    /// Resolves to the name of the signal that hurries the drain.
+    pub(super) async fn hurried(&self) -> &'static str {
+        self.reason_of(|stage| match stage {
+            Stage::Serving | Stage::Draining { .. } => None,
+            Stage::Hurrying { reason } => Some(reason),
+        })
+        .await
+    }
+
+    async fn reason_of(&self, reason: impl Fn(Stage) -> Option<&'static str>) -> &'static str {
+        let mut stages = self.stage.subscribe();
+        loop {
+            if let Some(reason) = reason(*stages.borrow_and_update()) {
+                return reason;
+            }
+            stages.changed().await.expect("the sender is borrowed");
+        }
+    }
+}
+
+/// Runs the stages. Only the end of the process ends this.
+async fn conduct(mut signals: Signals, stage: &watch::Sender<Stage>) {
+    let mut stages = stage.subscribe();
+    tokio::select! {
+        reason = signals.next() => { stage.send_replace(Stage::Draining { reason }); }
+        _ = stages.wait_for(|stage| *stage != Stage::Serving) => {}
+    }
+    tokio::select! {
+        reason = signals.next() => { stage.send_replace(Stage::Hurrying { reason }); }
+        () = sleep(DRAIN_TIME_MAX + FLUSH_TIME_MAX) => end_now("the drain hangs"),
+    }
+    tokio::select! {
+        name = signals.next() => end_now(name),
+        () = sleep(FLUSH_TIME_MAX) => end_now("the drain hangs"),
+    }
+}
+
+/// Ends the process, whatever hangs.
+fn end_now(reason: &'static str) -> ! {
+    // The log may be what hangs, or what runs at an exit.
+    thread::spawn(move || {
+        tracing::error!(reason, "exiting at once; everything acknowledged is on disk");
+        process::exit(1);
+    });
+    thread::sleep(LAST_LINE_TIME_MAX);
+    let _ = kill_process(getpid(), SignalNumber::KILL);
+    process::abort()
+}
+
+/// The signals that end the process.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Watches them on this runtime.
+    fn watch() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).context("failed to watch SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("failed to watch SIGINT")?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+/// Resolves to the name of the signal that ends the process, for commands that need no drain.
+pub(crate) fn ending_signal() -> anyhow::Result<impl Future<Output = &'static str> + use<>> {
+    let mut signals = Signals::watch()?;
+    Ok(async move { signals.next().await })
+}

@@ -1,0 +1,104 @@
+//! The end of the process: what a second and a third signal do, and what ends a process that hangs.
+
+use std::io::{BufRead as _, BufReader, PipeReader, Write as _, pipe};
+use std::ops::Range;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Child;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use paperbourse_test_support::process::{ServerProcess, command, kill};
+use paperbourse_test_support::{Connection, Request};
+use rustix::io::ioctl_fionread;
+
+use crate::BINARY;
+
+/// Longer than any drain may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Two signals of the same kind at the same time are one.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(300);
+
+/// A pipe whose content has been the same for so many checks is full.
+const STILL_MIN: u32 = 10;
+
+#[test]
+fn a_second_signal_waits_no_longer_for_connections() {
+    let data = tempfile::tempdir().unwrap();
+    let mut server = ServerProcess::start(BINARY, data.path(), &[]);
+    // A request without its end is in flight.
+    let mut late = Connection::open(server.address);
+    late.write(b"POST /trade HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{");
+    let mut other = Connection::open(server.address);
+    other.send(&Request::get("/v1/health")).ok(200);
+    server.signal("-TERM");
+    assert!(other.is_ended(), "it was idle");
+    server.logged("draining");
+    server.signal("-INT");
+    let line = server.logged("second signal");
+    assert!(line.contains("connections=1") && line.contains("held_orders=0"), "{line}");
+    server.logged("stopped; everything acknowledged is on disk");
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+/// A ready server whose log nobody reads any more: the next line blocks the thread that logs it.
+fn hanging() -> (Child, PipeReader, tempfile::TempDir) {
+    let data = tempfile::tempdir().unwrap();
+    let (reader, mut writer) = pipe().unwrap();
+    let mut serve = command(BINARY);
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "human", "--data"]);
+    serve.arg(data.path()).stdout(writer.try_clone().unwrap());
+    let child = serve.spawn().unwrap();
+    drop(serve);
+    let mut lines = BufReader::new(reader);
+    let mut line = String::new();
+    while !line.ends_with(" ready\n") {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "it ended");
+    }
+    let reader = lines.into_inner();
+    // Ends once the reader is dropped. Single bytes leave no room for a line.
+    thread::spawn(move || while writer.write_all(b"\n").is_ok() {});
+    let (mut held, mut still) = (0, 0);
+    while held == 0 || still < STILL_MIN {
+        thread::park_timeout(CHECK_INTERVAL);
+        let now = ioctl_fionread(&reader).unwrap();
+        still = if now == held { still + 1 } else { 0 };
+        held = now;
+    }
+    (child, reader, data)
+}
+
+/// Sends a signal to a process that hangs, again and again if wanted, and checks when it ends.
+#[track_caller]
+fn check_hanging(is_repeated: bool, expected: Range<Duration>) {
+    let (mut child, _reader, _data) = hanging();
+    let began = Instant::now();
+    let (mut sent, mut next) = (0, Duration::ZERO);
+    let status = loop {
+        if (is_repeated || sent == 0) && began.elapsed() >= next {
+            kill("-TERM", &child.id().to_string()).status().unwrap();
+            (sent, next) = (sent + 1, began.elapsed() + SIGNAL_INTERVAL);
+        }
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(began.elapsed() < PATIENCE, "it hangs");
+        thread::park_timeout(CHECK_INTERVAL);
+    };
+    let elapsed = began.elapsed();
+    assert!(expected.contains(&elapsed), "{elapsed:?} after {sent} signals");
+    assert_eq!(status.signal(), Some(9), "{status}");
+}
+
+#[test]
+fn a_third_signal_ends_a_process_that_hangs() {
+    check_hanging(true, Duration::ZERO..Duration::from_secs(15));
+}
+
+#[test]
+fn a_drain_that_hangs_ends_at_its_deadline() {
+    check_hanging(false, Duration::from_secs(18)..Duration::from_secs(40));
+}
