@@ -110,6 +110,11 @@ struct ServeLine {
     /// file name is shown
     #[arg(long)]
     print_config: bool,
+
+    /// Take over from the server that runs on this data folder: it finishes its requests and ends,
+    /// and its clients only notice a pause
+    #[arg(long)]
+    take_over: bool,
 }
 
 /// Parses the command line of this process and runs the command.
@@ -189,7 +194,7 @@ fn serve(line: &ServeLine, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         write!(io::stdout(), "{configuration}").context("failed to print the configuration")?;
     } else {
         configuration.arguments.logs.start();
-        server::run(&configuration)?;
+        server::run(&configuration, line.take_over)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -11,6 +11,7 @@ pub mod check;
 mod descriptors;
 mod ending;
 mod footprint;
+mod hand_over;
 mod listener;
 mod memory;
 mod reload;
@@ -21,10 +22,12 @@ mod traces;
 mod watchdog;
 mod worker;
 
+use std::future::pending;
 use std::io;
 use std::net::TcpListener as StdListener;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -35,9 +38,14 @@ use crate::http;
 use crate::http::exchange::{Exchange, Server};
 use crate::http::forwarded::TrustedProxies;
 use crate::operators::{self, OperatorSocket};
+use crate::service::Service;
+use crate::snapshot::{Ahead, SnapshotMetrics};
 use crate::telemetry::AccessLog;
+use crate::venue::Venue;
+use activation::Passed;
 pub(crate) use ending::ending_signal;
 use ending::{DRAIN_TIME_MAX, Ending};
+use hand_over::{HandOver, Predecessor, Successor};
 use listener::{AdminListener, Listeners};
 use reload::Reloader;
 use start::Started;
@@ -48,8 +56,13 @@ use worker::Workers;
 /// How often idle keys release the memory of their rate limits: the length of the longest window.
 const RELEASE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Serves until a signal ends the process.
-pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
+/// How long a hand-over may wait for held orders before it begins, and how often it looks.
+const HELD_ORDERS_TIME_MAX: Duration = Duration::from_secs(10);
+const HELD_ORDERS_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Serves until a signal ends the process, or another server takes over. With `takes_over`, that is
+/// what this one does first.
+pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()> {
     let arguments = &configuration.arguments;
     let passed = activation::passed()?;
     // A separate thread for everything but requests: the venue, the fan-out, signals.
@@ -63,7 +76,9 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
         signal(SignalKind::hangup()).context("failed to watch SIGHUP")?
     };
     let worker_count = arguments.workers.map_or_else(default_worker_count, usize::from);
-    let open_files_max = descriptors::raise();
+    let connections_max = connections_max(arguments, worker_count)?;
+    let Taken { ahead, predecessor, passed } =
+        if takes_over { take_over(arguments, passed)? } else { Taken::nothing(passed) };
     let is_bound = passed.public.is_empty();
     let listeners = listen(arguments, passed.public, worker_count)?;
     let supervisor = Arc::new(Supervisor::from_environment());
@@ -71,8 +86,6 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
     for name in &configuration.unknown_variables {
         tracing::warn!(name, "no option has this variable: it sets nothing");
     }
-    let connections_max =
-        descriptors::connections_max(arguments.connections_max, open_files_max, worker_count)?;
     let admin = listen_for_metrics(arguments, passed.admin)?;
     let server = limited(arguments, connections_max);
     server.log_requests(arguments.access_log).context("failed to start the access log's thread")?;
@@ -86,32 +99,31 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
     http::prepare();
     let heart = Arc::new(Heart::default());
     let hands = listeners.deal(worker_count).context("failed to share the listening sockets")?;
-    let start_workers = || Workers::start(hands, &server, &heart);
+    let start_workers = |connections| Workers::start(hands, connections, &server, &heart);
     // Who comes before the server is ready is told so, or waits in the queue of a socket that
     // somebody keeps for the time between two servers.
-    let (mut workers, start_workers) =
-        if is_bound { (Some(start_workers()?), None) } else { (None, Some(start_workers)) };
+    let (mut workers, start_workers) = if is_bound {
+        (Some(start_workers(Vec::new())?), None)
+    } else {
+        (None, Some(start_workers))
+    };
     let ended = runtime.block_on(async {
         #[cfg(feature = "traces")]
         exporter.map(|exporter| tokio::spawn(exporter.run()));
-        let Started { exchange, mut venue, snapshots, hours } = start::start(arguments).await?;
-        if let Some(admin) = admin {
-            tracing::info!("metrics on http://{}/metrics", admin.address);
+        let connections = predecessor.map_or_else(Vec::new, Predecessor::take_connections);
+        let started = start::start(arguments, ahead).await?;
+        let Started { exchange, venue, snapshots, hours } = started;
+        if let Some(admin) = &admin {
             let snapshots = snapshots.as_ref().map(|snapshots| snapshots.metrics().clone());
-            tokio::spawn(admin::serve(admin.socket, server.clone(), snapshots));
-            tokio::spawn(footprint::watch(exchange.clone()));
+            serve_metrics(admin, &server, &exchange, snapshots)?;
         }
-        tokio::spawn({
-            let exchange = exchange.clone();
-            async move { exchange.fanout.run().await }
-        });
-        tokio::spawn(async move { venue.run().await });
-        tokio::spawn(release_limiters(exchange.clone()));
+        spawn_background(&exchange, venue);
         let operators = operators(&arguments.data, &exchange);
+        let hand_over = hand_over(&arguments.data);
         let ending = Ending::watch()?;
         server.open(exchange.clone());
         if let Some(start_workers) = start_workers {
-            workers = Some(start_workers()?);
+            workers = Some(start_workers(connections)?);
         }
         let mut workers = workers.expect("started before or just now");
         tracing::info!("ready");
@@ -127,17 +139,26 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
         if let Some(interval) = supervisor::watchdog_interval() {
             watchdog::start(heart.clone(), supervisor.clone(), exchange.clone(), interval)?;
         }
-        let name = tokio::select! {
-            name = ending.asked() => name,
-            () = reloads => "SIGHUP",
-        };
-        ending.begin(name);
+        let sockets = (listeners, admin.map(|admin| admin.socket));
+        let successor =
+            until_end(&ending, reloads, hand_over.as_ref(), &sockets, &exchange.service).await;
         // From here on connections are refused, or wait for the next server.
-        drop(listeners);
-        tracing::info!(signal = name, "draining");
+        drop(sockets);
         supervisor.stopping("draining: finishing requests and closing sockets");
-        drop(operators);
+        drop((operators, hand_over));
+        if successor.is_some() {
+            server.hand_over();
+        } else {
+            server.close();
+        }
         drain(&server, &mut workers, &exchange, &ending).await;
+        if let Some(successor) = successor {
+            let connections = server.take_at_rest();
+            if let Err(error) = successor.send_connections(&connections) {
+                tracing::error!(%error, "the server that takes over is gone: start another");
+            }
+            tracing::info!(connections = connections.len(), "handed over");
+        }
         if let Some(hours) = hours {
             hours.write();
         }
@@ -151,7 +172,97 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
     ended
 }
 
-/// Binds the public address, unless the supervisor has passed sockets for it.
+/// How many connections there may be, once the process has raised its limit of open files.
+fn connections_max(arguments: &ServeArgs, worker_count: usize) -> anyhow::Result<usize> {
+    let open_files_max = descriptors::raise();
+    descriptors::connections_max(arguments.connections_max, open_files_max, worker_count)
+}
+
+/// What a server that takes over gets from the one before it.
+struct Taken {
+    /// The data, as far as it could be read ahead.
+    ahead: Option<Ahead>,
+    predecessor: Option<Predecessor>,
+    passed: Passed,
+}
+
+impl Taken {
+    const fn nothing(passed: Passed) -> Self {
+        Self { ahead: None, predecessor: None, passed }
+    }
+}
+
+/// Prepares the start, and asks the running server to hand over. If none is running, the start is
+/// like any other.
+fn take_over(arguments: &ServeArgs, passed: Passed) -> anyhow::Result<Taken> {
+    let DataPlace::Folder(data) = &arguments.data else {
+        anyhow::bail!("--take-over needs a data folder: --data memory keeps nothing to take over");
+    };
+    let ahead = start::prepare(arguments, data)?;
+    let Some((predecessor, passed)) = Predecessor::ask(data)? else {
+        tracing::info!(path = %data.display(), "no server to take over from: starting as usual");
+        return Ok(Taken::nothing(passed));
+    };
+    tracing::info!(sockets = passed.public.len(), "taking over");
+    Ok(Taken { ahead: Some(ahead), predecessor: Some(predecessor), passed })
+}
+
+/// Waits for servers that want to take over. That none can is not worth a failed start.
+fn hand_over(data: &DataPlace) -> Option<HandOver> {
+    let DataPlace::Folder(data) = data else { return None };
+    HandOver::bind(data)
+        .inspect_err(|error| {
+            tracing::warn!("`serve --take-over` cannot reach this server: {error}");
+        })
+        .ok()
+}
+
+/// Serves until a signal asks for the end, or another server takes over. Returns that server.
+async fn until_end(
+    ending: &Ending,
+    reloads: impl Future<Output = ()>,
+    hand_over: Option<&HandOver>,
+    (listeners, admin): &(Listeners, Option<StdListener>),
+    service: &Service,
+) -> Option<Successor> {
+    let mut reloads = pin!(reloads);
+    loop {
+        let asked = async {
+            match hand_over {
+                Some(hand_over) => hand_over.asked().await,
+                None => pending().await,
+            }
+        };
+        let successor = tokio::select! {
+            name = ending.asked() => {
+                tracing::info!(signal = name, "draining");
+                return None;
+            }
+            () = &mut reloads => {
+                tracing::info!(signal = "SIGHUP", "draining");
+                ending.begin("SIGHUP");
+                return None;
+            }
+            successor = asked => successor,
+        };
+        tracing::info!("another server takes over");
+        // While somebody waits for a held order, everybody would wait for it.
+        let began = Instant::now();
+        while service.held_orders().count() > 0 && began.elapsed() < HELD_ORDERS_TIME_MAX {
+            tokio::time::sleep(HELD_ORDERS_INTERVAL).await;
+        }
+        match successor.send_listeners(listeners.sockets(), admin.as_ref()) {
+            Ok(()) => {
+                ending.begin("take-over");
+                return Some(successor);
+            }
+            Err(error) => tracing::warn!(%error, "the other server is gone: serving on"),
+        }
+    }
+}
+
+/// Binds the public address, unless sockets were passed for it: by the supervisor, or by the server
+/// before this one.
 fn listen(
     arguments: &ServeArgs,
     passed: Vec<StdListener>,
@@ -169,7 +280,7 @@ fn listen(
         tracing::info!("listening on http://{address}");
     }
     if !is_bound {
-        tracing::info!("the supervisor has passed the listening sockets: --listen sets nothing");
+        tracing::info!("the listening sockets were passed to this process: --listen sets nothing");
     }
     if listeners.addresses.iter().any(|&address| arguments.is_exposed_at(address)) {
         tracing::warn!(
@@ -231,6 +342,30 @@ fn operators(data: &DataPlace, exchange: &Arc<Exchange>) -> Option<OperatorSocke
     }
 }
 
+/// Starts to serve metrics, and to count what only they show.
+fn serve_metrics(
+    admin: &AdminListener,
+    server: &Arc<Server>,
+    exchange: &Arc<Exchange>,
+    snapshots: Option<Arc<SnapshotMetrics>>,
+) -> anyhow::Result<()> {
+    tracing::info!("metrics on http://{}/metrics", admin.address);
+    let socket = admin.socket.try_clone().context("failed to share the admin socket")?;
+    tokio::spawn(admin::serve(socket, server.clone(), snapshots));
+    tokio::spawn(footprint::watch(exchange.clone()));
+    Ok(())
+}
+
+/// Starts what runs beside requests.
+fn spawn_background(exchange: &Arc<Exchange>, mut venue: Venue) {
+    tokio::spawn({
+        let exchange = exchange.clone();
+        async move { exchange.fanout.run().await }
+    });
+    tokio::spawn(async move { venue.run().await });
+    tokio::spawn(release_limiters(exchange.clone()));
+}
+
 /// Periodically releases the memory of idle keys, off the runtime: visiting a million keys takes a
 /// while.
 async fn release_limiters(exchange: Arc<Exchange>) {
@@ -242,9 +377,8 @@ async fn release_limiters(exchange: Arc<Exchange>) {
     }
 }
 
-/// Shuts down in the order that loses nothing.
+/// Waits until the connections have ended, and puts everything on disk.
 async fn drain(server: &Server, workers: &mut Workers, exchange: &Exchange, ending: &Ending) {
-    server.close();
     let left = || {
         let held_orders = exchange.service.held_orders().count();
         (held_orders, server.connections.count())

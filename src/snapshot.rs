@@ -30,6 +30,7 @@
 //! | wrong segment, record or hash | no snapshot; an error is logged; the files stay |
 //! | damaged snapshot at start | the server refuses to start and says how to go back by one |
 
+mod ahead;
 mod container;
 mod fold;
 mod folder;
@@ -42,6 +43,7 @@ mod recover;
 mod replay;
 mod state;
 
+pub use ahead::{Ahead, read_ahead};
 pub use container::ContainerError;
 pub use fold::{FoldError, FoldReport};
 pub use folder::Folder;
@@ -49,7 +51,7 @@ pub(crate) use index::{RecordIndex, RefusedRecord};
 pub use keeper::{SnapshotConfig, SnapshotKeeper, SnapshotMetrics};
 pub use load::{LoadError, Snapshot};
 pub use pace::Stopped;
-pub use recover::{Opened, RecoverError, RecoverReport, Recovered, open};
+pub use recover::{Opened, RecoverError, RecoverReport, Recovered, open, open_ahead};
 pub use replay::{ReplayError, ShardState};
 pub use state::ShardError;
 #[cfg(test)]

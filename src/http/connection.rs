@@ -19,7 +19,7 @@ pub use reply_body::{CutOff, ReplyBody, Source};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::num::NonZeroU32;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -87,6 +87,8 @@ pub enum Ending {
     /// Finish what is in flight: an idle connection closes at once, a stream without an end is cut
     /// off, and a pending request is answered with `Connection: close`.
     Graceful,
+    /// Finish what is in flight, and then leave the connection to another process: it is at rest.
+    HandedOver,
     /// At once: another connection needs the slot.
     Abrupt,
 }
@@ -108,7 +110,8 @@ pub enum ConnectionError {
     Broken(#[from] hyper::Error),
 }
 
-/// Serves requests until the client leaves or stalls, or until `ending` resolves.
+/// Serves requests until the client leaves or stalls, or until `ending` resolves. Returns a
+/// connection that is handed over, in which no byte of another request was read.
 ///
 /// The handler may take as long as it wants, and may upgrade the connection; the deadlines do not
 /// apply after an upgrade.
@@ -117,7 +120,7 @@ pub async fn serve_connection<Io, Handler, Answer, Body>(
     deadlines: Deadlines,
     handler: Handler,
     ending: impl Future<Output = Ending>,
-) -> Result<(), ConnectionError>
+) -> Result<Option<Io>, ConnectionError>
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     Handler: Fn(Request<RequestBody>) -> Answer,
@@ -154,10 +157,11 @@ where
         .header_read_timeout(None)
         .serve_connection(io, service)
         .with_upgrades();
-    let mut connection = pin!(connection);
+    let mut connection = connection;
     let mut ending = pin!(ending);
     let mut watchdog = pin!(Watchdog::new(&activity, deadlines));
     let mut is_closing = false;
+    let mut is_handed_over = false;
     let waker = Waker::from(activity.clone());
     let signal = Arc::new(EndSignal { is_set: AtomicBool::new(true), activity: activity.clone() });
     let signal_waker = Waker::from(signal.clone());
@@ -173,27 +177,40 @@ where
                 return Poll::Ready(Err(ConnectionError::Dismissed));
             }
             is_closing = true;
-            connection.as_mut().graceful_shutdown();
+            is_handed_over = ending == Ending::HandedOver;
+            if !is_handed_over {
+                Pin::new(&mut connection).graceful_shutdown();
+            }
         }
         if is_closing && activity.is_endless() {
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(Ok(false));
         }
-        if let Poll::Ready(result) = connection.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return Poll::Ready(result.map_err(ConnectionError::Broken));
+        let polled = Pin::new(&mut connection).poll(&mut Context::from_waker(&waker));
+        if let Poll::Ready(result) = polled {
+            return Poll::Ready(result.map(|()| false).map_err(ConnectionError::Broken));
+        }
+        // After the poll: it has read all that there was.
+        if is_handed_over && activity.phase() == Phase::Idle {
+            return Poll::Ready(Ok(true));
         }
         if activity.takes_poll() {
             context.waker().wake_by_ref();
         }
         watchdog.as_mut().poll(context).map(|phase| match phase {
             // The response is out, and the client had time to read it.
-            Phase::Lingering => Ok(()),
+            Phase::Lingering => Ok(false),
             phase => Err(ConnectionError::Stalled { phase }),
         })
     })
     .await;
     // An upgraded transport keeps `activity` alive, which would keep this task's memory.
     activity.forget_task();
-    served
+    if !served? {
+        return Ok(None);
+    }
+    // What was read belongs to a request that nobody has answered, and only hyper knows it.
+    let parts = connection.into_parts().filter(|parts| parts.read_buf.is_empty());
+    Ok(parts.map(|parts| parts.io.into_inner().into_inner()))
 }
 
 /// The waker of the `ending` future: notes that it is worth polling, so that a busy connection need

@@ -1,7 +1,7 @@
 //! What request handlers share: the process, the worker, the connection.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpStream as StdStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::body::{BUDGET_BYTES, BodyBudget};
-use super::connection::{ConnectionGuard, ConnectionLimit, NoSlot};
+use super::connection::{ConnectionGuard, ConnectionLimit, Ending, NoSlot};
 use super::cors::CorsOrigins;
 use super::forwarded::TrustedProxies;
 use super::operation::Operation;
@@ -89,6 +89,9 @@ pub struct Server {
     exchange: OnceLock<Arc<Exchange>>,
     is_draining: AtomicBool,
     shutdown: watch::Sender<bool>,
+    /// Whether another process goes on serving the connections at rest, and those that it gets.
+    is_handing_over: AtomicBool,
+    at_rest: Mutex<Vec<StdStream>>,
     /// Limits the open connections.
     pub connections: Arc<ConnectionLimit>,
     /// Permits to send a refusal to a connection beyond the limit.
@@ -129,6 +132,8 @@ impl Server {
             exchange: OnceLock::new(),
             is_draining: AtomicBool::new(false),
             shutdown: watch::Sender::new(false),
+            is_handing_over: AtomicBool::new(false),
+            at_rest: Mutex::default(),
             connections: ConnectionLimit::new(connections_max),
             refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
             bodies: BodyBudget::new(BUDGET_BYTES),
@@ -196,6 +201,33 @@ impl Server {
     pub fn close(&self) {
         self.is_draining.store(true, Ordering::Release);
         self.shutdown.send_replace(true);
+    }
+
+    /// Starts to drain for another process, which goes on serving the connections that are at rest
+    /// once their requests in flight are answered.
+    pub fn hand_over(&self) {
+        self.is_handing_over.store(true, Ordering::Release);
+        // Not draining: whoever asks whether the server is ready means both processes.
+        self.shutdown.send_replace(true);
+    }
+
+    /// What becomes of a connection when the server drains.
+    pub fn ending(&self) -> Ending {
+        if self.is_handing_over.load(Ordering::Acquire) {
+            Ending::HandedOver
+        } else {
+            Ending::Graceful
+        }
+    }
+
+    /// Keeps a connection at rest for the process that goes on serving it.
+    pub fn keep_at_rest(&self, stream: StdStream) {
+        self.at_rest.lock().push(stream);
+    }
+
+    /// The connections for the process that goes on serving them.
+    pub fn take_at_rest(&self) -> Vec<StdStream> {
+        std::mem::take(&mut *self.at_rest.lock())
     }
 
     /// `None` until the start is complete.

@@ -22,14 +22,19 @@ impl OperatorSocket {
     /// Only the file's mode keeps others out, and a new socket has that of the umask. So it gets
     /// its mode in a folder that nobody else can enter, and its name afterwards.
     pub fn bind(data: &Path) -> io::Result<Self> {
+        Self::bind_at(data, &socket_path(data))
+    }
+
+    /// The same for another socket in the folder.
+    pub fn bind_at(data: &Path, path: &Path) -> io::Result<Self> {
         // With a name in it, shorter than that of the socket, which so decides what is too long.
         let private = data.join("operator");
         remove_private(&private)?;
         DirBuilder::new().mode(0o700).create(&private)?;
-        let bound = bind_in(&private, &socket_path(data));
+        let bound = bind_in(&private, path);
         remove_private(&private)?;
         let listener = bound?;
-        Ok(Self { listener, path: socket_path(data) })
+        Ok(Self { listener, path: path.to_path_buf() })
     }
 
     /// The path of its file.
@@ -37,7 +42,8 @@ impl OperatorSocket {
         &self.path
     }
 
-    pub(super) fn listener(&self) -> io::Result<UnixListener> {
+    /// What accepts connections.
+    pub fn listener(&self) -> io::Result<UnixListener> {
         self.listener.try_clone()
     }
 }

@@ -52,6 +52,10 @@ impl Listeners {
         Ok(Self { addresses, sockets })
     }
 
+    pub(super) fn sockets(&self) -> &[StdListener] {
+        &self.sockets
+    }
+
     /// Deals the sockets out to this many workers. Each socket gets a worker, since the kernel
     /// gives it its share of connections, and each worker a socket of each address.
     pub(super) fn deal(&self, count: usize) -> io::Result<Vec<Vec<StdListener>>> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
@@ -27,7 +27,7 @@ use crate::disk::Disk;
 use crate::engine::{Rules, State};
 use crate::http::exchange::Exchange;
 use crate::ids::Timestamp;
-use crate::journal::{Journal, JournalConfig, MemoryJournal, SyncMode};
+use crate::journal::{DataDirectory, Journal, JournalConfig, MemoryJournal, OpenError, SyncMode};
 use crate::limits::tier::TierTable;
 use crate::market::Markets;
 use crate::market::catalogue::Outcome;
@@ -35,7 +35,7 @@ use crate::service::matcher::Matcher;
 use crate::service::settlement::{Decisions, Settler};
 use crate::service::{Parts, Service, key_observer, key_table};
 use crate::shard::{Room, Shards};
-use crate::snapshot::{self, Folder, Opened, Recovered, SnapshotKeeper};
+use crate::snapshot::{self, Ahead, Folder, Opened, Recovered, SnapshotKeeper};
 use crate::tls::{self, Roots};
 use crate::venue::Venue;
 use crate::venue::feed::{Feed, MismatchPolicy};
@@ -49,6 +49,12 @@ const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);
 /// been adjusted since they were written.
 const RECORDS_AHEAD_SECONDS_MAX: i64 = 60;
 
+/// How long the server that hands over may take to end once it has handed over.
+const RELEASE_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Every millisecond adds to the pause that clients see.
+const RELEASE_CHECK_INTERVAL: Duration = Duration::from_millis(1);
+
 pub(super) struct Started {
     pub(super) exchange: Arc<Exchange>,
     pub(super) venue: Venue,
@@ -58,11 +64,37 @@ pub(super) struct Started {
     pub(super) hours: Option<Arc<HoursFile>>,
 }
 
-/// Starts everything behind the listeners and logs what was chosen.
-pub(super) async fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
+/// Reads the data folder ahead of a start, beside the server that is to be replaced, and refuses
+/// what this process could not start with. Nothing has happened to that server if this fails.
+pub(super) fn prepare(arguments: &ServeArgs, data: &Path) -> anyhow::Result<Ahead> {
+    // What a start would open anyway, and need not ask anyone for.
+    if let IdentityConfig::Hs256 { path, issuer, audience, tier_claim } =
+        arguments.identity.config()?
+    {
+        SharedSecret::open(&path, &issuer, &audience, tier_claim)
+            .with_context(|| format!("failed to open --identity hs256:{}", path.display()))?;
+    }
+    if let VenueConfig::Recorded { folder, .. } = arguments.venue.config()? {
+        Recorded::open(&folder).with_context(|| {
+            format!("failed to load the recording of --venue recorded:{}", folder.display())
+        })?;
+    }
+    let ahead = snapshot::read_ahead(Disk::System, data, thread_count())
+        .with_context(|| format!("failed to read --data {}", data.display()))?;
+    tracing::info!(
+        records = ahead.records,
+        elapsed_ms = ahead.elapsed.as_millis(),
+        "read the data folder ahead of the start"
+    );
+    Ok(ahead)
+}
+
+/// Starts everything behind the listeners and logs what was chosen. If something was read ahead of
+/// the start, another server is about to release the data folder.
+pub(super) async fn start(arguments: &ServeArgs, ahead: Option<Ahead>) -> anyhow::Result<Started> {
     let identity = arguments.identity.config()?;
     let venue = arguments.venue.config()?;
-    let (journal, recovered, folder) = open_data(arguments)?;
+    let (journal, recovered, folder) = open_data(arguments, ahead)?;
     warn_of_future(recovered.newest_time(), Timestamp::now());
     let journal = Arc::new(journal);
     let issuer = open_identity(arguments, identity)?;
@@ -156,7 +188,10 @@ fn warn_of_future(newest: Timestamp, now: Timestamp) {
 }
 
 /// Opens the journal, recovers the state, and returns the folder for snapshots.
-fn open_data(arguments: &ServeArgs) -> anyhow::Result<(Journal, Recovered, Option<Folder>)> {
+fn open_data(
+    arguments: &ServeArgs,
+    ahead: Option<Ahead>,
+) -> anyhow::Result<(Journal, Recovered, Option<Folder>)> {
     let sync = match arguments.journal_sync {
         JournalSync::Always => SyncMode::Always,
         JournalSync::Never => SyncMode::Never,
@@ -170,15 +205,39 @@ fn open_data(arguments: &ServeArgs) -> anyhow::Result<(Journal, Recovered, Optio
         tracing::info!("keeping data in memory only");
         return Ok((MemoryJournal::new(&config).into(), Recovered::default(), None));
     };
-    let thread_count = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let opened = match ahead {
+        Some(ahead) => {
+            await_release(path)?;
+            snapshot::open_ahead(Disk::System, path, &config, ahead)
+        }
+        None => snapshot::open(Disk::System, path, &config, thread_count()),
+    };
     let Opened { journal, recovered, report, folder } =
-        snapshot::open(Disk::System, path, &config, thread_count)
-            .with_context(|| format!("failed to open --data {}", path.display()))?;
+        opened.with_context(|| format!("failed to open --data {}", path.display()))?;
     tracing::info!(path = %path.display(), "opened the data folder: {report}");
     if sync == SyncMode::Never {
         tracing::warn!("--journal-sync never: writes are answered before they are on disk");
     }
     Ok((journal, recovered, Some(folder)))
+}
+
+fn thread_count() -> NonZeroUsize {
+    thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Waits until the server that hands over has ended, and with it its lock on the data folder.
+fn await_release(path: &Path) -> anyhow::Result<()> {
+    let began = Instant::now();
+    loop {
+        match DataDirectory::require_free(&Disk::System, path) {
+            Err(OpenError::InUse { .. }) if began.elapsed() < RELEASE_TIME_MAX => {
+                thread::sleep(RELEASE_CHECK_INTERVAL);
+            }
+            released => {
+                return released.context("the server that hands over does not end: stop it");
+            }
+        }
+    }
 }
 
 /// Refuses memory-consuming requests from now on while the process is above its memory limit.

@@ -1,6 +1,6 @@
 //! The worker threads that serve requests, each with its own runtime and listener.
 
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,21 +25,28 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// Starts one worker for each list of sockets.
+    /// Starts one worker for each list of sockets. They share the connections, which another
+    /// process has accepted.
     pub(super) fn start(
         sockets: Vec<Vec<StdListener>>,
+        connections: Vec<StdStream>,
         server: &Arc<Server>,
         heart: &Heart,
     ) -> anyhow::Result<Self> {
         let (alive, drained) = mpsc::channel(1);
-        for (index, sockets) in sockets.into_iter().enumerate() {
+        let mut shares: Vec<Vec<StdStream>> = sockets.iter().map(|_| Vec::new()).collect();
+        for (index, connection) in connections.into_iter().enumerate() {
+            let worker_count = shares.len();
+            shares[index % worker_count].push(connection);
+        }
+        for (index, (sockets, connections)) in sockets.into_iter().zip(shares).enumerate() {
             let worker = Arc::new(Worker::new(server.clone()));
             let alive = alive.clone();
             let name = format!("worker-{index}");
             let answering = heart.answer(&name);
             std::thread::Builder::new()
                 .name(name)
-                .spawn(move || run(sockets, &worker, answering, alive))
+                .spawn(move || run(sockets, connections, &worker, answering, alive))
                 .context("failed to start a worker thread")?;
         }
         Ok(Self { drained })
@@ -54,6 +61,7 @@ impl Workers {
 
 fn run(
     sockets: Vec<StdListener>,
+    connections: Vec<StdStream>,
     worker: &Arc<Worker>,
     answering: impl Future<Output = ()> + Send + 'static,
     alive: mpsc::Sender<()>,
@@ -69,6 +77,14 @@ fn run(
     runtime.block_on(async {
         tokio::spawn(answering);
         let (connection_alive, mut connections_drained) = mpsc::channel(1);
+        for connection in connections {
+            // It may have ended meanwhile.
+            let welcomed = TcpStream::from_std(connection)
+                .and_then(|stream| stream.peer_addr().map(|peer| (stream, peer)));
+            if let Ok((stream, peer)) = welcomed {
+                welcome(stream, peer, worker, &connection_alive);
+            }
+        }
         for socket in sockets {
             let listener = TcpListener::from_std(socket).expect("our own listening socket");
             tokio::spawn(accept(listener, worker.clone(), connection_alive.clone()));
@@ -167,13 +183,18 @@ async fn serve(
     let ending = async {
         tokio::select! {
             // If the sender is gone, the server has shut down as well.
-            _ = shutdown.wait_for(|is_closing| *is_closing) => Ending::Graceful,
+            _ = shutdown.wait_for(|is_closing| *is_closing) => worker.server.ending(),
             () = slot.dismissed() => Ending::Abrupt,
         }
     };
     let handler = |request| handle(&worker, &slot, peer.ip(), request);
-    if let Err(error) = serve_connection(stream, Deadlines::default(), handler, ending).await {
-        tracing::debug!("the connection from {peer} ended: {error}");
+    match serve_connection(stream, Deadlines::default(), handler, ending).await {
+        Ok(None) => {}
+        Ok(Some(at_rest)) => match at_rest.into_std() {
+            Ok(stream) => worker.server.keep_at_rest(stream),
+            Err(error) => tracing::debug!("the connection from {peer} was not kept: {error}"),
+        },
+        Err(error) => tracing::debug!("the connection from {peer} ended: {error}"),
     }
 }
 

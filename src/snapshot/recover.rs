@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::ahead::Ahead;
 use super::folder::Folder;
 use super::load::{LoadError, Snapshot};
 use super::replay::{ReplayError, ShardState};
@@ -142,7 +143,20 @@ pub fn open(
     config: &JournalConfig,
     thread_count: NonZeroUsize,
 ) -> Result<Opened, RecoverError> {
-    let (unopened, recovered, report, folder) = read(disk, data, config, thread_count)?;
+    open_read(read(disk, data, config, thread_count, None)?)
+}
+
+/// The same for a data directory that was read ahead: only reads what came since.
+pub fn open_ahead(
+    disk: Disk,
+    data: &Path,
+    config: &JournalConfig,
+    ahead: Ahead,
+) -> Result<Opened, RecoverError> {
+    open_read(read(disk, data, config, NonZeroUsize::MIN, Some(ahead))?)
+}
+
+fn open_read((unopened, recovered, report, folder): Read) -> Result<Opened, RecoverError> {
     let (journal, journal_report) = unopened.open()?;
     let report = RecoverReport { journal: journal_report, ..report };
     Ok(Opened { journal, recovered, report, folder })
@@ -156,30 +170,36 @@ pub(crate) fn open_stepped(
     data: &Path,
     config: &JournalConfig,
 ) -> Result<(Opened, crate::journal::Steps), RecoverError> {
-    let (unopened, recovered, report, folder) = read(disk, data, config, NonZeroUsize::MIN)?;
+    let (unopened, recovered, report, folder) = read(disk, data, config, NonZeroUsize::MIN, None)?;
     let (journal, steps, journal_report) = unopened.open_stepped()?;
     let report = RecoverReport { journal: journal_report, ..report };
     Ok((Opened { journal, recovered, report, folder }, steps))
 }
 
-/// Reads a data directory. Changes nothing except removing the unfinished files of an earlier
-/// process.
+/// A data directory that was read but not opened yet.
+type Read = (UnopenedJournal, Recovered, RecoverReport, Folder);
+
+/// Reads a data directory, or what of it was not read ahead. Changes nothing except removing the
+/// unfinished files of an earlier process.
 fn read(
     disk: Disk,
     data: &Path,
     config: &JournalConfig,
     thread_count: NonZeroUsize,
-) -> Result<(UnopenedJournal, Recovered, RecoverReport, Folder), RecoverError> {
+    ahead: Option<Ahead>,
+) -> Result<Read, RecoverError> {
     // Once the directory is locked, nobody else touches the snapshots.
     let directory = DataDirectory::open(disk.clone(), data)?;
     let folder = Folder::new(disk, data);
     let began = Instant::now();
     folder.settle()?;
-    let snapshot = Snapshot::newest(&folder)?;
-    let (number, mark) =
-        (snapshot.as_ref().map(|s| s.number), snapshot.as_ref().map(Snapshot::mark));
-    let groups = load(snapshot.as_ref(), thread_count)?;
-    drop(snapshot);
+    let (number, mark, groups) = if let Some(Ahead { snapshot, mark, groups, .. }) = ahead {
+        (snapshot, mark, groups)
+    } else {
+        let snapshot = Snapshot::newest(&folder)?;
+        let groups = load(snapshot.as_ref(), thread_count)?;
+        (snapshot.as_ref().map(|s| s.number), snapshot.as_ref().map(Snapshot::mark), groups)
+    };
     let snapshot_elapsed = began.elapsed();
 
     let progress = Progress::new();
@@ -194,10 +214,13 @@ fn read(
 }
 
 /// The shards of one thread: every `count`-th shard, starting at the number of the group.
-type Group = Vec<ShardState>;
+pub(super) type Group = Vec<ShardState>;
 
 /// Loads all shards, dealt out to one group per thread.
-fn load(snapshot: Option<&Snapshot>, thread_count: NonZeroUsize) -> Result<Vec<Group>, LoadError> {
+pub(super) fn load(
+    snapshot: Option<&Snapshot>,
+    thread_count: NonZeroUsize,
+) -> Result<Vec<Group>, LoadError> {
     let count = thread_count.get().min(SHARD_COUNT);
     let load_group = |group: usize| -> Result<Group, LoadError> {
         ShardId::all()
@@ -221,7 +244,7 @@ fn load(snapshot: Option<&Snapshot>, thread_count: NonZeroUsize) -> Result<Vec<G
 /// The records of one shard in a batch, stored contiguously, so that the processor can prefetch
 /// them.
 #[derive(Clone, Default)]
-struct Sorted {
+pub(super) struct Sorted {
     bytes: Vec<u8>,
     /// The position and length of each record.
     records: Vec<(u64, usize)>,
@@ -229,7 +252,7 @@ struct Sorted {
 
 /// Applies the records of a group's shards, one shard after the other: the tables that one shard's
 /// records look up fit into caches that could not hold those of all.
-fn replay_batch(
+pub(super) fn replay_batch(
     group: &mut Group,
     number: usize,
     count: usize,
@@ -327,7 +350,7 @@ fn gathered(groups: Vec<Group>) -> Recovered {
     Recovered { shards: (0..SHARD_COUNT).map(next).collect() }
 }
 
-fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+pub(super) fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 

@@ -6,6 +6,7 @@ mod activation;
 mod drain;
 mod notify;
 mod supervisor;
+mod take_over;
 mod watchdog;
 
 /// The binary under test.

@@ -73,7 +73,7 @@ impl Client {
             }
         };
         let serving = serve_connection(server_io, Deadlines::default(), handler, ending);
-        let server = tokio::task::spawn_local(async { (serving.await, Instant::now()) });
+        let server = tokio::task::spawn_local(async { (serving.await.map(drop), Instant::now()) });
         Self { io, server, stop: Some(stop), started: Instant::now() }
     }
 
@@ -127,6 +127,43 @@ const GET: &str = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 
 fn post(length: usize) -> String {
     format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n")
+}
+
+/// What is sent before and after a hand-over begins, how many answers there are, and whether the
+/// connection is left as it is.
+#[test]
+fn a_connection_is_handed_over_once_it_is_at_rest() {
+    let (some, rest) = GET.split_at(10);
+    let two = format!("{GET}{some}");
+    for (before, after, answers, is_left) in [
+        ("", "", 0, true),
+        (GET, "", 1, true),
+        (some, rest, 1, true),
+        // A part of the next request was read together with this one, and is lost.
+        (two.as_str(), "", 1, false),
+    ] {
+        run(async {
+            let (mut io, server_io) = duplex(32 * 1024);
+            let (stop, stopped) = oneshot::channel();
+            let budget = BodyBudget::new(usize::MAX);
+            let handler = move |request| answer(request, budget.clone());
+            let ending = async { stopped.await.unwrap() };
+            let serving = serve_connection(server_io, Deadlines::default(), handler, ending);
+            let server = tokio::task::spawn_local(serving);
+            io.write_all(before.as_bytes()).await.unwrap();
+            sleep(Duration::from_secs(1)).await;
+            stop.send(Ending::HandedOver).unwrap();
+            sleep(Duration::from_secs(1)).await;
+            io.write_all(after.as_bytes()).await.unwrap();
+            let left = server.await.unwrap().unwrap();
+            assert_eq!(left.is_some(), is_left, "{before:?}");
+            drop(left);
+            let mut text = String::new();
+            io.read_to_string(&mut text).await.unwrap();
+            assert_eq!(text.matches("HTTP/1.1 200 OK").count(), answers, "{before:?}: {text}");
+            assert!(!text.contains("connection: close"), "{before:?}: {text}");
+        });
+    }
 }
 
 /// Pipelined requests are served one per turn of their connection.

@@ -55,6 +55,10 @@ fn complete(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl<Io> Timed<Io> {
+    pub(super) fn into_inner(self) -> Io {
+        self.io
+    }
+
     pub(super) const fn new(io: Io, activity: Arc<Activity>) -> Self {
         Self {
             io,

@@ -98,7 +98,7 @@ impl Client {
             }
         };
         let serving = serve_connection(server_io, Deadlines::default(), handler, ending);
-        let server = tokio::spawn(async { (serving.await, Instant::now()) });
+        let server = tokio::spawn(async { (serving.await.map(drop), Instant::now()) });
         io.write_all(GET).await.unwrap();
         let mut client = Self { io, numbers, server, stop: Some(stop), began: Instant::now() };
         client.expect_head().await;

@@ -1,0 +1,318 @@
+//! Hands a running server over to the next one: its listening sockets, and the connections at rest.
+//!
+//! The next server asks through a socket in the data folder that only the user of the server may
+//! open. By then it has read the data so far ([`read_ahead`]) and knows that it can. The running
+//! server sends its listening sockets, finishes what is in flight, sends the connections that are
+//! waiting for their next request, and ends; its end releases the data folder. Clients of the
+//! listening sockets wait in the kernel's queue meanwhile.
+//!
+//! ```text
+//!   next server                          running server
+//!        │  paperbourse take-over 1 ──────────► │
+//!        │ ◄────────── P: public sockets        │
+//!        │ ◄────────── A: the admin socket      │
+//!        │ ◄────────── S: serving stops         │ finishes requests, closes sockets, flushes
+//!        │ ◄────────── C: connections at rest   │
+//!        │ ◄────────── E: end                   │ exits
+//! ```
+//!
+//! A message is a letter and a number of descriptors, which come with it.
+//!
+//! [`read_ahead`]: crate::snapshot::read_ahead
+
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Write as _};
+use std::mem::MaybeUninit;
+use std::net::{TcpListener as StdListener, TcpStream as StdStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::UnixListener;
+use tokio::time::{sleep, timeout};
+
+use super::activation::Passed;
+use crate::operators::OperatorSocket;
+
+/// What the next server says first. The number is that of this protocol.
+const REQUEST: &[u8] = b"paperbourse take-over 1\n";
+
+/// How long the next server may take to say it.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// How long one message may take. The longest wait is that for requests in flight.
+const MESSAGE_TIME_MAX: Duration = Duration::from_mins(1);
+
+/// How many descriptors a message has at most. The kernel allows 253.
+const DESCRIPTORS_MAX: usize = 100;
+
+/// What a message brings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Public,
+    Admin,
+    Stopping,
+    Connections,
+    End,
+}
+
+impl Kind {
+    const fn letter(self) -> u8 {
+        match self {
+            Self::Public => b'P',
+            Self::Admin => b'A',
+            Self::Stopping => b'S',
+            Self::Connections => b'C',
+            Self::End => b'E',
+        }
+    }
+
+    fn of(letter: u8) -> Option<Self> {
+        let all = [Self::Public, Self::Admin, Self::Stopping, Self::Connections, Self::End];
+        all.into_iter().find(|kind| kind.letter() == letter)
+    }
+}
+
+/// Where the next server asks.
+fn socket_path(data: &Path) -> PathBuf {
+    data.join("take-over.sock")
+}
+
+/// The running server's side: waits for the next one.
+pub(super) struct HandOver {
+    listener: UnixListener,
+    /// Removes the file.
+    _socket: OperatorSocket,
+}
+
+impl HandOver {
+    /// Listens in the data folder, which this process has locked.
+    pub(super) fn bind(data: &Path) -> io::Result<Self> {
+        let socket = OperatorSocket::bind_at(data, &socket_path(data))?;
+        Ok(Self { listener: UnixListener::from_std(socket.listener()?)?, _socket: socket })
+    }
+
+    /// Resolves once another server wants to take over.
+    pub(super) async fn asked(&self) -> Successor {
+        loop {
+            let Ok((mut stream, _)) = self.listener.accept().await else {
+                // Most likely out of file descriptors: retry a little later.
+                sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            let mut request = [0; REQUEST.len()];
+            let read = timeout(REQUEST_TIME_MAX, stream.read_exact(&mut request)).await;
+            if !matches!(read, Ok(Ok(_))) || request != REQUEST {
+                tracing::warn!("refused to hand over: the request is of another version");
+                continue;
+            }
+            let prepared = stream.into_std().and_then(|stream| {
+                stream.set_nonblocking(false)?;
+                stream.set_write_timeout(Some(REQUEST_TIME_MAX))?;
+                Ok(Successor { stream })
+            });
+            match prepared {
+                Ok(successor) => return successor,
+                Err(error) => tracing::warn!(%error, "failed to answer a server that takes over"),
+            }
+        }
+    }
+}
+
+/// The next server, as the running one sees it.
+#[derive(Debug)]
+pub(super) struct Successor {
+    stream: StdUnixStream,
+}
+
+impl Successor {
+    /// Sends the listening sockets. After an error nothing has changed: the next server is gone.
+    pub(super) fn send_listeners(
+        &self,
+        public: &[StdListener],
+        admin: Option<&StdListener>,
+    ) -> io::Result<()> {
+        self.send_all(Kind::Public, public)?;
+        self.send_all(Kind::Admin, admin.as_slice())?;
+        self.send(Kind::Stopping, &[])
+    }
+
+    /// Sends the connections at rest, and says that there is nothing more to come.
+    pub(super) fn send_connections(&self, connections: &[StdStream]) -> io::Result<()> {
+        self.send_all(Kind::Connections, connections)?;
+        self.send(Kind::End, &[])
+    }
+
+    fn send_all(&self, kind: Kind, descriptors: &[impl AsFd]) -> io::Result<()> {
+        for some in descriptors.chunks(DESCRIPTORS_MAX) {
+            let some: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
+            self.send(kind, &some)?;
+        }
+        Ok(())
+    }
+
+    fn send(&self, kind: Kind, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let count = u8::try_from(descriptors.len()).expect("at most DESCRIPTORS_MAX");
+        let message = [kind.letter(), count];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            let has_room = control.push(SendAncillaryMessage::ScmRights(descriptors));
+            assert!(has_room, "the space is for DESCRIPTORS_MAX");
+        }
+        let slices = [IoSlice::new(&message)];
+        let sent = sendmsg(&self.stream, &slices, &mut control, SendFlags::NOSIGNAL)?;
+        if sent < message.len() {
+            return Err(ErrorKind::WriteZero.into());
+        }
+        Ok(())
+    }
+}
+
+/// The running server, as the next one sees it.
+#[derive(Debug)]
+pub(super) struct Predecessor {
+    stream: StdUnixStream,
+}
+
+impl Predecessor {
+    /// Asks the server of this data folder to hand over, and takes its listening sockets. From then
+    /// on it drains. `None` if no server is running there.
+    pub(super) fn ask(data: &Path) -> anyhow::Result<Option<(Self, Passed)>> {
+        let path = socket_path(data);
+        let mut stream = match StdUnixStream::connect(&path) {
+            Ok(stream) => stream,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => {
+                return Err(error).with_context(|| format!("failed to open {}", path.display()));
+            }
+        };
+        let taken = (|| {
+            stream.set_read_timeout(Some(MESSAGE_TIME_MAX))?;
+            stream.write_all(REQUEST)?;
+            let mut predecessor = Self { stream };
+            let passed = predecessor.take_listeners()?;
+            Ok::<_, io::Error>(Some((predecessor, passed)))
+        })();
+        taken.context(
+            "the running server did not hand over, and goes on serving: is it another version?",
+        )
+    }
+
+    fn take_listeners(&mut self) -> io::Result<Passed> {
+        let mut passed = Passed::default();
+        loop {
+            let (kind, descriptors) = self.receive()?;
+            let listeners = descriptors.into_iter().map(StdListener::from);
+            match kind {
+                Kind::Public => passed.public.extend(listeners),
+                Kind::Admin => passed.admin = listeners.into_iter().next(),
+                Kind::Stopping if !passed.public.is_empty() => return Ok(passed),
+                Kind::Stopping | Kind::Connections | Kind::End => {
+                    return Err(ErrorKind::InvalidData.into());
+                }
+            }
+        }
+    }
+
+    /// Waits until the running server has finished, and takes the connections that are at rest. If
+    /// it ends in another way, its clients connect again.
+    pub(super) fn take_connections(mut self) -> Vec<StdStream> {
+        let mut connections = Vec::new();
+        loop {
+            match self.receive() {
+                Ok((Kind::Connections, descriptors)) => {
+                    connections.extend(descriptors.into_iter().map(StdStream::from));
+                }
+                Ok((Kind::End, _)) => return connections,
+                Ok((kind, _)) => {
+                    tracing::warn!(?kind, "the last server sent something else than connections");
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the last server ended before it had handed over");
+                    return connections;
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<(Kind, Vec<OwnedFd>)> {
+        let mut message = [0; 2];
+        let mut descriptors = Vec::new();
+        let mut received = 0;
+        while received < message.len() {
+            let mut space =
+                [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let mut slices = [IoSliceMut::new(&mut message[received..])];
+            let flags = RecvFlags::CMSG_CLOEXEC;
+            match recvmsg(&self.stream, &mut slices, &mut control, flags)?.bytes {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                bytes => received += bytes,
+            }
+            for message in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(some) = message {
+                    descriptors.extend(some);
+                }
+            }
+        }
+        let [letter, count] = message;
+        let kind = Kind::of(letter).filter(|_| descriptors.len() == usize::from(count));
+        kind.map(|kind| (kind, descriptors)).ok_or_else(|| ErrorKind::InvalidData.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_and_connections_arrive_in_any_number() {
+        for (sockets, has_admin, connections) in [(1, false, 0), (3, true, 250), (101, true, 1)] {
+            let (one, other) = StdUnixStream::pair().unwrap();
+            let (successor, mut predecessor) =
+                (Successor { stream: one }, Predecessor { stream: other });
+            let bound = StdListener::bind("127.0.0.1:0").unwrap();
+            let address = bound.local_addr().unwrap();
+            let clone = || bound.try_clone().unwrap();
+            let public: Vec<_> = (0..sockets).map(|_| clone()).collect();
+            let admin = has_admin.then(clone);
+            let client = StdStream::connect(address).unwrap();
+            let at_rest: Vec<_> = (0..connections).map(|_| client.try_clone().unwrap()).collect();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    successor.send_listeners(&public, admin.as_ref()).unwrap();
+                    successor.send_connections(&at_rest).unwrap();
+                });
+                let passed = predecessor.take_listeners().unwrap();
+                assert_eq!((passed.public.len(), passed.admin.is_some()), (sockets, has_admin));
+                assert!(passed.public.iter().all(|it| it.local_addr().unwrap() == address));
+                let taken = predecessor.take_connections();
+                assert_eq!(taken.len(), connections);
+                let client = client.local_addr().unwrap();
+                assert!(taken.iter().all(|it| it.local_addr().unwrap() == client));
+            });
+        }
+    }
+
+    #[test]
+    fn a_server_that_ends_early_hands_over_what_it_has_sent() {
+        let (one, other) = StdUnixStream::pair().unwrap();
+        let bound = StdListener::bind("127.0.0.1:0").unwrap();
+        let client = StdStream::connect(bound.local_addr().unwrap()).unwrap();
+        let successor = Successor { stream: one };
+        successor.send_all(Kind::Connections, &[client]).unwrap();
+        drop(successor);
+        assert_eq!(Predecessor { stream: other }.take_connections().len(), 1);
+    }
+}
