@@ -51,7 +51,9 @@ pub(crate) use index::{RecordIndex, RefusedRecord};
 pub use keeper::{SnapshotConfig, SnapshotKeeper, SnapshotMetrics};
 pub use load::{LoadError, Snapshot};
 pub use pace::Stopped;
-pub use recover::{Opened, RecoverError, RecoverReport, Recovered, open, open_ahead};
+pub use recover::{
+    Opened, RecoverError, RecoverReport, Recovered, open, open_ahead, raises_format,
+};
 pub use replay::{ReplayError, ShardState};
 pub use state::ShardError;
 #[cfg(test)]

@@ -264,6 +264,18 @@ impl SegmentReader {
         Ok(!is_zero(&sector))
     }
 
+    /// Whether a segment has an older format than this server writes. Also false if its header is
+    /// invalid, which reading the segment reports.
+    pub fn is_older(disk: &Disk, path: &Path) -> Result<bool, DiskError> {
+        let file = disk.open_read(path)?;
+        let mut sector = [0; SECTOR_BYTES];
+        if file.bytes()? < segment::HEADER_BYTES as u64 {
+            return Ok(false);
+        }
+        file.read_at(&mut sector, 0)?;
+        Ok(Header::read(&sector).is_ok_and(|header| header.version < segment::VERSION))
+    }
+
     /// Reads the next segment, which may be blank or may be written concurrently. The reader's end
     /// is only valid if nothing was written during the call.
     pub fn read_open(

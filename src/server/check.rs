@@ -21,6 +21,7 @@ use crate::config::{DataPlace, ServeArgs};
 use crate::disk::Disk;
 use crate::inspect::{self, InspectError};
 use crate::journal::DataDirectory;
+use crate::snapshot;
 use crate::tls::{self, Roots};
 use crate::venue::live::LiveVenueConfig;
 use crate::venue::recorded::Recorded;
@@ -104,7 +105,13 @@ fn data(place: &DataPlace) -> anyhow::Result<String> {
     DataDirectory::require_free(&Disk::System, path)?;
     match inspect::verify(path) {
         Ok(report) => match &report.damage {
-            None => Ok(format!("{shown} is whole up to position {}", report.last_position)),
+            None => {
+                let mut text = format!("{shown} is whole up to position {}", report.last_position);
+                if snapshot::raises_format(&Disk::System, path)? {
+                    text = format!("{text}; {}", start::NEWER_FORMAT);
+                }
+                Ok(text)
+            }
             Some(damage) => Err(anyhow::anyhow!("{damage}")),
         },
         Err(InspectError::NoJournal { .. }) => Ok(format!("{shown} holds no journal yet")),

@@ -49,6 +49,11 @@ const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);
 /// been adjusted since they were written.
 const RECORDS_AHEAD_SECONDS_MAX: i64 = 60;
 
+/// What a start does to a data folder of an older format.
+pub(super) const NEWER_FORMAT: &str = "a start writes a newer data format than the folder holds, \
+                                       and older versions refuse it from then on: the way back is \
+                                       a backup made before, with `paperbourse backup DIR TARGET`";
+
 /// How long the server that hands over may take to end once it has handed over.
 const RELEASE_TIME_MAX: Duration = Duration::from_secs(30);
 
@@ -79,6 +84,7 @@ pub(super) fn prepare(arguments: &ServeArgs, data: &Path) -> anyhow::Result<Ahea
             format!("failed to load the recording of --venue recorded:{}", folder.display())
         })?;
     }
+    warn_of_newer_format(data)?;
     let ahead = snapshot::read_ahead(Disk::System, data, thread_count())
         .with_context(|| format!("failed to read --data {}", data.display()))?;
     tracing::info!(
@@ -205,12 +211,12 @@ fn open_data(
         tracing::info!("keeping data in memory only");
         return Ok((MemoryJournal::new(&config).into(), Recovered::default(), None));
     };
-    let opened = match ahead {
-        Some(ahead) => {
-            await_release(path)?;
-            snapshot::open_ahead(Disk::System, path, &config, ahead)
-        }
-        None => snapshot::open(Disk::System, path, &config, thread_count()),
+    let opened = if let Some(ahead) = ahead {
+        await_release(path)?;
+        snapshot::open_ahead(Disk::System, path, &config, ahead)
+    } else {
+        warn_of_newer_format(path)?;
+        snapshot::open(Disk::System, path, &config, thread_count())
     };
     let Opened { journal, recovered, report, folder } =
         opened.with_context(|| format!("failed to open --data {}", path.display()))?;
@@ -219,6 +225,15 @@ fn open_data(
         tracing::warn!("--journal-sync never: writes are answered before they are on disk");
     }
     Ok((journal, recovered, Some(folder)))
+}
+
+/// Says before anything is written that there is no way back to an older version but a backup.
+fn warn_of_newer_format(path: &Path) -> anyhow::Result<()> {
+    let raises = snapshot::raises_format(&Disk::System, path);
+    if raises.with_context(|| format!("failed to open --data {}", path.display()))? {
+        tracing::warn!(path = %path.display(), "{NEWER_FORMAT}");
+    }
+    Ok(())
 }
 
 fn thread_count() -> NonZeroUsize {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::container::{Container, ContainerError, Kind};
+use super::container::{self, Container, ContainerError, Kind};
 use super::folder::Folder;
 use super::manifest::Manifest;
 use super::replay::ShardState;
@@ -123,6 +123,11 @@ impl Snapshot {
             newest = newest.max(time.map_err(|reason| self.wrong(shard, reason.into()))?);
         }
         Ok(newest)
+    }
+
+    /// Whether it has an older format than this server writes.
+    pub(super) fn is_older(&self) -> bool {
+        self.states.version() < container::VERSION
     }
 
     /// Number of orders in the snapshot.

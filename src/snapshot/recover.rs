@@ -21,7 +21,7 @@ use crate::engine::State;
 use crate::ids::{SHARD_COUNT, ShardId, Timestamp};
 use crate::journal::{
     Batch, DataDirectory, Journal, JournalConfig, JournalMark, OpenError, ReadError,
-    RecoveryReport, UnopenedJournal, record,
+    RecoveryReport, SegmentReader, UnopenedJournal, record,
 };
 
 /// How often a long recovery logs its progress.
@@ -134,6 +134,23 @@ pub struct Opened {
     pub report: RecoverReport,
     /// The layout of the directory.
     pub folder: Folder,
+}
+
+/// Whether a server that starts on this data directory writes a newer format than it finds there,
+/// which an older server then refuses to read.
+pub fn raises_format(disk: &Disk, data: &Path) -> Result<bool, RecoverError> {
+    let folder = Folder::new(disk.clone(), data);
+    if Snapshot::newest(&folder)?.is_some_and(|snapshot| snapshot.is_older()) {
+        return Ok(true);
+    }
+    for number in folder.segment_numbers()?.into_iter().rev() {
+        let Some(path) = folder.segment_path(number)? else { continue };
+        // Those that nothing was written to are replaced.
+        if SegmentReader::is_begun(disk, &path)? {
+            return Ok(SegmentReader::is_older(disk, &path)?);
+        }
+    }
+    Ok(false)
 }
 
 /// Opens a data directory, creating it if necessary, and recovers it with `thread_count` threads.

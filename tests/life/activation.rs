@@ -11,7 +11,7 @@ use paperbourse_test_support::{Connection, Request};
 use crate::BINARY;
 
 /// A server that gets these sockets as a supervisor passes them: as descriptors 3 and 4.
-fn serve(data: &Path, sockets: &[&TcpListener], names: &str) -> Command {
+pub(crate) fn serve(data: &Path, sockets: &[&TcpListener], names: &str) -> Command {
     let mut serve = command("sh");
     // A shell can only pass on what it has got, which is the three standard streams.
     let moved = match sockets {

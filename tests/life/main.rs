@@ -4,7 +4,9 @@
 
 mod activation;
 mod drain;
+mod format;
 mod notify;
+mod starts;
 mod supervisor;
 mod take_over;
 mod watchdog;
