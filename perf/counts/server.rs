@@ -42,7 +42,8 @@ impl Server {
     pub(crate) fn in_process(journal: Journal) -> Self {
         let mut server = Self::prepare();
         let configuration = Configuration::from_flags(server.flags(journal)).expect("our flags");
-        let run = move || paperbourse::server::run(&configuration, false).expect("the server starts");
+        let run =
+            move || paperbourse::server::run(&configuration, false).expect("the server starts");
         server.thread = Some(thread::spawn(run));
         server.wait_until_ready();
         server
