@@ -16,6 +16,7 @@ mod point;
 mod repository;
 mod restore;
 mod restored;
+mod retention;
 mod target;
 
 use std::fmt;
@@ -35,6 +36,7 @@ pub use point::PointError;
 pub use repository::RepositoryError;
 pub use restore::{RestoreError, restore};
 pub use restored::RestoreReport;
+pub use retention::{Keep, PruneReport, prune};
 pub use target::TargetError;
 
 /// The contents of a backup.

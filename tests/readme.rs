@@ -166,6 +166,7 @@ fn every_flag_is_documented_as_in_the_help() {
     check("src/guide/operating.md", &["backup"]);
     check("src/guide/operating.md", &["backup", "list"]);
     check("src/guide/operating.md", &["backup", "verify"]);
+    check("src/guide/operating.md", &["backup", "prune"]);
     check("src/guide/operating.md", &["restore"]);
     check("src/guide/operating.md", &["top"]);
     check("src/guide/operating.md", &["health"]);
@@ -225,6 +226,7 @@ fn every_command_has_a_manual_page() {
         "-account-suspend",
         "-backup",
         "-backup-list",
+        "-backup-prune",
         "-backup-verify",
         "-check",
         "-completions",

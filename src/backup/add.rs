@@ -15,6 +15,7 @@ use super::point::{
     LogText, Point, SnapshotFile, StoredFile, StoredSegment, StoredSnapshot, TimeText,
 };
 use super::repository::{Content, Repository, RepositoryError};
+use super::retention::{Keep, PruneReport};
 use crate::auth::identity::key_file;
 use crate::disk::DiskFile;
 use crate::ids::Timestamp;
@@ -41,6 +42,8 @@ pub struct AddReport {
     pub new_bytes: u64,
     /// Size of all files that the point needs, in bytes.
     pub bytes: u64,
+    /// What was not to be kept.
+    pub removed: PruneReport,
     /// Whether the point has the key of the embedded issuer.
     pub has_issuer_key: bool,
     /// Whether the hourly prices were left out because they are not in a regular file. A server
@@ -61,26 +64,28 @@ pub enum BeginsAnew {
 }
 
 /// Adds the present state of a data directory, whose server may be running, to a repository, which
-/// is created if it does not exist. Returns what was added once it is on disk and verified.
+/// is created if it does not exist. Once that is on disk and verified, removes what is not to be
+/// kept.
 pub fn add(
     directory: &Path,
     repository: &Path,
+    keep: Keep,
     now: Timestamp,
 ) -> Result<AddReport, RepositoryError> {
     let folder = inspect::folder(directory)?;
     let (repository, _lock) = Repository::open_or_create(folder.disk.clone(), repository)?;
     let mut points = repository.undamaged_points()?;
     repository.clean(&points)?;
-    let (point, report) = walk::start_over_when_gone(|| {
+    let (point, mut report) = walk::start_over_when_gone(|| {
         let mut addition = Addition::new(&folder, &repository, points.last(), now);
         addition.store()?;
         addition.store_key(directory)?;
-        addition.report.bytes = addition.point.bytes_alone(true);
+        addition.report.bytes = addition.point.bytes_alone(addition.point.number);
         repository.add(&addition.point)?;
         Ok::<_, RepositoryError>((addition.point, addition.report))
     })?;
     points.push(point);
-    repository.clean(&points)?;
+    report.removed = keep.apply(&repository, &mut points, now)?;
     Ok(report)
 }
 
@@ -113,6 +118,7 @@ impl<'a> Addition<'a> {
             new_files: 0,
             new_bytes: 0,
             bytes: 0,
+            removed: PruneReport::default(),
             has_issuer_key: false,
             lacks_price_hours: false,
         };
@@ -318,6 +324,9 @@ impl fmt::Display for AddReport {
         write!(formatter, ", {key} the issuer's key")?;
         if self.lacks_price_hours {
             formatter.write_str(", without price-hours, which is not a regular file")?;
+        }
+        if self.removed.removed_points > 0 {
+            write!(formatter, "; {}", self.removed)?;
         }
         let reason = match self.begins_anew {
             None | Some(BeginsAnew::First) => return Ok(()),

@@ -19,6 +19,9 @@ pub(super) struct Chosen<'a> {
     source: Source<'a>,
     /// The hourly prices, which only the newest point has, and its number.
     price_hours: Option<(u64, &'a StoredFile)>,
+    /// Whether these may be missing: the newest point cannot be read, or another was named because
+    /// the newest is incomplete.
+    may_lack_hours: bool,
 }
 
 /// Chooses what to restore for a moment, if need be not beyond the point of this number. A point
@@ -52,13 +55,15 @@ pub(super) fn choose<'a>(
     let price_hours = readable
         .last()
         .and_then(|newest| newest.price_hours.as_ref().map(|hours| (newest.number, hours)));
-    Ok(Chosen { repository, source, price_hours })
+    let newest = readable.last().map(|newest| newest.number);
+    let may_lack_hours = number.is_some() || newest != Some(points.newest);
+    Ok(Chosen { repository, source, price_hours, may_lack_hours })
 }
 
 impl Chosen<'_> {
     /// Writes everything up to the moment into an empty data directory.
     pub(super) fn write(&self, to: &Path, moment: Moment) -> Result<RestoreReport, RestoreError> {
-        let Self { repository, source, price_hours } = self;
+        let Self { repository, source, price_hours, may_lack_hours } = self;
         let folder = Folder::new(repository.disk.clone(), to);
         let mut last = Known::default();
         if let Some(snapshot) = source.snapshot {
@@ -88,7 +93,11 @@ impl Chosen<'_> {
             report.bytes += snapshot.files.iter().map(|file| file.stored.bytes).sum::<u64>();
         }
         if let Some((point, hours)) = price_hours {
-            self.copy(hours, *point, &folder.price_hours())?;
+            let path = repository.file_path(hours);
+            report.lacks_price_hours = *may_lack_hours && !repository.disk.exists(&path)?;
+            if !report.lacks_price_hours {
+                self.copy(hours, *point, &folder.price_hours())?;
+            }
         }
         if let Some(key) = &source.point.issuer_key {
             let key = repository.read(key, source.point.number)?;

@@ -68,11 +68,11 @@ pub struct CheckReport {
 /// Lists the points of a repository. Files are looked for, but not read.
 pub fn list(path: &Path) -> Result<ListReport, RepositoryError> {
     let repository = Repository::open(Disk::System, path)?;
-    let Points { readable, damaged } = repository.points()?;
+    let Points { readable, damaged, newest } = repository.points()?;
     let mut damage: Vec<String> = damaged.iter().map(ToString::to_string).collect();
     let mut seen = BTreeSet::new();
     let mut own = BTreeMap::<u64, u64>::new();
-    for (point, file) in needed_files(&readable) {
+    for (point, file) in needed_files(&readable, newest) {
         if seen.insert(&file.name) {
             *own.entry(point).or_default() += file.bytes;
             if !repository.disk.exists(&repository.file_path(file))? {
@@ -80,12 +80,11 @@ pub fn list(path: &Path) -> Result<ListReport, RepositoryError> {
             }
         }
     }
-    let newest = readable.last().map_or(0, |point| point.number);
     let report = |point: &Point| PointReport {
         number: point.number,
         taken_at: Text(point.taken_at.0),
         last_position: point.last().position,
-        bytes: point.bytes_alone(point.number == newest),
+        bytes: point.bytes_alone(newest),
         own_bytes: own.get(&point.number).copied().unwrap_or_default(),
     };
     let lines = lines(&readable);
@@ -102,11 +101,11 @@ pub fn list(path: &Path) -> Result<ListReport, RepositoryError> {
 /// Reads every file that the points of a repository need, and checks it.
 pub fn check(path: &Path) -> Result<CheckReport, RepositoryError> {
     let repository = Repository::open(Disk::System, path)?;
-    let Points { readable, damaged } = repository.points()?;
+    let Points { readable, damaged, newest } = repository.points()?;
     let damage = damaged.iter().map(ToString::to_string).collect();
     let mut report = CheckReport { points: readable.len() as u64, files: 0, bytes: 0, damage };
     let mut files: BTreeMap<&StoredFile, u64> = BTreeMap::new();
-    for (point, file) in needed_files(&readable) {
+    for (point, file) in needed_files(&readable, newest) {
         files.entry(file).or_insert(point);
     }
     for (file, point) in files {

@@ -204,11 +204,9 @@ impl Point {
     }
 
     /// Size of the files that it needs if there is no other point, in bytes.
-    pub(super) fn bytes_alone(&self, has_price_hours: bool) -> u64 {
-        let files = super::repository::needed_files(std::slice::from_ref(self));
-        let bytes: u64 = files.map(|(_, file)| file.bytes).sum();
-        let hours = self.price_hours.as_ref().filter(|_| !has_price_hours);
-        bytes - hours.map_or(0, |hours| hours.bytes)
+    pub(super) fn bytes_alone(&self, newest: u64) -> u64 {
+        let files = super::repository::needed_files(std::slice::from_ref(self), newest);
+        files.map(|(_, file)| file.bytes).sum()
     }
 
     /// All files that it lists.

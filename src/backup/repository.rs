@@ -159,6 +159,8 @@ pub(super) struct Repository {
 pub(super) struct Points {
     pub(super) readable: Vec<Point>,
     pub(super) damaged: Vec<RepositoryError>,
+    /// The number of the newest, readable or not.
+    pub(super) newest: u64,
 }
 
 /// Bytes to store.
@@ -215,9 +217,10 @@ impl Repository {
 
     /// Reads all points.
     pub(super) fn points(&self) -> Result<Points, RepositoryError> {
-        let mut points = Points { readable: Vec::new(), damaged: Vec::new() };
+        let mut points = Points { readable: Vec::new(), damaged: Vec::new(), newest: 0 };
         for name in self.disk.names(&self.path.join(POINTS_NAME))? {
             let Some(number) = number_before(&name, POINT_SUFFIX) else { continue };
+            points.newest = number;
             match self.point(number) {
                 Ok(point) => points.readable.push(point),
                 Err(error @ RepositoryError::Point { .. }) => points.damaged.push(error),
@@ -229,7 +232,7 @@ impl Repository {
 
     /// Reads all points, if none is damaged.
     pub(super) fn undamaged_points(&self) -> Result<Vec<Point>, RepositoryError> {
-        let Points { readable, damaged } = self.points()?;
+        let Points { readable, damaged, .. } = self.points()?;
         damaged.into_iter().next().map_or(Ok(readable), Err)
     }
 
@@ -285,6 +288,12 @@ impl Repository {
         Ok(())
     }
 
+    /// Removes a point. Its files stay.
+    pub(super) fn remove_point(&self, number: u64) -> Result<(), DiskError> {
+        self.disk.remove_file(&self.point_path(number))?;
+        self.disk.sync_directory(&self.path.join(POINTS_NAME))
+    }
+
     /// Removes what no point needs: left over from a backup that was interrupted, or from points
     /// that were removed. Returns the number of files and bytes removed.
     pub(super) fn clean(&self, points: &[Point]) -> Result<(u64, u64), RepositoryError> {
@@ -292,7 +301,9 @@ impl Repository {
         for name in self.disk.names(&unfinished)? {
             self.disk.remove_file(&unfinished.join(name))?;
         }
-        let needed: BTreeSet<&str> = needed_files(points).map(|(_, it)| &*it.name).collect();
+        let newest = points.last().map_or(0, |point| point.number);
+        let needed: BTreeSet<&str> =
+            needed_files(points, newest).map(|(_, file)| &*file.name).collect();
         let files = self.path.join(FILES_NAME);
         let (mut count, mut bytes) = (0, 0);
         for name in self.disk.names(&files)? {
@@ -354,9 +365,11 @@ impl Repository {
 
 /// The files that points need, oldest point first, each with the number of its point. Of the oldest
 /// point, what lies between it and the point before is not needed, and hourly prices are needed of
-/// the newest only.
-pub(super) fn needed_files(points: &[Point]) -> impl Iterator<Item = (u64, &StoredFile)> {
-    let newest = points.last().map_or(0, |point| point.number);
+/// the point `newest` only.
+pub(super) fn needed_files(
+    points: &[Point],
+    newest: u64,
+) -> impl Iterator<Item = (u64, &StoredFile)> {
     points.iter().enumerate().flat_map(move |(at, point)| {
         let is_oldest = at == 0;
         let snapshot = point.snapshot.iter().flat_map(|it| it.files.iter().map(|it| &it.stored));

@@ -31,8 +31,8 @@ pub struct RestoreReport {
     pub next_time: Option<Text<Timestamp>>,
     /// Whether the key of the embedded issuer was restored.
     pub has_issuer_key: bool,
-    /// Whether the hourly prices were left out because they are not in a regular file. A server
-    /// starts without them, too.
+    /// Whether the hourly prices were left out: they are not in a regular file, or missing from an
+    /// incomplete copy of a repository. A server starts without them, too.
     pub lacks_price_hours: bool,
 }
 
@@ -140,7 +140,7 @@ impl fmt::Display for RestoreReport {
         let key = if self.has_issuer_key { "with" } else { "without" };
         write!(formatter, ", {key} the issuer's key")?;
         if self.lacks_price_hours {
-            formatter.write_str(", without price-hours, which is not a regular file")?;
+            formatter.write_str(", without the hourly prices")?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::{DAMAGED, EXIT_CODES, print_report};
-use crate::backup;
+use crate::backup::{self, Keep};
 use crate::ids::Timestamp;
 use crate::telemetry::OneLine;
 
@@ -31,6 +31,17 @@ pub(super) struct BackupArgs {
     #[arg(long, value_name = "REPOSITORY", conflicts_with = "target")]
     repository: Option<PathBuf>,
 
+    /// Then keep only this many of the newest points of the repository; with --keep-days, those
+    /// that either keeps
+    #[arg(long, value_name = "N", conflicts_with = "target",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    keep: Option<u32>,
+
+    /// Then keep only the points from which any moment of this many days can be restored
+    #[arg(long, value_name = "DAYS", conflicts_with = "target",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    keep_days: Option<u32>,
+
     /// Print JSON instead of text: one object, or one per line
     #[arg(long)]
     json: bool,
@@ -44,6 +55,32 @@ enum BackupCommand {
     /// Read everything in a repository, and check it
     #[command(after_help = EXIT_CODES)]
     Verify(RepositoryArgs),
+    /// Remove old points of a repository, and what only they needed
+    #[command(after_help = EXIT_CODES)]
+    Prune {
+        /// Repository of backups
+        #[arg(value_name = "REPOSITORY")]
+        repository: PathBuf,
+
+        #[command(flatten)]
+        keep: KeepArgs,
+
+        /// Print JSON instead of text: one object, or one per line
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = true)]
+struct KeepArgs {
+    /// Keep only this many of the newest points; with --keep-days, those that either keeps
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: Option<u32>,
+
+    /// Keep only the points from which any moment of this many days can be restored
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
+    keep_days: Option<u32>,
 }
 
 #[derive(Args, Debug)]
@@ -71,15 +108,23 @@ pub(super) fn run(arguments: &BackupArgs) -> anyhow::Result<ExitCode> {
                 Err(error) => Ok(failed(&error.message(), error.is_damage())),
             }
         }
+        Some(BackupCommand::Prune { repository, keep, json }) => {
+            let keep = Keep { points: keep.keep, days: keep.keep_days };
+            match backup::prune(repository, keep, Timestamp::now()) {
+                Ok(report) => printed(&report, *json, true),
+                Err(error) => Ok(failed(&error.message(), error.is_damage())),
+            }
+        }
         None => back_up(arguments),
     }
 }
 
 fn back_up(arguments: &BackupArgs) -> anyhow::Result<ExitCode> {
-    let BackupArgs { directory, target, repository, json, .. } = arguments;
+    let BackupArgs { directory, target, repository, keep, keep_days, json, .. } = arguments;
     let directory = directory.as_deref().expect("clap requires it");
     if let Some(repository) = repository {
-        return match backup::add(directory, repository, Timestamp::now()) {
+        let keep = Keep { points: *keep, days: *keep_days };
+        return match backup::add(directory, repository, keep, Timestamp::now()) {
             Ok(report) => printed(&report, *json, true),
             Err(error) => {
                 let message = format!("the backup failed: {}", error.message());

@@ -7,6 +7,7 @@ mod accounts;
 mod acts;
 mod beside;
 mod completions;
+mod copying;
 mod damage;
 mod health;
 mod output;

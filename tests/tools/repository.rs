@@ -25,6 +25,20 @@ fn trade(data: &Path, label: &str, orders: usize) {
     server.interrupt();
 }
 
+/// Writes on a server of this folder until it has made another snapshot, and stops it.
+fn fill(data: &Path, label: &str) {
+    let server = start(data);
+    let mut client = Trader::new(data, &server, label).connect(&server);
+    for number in 0.. {
+        if !server.log_lines("took a snapshot").is_empty() {
+            break;
+        }
+        let order = buy(&mut client, &format!("{label}-{number}"));
+        (0..20).for_each(|_| comment(&mut client, order));
+    }
+    server.interrupt();
+}
+
 /// What `journal verify` says about the end of a folder.
 fn last_position(data: &Path) -> u64 {
     let (report, code) = json_of(&["journal", "verify", text(data)]);
@@ -131,16 +145,7 @@ fn a_gap_is_reported_and_moments_in_it_are_refused() {
     let (data, repository) = (folder.path().join("data"), folder.path().join("repository"));
     trade(&data, "before", 3);
     let before = back_up(&data, &repository);
-    // Enough for a snapshot that covers the segment in which the first point ends.
-    let server = start(&data);
-    let mut client = Trader::new(&data, &server, "gap").connect(&server);
-    let mut number = 0;
-    while files(&data, "archive").is_empty() {
-        let order = buy(&mut client, &format!("gap-{number}"));
-        (0..20).for_each(|_| comment(&mut client, order));
-        number += 1;
-    }
-    server.interrupt();
+    fill(&data, "gap");
     fs::remove_dir_all(data.join("archive")).unwrap();
     let output = tool(&["backup", text(&data), "--repository", text(&repository)]);
     let printed = String::from_utf8(output.stdout).unwrap();
@@ -276,4 +281,75 @@ fn a_backup_that_is_killed_at_any_moment_leaves_the_repository_whole() {
     let (report, _) = json_of(&["backup", "verify", text(&repository)]);
     assert_eq!(report["files"], files(&repository, "files").len(), "{report}");
     assert!(files(&repository, "unfinished").is_empty());
+}
+
+#[test]
+fn old_points_are_removed_with_what_only_they_needed() {
+    let folder = TempDir::new().unwrap();
+    let (data, repository) = (folder.path().join("data"), folder.path().join("repository"));
+    let target = folder.path().join("target");
+    let mut ends = Vec::new();
+    for number in 0..4 {
+        fill(&data, &format!("round-{number}"));
+        let report = back_up(&data, &repository);
+        ends.push(report["last_position"].as_u64().unwrap());
+    }
+    let stored_bytes = || -> u64 {
+        files(&repository, "files").iter().map(|path| fs::metadata(path).unwrap().len()).sum()
+    };
+    let check = |points: usize, removed: &Value| {
+        let listed = list(&repository);
+        assert_eq!(listed["points"].as_array().unwrap().len(), points, "{listed}");
+        let (report, code) = json_of(&["backup", "verify", text(&repository)]);
+        assert_eq!((code, &report["damage"]), (0, &json!([])), "{report}");
+        assert_eq!(report["files"], files(&repository, "files").len(), "{report} {removed}");
+        // The span begins with the snapshot of the oldest point, and nothing before it is left.
+        let oldest = listed["spans"][0]["from_position"].as_u64().unwrap();
+        for position in [oldest, ends[4 - points], ends[3]] {
+            let restored = restore(&repository, &target, &["--to-position", &position.to_string()]);
+            assert_eq!(restored["last_position"], position, "{restored}");
+        }
+        let earlier = (oldest - 1).to_string();
+        let _ = fs::remove_dir_all(&target);
+        let (code, errors) =
+            failure(&["restore", text(&repository), text(&target), "--to-position", &earlier]);
+        assert!(code == 1 && errors.contains("is too early: what is left begins at"), "{errors}");
+    };
+    let prune = |more: &[&str]| {
+        let before = stored_bytes();
+        let (report, code) = json_of(&[&["backup", "prune", text(&repository)], more].concat());
+        assert_eq!(code, 0, "{report}");
+        assert_eq!(before - stored_bytes(), report["removed_bytes"].as_u64().unwrap(), "{report}");
+        report
+    };
+    check(4, &Value::Null);
+    let nothing = json!({"points": 4, "removed_points": 0, "removed_files": 0, "removed_bytes": 0});
+    assert_eq!(prune(&["--keep-days", "1"]), nothing);
+    assert_eq!(prune(&["--keep", "1", "--keep-days", "1"]), nothing);
+    let removed = prune(&["--keep", "3"]);
+    assert_eq!(removed["removed_points"], 1, "{removed}");
+    assert!(removed["removed_bytes"].as_u64().unwrap() > 500_000, "{removed}");
+    check(3, &removed);
+
+    // A prune that was stopped after it had removed the point: the next backup does the rest.
+    fs::remove_file(&files(&repository, "points")[0]).unwrap();
+    let (report, code) =
+        json_of(&["backup", text(&data), "--repository", text(&repository), "--keep", "2"]);
+    assert_eq!((code, &report["removed"]["points"]), (0, &json!(2)), "{report}");
+    assert_eq!(report["removed"]["removed_points"], 1, "{report}");
+    ends.push(ends[3]);
+    ends.remove(0);
+    let (report, _) = json_of(&["backup", "verify", text(&repository)]);
+    assert_eq!(report["files"], files(&repository, "files").len(), "{report}");
+    for (arguments, expected) in [
+        (&["backup", "prune", text(&repository)][..], "<--keep <N>|--keep-days <DAYS>>"),
+        (&["backup", "prune", text(&repository), "--keep", "0"], "invalid value '0'"),
+        (&["backup", text(&data), text(&target), "--keep", "1"], "cannot be used with"),
+    ] {
+        let (code, errors) = failure(arguments);
+        assert!(code == 2 && errors.contains(expected), "{errors}");
+    }
+    let missing = folder.path().join("missing");
+    let (code, errors) = failure(&["backup", "prune", text(&missing), "--keep", "1"]);
+    assert!(code == 1 && errors.contains("is not a repository") && !missing.exists(), "{errors}");
 }

@@ -180,9 +180,10 @@ pub(crate) fn files(data: &Path, folder: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Copies a folder recursively.
+/// Copies a folder recursively, with its permissions.
 pub(crate) fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
+    fs::set_permissions(to, fs::metadata(from).unwrap().permissions()).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
         let target = to.join(path.file_name().unwrap());
