@@ -164,8 +164,8 @@ pub struct ServeArgs {
           value_name = "BYTES", value_parser = whole_number(0..=u64::MAX))]
     pub archive_bytes: u64,
 
-    /// Limits of a tier, as `NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH`; a rate may be `unlimited`.
-    /// Repeatable, once per tier
+    /// Limits of a tier, as `NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH[/MARKETS]`; a rate may be
+    /// `unlimited`, and the markets of a price socket `all`. Repeatable, once per tier
     #[arg(long = "tier", env = "PAPERBOURSE_TIER", value_delimiter = ',', value_name = "LIMITS")]
     pub tiers: Vec<TierSetting>,
 

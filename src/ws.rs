@@ -14,8 +14,8 @@
 //!
 //! - An `error` frame names the markets of a request that are not listed. The others are
 //!   subscribed, and the acknowledgement that follows lists them.
-//! - A request that would exceed [`subscriptions::MARKETS_PER_SOCKET_MAX`] markets is refused as a
-//!   whole, with an `error` frame and no acknowledgement.
+//! - A request that would exceed the tier's markets per socket is refused as a whole, with an
+//!   `error` frame and no acknowledgement.
 //! - The first price frame of a subscription shows the market's current state and is never marked
 //!   as conflated, whatever its `seq`.
 //! - A binary frame closes the socket with 1003, an unmasked one with 1002.
@@ -25,6 +25,7 @@
 pub mod close;
 pub mod connection;
 pub mod counts;
+mod dirty;
 pub mod event_stream;
 pub mod execution_frame;
 pub mod executions;

@@ -11,7 +11,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use paperbourse::limits::tier::TierLimits;
+use paperbourse::limits::tier::{MarketsMax, TierLimits};
 use paperbourse::limits::window::{Decision, KeyLimiter};
 use paperbourse::limits::{CLOCK_NS_MAX, Limit, UNLIMITED_SHOWN};
 
@@ -122,7 +122,13 @@ fn limits(text: &str) -> TierLimits {
     let (second, minute) = text.split_once('/').unwrap();
     let [requests_per_second, requests_per_minute] =
         [second, minute].map(|limit| limit.parse::<Limit>().unwrap());
-    TierLimits { requests_per_second, requests_per_minute, sockets_max: 1, batch_max: 1 }
+    TierLimits {
+        requests_per_second,
+        requests_per_minute,
+        sockets_max: 1,
+        batch_max: 1,
+        socket_markets_max: MarketsMax::All,
+    }
 }
 
 /// The time between requests that just fills the longest window.

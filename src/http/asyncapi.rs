@@ -18,11 +18,10 @@ use crate::wire::{SchemaOf, schema_of};
 use crate::ws::CLIENT_FRAME_BYTES_MAX;
 use crate::ws::close::CloseReason;
 use crate::ws::connection::Times;
-use crate::ws::event_stream::{Event, KEEPALIVE_INTERVAL};
+use crate::ws::event_stream::{Event, KEEPALIVE_INTERVAL, MARKETS_MAX};
 use crate::ws::execution_frame::{ExecutionReply, ExecutionRequest, Fill};
 use crate::ws::price_frame::Price;
 use crate::ws::protocol::{PriceReply, Reply, Request};
-use crate::ws::subscriptions::MARKETS_PER_SOCKET_MAX;
 
 const INFO: &str = "\
 The WebSockets and the stream of prices of a self-hosted paper exchange for prediction markets; \
@@ -376,7 +375,7 @@ fn stream_text() -> String {
          never ends by itself: an end means that the connection was lost, or that the server is \
          shutting down.",
         KEEPALIVE_INTERVAL.as_secs(),
-        MARKETS_PER_SOCKET_MAX,
+        MARKETS_MAX,
     )
 }
 

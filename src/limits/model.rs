@@ -5,7 +5,7 @@ use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::tier::TierLimits;
+use super::tier::{MarketsMax, TierLimits};
 use super::window::{Decision, KeyLimiter};
 use super::{Limit, MINUTE_NS, SECOND_NS};
 
@@ -37,6 +37,7 @@ fn check_released(
         requests_per_minute: per_minute,
         sockets_max: 1,
         batch_max: 1,
+        socket_markets_max: MarketsMax::All,
     };
     let sent_before = sent_before.to_vec();
     let mut model = Builder::new();

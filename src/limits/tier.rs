@@ -14,6 +14,9 @@ pub const BATCH_MAX: u32 = 100;
 /// The most sockets that any tier may have open per account.
 pub const SOCKETS_MAX: u32 = 1_000;
 
+/// The most markets of a socket that any tier may choose by number, rather than have them all.
+pub const SOCKET_MARKETS_MAX: u32 = 10_000;
+
 /// How far a caller is trusted; later tiers are trusted more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Tier {
@@ -37,6 +40,17 @@ pub struct TierLimits {
     pub sockets_max: u32,
     /// Orders per batch, 1 to [`BATCH_MAX`].
     pub batch_max: u32,
+    /// Markets per price socket.
+    pub socket_markets_max: MarketsMax,
+}
+
+/// How many markets a price socket may subscribe to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MarketsMax {
+    /// This many, 1 to [`SOCKET_MARKETS_MAX`].
+    Count(u32),
+    /// All of them, one by one or as `*`.
+    All,
 }
 
 /// The limits of every tier.
@@ -48,7 +62,8 @@ pub struct Tiers([TierLimits; Tier::ALL.len()]);
 pub struct TierTable(ArcSwap<Tiers>);
 
 /// New limits for one tier, in the format of the command line:
-/// `NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH`, where a rate may be `unlimited`.
+/// `NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH/MARKETS`, where a rate may be `unlimited` and the
+/// markets `all`. Without `MARKETS`, their number stays the tier's default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TierSetting {
     /// The tier to change.
@@ -60,10 +75,10 @@ pub struct TierSetting {
 /// Why text is not a [`TierSetting`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TierSettingError {
-    /// It is not a name and four numbers.
+    /// It is not a name and four or five numbers.
     #[error(
-        "`{text}` does not read NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH, \
-         for example pro=20/1200/10/20"
+        "`{text}` does not read NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH[/MARKETS], \
+         for example pro=20/1200/10/20/200"
     )]
     Form {
         /// The whole text.
@@ -99,6 +114,17 @@ pub enum TierSettingError {
         text: Box<str>,
         /// The largest accepted value.
         count_max: u32,
+    },
+    /// The markets of a socket are neither a number within their bounds nor `all`.
+    #[error(
+        "markets per socket of tier {tier} is `{text}`: use a whole number from 1 to \
+         {SOCKET_MARKETS_MAX}, or `all`"
+    )]
+    Markets {
+        /// The tier.
+        tier: Tier,
+        /// The rejected text.
+        text: Box<str>,
     },
 }
 
@@ -168,15 +194,27 @@ impl TierTable {
 
 impl Default for Tiers {
     fn default() -> Self {
-        const fn row(second: u32, minute: u32, sockets_max: u32, batch_max: u32) -> TierLimits {
+        const fn row(
+            [second, minute]: [u32; 2],
+            sockets_max: u32,
+            batch_max: u32,
+            socket_markets_max: MarketsMax,
+        ) -> TierLimits {
             TierLimits {
                 requests_per_second: Limit::constant(second),
                 requests_per_minute: Limit::constant(minute),
                 sockets_max,
                 batch_max,
+                socket_markets_max,
             }
         }
-        const { Self([row(5, 300, 2, 5), row(20, 1200, 10, 20), row(50, 3000, 50, 50)]) }
+        const {
+            Self([
+                row([5, 300], 2, 5, MarketsMax::Count(50)),
+                row([20, 1200], 10, 20, MarketsMax::Count(200)),
+                row([50, 3000], 50, 50, MarketsMax::All),
+            ])
+        }
     }
 }
 
@@ -187,7 +225,7 @@ impl FromStr for TierSetting {
         let form = || TierSettingError::Form { text: text.into() };
         let (name, numbers) = text.split_once('=').ok_or_else(form)?;
         let mut parts = numbers.split('/');
-        let [Some(second), Some(minute), Some(sockets), Some(batch), None] =
+        let [Some(second), Some(minute), Some(sockets), Some(batch), markets, None] =
             std::array::from_fn(|_| parts.next())
         else {
             return Err(form());
@@ -213,6 +251,11 @@ impl FromStr for TierSetting {
             requests_per_minute: rate("requests per minute", minute)?,
             sockets_max: cap("open sockets", sockets, SOCKETS_MAX)?,
             batch_max: cap("orders in a batch", batch, BATCH_MAX)?,
+            socket_markets_max: match markets {
+                None => Tiers::default().get(tier).socket_markets_max,
+                Some(text) => MarketsMax::from_text(text)
+                    .ok_or_else(|| TierSettingError::Markets { tier, text: text.into() })?,
+            },
         };
         Ok(Self { tier, limits })
     }
@@ -221,13 +264,46 @@ impl FromStr for TierSetting {
 /// The format that [`TierSetting::from_str`] reads.
 impl fmt::Display for TierSetting {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TierLimits { requests_per_second, requests_per_minute, sockets_max, batch_max } =
-            self.limits;
+        let TierLimits {
+            requests_per_second,
+            requests_per_minute,
+            sockets_max,
+            batch_max,
+            socket_markets_max,
+        } = self.limits;
         write!(
             formatter,
-            "{}={requests_per_second}/{requests_per_minute}/{sockets_max}/{batch_max}",
+            "{}={requests_per_second}/{requests_per_minute}/{sockets_max}/{batch_max}/\
+             {socket_markets_max}",
             self.tier
         )
+    }
+}
+
+impl MarketsMax {
+    fn from_text(text: &str) -> Option<Self> {
+        match text {
+            "all" => Some(Self::All),
+            _ => count_from_text(text, SOCKET_MARKETS_MAX).map(Self::Count),
+        }
+    }
+
+    /// The number; `None` for all markets.
+    pub const fn count(self) -> Option<u32> {
+        match self {
+            Self::Count(count) => Some(count),
+            Self::All => None,
+        }
+    }
+}
+
+/// The form that a [`TierSetting`] has it in.
+impl fmt::Display for MarketsMax {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => count.fmt(formatter),
+            Self::All => formatter.write_str("all"),
+        }
     }
 }
 
@@ -255,13 +331,13 @@ mod tests {
         };
         assert_eq!(
             text(&tiers),
-            ["free=5/300/2/5", "pro=20/1200/10/20", "enterprise=50/3000/50/50"]
+            ["free=5/300/2/5/50", "pro=20/1200/10/20/200", "enterprise=50/3000/50/50/all"]
         );
 
         tiers.set("pro=unlimited/7/8/9".parse().unwrap());
         assert_eq!(
             text(&tiers),
-            ["free=5/300/2/5", "pro=unlimited/7/8/9", "enterprise=50/3000/50/50"]
+            ["free=5/300/2/5/50", "pro=unlimited/7/8/9/200", "enterprise=50/3000/50/50/all"]
         );
         assert_eq!(tiers.get(Tier::Pro).requests_per_second, Limit::UNLIMITED);
         assert_eq!(tiers.get(Tier::Enterprise).batch_max, 50);
@@ -270,10 +346,10 @@ mod tests {
     #[test]
     fn settings_round_trip() {
         for text in [
-            "free=1/1/1/1",
-            "pro=unlimited/unlimited/1000/100",
-            "enterprise=1000000/1000000/1/1",
-            "free=unlimited/1/1/1",
+            "free=1/1/1/1/1",
+            "pro=unlimited/unlimited/1000/100/10000",
+            "enterprise=1000000/1000000/1/1/1",
+            "free=unlimited/1/1/1/all",
         ] {
             assert_eq!(text.parse::<TierSetting>().unwrap().to_string(), text);
         }
@@ -283,8 +359,14 @@ mod tests {
     fn a_refused_setting_says_what_to_write() {
         let form = |text| {
             format!(
-                "`{text}` does not read NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH, \
-                 for example pro=20/1200/10/20"
+                "`{text}` does not read NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH[/MARKETS], \
+                 for example pro=20/1200/10/20/200"
+            )
+        };
+        let markets = |text| {
+            format!(
+                "markets per socket of tier pro is `{text}`: use a whole number from 1 to 10000, \
+                 or `all`"
             )
         };
         let rate = "use a whole number from 1 to 1000000, or `unlimited`";
@@ -293,7 +375,7 @@ mod tests {
             ("free", form("free")),
             ("free=", form("free=")),
             ("free=1/2/3", form("free=1/2/3")),
-            ("free=1/2/3/4/5", form("free=1/2/3/4/5")),
+            ("free=1/2/3/4/5/6", form("free=1/2/3/4/5/6")),
             ("Free=1/2/3/4", "unknown tier `Free`: use free, pro or enterprise".into()),
             ("=1/2/3/4", "unknown tier ``: use free, pro or enterprise".into()),
             ("free=0/2/3/4", format!("requests per second of tier free is `0`: {rate}")),
@@ -315,6 +397,9 @@ mod tests {
                 "pro=1/2/3/101",
                 "orders in a batch of tier pro is `101`: use a whole number from 1 to 100".into(),
             ),
+            ("pro=1/2/3/4/0", markets("0")),
+            ("pro=1/2/3/4/10001", markets("10001")),
+            ("pro=1/2/3/4/*", markets("*")),
         ] {
             assert_eq!(text.parse::<TierSetting>().unwrap_err().to_string(), expected);
         }

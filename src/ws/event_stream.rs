@@ -43,13 +43,17 @@ use super::connection::WRITE_BYTES_GOAL;
 use super::counts::OpenStream;
 use super::fanout::Fanout;
 use super::price_frame;
-use super::subscriptions::{NextFrame, Subscriptions, TickChange, TooManyMarkets};
+use super::subscriptions::{NextFrame, SubscribeError, Subscriptions, TickChange};
 use crate::ids::Timestamp;
+use crate::limits::tier::MarketsMax;
 use crate::money::Price;
 use crate::wire::Time;
 
 /// Time between two signs of life. Clients give up after half a minute of silence.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How many markets a stream may have.
+pub const MARKETS_MAX: u32 = 50;
 
 /// A stream of prices. Must be opened and polled on a runtime with a clock.
 pub struct EventStream {
@@ -77,9 +81,9 @@ pub enum OpenError {
     /// The limit of sockets and streams that receive prices is reached.
     #[error("the server has reached its limit of sockets and streams")]
     Busy,
-    /// It asks for too many markets.
+    /// Its markets are too many, for a stream or for the server.
     #[error(transparent)]
-    TooManyMarkets(#[from] TooManyMarkets),
+    Markets(#[from] SubscribeError),
 }
 
 /// The events of a stream, each with its data.
@@ -143,7 +147,8 @@ impl EventStream {
         open: OpenStream,
         now: Timestamp,
     ) -> Result<Self, OpenError> {
-        let mut subscriptions = fanout.open().ok_or(OpenError::Busy)?;
+        let mut subscriptions =
+            fanout.open(MarketsMax::Count(MARKETS_MAX)).ok_or(OpenError::Busy)?;
         let unlisted = owned(&subscriptions.subscribe(condition_ids, now)?);
         let left = subscriptions.condition_ids().count();
         let woken = Box::pin(subscriptions.mailbox().wake_up().clone().notified_owned());

@@ -2,10 +2,13 @@
 //! socket holds for a stream as well.
 //!
 //! A subscribed market has a channel. When the market changes, its frame is encoded once and
-//! published on the channel, and a bit is set in the mailbox of each subscribed socket, which is
-//! woken when its first bit is set. The socket takes its bits and sends the newest frame of each
+//! published on the channel, and its slot is marked in the mailbox of each subscribed socket, which
+//! is woken by the first mark. The socket takes its slots and sends the newest frame of each
 //! market; frames it was too slow for are not kept anywhere. So a slow reader costs no more than a
 //! fast one, and the fan-out never waits for a socket.
+//!
+//! A socket with all markets joins their channels one after the other, as its reader takes what was
+//! sent. It is told of each market that has no channel yet when that market changes.
 //!
 //! A channel exists from the first subscription to the last. A market's frame numbers rise by one
 //! while its channel exists and never fall during the life of the process: a new channel starts
@@ -21,15 +24,20 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::dirty::{Cursor, DirtySet};
 use super::price_frame::PriceFrame;
 use super::subscriptions::Subscriptions;
 use crate::ids::Timestamp;
+use crate::limits::tier::MarketsMax;
 use crate::market::catalogue::MarketInfo;
-use crate::market::{Market, Markets};
+use crate::market::{Listing, Market, Markets};
 
-/// How many sockets and streams may receive prices. Together with the limit of markets of each,
-/// this bounds everything the fan-out holds: the channels and their subscribers.
+/// How many sockets and streams may receive prices.
 pub const SOCKETS_MAX: usize = 65_536;
+
+/// How many subscriptions they may have in all: each socket 50. Together with [`SOCKETS_MAX`], this
+/// bounds everything the fan-out holds, about 400 MB of subscriptions.
+pub const SUBSCRIPTIONS_MAX: usize = 50 * SOCKETS_MAX;
 
 /// The fan-out yields to other tasks on its thread after this many markets.
 const MARKETS_PER_TURN: usize = 128;
@@ -43,6 +51,9 @@ pub struct Fanout {
     /// The highest frame number of any channel that has ended.
     seq_floor: AtomicU64,
     socket_count: AtomicUsize,
+    subscription_count: AtomicUsize,
+    /// The sockets with all markets.
+    all: Mutex<Map<SocketId, Arc<Mailbox>>>,
     next_socket_id: AtomicU64,
     /// Frames sent in place of several.
     conflated: AtomicU64,
@@ -66,17 +77,19 @@ struct Subscribers {
 
 struct Subscriber {
     mailbox: Arc<Mailbox>,
-    slot: u8,
+    slot: u32,
 }
 
 /// Identifies a socket for the life of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct SocketId(u64);
 
-/// The markets of a socket that have an unseen frame, one bit per slot.
-#[derive(Default)]
+/// What a socket does not know yet.
 pub(super) struct Mailbox {
-    dirty: AtomicU64,
+    /// The slots of the markets that have an unseen frame.
+    dirty: DirtySet,
+    /// Markets to join, for a socket with all of them. At most all markets that are listed.
+    newcomers: Mutex<Map<Arc<str>, Arc<Market>>>,
     wake: Arc<Notify>,
 }
 
@@ -88,6 +101,8 @@ impl Fanout {
             channels: Mutex::default(),
             seq_floor: AtomicU64::new(0),
             socket_count: AtomicUsize::new(0),
+            subscription_count: AtomicUsize::new(0),
+            all: Mutex::default(),
             next_socket_id: AtomicU64::new(0),
             conflated: AtomicU64::new(0),
         }
@@ -107,28 +122,45 @@ impl Fanout {
         }
     }
 
-    /// Encodes a market's frame and notifies its subscribers, if it has any.
-    fn pass_on(&self, market: &Market, now: Timestamp) {
+    /// Encodes a market's frame and notifies its subscribers. If it has none, the sockets with all
+    /// markets hear of it.
+    fn pass_on(&self, market: &Arc<Market>, now: Timestamp) {
         let channel = self.channels.lock().get(&market.info().condition_id).cloned();
-        if let Some(channel) = channel {
-            channel.refresh(now);
+        match channel {
+            Some(channel) => channel.refresh(now),
+            None => self.announce(market),
         }
     }
 
-    /// Opens the subscriptions of a new socket; `None` if [`SOCKETS_MAX`] are open.
-    pub fn open(self: &Arc<Self>) -> Option<Subscriptions> {
+    /// Tells the sockets with all markets of one that they may not have joined.
+    fn announce(&self, market: &Arc<Market>) {
+        for mailbox in self.all.lock().values() {
+            let condition_id = market.info().condition_id.clone();
+            mailbox.newcomers.lock().insert(condition_id, market.clone());
+            mailbox.wake.notify_one();
+        }
+    }
+
+    /// Opens the subscriptions of a new socket, which may have this many markets; `None` if
+    /// [`SOCKETS_MAX`] are open.
+    pub fn open(self: &Arc<Self>, markets_max: MarketsMax) -> Option<Subscriptions> {
         let count = self.socket_count.fetch_add(1, Ordering::Relaxed);
         if count >= SOCKETS_MAX {
             self.socket_count.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
         let id = SocketId(self.next_socket_id.fetch_add(1, Ordering::Relaxed));
-        Some(Subscriptions::new(self.clone(), id))
+        Some(Subscriptions::new(self.clone(), id, markets_max))
     }
 
     /// How many sockets and streams receive prices.
     pub fn socket_count(&self) -> usize {
         self.socket_count.load(Ordering::Relaxed)
+    }
+
+    /// How many subscriptions these have.
+    pub fn subscription_count(&self) -> usize {
+        self.subscription_count.load(Ordering::Relaxed)
     }
 
     /// How many frames took the place of several, because their reader was slow.
@@ -150,13 +182,35 @@ impl Fanout {
         self.markets.by_condition(condition_id)
     }
 
-    /// Adds a socket to the market's channel, whose newest frame is the market's current state.
+    /// The markets that are listed, the most traded first.
+    pub(super) fn listing(&self) -> Arc<Listing> {
+        self.markets.listing().clone()
+    }
+
+    /// Makes room for this many subscriptions, and returns whether there is any.
+    pub(super) fn reserve(&self, count: usize) -> bool {
+        let grown = |used: usize| used.checked_add(count).filter(|&sum| sum <= SUBSCRIPTIONS_MAX);
+        self.subscription_count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_ok()
+    }
+
+    /// From now on, a socket hears of markets that get no frame to anybody.
+    pub(super) fn join_all(&self, socket: SocketId, mailbox: &Arc<Mailbox>) {
+        self.all.lock().insert(socket, mailbox.clone());
+    }
+
+    /// Undoes [`join_all`](Self::join_all).
+    pub(super) fn leave_all(&self, socket: SocketId) {
+        self.all.lock().remove(&socket);
+    }
+
+    /// Adds a socket to the market's channel, whose newest frame is the market's current state. It
+    /// takes one of the subscriptions that were [reserved](Self::reserve).
     pub(super) fn join(
         &self,
         market: &Arc<Market>,
         socket: SocketId,
         mailbox: &Arc<Mailbox>,
-        slot: u8,
+        slot: u32,
         now: Timestamp,
     ) -> Arc<Channel> {
         loop {
@@ -182,6 +236,7 @@ impl Fanout {
         let mut subscribers = channel.subscribers.lock();
         let left = subscribers.by_socket.remove(&socket);
         assert!(left.is_some(), "a socket leaves a channel that it joined");
+        self.subscription_count.fetch_sub(1, Ordering::Relaxed);
         if subscribers.by_socket.is_empty() {
             // Before anybody can see that the channel has ended and start the next one.
             self.seq_floor.fetch_max(channel.newest.load().seq, Ordering::AcqRel);
@@ -199,18 +254,23 @@ impl Fanout {
     fn channel(&self, market: &Arc<Market>, now: Timestamp) -> Arc<Channel> {
         let condition_id = market.info().condition_id.clone();
         let mut channels = self.channels.lock();
-        let new = || {
-            // `pass_on` takes the same lock to find the channel. It either finds this channel, or
-            // the change that it publishes is already in this snapshot.
-            let seq = self.seq_floor.load(Ordering::Acquire) + 1;
-            let first = PriceFrame::encode(&market.snapshot(), seq, now);
-            Arc::new(Channel {
-                market: market.clone(),
-                newest: ArcSwap::from_pointee(first),
-                subscribers: Mutex::default(),
-            })
-        };
-        channels.entry(condition_id).or_insert_with(new).clone()
+        if let Some(channel) = channels.get(&condition_id) {
+            return channel.clone();
+        }
+        // `pass_on` takes the same lock to find the channel. It either finds this channel, or the
+        // change that it publishes is already in this snapshot.
+        let seq = self.seq_floor.load(Ordering::Acquire) + 1;
+        let first = PriceFrame::encode(&market.snapshot(), seq, now);
+        let channel = Arc::new(Channel {
+            market: market.clone(),
+            newest: ArcSwap::from_pointee(first),
+            subscribers: Mutex::default(),
+        });
+        channels.insert(condition_id, channel.clone());
+        drop(channels);
+        // From now on, its changes are no news to those that have not joined it.
+        self.announce(market);
+        channel
     }
 
     /// Removes an ended channel from the map, unless a new one has already taken its place.
@@ -246,11 +306,16 @@ impl Channel {
 }
 
 impl Mailbox {
-    /// Sets a bit, and wakes the socket if it had no unseen bits.
-    fn mark(&self, slot: u8) {
-        // The frame was stored before this, so whoever takes the bit sees that frame or a newer
+    /// An empty mailbox for this many markets.
+    pub(super) fn new(slot_count: usize) -> Self {
+        Self { dirty: DirtySet::new(slot_count), newcomers: Mutex::default(), wake: Arc::default() }
+    }
+
+    /// Marks a slot, and wakes the socket if none was marked.
+    fn mark(&self, slot: u32) {
+        // The frame was stored before this, so whoever takes the slot sees that frame or a newer
         // one.
-        if self.dirty.fetch_or(1 << slot, Ordering::AcqRel) == 0 {
+        if self.dirty.mark(slot as usize) {
             self.wake.notify_one();
         }
     }
@@ -260,9 +325,14 @@ impl Mailbox {
         &self.wake
     }
 
-    /// Takes all bits.
-    pub(super) fn take(&self) -> u64 {
-        self.dirty.swap(0, Ordering::AcqRel)
+    /// Takes a slot that is marked.
+    pub(super) fn next_slot(&self, cursor: &mut Cursor) -> Option<usize> {
+        self.dirty.next(cursor)
+    }
+
+    /// Takes the markets that the socket has not joined.
+    pub(super) fn newcomers(&self) -> impl Iterator<Item = Arc<Market>> + use<> {
+        std::mem::take(&mut *self.newcomers.lock()).into_values()
     }
 }
 

@@ -11,23 +11,32 @@ use super::close::CloseReason;
 use super::connection::{Ended, Peer, Protocol, Times, WRITE_BYTES_GOAL, refuse, serve};
 use super::fanout::Fanout;
 use super::frame::put_text;
-use super::protocol::{PriceReply, Reply, Request, put_message, unknown_markets_message};
+use super::protocol::{
+    ALL_MARKETS, MARKETS_ACKNOWLEDGED_MAX, PriceReply, Reply, Request, put_message,
+    unknown_markets_message,
+};
 use super::subscriptions::Subscriptions;
 use crate::ids::{AccountId, Timestamp};
+use crate::limits::tier::MarketsMax;
 
-/// Streams prices until the socket ends. The server is shutting down once `shutdown` is true or its
-/// sender is dropped.
+/// Said once to a socket with all markets.
+const LACKS_MARKETS: &str = "the server has reached its limit of subscriptions: some markets are \
+                             missing here; unsubscribe from * and try again later";
+
+/// Streams prices of up to `markets_max` markets until the socket ends. The server is shutting down
+/// once `shutdown` is true or its sender is dropped.
 pub async fn serve_prices<S>(
     stream: S,
     peer: Peer,
     fanout: &Arc<Fanout>,
+    markets_max: MarketsMax,
     shutdown: watch::Receiver<bool>,
     times: Times,
 ) -> Ended
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let Some(subscriptions) = fanout.open() else {
+    let Some(subscriptions) = fanout.open(markets_max) else {
         return refuse(stream, CloseReason::Busy, times).await;
     };
     let wake = subscriptions.mailbox().wake_up().clone();
@@ -50,10 +59,7 @@ impl Protocol for Prices {
     fn answer(&mut self, text: &[u8], now: Timestamp, replies: &mut Vec<u8>) {
         match Request::parse(text) {
             Ok(Request::Subscribe { markets }) => self.subscribe(&markets, now, replies),
-            Ok(Request::Unsubscribe { markets }) => {
-                self.subscriptions.unsubscribe(&markets);
-                self.acknowledge(replies);
-            }
+            Ok(Request::Unsubscribe { markets }) => self.unsubscribe(&markets, replies),
             Ok(Request::Ping) => put_message(replies, &Reply::pong(now)),
             Err(error) => put_message(replies, &Reply::Error { message: &error.to_string() }),
         }
@@ -67,26 +73,58 @@ impl Protocol for Prices {
         {
             put_text(&mut batch, &next.frame.json(next.conflated));
         }
+        if self.subscriptions.lacks_markets() {
+            put_message(&mut batch, &Reply::Error { message: LACKS_MARKETS });
+        }
         batch
     }
 }
 
 impl Prices {
     fn subscribe(&mut self, condition_ids: &[String], now: Timestamp, replies: &mut Vec<u8>) {
-        match self.subscriptions.subscribe(condition_ids, now) {
+        let subscribed = if has_all(condition_ids) {
+            self.subscriptions.subscribe_all().map(|()| Vec::new())
+        } else {
+            self.subscriptions.subscribe(condition_ids, now)
+        };
+        match subscribed {
             Ok(unknown) => {
                 if !unknown.is_empty() {
                     let message = unknown_markets_message(&unknown);
                     put_message(replies, &Reply::Error { message: &message });
                 }
-                self.acknowledge(replies);
+                self.acknowledge(condition_ids, replies);
             }
             Err(error) => put_message(replies, &Reply::Error { message: &error.to_string() }),
         }
     }
 
-    fn acknowledge(&self, replies: &mut Vec<u8>) {
-        let markets = self.subscriptions.condition_ids().collect();
-        put_message(replies, &PriceReply::Subscribed { markets });
+    fn unsubscribe(&mut self, condition_ids: &[String], replies: &mut Vec<u8>) {
+        if has_all(condition_ids) {
+            self.subscriptions.unsubscribe_all();
+        } else if let Err(error) = self.subscriptions.unsubscribe(condition_ids) {
+            return put_message(replies, &Reply::Error { message: &error.to_string() });
+        }
+        self.acknowledge(condition_ids, replies);
     }
+
+    /// The list would grow with each request, so there is a limit to it.
+    fn acknowledge(&self, condition_ids: &[String], replies: &mut Vec<u8>) {
+        let subscriptions = &self.subscriptions;
+        let count = subscriptions.count();
+        let (markets, total) = if subscriptions.has_all() {
+            (vec![ALL_MARKETS], None)
+        } else if count <= MARKETS_ACKNOWLEDGED_MAX {
+            (subscriptions.condition_ids().collect(), None)
+        } else {
+            let mut markets: Vec<&str> = condition_ids.iter().map(String::as_str).collect();
+            markets.retain(|id| subscriptions.contains(id));
+            (markets, Some(count))
+        };
+        put_message(replies, &PriceReply::Subscribed { markets, total });
+    }
+}
+
+fn has_all(condition_ids: &[String]) -> bool {
+    condition_ids.iter().any(|id| id == ALL_MARKETS)
 }

@@ -9,8 +9,9 @@
 //! {"action": "ping"}
 //! ```
 //!
-//! `conditions` is an alias of `markets`; `markets` wins if both are present. The last of several
-//! fields with the same name counts, `null` counts as absent, and other fields are ignored.
+//! The market `*` stands for all. `conditions` is an alias of `markets`; `markets` wins if both are
+//! present. The last of several fields with the same name counts, `null` counts as absent, and
+//! other fields are ignored.
 //!
 //! A frame that cannot be used is answered with an `error` frame and changes nothing; the socket
 //! stays open. This module does not know which markets exist or who is subscribed.
@@ -28,6 +29,12 @@ pub const MARKET_ID_BYTES_MAX: usize = 256;
 /// How many markets an error frame names at most.
 pub const MARKETS_NAMED_MAX: usize = 3;
 
+/// Stands for all markets, in requests and acknowledgements.
+pub const ALL_MARKETS: &str = "*";
+
+/// How many markets an acknowledgement lists, unless they were all in the request.
+pub const MARKETS_ACKNOWLEDGED_MAX: usize = 50;
+
 /// The version in the `connected` frame.
 pub const PROTOCOL_VERSION: &str = "1.0";
 
@@ -39,13 +46,14 @@ pub enum Request {
     /// Send the prices of these markets now and whenever they change, in addition to those of
     /// earlier requests.
     Subscribe {
-        /// The condition ids of the markets. `conditions` means the same; `assets_ids` is refused.
+        /// The condition ids of the markets; `*` for all, those that are listed later included, if
+        /// the tier has no limit of markets. `conditions` means the same; `assets_ids` is refused.
         #[schemars(inner(length(max = MARKET_ID_BYTES_MAX)))]
         markets: Vec<String>,
     },
     /// Stop sending the prices of these markets.
     Unsubscribe {
-        /// The condition ids of the markets. `conditions` means the same.
+        /// The condition ids of the markets; `*` for all. `conditions` means the same.
         #[schemars(inner(length(max = MARKET_ID_BYTES_MAX)))]
         markets: Vec<String>,
     },
@@ -144,8 +152,13 @@ pub enum PriceReply<'a> {
     },
     /// The reply to `subscribe` and `unsubscribe`.
     Subscribed {
-        /// All markets that the socket is now subscribed to, in the order of subscription.
+        /// The markets that the socket is now subscribed to: all, in the order of subscription;
+        /// of more than 50, those of the request; `*` if it has all markets.
         markets: Vec<&'a str>,
+        /// How many the socket is subscribed to, if they are more than 50.
+        #[schemars(with = "usize")]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        total: Option<usize>,
     },
 }
 
@@ -298,8 +311,19 @@ mod tests {
                 r#"{"type":"connected","user_id":199,"protocol_version":"1.0"}"#,
             ),
             (
-                json(&|frame| put_message(frame, &PriceReply::Subscribed { markets: markets() })),
+                json(&|frame| {
+                    put_message(frame, &PriceReply::Subscribed { markets: markets(), total: None });
+                }),
                 r#"{"type":"subscribed","markets":["b","a\""]}"#,
+            ),
+            (
+                json(&|frame| {
+                    put_message(
+                        frame,
+                        &PriceReply::Subscribed { markets: markets(), total: Some(51) },
+                    );
+                }),
+                r#"{"type":"subscribed","markets":["b","a\""],"total":51}"#,
             ),
             (json(&|frame| put_message(frame, &pong)), r#"{"type":"pong","ts":1234}"#),
             (error(&["a"]), r#"{"type":"error","message":"unknown market: a"}"#),

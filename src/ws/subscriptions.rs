@@ -1,34 +1,49 @@
 //! The subscriptions of one socket or stream, and which frame it sends next.
 
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use super::dirty::{Cursor, SLOTS_MAX};
 use super::fanout::{Channel, Fanout, Mailbox, SocketId};
 use super::price_frame::PriceFrame;
 use crate::ids::Timestamp;
-use crate::market::Market;
+use crate::limits::tier::{MarketsMax, SOCKET_MARKETS_MAX};
 use crate::market::catalogue::MarketInfo;
+use crate::market::{MARKETS_MAX, Market};
 use crate::money::Price;
 
-/// How many markets a socket may subscribe to; each has a bit in its mailbox.
-pub const MARKETS_PER_SOCKET_MAX: usize = 50;
-const _: () = assert!(MARKETS_PER_SOCKET_MAX <= u64::BITS as usize);
+const _: () = assert!(MARKETS_MAX <= SLOTS_MAX && SOCKET_MARKETS_MAX as usize <= SLOTS_MAX);
 
 /// The subscriptions of one socket. Dropping this unsubscribes from all markets.
 pub struct Subscriptions {
     fanout: Arc<Fanout>,
     id: SocketId,
+    markets_max: MarketsMax,
     mailbox: Arc<Mailbox>,
-    slots: [Option<Subscription>; MARKETS_PER_SOCKET_MAX],
-    /// The slots in use, in the order of subscription.
-    order: Vec<u8>,
-    /// Bits taken from the mailbox but not yet handled.
-    pending: u64,
+    /// Where the socket is in its mailbox.
+    cursor: Cursor,
+    slots: Vec<Option<Subscription>>,
+    free_slots: Vec<u32>,
+    by_condition: HashMap<Arc<str>, u32, foldhash::fast::RandomState>,
+    /// How many subscriptions there have been.
+    joined: u64,
+    all: Option<All>,
+}
+
+/// The state of a socket that has all markets.
+struct All {
+    /// Those that it has not joined yet, the next one last.
+    rest: Vec<Arc<Market>>,
+    /// Whether there was no room for one of them.
+    lacks: bool,
 }
 
 struct Subscription {
     condition_id: Arc<str>,
     channel: Arc<Channel>,
+    /// The value of [`Subscriptions::joined`] before it.
+    place: u64,
     sent: Option<Sent>,
 }
 
@@ -60,28 +75,50 @@ pub struct TickChange {
     pub before: Price,
 }
 
-/// Why a subscribe request was refused as a whole.
+/// Why a request was refused as a whole.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "at most {MARKETS_PER_SOCKET_MAX} markets per socket: this one has {subscribed} and asked \
-     for {added} more; none was added"
-)]
-pub struct TooManyMarkets {
-    /// How many markets the socket is subscribed to.
-    pub subscribed: usize,
-    /// How many more were requested.
-    pub added: usize,
+pub enum SubscribeError {
+    /// The socket would have too many markets.
+    #[error(
+        "at most {markets_max} markets per socket: this one has {subscribed} and asked for \
+         {added} more; none was added"
+    )]
+    TooMany {
+        /// How many it may have.
+        markets_max: u32,
+        /// How many it has.
+        subscribed: usize,
+        /// How many more were requested.
+        added: usize,
+    },
+    /// All markets, on a socket that may have only some.
+    #[error("at most {markets_max} markets per socket in this tier: list their condition ids")]
+    NotAll {
+        /// How many it may have.
+        markets_max: u32,
+    },
+    /// A single market is to leave a socket with all of them.
+    #[error("this socket has all markets: unsubscribe from * first")]
+    NotOne,
+    /// [`SUBSCRIPTIONS_MAX`] is reached.
+    #[error("the server has reached its limit of subscriptions; none was added: try again later")]
+    Full,
 }
 
 impl Subscriptions {
-    pub(super) fn new(fanout: Arc<Fanout>, id: SocketId) -> Self {
+    pub(super) fn new(fanout: Arc<Fanout>, id: SocketId, markets_max: MarketsMax) -> Self {
+        let slot_count = markets_max.count().map_or(SLOTS_MAX, |count| count as usize);
         Self {
             fanout,
             id,
-            mailbox: Arc::default(),
-            slots: [const { None }; MARKETS_PER_SOCKET_MAX],
-            order: Vec::new(),
-            pending: 0,
+            markets_max,
+            mailbox: Arc::new(Mailbox::new(slot_count)),
+            cursor: Cursor::default(),
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            by_condition: HashMap::default(),
+            joined: 0,
+            all: None,
         }
     }
 
@@ -91,68 +128,117 @@ impl Subscriptions {
     }
 
     /// Subscribes to those of these markets that are listed and not yet subscribed; each of them
-    /// has a frame due at once. Returns the ids that are not listed. If the total would exceed the
+    /// has a frame due at once. Returns the ids that are not listed. If the total would exceed a
     /// limit, nothing is added.
     pub fn subscribe<'a>(
         &mut self,
         condition_ids: &'a [String],
         now: Timestamp,
-    ) -> Result<Vec<&'a str>, TooManyMarkets> {
-        let mut added: Vec<(&str, Arc<Market>)> = Vec::new();
+    ) -> Result<Vec<&'a str>, SubscribeError> {
+        let mut known = HashSet::<&str, foldhash::fast::RandomState>::default();
+        let mut added: Vec<Arc<Market>> = Vec::new();
         let mut unknown = Vec::new();
         for id in condition_ids {
-            if self.slot_of(id).is_some() || added.iter().any(|(known, _)| known == id) {
+            if self.by_condition.contains_key(id.as_str()) || !known.insert(id) {
                 continue;
             }
             match self.fanout.market(id) {
-                // A longer list is refused below, whatever else it contains.
-                Some(market) if added.len() <= MARKETS_PER_SOCKET_MAX => added.push((id, market)),
-                Some(_) => {}
+                Some(market) => added.push(market),
                 None => unknown.push(id.as_str()),
             }
         }
-        let subscribed = self.order.len();
-        if subscribed + added.len() > MARKETS_PER_SOCKET_MAX {
-            return Err(TooManyMarkets { subscribed, added: added.len() });
+        let subscribed = self.count();
+        if let MarketsMax::Count(markets_max) = self.markets_max
+            && subscribed + added.len() > markets_max as usize
+        {
+            return Err(SubscribeError::TooMany { markets_max, subscribed, added: added.len() });
         }
-        for (id, market) in added {
-            self.add(id, &market, now);
+        if !self.fanout.reserve(added.len()) {
+            return Err(SubscribeError::Full);
+        }
+        for market in added {
+            self.join(&market, now);
         }
         Ok(unknown)
     }
 
-    /// Unsubscribes from these markets; ignores those that are not subscribed.
-    pub fn unsubscribe(&mut self, condition_ids: &[String]) {
-        for id in condition_ids {
-            let Some(slot) = self.slot_of(id) else { continue };
-            self.order.retain(|&other| other != slot);
-            let subscription = self.slots[usize::from(slot)].take();
-            let subscription = subscription.expect("a slot in the order is in use");
-            self.fanout.leave(&subscription.channel, self.id);
+    /// Subscribes to all markets, those that are listed later included.
+    pub fn subscribe_all(&mut self) -> Result<(), SubscribeError> {
+        if let MarketsMax::Count(markets_max) = self.markets_max {
+            return Err(SubscribeError::NotAll { markets_max });
         }
+        if self.all.is_none() {
+            // First: of what is listed or changes from here on, the socket hears.
+            self.fanout.join_all(self.id, &self.mailbox);
+            let rest = self.fanout.listing().markets().iter().rev().cloned().collect();
+            self.all = Some(All { rest, lacks: false });
+        }
+        Ok(())
+    }
+
+    /// Unsubscribes from these markets; ignores those that are not subscribed.
+    pub fn unsubscribe(&mut self, condition_ids: &[String]) -> Result<(), SubscribeError> {
+        if self.all.is_some() && !condition_ids.is_empty() {
+            return Err(SubscribeError::NotOne);
+        }
+        for id in condition_ids {
+            if let Some(slot) = self.by_condition.remove(id.as_str()) {
+                self.leave(slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// Unsubscribes from every market.
+    pub fn unsubscribe_all(&mut self) {
+        if self.all.take().is_some() {
+            self.fanout.leave_all(self.id);
+            drop(self.mailbox.newcomers());
+        }
+        for (_, slot) in std::mem::take(&mut self.by_condition) {
+            self.leave(slot);
+        }
+    }
+
+    /// Whether the socket has all markets.
+    pub const fn has_all(&self) -> bool {
+        self.all.is_some()
+    }
+
+    /// How many markets are subscribed.
+    pub fn count(&self) -> usize {
+        self.by_condition.len()
+    }
+
+    /// Whether this market is subscribed.
+    pub fn contains(&self, condition_id: &str) -> bool {
+        self.by_condition.contains_key(condition_id)
     }
 
     /// The subscribed markets, in the order of subscription.
     pub fn condition_ids(&self) -> impl Iterator<Item = &str> {
-        self.order.iter().filter_map(|&slot| {
-            self.slots[usize::from(slot)].as_ref().map(|subscription| &*subscription.condition_id)
-        })
+        let mut subscribed: Vec<&Subscription> = self.slots.iter().flatten().collect();
+        subscribed.sort_unstable_by_key(|subscription| subscription.place);
+        subscribed.into_iter().map(|subscription| &*subscription.condition_id)
+    }
+
+    /// Whether a socket with all markets lacks some, since the server had no room. Said once.
+    pub fn lacks_markets(&mut self) -> bool {
+        self.all.as_mut().is_some_and(|all| std::mem::take(&mut all.lacks))
     }
 
     /// The newest frame of the next market that is due; `None` if none is. Every due market gets
     /// its turn before any gets a second one.
     pub fn next_frame(&mut self) -> Option<NextFrame> {
         loop {
-            if self.pending == 0 {
-                self.pending = self.mailbox.take();
-            }
-            if self.pending == 0 {
+            let Some(slot) = self.mailbox.next_slot(&mut self.cursor) else {
+                if self.join_next(Timestamp::now()) {
+                    continue;
+                }
                 return None;
-            }
-            let slot = self.pending.trailing_zeros() as usize;
-            self.pending &= self.pending - 1;
-            // The bit may belong to a market that had this slot before, or to a frame that was
-            // already sent because it was published before its bit was set.
+            };
+            // The slot may have belonged to another market before, or its mark to a frame that was
+            // already sent because it was published before the slot was marked.
             let subscription = self.slots.get_mut(slot).and_then(Option::as_mut);
             let next = subscription.and_then(Subscription::next);
             if let Some(next) = next {
@@ -164,23 +250,71 @@ impl Subscriptions {
         }
     }
 
-    fn add(&mut self, id: &str, market: &Arc<Market>, now: Timestamp) {
-        let slot = (0_u8..)
-            .zip(&self.slots)
-            .find_map(|(slot, subscription)| subscription.is_none().then_some(slot))
-            .expect("fewer markets than slots are subscribed");
-        let channel = self.fanout.join(market, self.id, &self.mailbox, slot, now);
-        self.slots[usize::from(slot)] =
-            Some(Subscription { condition_id: id.into(), channel, sent: None });
-        self.order.push(slot);
+    /// If the socket has all markets: joins the next one that it lacks, and returns whether there
+    /// is one.
+    fn join_next(&mut self, now: Timestamp) -> bool {
+        let Some(market) = self.next_lacking() else { return false };
+        if self.count() == SLOTS_MAX || !self.fanout.reserve(1) {
+            self.all = Some(All { rest: Vec::new(), lacks: true });
+            return false;
+        }
+        self.join(&market, now);
+        true
     }
 
-    fn slot_of(&self, id: &str) -> Option<u8> {
-        self.order.iter().copied().find(|&slot| {
-            self.slots[usize::from(slot)]
-                .as_ref()
-                .is_some_and(|subscription| &*subscription.condition_id == id)
-        })
+    /// The next market to join, for a socket that has all.
+    fn next_lacking(&mut self) -> Option<Arc<Market>> {
+        loop {
+            let all = self.all.as_mut()?;
+            if all.rest.is_empty() {
+                all.rest.extend(self.mailbox.newcomers());
+                if all.rest.is_empty() {
+                    return None;
+                }
+                self.leave_unlisted();
+                continue;
+            }
+            let market = all.rest.pop()?;
+            let condition_id = &market.info().condition_id;
+            // One that has left the listing meanwhile would be joined and left for ever.
+            if !self.by_condition.contains_key(condition_id)
+                && self.fanout.market(condition_id).is_some()
+            {
+                return Some(market);
+            }
+        }
+    }
+
+    /// Leaves markets that are no longer listed, once they are more than the others.
+    fn leave_unlisted(&mut self) {
+        let listing = self.fanout.listing();
+        if self.count() <= 2 * listing.markets().len() {
+            return;
+        }
+        let left = self.by_condition.extract_if(|id, _| listing.by_condition(id).is_none());
+        for slot in left.map(|(_, slot)| slot).collect::<Vec<_>>() {
+            self.leave(slot);
+        }
+    }
+
+    /// Joins a market's channel; there must be room for it.
+    fn join(&mut self, market: &Arc<Market>, now: Timestamp) {
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            u32::try_from(self.slots.len() - 1).expect("a mailbox has fewer slots")
+        });
+        let channel = self.fanout.join(market, self.id, &self.mailbox, slot, now);
+        let condition_id = market.info().condition_id.clone();
+        self.by_condition.insert(condition_id.clone(), slot);
+        let subscription = Subscription { condition_id, channel, place: self.joined, sent: None };
+        self.slots[slot as usize] = Some(subscription);
+        self.joined += 1;
+    }
+
+    fn leave(&mut self, slot: u32) {
+        let subscription = self.slots[slot as usize].take().expect("the slot is in use");
+        self.fanout.leave(&subscription.channel, self.id);
+        self.free_slots.push(slot);
     }
 }
 
@@ -203,9 +337,33 @@ impl Subscription {
 
 impl Drop for Subscriptions {
     fn drop(&mut self) {
-        for subscription in self.slots.iter_mut().filter_map(Option::take) {
-            self.fanout.leave(&subscription.channel, self.id);
-        }
+        self.unsubscribe_all();
         self.fanout.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::market::catalogue::Outcome;
+    use crate::ws::fanout::tests::{due, fanout, name, open_for_all};
+
+    #[test]
+    fn a_socket_with_all_markets_leaves_those_that_are_no_longer_listed() {
+        let fanout = fanout(1);
+        let mut socket = open_for_all(&fanout);
+        socket.subscribe_all().unwrap();
+        assert_eq!(due(&mut socket), [0]);
+        // As if they had been listed once.
+        for market in 1..4 {
+            let outcomes =
+                ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: "".into() });
+            let gone = Arc::new(Market::new(MarketInfo::bare(&name(market), outcomes)));
+            assert!(fanout.reserve(1));
+            socket.join(&gone, Timestamp::EPOCH);
+        }
+        assert_eq!(due(&mut socket), [1, 2, 3]);
+        assert!(socket.condition_ids().eq([name(0)]));
+        assert_eq!((fanout.channel_count(), fanout.subscription_count()), (1, 1));
     }
 }

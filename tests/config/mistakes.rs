@@ -119,7 +119,8 @@ const MISTAKES: &[(In, &str)] = &[
     (
         File("tier = \"pro=20/1200\""),
         "bourse.toml:1: tier is `pro=20/1200`: `pro=20/1200` does not read \
-         NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH, for example pro=20/1200/10/20",
+         NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH[/MARKETS], for example \
+         pro=20/1200/10/20/200",
     ),
     (
         Variable("PAPERBOURSE_PUBLIC_RATE", "10"),

@@ -133,20 +133,21 @@ fn trade_result_and_position() {
 #[test]
 fn tiers() {
     let server = super::server::Server::start(&[]);
-    let row = |tier: &str, second: u32, minute: u32, sockets: u32, batch: u32| {
+    let row = |tier: &str, [second, minute]: [u32; 2], sockets: u32, markets, batch: u32| {
+        let markets: Option<u32> = markets;
         json!({"tier": tier, "requests_per_second": second, "requests_per_minute": minute,
-               "max_ws_connections": sockets, "max_batch_size": batch})
+               "max_ws_connections": sockets, "max_ws_markets": markets, "max_batch_size": batch})
     };
     assert_eq!(
         server.get("/v1/keys/tiers").ok(200),
         json!([
-            row("free", 5, 300, 2, 5),
-            row("pro", 20, 1200, 10, 20),
-            row("enterprise", 50, 3000, 50, 50),
+            row("free", [5, 300], 2, Some(50), 5),
+            row("pro", [20, 1200], 10, Some(200), 20),
+            row("enterprise", [50, 3000], 50, None, 50),
         ])
     );
     let unlimited = shared().get("/v1/keys/tiers").ok(200);
-    assert_eq!(unlimited[0], row("free", 2_147_483_647, 2_147_483_647, 2, 5));
+    assert_eq!(unlimited[0], row("free", [2_147_483_647; 2], 2, Some(50), 5));
 }
 
 #[test]

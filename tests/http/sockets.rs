@@ -1,5 +1,6 @@
 //! The price socket from the client's side.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use paperbourse::limits::tier::Tier;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::expect::Kind::{Decimal, Flag, Integer, List, Object, Text, Time};
 use super::expect::{check_error, check_fields};
-use super::recording::{DEEP, PLAIN, other};
+use super::recording::{DEEP, MARKETS, PLAIN, other};
 use super::server::{Account, Server, shared};
 use paperbourse_test_support::socket::{BINARY, Frame, PING, Socket, TEXT, TEXT_BEGINS, upgrade};
 
@@ -310,6 +311,36 @@ fn a_revoked_key_loses_its_sockets_within_a_second() {
     }
     // A second by the contract; the rest is for a machine that is busy with other tests.
     assert!(revoked_at.elapsed() < Duration::from_secs(3), "{:?}", revoked_at.elapsed());
+}
+
+#[test]
+fn the_tier_limits_the_markets_of_a_socket() {
+    let server = Server::start(&["--tier", "pro=unlimited/unlimited/2/5/2"]);
+    let socket = |tier: Tier| {
+        let account = server.account_with(&json!({"tier": tier.as_str()}), Some(tier));
+        Socket::prices(&server, &account.key)
+    };
+    for (tier, markets, most) in [(Tier::Free, 51, 50), (Tier::Pro, 3, 2)] {
+        let mut socket = socket(tier);
+        let mut wanted: Vec<String> = (0..markets).map(other).collect();
+        socket.say(&json!({"action": "subscribe", "markets": wanted}));
+        let message = format!(
+            "at most {most} markets per socket: this one has 0 and asked for {markets} more; \
+             none was added"
+        );
+        assert_eq!(socket.text_of("error")["message"], message);
+        wanted.pop();
+        socket.subscribe(&wanted);
+        socket.say(&json!({"action": "subscribe", "markets": ["*"]}));
+        let message =
+            format!("at most {most} markets per socket in this tier: list their condition ids");
+        assert_eq!(socket.text_of("error")["message"], message);
+    }
+    let mut socket = socket(Tier::Enterprise);
+    socket.say(&json!({"action": "subscribe", "markets": ["*"]}));
+    assert_eq!(socket.text_of("subscribed")["markets"], json!(["*"]));
+    let prices = std::iter::from_fn(|| Some(socket.text_of("price")["market_id"].to_string()));
+    assert_eq!(prices.take(MARKETS).collect::<HashSet<_>>().len(), MARKETS);
 }
 
 /// A client that keeps opening and closing sockets is rate limited, whatever their outcome.

@@ -16,9 +16,9 @@ use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::http::route::RouteError;
 use crate::limits::bucket::Origin;
-use crate::ws::event_stream::{EventStream, OpenError};
+use crate::ws::event_stream::{EventStream, MARKETS_MAX, OpenError};
 use crate::ws::protocol::MARKET_ID_BYTES_MAX;
-use crate::ws::subscriptions::MARKETS_PER_SOCKET_MAX;
+use crate::ws::subscriptions::SubscribeError;
 
 /// The parameter with the markets, separated by commas.
 const CONDITION_IDS: &str = "condition_ids";
@@ -64,8 +64,8 @@ fn open_stream(call: &Call<'_>, condition_ids: &[String]) -> Result<EventStream,
     let open = open.ok_or_else(|| ApiError::stream_limit_exceeded(streams_max))?;
     let now = call.context.moment.now;
     EventStream::open(&exchange.fanout, condition_ids, open, now).map_err(|error| match error {
-        OpenError::Busy => ApiError::server_busy(),
-        OpenError::TooManyMarkets(_) => unreachable!("the ids were counted"),
+        OpenError::Busy | OpenError::Markets(SubscribeError::Full) => ApiError::server_busy(),
+        OpenError::Markets(_) => unreachable!("the ids were counted"),
     })
 }
 
@@ -85,8 +85,8 @@ fn condition_ids(query: &Query<'_>) -> Result<Vec<String>, FieldError> {
         if !ids.iter().any(|known| known == id) {
             ids.push(id.to_owned());
         }
-        if ids.len() > MARKETS_PER_SOCKET_MAX {
-            let message = format!("should have at most {MARKETS_PER_SOCKET_MAX} different ids");
+        if ids.len() > MARKETS_MAX as usize {
+            let message = format!("should have at most {MARKETS_MAX} different ids");
             return refuse("too_long", message);
         }
     }

@@ -74,6 +74,7 @@ pub(in crate::http) fn list_tiers(call: &Call<'_>) -> Reply {
         requests_per_second: limits.requests_per_second.shown(),
         requests_per_minute: limits.requests_per_minute.shown(),
         max_ws_connections: limits.sockets_max,
+        max_ws_markets: limits.socket_markets_max.count(),
         max_batch_size: limits.batch_max,
     });
     Reply::ok(&tiers.collect::<Vec<_>>())
@@ -219,6 +220,8 @@ pub(in crate::http) struct TierRow {
     requests_per_minute: u32,
     /// Open sockets per account.
     max_ws_connections: u32,
+    /// Markets per price socket; null if it may have all.
+    max_ws_markets: Option<u32>,
     /// Orders or markets in a batch.
     max_batch_size: u32,
 }

@@ -24,6 +24,7 @@ use crate::http::reply::Reply;
 use crate::ids::Timestamp;
 use crate::journal::Waiters;
 use crate::limits::bucket::{BucketRule, TokenBucket};
+use crate::limits::tier::{MarketsMax, TierLimits};
 use crate::service::{Denied, RequestContext, ServiceError, SocketCaller};
 use crate::telemetry::Metrics;
 use crate::ws::close::CloseReason;
@@ -102,18 +103,23 @@ pub(in crate::http) async fn open(
 }
 
 /// Takes one of the account's socket slots, if its tier has one left.
-fn admit(exchange: &Arc<Exchange>, caller: SocketCaller) -> Result<Peer, CloseReason> {
-    let sockets_max = exchange.service.tiers().get(caller.tier).sockets_max;
+fn admit(
+    exchange: &Arc<Exchange>,
+    caller: SocketCaller,
+) -> Result<(Peer, MarketsMax), CloseReason> {
+    let TierLimits { sockets_max, socket_markets_max, .. } =
+        exchange.service.tiers().get(caller.tier);
     let account_id = caller.account;
     let open =
         exchange.sockets.try_open(account_id, sockets_max).ok_or(CloseReason::TooManySockets)?;
     let mut bucket = TokenBucket::new(BucketRule::SOCKET_FRAMES);
-    Ok(Peer {
+    let peer = Peer {
         account_id,
         open,
         allow: Box::new(move |now_ns| bucket.draw(now_ns).is_admitted),
         is_valid: Box::new(move || caller.is_valid(Timestamp::now())),
-    })
+    };
+    Ok((peer, socket_markets_max))
 }
 
 /// A socket that is about to open.
@@ -127,15 +133,15 @@ struct Serving {
 }
 
 impl Serving {
-    async fn run(self, upgrading: Upgrading, peer: Result<Peer, CloseReason>) {
+    async fn run(self, upgrading: Upgrading, peer: Result<(Peer, MarketsMax), CloseReason>) {
         let Self { stream, exchange, waiters, slot, shutdown, metrics } = self;
         let Some(io) = upgrading.stream().await else { return };
         let times = Times::default();
         let ended = match (peer, stream) {
-            (Ok(peer), Stream::Prices) => {
-                serve_prices(io, peer, &exchange.fanout, shutdown, times).await
+            (Ok((peer, markets_max)), Stream::Prices) => {
+                serve_prices(io, peer, &exchange.fanout, markets_max, shutdown, times).await
             }
-            (Ok(peer), Stream::Executions) => {
+            (Ok((peer, _)), Stream::Executions) => {
                 match exchange.service.follow_fills(peer.account_id, &waiters) {
                     Some(follower) => {
                         let from = (follower, &exchange.executions);

@@ -5,6 +5,7 @@ use std::thread;
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::tier::MarketsMax;
 
 /// An exact log of admissions, scanned in full each time.
 struct Log {
@@ -73,7 +74,13 @@ impl Log {
 fn tier(per_second: &str, per_minute: &str) -> TierLimits {
     let [requests_per_second, requests_per_minute] =
         [per_second, per_minute].map(|limit| limit.parse().unwrap());
-    TierLimits { requests_per_second, requests_per_minute, sockets_max: 1, batch_max: 1 }
+    TierLimits {
+        requests_per_second,
+        requests_per_minute,
+        sockets_max: 1,
+        batch_max: 1,
+        socket_markets_max: MarketsMax::All,
+    }
 }
 
 /// Peeks and decides, and compares every field with the log.

@@ -6,6 +6,7 @@ use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::limits::tier::MarketsMax;
 use crate::market::Markets;
 use crate::market::catalogue::{MarketInfo, Outcome};
 use crate::ws::counts::SocketCounts;
@@ -42,6 +43,11 @@ fn account_id() -> AccountId {
 
 /// Both ends are joined by a pipe that buffers this many bytes per direction.
 fn world(pipe_bytes: usize) -> World {
+    world_for(pipe_bytes, MarketsMax::Count(50))
+}
+
+/// The same; the client may have this many markets.
+fn world_for(pipe_bytes: usize, markets_max: MarketsMax) -> World {
     let markets = Arc::new(Markets::new());
     let outcomes = ["Yes", "No"];
     let infos = (0..60).map(|market| {
@@ -76,7 +82,7 @@ fn world(pipe_bytes: usize) -> World {
     let (client, server) = tokio::io::duplex(pipe_bytes);
     let serving = fanout.clone();
     let ended = tokio::spawn(async move {
-        serve_prices(server, peer, &serving, is_down, Times::default()).await
+        serve_prices(server, peer, &serving, markets_max, is_down, Times::default()).await
     });
     let client = client_socket(client);
     World { client, ended, markets, fanout, counts, shutdown, is_valid, allowance }
@@ -288,6 +294,62 @@ async fn fifty_markets_can_be_added_one_by_one() {
     while last["markets"].as_array().is_none_or(|markets| markets.len() < 50) {
         last = world.json().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn acknowledgements_of_many_markets_stay_short() {
+    let mut world = world_for(64 * 1024, MarketsMax::Count(60));
+    world.json().await;
+    let names = |markets: std::ops::Range<u32>| {
+        markets.map(|market| format!("m{market}")).collect::<Vec<_>>()
+    };
+    for (action, markets, acknowledged) in [
+        ("subscribe", names(0..50), json!({"markets": names(0..50)})),
+        ("subscribe", names(50..60), json!({"markets": names(50..60), "total": 60})),
+        ("subscribe", names(9..10), json!({"markets": names(9..10), "total": 60})),
+        ("unsubscribe", names(0..5), json!({"markets": [], "total": 55})),
+        ("unsubscribe", names(5..10), json!({"markets": names(10..60)})),
+    ] {
+        world.send(json!({"action": action, "markets": markets})).await;
+        let mut received = world.json().await;
+        while received["type"] == "price" {
+            received = world.json().await;
+        }
+        let mut expected = acknowledged;
+        expected["type"] = "subscribed".into();
+        assert_eq!(received, expected, "{action} {markets:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_socket_may_have_all_markets() {
+    let mut world = world_for(64 * 1024, MarketsMax::All);
+    world.json().await;
+    world.send(json!({"action": "subscribe", "markets": ["*"]})).await;
+    assert_eq!(world.json().await, json!({"type": "subscribed", "markets": ["*"]}));
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..60 {
+        let price = world.json().await;
+        seen.insert(price["market_id"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(seen.len(), 60);
+    world.publish("m7", 1);
+    assert_eq!(world.json().await["market_id"], "m7");
+    world.send(json!({"action": "unsubscribe", "markets": ["m7"]})).await;
+    let message = "this socket has all markets: unsubscribe from * first";
+    assert_eq!(world.json().await, json!({"type": "error", "message": message}));
+    world.send(json!({"action": "unsubscribe", "markets": ["*"]})).await;
+    assert_eq!(world.json().await, json!({"type": "subscribed", "markets": []}));
+    assert_eq!(world.fanout.channel_count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tier_with_a_limit_does_not_have_all_markets() {
+    let mut world = world(64 * 1024);
+    world.json().await;
+    world.send(json!({"action": "subscribe", "markets": ["*"]})).await;
+    let message = "at most 50 markets per socket in this tier: list their condition ids";
+    assert_eq!(world.json().await, json!({"type": "error", "message": message}));
 }
 
 #[tokio::test(start_paused = true)]

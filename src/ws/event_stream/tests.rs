@@ -10,7 +10,6 @@ use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::ws::counts::StreamCounts;
 use crate::ws::fanout::SOCKETS_MAX;
 use crate::ws::fanout::tests::publish_bid;
-use crate::ws::subscriptions::MARKETS_PER_SOCKET_MAX;
 
 /// Markets with a running fan-out.
 struct World {
@@ -245,7 +244,7 @@ async fn a_long_snapshot_is_sent_in_pieces() {
             token_id: format!("{market}-{number}").into(),
         })
     };
-    let count = MARKETS_PER_SOCKET_MAX;
+    let count = MARKETS_MAX as usize;
     world.list((0..count).map(|m| MarketInfo::bare(&name(m), outcomes(m))).collect());
     let ids: Vec<String> = (0..count).map(name).collect();
     let mut reader = world.open(&ids.iter().map(String::as_str).collect::<Vec<_>>());
@@ -263,16 +262,17 @@ async fn a_long_snapshot_is_sent_in_pieces() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_cannot_be_opened_leaves_nothing_behind() {
-    let world = world(MARKETS_PER_SOCKET_MAX + 1);
-    let ids: Vec<String> = (0..=MARKETS_PER_SOCKET_MAX).map(name).collect();
+    let world = world(MARKETS_MAX as usize + 1);
+    let ids: Vec<String> = (0..=MARKETS_MAX as usize).map(name).collect();
     let open = |ids: &[String]| {
         let open = world.counts.try_open(holder(), 1).unwrap();
         EventStream::open(&world.fanout, ids, open, Timestamp::EPOCH).err()
     };
-    let too_many = TooManyMarkets { subscribed: 0, added: MARKETS_PER_SOCKET_MAX + 1 };
-    assert_eq!(open(&ids), Some(OpenError::TooManyMarkets(too_many)));
+    let too_many = SubscribeError::TooMany { markets_max: 50, subscribed: 0, added: 51 };
+    assert_eq!(open(&ids), Some(OpenError::Markets(too_many)));
     world.check_empty();
-    let others: Vec<_> = (0..SOCKETS_MAX).map(|_| world.fanout.open().unwrap()).collect();
+    let others: Vec<_> =
+        (0..SOCKETS_MAX).map(|_| world.fanout.open(MarketsMax::Count(1)).unwrap()).collect();
     assert_eq!(open(&ids[1..]), Some(OpenError::Busy));
     drop(others);
     world.check_empty();

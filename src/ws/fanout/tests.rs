@@ -8,10 +8,12 @@ use crate::ids::OutcomeIndex;
 use crate::market::book::{Book, Ladder, Side};
 use crate::market::catalogue::{MarketInfo, Outcome};
 use crate::money::{Price, Shares};
-use crate::ws::subscriptions::{MARKETS_PER_SOCKET_MAX, NextFrame, TooManyMarkets};
+use crate::ws::subscriptions::{NextFrame, SubscribeError};
+
+const FIFTY: MarketsMax = MarketsMax::Count(50);
 
 /// Markets `m0`, `m1`, … without books, and their fan-out.
-fn fanout(market_count: usize) -> Arc<Fanout> {
+pub(in crate::ws) fn fanout(market_count: usize) -> Arc<Fanout> {
     let markets = Arc::new(Markets::new());
     let outcomes =
         || ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: "".into() });
@@ -21,7 +23,17 @@ fn fanout(market_count: usize) -> Arc<Fanout> {
     Arc::new(Fanout::new(markets))
 }
 
-fn name(market: usize) -> String {
+/// A socket that may have fifty markets.
+fn open(fanout: &Arc<Fanout>) -> Subscriptions {
+    fanout.open(FIFTY).unwrap()
+}
+
+/// A socket that may have them all.
+pub(in crate::ws) fn open_for_all(fanout: &Arc<Fanout>) -> Subscriptions {
+    fanout.open(MarketsMax::All).unwrap()
+}
+
+pub(in crate::ws) fn name(market: usize) -> String {
     format!("m{market}")
 }
 
@@ -88,7 +100,7 @@ fn subscribe(socket: &mut Subscriptions, markets: impl IntoIterator<Item = usize
 #[test]
 fn a_fast_reader_sees_every_frame_and_a_slow_one_the_newest() {
     let fanout = fanout(2);
-    let (mut fast, mut slow) = (fanout.open().unwrap(), fanout.open().unwrap());
+    let (mut fast, mut slow) = (open(&fanout), open(&fanout));
     publish(&fanout, 0, 1);
     pass_on(&fanout);
     subscribe(&mut fast, [0]);
@@ -112,7 +124,7 @@ fn a_fast_reader_sees_every_frame_and_a_slow_one_the_newest() {
 #[test]
 fn a_frame_is_encoded_once_for_all() {
     let fanout = fanout(1);
-    let mut sockets: Vec<_> = (0..3).map(|_| fanout.open().unwrap()).collect();
+    let mut sockets: Vec<_> = (0..3).map(|_| open(&fanout)).collect();
     for socket in &mut sockets {
         subscribe(socket, [0]);
     }
@@ -126,7 +138,7 @@ fn a_frame_is_encoded_once_for_all() {
 #[test]
 fn a_socket_is_woken_once_until_it_takes_its_bits() {
     let fanout = fanout(2);
-    let mut socket = fanout.open().unwrap();
+    let mut socket = open(&fanout);
     subscribe(&mut socket, [0, 1]);
     drain(&mut socket);
     let mailbox = socket.mailbox().clone();
@@ -152,22 +164,23 @@ fn a_socket_is_woken_once_until_it_takes_its_bits() {
 #[test]
 fn the_fifty_first_market_adds_nothing() {
     let fanout = fanout(60);
-    let mut socket = fanout.open().unwrap();
-    let too_many: Vec<_> = (0..=MARKETS_PER_SOCKET_MAX).map(name).collect();
-    let refused = |subscribed, added| Err(TooManyMarkets { subscribed, added });
+    let mut socket = open(&fanout);
+    let too_many: Vec<_> = (0..=50).map(name).collect();
+    let refused =
+        |subscribed, added| Err(SubscribeError::TooMany { markets_max: 50, subscribed, added });
     assert_eq!(socket.subscribe(&too_many, Timestamp::EPOCH), refused(0, 51));
     assert_eq!((socket.condition_ids().count(), fanout.channel_count()), (0, 0));
 
-    subscribe(&mut socket, (0..MARKETS_PER_SOCKET_MAX).rev());
-    assert!(socket.condition_ids().eq((0..MARKETS_PER_SOCKET_MAX).rev().map(name)));
-    assert_eq!(drain(&mut socket).len(), MARKETS_PER_SOCKET_MAX);
+    subscribe(&mut socket, (0..50).rev());
+    assert!(socket.condition_ids().eq((0..50).rev().map(name)));
+    assert_eq!(drain(&mut socket).len(), 50);
     assert_eq!(socket.subscribe(&[name(3), name(55)], Timestamp::EPOCH), refused(50, 1));
     // Markets that are already subscribed or do not exist do not count.
     let again = [name(3), name(3), "m99".to_owned()];
     assert_eq!(socket.subscribe(&again, Timestamp::EPOCH), Ok(vec!["m99"]));
     assert_eq!(drain(&mut socket), []);
 
-    socket.unsubscribe(&[name(7), name(7), "m99".to_owned()]);
+    socket.unsubscribe(&[name(7), name(7), "m99".to_owned()]).unwrap();
     subscribe(&mut socket, [55]);
     assert_eq!(socket.condition_ids().last(), Some("m55"));
     assert_eq!(drain(&mut socket).iter().map(|seen| seen.market).collect::<Vec<_>>(), [55]);
@@ -176,14 +189,14 @@ fn the_fifty_first_market_adds_nothing() {
 #[test]
 fn frame_numbers_never_fall_when_a_channel_ends() {
     let fanout = fanout(2);
-    let mut socket = fanout.open().unwrap();
+    let mut socket = open(&fanout);
     subscribe(&mut socket, [0]);
     for change in 1..5 {
         publish(&fanout, 0, change);
         pass_on(&fanout);
     }
     let before = drain(&mut socket).pop().unwrap();
-    socket.unsubscribe(&[name(0)]);
+    socket.unsubscribe(&[name(0)]).unwrap();
     assert_eq!(fanout.channel_count(), 0);
     subscribe(&mut socket, [0, 1]);
     let after = drain(&mut socket);
@@ -193,10 +206,10 @@ fn frame_numbers_never_fall_when_a_channel_ends() {
 #[test]
 fn dropping_a_socket_removes_its_channels() {
     let fanout = fanout(3);
-    let mut stays = fanout.open().unwrap();
+    let mut stays = open(&fanout);
     subscribe(&mut stays, [0]);
     let channel: Weak<Channel> = {
-        let mut goes = fanout.open().unwrap();
+        let mut goes = open(&fanout);
         subscribe(&mut goes, [0, 1, 2]);
         assert_eq!((fanout.channel_count(), fanout.socket_count()), (3, 2));
         let channels = fanout.channels.lock();
@@ -212,14 +225,106 @@ fn dropping_a_socket_removes_its_channels() {
     assert!(mailbox.upgrade().is_none());
 }
 
+/// The markets of the frames that are due.
+pub(in crate::ws) fn due(socket: &mut Subscriptions) -> Vec<usize> {
+    let mut markets: Vec<_> = drain(socket).iter().map(|seen| seen.market).collect();
+    markets.sort_unstable();
+    markets
+}
+
+/// Lists one more market.
+fn list(fanout: &Fanout, market: usize) {
+    let outcomes = ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: "".into() });
+    fanout.markets.list(vec![MarketInfo::bare(&name(market), outcomes)]).unwrap();
+}
+
+#[test]
+fn a_socket_may_have_hundreds_of_markets() {
+    let fanout = fanout(300);
+    let mut socket = fanout.open(MarketsMax::Count(250)).unwrap();
+    subscribe(&mut socket, (0..250).rev());
+    assert!(due(&mut socket).into_iter().eq(0..250));
+    assert!(socket.condition_ids().eq((0..250).rev().map(name)));
+    let refused = SubscribeError::TooMany { markets_max: 250, subscribed: 250, added: 1 };
+    assert_eq!(socket.subscribe(&[name(299)], Timestamp::EPOCH), Err(refused));
+    for market in [3, 64, 249, 3] {
+        publish(&fanout, market, 1);
+    }
+    pass_on(&fanout);
+    assert_eq!(due(&mut socket), [3, 64, 249]);
+    socket.unsubscribe(&[name(64)]).unwrap();
+    subscribe(&mut socket, [299]);
+    assert_eq!(due(&mut socket), [299]);
+    assert_eq!(fanout.subscription_count(), 250);
+}
+
+#[test]
+fn a_socket_with_all_markets_has_later_ones_too() {
+    let fanout = fanout(3);
+    let (mut all, mut other) = (open_for_all(&fanout), open(&fanout));
+    subscribe(&mut other, [1]);
+    all.subscribe_all().unwrap();
+    // They are joined as the reader takes them.
+    assert_eq!((fanout.channel_count(), all.count()), (1, 0));
+    assert_eq!(due(&mut all), [0, 1, 2]);
+    all.subscribe_all().unwrap();
+    assert!(due(&mut all).is_empty());
+
+    // It hears of a later market when that changes, or when somebody else has it first.
+    list(&fanout, 3);
+    list(&fanout, 4);
+    list(&fanout, 5);
+    assert!(due(&mut all).is_empty());
+    publish(&fanout, 3, 1);
+    pass_on(&fanout);
+    subscribe(&mut other, [4]);
+    assert_eq!(due(&mut all), [3, 4]);
+    publish(&fanout, 4, 2);
+    publish(&fanout, 5, 3);
+    pass_on(&fanout);
+    assert_eq!(due(&mut all), [4, 5]);
+
+    // All or nothing.
+    assert_eq!(all.unsubscribe(&[name(1)]), Err(SubscribeError::NotOne));
+    all.unsubscribe_all();
+    assert_eq!((all.count(), fanout.subscription_count()), (0, 2));
+    publish(&fanout, 0, 4);
+    pass_on(&fanout);
+    assert!(due(&mut all).is_empty());
+    assert!(fanout.all.lock().is_empty());
+}
+
+#[test]
+fn only_a_socket_without_a_limit_may_have_all_markets() {
+    let fanout = fanout(3);
+    let mut socket = open(&fanout);
+    assert_eq!(socket.subscribe_all(), Err(SubscribeError::NotAll { markets_max: 50 }));
+    assert!(due(&mut socket).is_empty());
+}
+
+#[test]
+fn the_number_of_subscriptions_is_bounded() {
+    let fanout = fanout(3);
+    let (mut socket, mut all) = (open(&fanout), open_for_all(&fanout));
+    fanout.subscription_count.store(SUBSCRIPTIONS_MAX - 2, Ordering::Relaxed);
+    let three = [0, 1, 2].map(name);
+    assert_eq!(socket.subscribe(&three, Timestamp::EPOCH), Err(SubscribeError::Full));
+    assert_eq!((socket.count(), fanout.channel_count()), (0, 0));
+    subscribe(&mut socket, [0]);
+    all.subscribe_all().unwrap();
+    assert_eq!((due(&mut all).len(), all.lacks_markets(), all.lacks_markets()), (1, true, false));
+    drop((socket, all));
+    assert_eq!(fanout.subscription_count(), SUBSCRIPTIONS_MAX - 2);
+}
+
 #[test]
 fn the_number_of_sockets_is_bounded() {
     let fanout = fanout(0);
     fanout.socket_count.store(SOCKETS_MAX - 1, Ordering::Relaxed);
-    let last = fanout.open().unwrap();
-    assert!(fanout.open().is_none());
+    let last = open(&fanout);
+    assert!(fanout.open(FIFTY).is_none());
     drop(last);
-    assert!(fanout.open().is_some());
+    assert!(fanout.open(FIFTY).is_some());
 }
 
 const MARKETS: usize = 4;
@@ -304,7 +409,7 @@ proptest! {
     ) {
         let fanout = fanout(MARKETS);
         let mut model = Model::default();
-        let mut sockets: Vec<_> = (0..SOCKETS).map(|_| fanout.open().unwrap()).collect();
+        let mut sockets: Vec<_> = (0..SOCKETS).map(|_| open(&fanout)).collect();
         let mut newest_seq = [[0; MARKETS]; SOCKETS];
         for (change, step) in (1..).zip(steps) {
             match step {
@@ -322,7 +427,7 @@ proptest! {
                     model.subscribe(socket, market);
                 }
                 Step::Unsubscribe(socket, market) => {
-                    sockets[socket].unsubscribe(&[name(market)]);
+                    sockets[socket].unsubscribe(&[name(market)]).unwrap();
                     model.queues[socket][market] = None;
                     // A new subscription may start with the frame that the old one ended with.
                     let before = &mut newest_seq[socket][market];
@@ -342,6 +447,91 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+/// The steps of a world in which markets are listed one by one and one socket has them all.
+#[derive(Clone, Debug)]
+enum AllStep {
+    List,
+    Publish(prop::sample::Index),
+    PassOn,
+    /// Another socket has one market, or none.
+    Other(Option<prop::sample::Index>),
+    SubscribeAll,
+    UnsubscribeAll,
+    /// The socket with all markets reads at most this many frames.
+    Read(usize),
+}
+
+fn all_step() -> impl Strategy<Value = AllStep> {
+    prop_oneof![
+        2 => Just(AllStep::List),
+        6 => any::<prop::sample::Index>().prop_map(AllStep::Publish),
+        4 => Just(AllStep::PassOn),
+        2 => any::<Option<prop::sample::Index>>().prop_map(AllStep::Other),
+        2 => Just(AllStep::SubscribeAll),
+        1 => Just(AllStep::UnsubscribeAll),
+        4 => (1..6_usize).prop_map(AllStep::Read),
+    ]
+}
+
+proptest! {
+    /// It never sees a market go back, and ends with the last state of each.
+    #[test]
+    fn a_socket_with_all_markets_ends_with_the_last_state_of_each(
+        steps in prop::collection::vec(all_step(), 0..120),
+    ) {
+        let fanout = fanout(1);
+        let (mut all, mut other) = (open_for_all(&fanout), open(&fanout));
+        let mut published = vec![0];
+        let mut shown: Map<usize, Seen> = Map::default();
+        let see = |shown: &mut Map<usize, Seen>, seen: Seen| {
+            if let Some(before) = shown.get(&seen.market) {
+                let is_newer = seen.change >= before.change && seen.seq > before.seq;
+                assert!(is_newer, "{seen:?} {before:?}");
+                assert_eq!(seen.conflated, seen.seq > before.seq + 1, "{seen:?} {before:?}");
+            } else {
+                assert!(!seen.conflated, "{seen:?} is the first");
+            }
+            shown.insert(seen.market, seen);
+        };
+        // Then to the end of all frames.
+        let last = [AllStep::SubscribeAll, AllStep::PassOn, AllStep::Read(usize::MAX)];
+        for (change, step) in (1..).zip(steps.into_iter().chain(last)) {
+            match step {
+                AllStep::List => {
+                    list(&fanout, published.len());
+                    published.push(0);
+                }
+                AllStep::Publish(market) => {
+                    let market = market.index(published.len());
+                    publish(&fanout, market, change);
+                    published[market] = change;
+                }
+                AllStep::PassOn => pass_on(&fanout),
+                AllStep::Other(market) => {
+                    other.unsubscribe_all();
+                    subscribe(&mut other, market.map(|market| market.index(published.len())));
+                }
+                AllStep::SubscribeAll => all.subscribe_all().unwrap(),
+                AllStep::UnsubscribeAll => {
+                    all.unsubscribe_all();
+                    // What it had read is of an earlier subscription.
+                    shown.clear();
+                }
+                AllStep::Read(count) => {
+                    let frames = std::iter::from_fn(|| all.next_frame());
+                    frames.take(count).for_each(|next| see(&mut shown, seen(&next)));
+                }
+            }
+        }
+        for (market, &change) in published.iter().enumerate() {
+            // A market that was listed later and never changed has nothing to say yet.
+            let seen = shown.get(&market).map_or(0, |seen| seen.change);
+            prop_assert_eq!(seen, change, "market {}", market);
+        }
+        prop_assert_eq!(all.next_frame().map(|next| seen(&next)), None);
     }
 }
 
@@ -375,7 +565,7 @@ fn nothing_is_lost_between_threads() {
         for reader in 0..3 {
             let (fanout, done) = (&fanout, done.clone());
             threads.spawn(move || {
-                let mut socket = fanout.open().unwrap();
+                let mut socket = open(fanout);
                 subscribe(&mut socket, [0]);
                 let (mut change, mut seq, mut is_first) = (0, 0, true);
                 while change < CHANGES {
@@ -387,7 +577,7 @@ fn nothing_is_lost_between_threads() {
                         (change, seq, is_first) = (seen.change, seen.seq, false);
                     }
                     if reader == 2 && change < CHANGES {
-                        socket.unsubscribe(&[name(0)]);
+                        socket.unsubscribe(&[name(0)]).unwrap();
                         subscribe(&mut socket, [0]);
                         is_first = true;
                     }
