@@ -26,6 +26,7 @@ use std::future::pending;
 use std::io;
 use std::net::TcpListener as StdListener;
 use std::pin::pin;
+use std::process;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -152,18 +153,14 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
             server.close();
         }
         drain(&server, &mut workers, &exchange, &ending).await;
-        if let Some(successor) = successor {
-            let connections = server.take_at_rest();
-            if let Err(error) = successor.send_connections(&connections) {
-                tracing::error!(%error, "the server that takes over is gone: start another");
-            }
-            tracing::info!(connections = connections.len(), "handed over");
-        }
         if let Some(hours) = hours {
             hours.write();
         }
         // A snapshot in progress is abandoned; the next start takes it.
         drop(snapshots);
+        if let Some(successor) = successor {
+            leave_to(&successor, &server);
+        }
         Ok(())
     });
     // Everything is on disk. To drop the runtime would be to wait for whatever a thread still does,
@@ -259,6 +256,18 @@ async fn until_end(
             Err(error) => tracing::warn!(%error, "the other server is gone: serving on"),
         }
     }
+}
+
+/// Leaves the connections at rest to the next server, and ends the process.
+fn leave_to(successor: &Successor, server: &Server) -> ! {
+    let connections = server.take_at_rest();
+    if let Err(error) = successor.send_connections(&connections) {
+        tracing::error!(%error, "the server that takes over is gone: start another");
+    }
+    tracing::info!(connections = connections.len(), "handed over");
+    // The next server waits for the lock, which goes with the process. To free the accounts one
+    // after the other before that takes half a second for a million of them.
+    process::exit(0)
 }
 
 /// Binds the public address, unless sockets were passed for it: by the supervisor, or by the server
