@@ -16,6 +16,7 @@ pub mod command;
 pub mod comment;
 pub mod contradiction;
 pub mod equity;
+pub mod erasure;
 pub mod event;
 pub mod fee;
 pub mod fill;

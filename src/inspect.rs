@@ -7,7 +7,7 @@
 pub mod describe;
 mod dump;
 mod stats;
-mod text;
+pub(crate) mod text;
 mod verify;
 pub(crate) mod walk;
 

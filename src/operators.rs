@@ -58,6 +58,40 @@ pub enum Question {
         /// Why, for the journal.
         reason: String,
     },
+    /// Gives an account play money.
+    Deposit {
+        /// Which.
+        account: Named,
+        /// How much, in dollars: above 0, at most a billion.
+        amount: String,
+        /// 32 hexadecimal digits, at random, that tell a repeat from another deposit.
+        token: String,
+        /// Why, for the journal.
+        reason: String,
+    },
+    /// Erases all that tells of an account's owner and of what they did, for good.
+    Erase {
+        /// Which.
+        account: Named,
+        /// Why, for the journal, which keeps it.
+        reason: String,
+    },
+    /// Resets an account, as its owner could.
+    Reset {
+        /// Which.
+        account: Named,
+        /// Why, for the journal.
+        reason: String,
+    },
+    /// Gives all keys of an account a tier, and lets its owner give no higher one.
+    Tier {
+        /// Which.
+        account: Named,
+        /// The tier: `free`, `pro` or `enterprise`.
+        tier: String,
+        /// Why, for the journal.
+        reason: String,
+    },
     /// Takes an account's writes again.
     Resume {
         /// Which.
@@ -91,7 +125,7 @@ pub struct AccountList {
 pub struct AccountLine {
     /// The account's id.
     pub account: u64,
-    /// Whether it may write: `active` or `suspended`.
+    /// Whether it may write: `active`, `suspended` or `erased`.
     pub state: String,
     /// Who suspended it, when and why.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,11 +136,13 @@ pub struct AccountLine {
     pub issuer: String,
     /// The highest tier of its keys; `None` without a key that works.
     pub tier: Option<String>,
+    /// The tier that an operator gave it, whatever its owner's access tokens say.
+    pub given_tier: Option<String>,
     /// Its cash, in dollars, including what open orders hold back.
     pub balance: String,
     /// What open orders hold back, in dollars.
     pub reserved: String,
-    /// The balance from which profit counts, in dollars.
+    /// The balance from which profit counts, in dollars, deposits included.
     pub starting_balance: String,
     /// How many orders are open.
     pub open_orders: usize,
@@ -138,12 +174,17 @@ pub struct SuspensionLine {
 /// What was done to an account.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AccountChange {
-    /// What was asked for: `suspend`, `resume`.
+    /// What was asked for: the name of the command.
     pub act: String,
     /// Whether this did it; if not, it was done before.
     pub is_new: bool,
     /// How many open orders were cancelled.
     pub orders_cancelled: usize,
+    /// How many open positions were closed.
+    pub positions_closed: u32,
+    /// Of an erasure: the last segment of the journal that still holds what was erased.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_through_segment: Option<u64>,
     /// The account afterwards.
     pub account: AccountLine,
 }

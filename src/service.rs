@@ -50,6 +50,7 @@ use crate::engine::State;
 use crate::engine::event::Event;
 use crate::engine::key::{Key, KeyGrant};
 use crate::engine::rejection::Rejection;
+use crate::engine::standing::Act;
 use crate::ids::{ShardId, Timestamp};
 use crate::journal::Waiters;
 use crate::limits::bucket::{AccountRates, AddressRules};
@@ -57,7 +58,7 @@ use crate::limits::tier::{Tier, TierLimits, TierTable, Tiers};
 use crate::limits::window::KeyLimiter;
 use crate::market::Markets;
 use crate::shard::{HeldOrders, OpenOrderBoard, Refusal, Room, Shards};
-use access::AccessLimits;
+use access::{AccessLimits, limit_by_tier};
 
 /// All keys of the server, each with its rate limiter.
 pub type Keys = KeyTable<KeyLimiter>;
@@ -287,7 +288,8 @@ pub fn key_table<'a>(
 
 /// Keeps the key table in step with the shards. A shard calls the observer as it applies each
 /// event, and so in its own order: a created key is inserted, a rotated one gets its expiry, a
-/// revoked one is refused from then on, and a forgotten one is removed.
+/// revoked one is refused from then on, a forgotten one is removed, and an operator may give all
+/// keys of an account another tier, or erase them with the account.
 ///
 /// The table does not wait for the disk. Refusing a key too early is safe. Accepting a new key
 /// early is safe too: nobody knows it before the answer that carries it, and that answer waits for
@@ -312,7 +314,7 @@ pub fn key_observer(keys: Arc<Keys>, tiers: Arc<TierTable>) -> crate::shard::Obs
             insert_key(&keys, facts, grant, old.as_ref(), tiers.get(grant.tier));
             // The limits may have changed before the key was in the table to be told.
             if let Some(entry) = keys.get(&KeyHash::from_bytes(grant.hash)) {
-                entry.limiter().set_limits(&tiers.get(grant.tier));
+                limit_by_tier(&entry, &tiers);
             }
         }
         Event::KeyExpirySet { key, expires_at } => {
@@ -320,6 +322,24 @@ pub fn key_observer(keys: Arc<Keys>, tiers: Arc<TierTable>) -> crate::shard::Obs
         }
         Event::KeyRevoked { key, .. } => drop(keys.revoke(&hash_of(state, *key))),
         Event::KeyForgotten { key } => keys.remove(&hash_of(state, *key)),
+        Event::OperatorActed(acted) => {
+            if acted.act == Act::Erase {
+                for hash in state.key_hashes_of(acted.account).map(KeyHash::from_bytes) {
+                    // For whoever holds its entry.
+                    keys.revoke(&hash);
+                    keys.remove(&hash);
+                }
+            }
+            if let Act::Tier(tier) = acted.act {
+                // Those that have ended too: others share their limiters.
+                for hash in state.key_hashes_of(acted.account) {
+                    if let Some(entry) = keys.get(&KeyHash::from_bytes(hash)) {
+                        entry.set_tier(tier);
+                        limit_by_tier(&entry, &tiers);
+                    }
+                }
+            }
+        }
         _ => {}
     })
 }

@@ -159,7 +159,8 @@ fn every_flag_is_documented_as_in_the_help() {
     check("src/guide/configuration.md", &["token"]);
     check("src/guide/venues.md", &["record"]);
     check("src/guide/operating.md", &["account", "list"]);
-    check("src/guide/operating.md", &["account", "suspend"]);
+    check("src/guide/operating.md", &["account", "deposit"]);
+    check("src/guide/operating.md", &["account", "tier"]);
     check("src/guide/operating.md", &["journal", "verify"]);
     check("src/guide/operating.md", &["journal", "dump"]);
     check("src/guide/operating.md", &["journal", "stats"]);
@@ -220,10 +221,14 @@ fn every_command_has_a_manual_page() {
     let expected = [
         "",
         "-account",
+        "-account-deposit",
+        "-account-erase",
         "-account-list",
+        "-account-reset",
         "-account-resume",
         "-account-show",
         "-account-suspend",
+        "-account-tier",
         "-backup",
         "-backup-list",
         "-backup-prune",

@@ -12,7 +12,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
 use super::api_key::KeyHash;
 use super::policy::Actor;
@@ -70,8 +70,8 @@ impl<L> KeyTable<L> {
 
     /// Visits each key with its limiter, in any order. May miss keys added or removed during the
     /// call.
-    pub fn for_each_limiter(&self, mut visit: impl FnMut(&KeyFacts, &L)) {
-        self.entries.pin().values().for_each(|entry| visit(entry.facts(), entry.limiter()));
+    pub fn for_each_limiter(&self, mut visit: impl FnMut(&KeyEntry<L>, &L)) {
+        self.entries.pin().values().for_each(|entry| visit(entry, entry.limiter()));
     }
 
     /// Whether there is room for one more key. Ask before deciding to create one.
@@ -145,7 +145,10 @@ impl<L> fmt::Debug for KeyTable<L> {
 /// What each request needs to know about a key.
 #[derive(Debug)]
 pub struct KeyEntry<L> {
+    /// But for the tier.
     facts: KeyFacts,
+    /// The tier's place in [`Tier::ALL`].
+    tier: AtomicU8,
     ends_at_ns: AtomicI64,
     last_used_ns: AtomicI64,
     limiter: Limiter<L>,
@@ -158,7 +161,7 @@ enum Limiter<L> {
     Inherited(Arc<KeyEntry<L>>),
 }
 
-/// The facts about a key that never change.
+/// The facts about a key. Only an operator can change one of them, its tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyFacts {
     /// The id by which clients refer to it.
@@ -178,6 +181,7 @@ impl<L> KeyEntry<L> {
     pub const fn new(facts: KeyFacts, limiter: L) -> Self {
         Self {
             facts,
+            tier: AtomicU8::new(facts.tier as u8),
             ends_at_ns: AtomicI64::new(ENDLESS_NS),
             last_used_ns: AtomicI64::new(NEVER_NS),
             limiter: Limiter::Own(limiter),
@@ -194,6 +198,7 @@ impl<L> KeyEntry<L> {
         };
         Self {
             facts,
+            tier: AtomicU8::new(facts.tier as u8),
             ends_at_ns: AtomicI64::new(ENDLESS_NS),
             last_used_ns: AtomicI64::new(NEVER_NS),
             limiter: Limiter::Inherited(first.clone()),
@@ -201,13 +206,21 @@ impl<L> KeyEntry<L> {
     }
 
     /// The key's facts.
-    pub const fn facts(&self) -> &KeyFacts {
-        &self.facts
+    #[inline]
+    pub fn facts(&self) -> KeyFacts {
+        let tier = Tier::ALL[usize::from(self.tier.load(Ordering::Acquire))];
+        KeyFacts { tier, ..self.facts }
+    }
+
+    /// Changes the tier: every call of [`Self::facts`] that starts after this returns has it.
+    pub fn set_tier(&self, tier: Tier) {
+        self.tier.store(tier as u8, Ordering::Release);
     }
 
     /// The key as a caller.
-    pub const fn actor(&self) -> Actor {
-        Actor::Key { permissions: self.facts.permissions, tier: self.facts.tier }
+    pub fn actor(&self) -> Actor {
+        let KeyFacts { permissions, tier, .. } = self.facts();
+        Actor::Key { permissions, tier }
     }
 
     /// The key's rate limiter.
@@ -339,7 +352,7 @@ mod tests {
         let table = table(0..300);
         for number in 0..300 {
             let entry = authenticate(&table, number, NOW).unwrap();
-            assert_eq!((entry.facts(), *entry.limiter()), (&facts(number), number));
+            assert_eq!((entry.facts(), *entry.limiter()), (facts(number), number));
         }
         assert_eq!(authenticate(&table, 300, NOW).unwrap_err(), KeyError::Unknown);
         assert_eq!(table.authenticate(b"", NOW).unwrap_err(), KeyError::Unknown);
@@ -355,7 +368,7 @@ mod tests {
     fn a_revoked_key_stays_revoked() {
         let table = table(0..2);
         let open_socket = authenticate(&table, 0, NOW).unwrap();
-        assert_eq!(table.revoke(&raw(0).hash()).unwrap().facts(), &facts(0));
+        assert_eq!(table.revoke(&raw(0).hash()).unwrap().facts(), facts(0));
         assert_eq!(authenticate(&table, 0, NOW).unwrap_err(), KeyError::Revoked);
         assert_eq!(open_socket.check(NOW), Err(KeyError::Revoked));
         assert!(authenticate(&table, 1, NOW).is_ok());

@@ -3,13 +3,16 @@
 use std::fmt::{self, Display, Write as _};
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
 use super::print_report;
 use crate::config::server_folder;
+use crate::inspect::text::count;
+use crate::limits::tier::Tier;
 use crate::operators::{
-    self, AccountChange, AccountLine, AccountList, LIMIT_DEFAULT, LIMIT_MAX, Named, Question,
-    SuspensionLine,
+    self, AccountChange, AccountLine, AccountList, AskError, LIMIT_DEFAULT, LIMIT_MAX, Named,
+    Question, SuspensionLine,
 };
 use crate::telemetry::OneLine;
 
@@ -47,6 +50,39 @@ enum AccountCommand {
     Suspend(Act),
     /// Take a suspended account's writes again
     Resume(Act),
+    /// Give an account play money, which does not count as profit
+    Deposit(Deposit),
+    /// Cancel an account's open orders, close its positions, and make its cash the starting balance
+    Reset(Act),
+    /// Erase all that tells of an account's owner and of what they did, for good
+    Erase(Act),
+    /// Give all keys of an account a tier, and let its owner give no higher one from then on
+    Tier(TierArgs),
+}
+
+#[derive(Args, Debug)]
+struct TierArgs {
+    #[command(flatten)]
+    act: Act,
+
+    /// The tier
+    #[arg(long, value_name = "TIER", value_parser = Tier::ALL.map(Tier::as_str))]
+    tier: String,
+}
+
+#[derive(Args, Debug)]
+struct Deposit {
+    #[command(flatten)]
+    act: Act,
+
+    /// How much, in dollars
+    #[arg(long, value_name = "USD")]
+    amount: String,
+
+    /// Repeats the deposit with this token, unless it was made: 32 hexadecimal digits. Without it,
+    /// the deposit is a new one
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -95,11 +131,50 @@ pub(super) fn run(arguments: &AccountArgs) -> anyhow::Result<()> {
             let question = Question::Suspend { account: name.into(), reason: reason.clone() };
             print_report(&operators::ask::<AccountChange>(data, &question)?, *json)
         }
+        AccountCommand::Deposit(Deposit { act: Act { name, reason }, amount, token }) => {
+            let token = token.clone().map_or_else(new_token, Ok)?;
+            let (amount, reason) = (amount.clone(), reason.clone());
+            let question =
+                Question::Deposit { account: name.into(), amount, token: token.clone(), reason };
+            let answer = operators::ask::<AccountChange>(data, &question).map_err(|error| {
+                let is_lost = matches!(error, AskError::Broken { .. });
+                let error = anyhow::Error::new(error);
+                if is_lost {
+                    error.context(format!(
+                        "it is not known whether the deposit was made; repeat it with --token \
+                         {token}, which deposits at most once"
+                    ))
+                } else {
+                    error
+                }
+            })?;
+            print_report(&answer, *json)
+        }
+        AccountCommand::Reset(Act { name, reason }) => {
+            let question = Question::Reset { account: name.into(), reason: reason.clone() };
+            print_report(&operators::ask::<AccountChange>(data, &question)?, *json)
+        }
+        AccountCommand::Erase(Act { name, reason }) => {
+            let question = Question::Erase { account: name.into(), reason: reason.clone() };
+            print_report(&operators::ask::<AccountChange>(data, &question)?, *json)
+        }
+        AccountCommand::Tier(TierArgs { act: Act { name, reason }, tier }) => {
+            let (tier, reason) = (tier.clone(), reason.clone());
+            let question = Question::Tier { account: name.into(), tier, reason };
+            print_report(&operators::ask::<AccountChange>(data, &question)?, *json)
+        }
         AccountCommand::Resume(Act { name, reason }) => {
             let question = Question::Resume { account: name.into(), reason: reason.clone() };
             print_report(&operators::ask::<AccountChange>(data, &question)?, *json)
         }
     }
+}
+
+/// A token for a new deposit.
+fn new_token() -> anyhow::Result<String> {
+    let mut token = [0; 16];
+    getrandom::fill(&mut token).context("the system gives no random bytes")?;
+    Ok(format!("{:032x}", u128::from_be_bytes(token)))
 }
 
 /// A table.
@@ -147,6 +222,9 @@ impl Display for AccountLine {
         row("subject", &self.subject)?;
         row("issuer", &self.issuer)?;
         row("tier", &self.tier.as_deref().unwrap_or("-"))?;
+        if let Some(tier) = &self.given_tier {
+            row("given tier", tier)?;
+        }
         row("balance", &self.balance)?;
         row("reserved", &self.reserved)?;
         row("starting balance", &self.starting_balance)?;
@@ -163,18 +241,43 @@ impl Display for AccountLine {
 /// What happened, in a line.
 impl Display for AccountChange {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { act, is_new, orders_cancelled, account } = self;
+        let Self { act, is_new, orders_cancelled, positions_closed, account, .. } = self;
         let id = account.account;
         match (act.as_str(), is_new) {
             ("suspend", true) => write!(formatter, "suspended account {id}")?,
             ("suspend", false) => write!(formatter, "account {id} was suspended before")?,
             ("resume", true) => write!(formatter, "resumed account {id}")?,
+            ("reset", true) => write!(formatter, "reset account {id}")?,
+            ("reset", false) => write!(formatter, "account {id} has nothing to reset")?,
+            ("erase", true) => write!(formatter, "erased account {id}")?,
+            ("erase", false) => write!(formatter, "account {id} was erased before")?,
+            ("tier", true) => {
+                let tier = account.given_tier.as_deref().unwrap_or("-");
+                write!(formatter, "gave account {id} the tier {tier}")?;
+            }
+            ("tier", false) => write!(formatter, "account {id} had this tier before")?,
+            ("deposit", true) => {
+                let balance = &account.balance;
+                write!(formatter, "deposited in account {id}, whose balance is {balance}")?;
+            }
+            ("deposit", false) => write!(formatter, "account {id} had this deposit before")?,
             _ => write!(formatter, "account {id} is not suspended")?,
         }
-        match orders_cancelled {
-            0 => Ok(()),
-            1 => write!(formatter, " and cancelled 1 open order"),
-            count => write!(formatter, " and cancelled {count} open orders"),
+        if *orders_cancelled > 0 {
+            let orders = count(*orders_cancelled as u64, "open order");
+            write!(formatter, ", cancelled {orders}")?;
         }
+        if *positions_closed > 0 {
+            let positions = count((*positions_closed).into(), "position");
+            write!(formatter, ", closed {positions}")?;
+        }
+        if let Some(segment) = self.held_through_segment {
+            write!(
+                formatter,
+                "\nthe journal holds what was erased until its segment {segment} has left the \
+                 archive, and so do the next two snapshots and all backups made before now"
+            )?;
+        }
+        Ok(())
     }
 }

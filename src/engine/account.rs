@@ -335,12 +335,39 @@ impl Account {
             .finish()
     }
 
+    /// The terms of all that the account keeps itself: not of its keys and orders.
+    pub(super) fn all_terms(&self) -> StateHash {
+        let id = self.id;
+        let mut terms = self.identity_term();
+        terms += self.term();
+        terms += heartbeat_term(id, self.heartbeat_ms());
+        terms += self.resets().map(|it| it.term(id)).unwrap_or_default();
+        terms += self.standing().map(|it| it.term(id)).unwrap_or_default();
+        for position in self.positions() {
+            terms += position.term(id);
+        }
+        for (&position, settlement) in self.settlements() {
+            terms += settlement.term(id, position);
+        }
+        let log = self.fill_log().map(|log| log.term(id, self.fill_count_ever()));
+        terms += log.unwrap_or_default();
+        terms
+    }
+
     /// The term of the account's money, orders and fills in the state hash.
     pub(super) fn term(&self) -> StateHash {
         let mut term = money_term(self.id, &self.ledger(), self.order_count_ever());
         term += fills_term(self.id, self.fill_surplus());
         term
     }
+}
+
+/// The term of an account's heartbeat in the state hash: nothing for an account without one.
+pub(super) fn heartbeat_term(account: AccountId, interval_ms: Option<u32>) -> StateHash {
+    let term = |interval_ms: u32| {
+        Term::new(TermKind::Heartbeat).pair(account.get(), interval_ms.into()).finish()
+    };
+    interval_ms.map_or_else(StateHash::default, term)
 }
 
 /// The term of the number of an account's fills in the state hash: nothing for an account whose

@@ -9,7 +9,6 @@ use super::command::{Identity, OpenAccount, Owner};
 use super::contradiction::{Flaw, NOT_NEXT};
 use super::decide::{Command, Given, IDS_EXHAUSTED, Verdict};
 use super::event::Event;
-use super::heartbeats::heartbeat_term;
 use super::rejection::Rejection;
 use super::rules::Rules;
 use super::state::State;
@@ -133,16 +132,9 @@ impl State {
 
     /// Appends an account.
     pub(super) fn insert_account(&mut self, account: Account) {
-        self.hash += account.identity_term();
-        self.hash += account.term();
-        self.hash += heartbeat_term(account.id, account.heartbeat_ms());
-        self.hash += account.resets().map(|it| it.term(account.id)).unwrap_or_default();
-        self.hash += account.standing().map(|it| it.term(account.id)).unwrap_or_default();
+        self.hash += account.all_terms();
         if account.heartbeat_ms().is_some() {
             self.silences.insert(account.id, Timestamp::EPOCH);
-        }
-        for position in account.positions() {
-            self.hash += position.term(account.id);
         }
         let hash = self.hasher.hash_one(account.digest);
         let slot = self.accounts.insert(account);

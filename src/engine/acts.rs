@@ -9,12 +9,15 @@ use super::contradiction::{Flaw, NOT_KEPT};
 use super::decide::{Command, Given, Verdict};
 use super::event::{Event, Events, OperatorActed};
 use super::rejection::Rejection;
-use super::reset::ORDERS_PER_RECORD_MAX;
-use super::standing::{Act, Operator, REASON_BYTES_MAX, Suspension, USER_BYTES_MAX};
+use super::reset::{ORDERS_PER_RECORD_MAX, Reset, reset};
+use super::standing::{
+    Act, DEPOSIT_MAX, Deposit, DepositToken, Operator, REASON_BYTES_MAX, Suspension, USER_BYTES_MAX,
+};
 use super::state::State;
 use super::terms::EndReason;
 use super::view::Observed;
 use crate::ids::{AccountId, Place, Timestamp};
+use crate::money::Usd;
 
 /// Does something to an account on behalf of an operator. Repeat it while it has more to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,6 +39,8 @@ pub struct Acted {
     pub is_new: bool,
     /// How many open orders ended.
     pub order_count: usize,
+    /// How many open positions were closed.
+    pub position_count: u32,
     /// Whether there is more to do.
     pub has_more: bool,
 }
@@ -47,6 +52,12 @@ impl Command for OperatorCommand {
     fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<Acted>, Rejection> {
         let account = state.account(self.account).ok_or(Rejection::AccountNotFound)?;
         let now = given.now;
+        if account.is_erased() {
+            return match self.act {
+                Act::Erase => Ok(Verdict::Already(Acted::default())),
+                _ => Err(Rejection::AccountNotFound),
+            };
+        }
         Ok(match self.act {
             Act::Suspend => self.suspend(state, account, now),
             Act::Resume if account.is_suspended() => {
@@ -54,6 +65,30 @@ impl Command for OperatorCommand {
                 Verdict::Happens(smallvec![self.event(now)], acted)
             }
             Act::Resume => Verdict::Already(Acted::default()),
+            Act::Deposit { amount, token } => self.deposit(account, amount, token, now)?,
+            Act::Reset => self.reset(state, account, given)?,
+            // Suspended first, so that no order and no comment comes between.
+            Act::Erase if !account.is_suspended() || account.open_order_count() > 0 => {
+                let suspend = Self { act: Act::Suspend, ..self.clone() };
+                match suspend.suspend(state, account, now) {
+                    Verdict::Happens(events, acted) => {
+                        Verdict::Happens(events, Acted { is_new: false, has_more: true, ..acted })
+                    }
+                    already @ Verdict::Already(_) => already,
+                }
+            }
+            Act::Erase => {
+                let (position_count, _) = account.count_open_positions().unwrap_or_default();
+                let acted = Acted { is_new: true, position_count, ..Acted::default() };
+                Verdict::Happens(smallvec![self.event(now)], acted)
+            }
+            Act::Tier(tier) => {
+                let has_it = account.tier() == Some(tier)
+                    && state.keys_of(account).all(|key| key.tier() == tier);
+                let acted = Acted { is_new: !has_it, ..Acted::default() };
+                let events = (!has_it).then(|| self.event(now));
+                Verdict::of(events.into_iter().collect(), acted)
+            }
         })
     }
 
@@ -86,7 +121,53 @@ impl OperatorCommand {
             end_at_most(ORDERS_PER_RECORD_MAX, orders, EndReason::Suspended, now);
         let order_count = ends.len();
         events.extend(ends);
-        Verdict::of(events, Acted { is_new, order_count, has_more })
+        Verdict::of(events, Acted { is_new, order_count, has_more, ..Acted::default() })
+    }
+}
+
+impl OperatorCommand {
+    /// A deposit with a token that the account remembers was made before.
+    fn deposit(
+        &self,
+        account: &Account,
+        amount: Usd,
+        token: DepositToken,
+        now: Timestamp,
+    ) -> Result<Verdict<Acted>, Rejection> {
+        if let Some(known) = account.deposits().iter().find(|known| known.token == token) {
+            return if known.amount == amount {
+                Ok(Verdict::Already(Acted::default()))
+            } else {
+                Err(Rejection::DepositTokenReused { amount: known.amount })
+            };
+        }
+        if !account.can_take(amount) {
+            return Err(Rejection::Broken { rule: "an account's sums outgrow their range" });
+        }
+        let acted = Acted { is_new: true, ..Acted::default() };
+        Ok(Verdict::Happens(smallvec![self.event(now)], acted))
+    }
+}
+
+impl OperatorCommand {
+    /// The act comes last: the record that has it has the whole reset, or the end of it.
+    fn reset(
+        &self,
+        state: &State,
+        account: &Account,
+        given: Given<'_, '_>,
+    ) -> Result<Verdict<Acted>, Rejection> {
+        Ok(match reset(state, account, given)? {
+            Verdict::Already(_) => Verdict::Already(Acted::default()),
+            Verdict::Happens(mut events, Reset { order_count, position_count, balance }) => {
+                let is_new = balance.is_some();
+                if is_new {
+                    events.push(self.event(given.now));
+                }
+                let has_more = !is_new;
+                Verdict::Happens(events, Acted { is_new, order_count, position_count, has_more })
+            }
+        })
     }
 }
 
@@ -118,6 +199,9 @@ impl State {
         }
         let slot = self.account_slot(*account).ok_or(flaw(NOT_KEPT))?;
         let row = &mut self.accounts[slot];
+        if row.is_erased() {
+            return Err(flaw("is erased"));
+        }
         let before = row.standing().map(|it| it.term(*account)).unwrap_or_default();
         match act {
             Act::Suspend if row.is_suspended() => return Err(flaw("is suspended already")),
@@ -127,8 +211,32 @@ impl State {
             }
             Act::Resume if !row.is_suspended() => return Err(flaw("is not suspended")),
             Act::Resume => row.change_standing(|standing| standing.suspension = None),
+            Act::Erase => {
+                return self.erase_account(slot, *at, position_in_log).map_err(flaw);
+            }
+            Act::Reset if row.resets().is_none_or(|resets| resets.at != *at) => {
+                return Err(flaw("was not reset"));
+            }
+            Act::Reset => {}
+            Act::Tier(tier) => {
+                row.change_standing(|standing| standing.tier = Some(*tier));
+                let mut next = row.newest_key;
+                while let Some(slot) = next {
+                    self.hash -= self.key_term(&self.keys[slot.get()]);
+                    self.keys[slot.get()].set_tier(*tier);
+                    self.hash += self.key_term(&self.keys[slot.get()]);
+                    next = self.keys[slot.get()].older;
+                }
+            }
+            Act::Deposit { amount, .. } if *amount <= Usd::ZERO || *amount > DEPOSIT_MAX => {
+                return Err(flaw("gets a deposit out of range"));
+            }
+            Act::Deposit { amount, token } => {
+                let deposit = Deposit { token: *token, amount: *amount, at: *at };
+                self.hash += row.deposit(deposit).map_err(flaw)?;
+            }
         }
-        row.position_in_log = position_in_log;
+        self.accounts[slot].position_in_log = position_in_log;
         self.hash -= before;
         self.hash += self.accounts[slot].standing().map(|it| it.term(*account)).unwrap_or_default();
         Ok(())

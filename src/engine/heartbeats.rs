@@ -5,6 +5,7 @@
 
 use smallvec::smallvec;
 
+use super::account::heartbeat_term;
 use super::cancel::{ENDED_PER_RECORD_MAX, ended};
 use super::command::{Beat, EndSilent};
 use super::contradiction::{Flaw, NOT_KEPT};
@@ -13,7 +14,6 @@ use super::event::{Event, Events};
 use super::order::Order;
 use super::rejection::Rejection;
 use super::state::State;
-use super::state_hash::{StateHash, Term, TermKind};
 use super::terms::EndReason;
 use crate::ids::{AccountId, Place, Timestamp};
 
@@ -150,12 +150,4 @@ impl State {
         }
         Ok(())
     }
-}
-
-/// The term of an account's heartbeat in the state hash: nothing for an account without one.
-pub(super) fn heartbeat_term(account: AccountId, interval_ms: Option<u32>) -> StateHash {
-    let term = |interval_ms: u32| {
-        Term::new(TermKind::Heartbeat).pair(account.get(), interval_ms.into()).finish()
-    };
-    interval_ms.map_or_else(StateHash::default, term)
 }

@@ -95,6 +95,10 @@ impl KeyRow {
         self.tier
     }
 
+    pub(super) fn set_tier(&mut self, tier: Tier) {
+        self.tier = tier;
+    }
+
     pub(super) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }

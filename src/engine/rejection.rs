@@ -162,6 +162,12 @@ pub enum Rejection {
         "an operator of this server has suspended the account: reads go on, writes are refused"
     )]
     AccountSuspended,
+    /// The token of a deposit came with another amount before.
+    #[error("the token is that of a deposit of {amount}; take another one")]
+    DepositTokenReused {
+        /// The amount of that deposit.
+        amount: Usd,
+    },
     /// The identity has no account, or no account has this id.
     #[error("no such account; POST /v1/keys/bootstrap opens one")]
     AccountNotFound,

@@ -5,6 +5,7 @@
 //! sums of the ledger go on: what the reset changes is granted, or taken if there was more, and
 //! money is conserved as ever.
 
+use super::account::Account;
 use super::cancel::end_at_most;
 use super::contradiction::{Flaw, NOT_KEPT};
 use super::decide::{Command, Given, Verdict};
@@ -40,34 +41,7 @@ impl Command for ResetAccount {
     type Answer = Reset;
 
     fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<Reset>, Rejection> {
-        let Self(id) = *self;
-        let account = state.writable_account(id)?;
-        // Held ones included, oldest first.
-        let orders = account.open_orders().map(|slot| state.orders[slot].id());
-        let (mut events, has_more) =
-            end_at_most(ORDERS_PER_RECORD_MAX, orders, EndReason::Reset, given.now);
-        let order_count = events.len();
-        if has_more {
-            let reset = Reset { order_count, position_count: 0, balance: None };
-            return Ok(Verdict::Happens(events, reset));
-        }
-        let (balance, ledger) = (given.rules.starting_balance, account.ledger());
-        let granted = balance - ledger.cash();
-        let open = account.count_open_positions();
-        let (position_count, cost) =
-            open.ok_or(Rejection::Broken { rule: "positions cost too much" })?;
-        let subject = Reset { order_count, position_count, balance: Some(balance) };
-        let is_fresh = granted == Usd::ZERO && account.baseline() == balance;
-        if is_fresh && order_count == 0 && position_count == 0 {
-            return Ok(Verdict::Already(subject));
-        }
-        if ledger.after_grant(granted).is_none() {
-            return Err(Rejection::Broken { rule: "an account's sums outgrow their range" });
-        }
-        let at = given.now;
-        let reset = AccountReset { account: id, position_count, cost, granted, balance, at };
-        events.push(Event::AccountReset(reset));
-        Ok(Verdict::Happens(events, subject))
+        reset(state, state.writable_account(self.0)?, given)
     }
 
     fn answer(_: &State, reset: Reset, _: bool) -> Reset {
@@ -77,6 +51,40 @@ impl Command for ResetAccount {
     fn depends_on(&self, state: &State) -> Place {
         state.account_place(self.0)
     }
+}
+
+/// The next record of a reset.
+pub(super) fn reset(
+    state: &State,
+    account: &Account,
+    given: Given<'_, '_>,
+) -> Result<Verdict<Reset>, Rejection> {
+    // Held ones included, oldest first.
+    let orders = account.open_orders().map(|slot| state.orders[slot].id());
+    let (mut events, has_more) =
+        end_at_most(ORDERS_PER_RECORD_MAX, orders, EndReason::Reset, given.now);
+    let order_count = events.len();
+    if has_more {
+        let reset = Reset { order_count, position_count: 0, balance: None };
+        return Ok(Verdict::Happens(events, reset));
+    }
+    let (balance, ledger) = (given.rules.starting_balance, account.ledger());
+    let granted = balance - ledger.cash();
+    let open = account.count_open_positions();
+    let (position_count, cost) =
+        open.ok_or(Rejection::Broken { rule: "positions cost too much" })?;
+    let subject = Reset { order_count, position_count, balance: Some(balance) };
+    let is_fresh = granted == Usd::ZERO && account.baseline() == balance;
+    if is_fresh && order_count == 0 && position_count == 0 {
+        return Ok(Verdict::Already(subject));
+    }
+    if ledger.after_grant(granted).is_none() {
+        return Err(Rejection::Broken { rule: "an account's sums outgrow their range" });
+    }
+    let at = given.now;
+    let reset = AccountReset { account: account.id, position_count, cost, granted, balance, at };
+    events.push(Event::AccountReset(reset));
+    Ok(Verdict::Happens(events, subject))
 }
 
 impl State {

@@ -18,6 +18,7 @@ use super::order::{Order, OrderRow};
 use super::payout::{Decision, Payouts, Settlement};
 use super::position::Position;
 use super::rows::{AccountRow, StateHead};
+use super::standing::{DEPOSITS_KEPT_MAX, Standing};
 use super::state::State;
 use super::state_hash::StateHash;
 use super::terms::Reserve;
@@ -188,6 +189,13 @@ impl Restorer {
             if standing.is_empty() {
                 return Err(error("has a standing without a reason"));
             }
+            let erased = Standing { erased_at: standing.erased_at, ..Standing::default() };
+            if standing.erased_at.is_some() && *standing != erased {
+                return Err(error("is erased, and has something left"));
+            }
+            if standing.deposited < Usd::ZERO || standing.deposits.len() > DEPOSITS_KEPT_MAX {
+                return Err(error("has deposits out of range"));
+            }
             account.change_standing(|kept| *kept = standing.clone());
         }
         for position in row.positions {
@@ -231,6 +239,10 @@ impl Restorer {
         }
         let account =
             state.account_slot(placement.account).ok_or_else(|| error("is of no account"))?;
+        if state.accounts[account].is_erased() {
+            // Forgotten with its account.
+            return Ok(());
+        }
         let oldest = self.oldest_orders[account as usize]
             .ok_or_else(|| error("is of an account that has none"))?;
         let kept_count = state.accounts[account].kept_order_count();

@@ -136,6 +136,11 @@ impl State {
         }
     }
 
+    /// How many accounts were erased.
+    pub fn erased_count(&self) -> usize {
+        self.accounts.iter().filter(|(_, account)| account.is_erased()).count()
+    }
+
     /// All keys, in id order. This sorts one number for each page of keys.
     pub fn keys(&self) -> impl Iterator<Item = Key> {
         self.keys.by_id().map(|key| self.unpacked(key))

@@ -78,6 +78,14 @@ pub enum TermKind {
     ResetPosition = 23,
     /// The suspension of an account.
     Suspension = 24,
+    /// What operators have deposited in an account since it was opened or last reset.
+    Deposited = 25,
+    /// A deposit that an account remembers.
+    Deposit = 26,
+    /// The tier that an operator gave an account.
+    AccountTier = 27,
+    /// An account that was erased.
+    Erased = 28,
 }
 
 /// Folds the fields of one item into a term. The function is part of the journal's format.

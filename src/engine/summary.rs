@@ -27,8 +27,12 @@ pub struct AccountSummary {
     pub baseline: Usd,
     /// How often the account was reset.
     pub reset_count: u32,
+    /// Whether nothing is left of the account.
+    pub is_erased: bool,
     /// Why the account takes no writes; `None` if it does.
     pub suspension: Option<Suspension>,
+    /// The tier that an operator gave it.
+    pub given_tier: Option<Tier>,
     /// The highest tier of the keys that work; `None` without such a key.
     pub tier: Option<Tier>,
     /// The number of keys that work.
@@ -98,7 +102,9 @@ impl State {
             ledger: account.ledger(),
             baseline: account.baseline(),
             reset_count: account.resets().map_or(0, |resets| resets.count),
+            is_erased: account.is_erased(),
             suspension: account.suspension().cloned(),
+            given_tier: account.tier(),
             tier: active().map(KeyRow::tier).max(),
             active_key_count: active().count(),
             open_order_count: account.open_order_count(),

@@ -11,9 +11,11 @@ use super::life::Life;
 use super::order::{Order, OrderReceipt};
 use super::payout::Settlement;
 use super::position::Position;
+use super::standing::Deposit;
 use super::state::State;
 use super::terms::OrderStatus;
 use crate::ids::{AccountId, KeyId, OrderId, OutcomeIndex, Place, Timestamp};
+use crate::limits::tier::Tier;
 use crate::market::book::Side;
 use crate::money::{Shares, Usd};
 
@@ -73,6 +75,8 @@ pub struct AccountPage {
     pub opened_at: Timestamp,
     /// When the account was last reset, if ever.
     pub reset_at: Option<Timestamp>,
+    /// The deposits since then that the account remembers, oldest first.
+    pub deposits: Vec<Deposit>,
     /// How many fills the account ever had.
     pub fill_count: u64,
     /// At most [`ROWS_PER_READ_MAX`] positions.
@@ -196,6 +200,19 @@ impl State {
         Observed { value: account, place }
     }
 
+    /// The account of an identity, and the tier that an operator gave it.
+    pub fn observe_owner(&self, digest: &[u8; 32]) -> Observed<Option<(AccountId, Option<Tier>)>> {
+        let Observed { value, place } = self.observe_identity(digest);
+        let tier = |account| self.account(account).and_then(Account::tier);
+        Observed { value: value.map(|account| (account, tier(account))), place }
+    }
+
+    /// The SHA-256 hashes of the keys of an account that the shard keeps.
+    pub fn key_hashes_of(&self, account: AccountId) -> impl Iterator<Item = [u8; 32]> + '_ {
+        let account = self.account(account).into_iter();
+        account.flat_map(|account| self.keys_of(account)).map(|key| key.hash)
+    }
+
     /// The money of an account, and its positions after the first `offset`.
     pub fn observe_account(
         &self,
@@ -217,12 +234,15 @@ impl State {
                 reserved: account.reserved_shares(position.market, position.outcome),
             }
         });
+        let began_at = account.resets().map_or(account.opened_at, |resets| resets.at);
+        let deposits = account.deposits().iter().filter(|deposit| deposit.at >= began_at);
         let value = AccountPage {
             account: account.id,
             ledger: account.ledger(),
             baseline: account.baseline(),
             opened_at: account.opened_at,
             reset_at: account.resets().map(|resets| resets.at),
+            deposits: deposits.copied().collect(),
             fill_count: account.fill_count_ever(),
             positions: positions.collect(),
             has_more: account.positions().len() > offset.saturating_add(ROWS_PER_READ_MAX),

@@ -9,13 +9,15 @@ use super::{
     AccountChange, AccountLine, AccountList, Failure, LIMIT_MAX, Named, Question, SuspensionLine,
 };
 use crate::engine::acts::OperatorCommand;
-use crate::engine::standing::{Act, Operator, REASON_BYTES_MAX, Suspension};
+use crate::engine::standing::{Act, DEPOSIT_MAX, Operator, REASON_BYTES_MAX, Suspension};
 use crate::engine::summary::AccountSummary;
 use crate::http::body::BodyError;
 use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;
 use crate::ids::AccountId;
 use crate::journal::Waiters;
+use crate::limits::tier::Tier;
+use crate::money::{Rounding, Usd};
 use crate::service::{Service, ServiceError};
 
 /// Who answers.
@@ -54,6 +56,17 @@ impl Desk {
             Question::Suspend { account, reason } => {
                 self.act(account, Act::Suspend, by, reason).await
             }
+            Question::Deposit { account, amount, token, reason } => {
+                let act = deposit(&amount, &token)?;
+                self.act(account, act, by, reason).await
+            }
+            Question::Erase { account, reason } => self.act(account, Act::Erase, by, reason).await,
+            Question::Reset { account, reason } => self.act(account, Act::Reset, by, reason).await,
+            Question::Tier { account, tier, reason } => {
+                let tier = Tier::parse(&tier)
+                    .ok_or_else(|| Refused::invalid("the tier must be free, pro or enterprise"))?;
+                self.act(account, Act::Tier(tier), by, reason).await
+            }
             Question::Resume { account, reason } => {
                 self.act(account, Act::Resume, by, reason).await
             }
@@ -77,7 +90,12 @@ impl Desk {
         let (name, uid) = (act.as_str(), by.uid);
         let user = by.user.as_deref().unwrap_or_default().to_owned();
         let command = OperatorCommand { account, act, by, reason: reason.clone() };
-        let acted = self.service().act(command, &self.waiters).await?;
+        let is_erasure = command.act == Act::Erase;
+        let acted = if is_erasure {
+            self.service().erase(command, &self.waiters).await?
+        } else {
+            self.service().act(command, &self.waiters).await?
+        };
         if acted.is_new {
             let account = account.get();
             tracing::info!(account, act = name, uid, %user, %reason, "operator acted");
@@ -86,6 +104,8 @@ impl Desk {
             act: name.to_owned(),
             is_new: acted.is_new,
             orders_cancelled: acted.order_count,
+            positions_closed: acted.position_count,
+            held_through_segment: self.exchange.journal.segment().filter(|_| is_erasure),
             account: self.line(account).await?,
         }))
     }
@@ -118,6 +138,21 @@ impl Desk {
             }
         }
     }
+}
+
+fn deposit(amount: &str, token: &str) -> Result<Act, Refused> {
+    let amount = Usd::from_text(amount, Rounding::Exact)
+        .map_err(|error| Refused::invalid(&format!("the amount {amount:?} is {error}")))?;
+    if amount <= Usd::ZERO || amount > DEPOSIT_MAX {
+        let message = format!("the amount must be above 0 and at most {DEPOSIT_MAX}");
+        return Err(Refused::invalid(&message));
+    }
+    // It would take a sign.
+    let is_hex = token.len() == 32 && token.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let number = is_hex.then(|| u128::from_str_radix(token, 16).ok()).flatten();
+    let number =
+        number.ok_or_else(|| Refused::invalid("the token must be 32 hexadecimal digits"))?;
+    Ok(Act::Deposit { amount, token: number.to_be_bytes() })
 }
 
 impl Refused {
@@ -157,11 +192,17 @@ impl From<AccountSummary> for AccountLine {
         let ledger = &summary.ledger;
         Self {
             account: summary.account.get(),
-            state: if summary.suspension.is_some() { "suspended" } else { "active" }.to_owned(),
+            state: match &summary {
+                AccountSummary { is_erased: true, .. } => "erased",
+                AccountSummary { suspension: Some(_), .. } => "suspended",
+                _ => "active",
+            }
+            .to_owned(),
             suspension: summary.suspension.map(SuspensionLine::from),
             subject: summary.subject.into(),
             issuer: summary.issuer.into(),
             tier: summary.tier.map(|tier| tier.as_str().to_owned()),
+            given_tier: summary.given_tier.map(|tier| tier.as_str().to_owned()),
             balance: ledger.cash().to_string(),
             reserved: ledger.reserved.to_string(),
             starting_balance: summary.baseline.to_string(),

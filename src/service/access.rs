@@ -20,7 +20,7 @@ use crate::engine::key::Permission;
 use crate::engine::rejection::Rejection;
 use crate::ids::{AccountId, KeyId, Timestamp};
 use crate::limits::bucket::{AccountRates, AccountTable, AddressRules, AddressTable, Draw};
-use crate::limits::tier::Tier;
+use crate::limits::tier::{Tier, TierTable};
 use crate::limits::window::{Decision, KeyLimiter};
 
 /// The most limiters kept for access tokens, one for each identity and tier. When the map is full,
@@ -52,7 +52,8 @@ pub enum Wallet {
 pub struct TokenCaller {
     /// The identity that the token names.
     pub identity: Identity,
-    /// The highest tier that the bearer may give a key, and the tier that limits their requests.
+    /// The highest tier that the bearer may give a key. Their requests are limited by that of the
+    /// token, which an operator may have replaced here.
     pub entitled_tier: Tier,
     /// The time from which the token is refused.
     pub(super) ends_at: Timestamp,
@@ -330,16 +331,20 @@ impl Service {
         Ok(Caller::Token(TokenCaller { identity, entitled_tier, ends_at, account, limiter }))
     }
 
-    /// Looks up the account of an access token's bearer. Call this before any use case.
+    /// Looks up the account of an access token's bearer, and the tier that an operator gave it,
+    /// which replaces that of the token. Call this before any use case.
     pub async fn find_account(
         &self,
         caller: &mut TokenCaller,
         context: RequestContext<'_>,
     ) -> Result<(), ServiceError> {
         let digest = caller.identity.digest;
-        let find = move |state: &State| state.observe_identity(&digest);
-        caller.account =
-            self.shards.observe(caller.identity.shard(), context.waiters, find).await?;
+        let find = move |state: &State| state.observe_owner(&digest);
+        let found = self.shards.observe(caller.identity.shard(), context.waiters, find).await?;
+        if let Some((account, tier)) = found {
+            caller.account = Some(account);
+            caller.entitled_tier = tier.unwrap_or(caller.entitled_tier);
+        }
         Ok(())
     }
 
@@ -473,7 +478,7 @@ impl Service {
     pub fn set_limits(&self, limits: Limits) {
         self.tiers.replace(limits.tiers);
         self.default_tier.store(limits.default_tier as u8, Ordering::Relaxed);
-        self.keys.for_each_limiter(|key, limiter| limiter.set_limits(&self.tiers.get(key.tier)));
+        self.keys.for_each_limiter(|key, _| limit_by_tier(key, &self.tiers));
         let tokens = self.access.tokens.pin();
         tokens.iter().for_each(|((_, tier), limiter)| limiter.set_limits(&self.tiers.get(*tier)));
         let now_ns = self.moment().monotonic_ns;
@@ -509,6 +514,17 @@ impl Service {
     /// Counts a key that already exists.
     pub(super) fn count_key(&self, account: AccountId, moment: Moment) {
         self.access.keys_made.draw(account, moment.monotonic_ns);
+    }
+}
+
+/// Limits a key by its tier, which may change meanwhile.
+pub(super) fn limit_by_tier(key: &KeyEntry<KeyLimiter>, tiers: &TierTable) {
+    loop {
+        let tier = key.facts().tier;
+        key.limiter().set_limits(&tiers.get(tier));
+        if key.facts().tier == tier {
+            return;
+        }
     }
 }
 

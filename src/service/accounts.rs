@@ -14,7 +14,8 @@ use crate::money::{Notional, Price, Shares, Usd};
 pub struct Balance {
     /// The money.
     pub ledger: Ledger,
-    /// What the account started with, or was reset to: profit counts from here.
+    /// What the account started with, or was reset to, and all deposits since: profit counts from
+    /// here.
     pub starting_balance: Usd,
     /// The value of all open positions; one without a price counts at cost.
     pub position_value: Usd,

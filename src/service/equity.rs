@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use super::accounts::Statement;
 use super::{Caller, RequestContext, Service, ServiceError};
-use crate::engine::equity::{Equity, Holding, Move, Payment};
+use crate::engine::equity::{Equity, EquityPoint, Holding, Move, Payment};
 use crate::engine::fills::{FillCursor, FillFilter, PastFill};
 use crate::engine::payout::{SETTLEMENTS_PER_ACCOUNT_MAX, Settlement};
+use crate::engine::standing::Deposit;
 use crate::engine::view::{PositionRow, SettlementFilter, SettlementRow};
 use crate::ids::{AccountId, Timestamp};
 use crate::market::book::Side;
@@ -37,8 +38,19 @@ const HOUR_SECONDS: i64 = 3_600;
 pub struct EquityHistory {
     /// The points: full hours and, as the last one, now.
     pub equity: Equity,
-    /// What the account started with, or was reset to.
-    pub starting_balance: Usd,
+    /// What the account started with, or was reset to, and all deposits since.
+    starting_balance: Usd,
+    /// The deposits since, oldest first.
+    deposits: Vec<Deposit>,
+}
+
+impl EquityHistory {
+    /// What the account had made or lost by then. A deposit is neither.
+    pub fn profit(&self, point: &EquityPoint) -> Usd {
+        let later = self.deposits.iter().filter(|deposit| deposit.at > point.at);
+        let later: Usd = later.map(|deposit| deposit.amount).sum();
+        point.total() - (self.starting_balance - later)
+    }
 }
 
 /// Fills of an account, newest first.
@@ -84,6 +96,7 @@ impl Service {
         let fills = self.fills_since(account, moments(hours)[0], &statement, context).await?;
         let mut records = Records::new(&statement);
         records.add_fills(fills, now);
+        records.add_deposits(now);
         let from = Some(records.start.0);
         let filter = SettlementFilter { from, ..SettlementFilter::default() };
         let most = SETTLEMENTS_PER_ACCOUNT_MAX;
@@ -112,7 +125,8 @@ impl Service {
                 tokio::task::yield_now().await;
             }
         }
-        Ok(EquityHistory { equity, starting_balance: statement.page.baseline })
+        let page = statement.page;
+        Ok(EquityHistory { equity, starting_balance: page.baseline, deposits: page.deposits })
     }
 
     /// The fills since a moment, newest first, and the one before, which tells the cash until then;
@@ -156,6 +170,8 @@ impl From<&PositionRow> for Holding {
 
 impl<'s> Records<'s> {
     fn new(statement: &'s Statement) -> Self {
+        let deposits = statement.page.deposits.iter();
+        let deposited: Usd = deposits.map(|deposit| deposit.amount).sum();
         let began_at = statement.page.reset_at.unwrap_or(statement.page.opened_at);
         let rows = statement.positions.iter().enumerate();
         let position_of = rows.map(|(index, row)| ((&*row.market_id, &*row.outcome), index));
@@ -164,7 +180,8 @@ impl<'s> Records<'s> {
             position_of: position_of.collect(),
             moves: vec![Vec::new(); statement.positions.len()],
             payments: Vec::new(),
-            start: (began_at, statement.page.baseline),
+            // Deposits that the account has forgotten count as if they had been there then.
+            start: (began_at, statement.page.baseline - deposited),
         }
     }
 
@@ -203,6 +220,18 @@ impl<'s> Records<'s> {
                 self.moves[position].push(Move { at: fill.at, before, after });
             }
         }
+    }
+
+    /// Adds the deposits since the records begin.
+    fn add_deposits(&mut self, now: Timestamp) {
+        let start = self.start.0;
+        let deposits = self.statement.page.deposits.iter().filter(|deposit| deposit.at >= start);
+        let payments = deposits.map(|deposit| Payment {
+            at: deposit.at.min(now),
+            amount: deposit.amount,
+            balance: None,
+        });
+        self.payments.extend(payments);
     }
 
     /// Adds settlements, in any order. One of a position that was still open when it was read came

@@ -140,7 +140,8 @@ impl Service {
             let place = if allowed.is_ok() { Place::START } else { place };
             Observed { value: allowed, place }
         };
-        // A key's tier and permissions never change, so the check holds until the rotation.
+        // A key's permissions never change. If an operator gives all keys another tier meanwhile,
+        // the new one has it too.
         let allowed: Result<(), ServiceError> =
             self.shards.observe(account.shard(), context.waiters, allow).await?;
         allowed?;

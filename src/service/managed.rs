@@ -7,10 +7,13 @@ use super::{Service, ServiceError};
 use crate::auth::identity::identity_digest;
 use crate::engine::State;
 use crate::engine::acts::{Acted, OperatorCommand};
+use crate::engine::erasure::EraseComments;
 use crate::engine::rejection::Rejection;
+use crate::engine::standing::Act;
 use crate::engine::summary::AccountSummary;
 use crate::ids::{AccountId, ID_MAX, SHARD_COUNT, ShardId};
 use crate::journal::Waiters;
+use crate::shard::Refusal;
 
 impl Service {
     /// The accounts after this one, in id order: at most `limit`, and whether there are more.
@@ -73,10 +76,54 @@ impl Service {
             let visit = self.shards.execute(shard, command.clone(), waiters).await?;
             acted.is_new |= visit.is_new;
             acted.order_count += visit.order_count;
+            acted.position_count += visit.position_count;
             if !visit.has_more {
                 return Ok(acted);
             }
         }
+    }
+
+    /// Erases an account on behalf of an operator, and then its comments, wherever they are. The
+    /// same command goes on with what a failed one left.
+    pub async fn erase(
+        &self,
+        command: OperatorCommand,
+        waiters: &Arc<Waiters>,
+    ) -> Result<Acted, ServiceError> {
+        let author = command.account;
+        let suspend = OperatorCommand { act: Act::Suspend, ..command.clone() };
+        // The account is erased last, so that until then a repeat finds it by its name.
+        let suspended = match self.act(suspend, waiters).await {
+            // It was erased before.
+            Err(ServiceError::Refused(Refusal::Rejected(Rejection::AccountNotFound))) => {
+                Acted::default()
+            }
+            suspended => suspended?,
+        };
+        self.erase_comments(author, waiters).await?;
+        let mut acted = self.act(command, waiters).await?;
+        acted.order_count += suspended.order_count;
+        // One that was on its way when the account was suspended.
+        self.erase_comments(author, waiters).await?;
+        Ok(acted)
+    }
+
+    async fn erase_comments(
+        &self,
+        author: AccountId,
+        waiters: &Arc<Waiters>,
+    ) -> Result<(), ServiceError> {
+        for shard in ShardId::all() {
+            let mut after = None;
+            loop {
+                let command = EraseComments { author, after };
+                after = self.shards.execute(shard, command, waiters).await?.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The accounts of everybody whom some issuer gave this name; usually one.

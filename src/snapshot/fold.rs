@@ -99,15 +99,35 @@ pub(super) fn fold(
     let before = Snapshot::newest(folder)?;
     let closed = read_closed(folder, before.as_ref(), through, pace)?;
     let old_files = before.as_ref().map_or(&[][..], |snapshot| &snapshot.manifest.order_files);
-    let rewrites_orders = before.as_ref().is_some_and(|snapshot| {
+    let mut rewrites_orders = before.as_ref().is_some_and(|snapshot| {
         let rows: u64 = old_files.iter().map(|file| file.rows).sum();
         let forgotten = rows.saturating_sub(snapshot.manifest.orders_kept);
         old_files.len() >= ORDER_FILE_COUNT_MAX
             || forgotten > snapshot.manifest.orders_kept.max(FORGOTTEN_ORDERS_MIN)
     });
 
+    folder.disk.create_directory(&folder.snapshots())?;
+    loop {
+        let from = (before.as_ref(), rewrites_orders);
+        match write(folder, through, from, &closed, pace)? {
+            Some(report) => return Ok(report),
+            // The old order files hold orders of an account that was erased since.
+            None => rewrites_orders = true,
+        }
+    }
+}
+
+/// Writes the snapshot of `through` and its order file, with all orders or with those that finished
+/// since the snapshot before. `None` if it takes all, since an account was erased.
+fn write(
+    folder: &Folder,
+    through: u64,
+    (before, rewrites_orders): (Option<&Snapshot>, bool),
+    closed: &Closed,
+    pace: &mut dyn Pace,
+) -> Result<Option<FoldReport>, FoldError> {
+    let old_files = before.map_or(&[][..], |snapshot| &snapshot.manifest.order_files);
     let disk = &folder.disk;
-    disk.create_directory(&folder.snapshots())?;
     let paths = [folder.snapshot_path(through), folder.orders_path(through)];
     let temporary = paths.each_ref().map(|path| temporary_name(path));
     let header = |kind| Header { kind, log: closed.log, number: through };
@@ -117,7 +137,7 @@ pub(super) fn fold(
     let mut order_rows = 0;
     let mut section = Vec::new();
     for shard in ShardId::all() {
-        let mut folded = match &before {
+        let mut folded = match before {
             Some(snapshot) => snapshot.shard(shard)?,
             None => ShardState::new(shard),
         };
@@ -126,7 +146,12 @@ pub(super) fn fold(
         } else {
             folded.state.accounts().map(|account| account.order_count_ever).collect()
         };
+        let erased_before = folded.state.erased_count();
         closed.records.replay(&mut folded, || Ok::<_, FoldError>(pace.step()?))?;
+        if !rewrites_orders && !old_files.is_empty() && folded.state.erased_count() > erased_before
+        {
+            return Ok(None);
+        }
 
         section.clear();
         order_rows += encode_orders(&folded, &written_before, &mut section, pace)?;
@@ -153,7 +178,7 @@ pub(super) fn fold(
         disk.sync_directory(&folder.snapshots())?;
     }
     let records = ShardId::all().map(|shard| closed.records.count(shard)).sum();
-    Ok(FoldReport { number: through, records, bytes: state_bytes + order_bytes })
+    Ok(Some(FoldReport { number: through, records, bytes: state_bytes + order_bytes }))
 }
 
 /// Reads the closed segments after a snapshot and indexes each shard's records.

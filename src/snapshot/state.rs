@@ -16,7 +16,10 @@
 //!               its time i64;
 //!               whether operators have acted on it u8; if they have, whether it is
 //!               suspended u8; if it is, the time i64, the user's number u32, name (flag u8,
-//!               text) and reason text;
+//!               text) and reason text; when it was erased (flag u8, i64);
+//!               tier u8, 0 for none; deposited i64,
+//!               count of deposits u32; for each: token 16,
+//!               amount i64, time i64
 //!               count of positions u32; for each: market u32, outcome u8,
 //!               shares, cost, realised i64, and if there are resets, closed by one u8
 //!   keys        body of a KeyCreated; revoked at (flag u8, i64); kept maker u64, 0 for none
@@ -292,10 +295,19 @@ fn read_account(
 
 fn write_standing(fields: &mut Fields<'_>, standing: Option<&Standing>) {
     fields.u8(standing.is_some().into());
-    let Some(Standing { suspension }) = standing else { return };
+    let Some(Standing { suspension, erased_at, tier, deposited, deposits }) = standing else {
+        return;
+    };
     fields.u8(suspension.is_some().into());
     if let Some(suspension) = suspension {
         fields.suspension(suspension);
+    }
+    fields.optional_time(*erased_at);
+    fields.optional_tier(*tier);
+    fields.i64(deposited.micros());
+    fields.length(deposits.len());
+    for deposit in deposits {
+        fields.deposit(deposit);
     }
 }
 
@@ -305,7 +317,15 @@ fn read_standing(reader: &mut Reader<'_>) -> Result<Option<Standing>, RecordErro
     }
     let is_suspended = reader.flag("whether the account is suspended")?;
     let suspension = if is_suspended { Some(reader.suspension()?) } else { None };
-    Ok(Some(Standing { suspension }))
+    let erased_at = reader.optional_time("time of the erasure")?;
+    let tier = reader.optional_tier()?;
+    let deposited = Usd::from_micros(reader.i64("sum of deposits")?);
+    let count = reader.u32("count of deposits")?;
+    let mut deposits = Vec::new();
+    for _ in 0..count {
+        deposits.push(reader.deposit()?);
+    }
+    Ok(Some(Standing { suspension, erased_at, tier, deposited, deposits }))
 }
 
 /// Reads an id; 0 means none.

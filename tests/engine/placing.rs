@@ -129,8 +129,9 @@ impl Run {
         let account = state.account(self.account(account)).expect("an account");
         let ledger = account.ledger();
         let mut text = format!(
-            "has cash {} reserved {} available {}",
+            "has cash {} baseline {} reserved {} available {}",
             ledger.cash(),
+            account.baseline(),
             ledger.reserved,
             ledger.available()
         );

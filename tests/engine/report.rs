@@ -3,16 +3,20 @@
 use std::fmt::Write as _;
 
 use paperbourse::engine::State;
-use paperbourse::engine::event::{AccountReset, Event, OrderFilled, OrderPlaced, RestingFilled};
+use paperbourse::engine::event::{
+    AccountReset, Event, OperatorActed, OrderFilled, OrderPlaced, RestingFilled,
+};
 use paperbourse::engine::payload::PayloadFlaw;
 use paperbourse::engine::payout::PaidPosition;
 use paperbourse::engine::rejection::Rejection;
+use paperbourse::engine::standing::Act;
 use paperbourse::engine::terms::Reserve;
 use paperbourse::ids::OutcomeIndex;
 
 /// The error code of a rejection in the API.
 pub(crate) fn code(rejection: &Rejection) -> &'static str {
     match rejection {
+        Rejection::DepositTokenReused { .. } => "DEPOSIT_TOKEN_REUSED",
         Rejection::NameReused => "IDEMPOTENCY_KEY_REUSE",
         Rejection::MarketNotFound { .. } => "MARKET_NOT_FOUND",
         Rejection::OutcomeNotFound { .. } => "OUTCOME_NOT_FOUND",
@@ -152,10 +156,7 @@ pub(crate) fn happened(state: &State, events: &[Event]) -> String {
                 )
                 .expect("a string grows");
             }
-            Event::OperatorActed(acted) => {
-                write!(text, "{} A{} ", acted.act.as_str(), acted.account.counter())
-                    .expect("a string grows");
-            }
+            Event::OperatorActed(acted) => text += &operator_acted(acted),
             Event::HeartbeatSet { account, interval_ms } => {
                 let interval = interval_ms.map_or("none".into(), |it| it.to_string());
                 write!(text, "heartbeat A{} {interval} ", account.counter())
@@ -186,6 +187,15 @@ pub(crate) fn happened(state: &State, events: &[Event]) -> String {
         write!(text, "forgets {} ", forgotten.join(" ")).expect("a string grows");
     }
     (text + &ends + &opens).trim_end().to_owned()
+}
+
+fn operator_acted(acted: &OperatorActed) -> String {
+    let account = acted.account.counter();
+    match acted.act {
+        Act::Reset => format!("operator-reset A{account} "),
+        Act::Deposit { amount, .. } => format!("deposit A{account} {amount} "),
+        ref other => format!("{} A{account} ", other.as_str()),
+    }
 }
 
 fn filled(state: &State, filled: &OrderFilled) -> String {

@@ -19,6 +19,7 @@
 //! reset A1                            -> reset A1 closed 1 cost 5.8 granted 5.8 balance 1000
 //! suspend A1                           -> suspend A1
 //! resume A1                            -> resume A1
+//! deposit A1 50.5 1                    -> deposit A1 50.5
 //! decide M1 1 0                       -> decided
 //! settle M1 1 0                       -> pays A1:0:10:10:1004.2 settled
 //! ```
@@ -162,8 +163,14 @@ impl Run {
             ["cancel-all", account, options @ ..] => self.cancel_all(account, options),
             ["expire"] => self.expire(),
             ["reset", account] => self.outcome(&ResetAccount(self.account(account))),
-            [act @ ("suspend" | "resume"), account] => {
-                self.outcome(&operators::command(self.account(account), act))
+            [
+                act @ ("suspend" | "resume" | "deposit" | "tier" | "erase" | "operator-reset"),
+                account,
+                options @ ..,
+            ] => {
+                let act = act.trim_start_matches("operator-");
+                let act = [&[act], options].concat();
+                self.outcome(&operators::command(self.account(account), &act))
             }
             ["show", account, market, outcome] => self.show(account, market, outcome),
             ["key", owner, name, options @ ..] => {

@@ -24,6 +24,10 @@ pub(super) fn write_acts(data: &Path) {
     for half in 0..2 {
         place(&mut state, &journal, (Side::Buy, terms), (4, 1_560_000), None);
         act(&mut state, &journal, Act::Suspend, Some("deploy"));
+        let amount = Usd::from_micros(70_000_000 + half);
+        let token = [u8::try_from(half).unwrap(); 16];
+        act(&mut state, &journal, Act::Deposit { amount, token }, None);
+        act(&mut state, &journal, Act::Tier(Tier::ALL[usize::try_from(half).unwrap()]), None);
         if half == 0 {
             while journal.segment() == Some(1) {
                 act(&mut state, &journal, Act::Resume, None);

@@ -1,14 +1,17 @@
 //! What operators do to accounts, beside servers that run and that were killed.
 
+use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use paperbourse::http::operation::Operation;
 use paperbourse::http::operations::OPERATIONS;
+use paperbourse_test_support::process::ServerProcess;
 use paperbourse_test_support::{Client, Request};
 use serde_json::{Value, json};
 
 use crate::accounts::{account, failure};
-use crate::world::{MARKET, Trader, buy, json_of, start, text, tool};
+use crate::world::{MARKET, Trader, buy, files, json_of, start, text, tool};
 
 /// The events of this kind that the journal holds.
 fn journaled(data: &Path, kind: &str) -> Vec<Value> {
@@ -153,6 +156,256 @@ fn a_suspended_account_reads_and_writes_nothing() {
     let (report, code) = json_of(&["journal", "verify", text(data)]);
     assert_eq!(code, 0, "{report}");
     server.terminate();
+}
+
+#[test]
+fn a_deposit_is_made_once_and_is_no_profit() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let mut server = start(data);
+    let trader = Trader::new(data, &server, "owner");
+    let other = Trader::new(data, &server, "other");
+    buy(&mut trader.connect(&server), "an order");
+    let shown = |server: &ServerProcess, trader: &Trader| {
+        let mut client = trader.connect(server);
+        let balance = client.get("/v1/account/balance").ok(200);
+        let equity = client.get("/v1/account/equity").ok(200);
+        let newest = equity.as_array().unwrap().last().unwrap().clone();
+        let starting = cents(&balance["starting_balance"]);
+        let profit = cents(&balance["total_value"]) - starting;
+        assert_eq!(cents(&newest["pnl"]), profit, "{newest} {balance}");
+        (cents(&balance["balance"]), starting, profit)
+    };
+    let (cash, starting, profit) = shown(&server, &trader);
+    let untouched = shown(&server, &other);
+
+    let token = "00000000000000000000000000000abc";
+    let deposit = |amount: &str, more: &[&str]| {
+        let arguments =
+            ["deposit", "--subject", "owner", "--reason", "a prize", "--amount", amount];
+        account(data, &[&arguments, more].concat())
+    };
+    let first = deposit("70.25", &["--token", token]);
+    assert_eq!((&first["act"], &first["is_new"]), (&json!("deposit"), &json!(true)), "{first}");
+    for is_restarted in [false, true] {
+        if is_restarted {
+            server.kill();
+            server = start(data);
+        }
+        let again = deposit("70.25", &["--token", token]);
+        assert_eq!((&again["is_new"], &again["account"]), (&json!(false), &first["account"]));
+    }
+    // Without a token, each is another one.
+    assert_eq!(deposit("0.5", &[])["is_new"], true);
+    assert_eq!(deposit("0.5", &[])["is_new"], true);
+    assert_eq!(shown(&server, &trader), (cash + 7_125, starting + 7_125, profit));
+    assert_eq!(shown(&server, &other), untouched);
+
+    let deposits = journaled(data, "operator_acted");
+    let amounts: Vec<_> = deposits.iter().map(|act| act["amount"].as_str().unwrap()).collect();
+    assert_eq!(amounts, ["70.25", "0.5", "0.5"]);
+    assert_eq!((&deposits[0]["token"], &deposits[0]["reason"]), (&json!(token), &json!("a prize")));
+    assert_ne!(deposits[1]["token"], deposits[2]["token"]);
+    for (amount, token, code, part) in [
+        ("71", token, 1, "The token is that of a deposit of 70.25"),
+        ("-1", token, 1, "must be above 0"),
+        ("0", token, 1, "must be above 0 and at most 1000000000"),
+        ("1000000000.000001", token, 1, "at most 1000000000"),
+        ("0.0000001", token, 1, "more than 6 decimals"),
+        ("ten", token, 1, "the amount \"ten\" is not a decimal number"),
+        ("1", "abc", 1, "must be 32 hexadecimal digits"),
+        ("1", "+0000000000000000000000000000abc", 1, "must be 32 hexadecimal digits"),
+    ] {
+        let amount = format!("--amount={amount}");
+        let deposit = ["deposit", "--subject", "owner", "--reason", "r", &amount, "--token", token];
+        let (found, error) = failure(data, &deposit);
+        assert!(found == code && error.contains(part), "{amount} {token}: {found} {error}");
+    }
+    server.terminate();
+}
+
+#[test]
+fn an_operator_resets_an_account() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let server = start(data);
+    let trader = Trader::new(data, &server, "owner");
+    let mut client = trader.connect(&server);
+    buy(&mut client, "an order");
+    rest(&mut client);
+    let reset = ["reset", "--subject", "owner", "--reason", "a new season"];
+    let done = account(data, &reset);
+    let counts = ["is_new", "orders_cancelled", "positions_closed"].map(|name| done[name].clone());
+    assert_eq!(counts, [json!(true), json!(1), json!(1)], "{done}");
+    let line = &done["account"];
+    assert_eq!((&line["balance"], &line["resets"]), (&json!("1000000"), &json!(1)), "{line}");
+    assert_eq!(account(data, &reset)["is_new"], false);
+    assert_eq!(client.get("/v1/account/portfolio").ok(200)["positions"], json!([]));
+    let acts = journaled(data, "operator_acted");
+    assert_eq!(acts.len(), 1, "{acts:?}");
+    assert_eq!((&acts[0]["act"], &acts[0]["reason"]), (&json!("reset"), &json!("a new season")));
+    assert_eq!(journaled(data, "account_reset").len(), 1);
+    server.terminate();
+}
+
+#[test]
+fn a_tier_is_that_of_all_keys_at_once_and_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let mut server = start(data);
+    let trader = Trader::new(data, &server, "owner");
+    let tier_now = |server: &ServerProcess| {
+        let answer = trader.connect(server).get("/v1/me");
+        answer.header("x-ratelimit-tier").unwrap().to_owned()
+    };
+    let new_key = |server: &ServerProcess, tier: &str| {
+        let mut client = Client::with_token(server.address, &trader.token(data));
+        client.post("/v1/keys", &json!({"tier": tier}))
+    };
+    assert_eq!(tier_now(&server), "free");
+    assert_eq!(new_key(&server, "pro").json()["error"], "TIER_NOT_AUTHORIZED");
+    let give = |tier| ["tier", "--subject", "owner", "--reason", "paid", "--tier", tier];
+    let done = account(data, &give("pro"));
+    assert_eq!(done["account"]["given_tier"], "pro", "{done}");
+    assert_eq!(done["account"]["tier"], "pro", "{done}");
+    assert_eq!(account(data, &give("pro"))["is_new"], false);
+    assert_eq!(tier_now(&server), "pro");
+    server.signal("-HUP");
+    server.logged("read the configuration again");
+    assert_eq!(tier_now(&server), "pro");
+    assert_eq!(new_key(&server, "pro").ok(201)["rate_limit_tier"], "pro");
+    server.kill();
+    server = start(data);
+    assert_eq!(tier_now(&server), "pro");
+    account(data, &give("free"));
+    assert_eq!(tier_now(&server), "free");
+    assert_eq!(new_key(&server, "pro").json()["error"], "TIER_NOT_AUTHORIZED");
+    assert_eq!(journaled(data, "operator_acted").len(), 2);
+    let (code, error) = failure(data, &give("gold"));
+    assert!(code == 2 && error.contains("possible values: free, pro, enterprise"), "{error}");
+    server.terminate();
+}
+
+/// The files of a folder that contain this text, by name.
+fn files_with(data: &Path, folder: &str, needle: &str) -> Vec<String> {
+    let paths = files(data, folder).into_iter();
+    // The server may remove one meanwhile.
+    let found = paths.filter(|path| {
+        let bytes = fs::read(path).unwrap_or_default();
+        bytes.windows(needle.len()).any(|window| window == needle.as_bytes())
+    });
+    found.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+}
+
+/// The number that a file's name begins with.
+fn number(name: &str) -> u64 {
+    name.split('.').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_was_erased_is_found_nowhere_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let mut server = start(data);
+    let trader = Trader::new(data, &server, "owner-to-be-erased");
+    let other = Trader::new(data, &server, "other");
+    let mut client = trader.connect(&server);
+    let mut neighbour = other.connect(&server);
+    let own = buy(&mut client, "order-to-be-erased");
+    rest(&mut client);
+    let theirs = buy(&mut neighbour, "an order");
+    let comment = |client: &mut Client, order: u64, content: &str| {
+        client.post(&format!("/trades/{order}/comments"), &json!({"content": content})).ok(200);
+    };
+    comment(&mut client, theirs, "comment-to-be-erased");
+    comment(&mut client, own, "comment-to-be-erased");
+    comment(&mut neighbour, theirs, "kept");
+    let key = client.get("/v1/keys").ok(200)[0].clone();
+    let renamed =
+        Request::patch(format!("/v1/keys/{}", key["id"]), &json!({"name": "key-to-be-erased"}));
+    client.send(renamed).ok(200);
+    let prefix = key["key_prefix"].as_str().unwrap().to_owned();
+    let needles = [
+        "owner-to-be-erased",
+        "order-to-be-erased",
+        "comment-to-be-erased",
+        "key-to-be-erased",
+        &prefix,
+    ];
+    // Until a snapshot holds all of it, in its order file too.
+    let mut filler = 0;
+    let mut fill_until = |neighbour: &mut Client, is_done: &dyn Fn() -> bool| {
+        let began = Instant::now();
+        while !is_done() {
+            filler += 1;
+            let order = buy(neighbour, &format!("filler {filler}"));
+            (0..3).for_each(|_| crate::world::comment(neighbour, order));
+            assert!(began.elapsed() < Duration::from_mins(2), "no snapshot");
+        }
+    };
+    fill_until(&mut neighbour, &|| {
+        needles.iter().all(|needle| !files_with(data, "snapshots", needle).is_empty())
+    });
+
+    let id = account(data, &["show", "--subject", "owner-to-be-erased"])["account"].to_string();
+    let before = account(data, &["list"])["accounts"].as_array().unwrap().len();
+    let erase = ["erase", &id, "--reason", "a request"];
+    let done = account(data, &erase);
+    assert_eq!((&done["is_new"], &done["orders_cancelled"]), (&json!(true), &json!(1)), "{done}");
+    let line = &done["account"];
+    let shown = ["state", "subject", "issuer", "balance", "tier"].map(|name| line[name].clone());
+    assert_eq!(shown, [json!("erased"), json!(""), json!(""), json!("0"), Value::Null], "{line}");
+    let through = done["held_through_segment"].as_u64().unwrap();
+    assert_eq!(account(data, &erase)["is_new"], false);
+
+    for is_restarted in [false, true] {
+        if is_restarted {
+            server.kill();
+            server = start(data);
+            neighbour = other.connect(&server);
+        }
+        let refused = trader.connect(&server).get("/v1/account/balance");
+        assert_eq!(refused.json()["error"], "INVALID_KEY");
+        let unknown = failure(data, &["show", "--subject", "owner-to-be-erased"]);
+        assert!(unknown.1.contains("no such account"), "{unknown:?}");
+        let list = account(data, &["list"])["accounts"].as_array().unwrap().clone();
+        assert_eq!(list.len(), before);
+        let comments = neighbour.get(&format!("/trades/{theirs}/comments?limit=5")).ok(200);
+        assert_eq!(comments[0]["content"], "kept", "{comments}");
+        assert_eq!(neighbour.get(&format!("/trades/{own}/comments")).status, 404);
+        neighbour.get(&format!("/v1/orders/{theirs}")).ok(200);
+    }
+    // Two snapshots later, nothing is left but in segments up to that one.
+    fill_until(&mut neighbour, &|| {
+        let names = files(data, "snapshots");
+        let names = names.iter().map(|path| path.file_name().unwrap().to_str().unwrap());
+        names.filter(|name| name.ends_with(".snapshot")).all(|name| number(name) > through)
+    });
+    for needle in needles {
+        let held = files_with(data, "snapshots", needle);
+        assert!(held.is_empty(), "{needle}: {held:?}");
+        for folder in ["journal", "archive"] {
+            let held = files_with(data, folder, needle);
+            assert!(held.iter().all(|name| number(name) <= through), "{needle}: {held:?}");
+        }
+    }
+    let (report, code) = json_of(&["journal", "verify", text(data)]);
+    assert_eq!(code, 0, "{report}");
+
+    // The same person comes again, and finds nothing.
+    let again = Trader::new(data, &server, "owner-to-be-erased");
+    assert_eq!(again.connect(&server).get("/v1/account/portfolio").ok(200)["total_trades"], 0);
+    let found = account(data, &["show", "--subject", "owner-to-be-erased"]);
+    assert_ne!(found["account"].to_string(), id);
+    server.terminate();
+}
+
+/// An amount of at most two decimals, in cents.
+fn cents(amount: &Value) -> i64 {
+    let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
+    let (dollars, cents) = text.split_once('.').unwrap_or((&text, ""));
+    assert!(cents.len() <= 2, "{text}");
+    format!("{dollars}{cents:0<2}").parse().unwrap()
 }
 
 #[test]

@@ -13,9 +13,9 @@ impl Account {
     }
 
     /// The balance from which profit counts: the play money granted at the start, or the cash that
-    /// the newest reset left.
+    /// the newest reset left, and all deposits since.
     pub fn baseline(&self) -> Usd {
-        self.resets().map_or(self.granted, |resets| resets.balance)
+        self.resets().map_or(self.granted, |resets| resets.balance + self.deposited())
     }
 
     /// How many positions are open, and what they have cost, without fees; `None` if that exceeds
@@ -73,6 +73,11 @@ impl Account {
         let resets = Resets { count, balance: reset.balance, at: reset.at };
         change += resets.term(id);
         self.set_resets(resets);
+        if let Some(standing) = self.standing() {
+            change -= standing.term(id);
+            self.change_standing(|standing| standing.deposited = Usd::ZERO);
+            change += self.standing().map(|standing| standing.term(id)).unwrap_or_default();
+        }
         Ok(change)
     }
 }

@@ -1,8 +1,11 @@
 //! What operators have done to an account.
 
-use super::Account;
+use super::{Account, money_term};
 use crate::engine::rejection::Rejection;
-use crate::engine::standing::{Standing, Suspension};
+use crate::engine::standing::{DEPOSITS_KEPT_MAX, Deposit, Standing, Suspension};
+use crate::engine::state_hash::StateHash;
+use crate::limits::tier::Tier;
+use crate::money::Usd;
 
 impl Account {
     /// What operators have done to the account, if anything is left of it.
@@ -25,7 +28,63 @@ impl Account {
 
     #[inline]
     pub(in crate::engine) fn require_writable(&self) -> Result<(), Rejection> {
-        if self.is_suspended() { Err(Rejection::AccountSuspended) } else { Ok(()) }
+        match self.standing() {
+            Some(Standing { erased_at: Some(_), .. }) => Err(Rejection::AccountNotFound),
+            Some(Standing { suspension: Some(_), .. }) => Err(Rejection::AccountSuspended),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether nothing is left of the account.
+    pub fn is_erased(&self) -> bool {
+        self.standing().is_some_and(|standing| standing.erased_at.is_some())
+    }
+
+    /// The tier that an operator gave the account.
+    pub fn tier(&self) -> Option<Tier> {
+        self.standing()?.tier
+    }
+
+    /// All that was deposited since the account was opened or last reset.
+    pub(in crate::engine) fn deposited(&self) -> Usd {
+        self.standing().map_or(Usd::ZERO, |standing| standing.deposited)
+    }
+
+    /// The deposits that the account remembers, oldest first.
+    pub fn deposits(&self) -> &[Deposit] {
+        self.standing().map_or(&[], |standing| &standing.deposits)
+    }
+
+    /// Whether a deposit of this amount keeps all sums in range.
+    pub(in crate::engine) fn can_take(&self, amount: Usd) -> bool {
+        self.ledger().after_grant(amount).is_some()
+            && self.baseline().checked_add(amount).is_some()
+            && self.deposited().checked_add(amount).is_some()
+    }
+
+    /// Adds a deposit that the account can take, and returns the change of the state hash without
+    /// that of the standing.
+    pub(in crate::engine) fn deposit(
+        &mut self,
+        deposit: Deposit,
+    ) -> Result<StateHash, &'static str> {
+        if !self.can_take(deposit.amount) {
+            return Err("has sums out of range");
+        }
+        let (id, order_count, before) = (self.id, self.order_count_ever(), self.ledger());
+        let after = before.after_grant(deposit.amount).ok_or("has sums out of range")?;
+        let mut change = StateHash::default();
+        change -= money_term(id, &before, order_count);
+        change += money_term(id, &after, order_count);
+        self.set_ledger(after);
+        self.change_standing(|standing| {
+            standing.deposited += deposit.amount;
+            if standing.deposits.len() >= DEPOSITS_KEPT_MAX {
+                standing.deposits.remove(0);
+            }
+            standing.deposits.push(deposit);
+        });
+        Ok(change)
     }
 
     pub(in crate::engine) fn change_standing(&mut self, change: impl FnOnce(&mut Standing)) {

@@ -123,6 +123,7 @@ fn rejections_of_the_engine() {
         Rejection::OrderIsHeld,
         Rejection::ResetWhileHeld,
         Rejection::AccountSuspended,
+        Rejection::DepositTokenReused { amount: offered },
         Rejection::AccountNotFound,
         Rejection::KeyNotFound,
         Rejection::BootstrapNotAllowed,

@@ -129,7 +129,8 @@ pub(in crate::http) struct BalanceAnswer {
     unrealized_pnl: Decimal,
     /// All cash, also what open orders hold back, and the value of the positions.
     total_value: Decimal,
-    /// The cash that the account started with, or was reset to.
+    /// The cash that the account started with, or was reset to, and all that operators have
+    /// deposited since: profit counts from here.
     starting_balance: Decimal,
     /// What open orders hold back.
     reserved: Decimal,

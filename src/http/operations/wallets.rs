@@ -50,7 +50,7 @@ pub(in crate::http) struct WalletRow {
     balance: Decimal,
     /// What open orders hold back.
     reserved: Decimal,
-    /// What the wallet started with, or was reset to.
+    /// What the wallet started with, or was reset to, and all that operators have deposited since.
     baseline: Decimal,
     #[schemars(extend("const" = "USD"))]
     currency: &'static str,

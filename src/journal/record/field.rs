@@ -184,11 +184,20 @@ impl Fields<'_> {
     }
 }
 
-const fn tier_code(tier: Tier) -> u8 {
+pub(super) const fn tier_code(tier: Tier) -> u8 {
     match tier {
         Tier::Free => 0,
         Tier::Pro => 1,
         Tier::Enterprise => 2,
+    }
+}
+
+pub(super) const fn tier_of(code: u8) -> Option<Tier> {
+    match code {
+        0 => Some(Tier::Free),
+        1 => Some(Tier::Pro),
+        2 => Some(Tier::Enterprise),
+        _ => None,
     }
 }
 
@@ -337,14 +346,7 @@ impl<'a> Reader<'a> {
         let at = self.timestamp("time")?;
         let expires_at = self.optional_time("expiry")?;
         let hash = self.array("key hash")?;
-        let tier = self.valid("tier", |reader| {
-            Ok(match reader.u8("tier")? {
-                0 => Some(Tier::Free),
-                1 => Some(Tier::Pro),
-                2 => Some(Tier::Enterprise),
-                _ => None,
-            })
-        })?;
+        let tier = self.tier()?;
         let permissions = self
             .valid("permissions", |reader| Ok(Permissions::from_bits(reader.u8("permissions")?)))?;
         let prefix = self.valid("key prefix", |reader| {
@@ -354,6 +356,10 @@ impl<'a> Reader<'a> {
         let name = self.optional_text("key name")?;
         let grant = KeyGrant { hash, prefix, name, tier, permissions, expires_at };
         Ok(Event::KeyCreated { key, account, grant, created_by, at })
+    }
+
+    pub(super) fn tier(&mut self) -> Read<Tier> {
+        self.valid("tier", |reader| Ok(tier_of(reader.u8("tier")?)))
     }
 
     fn account_reset(&mut self) -> Read<AccountReset> {

@@ -9,9 +9,11 @@ use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::auth::presented::Presented;
 use crate::disk::simulated::random::Random;
 use crate::engine::Rules;
+use crate::engine::acts::OperatorCommand;
 use crate::engine::command::{DecideSettlement, OrderNames, Owner, Settle, Trade, TradeOrder};
 use crate::engine::payout::Decision;
 use crate::engine::settlement::Payment as Paid;
+use crate::engine::standing::{Act, DEPOSITS_KEPT_MAX, Operator};
 use crate::engine::view::{OrderCursor, OrderFilter, ROWS_PER_READ_MAX};
 use crate::ids::ShardId;
 use crate::journal::Waiters;
@@ -168,6 +170,20 @@ impl World {
         count().unwrap().reset_count > before
     }
 
+    /// An operator deposits this many dollars.
+    fn deposit(&self, dollars: usize, number: usize) {
+        let amount = Usd::from_micros(i64::try_from(dollars).unwrap() * 1_000_000);
+        let token = u128::try_from(number).unwrap().to_be_bytes();
+        let command = OperatorCommand {
+            account: self.caller.account().unwrap(),
+            act: Act::Deposit { amount, token },
+            by: Operator { uid: 0, user: None },
+            reason: "the test".into(),
+        };
+        let acted = self.runtime.block_on(self.service.act(command, &self.waiters)).unwrap();
+        assert!(acted.is_new);
+    }
+
     /// What the account is worth now.
     fn row(&self) -> Row {
         let balance = self.service.balance(&self.caller, self.context());
@@ -177,12 +193,11 @@ impl World {
 
     fn equity(&self, hours: u32) -> Vec<Row> {
         let history = self.service.equity(&self.caller, hours, self.context());
-        let EquityHistory { equity, starting_balance } = self.runtime.block_on(history).unwrap();
-        let row = |point: &crate::engine::equity::EquityPoint| {
-            let profit = point.total() - starting_balance;
-            (point.at.seconds(), point.cash, point.position_value, profit)
+        let history = self.runtime.block_on(history).unwrap();
+        let row = |point: &EquityPoint| {
+            (point.at.seconds(), point.cash, point.position_value, history.profit(point))
         };
-        equity.points().iter().map(row).collect()
+        history.equity.points().iter().map(row).collect()
     }
 }
 
@@ -207,6 +222,8 @@ fn walk(seed: u64, ahead: i64, hours: i64) {
     let mut expected: Vec<Row> = Vec::new();
     let mut fills: Vec<i64> = Vec::new();
     let mut is_resolved = [false; MARKETS];
+    // Fewer than an account remembers.
+    let mut deposit_count = 0;
     let mut compared_count = 0;
     for hour in 0..hours {
         let start = START + hour * HOUR_SECONDS;
@@ -231,6 +248,10 @@ fn walk(seed: u64, ahead: i64, hours: i64) {
                     }
                 }
                 30..33 if is_resolved[market] => world.settle(market),
+                33..35 if deposit_count < DEPOSITS_KEPT_MAX => {
+                    world.deposit(1 + random.below(900), deposit_count);
+                    deposit_count += 1;
+                }
                 _ => {}
             }
         }

@@ -35,7 +35,7 @@ pub(in crate::http) async fn equity(call: &Call<'_>) -> Answer {
     let (hours, wallet) = read_equity(call.query())?;
     call.caller.require_own(wallet)?;
     let history = call.service().equity(&call.caller, hours, call.context).await?;
-    let row = |point| EquityRow::of(point, history.starting_balance);
+    let row = |point| EquityRow::of(point, history.profit(point));
     Ok(Reply::ok(&history.equity.points().iter().map(row).collect::<Vec<_>>()))
 }
 
@@ -61,18 +61,18 @@ pub(in crate::http) struct EquityRow {
     position_value: Decimal,
     /// Cash and positions together, in dollars.
     total_value: Decimal,
-    /// Above the balance that the account began with.
+    /// Above what the account began with and all that operators had deposited by then.
     pnl: Decimal,
 }
 
 impl EquityRow {
-    fn of(point: &EquityPoint, starting_balance: Usd) -> Self {
+    fn of(point: &EquityPoint, profit: Usd) -> Self {
         Self {
             timestamp: Time(point.at),
             cash_balance: point.cash.into(),
             position_value: point.position_value.into(),
             total_value: point.total().into(),
-            pnl: (point.total() - starting_balance).into(),
+            pnl: profit.into(),
         }
     }
 }
