@@ -14,7 +14,7 @@ use crate::accounts::{account, failure};
 use crate::world::{MARKET, Trader, buy, files, json_of, start, text, tool};
 
 /// The events of this kind that the journal holds.
-fn journaled(data: &Path, kind: &str) -> Vec<Value> {
+pub(crate) fn journaled(data: &Path, kind: &str) -> Vec<Value> {
     let dump = tool(&["journal", "dump", text(data), "--json"]);
     let dump = String::from_utf8(dump.stdout).unwrap();
     let records = dump.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());

@@ -5,6 +5,7 @@
 
 mod accounts;
 mod acts;
+mod acts_killed;
 mod beside;
 mod completions;
 mod copying;
