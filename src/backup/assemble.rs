@@ -94,7 +94,9 @@ impl Chosen<'_> {
         }
         if let Some((point, hours)) = price_hours {
             let path = repository.file_path(hours);
-            report.lacks_price_hours = *may_lack_hours && !repository.disk.exists(&path)?;
+            // A backup that has finished meanwhile has put its own in their place.
+            let may_lack_hours = *may_lack_hours || repository.has_point_after(*point)?;
+            report.lacks_price_hours = may_lack_hours && !repository.disk.exists(&path)?;
             if !report.lacks_price_hours {
                 self.copy(hours, *point, &folder.price_hours())?;
             }

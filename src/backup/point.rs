@@ -17,6 +17,15 @@ use crate::journal::{ChainMark, LogId, SEGMENT_BYTES_MAX};
 /// The version of the format that this program writes and reads.
 const FORMAT: u32 = 1;
 
+/// The highest number of a point or a segment. No journal gets there; it leaves room to count on.
+pub(super) const NUMBER_MAX: u64 = u64::MAX / 2;
+
+/// Size limit of a file, in bytes. The sum of all files of all points stays far from overflowing.
+const FILE_BYTES_MAX: u64 = 1 << 36;
+
+/// Size limit of the issuer's key, in bytes.
+const KEY_BYTES_MAX: u64 = 4096;
+
 /// One backup.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
@@ -167,6 +176,10 @@ impl Point {
     /// Checks what the rest of the program relies on.
     fn check(&self) -> Result<(), PointError> {
         let ensure = |holds: bool, what| if holds { Ok(()) } else { Err(PointError::Value(what)) };
+        let covered = self.snapshot.iter().map(|snapshot| snapshot.segment);
+        let segments = self.segments.iter().map(|segment| segment.number);
+        let is_number = |number| (1..=NUMBER_MAX).contains(&number);
+        ensure([self.number].into_iter().chain(covered).chain(segments).all(is_number), "numbers")?;
         // From the snapshot to the end, so that there is something to start on.
         let first = self.segments.first().is_some_and(|it| it.number <= self.covered() + 1);
         let last = self.segments.last().is_some_and(|it| it.number > self.covered());
@@ -182,7 +195,10 @@ impl Point {
         }
         for file in self.files() {
             ensure(is_plain(&file.name) && file.sha256.len() == 64, "file names")?;
+            ensure(file.bytes <= FILE_BYTES_MAX, "lengths of files")?;
         }
+        let key_bytes = self.issuer_key.as_ref().map_or(0, |key| key.bytes);
+        ensure(key_bytes <= KEY_BYTES_MAX, "length of the issuer's key")?;
         for file in self.snapshot.iter().flat_map(|snapshot| &snapshot.files) {
             ensure(is_plain(&file.original), "file names")?;
         }
@@ -344,7 +360,7 @@ mod tests {
     #[test]
     fn a_contradictory_point_is_refused() {
         type Change = fn(&mut Point);
-        let cases: [(&str, Change); 9] = [
+        let cases: [(&str, Change); 13] = [
             ("newer than 1", |point| point.format = 2),
             ("list of segments", |point| point.segments.clear()),
             ("list of segments", |point| point.snapshot.as_mut().unwrap().segment = 3),
@@ -353,6 +369,12 @@ mod tests {
             ("order of segments", |point| point.segments[1].before.crc = 0),
             ("parts of a segment", |point| point.segments[0].parts[0].bytes = 60),
             ("file names", |point| point.issuer_key.as_mut().unwrap().name = "../key".into()),
+            ("numbers", |point| point.number = u64::MAX),
+            ("numbers", |point| point.snapshot.as_mut().unwrap().segment = u64::MAX),
+            ("lengths of files", |point| point.issuer_key.as_mut().unwrap().bytes = u64::MAX),
+            ("length of the issuer's key", |point| {
+                point.issuer_key.as_mut().unwrap().bytes = 1 << 20;
+            }),
             ("file names", |point| {
                 point.snapshot.as_mut().unwrap().files[0].original = "../../x".into();
             }),

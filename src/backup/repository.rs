@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256};
 
-use super::point::{Point, PointError, StoredFile, hexadecimal};
+use super::point::{NUMBER_MAX, Point, PointError, StoredFile, hexadecimal};
 use crate::auth::identity::key_file::KeyFileError;
 use crate::disk::{Disk, DiskError, DiskFile, DiskLock};
 use crate::inspect::{InspectError, message, walk};
@@ -194,7 +194,11 @@ impl Repository {
         disk.create_directory(path)?;
         let own = [POINTS_NAME, FILES_NAME, UNFINISHED_NAME, LOCK_NAME];
         let names = disk.names(path)?;
-        if !names.iter().all(|name| own.contains(&name.as_str())) && !Self::is_at(disk, path)? {
+        // A creation that was interrupted has made the lock first. Other files may be somebody's,
+        // or those of a repository that is being copied back, and no point would say so.
+        let is_unfinished = names.iter().all(|name| own.contains(&name.as_str()))
+            && (names.is_empty() || names.iter().any(|name| name == LOCK_NAME));
+        if !is_unfinished && !Self::is_at(disk, path)? {
             return Err(RepositoryError::NotARepository { path: repository.path });
         }
         let Some(lock) = disk.lock(&path.join(LOCK_NAME))? else {
@@ -219,7 +223,8 @@ impl Repository {
     pub(super) fn points(&self) -> Result<Points, RepositoryError> {
         let mut points = Points { readable: Vec::new(), damaged: Vec::new(), newest: 0 };
         for name in self.disk.names(&self.path.join(POINTS_NAME))? {
-            let Some(number) = number_before(&name, POINT_SUFFIX) else { continue };
+            let number = number_before(&name, POINT_SUFFIX).filter(|it| *it <= NUMBER_MAX);
+            let Some(number) = number else { continue };
             points.newest = number;
             match self.point(number) {
                 Ok(point) => points.readable.push(point),
@@ -228,6 +233,12 @@ impl Repository {
             }
         }
         Ok(points)
+    }
+
+    /// Whether there is a later point than this, readable or not.
+    pub(super) fn has_point_after(&self, number: u64) -> Result<bool, DiskError> {
+        let names = self.disk.names(&self.path.join(POINTS_NAME))?;
+        Ok(names.iter().filter_map(|name| number_before(name, POINT_SUFFIX)).any(|it| it > number))
     }
 
     /// Reads all points, if none is damaged.

@@ -184,6 +184,13 @@ fn a_repository_is_for_one_data_folder_and_one_backup_at_a_time() {
     drop(lock);
     let (code, errors) = add(&data, &other);
     assert!(code == 1 && errors.contains("is not a repository of backups"), "{errors}");
+    // Somebody's folder of that name, or a repository that is being copied back.
+    let files = folder.path().join("copied/files");
+    fs::create_dir_all(&files).unwrap();
+    fs::write(files.join("theirs"), "x").unwrap();
+    let (code, errors) = add(&data, files.parent().unwrap());
+    assert!(code == 1 && errors.contains("is not a repository of backups"), "{errors}");
+    assert!(files.join("theirs").exists());
     let (code, errors) = failure(&["backup", "list", text(&data)]);
     assert!(code == 1 && errors.contains("is not a repository of backups"), "{errors}");
     assert_eq!(list(&repository)["points"].as_array().unwrap().len(), 1);
