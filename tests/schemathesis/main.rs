@@ -138,7 +138,10 @@ fn missed(answers: &Answers, is_long: bool) -> Vec<String> {
         let names = OPERATIONS.iter().map(|operation| format!("{operation:?} 20"));
         missed.extend(names.filter(|name| {
             let is_endless = name.contains("/ws/") || name.contains("/stream");
-            !is_endless && !answers.keys().any(|answer| answer.starts_with(name))
+            // Schemathesis reads the document before, and the orders that it cancels have filled.
+            let is_elsewhere =
+                name.contains("/openapi.json") || name.starts_with("DELETE /v1/orders/");
+            !is_endless && !is_elsewhere && !answers.keys().any(|answer| answer.starts_with(name))
         }));
     }
     missed
