@@ -24,23 +24,26 @@ mod worker;
 
 use std::future::pending;
 use std::io;
-use std::net::TcpListener as StdListener;
+use std::net::{TcpListener as StdListener, TcpStream as StdStream};
 use std::pin::pin;
 use std::process;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::sources::Configuration;
 use crate::config::{DataPlace, ServeArgs};
+use crate::disk::Disk;
 use crate::http;
 use crate::http::exchange::{Exchange, Server};
 use crate::http::forwarded::TrustedProxies;
+use crate::journal::DataDirectory;
 use crate::operators::{self, OperatorSocket};
 use crate::service::Service;
-use crate::snapshot::{Ahead, SnapshotMetrics};
+use crate::snapshot::SnapshotMetrics;
 use crate::telemetry::AccessLog;
 use crate::venue::Venue;
 use activation::Passed;
@@ -49,7 +52,7 @@ use ending::{DRAIN_TIME_MAX, Ending};
 use hand_over::{HandOver, Predecessor, Successor};
 use listener::{AdminListener, Listeners};
 use reload::Reloader;
-use start::Started;
+use start::{Prepared, Started};
 use supervisor::Supervisor;
 use watchdog::Heart;
 use worker::Workers;
@@ -78,8 +81,8 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
     };
     let worker_count = arguments.workers.map_or_else(default_worker_count, usize::from);
     let connections_max = connections_max(arguments, worker_count)?;
-    let Taken { ahead, predecessor, passed } =
-        if takes_over { take_over(arguments, passed)? } else { Taken::nothing(passed) };
+    let Taken { prepared, predecessor, passed } =
+        if takes_over { take_over(arguments, passed, &runtime)? } else { Taken::nothing(passed) };
     let is_bound = passed.public.is_empty();
     let listeners = listen(arguments, passed.public, worker_count)?;
     let supervisor = Arc::new(Supervisor::from_environment());
@@ -87,7 +90,7 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
     for name in &configuration.unknown_variables {
         tracing::warn!(name, "no option has this variable: it sets nothing");
     }
-    let admin = listen_for_metrics(arguments, passed.admin)?;
+    let admin = listen_for_metrics(arguments, passed.admin, predecessor.is_some())?;
     let server = limited(arguments, connections_max);
     server.log_requests(arguments.access_log).context("failed to start the access log's thread")?;
     #[cfg(feature = "traces")]
@@ -111,8 +114,8 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
     let ended = runtime.block_on(async {
         #[cfg(feature = "traces")]
         exporter.map(|exporter| tokio::spawn(exporter.run()));
-        let connections = predecessor.map_or_else(Vec::new, Predecessor::take_connections);
-        let started = start::start(arguments, ahead).await?;
+        let connections = take_connections(predecessor, connections_max)?;
+        let started = start::start(arguments, prepared).await?;
         let Started { exchange, venue, snapshots, hours } = started;
         if let Some(admin) = &admin {
             let snapshots = snapshots.as_ref().map(|snapshots| snapshots.metrics().clone());
@@ -177,31 +180,43 @@ fn connections_max(arguments: &ServeArgs, worker_count: usize) -> anyhow::Result
 
 /// What a server that takes over gets from the one before it.
 struct Taken {
-    /// The data, as far as it could be read ahead.
-    ahead: Option<Ahead>,
+    prepared: Option<Prepared>,
     predecessor: Option<Predecessor>,
     passed: Passed,
 }
 
 impl Taken {
     const fn nothing(passed: Passed) -> Self {
-        Self { ahead: None, predecessor: None, passed }
+        Self { prepared: None, predecessor: None, passed }
     }
 }
 
 /// Prepares the start, and asks the running server to hand over. If none is running, the start is
 /// like any other.
-fn take_over(arguments: &ServeArgs, passed: Passed) -> anyhow::Result<Taken> {
+fn take_over(arguments: &ServeArgs, passed: Passed, runtime: &Runtime) -> anyhow::Result<Taken> {
+    let _entered = runtime.enter();
     let DataPlace::Folder(data) = &arguments.data else {
         anyhow::bail!("--take-over needs a data folder: --data memory keeps nothing to take over");
     };
-    let ahead = start::prepare(arguments, data)?;
+    let prepared = start::prepare(arguments, data)?;
     let Some((predecessor, passed)) = Predecessor::ask(data)? else {
         tracing::info!(path = %data.display(), "no server to take over from: starting as usual");
-        return Ok(Taken::nothing(passed));
+        // Nobody is about to release the folder.
+        DataDirectory::require_free(&Disk::System, data)?;
+        return Ok(Taken { prepared: Some(prepared), predecessor: None, passed });
     };
     tracing::info!(sockets = passed.public.len(), "taking over");
-    Ok(Taken { ahead: Some(ahead), predecessor: Some(predecessor), passed })
+    Ok(Taken { prepared: Some(prepared), predecessor: Some(predecessor), passed })
+}
+
+/// Tells the server before this one to end, and waits for the connections that it leaves.
+fn take_connections(
+    predecessor: Option<Predecessor>,
+    connections_max: usize,
+) -> anyhow::Result<Vec<StdStream>> {
+    let Some(mut predecessor) = predecessor else { return Ok(Vec::new()) };
+    predecessor.accept()?;
+    Ok(predecessor.take_connections(connections_max))
 }
 
 /// Waits for servers that want to take over. That none can is not worth a failed start.
@@ -243,17 +258,29 @@ async fn until_end(
             successor = asked => successor,
         };
         tracing::info!("another server takes over");
-        // While somebody waits for a held order, everybody would wait for it.
-        let began = Instant::now();
-        while service.held_orders().count() > 0 && began.elapsed() < HELD_ORDERS_TIME_MAX {
-            tokio::time::sleep(HELD_ORDERS_INTERVAL).await;
-        }
-        match successor.send_listeners(listeners.sockets(), admin.as_ref()) {
-            Ok(()) => {
+        let offered = async {
+            // While somebody waits for a held order, everybody would wait for it.
+            let began = Instant::now();
+            while service.held_orders().count() > 0 && began.elapsed() < HELD_ORDERS_TIME_MAX {
+                tokio::time::sleep(HELD_ORDERS_INTERVAL).await;
+            }
+            successor.offer(listeners.sockets(), admin.as_ref()).await
+        };
+        let accepted = tokio::select! {
+            name = ending.asked() => {
+                tracing::info!(signal = name, "draining");
+                return None;
+            }
+            accepted = offered => accepted,
+        };
+        match accepted {
+            Ok(successor) => {
                 ending.begin("take-over");
                 return Some(successor);
             }
-            Err(error) => tracing::warn!(%error, "the other server is gone: serving on"),
+            Err(error) => {
+                tracing::warn!(%error, "the other server did not take the sockets: serving on");
+            }
         }
     }
 }
@@ -300,13 +327,25 @@ fn listen(
     Ok(listeners)
 }
 
-/// Binds the admin address if there is one, unless the supervisor has passed a socket for it.
+/// Binds the admin address if there is one, unless the supervisor or the server before this one has
+/// passed a socket for it. A take-over changes no address.
 fn listen_for_metrics(
     arguments: &ServeArgs,
     passed: Option<StdListener>,
+    takes_over: bool,
 ) -> anyhow::Result<Option<AdminListener>> {
     let admin = match passed {
         Some(socket) => Some(AdminListener::of(socket).context("failed to read its address")?),
+        None if takes_over => {
+            if let Some(address) = arguments.admin_listen {
+                tracing::warn!(
+                    %address,
+                    "no metrics: the last server had none, and a take-over changes no address. \
+                     Start without --take-over to serve them"
+                );
+            }
+            None
+        }
         None => arguments.admin_listen.map(AdminListener::bind).transpose()?,
     };
     if admin.as_ref().is_some_and(|admin| ServeArgs::is_admin_exposed_at(admin.address)) {

@@ -2,7 +2,8 @@
 //!
 //! The next server asks through a socket in the data folder that only the user of the server may
 //! open. By then it has read the data so far ([`read_ahead`]) and knows that it can. The running
-//! server sends its listening sockets, finishes what is in flight, sends the connections that are
+//! server sends its listening sockets, and serves until the next one says that it has them and that
+//! nothing stands in its way. Then it finishes what is in flight, sends the connections that are
 //! waiting for their next request, and ends; its end releases the data folder. Clients of the
 //! listening sockets wait in the kernel's queue meanwhile.
 //!
@@ -11,12 +12,13 @@
 //!        │  paperbourse take-over 1 ──────────► │
 //!        │ ◄────────── P: public sockets        │
 //!        │ ◄────────── A: the admin socket      │
-//!        │ ◄────────── S: serving stops         │ finishes requests, closes sockets, flushes
+//!        │ ◄────────── S: that is all           │
+//!        │  + ────────────────────────────────► │ finishes requests, closes sockets, flushes
 //!        │ ◄────────── C: connections at rest   │
 //!        │ ◄────────── E: end                   │ exits
 //! ```
 //!
-//! A message is a letter and a number of descriptors, which come with it.
+//! A message of the running server is a letter and a number of descriptors, which come with it.
 //!
 //! [`read_ahead`]: crate::snapshot::read_ahead
 
@@ -29,12 +31,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use tokio::io::AsyncReadExt as _;
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
 
 use super::activation::Passed;
@@ -45,6 +48,13 @@ const REQUEST: &[u8] = b"paperbourse take-over 1\n";
 
 /// How long the next server may take to say it.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// What the next server says once it has the listening sockets. From then on the running one
+/// drains.
+const ACCEPTANCE: u8 = b'+';
+
+/// How long the next server may take to say it.
+const ACCEPTANCE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// How long one message may take. The longest wait is that for requests in flight.
 const MESSAGE_TIME_MAX: Duration = Duration::from_mins(1);
@@ -57,7 +67,7 @@ const DESCRIPTORS_MAX: usize = 100;
 enum Kind {
     Public,
     Admin,
-    Stopping,
+    Complete,
     Connections,
     End,
 }
@@ -67,14 +77,14 @@ impl Kind {
         match self {
             Self::Public => b'P',
             Self::Admin => b'A',
-            Self::Stopping => b'S',
+            Self::Complete => b'S',
             Self::Connections => b'C',
             Self::End => b'E',
         }
     }
 
     fn of(letter: u8) -> Option<Self> {
-        let all = [Self::Public, Self::Admin, Self::Stopping, Self::Connections, Self::End];
+        let all = [Self::Public, Self::Admin, Self::Complete, Self::Connections, Self::End];
         all.into_iter().find(|kind| kind.letter() == letter)
     }
 }
@@ -108,7 +118,11 @@ impl HandOver {
             };
             let mut request = [0; REQUEST.len()];
             let read = timeout(REQUEST_TIME_MAX, stream.read_exact(&mut request)).await;
-            if !matches!(read, Ok(Ok(_))) || request != REQUEST {
+            if !matches!(read, Ok(Ok(_))) {
+                tracing::warn!("refused to hand over: no request came");
+                continue;
+            }
+            if request != REQUEST {
                 tracing::warn!("refused to hand over: the request is of another version");
                 continue;
             }
@@ -132,15 +146,25 @@ pub(super) struct Successor {
 }
 
 impl Successor {
-    /// Sends the listening sockets. After an error nothing has changed: the next server is gone.
-    pub(super) fn send_listeners(
-        &self,
+    /// Sends the listening sockets, and waits until the next server has accepted them. After an
+    /// error nothing has changed: it is gone, or hangs.
+    pub(super) async fn offer(
+        self,
         public: &[StdListener],
         admin: Option<&StdListener>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Self> {
         self.send_all(Kind::Public, public)?;
         self.send_all(Kind::Admin, admin.as_slice())?;
-        self.send(Kind::Stopping, &[])
+        self.send(Kind::Complete, &[])?;
+        self.stream.set_nonblocking(true)?;
+        let mut stream = UnixStream::from_std(self.stream)?;
+        let said = timeout(ACCEPTANCE_TIME_MAX, stream.read_u8()).await??;
+        if said != ACCEPTANCE {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let stream = stream.into_std()?;
+        stream.set_nonblocking(false)?;
+        Ok(Self { stream })
     }
 
     /// Sends the connections at rest, and says that there is nothing more to come.
@@ -167,7 +191,8 @@ impl Successor {
             assert!(has_room, "the space is for DESCRIPTORS_MAX");
         }
         let slices = [IoSlice::new(&message)];
-        let sent = sendmsg(&self.stream, &slices, &mut control, SendFlags::NOSIGNAL)?;
+        let send = || sendmsg(&self.stream, &slices, &mut control, SendFlags::NOSIGNAL);
+        let sent = retry_on_intr(send)?;
         if sent < message.len() {
             return Err(ErrorKind::WriteZero.into());
         }
@@ -182,8 +207,8 @@ pub(super) struct Predecessor {
 }
 
 impl Predecessor {
-    /// Asks the server of this data folder to hand over, and takes its listening sockets. From then
-    /// on it drains. `None` if no server is running there.
+    /// Asks the server of this data folder to hand over, and takes its listening sockets. It serves
+    /// on until they are [accepted](Self::accept). `None` if no server is running there.
     pub(super) fn ask(data: &Path) -> anyhow::Result<Option<(Self, Passed)>> {
         let path = socket_path(data);
         let mut stream = match StdUnixStream::connect(&path) {
@@ -204,9 +229,13 @@ impl Predecessor {
             let passed = predecessor.take_listeners()?;
             Ok::<_, io::Error>(Some((predecessor, passed)))
         })();
-        taken.context(
-            "the running server did not hand over, and goes on serving: is it another version?",
-        )
+        taken.context("the running server did not answer the request to hand over; look at its log")
+    }
+
+    /// Tells the running server to end. Nothing that can be known to fail may come after this.
+    pub(super) fn accept(&mut self) -> anyhow::Result<()> {
+        let said = self.stream.write_all(&[ACCEPTANCE]);
+        said.context("the running server no longer hands over; look at its log")
     }
 
     fn take_listeners(&mut self) -> io::Result<Passed> {
@@ -217,8 +246,8 @@ impl Predecessor {
             match kind {
                 Kind::Public => passed.public.extend(listeners),
                 Kind::Admin => passed.admin = listeners.into_iter().next(),
-                Kind::Stopping if !passed.public.is_empty() => return Ok(passed),
-                Kind::Stopping | Kind::Connections | Kind::End => {
+                Kind::Complete if !passed.public.is_empty() => return Ok(passed),
+                Kind::Complete | Kind::Connections | Kind::End => {
                     return Err(ErrorKind::InvalidData.into());
                 }
             }
@@ -226,13 +255,21 @@ impl Predecessor {
     }
 
     /// Waits until the running server has finished, and takes the connections that are at rest. If
-    /// it ends in another way, its clients connect again.
-    pub(super) fn take_connections(mut self) -> Vec<StdStream> {
+    /// it ends in another way, its clients connect again, and so do those beyond `connections_max`.
+    pub(super) fn take_connections(mut self, connections_max: usize) -> Vec<StdStream> {
         let mut connections = Vec::new();
         loop {
             match self.receive() {
                 Ok((Kind::Connections, descriptors)) => {
-                    connections.extend(descriptors.into_iter().map(StdStream::from));
+                    let room = connections_max - connections.len();
+                    if descriptors.len() > room {
+                        tracing::warn!(
+                            closed = descriptors.len() - room,
+                            connections_max,
+                            "the last server had more connections than this one may have"
+                        );
+                    }
+                    connections.extend(descriptors.into_iter().take(room).map(StdStream::from));
                 }
                 Ok((Kind::End, _)) => return connections,
                 Ok((kind, _)) => {
@@ -256,7 +293,8 @@ impl Predecessor {
             let mut control = RecvAncillaryBuffer::new(&mut space);
             let mut slices = [IoSliceMut::new(&mut message[received..])];
             let flags = RecvFlags::CMSG_CLOEXEC;
-            match recvmsg(&self.stream, &mut slices, &mut control, flags)?.bytes {
+            let receive = || recvmsg(&self.stream, &mut slices, &mut control, flags);
+            match retry_on_intr(receive)?.bytes {
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
                 bytes => received += bytes,
             }
@@ -274,11 +312,18 @@ impl Predecessor {
 
 #[cfg(test)]
 mod tests {
+    use tokio::runtime;
+
     use super::*;
 
     #[test]
     fn sockets_and_connections_arrive_in_any_number() {
-        for (sockets, has_admin, connections) in [(1, false, 0), (3, true, 250), (101, true, 1)] {
+        for (sockets, has_admin, sent, connections_max, expected) in [
+            (1, false, 0, 10, 0),
+            (3, true, 250, 250, 250),
+            (3, true, 250, 120, 120),
+            (101, true, 1, 10, 1),
+        ] {
             let (one, other) = StdUnixStream::pair().unwrap();
             let (successor, mut predecessor) =
                 (Successor { stream: one }, Predecessor { stream: other });
@@ -288,17 +333,20 @@ mod tests {
             let public: Vec<_> = (0..sockets).map(|_| clone()).collect();
             let admin = has_admin.then(clone);
             let client = StdStream::connect(address).unwrap();
-            let at_rest: Vec<_> = (0..connections).map(|_| client.try_clone().unwrap()).collect();
+            let at_rest: Vec<_> = (0..sent).map(|_| client.try_clone().unwrap()).collect();
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    successor.send_listeners(&public, admin.as_ref()).unwrap();
+                    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+                    let offered = successor.offer(&public, admin.as_ref());
+                    let successor = runtime.unwrap().block_on(offered).unwrap();
                     successor.send_connections(&at_rest).unwrap();
                 });
                 let passed = predecessor.take_listeners().unwrap();
+                predecessor.accept().unwrap();
                 assert_eq!((passed.public.len(), passed.admin.is_some()), (sockets, has_admin));
                 assert!(passed.public.iter().all(|it| it.local_addr().unwrap() == address));
-                let taken = predecessor.take_connections();
-                assert_eq!(taken.len(), connections);
+                let taken = predecessor.take_connections(connections_max);
+                assert_eq!(taken.len(), expected);
                 let client = client.local_addr().unwrap();
                 assert!(taken.iter().all(|it| it.local_addr().unwrap() == client));
             });
@@ -313,6 +361,6 @@ mod tests {
         let successor = Successor { stream: one };
         successor.send_all(Kind::Connections, &[client]).unwrap();
         drop(successor);
-        assert_eq!(Predecessor { stream: other }.take_connections().len(), 1);
+        assert_eq!(Predecessor { stream: other }.take_connections(10).len(), 1);
     }
 }

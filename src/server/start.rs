@@ -37,10 +37,10 @@ use crate::service::{Parts, Service, key_observer, key_table};
 use crate::shard::{Room, Shards};
 use crate::snapshot::{self, Ahead, Folder, Opened, Recovered, SnapshotKeeper};
 use crate::tls::{self, Roots};
-use crate::venue::Venue;
 use crate::venue::feed::{Feed, MismatchPolicy};
 use crate::venue::recorded::{Recorded, TapePlayer};
 use crate::venue::speed::Speed;
+use crate::venue::{Venue, VenueError};
 
 /// Timeout for each document fetched from an identity provider.
 const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);
@@ -60,6 +60,11 @@ const RELEASE_TIME_MAX: Duration = Duration::from_secs(30);
 /// Every millisecond adds to the pause that clients see.
 const RELEASE_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
+/// Which flag is to blame if a venue cannot be opened.
+const SPEED_CONTEXT: &str = "--venue-speed";
+const AUTHORITIES_CONTEXT: &str =
+    "failed to load the trusted certificate authorities (--venue-ca sets them)";
+
 pub(super) struct Started {
     pub(super) exchange: Arc<Exchange>,
     pub(super) venue: Venue,
@@ -69,21 +74,17 @@ pub(super) struct Started {
     pub(super) hours: Option<Arc<HoursFile>>,
 }
 
+/// What can be done before the server that is to be replaced ends.
+pub(super) struct Prepared {
+    ahead: Ahead,
+    identity: IdentitySource,
+}
+
 /// Reads the data folder ahead of a start, beside the server that is to be replaced, and refuses
-/// what this process could not start with. Nothing has happened to that server if this fails.
-pub(super) fn prepare(arguments: &ServeArgs, data: &Path) -> anyhow::Result<Ahead> {
-    // What a start would open anyway, and need not ask anyone for.
-    if let IdentityConfig::Hs256 { path, issuer, audience, tier_claim } =
-        arguments.identity.config()?
-    {
-        SharedSecret::open(&path, &issuer, &audience, tier_claim)
-            .with_context(|| format!("failed to open --identity hs256:{}", path.display()))?;
-    }
-    if let VenueConfig::Recorded { folder, .. } = arguments.venue.config()? {
-        Recorded::open(&folder).with_context(|| {
-            format!("failed to load the recording of --venue recorded:{}", folder.display())
-        })?;
-    }
+/// what this process could not start with. Nothing has happened to that server if this fails. Call
+/// it from inside the background runtime.
+pub(super) fn prepare(arguments: &ServeArgs, data: &Path) -> anyhow::Result<Prepared> {
+    try_venue(arguments)?;
     warn_of_newer_format(data)?;
     let ahead = snapshot::read_ahead(Disk::System, data, thread_count())
         .with_context(|| format!("failed to read --data {}", data.display()))?;
@@ -92,18 +93,36 @@ pub(super) fn prepare(arguments: &ServeArgs, data: &Path) -> anyhow::Result<Ahea
         elapsed_ms = ahead.elapsed.as_millis(),
         "read the data folder ahead of the start"
     );
-    Ok(ahead)
+    Ok(Prepared { ahead, identity: open_identity(arguments)? })
+}
+
+/// Fails if the venue cannot be opened, for a reason that is known without asking it.
+fn try_venue(arguments: &ServeArgs) -> anyhow::Result<()> {
+    match arguments.venue.config()? {
+        VenueConfig::Simulated { speed: Speed::Max, .. } => {
+            Err(VenueError::Endless).context(SPEED_CONTEXT)
+        }
+        VenueConfig::Simulated { .. } => Ok(()),
+        VenueConfig::Recorded { folder, .. } => load_recording(&folder).map(drop),
+        VenueConfig::Live(config) => {
+            let roots = config.authorities().map_or(Roots::System, Roots::File);
+            tls::client_config(roots).map(drop).context(AUTHORITIES_CONTEXT)
+        }
+    }
 }
 
 /// Starts everything behind the listeners and logs what was chosen. If something was read ahead of
-/// the start, another server is about to release the data folder.
-pub(super) async fn start(arguments: &ServeArgs, ahead: Option<Ahead>) -> anyhow::Result<Started> {
-    let identity = arguments.identity.config()?;
+/// the start, another server may be about to release the data folder.
+pub(super) async fn start(
+    arguments: &ServeArgs,
+    prepared: Option<Prepared>,
+) -> anyhow::Result<Started> {
     let venue = arguments.venue.config()?;
+    let (ahead, identity) = prepared.map(|it| (it.ahead, it.identity)).unzip();
     let (journal, recovered, folder) = open_data(arguments, ahead)?;
     warn_of_future(recovered.newest_time(), Timestamp::now());
     let journal = Arc::new(journal);
-    let issuer = open_identity(arguments, identity)?;
+    let issuer = identity.map_or_else(|| open_identity(arguments), Ok)?;
     let decisions = Decisions::of(recovered.states());
     let decided = decisions.made.values().map(|decision| {
         let payouts = decision.payouts.clone();
@@ -248,9 +267,10 @@ fn await_release(path: &Path) -> anyhow::Result<()> {
             Err(OpenError::InUse { .. }) if began.elapsed() < RELEASE_TIME_MAX => {
                 thread::sleep(RELEASE_CHECK_INTERVAL);
             }
-            released => {
-                return released.context("the server that hands over does not end: stop it");
-            }
+            Err(OpenError::InUse { .. }) => anyhow::bail!(
+                "the old server has not ended after 30 seconds: stop it, then start this one again"
+            ),
+            released => return Ok(released?),
         }
     }
 }
@@ -269,8 +289,8 @@ fn watch_memory(arguments: &ServeArgs) -> Arc<Room> {
     room
 }
 
-fn open_identity(arguments: &ServeArgs, config: IdentityConfig) -> anyhow::Result<IdentitySource> {
-    match config {
+fn open_identity(arguments: &ServeArgs) -> anyhow::Result<IdentitySource> {
+    match arguments.identity.config()? {
         IdentityConfig::Embedded => Ok(IdentitySource::Embedded(open_issuer(arguments)?)),
         IdentityConfig::Oidc { url, audience, tier_claim, authorities } => {
             let client = provider_client(&url, authorities.as_deref())?;
@@ -334,6 +354,12 @@ fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<EmbeddedIssuer> {
     Ok(issuer)
 }
 
+fn load_recording(folder: &Path) -> anyhow::Result<Recorded> {
+    Recorded::open(folder).with_context(|| {
+        format!("failed to load the recording of --venue recorded:{}", folder.display())
+    })
+}
+
 /// Opens the venue and plays whatever precedes serving. Does not wait for a live venue: its markets
 /// appear once it responds.
 ///
@@ -347,13 +373,10 @@ fn open_venue(
     match config {
         VenueConfig::Simulated { seed, speed } => {
             let feed = feed(MismatchPolicy::Count);
-            Venue::simulated(seed, Timestamp::now(), speed, feed).context("--venue-speed")
+            Venue::simulated(seed, Timestamp::now(), speed, feed).context(SPEED_CONTEXT)
         }
         VenueConfig::Recorded { folder, speed } => {
-            let recorded = Recorded::open(&folder).with_context(|| {
-                format!("failed to load the recording of --venue recorded:{}", folder.display())
-            })?;
-            let (recording, report) = match recorded {
+            let (recording, report) = match load_recording(&folder)? {
                 Recorded::Files(recording, report) => (recording, report),
                 Recorded::Tape(tape) => {
                     if speed == Speed::Max {
@@ -386,9 +409,7 @@ fn open_venue(
         }
         VenueConfig::Live(config) => {
             let live = config.open(feed(MismatchPolicy::Distrust));
-            let mut live = live.context(
-                "failed to load the trusted certificate authorities (--venue-ca sets them)",
-            )?;
+            let mut live = live.context(AUTHORITIES_CONTEXT)?;
             live.hold(awaited);
             Ok(Venue::Live(live))
         }

@@ -7,8 +7,8 @@
 //! machine that was paused, or a process that was stopped, has sent none meanwhile.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -35,7 +35,8 @@ const JOURNAL: &str = "journal";
 #[derive(Debug)]
 pub(super) struct Heart {
     beats: watch::Sender<u64>,
-    parts: Mutex<Vec<Arc<Part>>>,
+    /// A part that has ended, such as a worker that has drained, answers no more and is gone.
+    parts: Mutex<Vec<Weak<Part>>>,
 }
 
 /// One part of the process.
@@ -90,7 +91,7 @@ impl Heart {
     fn part(&self, name: String, is_asked: bool) -> Arc<Part> {
         let answered = AtomicU64::new(*self.beats.borrow());
         let part = Arc::new(Part { name, answered, is_asked });
-        self.parts.lock().push(part.clone());
+        self.parts.lock().push(Arc::downgrade(&part));
         part
     }
 
@@ -98,7 +99,7 @@ impl Heart {
     fn hanging(&self, beat: u64) -> BTreeSet<String> {
         let is_behind =
             |part: &&Arc<Part>| beat - part.answered.load(Ordering::Relaxed) >= BEHIND_MAX;
-        let parts = self.parts.lock();
+        let parts: Vec<_> = self.parts.lock().iter().filter_map(Weak::upgrade).collect();
         let behind: Vec<_> = parts.iter().filter(is_behind).collect();
         // Nobody asks the shards while the background hangs.
         let is_background_behind = behind.iter().any(|part| part.name == BACKGROUND);
@@ -115,7 +116,7 @@ pub(super) fn start(
     interval: Duration,
 ) -> anyhow::Result<()> {
     tokio::spawn(heart.answer_with_shards(exchange.clone()));
-    tracing::info!(interval_ms = interval.as_millis(), "keeping the supervisor's watchdog quiet");
+    tracing::info!(interval_ms = interval.as_millis(), "reporting to the supervisor's watchdog");
     thread::Builder::new()
         .name("watchdog".to_owned())
         .spawn(move || watch(&heart, &supervisor, &exchange, interval / BEATS))
@@ -138,10 +139,14 @@ fn watch(heart: &Heart, supervisor: &Supervisor, exchange: &Exchange, pause: Dur
         }
         owed = newest;
         for part in hanging.difference(&known) {
-            tracing::error!(part, "hangs: the supervisor's watchdog is not told otherwise");
+            tracing::error!(
+                part,
+                "a part of the server hangs: reports to the supervisor's watchdog stop until it \
+                 goes on"
+            );
         }
         for part in known.difference(&hanging) {
-            tracing::warn!(part, "no longer hangs");
+            tracing::warn!(part, "a part of the server no longer hangs");
         }
         if hanging.is_empty() {
             supervisor.alive();
@@ -171,7 +176,7 @@ mod tests {
             (7, 7, 4, vec!["shard 7"]),
         ] {
             heart.beats.send_replace(beat);
-            while heart.parts.lock()[0].answered.load(Ordering::Relaxed) < beat {
+            while heart.parts.lock()[0].upgrade().unwrap().answered.load(Ordering::Relaxed) < beat {
                 tokio::task::yield_now().await;
             }
             background.answered.store(of_background, Ordering::Relaxed);
@@ -182,6 +187,7 @@ mod tests {
         worker.abort();
         let _ = worker.await;
         heart.beats.send_replace(9);
-        assert!(heart.hanging(9).contains("worker-0"));
+        // It has ended, as a worker does that has drained.
+        assert!(!heart.hanging(9).contains("worker-0"));
     }
 }

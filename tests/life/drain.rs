@@ -27,7 +27,8 @@ const STILL_MIN: u32 = 10;
 #[test]
 fn a_second_signal_waits_no_longer_for_connections() {
     let data = tempfile::tempdir().unwrap();
-    let mut server = ServerProcess::start(BINARY, data.path(), &[]);
+    // With one worker, who is answered later proves that the request before has been read.
+    let mut server = ServerProcess::start(BINARY, data.path(), &["--workers", "1"]);
     // A request without its end is in flight.
     let mut late = Connection::open(server.address);
     late.write(b"POST /trade HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{");

@@ -5,7 +5,9 @@
 //! binary, and the two take turns.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Mutex;
@@ -250,7 +252,13 @@ fn connections_at_rest_move_and_the_others_are_answered_first() {
 fn a_server_that_could_not_start_leaves_the_running_one_alone() {
     let data = tempfile::tempdir().unwrap();
     let server = serve(BINARY, data.path(), &["--listen", "127.0.0.1:0"]).ready();
-    let other: [(&[&str], &str); 2] = [
+    let nowhere = "--issuer-data=/dev/null/nowhere";
+    let provider = ["--identity=oidc:https://127.0.0.1:1", "--audience=x"];
+    let other: [(&[&str], &str); 6] = [
+        (&[nowhere], "/dev/null/nowhere"),
+        (&[provider[0], provider[1], "--identity-ca=/nowhere/ca"], "--identity-ca sets them"),
+        (&["--venue=polymarket", "--venue-ca=/nowhere/ca"], "--venue-ca sets them"),
+        (&["--venue-speed=max"], "--venue-speed"),
         (&["--identity", "hs256:/nowhere/secret", "--issuer", "x", "--audience", "x"], "/nowhere"),
         (&["--data", "memory"], "--take-over needs a data folder"),
     ];
@@ -267,6 +275,38 @@ fn a_server_that_could_not_start_leaves_the_running_one_alone() {
     }
     assert_eq!(server.log_lines("another server takes over"), Vec::<String>::new());
     server.terminate();
+}
+
+#[test]
+fn a_server_whose_successor_ends_or_hangs_serves_on() {
+    let data = tempfile::tempdir().unwrap();
+    let server = serve(BINARY, data.path(), &["--listen", "127.0.0.1:0"]).ready();
+    for hangs in [false, true] {
+        let mut successor = UnixStream::connect(data.path().join("take-over.sock")).unwrap();
+        successor.write_all(b"paperbourse take-over 1\n").unwrap();
+        let kept = hangs.then_some(successor);
+        let count = 1 + usize::from(hangs);
+        let serves_on = || server.log_lines("did not take the sockets: serving on").len() == count;
+        until("the server serves on", serves_on);
+        Connection::open(server.address).send(&Request::get("/v1/health/ready")).ok(200);
+        drop(kept);
+    }
+    let mut next = serve(BINARY, data.path(), &["--take-over"]).ready();
+    next.signal("-TERM");
+    assert!(next.wait().success());
+}
+
+#[test]
+fn a_take_over_changes_no_address() {
+    let data = tempfile::tempdir().unwrap();
+    let mut server = serve(BINARY, data.path(), &["--listen", "127.0.0.1:0"]).ready();
+    let busy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = busy.local_addr().unwrap().to_string();
+    let next = serve(BINARY, data.path(), &["--take-over", "--admin-listen", &address]).ready();
+    assert!(server.wait().success());
+    assert!(next.logged("no metrics").contains(&address));
+    assert_eq!(next.address, server.address);
+    next.terminate();
 }
 
 #[test]
