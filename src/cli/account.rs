@@ -132,7 +132,7 @@ pub(super) fn run(arguments: &AccountArgs) -> anyhow::Result<()> {
             print_report(&operators::ask::<AccountChange>(data, &question)?, *json)
         }
         AccountCommand::Deposit(Deposit { act: Act { name, reason }, amount, token }) => {
-            let token = token.clone().map_or_else(new_token, Ok)?;
+            let token = token.clone().map_or_else(told_token, Ok)?;
             let (amount, reason) = (amount.clone(), reason.clone());
             let question =
                 Question::Deposit { account: name.into(), amount, token: token.clone(), reason };
@@ -168,6 +168,14 @@ pub(super) fn run(arguments: &AccountArgs) -> anyhow::Result<()> {
             print_report(&operators::ask::<AccountChange>(data, &question)?, *json)
         }
     }
+}
+
+/// A token for a new deposit, which the operator is told first: whatever becomes of the answer, the
+/// deposit can be repeated safely.
+fn told_token() -> anyhow::Result<String> {
+    let token = new_token()?;
+    eprintln!("repeat with --token {token} to deposit at most once");
+    Ok(token)
 }
 
 /// A token for a new deposit.
@@ -275,7 +283,8 @@ impl Display for AccountChange {
             write!(
                 formatter,
                 "\nthe journal holds what was erased until its segment {segment} has left the \
-                 archive, and so do the next two snapshots and all backups made before now"
+                 archive, the two newest snapshots do until two more are taken, and all backups \
+                 made before a snapshot covers that segment do: delete those"
             )?;
         }
         Ok(())

@@ -93,6 +93,7 @@ impl State {
         at: Timestamp,
         position_in_log: u64,
     ) -> Result<(), &'static str> {
+        self.last_erasure = position_in_log;
         let account = &self.accounts[slot];
         if !account.is_suspended() || account.open_order_count() > 0 {
             return Err("is erased before it is suspended");

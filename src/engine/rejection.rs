@@ -163,7 +163,7 @@ pub enum Rejection {
     )]
     AccountSuspended,
     /// The token of a deposit came with another amount before.
-    #[error("the token is that of a deposit of {amount}; take another one")]
+    #[error("this token was used for a deposit of {amount}; use another")]
     DepositTokenReused {
         /// The amount of that deposit.
         amount: Usd,

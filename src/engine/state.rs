@@ -34,6 +34,8 @@ pub struct State {
     pub(super) log: u8,
     /// The number of the newest record; records are numbered without gaps.
     pub(super) sequence: u64,
+    /// The place of the newest erasure in the log; 0 if there was none since the snapshot.
+    pub(super) last_erasure: u64,
     /// Accounts are never removed, so the slot of each is its counter less 1.
     pub(super) accounts: Slab<Account>,
     pub(super) keys: Table<KeyRow>,
@@ -76,6 +78,7 @@ impl State {
             shard,
             log: 0,
             sequence: 0,
+            last_erasure: 0,
             accounts: Slab::new(),
             keys: Table::new(),
             keys_ever: 0,
@@ -171,9 +174,15 @@ impl State {
     }
 
     pub(super) fn identity_place(&self, identity: &Identity) -> Place {
-        // Accounts are never removed, so the absence of one depends on no record.
-        self.account_of(&identity.digest)
-            .map_or(Place::START, |account| self.place_at(account.position_in_log))
+        match self.account_of(&identity.digest) {
+            Some(account) => self.place_at(account.position_in_log),
+            None => self.no_identity_place(),
+        }
+    }
+
+    /// What the absence of an identity depends on: its account may have been erased.
+    pub(super) fn no_identity_place(&self) -> Place {
+        self.place_at(self.last_erasure)
     }
 
     pub(super) fn account_place(&self, account: AccountId) -> Place {

@@ -195,8 +195,7 @@ impl State {
     /// The account of an identity.
     pub fn observe_identity(&self, digest: &[u8; 32]) -> Observed<Option<AccountId>> {
         let account = self.account_of(digest).map(Account::id);
-        // Accounts are never removed, so the absence of one depends on no record.
-        let place = account.map_or(Place::START, |account| self.account_place(account));
+        let place = account.map_or_else(|| self.no_identity_place(), |it| self.account_place(it));
         Observed { value: account, place }
     }
 

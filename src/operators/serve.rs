@@ -101,7 +101,7 @@ async fn question(
     body.limit(QUESTION_BYTES_MAX).map_err(|error| Refused::unread(&error))?;
     let bytes = body.read(budget).await.map_err(|error| Refused::unread(&error))?;
     serde_json::from_slice(&bytes)
-        .map_err(|error| Refused::invalid(&format!("this is no question: {error}")))
+        .map_err(|error| Refused::invalid(&format!("this is not a valid question: {error}")))
 }
 
 pub(super) fn json(value: &impl Serialize) -> Vec<u8> {

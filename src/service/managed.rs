@@ -83,8 +83,8 @@ impl Service {
         }
     }
 
-    /// Erases an account on behalf of an operator, and then its comments, wherever they are. The
-    /// same command goes on with what a failed one left.
+    /// Erases an account on behalf of an operator, and its comments, wherever they are. The same
+    /// command goes on with what a failed one left.
     pub async fn erase(
         &self,
         command: OperatorCommand,

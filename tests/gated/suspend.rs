@@ -30,6 +30,23 @@ async fn a_suspension_is_told_once_it_is_durable() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_erasure_is_told_once_it_is_durable() {
+    let world = World::new().await;
+    let cat = &world.cat;
+    world.act(cat, Act::Suspend).await.await.expect("an answer");
+    let mut held = world.hold();
+    let erased = world.act(cat, Act::Erase).await;
+    until_idle().await;
+    assert!(!erased.is_finished(), "it waits for the disk");
+    let by_token = get("/v1/account/balance").bearer(&cat.token);
+    held.waits("that there is no account", by_token, 404).await;
+    // As with a revocation: the sooner, the better.
+    held.answers(get("/v1/me").key(&cat.key), 401).await;
+    held.release().await;
+    assert!(erased.await.expect("an answer").is_new);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_order_that_a_suspension_ends_while_it_is_held_says_so() {
     let world = World::new().await;
     let ann = &world.ann;

@@ -207,7 +207,7 @@ fn a_deposit_is_made_once_and_is_no_profit() {
     assert_eq!((&deposits[0]["token"], &deposits[0]["reason"]), (&json!(token), &json!("a prize")));
     assert_ne!(deposits[1]["token"], deposits[2]["token"]);
     for (amount, token, code, part) in [
-        ("71", token, 1, "The token is that of a deposit of 70.25"),
+        ("71", token, 1, "This token was used for a deposit of 70.25"),
         ("-1", token, 1, "must be above 0"),
         ("0", token, 1, "must be above 0 and at most 1000000000"),
         ("1000000000.000001", token, 1, "at most 1000000000"),
