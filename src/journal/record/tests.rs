@@ -129,7 +129,7 @@ pub(crate) fn every_kind() -> Vec<Event> {
 
 fn of_operators(account: AccountId, at: Timestamp) -> Vec<Event> {
     let users = [Some("deploy".into()), None].into_iter().cycle();
-    let deposit = Act::Deposit { amount: Usd::from_micros(5), token: [3; 16] };
+    let deposit = Act::Deposit { amount: Usd::from_micros(5), token: [6; 16] };
     let acts = [Act::Suspend, Act::Resume, deposit, Act::Reset, Act::Tier(Tier::Pro), Act::Erase];
     let acted = acts.into_iter().zip(users).map(|(act, user)| {
         let by = Operator { uid: 1000, user };
@@ -376,7 +376,7 @@ fn the_format_is_pinned() {
     assert_eq!(crc32c::crc32c(&resting), 443_241_761);
     assert_eq!(crc32c::crc32c(&held), 3_582_886_227);
     assert_eq!(crc32c::crc32c(&reset), 1_394_756_656);
-    assert_eq!(crc32c::crc32c(&operators), 560_419_055);
+    assert_eq!(crc32c::crc32c(&operators), 304_436_284);
 }
 
 #[test]
