@@ -5,6 +5,9 @@
 //! durable. The queue is bounded. When it is full, the subscription is cut, and the subscriber
 //! learns the place from which it must catch up from the journal.
 //!
+//! Waking a thread costs more than a trade, so a subscriber is not woken for each record. It looks
+//! at its queue every [`LOOK_INTERVAL`], and is woken when the queue is half full.
+//!
 //! The list of subscribers belongs to the shard's core. Without subscribers, a record costs one
 //! check of an empty list; and a subscriber knows exactly after which record of each shard its
 //! stream begins.
@@ -12,6 +15,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 use tokio::sync::Notify;
@@ -24,6 +28,9 @@ use crate::journal::Waiters;
 
 /// The most subscribers at a time.
 pub const SUBSCRIBERS_MAX: usize = 16;
+
+/// How late a subscriber may learn of a durable record, unless many are waiting.
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The content of one record.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -72,7 +79,8 @@ pub struct FactStream {
 /// State shared by the shards and one subscriber.
 struct Shared {
     queue: ArrayQueue<Facts>,
-    arrival: Notify,
+    /// The queue is half full, or the subscription is cut.
+    pressure: Notify,
     /// The position of the first missing record; [`NONE_MISSING`] while there is none.
     missing_from: AtomicU64,
 }
@@ -100,7 +108,7 @@ impl Shards {
         let mut stream = FactStream {
             shared: Arc::new(Shared {
                 queue: ArrayQueue::new(waiting_max.get()),
-                arrival: Notify::new(),
+                pressure: Notify::new(),
                 missing_from: AtomicU64::new(NONE_MISSING),
             }),
             waiters: waiters.clone(),
@@ -128,7 +136,8 @@ impl FactStream {
         self.begins_after[shard.index()]
     }
 
-    /// Waits for the next durable record. Cancel safe: dropping the future loses no record.
+    /// Waits for the next durable record, which may arrive [`LOOK_INTERVAL`] late. Cancel safe:
+    /// dropping the future loses no record.
     pub async fn next(&mut self) -> Result<Facts, Behind> {
         loop {
             if self.next.is_none() {
@@ -140,7 +149,9 @@ impl FactStream {
             }
             let missing_from = self.shared.missing_from.load(Ordering::Acquire);
             if missing_from == NONE_MISSING {
-                self.shared.arrival.notified().await;
+                let pressure = self.shared.pressure.notified();
+                // Either way, look again.
+                let _ = tokio::time::timeout(LOOK_INTERVAL, pressure).await;
                 continue;
             }
             // A shard queues a record before it fills in the record's bytes in the journal. So once
@@ -200,7 +211,9 @@ impl Shared {
         if !is_queued {
             self.missing_from.fetch_min(position, Ordering::AcqRel);
         }
-        self.arrival.notify_one();
+        if !is_queued || 2 * self.queue.len() >= self.queue.capacity() {
+            self.pressure.notify_one();
+        }
         is_queued
     }
 }

@@ -1,6 +1,8 @@
 //! The stream of facts, over a journal with a gate.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::task::Wake;
 
 use super::*;
 use crate::shard::facts::{Behind, FactStream, Facts, SUBSCRIBERS_MAX, SubscribeError};
@@ -70,6 +72,48 @@ fn facts_come_in_order_and_none_before_it_is_durable() {
         assert_eq!(facts, journaled(&records, position));
         assert!(ready(&mut stream, &runtime).is_none(), "the next is not durable");
     }
+}
+
+/// Counts its wake-ups.
+#[derive(Default)]
+struct WakeCount(AtomicUsize);
+
+impl Wake for WakeCount {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_subscriber_is_woken_by_a_queue_that_is_half_full_and_not_by_each_record() {
+    const WAITING_MAX: usize = 16;
+    let world = world();
+    let (runtime, waiters) = worker(&world);
+    let mut stream = subscribe(&world, &runtime, &waiters, WAITING_MAX).unwrap();
+    let count = Arc::new(WakeCount::default());
+    let waker = Waker::from(count.clone());
+    let _runtime = runtime.enter();
+    let mut next = pin!(stream.next());
+    assert!(next.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    for number in 1..=WAITING_MAX / 2 {
+        assert_eq!(count.0.load(Ordering::Relaxed), 0, "record {number}");
+        buy_unawaited(&world, &waiters, SHARD, &number.to_string());
+    }
+    assert_eq!(count.0.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_single_record_arrives_without_a_wake_up() {
+    let world = world();
+    let (runtime, waiters) = worker(&world);
+    let mut stream = subscribe(&world, &runtime, &waiters, 16).unwrap();
+    let facts = runtime.block_on(async {
+        let mut next = pin!(stream.next());
+        poll_fn(|context| Poll::Ready(assert!(next.as_mut().poll(context).is_pending()))).await;
+        buy_unawaited(&world, &waiters, SHARD, "a name");
+        next.await.unwrap()
+    });
+    assert_eq!(facts.sequence, 1);
 }
 
 #[test]
