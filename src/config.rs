@@ -118,12 +118,13 @@ pub struct ServeArgs {
           value_name = "N", value_parser = whole_number(0..=u32::MAX))]
     pub open_orders: u32,
 
-    /// Whether to answer a write only when it is on disk; `never` is for benchmarks
+    /// How to get a write to disk before it is answered: `always` writes around the page cache if
+    /// the file system can, `fdatasync` never does; `never` does not wait, for benchmarks
     #[arg(
         long,
         env = "PAPERBOURSE_JOURNAL_SYNC",
         default_value = "always",
-        value_name = "always|never"
+        value_name = "always|fdatasync|never"
     )]
     pub journal_sync: JournalSync,
 
@@ -394,8 +395,10 @@ impl FromStr for DataPlace {
 /// Whether answers wait for the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum JournalSync {
-    /// A write is answered once it is on disk.
+    /// A write is answered once it is on disk, by the fastest way that the file system has.
     Always,
+    /// A write is answered once `fdatasync` has put it on disk.
+    Fdatasync,
     /// A crash of the machine loses whatever the kernel has not written yet.
     Never,
 }

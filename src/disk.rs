@@ -21,6 +21,9 @@ use crate::faults::{self, Fault};
 /// waits for a whole file.
 const PART_BYTES: usize = 256 << 10;
 
+/// The unit in which the kernel and many disks write.
+pub const PAGE_BYTES: usize = 4096;
+
 /// A failed file operation.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}", path.display())]
@@ -94,6 +97,23 @@ impl Disk {
         self.open_for(Access::Create, path)
     }
 
+    /// Opens an existing file so that its writes are on disk when they return. With `may_bypass`
+    /// they go around the page cache where the file system can, in a single call; offsets, lengths
+    /// and addresses must then be multiples of [`PAGE_BYTES`].
+    pub fn open_durable(&self, path: &Path, may_bypass: bool) -> Result<DiskFile, DiskError> {
+        let direct = match self {
+            Self::System if may_bypass => system::open_direct(path),
+            Self::System => Ok(None),
+            #[cfg(test)]
+            Self::Simulated(_) => Ok(None),
+        };
+        if let Some(file) = done("open", path, direct)? {
+            let (handle, path) = (Handle::System(file), path.to_path_buf());
+            return Ok(DiskFile { handle, path, writes: Writes::Direct });
+        }
+        Ok(DiskFile { writes: Writes::Synced, ..self.open(path)? })
+    }
+
     fn open_for(&self, access: Access, path: &Path) -> Result<DiskFile, DiskError> {
         let action = if access == Access::Create { "create" } else { "open" };
         let opened = match self {
@@ -101,7 +121,8 @@ impl Disk {
             #[cfg(test)]
             Self::Simulated(disk) => disk.open(access, path).map(Handle::Simulated),
         };
-        Ok(DiskFile { handle: done(action, path, opened)?, path: path.to_path_buf() })
+        let handle = done(action, path, opened)?;
+        Ok(DiskFile { handle, path: path.to_path_buf(), writes: Writes::Cached })
     }
 
     /// Creates a file that starts with `head` and is zero-filled to a length of `bytes`. It is
@@ -285,6 +306,18 @@ pub struct DiskLock {
 pub struct DiskFile {
     handle: Handle,
     path: PathBuf,
+    writes: Writes,
+}
+
+/// What a write has done when it returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Writes {
+    /// The page cache has the bytes.
+    Cached,
+    /// They are on disk, by a sync after the write.
+    Synced,
+    /// They are on disk, written around the page cache.
+    Direct,
 }
 
 #[derive(Debug)]
@@ -310,14 +343,21 @@ impl DiskFile {
         done("measure", &self.path, bytes)
     }
 
-    /// Writes all bytes at an offset.
+    /// Whether writes go around the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.writes == Writes::Direct
+    }
+
+    /// Writes all bytes at an offset. They are on disk only if the file was opened by
+    /// [`Disk::open_durable`].
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), DiskError> {
         let written = match &self.handle {
             Handle::System(file) => file.write_all_at(bytes, offset),
             #[cfg(test)]
             Handle::Simulated(file) => file.write_at(bytes, offset),
         };
-        done("write", &self.path, written)
+        done("write", &self.path, written)?;
+        if self.writes == Writes::Synced { self.sync_data() } else { Ok(()) }
     }
 
     /// Appends all bytes.

@@ -72,6 +72,7 @@
 //! | 23 | flushes are counted, slow ones logged | `flushes_are_counted` |
 //! | 24 | the page cache is not trusted at start | `what_a_start_has_read_survives_power_loss` |
 
+mod aligned;
 mod block;
 mod broken;
 mod cut;
@@ -94,10 +95,12 @@ mod writer;
 
 use std::error::Error;
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 pub use crate::disk::DiskError;
+use crate::disk::{Disk, DiskFile};
 pub use crate::ids::Place;
 pub use block::{Damage, LogId};
 pub(crate) use block::{u32_at, u64_at};
@@ -138,14 +141,29 @@ pub enum Refused {
     Full,
 }
 
-/// Whether a flush calls fsync.
+/// How records get to disk.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum SyncMode {
-    /// A record is durable once it is on disk.
+    /// A record is durable once it is on disk: written around the page cache with `O_DIRECT` and
+    /// `O_DSYNC` where the file system can, which takes one system call, and otherwise as for
+    /// [`Self::Fdatasync`].
     #[default]
     Always,
+    /// The same by a write and an `fdatasync`.
+    Fdatasync,
     /// A record is durable once the operating system has it. For benchmarks.
     Never,
+}
+
+impl SyncMode {
+    /// Opens a segment whose writes are durable, in the sense of this mode, when they return.
+    fn open(self, disk: &Disk, path: &Path) -> Result<DiskFile, DiskError> {
+        match self {
+            Self::Always => disk.open_durable(path, true),
+            Self::Fdatasync => disk.open_durable(path, false),
+            Self::Never => disk.open(path),
+        }
+    }
 }
 
 /// Called when the journal is lost. Production uses [`end_process`]. After a handler that returns,
@@ -169,7 +187,7 @@ pub struct JournalConfig {
     pub block_bytes_max: usize,
     /// Longest record, in bytes, at most [`RECORD_BYTES_MAX`].
     pub record_bytes_max: usize,
-    /// Whether flushes call fsync.
+    /// How records get to disk.
     pub sync: SyncMode,
     /// Called on a failed write or fsync.
     pub on_lost: OnLost,
@@ -358,6 +376,14 @@ impl Journal {
     pub fn segment(&self) -> Option<u64> {
         match self {
             Self::Local(local) => Some(local.shared.segment.load(Ordering::Acquire)),
+            Self::Memory(_) => None,
+        }
+    }
+
+    /// Whether records are written around the page cache. `None` in memory.
+    pub fn is_direct(&self) -> Option<bool> {
+        match self {
+            Self::Local(local) => Some(local.is_direct),
             Self::Memory(_) => None,
         }
     }

@@ -6,7 +6,12 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+#[cfg(target_os = "linux")]
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+
 use super::Access;
+#[cfg(target_os = "linux")]
+use super::PAGE_BYTES;
 
 /// The data says who trades what, so only its owner may read it. Existing files and directories
 /// keep their mode.
@@ -22,6 +27,29 @@ pub(super) fn open(access: Access, path: &Path) -> io::Result<File> {
         Access::Create => _ = options.write(true).create(true).truncate(true),
     }
     options.open(path)
+}
+
+/// Opens an existing file for durable writes around the page cache, in units of a page. `None` if
+/// the file system cannot do that, or the kernel does not say whether it can (before Linux 6.1).
+#[cfg(target_os = "linux")]
+pub(super) fn open_direct(path: &Path) -> io::Result<Option<File>> {
+    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::DIOALIGN)?;
+    let is_told = found.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+    let alignments = [found.stx_dio_mem_align, found.stx_dio_offset_align];
+    // Powers of two.
+    let fits = |alignment| alignment != 0 && u64::from(alignment) <= PAGE_BYTES as u64;
+    if !is_told || !alignments.into_iter().all(fits) {
+        return Ok(None);
+    }
+    // Not rustix's flags: its `DSYNC` is `O_SYNC`, which also waits for the time of the write.
+    let flags = libc::O_DIRECT | libc::O_DSYNC;
+    OpenOptions::new().write(true).custom_flags(flags).open(path).map(Some)
+}
+
+/// Only Linux says whether a file system can do that.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn open_direct(_path: &Path) -> io::Result<Option<File>> {
+    Ok(None)
 }
 
 pub(super) fn names(directory: &Path) -> io::Result<Vec<String>> {

@@ -35,7 +35,9 @@
 //! blocks start and end on sectors instead of pages; everything else is the same.
 
 use super::RECORD_BYTES_MAX;
+use super::aligned::AlignedBytes;
 use super::reader::ChainMark;
+use crate::disk;
 use crate::faults::{self, Fault};
 
 /// Bytes that a disk writes atomically.
@@ -70,6 +72,7 @@ const _: () = assert!(HEADER_BYTES == 64);
 const _: () = assert!(HEADER_BYTES.is_multiple_of(RECORD_ALIGNMENT));
 const _: () = assert!(SECTOR_BYTES.is_multiple_of(HEADER_BYTES));
 const _: () = assert!(PAGE_BYTES.is_multiple_of(SECTOR_BYTES));
+const _: () = assert!(PAGE_BYTES.is_multiple_of(disk::PAGE_BYTES));
 const _: () = assert!(BLOCK_BYTES_MAX.is_multiple_of(PAGE_BYTES));
 const _: () = assert!(alone_bytes(RECORD_BYTES_MAX) <= BLOCK_BYTES_MAX);
 
@@ -361,15 +364,17 @@ impl Header {
     }
 }
 
-/// Builds blocks in one reused buffer.
+/// Builds blocks in one reused buffer, which begins on a page boundary.
 pub(super) struct Builder {
-    buffer: Vec<u8>,
+    buffer: AlignedBytes,
     record_count: u32,
 }
 
 impl Builder {
     pub(super) fn new() -> Self {
-        Self { buffer: vec![0; HEADER_BYTES], record_count: 0 }
+        let mut builder = Self { buffer: AlignedBytes::default(), record_count: 0 };
+        builder.clear();
+        builder
     }
 
     /// Appends a record. Returns false, without appending it, if the block would exceed
@@ -381,9 +386,9 @@ impl Builder {
         if end.next_multiple_of(PAGE_BYTES) > bytes_max {
             return false;
         }
-        self.buffer.extend_from_slice(&to_u32(record.len()).to_le_bytes());
-        self.buffer.extend_from_slice(record);
-        self.buffer.resize(end, 0);
+        self.buffer.extend(&to_u32(record.len()).to_le_bytes());
+        self.buffer.extend(record);
+        self.buffer.pad_to(end);
         self.record_count += 1;
         true
     }
@@ -398,7 +403,7 @@ impl Builder {
     pub(super) fn seal_in(&mut self, page_bytes: usize, chain: &mut Chain) -> &[u8] {
         let payload_bytes = self.buffer.len() - HEADER_BYTES;
         let payload_crc = crc32c::crc32c(&self.buffer[HEADER_BYTES..]);
-        self.buffer.resize(self.buffer.len().next_multiple_of(page_bytes), 0);
+        self.buffer.pad_to(self.buffer.len().next_multiple_of(page_bytes));
         // The first sector holds the header.
         let zero_sector_count = zero_sector_count(&self.buffer[SECTOR_BYTES..]);
         let header = Header {
@@ -420,7 +425,7 @@ impl Builder {
     /// Starts the next block.
     pub(super) fn clear(&mut self) {
         self.buffer.clear();
-        self.buffer.resize(HEADER_BYTES, 0);
+        self.buffer.pad_to(HEADER_BYTES);
         self.record_count = 0;
     }
 }

@@ -26,6 +26,7 @@ pub struct LocalJournal {
     threads: Vec<JoinHandle<()>>,
     pub(super) epoch: u64,
     pub(super) record_bytes_max: usize,
+    pub(super) is_direct: bool,
     /// Released after the threads have ended.
     data: DataDirectory,
 }
@@ -62,6 +63,7 @@ impl LocalJournal {
     fn assemble(recovered: recovery::Recovered, config: &JournalConfig) -> (Self, Maker) {
         let recovery::Recovered { data, template, tail, ready, next_number, .. } = recovered;
         let (epoch, position) = (tail.chain.epoch, tail.chain.position);
+        let is_direct = tail.file.is_direct();
         let (ring, taker) = Ring::new(config.ring_slots, config.ring_bytes, position);
         ring.add_space(tail.room() - segment::unused_bytes_max(config.record_bytes_max));
         for segment in &ready {
@@ -98,8 +100,17 @@ impl LocalJournal {
         let writer =
             Arc::new(WriterSlot { shared: shared.clone(), writer: Mutex::new(Some(writer)) });
         let on_lost = config.on_lost.clone();
-        let journal =
-            Self { shared, stock, writer, on_lost, threads, epoch, record_bytes_max, data };
+        let journal = Self {
+            shared,
+            stock,
+            writer,
+            on_lost,
+            threads,
+            epoch,
+            record_bytes_max,
+            is_direct,
+            data,
+        };
         (journal, maker)
     }
 

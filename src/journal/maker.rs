@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::SyncMode;
 use super::block::LogId;
 use super::ring::Ring;
 use super::segment::{self, Header};
@@ -23,6 +24,7 @@ const PART_PAUSE: Duration = Duration::from_millis(2);
 /// A segment that holds only its header.
 #[derive(Debug)]
 pub(super) struct BlankSegment {
+    /// Opened by [`SyncMode::open`].
     pub(super) file: DiskFile,
     pub(super) header: Header,
 }
@@ -33,11 +35,12 @@ pub(super) struct SegmentTemplate {
     pub(super) directory: PathBuf,
     pub(super) log: LogId,
     pub(super) segment_bytes: u64,
+    pub(super) sync: SyncMode,
 }
 
 impl SegmentTemplate {
-    /// Creates the segment with this number and syncs the file and its name. Calls `between_parts`
-    /// where it may pause.
+    /// Creates the segment with this number, syncs the file and its name, and opens it. Calls
+    /// `between_parts` where it may pause.
     pub(super) fn make(
         &self,
         number: u64,
@@ -51,9 +54,9 @@ impl SegmentTemplate {
             segment_bytes: self.segment_bytes,
         };
         let head = header.to_bytes();
-        let file = self.disk.create_zeroed(&path, &head, self.segment_bytes, between_parts)?;
+        self.disk.create_zeroed(&path, &head, self.segment_bytes, between_parts)?;
         self.disk.sync_directory(&self.directory)?;
-        Ok(BlankSegment { file, header })
+        Ok(BlankSegment { file: self.sync.open(&self.disk, &path)?, header })
     }
 }
 

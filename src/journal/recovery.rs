@@ -21,7 +21,7 @@ use super::reader::{Batch, JournalMark, Parsed, Segment, SegmentReader};
 use super::segment;
 use super::tail;
 use super::writer::Tail;
-use super::{DataDirectory, Journal, JournalConfig, Place};
+use super::{DataDirectory, Journal, JournalConfig, Place, SyncMode};
 use crate::disk::{self, Disk, DiskError};
 
 /// The result of opening a journal.
@@ -241,11 +241,12 @@ pub(super) fn read<E>(
         let Segment { file, parsed } = reader.read(disk.open(&path)?, number)?;
         let (is_blank, chain) = (parsed.is_blank(), parsed.chain);
         let Parsed { header, batch, newest_block, end: offset, tail, .. } = parsed;
-        let blank = BlankSegment { file, header };
         if is_blank && end.is_some() {
-            ready.push_back(blank);
+            let file = config.sync.open(disk, file.path())?;
+            ready.push_back(BlankSegment { file, header });
             continue;
         }
+        let blank = BlankSegment { file, header };
         let torn_bytes = match tail {
             tail::Tail::Clean => 0,
             tail::Tail::Torn(bytes) => bytes,
@@ -315,11 +316,12 @@ impl UnopenedJournal {
         let torn = if end.torn_bytes > 0 { Some(keep_torn(disk, &directory, &end)?) } else { None };
         end.rewrite()?;
         let segment_bytes = config.segment_bytes;
-        let template = SegmentTemplate { disk: disk.clone(), directory, log, segment_bytes };
+        let sync = config.sync;
+        let template = SegmentTemplate { disk: disk.clone(), directory, log, segment_bytes, sync };
         remove_older(&template, &mut ready, &mut next_number)?;
         let header = end.segment.header;
         let is_older = header.version < segment::VERSION;
-        let mut tail = end.tail(&config);
+        let mut tail = end.tail(disk, sync)?;
         let room_min = PAGE_BYTES + block::alone_bytes(config.record_bytes_max);
         if is_older || tail.room() < room_min as u64 {
             let segment = if is_older && tail.offset == header.blocks_at() as u64 {
@@ -331,7 +333,7 @@ impl UnopenedJournal {
                 next_number += 1;
                 template.make(next_number - 1, || ())?
             };
-            tail = Tail::at_start_of(segment, tail.chain, tail.sync);
+            tail = Tail::at_start_of(segment, tail.chain);
         }
         // A block without records puts the epoch on disk before its first record can be reserved.
         tail.append(&mut Builder::new())?;
@@ -355,6 +357,7 @@ fn create(data: &DataDirectory, directory: &Path, config: &JournalConfig) -> Res
         directory: temporary.clone(),
         log: LogId(id),
         segment_bytes: config.segment_bytes,
+        sync: config.sync,
     };
     template.make(1, || ())?;
     disk.rename(&temporary, directory)?;
@@ -469,15 +472,14 @@ impl End {
         self.segment.file.sync_data()
     }
 
-    fn tail(self, config: &JournalConfig) -> Tail {
-        Tail {
-            file: self.segment.file,
+    fn tail(self, disk: &Disk, sync: SyncMode) -> Result<Tail, DiskError> {
+        Ok(Tail {
+            file: sync.open(disk, self.segment.file.path())?,
             number: self.segment.header.number,
             offset: self.offset,
             segment_bytes: self.segment.header.segment_bytes,
             chain: self.chain,
-            sync: config.sync,
-        }
+        })
     }
 }
 

@@ -20,9 +20,9 @@ use super::maker::{BlankSegment, Stock};
 use super::metrics::JournalMetrics;
 use super::primitives::{AtomicBool, Mutex, fence, now};
 use super::ring::{Ring, Taken, Taker};
+use super::segment;
 use super::waiters::Progress;
 use super::watch::{CHECK_INTERVAL, Check, Watch};
-use super::{SyncMode, segment};
 use crate::disk::{DiskError, DiskFile};
 use crate::faults::{self, Fault};
 
@@ -53,25 +53,24 @@ pub(super) struct Shared {
 
 /// The end of the log on disk: the current segment, and the chain that the next block continues.
 pub(super) struct Tail {
+    /// Opened by [`SyncMode::open`](super::SyncMode::open).
     pub(super) file: DiskFile,
     pub(super) number: u64,
     /// Offset of the next block.
     pub(super) offset: u64,
     pub(super) segment_bytes: u64,
     pub(super) chain: Chain,
-    pub(super) sync: SyncMode,
 }
 
 impl Tail {
     /// The start of a new segment.
-    pub(super) fn at_start_of(segment: BlankSegment, chain: Chain, sync: SyncMode) -> Self {
+    pub(super) fn at_start_of(segment: BlankSegment, chain: Chain) -> Self {
         Self {
             file: segment.file,
             number: segment.header.number,
             offset: segment::BLOCKS_AT as u64,
             segment_bytes: segment.header.segment_bytes,
             chain,
-            sync,
         }
     }
 
@@ -80,15 +79,13 @@ impl Tail {
         self.segment_bytes - self.offset
     }
 
-    /// Writes and syncs the block, into pages that hold nothing yet. Returns its length in bytes.
+    /// Writes the block, into pages that hold nothing yet. When this returns it is on disk, unless
+    /// the journal does not sync. Returns its length in bytes.
     pub(super) fn append(&mut self, builder: &mut Builder) -> Result<u64, DiskError> {
         let block = builder.seal(&mut self.chain);
         let bytes = block.len() as u64;
         assert!(bytes <= self.room(), "a block must fit into what is left of its segment");
         self.file.write_at(block, self.offset)?;
-        if self.sync == SyncMode::Always {
-            self.file.sync_data()?;
-        }
         self.offset += bytes;
         builder.clear();
         Ok(bytes)
@@ -260,7 +257,7 @@ impl Writer {
         let unused = self.tail.room();
         let segment = self.stock.take();
         let segment = segment.expect("space is promised only in segments that are ready");
-        self.tail = Tail::at_start_of(segment, self.tail.chain, self.tail.sync);
+        self.tail = Tail::at_start_of(segment, self.tail.chain);
         self.shared.segment.store(self.tail.number, Ordering::Release);
         // The promise assumed the largest possible unused end.
         let unused_max = segment::unused_bytes_max(self.record_bytes_max);

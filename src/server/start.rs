@@ -219,6 +219,7 @@ fn open_data(
 ) -> anyhow::Result<(Journal, Recovered, Option<Folder>)> {
     let sync = match arguments.journal_sync {
         JournalSync::Always => SyncMode::Always,
+        JournalSync::Fdatasync => SyncMode::Fdatasync,
         JournalSync::Never => SyncMode::Never,
     };
     let config = JournalConfig {
@@ -239,7 +240,12 @@ fn open_data(
     };
     let Opened { journal, recovered, report, folder } =
         opened.with_context(|| format!("failed to open --data {}", path.display()))?;
-    tracing::info!(path = %path.display(), "opened the data folder: {report}");
+    let syncs_by = match (sync, journal.is_direct()) {
+        (SyncMode::Never, _) => "nothing",
+        (_, Some(true)) => "direct writes",
+        _ => "fdatasync",
+    };
+    tracing::info!(path = %path.display(), syncs_by, "opened the data folder: {report}");
     if sync == SyncMode::Never {
         tracing::warn!("--journal-sync never: writes are answered before they are on disk");
     }

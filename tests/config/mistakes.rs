@@ -157,7 +157,7 @@ const MISTAKES: &[(In, &str)] = &[
     // Choices, and what contradicts them.
     (
         Flags(&["--journal-sync", "sometimes"]),
-        "error: invalid value 'sometimes' for '--journal-sync <always|never>'",
+        "error: invalid value 'sometimes' for '--journal-sync <always|fdatasync|never>'",
     ),
     (
         Variable("PAPERBOURSE_VENUE", "kalshi"),

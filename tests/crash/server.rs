@@ -29,8 +29,12 @@ pub(crate) fn start_with(data: &Path, flags: &[&str]) -> ServerProcess {
 /// Starts the server under a wrapper command that reports on standard error. The report is complete
 /// when both have ended.
 #[cfg(target_os = "linux")]
-pub(crate) fn start_under(wrapper: &[&str], data: &Path) -> (ServerProcess, JoinHandle<String>) {
-    let mut process = Process::spawn(command(data, wrapper).stderr(Stdio::piped()));
+pub(crate) fn start_under(
+    wrapper: &[&str],
+    data: &Path,
+    flags: &[&str],
+) -> (ServerProcess, JoinHandle<String>) {
+    let mut process = Process::spawn(command(data, wrapper).args(flags).stderr(Stdio::piped()));
     let mut report = process.take_stderr().expect("standard error is piped");
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();

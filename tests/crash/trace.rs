@@ -1,4 +1,5 @@
-//! Checks in the server's system calls that each answer leaves after the sync that covers it.
+//! Checks in the server's system calls that each answer leaves after its record is on disk: after a
+//! sync that covers it, or after its write if the file was opened for durable writes.
 //!
 //! Trace lines are in the order in which the kernel resumed the server. A call that others overtake
 //! has two lines, one for its beginning and one for its end. A call is "after" another if it begins
@@ -28,7 +29,7 @@ const STRACE: [&str; 9] = [
     "-s",
     "2000000",
     "-e",
-    "trace=pwrite64,pwritev,write,writev,sendto,sendmsg,fdatasync,fsync",
+    "trace=openat,pwrite64,pwritev,write,writev,sendto,sendmsg,fdatasync,fsync",
     "--signal=none",
 ];
 
@@ -41,7 +42,7 @@ struct Call {
     /// The lines on which the call begins and ends.
     begin: usize,
     end: usize,
-    is_zero: bool,
+    result: String,
 }
 
 impl Call {
@@ -56,7 +57,16 @@ impl Call {
     }
 
     fn is_sync(&self) -> bool {
-        self.name == "fdatasync" && self.is_zero && self.segment().is_some()
+        self.name == "fdatasync" && self.result == "0" && self.segment().is_some()
+    }
+
+    /// Whether the file that this call writes was opened for durable writes.
+    fn is_durable_write(&self, calls: &[Self]) -> bool {
+        let descriptor = self.arguments.split_once('<').expect("a descriptor and its file").0;
+        let is_same = |result: &str| result.split_once('<').is_some_and(|it| it.0 == descriptor);
+        let mut before = calls.iter().filter(|call| call.end < self.begin);
+        let opened = before.rfind(|call| call.name == "openat" && is_same(&call.result));
+        opened.is_some_and(|open| open.arguments.contains("O_DSYNC"))
     }
 
     fn is_answer_to(&self, port: u16) -> bool {
@@ -66,14 +76,25 @@ impl Call {
 }
 
 #[test]
+fn each_answer_leaves_after_the_write_or_sync_that_covers_it() {
+    check(&[]);
+}
+
+#[test]
 fn each_answer_leaves_after_the_sync_that_covers_it() {
+    let is_direct = check(&["--journal-sync", "fdatasync"]);
+    assert_ne!(is_direct, Some(true), "the flag is ignored");
+}
+
+/// Returns whether the journal was written around the page cache. `None` without strace.
+fn check(flags: &[&str]) -> Option<bool> {
     if Command::new("strace").arg("-V").output().is_err() {
         assert!(std::env::var("CI").is_err(), "strace is needed");
         eprintln!("SKIPPED: strace is not installed, so no system calls were checked");
-        return;
+        return None;
     }
-    let data = tempfile::tempdir().unwrap();
-    let (server, trace) = start_under(&STRACE, data.path());
+    let data = tempfile::tempdir().expect("a folder can be made");
+    let (server, trace) = start_under(&STRACE, data.path(), flags);
     let trader = bootstrap(data.path(), &server, 0, 0);
     let mut connection = Connection::open(server.address);
     let alone = connection.port();
@@ -93,11 +114,13 @@ fn each_answer_leaves_after_the_sync_that_covers_it() {
                 })
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        threads.into_iter().map(|thread| thread.join().expect("all orders are filled")).collect()
     });
     server.kill();
-    let calls = read(&trace.join().unwrap());
+    let calls = read(&trace.join().expect("the trace can be read"));
 
+    let mut writes = calls.iter().filter(|call| call.is_write()).rev();
+    let is_direct = writes.next().expect("the journal was written").is_durable_write(&calls);
     let sends = check_connection(&calls, alone, ONE_BY_ONE_COUNT);
     for (before, send) in sends.iter().zip(&sends[1..]) {
         let between = || calls.iter().filter(|c| c.begin > before.begin && c.begin < send.begin);
@@ -105,11 +128,13 @@ fn each_answer_leaves_after_the_sync_that_covers_it() {
             between().filter(|call| call.is_write()).count(),
             between().filter(|call| call.is_sync()).count(),
         );
-        assert_eq!(counts, (1, 1), "writes and syncs of a single order");
+        let expected = (1, usize::from(!is_direct));
+        assert_eq!(counts, expected, "writes and syncs of a single order");
     }
     for port in ports {
         check_connection(&calls, port, PER_CONNECTION_COUNT);
     }
+    Some(is_direct)
 }
 
 /// The client order id, which is in the order's record and so in the written bytes.
@@ -131,8 +156,8 @@ fn order(trader: &Trader, port: u16, number: usize) -> Request {
     .key(&trader.key)
 }
 
-/// Returns the answers of one connection in order. Checks that between the write of each record and
-/// its answer a sync began and ended.
+/// Returns the answers of one connection in order. Checks that each record was on disk before its
+/// answer left: by its write, or by a sync that began and ended in between.
 fn check_connection(calls: &[Call], port: u16, count: usize) -> Vec<&Call> {
     let sends: Vec<_> = calls.iter().filter(|call| call.is_answer_to(port)).collect();
     assert_eq!(sends.len(), count, "answers on port {port}");
@@ -142,12 +167,14 @@ fn check_connection(calls: &[Call], port: u16, count: usize) -> Vec<&Call> {
             calls.iter().filter(|call| call.is_write() && call.arguments.contains(&name));
         let write = writes.next().unwrap_or_else(|| panic!("{name} was never written"));
         assert!(writes.next().is_none(), "{name} was written twice");
-        let is_covered = calls.iter().any(|sync| {
-            sync.is_sync()
-                && sync.segment() == write.segment()
-                && sync.begin > write.end
-                && sync.end < send.begin
-        });
+        let is_on_disk = write.end < send.begin && write.is_durable_write(calls);
+        let is_covered = is_on_disk
+            || calls.iter().any(|sync| {
+                sync.is_sync()
+                    && sync.segment() == write.segment()
+                    && sync.begin > write.end
+                    && sync.end < send.begin
+            });
         assert!(
             is_covered,
             "{name}: written on lines {} to {}, answered on line {} without a sync in between",
@@ -169,14 +196,14 @@ fn read(trace: &str) -> Vec<Call> {
         else {
             continue;
         };
-        let is_zero = line.ends_with(" = 0");
+        let result = line.rsplit_once(" = ").map_or(String::new(), |(_, it)| it.to_owned());
         if text.starts_with("<... ") {
             if let Some(call) = unfinished.remove(thread) {
-                calls.push(Call { end: number, is_zero, ..call });
+                calls.push(Call { end: number, result, ..call });
             }
         } else if let Some((name, arguments)) = text.split_once('(') {
             let (name, arguments) = (name.into(), arguments.into());
-            let call = Call { name, arguments, begin: number, end: number, is_zero };
+            let call = Call { name, arguments, begin: number, end: number, result };
             if line.ends_with("<unfinished ...>") {
                 unfinished.insert(thread, call);
             } else {

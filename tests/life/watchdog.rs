@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_secs(4);
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 fn start(supervisor: &Supervisor, data: &Path) -> ServerProcess {
-    let mut serve = supervisor.serve(data, &["--workers", "2"]);
+    let mut serve = supervisor.serve(data, &["--workers", "2", "--journal-sync", "fdatasync"]);
     serve.env("WATCHDOG_USEC", INTERVAL.as_micros().to_string());
     Process::spawn(&mut serve).ready()
 }

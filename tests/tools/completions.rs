@@ -66,7 +66,7 @@ fn bash_completes_commands_flags_and_values() {
     check(&["paperbourse", "ser"], &["serve"]);
     check(&["paperbourse", "journal", "ver"], &["verify"]);
     check(&["paperbourse", "serve", "--admin"], &["--admin-listen"]);
-    check(&["paperbourse", "serve", "--journal-sync", ""], &["always", "never"]);
+    check(&["paperbourse", "serve", "--journal-sync", ""], &["always", "fdatasync", "never"]);
     check(&["paperbourse", "serve", "--config", "comp"], &["completions"]);
     check(&["paperbourse", "completions", "fi"], &["fish"]);
 }

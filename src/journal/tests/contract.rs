@@ -249,7 +249,7 @@ fn lost_on(device: &str) -> DiskError {
     let show = |_| Ok::<_, std::convert::Infallible>(());
     let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
     let mut recovered = Journal::read(&directory, &config, None, show).unwrap().recover().unwrap();
-    recovered.tail.file = Disk::System.open(Path::new(device)).unwrap();
+    recovered.tail.file = Disk::System.open_durable(Path::new(device), false).unwrap();
     let journal = Journal::Local(LocalJournal::start(recovered, &config));
     let place = write(&journal, b"never acknowledged");
     let mut wait = pin!(journal.register().durable(place));

@@ -62,6 +62,7 @@ fn segments_are_zero_filled() {
         directory: data.path().to_path_buf(),
         log: block::LogId([3; 16]),
         segment_bytes: 3 << 20,
+        sync: SyncMode::Always,
     };
     disk::trace::take();
     template.make(7, || ()).unwrap();

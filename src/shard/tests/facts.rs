@@ -109,7 +109,7 @@ fn a_single_record_arrives_without_a_wake_up() {
     let mut stream = subscribe(&world, &runtime, &waiters, 16).unwrap();
     let facts = runtime.block_on(async {
         let mut next = pin!(stream.next());
-        poll_fn(|context| Poll::Ready(assert!(next.as_mut().poll(context).is_pending()))).await;
+        assert!(poll_fn(|context| Poll::Ready(next.as_mut().poll(context).is_pending())).await);
         buy_unawaited(&world, &waiters, SHARD, "a name");
         next.await.unwrap()
     });

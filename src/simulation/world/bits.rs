@@ -8,6 +8,9 @@ use crate::disk::DiskError;
 use crate::journal::{segment_name, segment_number};
 use crate::snapshot::{Upkeep, open_stepped};
 
+/// About the length of a short block.
+const END_BYTES: usize = 512;
+
 impl World {
     /// Flips bits between two processes. Each flip must be detected when it is read, or have no
     /// effect.
@@ -118,12 +121,18 @@ impl World {
         if count == 0 { None } else { Some(paths.swap_remove(self.random.below(count))) }
     }
 
-    /// Flips a bit, usually in the written part of the file: most of an open segment is empty.
+    /// Flips a bit, usually in the written part of the file, since most of an open segment is
+    /// empty, and often at its end, since only the newest block may be cut.
     fn flip_random_bit(&mut self, path: &Path) -> Result<FlippedBit, String> {
         let content = self.read(path)?;
         let written = content.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         let is_written = written > 0 && !self.random.one_in(4);
-        let at = self.random.below(if is_written { written } else { content.len() });
+        let from = if self.random.one_in(2) { written.saturating_sub(END_BYTES) } else { 0 };
+        let at = if is_written {
+            from + self.random.below(written - from)
+        } else {
+            self.random.below(content.len())
+        };
         let bit = u8::try_from(self.random.below(8)).expect("a bit of a byte");
         self.simulated.flip_bit(path, at, bit);
         Ok(FlippedBit { path: path.to_path_buf(), at, bit, is_past_content: at >= written })

@@ -168,7 +168,7 @@ fn faults_of_system<'v>(
     }
     let alerts = &["PaperbourseJournalStalled", "PaperbourseJournalSlow", "PaperbourseTradesSlow"];
     if can(system::lack_of_tracing(), alerts) {
-        let bourse = Bourse::start_under(&system::SLOW_SYNCS, &[]);
+        let bourse = Bourse::start_under(&system::SLOW_SYNCS, &["--journal-sync", "fdatasync"]);
         faults.push(Faulty::new(bourse, alerts, |bourse, stage| {
             stage.keep_trading(bourse.trader(&bourse.data()));
         }));
