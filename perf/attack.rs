@@ -384,7 +384,7 @@ impl Figures {
             samples.copied().fold(f64::NAN, f64::max)
         };
         #[expect(clippy::cast_precision_loss, reason = "should be zero")]
-        let got_in = self.samples.iter().map(|sample| sample.counts.got_in() as f64).sum();
+        let got_in = self.samples.iter().map(|sample| sample.counts.got_in() as f64).sum::<f64>();
         vec![
             Goal::at_most(
                 "the bot's p99 beside attackers / beside readers",

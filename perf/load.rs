@@ -18,7 +18,7 @@ use hdrhistogram::Histogram;
 use tokio::task::LocalSet;
 
 use crate::client::Connection;
-use crate::machine::{CpuClock, cpu_seconds};
+use crate::machine::{CpuClock, context_switches, cpu_seconds};
 use crate::schedule::{self, Due};
 use crate::trade::{Side, TradeTemplate};
 
@@ -66,6 +66,8 @@ pub(crate) struct Outcome {
     pub(crate) generator_cpu_seconds: f64,
     /// CPU time of the server meanwhile.
     pub(crate) server_cpu_seconds: f64,
+    /// Context switches of the server's own threads meanwhile.
+    pub(crate) server_switches: u64,
 }
 
 /// The measurements of one thread.
@@ -98,7 +100,9 @@ impl Load {
         let own_clock = CpuClock::Own;
         let (own_before, server_before) =
             (cpu_seconds(own_clock)?, cpu_seconds(CpuClock::Trees(&self.server_pids))?);
+        let switches_before = context_switches(&self.server_pids)?;
         thread::sleep(window.end.saturating_duration_since(Instant::now()));
+        let server_switches = context_switches(&self.server_pids)?.saturating_sub(switches_before);
         let generator_cpu_seconds = cpu_seconds(own_clock)? - own_before;
         let server_cpu_seconds = cpu_seconds(CpuClock::Trees(&self.server_pids))? - server_before;
 
@@ -120,6 +124,7 @@ impl Load {
                 - window.begin,
             generator_cpu_seconds,
             server_cpu_seconds,
+            server_switches,
         })
     }
 

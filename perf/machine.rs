@@ -93,6 +93,27 @@ fn trees_cpu_seconds(roots: &[u32]) -> anyhow::Result<f64> {
     Ok(members.map(|(_, times)| times.own_seconds + times.ended_children_seconds).sum())
 }
 
+/// How often the threads of these processes have been switched out, to wait or for another thread.
+/// Threads that have ended do not count.
+pub(crate) fn context_switches(pids: &[u32]) -> anyhow::Result<u64> {
+    let mut sum = 0;
+    for pid in pids {
+        let path = format!("/proc/{pid}/task");
+        for thread in fs::read_dir(&path).with_context(|| format!("failed to read {path}"))? {
+            // A thread may end after it was listed.
+            let status = fs::read_to_string(thread?.path().join("status")).unwrap_or_default();
+            sum += switches_of(&status);
+        }
+    }
+    Ok(sum)
+}
+
+/// `voluntary_ctxt_switches` and `nonvoluntary_ctxt_switches` of a thread's status.
+fn switches_of(status: &str) -> u64 {
+    let lines = status.lines().filter_map(|line| line.split_once("voluntary_ctxt_switches:"));
+    lines.filter_map(|(_, count)| count.trim().parse::<u64>().ok()).sum()
+}
+
 /// The resident memory of a process.
 pub(crate) fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
     let path = format!("/proc/{pid}/status");
@@ -308,6 +329,18 @@ mod tests {
         let pid = std::process::id();
         assert!(cpu_seconds(CpuClock::Trees(&[pid])).unwrap() > before);
         assert!(cpu_seconds(CpuClock::Trees(&[u32::MAX])).is_err());
+    }
+
+    #[test]
+    fn both_kinds_of_context_switches_count() {
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t40\nnonvoluntary_ctxt_switches:\t2\n";
+        assert_eq!(switches_of(status), 42);
+        assert_eq!(switches_of("Name:\tx\n"), 0);
+        let own = [std::process::id()];
+        let before = context_switches(&own).unwrap();
+        while context_switches(&own).unwrap() == before {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
     }
 
     #[test]

@@ -5,12 +5,16 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::spread::Spread;
+
 /// A goal and the measured value.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct Goal {
     /// The measured quantity and its conditions.
     what: String,
-    measured: f64,
+    /// Its median decides.
+    #[serde(serialize_with = "serialize_median")]
+    measured: Spread,
     bound: f64,
     is_least: bool,
 }
@@ -38,27 +42,37 @@ pub(crate) struct Report {
 
 impl Goal {
     /// A goal that the value is no lower than this.
-    pub(crate) fn at_least(what: impl Into<String>, measured: f64, bound: f64) -> Self {
-        Self { what: what.into(), measured, bound, is_least: true }
+    pub(crate) fn at_least(
+        what: impl Into<String>,
+        measured: impl Into<Spread>,
+        bound: f64,
+    ) -> Self {
+        Self { what: what.into(), measured: measured.into(), bound, is_least: true }
     }
 
     /// A goal that the value is no higher than this.
-    pub(crate) fn at_most(what: impl Into<String>, measured: f64, bound: f64) -> Self {
-        Self { what: what.into(), measured, bound, is_least: false }
+    pub(crate) fn at_most(
+        what: impl Into<String>,
+        measured: impl Into<Spread>,
+        bound: f64,
+    ) -> Self {
+        Self { what: what.into(), measured: measured.into(), bound, is_least: false }
     }
 
+    /// Whether the median holds.
     fn holds(&self) -> bool {
-        if self.is_least { self.measured >= self.bound } else { self.measured <= self.bound }
+        let median = self.measured.median;
+        if self.is_least { median >= self.bound } else { median <= self.bound }
     }
 
     /// The cell of the table.
     fn verdict(&self) -> String {
-        if self.measured.is_nan() {
+        if self.measured.median.is_nan() {
             "not measured".to_owned()
         } else if self.holds() {
             "holds".to_owned()
         } else {
-            format!("missed by {:.0} %", (self.measured / self.bound - 1.0).abs() * 100.0)
+            format!("missed by {:.0} %", (self.measured.median / self.bound - 1.0).abs() * 100.0)
         }
     }
 }
@@ -72,7 +86,8 @@ impl Report {
         }
         for goal in self.parts.iter().flat_map(|part| &part.goals) {
             let sign = if goal.is_least { "≥" } else { "≤" };
-            let [measured, bound] = [goal.measured, goal.bound].map(number);
+            let (measured, bound) = (goal.measured.cell_of(number), number(goal.bound));
+            let measured = if measured.is_empty() { "–".to_owned() } else { measured };
             let (what, verdict) = (&goal.what, goal.verdict());
             let _ = writeln!(out, "| {what} | {measured} | {sign} {bound} | {verdict} |");
         }
@@ -124,11 +139,17 @@ impl Report {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
+fn serialize_median<S: serde::Serializer>(
+    spread: &Spread,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(spread.median)
+}
+
 /// Formats a figure with about three digits.
 fn number(value: f64) -> String {
-    if value.is_nan() {
-        "–".to_owned()
-    } else if value.abs() >= 100.0 {
+    if value.abs() >= 100.0 {
         format!("{value:.0}")
     } else {
         let text = format!("{value:.2}");

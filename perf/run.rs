@@ -35,6 +35,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64, 256], value_name = "N")]
     connections: Vec<usize>,
 
+    /// In how many turns each server is measured at a number of connections, in each round
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..100))]
+    slices: u32,
+
     /// Trading accounts, each with one key
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..10_000))]
     accounts: u32,
@@ -98,6 +102,7 @@ pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
             setup: &setup,
             peers: &peers,
             connections: &arguments.connections,
+            slices: arguments.slices,
             account_count: arguments.accounts,
             python: arguments.python.as_deref(),
         };

@@ -29,12 +29,23 @@ impl Spread {
 
     /// A table cell: the median, and the range unless all values are equal.
     pub(crate) fn cell(self, digits: usize) -> String {
+        self.cell_of(|value| format!("{value:.digits$}"))
+    }
+
+    /// The same with each value formatted in this way.
+    pub(crate) fn cell_of(self, text: impl Fn(f64) -> String) -> String {
         if self.median.is_nan() {
             return String::new();
         }
-        let text = |value: f64| format!("{value:.digits$}");
-        let [lowest, median, highest] = [self.lowest, self.median, self.highest].map(text);
+        let [lowest, median, highest] = [self.lowest, self.median, self.highest].map(&text);
         if lowest == highest { median } else { format!("{median} ({lowest}–{highest})") }
+    }
+}
+
+/// A single value.
+impl From<f64> for Spread {
+    fn from(value: f64) -> Self {
+        Self::of([value])
     }
 }
 
