@@ -5,6 +5,7 @@
 
 mod access;
 mod accounts;
+mod author_gates;
 #[cfg(test)]
 mod clocks;
 mod comments;
@@ -59,6 +60,7 @@ use crate::limits::window::KeyLimiter;
 use crate::market::Markets;
 use crate::shard::{HeldOrders, OpenOrderBoard, Refusal, Room, Shards};
 use access::{AccessLimits, limit_by_tier};
+use author_gates::AuthorGates;
 
 /// All keys of the server, each with its rate limiter.
 pub type Keys = KeyTable<KeyLimiter>;
@@ -74,6 +76,7 @@ pub struct Service {
     /// The tier of an access token that names none, by its place in [`Tier::ALL`].
     default_tier: AtomicU8,
     access: AccessLimits,
+    authors: AuthorGates,
     started: Instant,
 }
 
@@ -201,6 +204,7 @@ impl Service {
             tiers: parts.tiers,
             default_tier: AtomicU8::new(parts.default_tier as u8),
             access: AccessLimits::new(parts.address_rules, parts.account_rates),
+            authors: AuthorGates::default(),
             started: Instant::now(),
         }
     }

@@ -1,11 +1,15 @@
 //! Comments on orders.
 
+use std::sync::Arc;
+
 use super::{Caller, Page, RequestContext, Service, ServiceError};
-use crate::engine::State;
 use crate::engine::command::{DeleteComment, OpenAccount, Owner, WriteComment};
 use crate::engine::comment::Comment;
 use crate::engine::rejection::Rejection;
-use crate::ids::{AccountId, CommentId, OrderId};
+use crate::engine::view::Observed;
+use crate::engine::{Command, State};
+use crate::ids::{AccountId, CommentId, OrderId, Place, ShardId};
+use crate::journal::Waiters;
 
 impl Service {
     /// Comments on any order of the server.
@@ -18,9 +22,8 @@ impl Service {
     ) -> Result<Comment, ServiceError> {
         let order = order.ok_or(Rejection::OrderNotFound)?;
         let author = self.opened_account(caller, context).await?;
-        self.require_writable(author, context).await?;
         let command = WriteComment { order, author, content };
-        Ok(self.shards.execute(order.shard(), command, context.waiters).await?)
+        self.execute_for(author, order.shard(), command, context).await
     }
 
     /// Comments of an order, oldest first.
@@ -49,20 +52,43 @@ impl Service {
     ) -> Result<(), ServiceError> {
         let comment = comment.ok_or(Rejection::CommentNotFound)?;
         let author = caller.account()?;
-        self.require_writable(author, context).await?;
         let command = DeleteComment { comment, author };
-        Ok(self.shards.execute(comment.shard(), command, context.waiters).await?)
+        self.execute_for(author, comment.shard(), command, context).await
     }
 
-    /// Refuses the author of a comment whose account takes no writes. The order that the comment is
-    /// on may be in another shard, which knows nothing of its author.
-    async fn require_writable(
+    /// Executes a command in the shard of an order, unless the author's account takes no writes.
+    async fn execute_for<C>(
         &self,
         author: AccountId,
+        shard: ShardId,
+        command: C,
         context: RequestContext<'_>,
+    ) -> Result<C::Answer, ServiceError>
+    where
+        C: Command<Answer: Send> + Send + 'static,
+    {
+        let executed = {
+            let _inside = self.authors.enter(author).await;
+            let read = move |state: &State| state.observe_writable(author);
+            self.shards.observe(author.shard(), context.waiters, read).await??;
+            self.shards.execute(shard, command, context.waiters)
+        };
+        Ok(executed.await?)
+    }
+
+    /// Waits for what an author has written on the orders of others before the author's account
+    /// stopped to take writes. Nothing comes later.
+    pub(super) async fn settle_comments(
+        &self,
+        author: AccountId,
+        waiters: &Arc<Waiters>,
     ) -> Result<(), ServiceError> {
-        let read = move |state: &State| state.observe_writable(author);
-        Ok(self.shards.observe(author.shard(), context.waiters, read).await??)
+        self.authors.left(author).await;
+        for shard in ShardId::all() {
+            let read = |_: &State| Observed { value: (), place: Place::START };
+            self.shards.observe(shard, waiters, read).await?;
+        }
+        Ok(())
     }
 
     /// The caller's account, opened here if the bearer of an access token has none.

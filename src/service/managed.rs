@@ -78,9 +78,13 @@ impl Service {
             acted.order_count += visit.order_count;
             acted.position_count += visit.position_count;
             if !visit.has_more {
-                return Ok(acted);
+                break;
             }
         }
+        if matches!(command.act, Act::Suspend | Act::Erase) {
+            self.settle_comments(command.account, waiters).await?;
+        }
+        Ok(acted)
     }
 
     /// Erases an account on behalf of an operator, and its comments, wherever they are. The same
@@ -103,7 +107,7 @@ impl Service {
         self.erase_comments(author, waiters).await?;
         let mut acted = self.act(command, waiters).await?;
         acted.order_count += suspended.order_count;
-        // One that was on its way when the account was suspended.
+        // Those of an account that another operator has resumed meanwhile.
         self.erase_comments(author, waiters).await?;
         Ok(acted)
     }

@@ -1,10 +1,18 @@
 //! A suspension, while the disk holds its record and while the venue's delay holds orders.
 
+use std::future::poll_fn;
+use std::net::{IpAddr, Ipv4Addr};
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+use paperbourse::auth::presented::Presented;
 use paperbourse::engine::standing::Act;
+use paperbourse::ids::{CommentId, OrderId};
+use paperbourse::service::RequestContext;
 use serde_json::json;
 
 use crate::client::{get, post};
-use crate::world::{DELAY, HELD_MARKET, MARKET, World, until_idle};
+use crate::world::{DELAY, HELD_MARKET, MARKET, World, number, until_idle};
 
 #[tokio::test(start_paused = true)]
 async fn a_suspension_is_told_once_it_is_durable() {
@@ -67,4 +75,54 @@ async fn an_order_that_a_suspension_ends_while_it_is_held_says_so() {
         (placed.get("status"), placed.get("cancelled_reason")),
         ("CANCELLED".into(), "suspended".into())
     );
+}
+
+/// The author's shard has let the comment through, and the order's shard has not seen it yet.
+#[tokio::test(start_paused = true)]
+async fn no_comment_is_written_or_deleted_after_a_suspension_was_told() {
+    for act in [Act::Suspend, Act::Erase] {
+        let world = World::new().await;
+        let (bob, cat) = (&world.bob, &world.cat);
+        let order = json!({"market_id": MARKET, "outcome": "Yes", "side": "BUY", "quantity": 1});
+        let filled = world.done(post("/trade", order.clone()).key(&bob.key), 200).await;
+        let order_id = OrderId::from_raw(number(&filled.get("order_id")));
+        let comments = format!("/trades/{}/comments", filled.get("order_id"));
+        let words = json!({"content": "words"});
+        let first = world.done(post(&comments, words).key(&cat.key), 200).await;
+        let comment_id = CommentId::from_raw(number(&first.get("id")));
+
+        let exchange = world.exchange();
+        let (service, waiters) = (&exchange.service, world.waiters());
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let context = RequestContext { moment: service.moment(), address, waiters };
+        let presented = Presented::Key(cat.key.as_bytes());
+        let caller = service.identify(&presented, address, context.moment).await.expect("a key");
+        let held = world.hold();
+        // What lets the two through is not durable yet, so they stop there.
+        let traded = world.send(post("/trade", order).key(&cat.key));
+        until_idle().await;
+        let mut written = pin!(service.comment(&caller, order_id, "more".into(), context));
+        let mut deleted = pin!(service.delete_comment(&caller, comment_id, context));
+        assert!(waits(written.as_mut()).await && waits(deleted.as_mut()).await);
+        let acted = world.act_on(caller.account().expect("it has one"), act.clone());
+        until_idle().await;
+        held.release().await;
+        assert_eq!(traded.await.expect("an answer").response.status, 200);
+        until_idle().await;
+
+        assert!(!acted.is_finished(), "a write that was let through is on its way");
+        assert!(written.await.is_ok());
+        deleted.await.expect("its own comment");
+        acted.await.expect("an answer");
+        let shown = world.done(get(&comments).key(&bob.key), 200).await;
+        let shown = shown.response.json();
+        let mut comments = shown.as_array().expect("comments").iter();
+        let is_left = comments.any(|comment| comment["content"] == "more");
+        assert_eq!(is_left, act == Act::Suspend, "{shown}");
+    }
+}
+
+/// Lets a future run until it has to wait. Whether it does.
+async fn waits<F: Future>(mut future: Pin<&mut F>) -> bool {
+    poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
 }

@@ -20,7 +20,7 @@ use paperbourse::http::connection::{Deadlines, serve_connection};
 use paperbourse::http::exchange::{ConnectionSlot, Exchange, Server, Worker};
 use paperbourse::http::handle::handle;
 use paperbourse::ids::{AccountId, Place, ShardId, Timestamp};
-use paperbourse::journal::{Gate, Journal, JournalConfig, MemoryJournal};
+use paperbourse::journal::{Gate, Journal, JournalConfig, MemoryJournal, Waiters};
 use paperbourse::limits::bucket::AccountRates;
 use paperbourse::limits::tier::{Tier, TierTable, Tiers};
 use paperbourse::market::Markets;
@@ -127,15 +127,33 @@ impl World {
     /// Does something to a person's account on behalf of an operator.
     pub(crate) async fn act(&self, person: &Person, act: Act) -> JoinHandle<Acted> {
         let wallet = self.done(get("/v1/me/wallets/api").key(&person.key), 200).await;
-        let account = AccountId::from_raw(number(&wallet.get("id"))).expect("an account's id");
+        self.act_on(AccountId::from_raw(number(&wallet.get("id"))).expect("an account's id"), act)
+    }
+
+    /// The same to the account with this id.
+    pub(crate) fn act_on(&self, account: AccountId, act: Act) -> JoinHandle<Acted> {
         let by = Operator { uid: 0, user: None };
         let command = OperatorCommand { account, act, by, reason: "a test".into() };
         let worker = self.worker.clone();
         tokio::spawn(async move {
             let exchange = worker.server.exchange().expect("an open server");
-            let waiters = worker.waiters(exchange);
-            exchange.service.act(command, waiters).await.expect("an account")
+            let (service, waiters) = (&exchange.service, worker.waiters(exchange));
+            let acted = match command.act {
+                Act::Erase => service.erase(command, waiters).await,
+                _ => service.act(command, waiters).await,
+            };
+            acted.expect("an account")
         })
+    }
+
+    /// What requests are answered from, for a test that calls a use case itself.
+    pub(crate) fn exchange(&self) -> &Arc<Exchange> {
+        self.worker.server.exchange().expect("an open server")
+    }
+
+    /// Wakes those that wait for the disk.
+    pub(crate) fn waiters(&self) -> &Arc<Waiters> {
+        self.worker.waiters(self.exchange())
     }
 
     /// Opens a connection that is served as by a worker.
