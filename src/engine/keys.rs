@@ -30,6 +30,10 @@ impl Command for CreateKey {
         state.require_lasting(self.created_by, now)?;
         let mut events = Events::from_iter(actor.opening(now, rules));
         if let Actor::Known(account) = actor {
+            // The caller was entitled to it when the request came.
+            if account.tier().is_some_and(|highest| self.grant.tier > highest) {
+                return Err(Rejection::TierNotAuthorized);
+            }
             if self.is_bootstrap && state.keys_of(account).any(|key| key.is_active(now)) {
                 return Err(Rejection::BootstrapNotAllowed);
             }

@@ -188,6 +188,9 @@ pub enum Rejection {
         /// The limit.
         active_keys_max: u32,
     },
+    /// An operator gave the account a lower tier after the caller was authenticated.
+    #[error("the tier is above the caller's own")]
+    TierNotAuthorized,
     /// The caller's key was revoked or expired after it was authenticated.
     #[error("the API key was revoked or has expired")]
     MakerEnded,

@@ -177,6 +177,30 @@ fn a_tier_is_that_of_all_keys() {
     assert_eq!([1, 2].map(tier_of), [Some(Tier::Pro), None]);
 }
 
+/// Its request was let through when its account still had the higher tier.
+#[test]
+fn a_key_that_is_decided_after_a_lower_tier_was_given_gets_none_above_it() {
+    check_acts(
+        "
+        key A1 K1 tier=enterprise               -> created K1
+        tier A1 pro                             -> tier A1
+        key A1 K2 tier=enterprise by=K1         -> TIER_NOT_AUTHORIZED
+        key token:A1 K2 tier=enterprise         -> TIER_NOT_AUTHORIZED
+        key A1 K2 tier=pro by=K1                -> created K2
+        rotate A1 K1 K3                         -> revoked K1 created K3
+        key A1 K4 tier=free                     -> created K4
+        revoke A1 K2                            -> revoked K2
+        revoke A1 K3                            -> revoked K3
+        revoke A1 K4                            -> revoked K4
+        key token:A1 K5 tier=enterprise bootstrap -> TIER_NOT_AUTHORIZED
+        tier A1 enterprise                      -> tier A1
+        key A1 K5 tier=enterprise               -> created K5
+        # Nobody has given the other one a tier: the caller's decides, before the shard.
+        key A2 K6 tier=enterprise               -> created K6
+        ",
+    );
+}
+
 /// What is left is an id, which nobody is given again.
 #[test]
 fn nothing_is_left_of_an_erased_account() {

@@ -34,6 +34,7 @@ pub(crate) fn code(rejection: &Rejection) -> &'static str {
         Rejection::BootstrapNotAllowed => "BOOTSTRAP_NOT_ALLOWED",
         Rejection::KeyLimitExceeded { .. } => "TIER_KEY_LIMIT_EXCEEDED",
         Rejection::MarketChanged => "MARKET_CHANGED",
+        Rejection::TierNotAuthorized => "TIER_NOT_AUTHORIZED",
         Rejection::MakerEnded => "KEY_DEACTIVATED",
         Rejection::MakerRotated => "MAKER_ROTATED",
         Rejection::KeyRotated { .. } => "KEY_ROTATED",

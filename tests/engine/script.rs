@@ -363,6 +363,7 @@ impl Run {
             match option.split_once('=') {
                 None if *option == "bootstrap" => create.is_bootstrap = true,
                 Some(("by", key)) => create.created_by = Some(self.key(key)),
+                Some(("tier", tier)) => create.grant.tier = Tier::parse(tier).expect("a tier"),
                 _ => panic!("no such option: {option}"),
             }
         }

@@ -109,6 +109,7 @@ impl From<Rejection> for ApiError {
                 (S::BAD_REQUEST, "TIER_KEY_LIMIT_EXCEEDED")
             }
             Rejection::MarketChanged => (S::BAD_REQUEST, "MARKET_CLOSED"),
+            Rejection::TierNotAuthorized => return Self::tier_not_authorized(),
             Rejection::MakerEnded => (S::UNAUTHORIZED, "KEY_DEACTIVATED"),
             Rejection::KeyRotated { .. } => (S::CONFLICT, "KEY_ROTATED"),
             Rejection::KeyEnded => (S::CONFLICT, "KEY_ENDED"),

@@ -128,6 +128,7 @@ fn rejections_of_the_engine() {
         Rejection::KeyNotFound,
         Rejection::BootstrapNotAllowed,
         Rejection::KeyLimitExceeded { active_keys_max: 5 },
+        Rejection::TierNotAuthorized,
         Rejection::MakerEnded,
         Rejection::MakerRotated,
         Rejection::KeyRotated { expires_at: Timestamp::from_seconds(1_800_000_000) },
