@@ -238,10 +238,13 @@ impl Service {
         self.shards.held_orders()
     }
 
-    /// Runs a task once it is its turn in a shard: soon, unless the shard hangs. Does nothing if
-    /// the shard's queue is full.
-    pub fn when_shard_turns(&self, shard: ShardId, task: impl FnOnce() + Send + 'static) {
-        self.shards.when_its_turn(shard, task);
+    /// Runs a task once a shard is known to make progress: soon, unless the shard hangs.
+    pub fn when_shard_progresses(
+        &self,
+        shard: ShardId,
+        task: impl FnOnce() + Clone + Send + 'static,
+    ) {
+        self.shards.when_it_progresses(shard, task);
     }
 
     /// The number of accounts.

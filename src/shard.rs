@@ -104,6 +104,11 @@ struct Shard {
     queue: CombiningQueue<Task>,
     /// Locked only by the thread that has the queue's turn, so never contended.
     core: Mutex<Core>,
+    /// How often a thread has run all the tasks that it may, and passed the turn on. While the
+    /// queue stays full, this grows for as long as the shard makes progress.
+    passed_on: AtomicUsize,
+    /// The same when [`Shards::when_it_progresses`] last looked.
+    seen: AtomicUsize,
 }
 
 /// Waits until a task has run and its result is durable. Resolves to `None` if the queue was full.
@@ -183,7 +188,12 @@ impl Shards {
             .map(|shard| {
                 let mut core = Core::new(shard.state, shard.decided_at);
                 core.publish_limits(&environment);
-                Shard { queue: CombiningQueue::new(QUEUE_CAPACITY), core: Mutex::new(core) }
+                Shard {
+                    queue: CombiningQueue::new(QUEUE_CAPACITY),
+                    core: Mutex::new(core),
+                    passed_on: AtomicUsize::new(0),
+                    seen: AtomicUsize::new(0),
+                }
             })
             .collect();
         Self { shards, environment }
@@ -316,13 +326,21 @@ impl Shards {
         true
     }
 
-    /// Runs a task that only wants to know that the shard gets to it. False if the queue is full.
-    pub fn when_its_turn(
+    /// Runs a task that only wants to know that the shard makes progress, once the shard gets to
+    /// it. If the queue is full, the task runs at once if the shard has worked on the queue since
+    /// the last call, and otherwise never.
+    pub fn when_it_progresses(
         self: &Arc<Self>,
-        shard: ShardId,
-        task: impl FnOnce() + Send + 'static,
-    ) -> bool {
-        self.post(shard, |_, _| task())
+        shard_id: ShardId,
+        task: impl FnOnce() + Clone + Send + 'static,
+    ) {
+        let shard = &self.shards[shard_id.index()];
+        let passed_on = shard.passed_on.load(Ordering::Relaxed);
+        let has_progressed = shard.seen.swap(passed_on, Ordering::Relaxed) != passed_on;
+        let queued = task.clone();
+        if !self.post(shard_id, |_, _| queued()) && has_progressed {
+            task();
+        }
     }
 
     /// Runs the queued tasks. After [`TASKS_PER_TURN_MAX`] the rest moves to a task of its own, so
@@ -335,6 +353,7 @@ impl Shards {
             };
             abort_on_panic(|| task(&mut shard.core.lock(), &self.environment));
         }
+        shard.passed_on.fetch_add(1, Ordering::Relaxed);
         let rest = Rest { shards: self.clone(), shard_id, suspended: Some(turn.suspend()) };
         tokio::spawn(async move { rest.resume() });
     }
@@ -404,6 +423,7 @@ impl Drop for Rest {
         let mut turn = suspended.resume(&shard.queue);
         while let Some(task) = turn.next() {
             abort_on_panic(|| task(&mut shard.core.lock(), &self.shards.environment));
+            shard.passed_on.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

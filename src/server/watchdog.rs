@@ -80,7 +80,7 @@ impl Heart {
                 part.answered.fetch_max(beat, Ordering::Relaxed);
                 for (shard, part) in &shards {
                     let part = part.clone();
-                    exchange.service.when_shard_turns(*shard, move || {
+                    exchange.service.when_shard_progresses(*shard, move || {
                         part.answered.fetch_max(beat, Ordering::Relaxed);
                     });
                 }

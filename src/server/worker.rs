@@ -75,7 +75,7 @@ fn run(
         .build()
         .expect("a runtime of one thread needs an epoll instance and a waker");
     runtime.block_on(async {
-        tokio::spawn(answering);
+        let answering = tokio::spawn(answering);
         let (connection_alive, mut connections_drained) = mpsc::channel(1);
         for connection in connections {
             // It may have ended meanwhile.
@@ -92,6 +92,10 @@ fn run(
         drop(connection_alive);
         // Returns when the last connection, and whoever accepts more, has dropped its sender.
         while connections_drained.recv().await.is_some() {}
+        // Nobody is accused who has ended. The runtime may take long to end: what is left of a
+        // shard's turn is run then, and other workers may go on to queue more.
+        answering.abort();
+        let _ = answering.await;
         drop(alive);
     });
 }
@@ -211,7 +215,41 @@ async fn refuse(mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Receiver as StdReceiver, Sender as StdSender, channel};
+
+    use mpsc::error::TryRecvError;
+
     use super::*;
+
+    /// Says when it is dropped whether the worker had drained by then.
+    struct Answering {
+        drained: Mutex<mpsc::Receiver<()>>,
+        said: StdSender<bool>,
+    }
+
+    impl Drop for Answering {
+        fn drop(&mut self) {
+            let drained = self.drained.get_mut().unwrap().try_recv();
+            self.said.send(drained == Err(TryRecvError::Disconnected)).unwrap();
+        }
+    }
+
+    /// To end its runtime may take it long: it then runs what other workers ask of a shard.
+    #[test]
+    fn the_watchdog_forgets_a_worker_before_it_has_drained() {
+        let worker = Arc::new(Worker::new(Arc::new(Server::new(1))));
+        let (alive, drained) = mpsc::channel(1);
+        let (said, was_drained): (_, StdReceiver<bool>) = channel();
+        let answering = Answering { drained: Mutex::new(drained), said };
+        let answering = async move {
+            let _answering = answering;
+            pending().await
+        };
+        run(Vec::new(), Vec::new(), &worker, answering, alive);
+        assert!(!was_drained.recv().unwrap());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_of_connections_is_accepted_at_once_and_the_rest_at_the_rate() {

@@ -532,3 +532,43 @@ fn a_trace_shows_the_wait_for_a_busy_shard() {
     assert_eq!(found, expected);
     assert!(parts.iter().all(|part| part.ended_ns.is_some()), "{parts:?}");
 }
+
+/// Others may fill the queue again as fast as the shard works on it.
+#[test]
+fn a_shard_with_a_full_queue_is_known_to_make_progress_if_it_does() {
+    let runtime = Builder::new_current_thread().build().unwrap();
+    let entered = runtime.enter();
+    let world = world();
+    let fill = || while world.shards.post(shard_id(), |_, _| {}) {};
+    let is_known_to_progress = || {
+        let is_known = Arc::new(AtomicUsize::new(0));
+        let task = {
+            let is_known = is_known.clone();
+            move || is_known.store(1, Ordering::Relaxed)
+        };
+        world.shards.when_it_progresses(shard_id(), task);
+        is_known.load(Ordering::Relaxed) == 1
+    };
+    let turn = world.shard().queue.try_turn().expect("the shard is idle");
+    fill();
+    assert!(!is_known_to_progress(), "nothing runs");
+    // Some run, and the rest waits for this thread's runtime.
+    world.shards.serve(shard_id(), turn);
+    fill();
+    assert!(is_known_to_progress());
+    assert!(!is_known_to_progress(), "nothing has run since");
+    // A runtime that ends runs what is left.
+    drop(entered);
+    drop(runtime);
+    let turn = world.shard().queue.try_turn().expect("the shard is idle");
+    fill();
+    assert!(is_known_to_progress());
+    assert!(!is_known_to_progress(), "nothing has run since");
+    assert_eq!(drained(turn), QUEUE_CAPACITY.get());
+    assert!(is_known_to_progress(), "the shard is idle");
+}
+
+/// Takes the queued tasks off a turn, which ends. How many there were.
+fn drained(mut turn: Turn<'_, Task>) -> usize {
+    std::iter::from_fn(|| turn.next()).count()
+}
