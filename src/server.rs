@@ -14,6 +14,7 @@ mod footprint;
 mod hand_over;
 mod listener;
 mod memory;
+mod ready;
 mod reload;
 mod start;
 mod supervisor;
@@ -194,11 +195,12 @@ impl Taken {
 /// Prepares the start, and asks the running server to hand over. If none is running, the start is
 /// like any other.
 fn take_over(arguments: &ServeArgs, passed: Passed, runtime: &Runtime) -> anyhow::Result<Taken> {
-    let _entered = runtime.enter();
     let DataPlace::Folder(data) = &arguments.data else {
         anyhow::bail!("--take-over needs a data folder: --data memory keeps nothing to take over");
     };
-    let prepared = start::prepare(arguments, data)?;
+    // If no server is running, nobody would serve while others are waited for.
+    let waits = hand_over::is_offered(data);
+    let prepared = runtime.block_on(start::prepare(arguments, data, waits))?;
     let Some((predecessor, passed)) = Predecessor::ask(data)? else {
         tracing::info!(path = %data.display(), "no server to take over from: starting as usual");
         // Nobody is about to release the folder.

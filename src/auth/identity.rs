@@ -59,6 +59,13 @@ impl IdentitySource {
         }
     }
 
+    /// Resolves once tokens can be verified, which a provider's keys may keep waiting.
+    pub async fn ready(&self) {
+        if let Self::Oidc(issuer) = self {
+            issuer.ready().await;
+        }
+    }
+
     /// Like [`Self::verify`], but fetches newer keys if [`TokenError::may_pass_with_newer_keys`].
     /// Waits at most [`oidc::WAIT_MAX`].
     pub async fn verify_with_newer_keys(

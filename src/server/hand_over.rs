@@ -94,6 +94,11 @@ fn socket_path(data: &Path) -> PathBuf {
     data.join("take-over.sock")
 }
 
+/// Whether a server of this data folder may be asked. One that was killed leaves the file behind.
+pub(super) fn is_offered(data: &Path) -> bool {
+    socket_path(data).exists()
+}
+
 /// The running server's side: waits for the next one.
 pub(super) struct HandOver {
     listener: UnixListener,

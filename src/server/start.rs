@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use super::memory;
+use super::{memory, ready};
 use crate::auth::identity::IdentitySource;
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::auth::identity::oidc::OidcIssuer;
@@ -38,6 +38,7 @@ use crate::shard::{Room, Shards};
 use crate::snapshot::{self, Ahead, Folder, Opened, Recovered, SnapshotKeeper};
 use crate::tls::{self, Roots};
 use crate::venue::feed::{Feed, MismatchPolicy};
+use crate::venue::live::{LiveVenue, LiveVenueConfig};
 use crate::venue::recorded::{Recorded, TapePlayer};
 use crate::venue::speed::Speed;
 use crate::venue::{Venue, VenueError};
@@ -78,37 +79,58 @@ pub(super) struct Started {
 pub(super) struct Prepared {
     ahead: Ahead,
     identity: IdentitySource,
+    /// Publishes to markets of its own until the start. `None` unless the venue is live.
+    live: Option<Box<dyn LiveVenue>>,
 }
 
 /// Reads the data folder ahead of a start, beside the server that is to be replaced, and refuses
-/// what this process could not start with. Nothing has happened to that server if this fails. Call
-/// it from inside the background runtime.
-pub(super) fn prepare(arguments: &ServeArgs, data: &Path) -> anyhow::Result<Prepared> {
-    try_venue(arguments)?;
+/// what this process could not start with. Nothing has happened to that server if this fails. With
+/// `waits`, a live venue and an identity provider get some time to send what they have.
+pub(super) async fn prepare(
+    arguments: &ServeArgs,
+    data: &Path,
+    waits: bool,
+) -> anyhow::Result<Prepared> {
+    let mut live = try_venue(arguments)?;
     warn_of_newer_format(data)?;
-    let ahead = snapshot::read_ahead(Disk::System, data, thread_count())
-        .with_context(|| format!("failed to read --data {}", data.display()))?;
+    let identity = open_identity(arguments)?;
+    if waits {
+        ready::get_ready(&mut live, &identity).await;
+    }
+    // As late as possible: what is written from now on is read while nobody serves.
+    let folder = data.to_owned();
+    let read = tokio::task::spawn_blocking(move || {
+        snapshot::read_ahead(Disk::System, &folder, thread_count())
+    });
+    let ahead = ready::following(&mut live, read).await.context("failed to read ahead")?;
+    let ahead = ahead.with_context(|| format!("failed to read --data {}", data.display()))?;
     tracing::info!(
         records = ahead.records,
         elapsed_ms = ahead.elapsed.as_millis(),
         "read the data folder ahead of the start"
     );
-    Ok(Prepared { ahead, identity: open_identity(arguments)? })
+    Ok(Prepared { ahead, identity, live })
 }
 
-/// Fails if the venue cannot be opened, for a reason that is known without asking it.
-fn try_venue(arguments: &ServeArgs) -> anyhow::Result<()> {
+/// Fails if the venue cannot be opened, for a reason that is known without asking it. Returns it if
+/// it is live.
+fn try_venue(arguments: &ServeArgs) -> anyhow::Result<Option<Box<dyn LiveVenue>>> {
     match arguments.venue.config()? {
         VenueConfig::Simulated { speed: Speed::Max, .. } => {
             Err(VenueError::Endless).context(SPEED_CONTEXT)
         }
-        VenueConfig::Simulated { .. } => Ok(()),
-        VenueConfig::Recorded { folder, .. } => load_recording(&folder).map(drop),
-        VenueConfig::Live(config) => {
-            let roots = config.authorities().map_or(Roots::System, Roots::File);
-            tls::client_config(roots).map(drop).context(AUTHORITIES_CONTEXT)
-        }
+        VenueConfig::Simulated { .. } => Ok(None),
+        VenueConfig::Recorded { folder, .. } => load_recording(&folder).map(|_| None),
+        VenueConfig::Live(config) => open_live(config, &Arc::new(Markets::new())).map(Some),
     }
+}
+
+fn open_live(
+    config: Box<dyn LiveVenueConfig>,
+    markets: &Arc<Markets>,
+) -> anyhow::Result<Box<dyn LiveVenue>> {
+    let feed = Feed::new(markets.clone(), MismatchPolicy::Distrust);
+    config.open(feed).context(AUTHORITIES_CONTEXT)
 }
 
 /// Starts everything behind the listeners and logs what was chosen. If something was read ahead of
@@ -118,7 +140,10 @@ pub(super) async fn start(
     prepared: Option<Prepared>,
 ) -> anyhow::Result<Started> {
     let venue = arguments.venue.config()?;
-    let (ahead, identity) = prepared.map(|it| (it.ahead, it.identity)).unzip();
+    let (ahead, identity, live) = match prepared {
+        Some(Prepared { ahead, identity, live }) => (Some(ahead), Some(identity), live),
+        None => (None, None, None),
+    };
     let (journal, recovered, folder) = open_data(arguments, ahead)?;
     warn_of_future(recovered.newest_time(), Timestamp::now());
     let journal = Arc::new(journal);
@@ -144,7 +169,14 @@ pub(super) async fn start(
         Switch::On => markets,
         Switch::Off => markets.without_delays(),
     });
-    let venue = open_venue(venue, &markets, decisions.awaited)?;
+    let venue = match live {
+        Some(mut live) => {
+            live.move_to(markets.clone());
+            live.hold(decisions.awaited);
+            Venue::Live(live)
+        }
+        None => open_venue(venue, &markets, decisions.awaited)?,
+    };
     let market_count = markets.listing().markets().len();
     tracing::info!(venue = %arguments.venue.venue, markets = market_count, "opened the venue");
 
@@ -414,8 +446,7 @@ fn open_venue(
             Ok(Venue::Recorded(player))
         }
         VenueConfig::Live(config) => {
-            let live = config.open(feed(MismatchPolicy::Distrust));
-            let mut live = live.context(AUTHORITIES_CONTEXT)?;
+            let mut live = open_live(config, markets)?;
             live.hold(awaited);
             Ok(Venue::Live(live))
         }

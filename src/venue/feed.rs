@@ -94,6 +94,24 @@ impl Feed {
         &self.markets
     }
 
+    /// Publishes to these markets from now on, which have none yet: lists what was listed, and
+    /// publishes every book.
+    pub fn move_to(&mut self, markets: Arc<Markets>) {
+        let before = std::mem::replace(&mut self.markets, markets);
+        let listed = before.listing();
+        let infos = listed.markets().iter().map(|market| MarketInfo::clone(&market.info()));
+        self.list(infos.collect(), before.newest_price_at());
+        let listing = self.markets.listing();
+        self.tokens.retain(|token_id, token| {
+            let found = listing.by_token(token_id);
+            found.inspect(|(market, outcome)| token.move_to(market, *outcome)).is_some()
+        });
+        drop(listing);
+        for token in self.tokens.values_mut() {
+            token.publish(&self.markets, &mut self.counts);
+        }
+    }
+
     /// The counters so far.
     pub fn counts(&self) -> FeedCounts {
         self.counts

@@ -11,6 +11,7 @@ use hyper::Uri;
 use super::feed::Feed;
 use super::follow::status::LiveStatus;
 use super::tape::TapeSender;
+use crate::market::Markets;
 use crate::tls::TlsError;
 
 /// A connector to a live venue.
@@ -25,10 +26,14 @@ pub trait LiveVenue: Send {
     /// of them.
     fn hold(&mut self, condition_ids: BTreeSet<Arc<str>>);
 
+    /// Publishes to these markets from now on, which have none yet, beginning with all that is
+    /// known. Call this while it does not run.
+    fn move_to(&mut self, markets: Arc<Markets>);
+
     /// Records everything received on a tape. Call this before [`Self::run`].
     fn record(&mut self, tape: TapeSender);
 
-    /// Follows the venue for ever.
+    /// Follows the venue for ever. If this is dropped, another call goes on where it was.
     fn run(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 

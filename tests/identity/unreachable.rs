@@ -67,6 +67,20 @@ fn a_silent_provider_delays_no_other_request() {
 }
 
 #[test]
+fn a_server_that_takes_over_knows_the_providers_keys_by_then() {
+    let signer = Signer::ed("ed");
+    let provider = Scripted::start(&json!([signer.jwk(&json!({}))]));
+    let data = tempfile::tempdir().unwrap();
+    let mut server = serve(&data, &provider, &[]);
+    let next = serve(&data, &provider, &["--take-over"]);
+    assert!(server.wait().success());
+    assert_eq!(ask(next.address, &token(&signer, &provider, &json!({}))).0, 200);
+    let log = next.interrupt();
+    let place = |text: &str| log.iter().position(|line| line.contains(text)).expect(text);
+    assert!(place("fetched the keys") < place("taking over"), "{log:?}");
+}
+
+#[test]
 fn many_unknown_keys_cause_one_fetch_which_finds_a_new_key() {
     let (old, new) = (Signer::ed("old"), Signer::ec("new"));
     let provider = Scripted::start(&json!([old.jwk(&json!({}))]));

@@ -26,6 +26,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// The smallest value of `--venue-fresh`.
 const FRESH: Duration = Duration::from_secs(10);
 
+/// How long the venue takes for its catalogue. A test that does not wait for it sees none of it.
+const SLOW: Duration = Duration::from_secs(1);
+
 /// A server with an account that may trade, killed on drop.
 pub(crate) struct Served {
     pub(crate) server: ServerProcess,
@@ -81,6 +84,15 @@ impl Served {
         server.kill();
         let server = Self::spawn(&folder, |command| Self::follow(command, venue, wanted));
         Self { server, key, folder }
+    }
+
+    /// Starts another server that takes over from this one, which ends.
+    fn taken_over(mut self, venue: &StandIn) -> Self {
+        let wanted = ["--venue-markets", "2", "--take-over"];
+        let next = Self::spawn(&self.folder, |command| Self::follow(command, venue, &wanted));
+        assert!(self.server.wait().success());
+        self.server = next;
+        self
     }
 
     /// Starts a server that plays the recording in this folder.
@@ -242,6 +254,32 @@ async fn markets_with_open_positions_are_followed_after_a_restart() {
         served.until("the configured market", |it| it.trade(3, "BUY").0 == 200);
         let (status, _) = served.get(&format!("/v1/markets/{}", condition_id(2)));
         assert_eq!(status, 404, "no account holds its shares, and the operator does not follow it");
+    });
+    played.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_takes_over_has_the_venues_books_by_then() {
+    let venue = StandIn::start(World::invented(2), Options::default()).await;
+    let played = tokio::task::spawn_blocking(move || {
+        let served = Served::start(&venue);
+        served.until("a fill", |it| it.buy().0 == 200);
+        // The old server knows its markets by now.
+        venue.misbehave_at(Endpoint::Keyset, EndpointFault::Slow(SLOW), u32::MAX);
+        venue.misbehave_at(Endpoint::Named, EndpointFault::Slow(SLOW), u32::MAX);
+        let served = served.taken_over(&venue);
+        assert_eq!(fill_price(&served.buy()), best_ask(&venue));
+        let (status, portfolio) =
+            served.send(&Request::get("/v1/account/portfolio").key(served.key()));
+        assert_eq!((status, &portfolio["positions"][0]["outcome"]), (200, &json!("Yes")));
+
+        // A venue that does not answer does not keep it from taking over.
+        let refused = EndpointFault::Refuse { status: 503, retry_after_s: None };
+        venue.misbehave_at(Endpoint::Keyset, refused, u32::MAX);
+        venue.misbehave_at(Endpoint::Named, refused, u32::MAX);
+        let served = served.taken_over(&venue);
+        assert_ne!(served.buy().0, 200);
+        served.server.logged("has not sent its books in time");
     });
     played.await.unwrap();
 }

@@ -85,6 +85,17 @@ impl OidcIssuer {
         }
     }
 
+    /// Resolves once there are keys, which [`Self::keep_fresh`] fetches.
+    pub async fn ready(&self) {
+        loop {
+            let seen = self.refresh.seen();
+            if self.keys.load().is_some() {
+                return;
+            }
+            seen.ended().await;
+        }
+    }
+
     /// Keeps the keys fresh with what `fetch` returns, for as long as it is polled.
     pub async fn keep_fresh<F>(&self, fetch: impl Fn() -> F)
     where

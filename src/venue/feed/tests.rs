@@ -598,3 +598,41 @@ proptest! {
         }
     }
 }
+
+/// As when a server takes over: what the shards know comes after the venue's books.
+#[test]
+fn a_feed_moves_to_other_markets_with_all_that_it_knows() {
+    let mut feed = feed_with(MismatchPolicy::Distrust);
+    feed.apply(at(1, VenueChange::Listed(vec![info("a"), info("b")])));
+    let ask = level(600_000, 5_000_000);
+    for id in ["m-Yes", "a-Yes", "b-No"] {
+        feed.apply(at(2, book_event(id, &[], &[ask])));
+    }
+    feed.apply(at(3, VenueChange::Stale { token_id: "a-Yes".into() }));
+    let resolved = ["b-Yes", "b-No"].map(|token| (token.into(), Price::ONE)).to_vec();
+    let mut traded = info("m").outcomes;
+    traded.reverse();
+    let markets = Markets::remembering([("b".into(), resolved)]);
+    let markets = Arc::new(markets.with_traded([("m".into(), traded.to_vec())]));
+    let before = feed.markets().clone();
+    feed.move_to(markets.clone());
+
+    let book = |id: &str, outcome: u8| {
+        markets.by_condition(id).unwrap().book(OutcomeIndex(outcome)).clone()
+    };
+    assert_eq!(markets.listing().markets().len(), 3);
+    // The outcomes of a market that was traded keep their order.
+    let first = book("m", 1).expect("it was published");
+    assert!(book("m", 0).is_none() && !first.stale);
+    assert_eq!(first.ladder().best_ask(), Some(ask));
+    assert!(book("a", 0).expect("it was published").stale);
+    let status = |id: &str| markets.by_condition(id).unwrap().info().status;
+    assert_eq!(status("b"), MarketStatus::Resolved);
+    assert_eq!(markets.newest_price_at(), before.newest_price_at());
+    // Later changes go there alone.
+    feed.apply(at(4, VenueChange::Levels(vec![change("m-Yes", Side::Sell, level(500_000, 1))])));
+    let best = book("m", 1).and_then(|book| book.ladder().best_ask());
+    assert_eq!(best, Some(level(500_000, 1)));
+    let old = before.by_condition("m").unwrap().book(OutcomeIndex(0)).clone();
+    assert_eq!(old.and_then(|book| book.ladder().best_ask()), Some(ask));
+}

@@ -69,6 +69,12 @@ impl Token {
         }
     }
 
+    /// Publishes to this market from now on. Nobody has seen the book there.
+    pub(super) fn move_to(&mut self, market: &Arc<Market>, outcome: OutcomeIndex) {
+        (self.market, self.outcome) = (market.clone(), outcome);
+        (self.recorded, self.tracking) = (None, Tracking::new());
+    }
+
     pub(super) fn note_market_price(&mut self, price: Price) {
         if self.market_trade_price != Some(price) {
             self.previous_trade_price = self.market_trade_price.replace(price);

@@ -68,6 +68,11 @@ impl<B: Books> Follower<B> {
         &self.trust.books
     }
 
+    /// The same, to be changed.
+    pub fn books_mut(&mut self) -> &mut B {
+        &mut self.trust.books
+    }
+
     /// The requests made since the last call, in order.
     pub fn take_requests(&mut self) -> Vec<Request> {
         self.trust.take_requests()

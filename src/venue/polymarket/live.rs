@@ -23,7 +23,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 pub use config::LiveConfig;
 pub use replay::{Replay, ReplayCounts};
@@ -39,6 +40,7 @@ use super::follower::{Described, Follower};
 use super::hash::BookHasher;
 use super::wire::Description;
 use crate::ids::Timestamp;
+use crate::market::Markets;
 use crate::venue::feed::Feed;
 use crate::venue::follow::Stamp;
 use crate::venue::follow::request::{BookRequest, Request};
@@ -99,12 +101,22 @@ pub struct Live {
     urgent: mpsc::Sender<Urgent>,
     delays: mpsc::Sender<Arc<str>>,
     unresolved: watch::Sender<Arc<[Arc<str>]>>,
-    /// Taken when it starts to run.
+    /// Taken when it first runs.
     receivers: Option<Receivers>,
+    /// `None` before it first runs.
+    running: Option<Running>,
     /// Requests to the book endpoint in flight.
     pending_asks: usize,
     /// Requests to the book endpoint so far.
     ask_count: u64,
+}
+
+/// What a [`Live`] that runs waits for.
+struct Running {
+    events: mpsc::Receiver<Event>,
+    sweep: Interval,
+    /// Aborted when this is dropped.
+    _tasks: JoinSet<()>,
 }
 
 /// The other ends of the senders of a [`Live`].
@@ -146,14 +158,32 @@ impl Live {
                 urgent: urgent_receiver,
                 delays: delay_receiver,
             }),
+            running: None,
             pending_asks: 0,
             ask_count: 0,
         }
     }
 
     async fn follow(&mut self) {
-        let Some(receivers) = self.receivers.take() else { return };
-        let Receivers { mut events, urgent, delays } = receivers;
+        if let Some(receivers) = self.receivers.take() {
+            self.running = Some(self.begin(receivers));
+        }
+        loop {
+            let Running { events, sweep, .. } = self.running.as_mut().expect("it has begun");
+            let event = tokio::select! {
+                Some(event) = events.recv() => Some(event),
+                _ = sweep.tick() => None,
+            };
+            let is_caught_up = events.is_empty();
+            match event {
+                Some(event) => self.take(event),
+                None => self.sweep(is_caught_up),
+            }
+        }
+    }
+
+    /// Starts the other tasks.
+    fn begin(&self, Receivers { events, urgent, delays }: Receivers) -> Running {
         let cataloguer = Cataloguer {
             rest: self.rest.clone(),
             config: self.config.clone(),
@@ -169,17 +199,12 @@ impl Live {
             events: self.events.clone(),
         };
         self.tap.begin(&self.config);
-        let mut tasks = tokio::task::JoinSet::new();
+        let mut tasks = JoinSet::new();
         tasks.spawn(cataloguer.run());
         tasks.spawn(delays.run());
         let mut sweep = tokio::time::interval(self.config.timing.sweep_interval);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                Some(event) = events.recv() => self.take(event),
-                _ = sweep.tick() => self.sweep(events.is_empty()),
-            }
-        }
+        Running { events, sweep, _tasks: tasks }
     }
 
     fn take(&mut self, event: Event) {
@@ -329,6 +354,10 @@ impl LiveVenue for Live {
     fn hold(&mut self, condition_ids: BTreeSet<Arc<str>>) {
         self.follower.hold(condition_ids);
         self.carry_out();
+    }
+
+    fn move_to(&mut self, markets: Arc<Markets>) {
+        self.follower.books_mut().move_to(markets);
     }
 
     fn record(&mut self, tape: TapeSender) {

@@ -46,6 +46,14 @@ pub(super) struct Seen {
     ended: u64,
 }
 
+impl Seen {
+    /// Waits for an attempt to end.
+    pub(super) async fn ended(mut self) {
+        let ended = self.progress.wait_for(|progress| progress.ended != self.ended).await;
+        ended.expect("whoever waits has the sender");
+    }
+}
+
 impl Refresh {
     pub(super) fn new() -> Self {
         let now = Instant::now();

@@ -22,7 +22,8 @@ impl<B: Books> Follower<B> {
     /// Follows these markets too, by condition id: accounts hold shares in them. They are followed
     /// whatever the filter says, and until they are resolved.
     pub fn hold(&mut self, condition_ids: impl IntoIterator<Item = Arc<str>>) {
-        self.held.extend(condition_ids);
+        let is_new = |id: &Arc<str>| !self.markets.contains_key(id);
+        self.held.extend(condition_ids.into_iter().filter(is_new));
         self.request_unresolved();
     }
 

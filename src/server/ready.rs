@@ -1,0 +1,71 @@
+//! Gets ready what others provide, before a running server is asked to hand over: the markets and
+//! books of a live venue, and the keys of an identity provider. That server serves meanwhile.
+
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use crate::auth::identity::IdentitySource;
+use crate::venue::follow::freshness::Freshness;
+use crate::venue::follow::status::LiveStatus;
+use crate::venue::live::LiveVenue;
+
+/// How long a server waits for others before it takes over all the same.
+const READY_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How often the books are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The share of the followed books that must be live. A venue may have none for some tokens.
+const LIVE_PERCENT_MIN: usize = 95;
+
+/// Waits until the venue's books and the provider's keys are there, or for [`READY_TIME_MAX`].
+pub(super) async fn get_ready(live: &mut Option<Box<dyn LiveVenue>>, identity: &IdentitySource) {
+    let status = live.as_ref().map(|live| live.status());
+    let waited = async {
+        let books = timeout(READY_TIME_MAX, until_live(status));
+        let keys = timeout(READY_TIME_MAX, identity.ready());
+        tokio::join!(books, keys)
+    };
+    let (books, keys) = following(live, waited).await;
+    if books.is_err() {
+        tracing::warn!(
+            after_seconds = READY_TIME_MAX.as_secs(),
+            "the venue has not sent its books in time: taking over all the same. Until it has, \
+             its markets are not listed or take no orders"
+        );
+    }
+    if keys.is_err() {
+        tracing::warn!(
+            after_seconds = READY_TIME_MAX.as_secs(),
+            "the OIDC provider has not sent its keys in time: taking over all the same. Until it \
+             has, access tokens get 503"
+        );
+    }
+}
+
+/// Follows the venue while something else is done.
+pub(super) async fn following<T>(
+    live: &mut Option<Box<dyn LiveVenue>>,
+    other: impl Future<Output = T>,
+) -> T {
+    let Some(live) = live else { return other.await };
+    tokio::select! {
+        () = live.run() => unreachable!("a live venue is followed for ever"),
+        done = other => done,
+    }
+}
+
+async fn until_live(status: Option<LiveStatus>) {
+    let Some(status) = status else { return };
+    while !are_live(&status) {
+        sleep(LOOK_INTERVAL).await;
+    }
+}
+
+fn are_live(status: &LiveStatus) -> bool {
+    let counts = status.get().tokens;
+    let live_count = counts[Freshness::Live as usize];
+    let followed_count = counts.iter().sum::<usize>() - counts[Freshness::Closed as usize];
+    live_count > 0 && 100 * live_count >= LIVE_PERCENT_MIN * followed_count
+}
