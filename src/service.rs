@@ -296,16 +296,16 @@ pub fn key_table<'a>(
 /// Keeps the key table in step with the shards. A shard calls the observer as it applies each
 /// event, and so in its own order: a created key is inserted, a rotated one gets its expiry, a
 /// revoked one is refused from then on, a forgotten one is removed, and an operator may give all
-/// keys of an account another tier, or erase them with the account.
+/// keys of an account another tier, or erase them with the account. So does a recovery, for a table
+/// that was made from the states at some earlier record.
+///
+/// An event that contradicts the state changes nothing here: the state refuses it next.
 ///
 /// The table does not wait for the disk. Refusing a key too early is safe. Accepting a new key
 /// early is safe too: nobody knows it before the answer that carries it, and that answer waits for
 /// the disk. A key inserted after its own revocation, however, would stay valid.
 pub fn key_observer(keys: Arc<Keys>, tiers: Arc<TierTable>) -> crate::shard::Observer {
-    let hash_of = |state: &State, key| {
-        let key = state.key(key).expect("an earlier record created it");
-        KeyHash::from_bytes(key.grant.hash)
-    };
+    let hash_of = |state: &State, key| Some(KeyHash::from_bytes(state.key(key)?.grant.hash));
     Box::new(move |event, state| match event {
         Event::KeyCreated { key, account, grant, created_by, at } => {
             let facts = KeyFacts {
@@ -316,7 +316,7 @@ pub fn key_observer(keys: Arc<Keys>, tiers: Arc<TierTable>) -> crate::shard::Obs
                 created_at: *at,
             };
             // A key with an expiry was rotated and creates no keys, so this one replaces it.
-            let maker = created_by.and_then(|maker| keys.get(&hash_of(state, maker)));
+            let maker = created_by.and_then(|maker| keys.get(&hash_of(state, maker)?));
             let old = maker.filter(|maker| !maker.is_lasting());
             insert_key(&keys, facts, grant, old.as_ref(), tiers.get(grant.tier));
             // The limits may have changed before the key was in the table to be told.
@@ -325,10 +325,20 @@ pub fn key_observer(keys: Arc<Keys>, tiers: Arc<TierTable>) -> crate::shard::Obs
             }
         }
         Event::KeyExpirySet { key, expires_at } => {
-            keys.set_expiry(&hash_of(state, *key), *expires_at);
+            if let Some(hash) = hash_of(state, *key) {
+                keys.set_expiry(&hash, *expires_at);
+            }
         }
-        Event::KeyRevoked { key, .. } => drop(keys.revoke(&hash_of(state, *key))),
-        Event::KeyForgotten { key } => keys.remove(&hash_of(state, *key)),
+        Event::KeyRevoked { key, .. } => {
+            if let Some(hash) = hash_of(state, *key) {
+                keys.revoke(&hash);
+            }
+        }
+        Event::KeyForgotten { key } => {
+            if let Some(hash) = hash_of(state, *key) {
+                keys.remove(&hash);
+            }
+        }
         Event::OperatorActed(acted) => {
             if acted.act == Act::Erase {
                 for hash in state.key_hashes_of(acted.account).map(KeyHash::from_bytes) {

@@ -54,7 +54,7 @@ pub use pace::Stopped;
 pub use recover::{
     Opened, RecoverError, RecoverReport, Recovered, open, open_ahead, raises_format,
 };
-pub use replay::{ReplayError, ShardState};
+pub use replay::{RecordObserver, ReplayError, ShardState};
 pub use state::ShardError;
 #[cfg(test)]
 pub(crate) use {keeper::Upkeep, pace::Pace, recover::open_stepped};

@@ -24,6 +24,7 @@ use crate::config::identity::IdentityConfig;
 use crate::config::venue::VenueConfig;
 use crate::config::{DataPlace, JournalSync, ServeArgs, Switch};
 use crate::disk::Disk;
+use crate::engine::event::Event;
 use crate::engine::{Rules, State};
 use crate::http::exchange::Exchange;
 use crate::ids::Timestamp;
@@ -33,9 +34,9 @@ use crate::market::Markets;
 use crate::market::catalogue::Outcome;
 use crate::service::matcher::Matcher;
 use crate::service::settlement::{Decisions, Settler};
-use crate::service::{Parts, Service, key_observer, key_table};
+use crate::service::{Keys, Parts, Service, key_observer, key_table};
 use crate::shard::{Room, Shards};
-use crate::snapshot::{self, Ahead, Folder, Opened, Recovered, SnapshotKeeper};
+use crate::snapshot::{self, Ahead, Folder, Opened, RecordObserver, Recovered, SnapshotKeeper};
 use crate::tls::{self, Roots};
 use crate::venue::feed::{Feed, MismatchPolicy};
 use crate::venue::live::{LiveVenue, LiveVenueConfig};
@@ -78,6 +79,9 @@ pub(super) struct Started {
 /// What can be done before the server that is to be replaced ends.
 pub(super) struct Prepared {
     ahead: Ahead,
+    /// Those of the states that were read.
+    keys: Arc<Keys>,
+    tiers: Arc<TierTable>,
     identity: IdentitySource,
     /// Publishes to markets of its own until the start. `None` unless the venue is live.
     live: Option<Box<dyn LiveVenue>>,
@@ -98,18 +102,21 @@ pub(super) async fn prepare(
         ready::get_ready(&mut live, &identity).await;
     }
     // As late as possible: what is written from now on is read while nobody serves.
-    let folder = data.to_owned();
+    let (folder, tiers) = (data.to_owned(), arguments.limits().tiers);
     let read = tokio::task::spawn_blocking(move || {
-        snapshot::read_ahead(Disk::System, &folder, thread_count())
+        let ahead = snapshot::read_ahead(Disk::System, &folder, thread_count())
+            .with_context(|| format!("failed to read --data {}", folder.display()))?;
+        let keys = Arc::new(key_table(ahead.states(), &tiers)?);
+        anyhow::Ok((ahead, keys, Arc::new(TierTable::new(tiers))))
     });
-    let ahead = ready::following(&mut live, read).await.context("failed to read ahead")?;
-    let ahead = ahead.with_context(|| format!("failed to read --data {}", data.display()))?;
+    let read = ready::following(&mut live, read).await;
+    let (ahead, keys, tiers) = read.context("failed to read ahead")??;
     tracing::info!(
         records = ahead.records,
         elapsed_ms = ahead.elapsed.as_millis(),
         "read the data folder ahead of the start"
     );
-    Ok(Prepared { ahead, identity, live })
+    Ok(Prepared { ahead, keys, tiers, identity, live })
 }
 
 /// Fails if the venue cannot be opened, for a reason that is known without asking it. Returns it if
@@ -140,11 +147,18 @@ pub(super) async fn start(
     prepared: Option<Prepared>,
 ) -> anyhow::Result<Started> {
     let venue = arguments.venue.config()?;
-    let (ahead, identity, live) = match prepared {
-        Some(Prepared { ahead, identity, live }) => (Some(ahead), Some(identity), live),
-        None => (None, None, None),
+    let limits = arguments.limits();
+    let (ahead, known_keys, identity, live) = match prepared {
+        Some(Prepared { ahead, keys, tiers, identity, live }) => {
+            (Some(ahead), Some((keys, tiers)), Some(identity), live)
+        }
+        None => (None, None, None, None),
     };
-    let (journal, recovered, folder) = open_data(arguments, ahead)?;
+    let follow_keys = known_keys.clone().map(|(keys, tiers)| key_observer(keys, tiers));
+    let observe = |event: &Event, state: &State| {
+        follow_keys.iter().for_each(|follow| follow(event, state));
+    };
+    let (journal, recovered, folder) = open_data(arguments, ahead, &observe)?;
     warn_of_future(recovered.newest_time(), Timestamp::now());
     let journal = Arc::new(journal);
     let issuer = identity.map_or_else(|| open_identity(arguments), Ok)?;
@@ -180,9 +194,13 @@ pub(super) async fn start(
     let market_count = markets.listing().markets().len();
     tracing::info!(venue = %arguments.venue.venue, markets = market_count, "opened the venue");
 
-    let limits = arguments.limits();
-    let keys = Arc::new(key_table(recovered.states(), &limits.tiers)?);
-    let tiers = Arc::new(TierTable::new(limits.tiers));
+    let (keys, tiers) = match known_keys {
+        Some(known) => known,
+        None => {
+            let keys = key_table(recovered.states(), &limits.tiers)?;
+            (Arc::new(keys), Arc::new(TierTable::new(limits.tiers)))
+        }
+    };
     let rules = Rules {
         starting_balance: arguments.starting_balance,
         kept_orders_max: arguments.keep_orders,
@@ -248,6 +266,7 @@ fn warn_of_future(newest: Timestamp, now: Timestamp) {
 fn open_data(
     arguments: &ServeArgs,
     ahead: Option<Ahead>,
+    observer: RecordObserver<'_>,
 ) -> anyhow::Result<(Journal, Recovered, Option<Folder>)> {
     let sync = match arguments.journal_sync {
         JournalSync::Always => SyncMode::Always,
@@ -265,7 +284,7 @@ fn open_data(
     };
     let opened = if let Some(ahead) = ahead {
         await_release(path)?;
-        snapshot::open_ahead(Disk::System, path, &config, ahead)
+        snapshot::open_ahead(Disk::System, path, &config, ahead, observer)
     } else {
         warn_of_newer_format(path)?;
         snapshot::open(Disk::System, path, &config, thread_count())

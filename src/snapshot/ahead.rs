@@ -14,6 +14,7 @@ use super::folder::Folder;
 use super::load::{LoadError, Snapshot};
 use super::recover::{Group, RecoverError, joined, load, replay_batch};
 use crate::disk::{Disk, DiskError};
+use crate::engine::State;
 use crate::journal::{Batch, JournalMark, OpenError, SegmentReader, segment_name};
 
 /// Maximum number of attempts if files disappear: they move to the archive, and from there away.
@@ -30,6 +31,13 @@ pub struct Ahead {
     pub records: u64,
     /// How long it took.
     pub elapsed: Duration,
+}
+
+impl Ahead {
+    /// The states, in any order.
+    pub fn states(&self) -> impl Iterator<Item = &State> {
+        self.groups.iter().flatten().map(|shard| &shard.state)
+    }
 }
 
 /// Loads the newest snapshot and the closed segments after it, with `thread_count` threads.
@@ -81,7 +89,9 @@ fn replay(groups: &mut [Group], batch: &Batch) -> Result<(), RecoverError> {
             .iter_mut()
             .enumerate()
             .map(|(number, group)| {
-                scope.spawn(move || replay_batch(group, number, count, batch, &mut Vec::new()))
+                scope.spawn(move || {
+                    replay_batch(group, number, count, batch, &mut Vec::new(), &|_, _| {})
+                })
             })
             .collect();
         threads.into_iter().try_for_each(joined)

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::ahead::Ahead;
 use super::folder::Folder;
 use super::load::{LoadError, Snapshot};
-use super::replay::{ReplayError, ShardState};
+use super::replay::{RecordObserver, ReplayError, ShardState};
 use crate::disk::{Disk, DiskError};
 use crate::engine::State;
 use crate::ids::{SHARD_COUNT, ShardId, Timestamp};
@@ -160,17 +160,19 @@ pub fn open(
     config: &JournalConfig,
     thread_count: NonZeroUsize,
 ) -> Result<Opened, RecoverError> {
-    open_read(read(disk, data, config, thread_count, None)?)
+    open_read(read(disk, data, config, thread_count, None, &|_, _| {})?)
 }
 
-/// The same for a data directory that was read ahead: only reads what came since.
+/// The same for a data directory that was read ahead: only reads what came since, and tells it to
+/// an observer.
 pub fn open_ahead(
     disk: Disk,
     data: &Path,
     config: &JournalConfig,
     ahead: Ahead,
+    observer: RecordObserver<'_>,
 ) -> Result<Opened, RecoverError> {
-    open_read(read(disk, data, config, NonZeroUsize::MIN, Some(ahead))?)
+    open_read(read(disk, data, config, NonZeroUsize::MIN, Some(ahead), observer)?)
 }
 
 fn open_read((unopened, recovered, report, folder): Read) -> Result<Opened, RecoverError> {
@@ -187,7 +189,8 @@ pub(crate) fn open_stepped(
     data: &Path,
     config: &JournalConfig,
 ) -> Result<(Opened, crate::journal::Steps), RecoverError> {
-    let (unopened, recovered, report, folder) = read(disk, data, config, NonZeroUsize::MIN, None)?;
+    let (unopened, recovered, report, folder) =
+        read(disk, data, config, NonZeroUsize::MIN, None, &|_, _| {})?;
     let (journal, steps, journal_report) = unopened.open_stepped()?;
     let report = RecoverReport { journal: journal_report, ..report };
     Ok((Opened { journal, recovered, report, folder }, steps))
@@ -204,6 +207,7 @@ fn read(
     config: &JournalConfig,
     thread_count: NonZeroUsize,
     ahead: Option<Ahead>,
+    observer: RecordObserver<'_>,
 ) -> Result<Read, RecoverError> {
     // Once the directory is locked, nobody else touches the snapshots.
     let directory = DataDirectory::open(disk.clone(), data)?;
@@ -221,9 +225,9 @@ fn read(
 
     let progress = Progress::new();
     let (unopened, recovered) = if let [_] = groups.as_slice() {
-        replay_alone(&directory, config, mark, groups, progress)?
+        replay_alone(&directory, config, mark, groups, progress, observer)?
     } else {
-        replay_together(&directory, config, mark, groups, progress)?
+        replay_together(&directory, config, mark, groups, progress, observer)?
     };
     let journal = unopened.report();
     let report = RecoverReport { snapshot: number, snapshot_elapsed, journal };
@@ -275,6 +279,7 @@ pub(super) fn replay_batch(
     count: usize,
     batch: &Batch,
     sorted: &mut Vec<Sorted>,
+    observer: RecordObserver<'_>,
 ) -> Result<(), RecoverError> {
     sorted.resize_with(group.len(), Sorted::default);
     for (position, record) in batch.iter() {
@@ -290,7 +295,9 @@ pub(super) fn replay_batch(
         let mut rest = sorted.bytes.as_slice();
         for (position, length) in sorted.records.drain(..) {
             let (record, behind) = rest.split_at(length);
-            shard.replay(record).map_err(|reason| RecoverError::Replay { position, reason })?;
+            shard
+                .replay_observed(record, observer)
+                .map_err(|reason| RecoverError::Replay { position, reason })?;
             rest = behind;
         }
         sorted.bytes.clear();
@@ -304,12 +311,13 @@ fn replay_alone(
     mark: Option<JournalMark>,
     mut groups: Vec<Group>,
     mut progress: Progress,
+    observer: RecordObserver<'_>,
 ) -> Result<(UnopenedJournal, Recovered), RecoverError> {
     let group = &mut groups[0];
     let mut sorted = Vec::new();
     let unopened = Journal::read(directory, config, mark, |batch| {
         progress.read(&batch);
-        replay_batch(group, 0, 1, &batch, &mut sorted)
+        replay_batch(group, 0, 1, &batch, &mut sorted, observer)
     })?;
     Ok((unopened, gathered(groups)))
 }
@@ -323,6 +331,7 @@ fn replay_together(
     mark: Option<JournalMark>,
     groups: Vec<Group>,
     mut progress: Progress,
+    observer: RecordObserver<'_>,
 ) -> Result<(UnopenedJournal, Recovered), RecoverError> {
     let count = groups.len();
     thread::scope(|scope| {
@@ -334,7 +343,7 @@ fn replay_together(
                 let thread = scope.spawn(move || {
                     let mut sorted = Vec::new();
                     for batch in batches {
-                        replay_batch(&mut group, number, count, &batch, &mut sorted)?;
+                        replay_batch(&mut group, number, count, &batch, &mut sorted, observer)?;
                     }
                     Ok::<_, RecoverError>(group)
                 });

@@ -3,8 +3,12 @@
 
 use crate::engine::State;
 use crate::engine::contradiction::Contradiction;
+use crate::engine::event::Event;
 use crate::ids::{Place, ShardId, Timestamp};
 use crate::journal::record::{self, RecordError};
+
+/// Follows what a recovery reads. Whether an event contradicts the state is not known yet.
+pub type RecordObserver<'o> = &'o (dyn Fn(&Event, &State) + Sync);
 
 /// A shard's state up to some record, and what the next record must continue.
 #[derive(Clone, PartialEq, Debug)]
@@ -68,6 +72,15 @@ impl ShardState {
     /// Applies the next record of the shard. The record is on disk, so whatever depends on it is
     /// durable. After an error, discard the state.
     pub fn replay(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
+        self.replay_observed(bytes, &|_, _| {})
+    }
+
+    /// The same, and tells each event to an observer first, with the state before the record.
+    pub fn replay_observed(
+        &mut self,
+        bytes: &[u8],
+        observer: RecordObserver<'_>,
+    ) -> Result<(), ReplayError> {
         let (header, events) = record::decode(bytes)?;
         let shard = self.state.shard().get();
         if header.shard != self.state.shard() {
@@ -80,6 +93,7 @@ impl ShardState {
         if header.epoch < self.epoch {
             return Err(ReplayError::Epoch { shard, before: self.epoch, epoch: header.epoch });
         }
+        events.iter().for_each(|event| observer(event, &self.state));
         self.state.replay(&events, Place::START)?;
         self.epoch = header.epoch;
         self.decided_at = header.at;

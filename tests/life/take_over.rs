@@ -47,6 +47,12 @@ fn serve(binary: &str, data: &Path, arguments: &[&str]) -> Process {
     Process::spawn(&mut serve)
 }
 
+fn token(data: &Path, subject: &str) -> String {
+    let mut token = command(BINARY);
+    let token = token.args(["token", "--subject", subject, "--data"]).arg(data).output();
+    String::from_utf8(token.unwrap().stdout).unwrap().trim().to_owned()
+}
+
 /// An account with a key of its own.
 struct Trader {
     key: String,
@@ -58,10 +64,8 @@ struct Trader {
 impl Trader {
     fn new(data: &Path, server: &ServerProcess, number: usize) -> Self {
         let label = format!("trader-{number}");
-        let mut token = command(BINARY);
-        let token = token.args(["token", "--subject", &label, "--data"]).arg(data).output();
-        let token = String::from_utf8(token.unwrap().stdout).unwrap();
-        let bootstrap = Request::post("/v1/keys/bootstrap", &json!({})).bearer(token.trim());
+        let token = token(data, &label);
+        let bootstrap = Request::post("/v1/keys/bootstrap", &json!({})).bearer(&token);
         let answer = Connection::open(server.address).send(&bootstrap).ok(201);
         let key = answer["raw_key"].as_str().unwrap().to_owned();
         Self { key, label, acknowledged: Mutex::default() }
@@ -318,4 +322,49 @@ fn without_a_server_to_take_over_from_a_start_is_like_any_other() {
         server.logged("no server to take over from");
         end(server);
     }
+}
+
+/// What the new server has read ahead is made up for with what came since.
+#[test]
+fn keys_are_what_they_were_left_as() {
+    let data = tempfile::tempdir().unwrap();
+    let mut server = serve(BINARY, data.path(), &["--listen", "127.0.0.1:0"]).ready();
+    let token = token(data.path(), "owner");
+    let address = server.address;
+    let make = |path: &str| {
+        let body = if path.ends_with("rotate") { json!({"overlap_seconds": 0}) } else { json!({}) };
+        let request = Request::post(path, &body).bearer(&token);
+        let answer = Connection::open(address).send(&request);
+        assert!(matches!(answer.status, 200 | 201), "{answer:?}");
+        let made = answer.json();
+        (made["raw_key"].as_str().unwrap().to_owned(), made["id"].as_u64().unwrap())
+    };
+    // The keys, and the status that each gets. Some change after a server has read them ahead.
+    let mut expected: Vec<(String, u16)> = Vec::new();
+    let (mut to_revoke, mut to_rotate) = (make("/v1/keys"), make("/v1/keys"));
+    for tier in ["pro", "free"] {
+        let (revoked, rotated) = (to_revoke, to_rotate);
+        let (next, _) = make(&format!("/v1/keys/{}/rotate", rotated.1));
+        let revoke = Request::delete(format!("/v1/keys/{}", revoked.1)).bearer(&token);
+        Connection::open(server.address).send(&revoke).ok(200);
+        expected.extend([(revoked.0, 401), (rotated.0, 401), (next, 200)]);
+        (to_revoke, to_rotate) = (make("/v1/keys"), make("/v1/keys"));
+        let mut act = command(BINARY);
+        act.args(["account", "tier", "--subject", "owner", "--tier", tier, "--reason", "a test"]);
+        assert!(act.arg("--data").arg(data.path()).status().unwrap().success());
+
+        let next = serve(BINARY, data.path(), &["--take-over"]).ready();
+        assert!(server.wait().success());
+        server = next;
+        let newest = [(to_revoke.0.clone(), 200), (to_rotate.0.clone(), 200)];
+        for (number, (key, status)) in expected.iter().chain(&newest).enumerate() {
+            let me = Request::get("/v1/me").key(key);
+            let answer = Connection::open(server.address).send(&me);
+            assert_eq!(answer.status, *status, "{number}: {answer:?}");
+            if *status == 200 {
+                assert_eq!(answer.header("x-ratelimit-tier"), Some(tier), "{number}");
+            }
+        }
+    }
+    server.terminate();
 }
