@@ -71,15 +71,17 @@ pub fn list(path: &Path) -> Result<ListReport, RepositoryError> {
     let Points { readable, damaged, newest } = repository.points()?;
     let mut damage: Vec<String> = damaged.iter().map(ToString::to_string).collect();
     let mut seen = BTreeSet::new();
+    let mut missing = Vec::new();
     let mut own = BTreeMap::<u64, u64>::new();
     for (point, file) in needed_files(&readable, newest) {
         if seen.insert(&file.name) {
             *own.entry(point).or_default() += file.bytes;
             if !repository.disk.exists(&repository.file_path(file))? {
-                damage.push(repository.missing(file, point).to_string());
+                missing.push((file, repository.missing(file, point)));
             }
         }
     }
+    damage.extend(still_needed(&repository, missing)?);
     let report = |point: &Point| PointReport {
         number: point.number,
         taken_at: Text(point.taken_at.0),
@@ -108,16 +110,34 @@ pub fn check(path: &Path) -> Result<CheckReport, RepositoryError> {
     for (point, file) in needed_files(&readable, newest) {
         files.entry(file).or_insert(point);
     }
+    let mut flawed = Vec::new();
     for (file, point) in files {
         report.files += 1;
         report.bytes += file.bytes;
         match repository.read_parts(file, point, |_, _| Ok(())) {
             Ok(()) => {}
-            Err(error @ RepositoryError::File { .. }) => report.damage.push(error.to_string()),
+            Err(error @ RepositoryError::File { .. }) => flawed.push((file, error)),
             Err(error) => return Err(error),
         }
     }
+    report.damage.extend(still_needed(&repository, flawed)?);
     Ok(report)
+}
+
+/// What is wrong with files that points need by now. Meanwhile somebody may have removed points, and
+/// then the files that only they needed.
+fn still_needed(
+    repository: &Repository,
+    flawed: Vec<(&StoredFile, RepositoryError)>,
+) -> Result<Vec<String>, RepositoryError> {
+    if flawed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Points { readable, newest, .. } = repository.points()?;
+    let needed: BTreeSet<&StoredFile> =
+        needed_files(&readable, newest).map(|(_, file)| file).collect();
+    let flawed = flawed.into_iter().filter(|(file, _)| needed.contains(file));
+    Ok(flawed.map(|(_, error)| error.to_string()).collect())
 }
 
 impl ListReport {

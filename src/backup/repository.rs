@@ -14,6 +14,7 @@
 //! over is removed by the next backup.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256};
@@ -229,6 +230,8 @@ impl Repository {
             match self.point(number) {
                 Ok(point) => points.readable.push(point),
                 Err(error @ RepositoryError::Point { .. }) => points.damaged.push(error),
+                // It was removed after its name was read.
+                Err(RepositoryError::Disk(error)) if is_gone(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -351,10 +354,10 @@ impl Repository {
     ) -> Result<(), RepositoryError> {
         let path = self.file_path(file);
         let flawed = |flaw| RepositoryError::File { path: path.clone(), point, flaw };
-        if !self.disk.exists(&path)? {
-            return Err(self.missing(file, point));
-        }
-        let opened = self.disk.open_read(&path)?;
+        let opened = match self.disk.open_read(&path) {
+            Err(error) if is_gone(&error) => return Err(self.missing(file, point)),
+            opened => opened?,
+        };
         if opened.bytes()? != file.bytes {
             return Err(flawed("has another length than when it was stored"));
         }
@@ -372,6 +375,10 @@ impl Repository {
             Err(error) => Err(error),
         }
     }
+}
+
+fn is_gone(error: &DiskError) -> bool {
+    error.source.kind() == ErrorKind::NotFound
 }
 
 /// The files that points need, oldest point first, each with the number of its point. Of the oldest

@@ -1,12 +1,15 @@
 //! Repositories of backups: what is new is stored, damage is found, and a backup that is stopped at
 //! any moment leaves a repository that is whole.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use paperbourse_test_support::process::command;
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -288,6 +291,64 @@ fn a_backup_that_is_killed_at_any_moment_leaves_the_repository_whole() {
     let (report, _) = json_of(&["backup", "verify", text(&repository)]);
     assert_eq!(report["files"], files(&repository, "files").len(), "{report}");
     assert!(files(&repository, "unfinished").is_empty());
+}
+
+/// Replaces a file by a pipe: whoever opens it waits until the other end is opened by another name.
+fn make_wait(path: &Path, other_name: &Path) {
+    fs::remove_file(path).unwrap();
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    fs::hard_link(path, other_name).unwrap();
+}
+
+/// Opens the other end of a pipe that somebody opens.
+fn let_go(other_name: &Path) -> File {
+    loop {
+        let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();
+        match OpenOptions::new().write(true).custom_flags(flags).open(other_name) {
+            Ok(end) => return end,
+            // Nobody opens it yet.
+            Err(error) => assert_eq!(error.raw_os_error(), Some(Errno::NXIO.raw_os_error())),
+        }
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn files_of_points_that_are_removed_while_a_repository_is_verified_are_no_damage() {
+    let folder = TempDir::new().unwrap();
+    let (data, repository) = (folder.path().join("data"), folder.path().join("repository"));
+    for number in 0..3 {
+        fill(&data, &format!("round-{number}"));
+        back_up(&data, &repository);
+    }
+    let copy = folder.path().join("copy");
+    copy_folder(&repository, &copy);
+    let (pruned, code) = json_of(&["backup", "prune", text(&copy), "--keep", "1"]);
+    assert_eq!(code, 0, "{pruned}");
+    let is_removed = |path: &PathBuf| !copy.join(path.strip_prefix(&repository).unwrap()).exists();
+    let removed: Vec<PathBuf> = stored(&repository).into_iter().filter(is_removed).collect();
+    let (points, removed): (Vec<_>, Vec<_>) =
+        removed.into_iter().partition(|path| path.starts_with(repository.join("points")));
+    assert!(points.len() == 2 && removed.len() > 2, "{points:?} {removed:?}");
+    // By the first it has read the points, and by the second it waits for what happens here.
+    let ends = [0, 1].map(|number| folder.path().join(format!("end-{number}")));
+    removed.iter().zip(&ends).for_each(|(path, end)| make_wait(path, end));
+    let verify = command(BINARY)
+        .args(["backup", "verify", "--json", text(&repository)])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _first = let_go(&ends[0]);
+    points.iter().chain(&removed).for_each(|path| fs::remove_file(path).unwrap());
+    let _second = let_go(&ends[1]);
+    let output = verify.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    // What a point still needs is missed as before.
+    fs::remove_file(&files(&repository, "files")[0]).unwrap();
+    let (report, code) = json_of(&["backup", "verify", text(&repository)]);
+    assert_eq!((code, report["damage"].as_array().map(Vec::len)), (3, Some(1)), "{report}");
+    let (report, code) = json_of(&["backup", "list", text(&repository)]);
+    assert_eq!((code, report["damage"].as_array().map(Vec::len)), (3, Some(1)), "{report}");
 }
 
 #[test]
