@@ -139,7 +139,7 @@ pub struct ServeArgs {
     pub journal_segment_bytes: u64,
 
     /// Memory limit of the process, in bytes; above it, requests that would need more are refused
-    /// [default: 80 % of the memory of the machine or container]
+    /// [default: 80 % of the memory of the machine, or of the container or unit if that has less]
     #[arg(long, env = "PAPERBOURSE_MEMORY_LIMIT", value_name = "BYTES",
           value_parser = whole_number(1..=u64::MAX))]
     pub memory_limit: Option<u64>,

@@ -1,6 +1,8 @@
 //! Watches the memory of the process, so that it refuses requests before the system kills it.
 
+use std::fmt;
 use std::fs;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +16,69 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// The default limit, in fifths of the available memory.
 const DEFAULT_FIFTHS: u64 = 4;
 
+/// Where the system shows its control groups.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// The memory limit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Limit {
+    pub(super) bytes: u64,
+    pub(super) source: Source,
+}
+
+/// Where a memory limit comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Source {
+    /// The operator's choice.
+    Chosen,
+    /// A share of the machine's memory.
+    Machine,
+    /// A share of what this file allows a control group: that of a unit, a slice or a container.
+    ControlGroup(PathBuf),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Chosen => formatter.write_str("--memory-limit"),
+            Self::Machine => formatter.write_str("80 % of the machine's memory"),
+            Self::ControlGroup(path) => write!(formatter, "80 % of {}", path.display()),
+        }
+    }
+}
+
 /// The memory limit: the operator's choice, or a share of what is available. `None` if the system
 /// does not report memory use.
-pub(super) fn limit_bytes(chosen: Option<u64>) -> Option<u64> {
+pub(super) fn limit(chosen: Option<u64>) -> Option<Limit> {
     resident_bytes()?;
-    chosen.or_else(|| Some(available_bytes()? / 5 * DEFAULT_FIFTHS))
+    if let Some(bytes) = chosen {
+        return Some(Limit { bytes, source: Source::Chosen });
+    }
+    let machine = kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let Limit { bytes, source } = available(machine, Path::new(CGROUPS), &own);
+    Some(Limit { bytes: bytes / 5 * DEFAULT_FIFTHS, source })
+}
+
+/// The least that the machine, the control group of this process, or one that it is in, has. `own`
+/// is what the system says about the process; `0::` names its group of version 2.
+fn available(machine: u64, groups: &Path, own: &str) -> Limit {
+    let own = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
+    let names = Path::new(own).components().filter(|part| matches!(part, Component::Normal(_)));
+    let mut least = Limit { bytes: machine, source: Source::Machine };
+    // In a container its own group is the topmost that can be seen, whatever the name is.
+    let group = groups.join(names.collect::<PathBuf>());
+    for group in group.ancestors().take_while(|group| group.starts_with(groups)) {
+        let path = group.join("memory.max");
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        // It is `max` if there is no limit.
+        if let Ok(bytes) = text.trim().parse()
+            && bytes < least.bytes
+        {
+            least = Limit { bytes, source: Source::ControlGroup(path) };
+        }
+    }
+    least
 }
 
 /// Checks whether the process is above the limit.
@@ -57,14 +117,6 @@ pub(super) const fn megabytes(bytes: u64) -> u64 {
     bytes / 1_000_000
 }
 
-/// Memory of the machine, or of the container if that has less.
-fn available_bytes() -> Option<u64> {
-    let machine = kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
-    let container = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let container = container.and_then(|text| text.trim().parse().ok());
-    Some(container.map_or(machine, |container: u64| container.min(machine)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,8 +129,49 @@ mod tests {
         assert!(room.is_full());
         look(&room, u64::MAX);
         assert!(!room.is_full());
-        let machine = limit_bytes(None).unwrap();
-        assert!(machine > resident_bytes().unwrap());
-        assert_eq!(limit_bytes(Some(5)), Some(5));
+        assert!(limit(None).unwrap().bytes > resident_bytes().unwrap());
+        assert_eq!(limit(Some(5)), Some(Limit { bytes: 5, source: Source::Chosen }));
+    }
+
+    #[test]
+    fn the_least_of_the_machine_and_all_control_groups_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let groups = folder.path();
+        let unit = groups.join("system.slice/paperbourse.service");
+        fs::create_dir_all(&unit).unwrap();
+        let own = "1:name=systemd:/other\n0::/system.slice/paperbourse.service\n";
+        let in_unit = "system.slice/paperbourse.service/memory.max";
+        // The limits of the unit, the slice and the container, and which one counts.
+        for (of_unit, of_slice, of_container, own, expected) in [
+            ("max", "max", None, own, (1_000, None)),
+            ("2000", "max", None, own, (1_000, None)),
+            ("400", "max", None, own, (400, Some(in_unit))),
+            ("400", "300", None, own, (300, Some("system.slice/memory.max"))),
+            ("400", "500", Some("200"), own, (200, Some("memory.max"))),
+            ("400", "300", Some("500"), "0::/\n", (500, Some("memory.max"))),
+            // The group has a name that cannot be seen from inside.
+            ("400", "300", Some("500"), "0::/docker/12ab\n", (500, Some("memory.max"))),
+            (
+                "400",
+                "300",
+                Some("500"),
+                "0::/../system.slice\n",
+                (300, Some("system.slice/memory.max")),
+            ),
+            ("400", "300", None, "5:memory:/system.slice\n", (1_000, None)),
+            ("400", "300", None, "", (1_000, None)),
+        ] {
+            fs::write(unit.join("memory.max"), format!("{of_unit}\n")).unwrap();
+            fs::write(groups.join("system.slice/memory.max"), format!("{of_slice}\n")).unwrap();
+            // The topmost group of a machine has no such file.
+            let _ = fs::remove_file(groups.join("memory.max"));
+            if let Some(of_container) = of_container {
+                fs::write(groups.join("memory.max"), format!("{of_container}\n")).unwrap();
+            }
+            let Limit { bytes, source } = available(1_000, groups, own);
+            let (expected_bytes, path) = expected;
+            let expected = path.map_or(Source::Machine, |it| Source::ControlGroup(groups.join(it)));
+            assert_eq!((bytes, source), (expected_bytes, expected), "{of_unit} {of_slice} {own}");
+        }
     }
 }

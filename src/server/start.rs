@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use super::{memory, ready};
+use super::memory::{self, Limit};
+use super::ready;
 use crate::auth::identity::IdentitySource;
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::auth::identity::oidc::OidcIssuer;
@@ -334,12 +335,13 @@ fn await_release(path: &Path) -> anyhow::Result<()> {
 
 /// Refuses memory-consuming requests from now on while the process is above its memory limit.
 fn watch_memory(arguments: &ServeArgs) -> Arc<Room> {
-    let limit_bytes = memory::limit_bytes(arguments.memory_limit);
-    let room = Arc::new(Room::limited(limit_bytes));
-    if let Some(limit_bytes) = limit_bytes {
-        tracing::info!(limit_megabytes = memory::megabytes(limit_bytes), "limiting memory");
-        memory::look(&room, limit_bytes);
-        tokio::spawn(memory::watch(room.clone(), limit_bytes));
+    let limit = memory::limit(arguments.memory_limit);
+    let room = Arc::new(Room::limited(limit.as_ref().map(|limit| limit.bytes)));
+    if let Some(Limit { bytes, source }) = limit {
+        let limit_megabytes = memory::megabytes(bytes);
+        tracing::info!(limit_megabytes, %source, "limiting memory");
+        memory::look(&room, bytes);
+        tokio::spawn(memory::watch(room.clone(), bytes));
     } else {
         tracing::warn!("memory is not limited: this system does not report how much is used");
     }
