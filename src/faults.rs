@@ -28,6 +28,12 @@ pub(crate) enum Fault {
     HandedOverAnsweredEarly,
     /// Damage to the last block of the journal is always treated as a torn write.
     DamagedEndCut,
+    /// A deposit that comes again is made again.
+    DepositRepeated,
+    /// A suspended account takes writes.
+    SuspensionIgnored,
+    /// Keys get any tier, whatever their account was given.
+    TierIgnored,
 }
 
 #[cfg(not(test))]

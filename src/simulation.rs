@@ -20,6 +20,7 @@
 //!   advance.
 //! - [`clients`] send orders, comments, key operations and reads, and resend unanswered orders.
 //! - [`resting`] are orders that rest, in markets whose books move.
+//! - [`operated`] are accounts that operators act on.
 //! - [`auditor`] records every answer and compares it with what each start recovers.
 //!
 //! The seed determines everything except the journal's id. The id is only ever compared, directly
@@ -41,6 +42,7 @@ mod clients;
 mod command;
 mod history;
 mod markets;
+mod operated;
 mod process;
 mod resting;
 mod totals;
@@ -174,4 +176,7 @@ each_fault_is_noticed! {
     rejection_answered_early: RejectionAnsweredEarly,
     handed_over_answered_early: HandedOverAnsweredEarly,
     damaged_end_cut: DamagedEndCut,
+    deposit_repeated: DepositRepeated,
+    suspension_ignored: SuspensionIgnored,
+    tier_ignored: TierIgnored,
 }

@@ -16,6 +16,7 @@ use super::standing::{
 use super::state::State;
 use super::terms::EndReason;
 use super::view::Observed;
+use crate::faults::{self, Fault};
 use crate::ids::{AccountId, Place, Timestamp};
 use crate::money::Usd;
 
@@ -134,7 +135,10 @@ impl OperatorCommand {
         token: DepositToken,
         now: Timestamp,
     ) -> Result<Verdict<Acted>, Rejection> {
-        if let Some(known) = account.deposits().iter().find(|known| known.token == token) {
+        let mut known = account.deposits().iter();
+        if let Some(known) = known.find(|known| known.token == token)
+            && !faults::is_on(Fault::DepositRepeated)
+        {
             return if known.amount == amount {
                 Ok(Verdict::Already(Acted::default()))
             } else {

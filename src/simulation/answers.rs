@@ -3,11 +3,13 @@
 use super::auditor::Auditor;
 use super::clients::{Clients, Request};
 use super::command::Done;
+use super::operated::Ask;
 use super::process::{Answer, Noted};
 use super::resting::{self, venue::Venue};
 use super::totals::Totals;
 use crate::engine::place::Placed;
 use crate::engine::rejection::Rejection;
+use crate::engine::standing::Act;
 use crate::shard::Refusal;
 
 /// Delivers an answer to the client that asked and records it with the auditor.
@@ -37,8 +39,10 @@ pub(super) fn deliver(
                 deliver_order(number, answer, noted, clients, auditor, totals)?;
             }
         }
-        (_, Answer::Command(Err(Refusal::Busy))) => {}
-        (_, Answer::Command(Err(Refusal::JournalFull))) => totals.journal_full += 1,
+        (request, Answer::Command(Err(refusal @ (Refusal::Busy | Refusal::JournalFull)))) => {
+            totals.journal_full += u64::from(refusal == Refusal::JournalFull);
+            clients.lost([request.clone()].into_iter());
+        }
         (_, Answer::Command(Ok(done))) => {
             // A command that changed nothing may depend on a record older than the newest.
             if noted.is_write {
@@ -50,11 +54,19 @@ pub(super) fn deliver(
             if let Done::Reset(_) = done {
                 totals.resets += u64::from(noted.is_write);
             }
+            if let (Request::Operated { ask: Ask::Act(act), .. }, true) = (request, noted.is_write)
+            {
+                totals.acts += 1;
+                totals.erased += u64::from(*act == Act::Erase);
+            }
             deliver_done(request, done, noted, clients, auditor)?;
         }
         (_, Answer::Command(Err(Refusal::Rejected(rejection)))) => {
             totals.rejected += 1;
             match (request, &rejection) {
+                (&Request::Operated { trader, .. }, _) => {
+                    clients.operated(trader).refused(&rejection)?;
+                }
                 (&Request::DeleteComment { comment, .. }, Rejection::CommentNotFound) => {
                     auditor.saw_deleted(comment);
                 }
@@ -133,6 +145,15 @@ fn deliver_done(
             clients.made_key(key.id, trader);
         }
         (Request::Beat { .. }, Done::Nothing) => {}
+        (&Request::Operated { trader, .. }, Done::Opened(account)) => {
+            clients.operated(trader).opened(account)?;
+        }
+        (&Request::Operated { trader, .. }, Done::Key(key)) => {
+            clients.operated(trader).made_key(&key)?;
+        }
+        (&Request::Operated { trader, ask: Ask::Act(ref act) }, Done::Acted(acted)) => {
+            clients.operated(trader).acted(act, acted)?;
+        }
         (&Request::Reset { trader, newest }, Done::Reset(reset)) => {
             auditor.resting.saw_reset(trader, newest, &reset, noted.is_write)?;
         }

@@ -337,6 +337,7 @@ impl Auditor {
         self.check_comments(&states)?;
         self.check_keys(&states)?;
         self.check_settlements(&states)?;
+        self.compared += clients.check_operated(&states)?;
         self.compared += self.resting.recovered(&states, clients, venue, totals)?;
         for (state, &acknowledged) in states.iter().zip(&self.sequences) {
             let (shard, sequence) = (state.shard(), state.sequence());

@@ -8,12 +8,14 @@ use std::ops::Range;
 
 use super::command::Command;
 use super::markets::{Fill, LASTING_COUNT, MARKETS};
+use super::operated::{Ask, OPERATED, Operated};
 use super::resting::orders::RestingClients;
 use super::resting::venue::Venue;
 use crate::disk::simulated::random::Random;
+use crate::engine::State;
 use crate::engine::command::{
-    Beat, CreateKey, DeleteComment, Identity, OrderNames, Owner, RenameKey, RevokeKey, RotateKey,
-    Trade, TradeOrder, WriteComment,
+    Beat, CreateKey, DeleteComment, Identity, OpenAccount, OrderNames, Owner, RenameKey, RevokeKey,
+    RotateKey, Trade, TradeOrder, WriteComment,
 };
 use crate::engine::idempotency::NameHash;
 use crate::engine::key::{KeyGrant, OVERLAP_SECONDS_MAX, Permissions};
@@ -23,8 +25,8 @@ use crate::limits::tier::Tier;
 use crate::market::book::Side;
 use crate::money::Shares;
 
-/// The shards of the traders and then of the resters; some share one.
-pub(super) const SHARDS: [u8; RESTERS.end] = [3, 3, 17, 40, 3, 17, 17];
+/// The shards of the traders, of the resters and of those operated on; some share one.
+pub(super) const SHARDS: [u8; OPERATED.end] = [3, 3, 17, 40, 3, 17, 17, 40, 3];
 
 /// Traders with market orders.
 pub(super) const TRADER_COUNT: usize = 4;
@@ -137,6 +139,11 @@ pub(super) enum Request {
         trader: usize,
         order: OrderId,
     },
+    /// About the account of one of [`OPERATED`].
+    Operated {
+        trader: usize,
+        ask: Ask,
+    },
 }
 
 impl Request {
@@ -170,7 +177,8 @@ impl Request {
             | Request::CancelAll { trader, .. }
             | Request::Beat { trader }
             | Request::Reset { trader, .. }
-            | Request::ReadResting { trader, .. } => of_trader(trader),
+            | Request::ReadResting { trader, .. }
+            | Request::Operated { trader, .. } => of_trader(trader),
             Request::Place(number) => of_trader(clients.resting.orders[number].trader),
         }
     }
@@ -240,6 +248,8 @@ pub(super) struct Clients {
     /// How many of the resolving markets are resolved; they resolve in order.
     resolved_count: usize,
     pub(super) resting: RestingClients,
+    /// Those of [`OPERATED`].
+    operated: Vec<Operated>,
 }
 
 /// Comments and keys to delete or use are picked from this many of the newest.
@@ -248,7 +258,7 @@ const REMEMBERED_MAX: usize = 8;
 impl Clients {
     pub(super) fn new() -> Self {
         Self {
-            traders: (0..RESTERS.end).map(Trader::new).collect(),
+            traders: (0..OPERATED.end).map(Trader::new).collect(),
             orders: Vec::new(),
             is_answered: Vec::new(),
             comments: Vec::new(),
@@ -257,7 +267,29 @@ impl Clients {
             repeatable: None,
             resolved_count: 0,
             resting: RestingClients::default(),
+            operated: OPERATED.map(|_| Operated::new()).collect(),
         }
+    }
+
+    pub(super) fn operated(&mut self, trader: usize) -> &mut Operated {
+        &mut self.operated[trader - OPERATED.start]
+    }
+
+    /// The next request about an account that operators act on.
+    pub(super) fn next_operated(&mut self, random: &mut Random) -> Option<Request> {
+        let trader = OPERATED.start + random.below(OPERATED.len());
+        let ask = self.operated(trader).next(random)?;
+        Some(Request::Operated { trader, ask })
+    }
+
+    /// Checks what a start recovered of the accounts that operators act on. Returns how many facts
+    /// were compared.
+    pub(super) fn check_operated(&self, states: &[&State]) -> Result<u64, String> {
+        OPERATED.zip(&self.operated).try_fold(0, |compared, (trader, operated)| {
+            let trader = &self.traders[trader];
+            let state = states[trader.shard().index()];
+            Ok(compared + operated.check(state, &trader.identity)?)
+        })
     }
 
     /// Takes back requests in flight when their process has ended.
@@ -278,6 +310,8 @@ impl Clients {
                 if !order.is_answered {
                     trader.unanswered.push(number);
                 }
+            } else if let Request::Operated { trader, .. } = request {
+                self.operated(trader).lost();
             }
         }
     }
@@ -477,6 +511,23 @@ impl Clients {
         hash
     }
 
+    fn create_key(
+        &mut self,
+        account: AccountId,
+        tier: Tier,
+        created_by: Option<KeyId>,
+    ) -> CreateKey {
+        let grant = KeyGrant {
+            hash: self.next_hash(),
+            prefix: "ps_live_01234567".into(),
+            name: None,
+            tier,
+            permissions: Permissions::DEFAULT,
+            expires_at: None,
+        };
+        CreateKey { owner: Owner::Account(account), is_bootstrap: false, created_by, grant }
+    }
+
     /// The command of a request, unless it is an order or a read.
     pub(super) fn command(&mut self, request: &Request) -> Option<(ShardId, Command)> {
         let account = |trader: usize| self.traders[trader].account.expect("it has an account");
@@ -509,17 +560,7 @@ impl Clients {
                 (key.shard(), Command::RotateKey(rotate))
             }
             Request::CreateKey { trader, created_by } => {
-                let owner = Owner::Account(account(trader));
-                let hash = self.next_hash();
-                let grant = KeyGrant {
-                    hash,
-                    prefix: "ps_live_01234567".into(),
-                    name: None,
-                    tier: Tier::Free,
-                    permissions: Permissions::DEFAULT,
-                    expires_at: None,
-                };
-                let create = CreateKey { owner, is_bootstrap: false, created_by, grant };
+                let create = self.create_key(account(trader), Tier::Free, created_by);
                 (self.traders[trader].shard(), Command::CreateKey(create))
             }
             Request::Beat { trader } => {
@@ -534,6 +575,17 @@ impl Clients {
                 let account = account(trader);
                 let revoke = RevokeKey { account, key, descendants: false };
                 (key.shard(), Command::RevokeKey(revoke))
+            }
+            Request::Operated { trader, ref ask } => {
+                let command = match ask.clone() {
+                    Ask::Open => Command::Open(OpenAccount(self.traders[trader].identity.clone())),
+                    Ask::Act(act) => Command::Operate(self.operated(trader).command(act)),
+                    Ask::Key(tier) => {
+                        let account = self.operated(trader).account().expect("it is open");
+                        Command::CreateKey(self.create_key(account, tier, None))
+                    }
+                };
+                (self.traders[trader].shard(), command)
             }
             _ => return None,
         })

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::engine::acts::{Acted, OperatorCommand};
 use crate::engine::command::{
-    Beat, CreateKey, DeleteComment, RenameKey, RevokeKey, RotateKey, WriteComment,
+    Beat, CreateKey, DeleteComment, OpenAccount, RenameKey, RevokeKey, RotateKey, WriteComment,
 };
 use crate::engine::comment::Comment;
 use crate::engine::key::Key;
 use crate::engine::reset::{Reset, ResetAccount};
-use crate::ids::ShardId;
+use crate::ids::{AccountId, ShardId};
 use crate::journal::Waiters;
 use crate::shard::{Refusal, Shards};
 
@@ -22,6 +23,8 @@ pub(super) enum Command {
     RevokeKey(RevokeKey),
     Beat(Beat),
     Reset(ResetAccount),
+    Open(OpenAccount),
+    Operate(OperatorCommand),
 }
 
 /// The answer to a command that succeeded.
@@ -30,6 +33,8 @@ pub(super) enum Done {
     Comment(Comment),
     Key(Box<Key>),
     Reset(Reset),
+    Opened(AccountId),
+    Acted(Acted),
     Nothing,
 }
 
@@ -50,6 +55,8 @@ impl Command {
             Self::RenameKey(it) => shards.execute(shard, it, waiters).await.map(key),
             Self::RotateKey(it) => shards.execute(shard, it, waiters).await.map(key),
             Self::Reset(it) => shards.execute(shard, it, waiters).await.map(Done::Reset),
+            Self::Open(it) => shards.execute(shard, it, waiters).await.map(Done::Opened),
+            Self::Operate(it) => shards.execute(shard, it, waiters).await.map(Done::Acted),
             Self::Beat(it) => shards.execute(shard, it, waiters).await.map(|_| Done::Nothing),
             Self::RevokeKey(it) => shards.execute(shard, it, waiters).await.map(|()| Done::Nothing),
         }

@@ -118,6 +118,10 @@ totals! {
     ended_by_reset: "orders ended by a reset",
     /// Post-only orders that waited for a book, which crossed them.
     crossed_fresh_book: "crossed by their first fresh book",
+    /// Acts of operators that changed something.
+    acts: "acts of operators",
+    /// Accounts that an operator erased.
+    erased: "accounts erased",
     /// Requests refused because the journal was full.
     journal_full: "refused by a full journal",
     /// Answers compared with known facts.
