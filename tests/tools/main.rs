@@ -11,6 +11,7 @@ mod completions;
 mod copying;
 mod damage;
 mod health;
+mod midway_killed;
 mod output;
 mod repository;
 mod restore;
