@@ -78,6 +78,9 @@ impl Command for OperatorCommand {
                     already @ Verdict::Already(_) => already,
                 }
             }
+            Act::Erase if let Some(events) = state.forgotten_before_erasure(account) => {
+                Verdict::Happens(events, Acted { has_more: true, ..Acted::default() })
+            }
             Act::Erase => {
                 let (position_count, _) = account.count_open_positions().unwrap_or_default();
                 let acted = Acted { is_new: true, position_count, ..Acted::default() };

@@ -11,6 +11,7 @@ use super::account::Account;
 use super::decide::{Command, Given, Verdict};
 use super::event::{Event, Events};
 use super::rejection::Rejection;
+use super::reset::ORDERS_PER_RECORD_MAX;
 use super::state::State;
 use crate::ids::{AccountId, CommentId, Place, Timestamp};
 use crate::money::Usd;
@@ -86,6 +87,23 @@ fn erased_digest(account: AccountId) -> [u8; 32] {
 }
 
 impl State {
+    /// Forgets the oldest orders of an account that is to be erased, with the comments on them, if
+    /// it keeps more than one visit may erase. It has no open orders.
+    pub(super) fn forgotten_before_erasure(&self, account: &Account) -> Option<Events> {
+        let mut events = Events::new();
+        let mut row_count = 0;
+        for slot in account.orders() {
+            let order = self.orders[slot].id();
+            let comment_count = self.comments_of.get(&order).map_or(0, |it| it.ids.len());
+            row_count += 1 + comment_count;
+            if row_count > ORDERS_PER_RECORD_MAX && !events.is_empty() {
+                return Some(events);
+            }
+            events.push(Event::OrderForgotten { order });
+        }
+        None
+    }
+
     /// Erases the account in this slot, which has no open orders.
     pub(super) fn erase_account(
         &mut self,

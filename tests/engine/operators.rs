@@ -331,6 +331,35 @@ fn very_many_orders_end_in_several_records() {
     assert_eq!(world.state.account(account(1)).map(Account::open_order_count), Some(0));
 }
 
+/// No visit of the shard takes long, however many orders an operator lets accounts keep.
+#[test]
+fn very_many_kept_orders_are_erased_in_several_records() {
+    let mut script = format!("{VENUE}\nrules open 5000\n");
+    for _ in 0..=ORDERS_PER_RECORD_MAX {
+        script += "place A1 M1 yes buy limit 5 0.01 -> pending\n";
+    }
+    // The comments on an order go with it.
+    script += "comment A2 O3 words -> commented C1\ncomment A2 O3 words -> commented C2\n";
+    let mut world = world_after(&script);
+    for _ in 0..2 {
+        assert!(world.run(&command(account(1), &["suspend"])).is_ok());
+    }
+    let erase = command(account(1), &["erase"]);
+    for (is_new, event_count) in [(false, ORDERS_PER_RECORD_MAX - 2), (true, 1)] {
+        let Ok(Verdict::Happens(events, acted)) = world.run(&erase) else {
+            panic!("there is something to erase");
+        };
+        assert_eq!((acted.is_new, acted.has_more), (is_new, !is_new));
+        assert_eq!(events.len(), event_count);
+        let is_forgotten = |event: &Event| matches!(event, Event::OrderForgotten { .. });
+        assert_eq!(events.iter().all(is_forgotten), !is_new);
+    }
+    assert_eq!(world.state.orders_of(account(1)).count(), 0);
+    assert_eq!(world.state.comments().count(), 0);
+    let restored = Rows::of(&world.state, &world.finished).restore();
+    assert_eq!(restored.expect("sound rows"), world.state);
+}
+
 fn account(counter: u64) -> AccountId {
     AccountId::new(crate::restore::shard(), counter).expect("a small counter")
 }
