@@ -30,12 +30,12 @@ use crate::engine::{Rules, State};
 use crate::http::exchange::Exchange;
 use crate::ids::Timestamp;
 use crate::journal::{DataDirectory, Journal, JournalConfig, MemoryJournal, OpenError, SyncMode};
-use crate::limits::tier::TierTable;
+use crate::limits::tier::{TierTable, Tiers};
 use crate::market::Markets;
 use crate::market::catalogue::Outcome;
 use crate::service::matcher::Matcher;
 use crate::service::settlement::{Decisions, Settler};
-use crate::service::{Keys, Parts, Service, key_observer, key_table};
+use crate::service::{Keys, Parts, Service, ServiceError, key_observer, key_table};
 use crate::shard::{Room, Shards};
 use crate::snapshot::{self, Ahead, Folder, Opened, RecordObserver, Recovered, SnapshotKeeper};
 use crate::tls::{self, Roots};
@@ -81,11 +81,21 @@ pub(super) struct Started {
 pub(super) struct Prepared {
     ahead: Ahead,
     /// Those of the states that were read.
-    keys: Arc<Keys>,
-    tiers: Arc<TierTable>,
+    keys: KeysAndTiers,
     identity: IdentitySource,
     /// Publishes to markets of its own until the start. `None` unless the venue is live.
     live: Option<Box<dyn LiveVenue>>,
+}
+
+/// The table of all keys, and what each tier allows.
+type KeysAndTiers = (Arc<Keys>, Arc<TierTable>);
+
+fn keys_of<'s>(
+    states: impl Iterator<Item = &'s State>,
+    tiers: Tiers,
+) -> Result<KeysAndTiers, ServiceError> {
+    let keys = key_table(states, &tiers)?;
+    Ok((Arc::new(keys), Arc::new(TierTable::new(tiers))))
 }
 
 /// Reads the data folder ahead of a start, beside the server that is to be replaced, and refuses
@@ -107,17 +117,17 @@ pub(super) async fn prepare(
     let read = tokio::task::spawn_blocking(move || {
         let ahead = snapshot::read_ahead(Disk::System, &folder, thread_count())
             .with_context(|| format!("failed to read --data {}", folder.display()))?;
-        let keys = Arc::new(key_table(ahead.states(), &tiers)?);
-        anyhow::Ok((ahead, keys, Arc::new(TierTable::new(tiers))))
+        let keys = keys_of(ahead.states(), tiers)?;
+        anyhow::Ok((ahead, keys))
     });
     let read = ready::following(&mut live, read).await;
-    let (ahead, keys, tiers) = read.context("failed to read ahead")??;
+    let (ahead, keys) = read.context("failed to read ahead")??;
     tracing::info!(
         records = ahead.records,
         elapsed_ms = ahead.elapsed.as_millis(),
         "read the data folder ahead of the start"
     );
-    Ok(Prepared { ahead, keys, tiers, identity, live })
+    Ok(Prepared { ahead, keys, identity, live })
 }
 
 /// Fails if the venue cannot be opened, for a reason that is known without asking it. Returns it if
@@ -150,14 +160,16 @@ pub(super) async fn start(
     let venue = arguments.venue.config()?;
     let limits = arguments.limits();
     let (ahead, known_keys, identity, live) = match prepared {
-        Some(Prepared { ahead, keys, tiers, identity, live }) => {
-            (Some(ahead), Some((keys, tiers)), Some(identity), live)
+        Some(Prepared { ahead, keys, identity, live }) => {
+            (Some(ahead), Some(keys), Some(identity), live)
         }
         None => (None, None, None, None),
     };
     let follow_keys = known_keys.clone().map(|(keys, tiers)| key_observer(keys, tiers));
     let observe = |event: &Event, state: &State| {
-        follow_keys.iter().for_each(|follow| follow(event, state));
+        if let Some(follow) = &follow_keys {
+            follow(event, state);
+        }
     };
     let (journal, recovered, folder) = open_data(arguments, ahead, &observe)?;
     warn_of_future(recovered.newest_time(), Timestamp::now());
@@ -195,13 +207,8 @@ pub(super) async fn start(
     let market_count = markets.listing().markets().len();
     tracing::info!(venue = %arguments.venue.venue, markets = market_count, "opened the venue");
 
-    let (keys, tiers) = match known_keys {
-        Some(known) => known,
-        None => {
-            let keys = key_table(recovered.states(), &limits.tiers)?;
-            (Arc::new(keys), Arc::new(TierTable::new(limits.tiers)))
-        }
-    };
+    let build = || keys_of(recovered.states(), limits.tiers);
+    let (keys, tiers) = known_keys.map_or_else(build, Ok)?;
     let rules = Rules {
         starting_balance: arguments.starting_balance,
         kept_orders_max: arguments.keep_orders,

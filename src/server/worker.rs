@@ -245,7 +245,7 @@ mod tests {
         let answering = Answering { drained: Mutex::new(drained), said };
         let answering = async move {
             let _answering = answering;
-            pending().await
+            pending::<()>().await;
         };
         run(Vec::new(), Vec::new(), &worker, answering, alive);
         assert!(!was_drained.recv().unwrap());

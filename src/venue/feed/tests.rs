@@ -613,7 +613,7 @@ fn a_feed_moves_to_other_markets_with_all_that_it_knows() {
     let mut traded = info("m").outcomes;
     traded.reverse();
     let markets = Markets::remembering([("b".into(), resolved)]);
-    let markets = Arc::new(markets.with_traded([("m".into(), traded.to_vec())]));
+    let markets = Arc::new(markets.with_traded([("m".into(), traded.clone())]));
     let before = feed.markets().clone();
     feed.move_to(markets.clone());
 
