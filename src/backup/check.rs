@@ -124,8 +124,8 @@ pub fn check(path: &Path) -> Result<CheckReport, RepositoryError> {
     Ok(report)
 }
 
-/// What is wrong with files that points need by now. Meanwhile somebody may have removed points, and
-/// then the files that only they needed.
+/// What is wrong with files that points need by now. Meanwhile somebody may have removed points,
+/// and then the files that only they needed.
 fn still_needed(
     repository: &Repository,
     flawed: Vec<(&StoredFile, RepositoryError)>,

@@ -12,7 +12,6 @@ use super::operated::{Ask, OPERATED, Operated};
 use super::resting::orders::RestingClients;
 use super::resting::venue::Venue;
 use crate::disk::simulated::random::Random;
-use crate::engine::State;
 use crate::engine::command::{
     Beat, CreateKey, DeleteComment, Identity, OpenAccount, OrderNames, Owner, RenameKey, RevokeKey,
     RotateKey, Trade, TradeOrder, WriteComment,
@@ -249,7 +248,7 @@ pub(super) struct Clients {
     resolved_count: usize,
     pub(super) resting: RestingClients,
     /// Those of [`OPERATED`].
-    operated: Vec<Operated>,
+    pub(super) operated: Vec<Operated>,
 }
 
 /// Comments and keys to delete or use are picked from this many of the newest.
@@ -269,27 +268,6 @@ impl Clients {
             resting: RestingClients::default(),
             operated: OPERATED.map(|_| Operated::new()).collect(),
         }
-    }
-
-    pub(super) fn operated(&mut self, trader: usize) -> &mut Operated {
-        &mut self.operated[trader - OPERATED.start]
-    }
-
-    /// The next request about an account that operators act on.
-    pub(super) fn next_operated(&mut self, random: &mut Random) -> Option<Request> {
-        let trader = OPERATED.start + random.below(OPERATED.len());
-        let ask = self.operated(trader).next(random)?;
-        Some(Request::Operated { trader, ask })
-    }
-
-    /// Checks what a start recovered of the accounts that operators act on. Returns how many facts
-    /// were compared.
-    pub(super) fn check_operated(&self, states: &[&State]) -> Result<u64, String> {
-        OPERATED.zip(&self.operated).try_fold(0, |compared, (trader, operated)| {
-            let trader = &self.traders[trader];
-            let state = states[trader.shard().index()];
-            Ok(compared + operated.check(state, &trader.identity)?)
-        })
     }
 
     /// Takes back requests in flight when their process has ended.
@@ -362,6 +340,9 @@ impl Clients {
             && let Some(request) = self.repeatable.take()
         {
             return Some(request);
+        }
+        if random.one_in(4) {
+            return self.next_operated(random);
         }
         let request = self.next_new(random)?;
         if matches!(request, Request::RenameKey { .. } | Request::RevokeKey { .. }) {

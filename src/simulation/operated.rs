@@ -1,10 +1,11 @@
-//! Accounts that operators act on. Each has one request in flight, and an act whose answer is lost is
-//! asked for again until it is answered. So at any time at most one act may or may not have happened.
+//! Accounts that operators act on. Each has one request in flight, and an act whose answer is lost
+//! is asked for again until it is answered. So at any time at most one act may or may not have
+//! happened.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::clients::{RESTERS, START_MICROS};
+use super::clients::{Clients, RESTERS, Request, START_MICROS};
 use crate::disk::simulated::random::Random;
 use crate::engine::State;
 use crate::engine::account::Account;
@@ -250,5 +251,28 @@ impl Operated {
         let owned = state.account_of(&owner.digest).map(Account::id);
         ensure!(found.is_erased || owned == Some(id), "the owner of account {id} has {owned:?}");
         Ok(1)
+    }
+}
+
+impl Clients {
+    pub(super) fn operated(&mut self, trader: usize) -> &mut Operated {
+        &mut self.operated[trader - OPERATED.start]
+    }
+
+    /// The next request about an account that operators act on. `None` while one is in flight.
+    pub(super) fn next_operated(&mut self, random: &mut Random) -> Option<Request> {
+        let trader = OPERATED.start + random.below(OPERATED.len());
+        let ask = self.operated(trader).next(random)?;
+        Some(Request::Operated { trader, ask })
+    }
+
+    /// Checks what a start recovered of the accounts that operators act on. Returns how many facts
+    /// were compared.
+    pub(super) fn check_operated(&self, states: &[&State]) -> Result<u64, String> {
+        OPERATED.zip(&self.operated).try_fold(0, |compared, (trader, operated)| {
+            let trader = &self.traders[trader];
+            let state = states[trader.shard().index()];
+            Ok(compared + operated.check(state, &trader.identity)?)
+        })
     }
 }

@@ -273,7 +273,7 @@ impl World {
             process.publish(change);
         }
         let now = Timestamp::from_nanos(self.nanos.load(Ordering::Relaxed));
-        match self.random.below(42) {
+        match self.random.below(39) {
             0 => {
                 let (clients, random) = (&mut self.clients, &mut self.random);
                 let requests = clients.next_together(&self.venue, now, random);
@@ -301,11 +301,6 @@ impl World {
                 self.deliver_answers(process)?;
                 let (clients, random) = (&mut self.clients, &mut self.random);
                 let request = clients.next_resting(&self.venue, now, random);
-                self.request(process, request)?;
-            }
-            39..42 => {
-                self.deliver_answers(process)?;
-                let request = self.clients.next_operated(&mut self.random);
                 self.request(process, request)?;
             }
             26..31 => self.move_books(process)?,

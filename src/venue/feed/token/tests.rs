@@ -1,13 +1,15 @@
-//! What the feed records of prices.
+//! What the feed records of prices, and takes along to other markets.
 
 use std::sync::Arc;
 
 use crate::ids::OutcomeIndex;
 use crate::market::Markets;
+use crate::market::book::Side;
 use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::market::history::candle::{Candle, Span, Width};
 use crate::market::history::{History, PriceRecord};
-use crate::venue::feed::tests::{at, book_event, feed_with, info, level, price, trade};
+use crate::money::Price;
+use crate::venue::feed::tests::{at, book_event, change, feed_with, info, level, price, trade};
 use crate::venue::feed::{Feed, MismatchPolicy};
 use crate::venue::{VenueChange, VenueEvent};
 
@@ -126,4 +128,42 @@ fn a_restart_continues_what_is_known_of_a_token() {
     let markets = Markets::new().with_histories(records);
     assert_eq!(markets.unlisted_records(4).len(), 1);
     assert_eq!(markets.unlisted_records(5).len(), 0);
+}
+
+/// As when a server takes over: what the shards know comes after the venue's books.
+#[test]
+fn a_feed_moves_to_other_markets_with_all_that_it_knows() {
+    let mut feed = feed_with(MismatchPolicy::Distrust);
+    feed.apply(at(1, VenueChange::Listed(vec![info("a"), info("b")])));
+    let ask = level(600_000, 5_000_000);
+    for id in ["m-Yes", "a-Yes", "b-No"] {
+        feed.apply(at(2, book_event(id, &[], &[ask])));
+    }
+    feed.apply(at(3, VenueChange::Stale { token_id: "a-Yes".into() }));
+    let resolved = ["b-Yes", "b-No"].map(|token| (token.into(), Price::ONE)).to_vec();
+    let mut traded = info("m").outcomes;
+    traded.reverse();
+    let markets = Markets::remembering([("b".into(), resolved)]);
+    let markets = Arc::new(markets.with_traded([("m".into(), traded.clone())]));
+    let before = feed.markets().clone();
+    feed.move_to(markets.clone());
+
+    let book = |id: &str, outcome: u8| {
+        markets.by_condition(id).unwrap().book(OutcomeIndex(outcome)).clone()
+    };
+    assert_eq!(markets.listing().markets().len(), 3);
+    // The outcomes of a market that was traded keep their order.
+    let first = book("m", 1).expect("it was published");
+    assert!(book("m", 0).is_none() && !first.stale);
+    assert_eq!(first.ladder().best_ask(), Some(ask));
+    assert!(book("a", 0).expect("it was published").stale);
+    let status = |id: &str| markets.by_condition(id).unwrap().info().status;
+    assert_eq!(status("b"), MarketStatus::Resolved);
+    assert_eq!(markets.newest_price_at(), before.newest_price_at());
+    // Later changes go there alone.
+    feed.apply(at(4, VenueChange::Levels(vec![change("m-Yes", Side::Sell, level(500_000, 1))])));
+    let best = book("m", 1).and_then(|book| book.ladder().best_ask());
+    assert_eq!(best, Some(level(500_000, 1)));
+    let old = before.by_condition("m").unwrap().book(OutcomeIndex(0)).clone();
+    assert_eq!(old.and_then(|book| book.ladder().best_ask()), Some(ask));
 }
