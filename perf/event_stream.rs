@@ -15,9 +15,10 @@ use crate::socket::now_ns;
 /// Buffer space for one read.
 const READ_BYTES: usize = 32 * 1024;
 
-/// How an event with prices begins.
+/// How an event with prices begins, after what it may say about coming back.
 const PRICE: &[u8] = b"event: market_price\ndata: ";
 const SNAPSHOT: &[u8] = b"event: snapshot\ndata: ";
+const RETRY: &[u8] = b"retry: ";
 
 /// An open stream.
 pub(crate) struct EventStream {
@@ -54,10 +55,11 @@ impl EventStream {
                 text.extend_from_slice(&chunk);
             }
             while let Some(end) = text.windows(2).position(|bytes| bytes == b"\n\n") {
-                if let Some(frame) = text[..end].strip_prefix(PRICE) {
-                    take(frame, end as u64 + 2, now_ns);
-                } else if let Some(snapshot) = text[..end].strip_prefix(SNAPSHOT) {
-                    let snapshot: Snapshot<'_> = serde_json::from_slice(snapshot)?;
+                let event = without_retry(&text[..end]);
+                if let Some(frame) = event.strip_prefix(PRICE) {
+                    take(first_line(frame), end as u64 + 2, now_ns);
+                } else if let Some(snapshot) = event.strip_prefix(SNAPSHOT) {
+                    let snapshot: Snapshot<'_> = serde_json::from_slice(first_line(snapshot))?;
                     for frame in snapshot.prices {
                         take(frame.get().as_bytes(), frame.get().len() as u64, now_ns);
                     }
@@ -68,6 +70,16 @@ impl EventStream {
             ensure!(stream.read_buf(&mut received).await? > 0, "the server cut the stream off");
         }
     }
+}
+
+fn without_retry(event: &[u8]) -> &[u8] {
+    let is_retry = event.starts_with(RETRY);
+    let end = event.iter().position(|&byte| byte == b'\n').filter(|_| is_retry);
+    end.map_or(event, |end| &event[end + 1..])
+}
+
+fn first_line(text: &[u8]) -> &[u8] {
+    text.split(|&byte| byte == b'\n').next().unwrap_or_default()
 }
 
 /// Takes the first chunk; `None` while it is incomplete.

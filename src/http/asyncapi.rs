@@ -373,7 +373,7 @@ fn stream_text() -> String {
         "Server-sent events: the name of a message is its `event`, and the payload its `data`. \
          After the first event, one comes at least every {} s. A stream has up to {} markets and \
          never ends by itself: an end means that the connection was lost, or that the server is \
-         shutting down.",
+         shutting down. `retry` says how long to wait before coming back, in milliseconds.",
         KEEPALIVE_INTERVAL.as_secs(),
         MARKETS_MAX,
     )

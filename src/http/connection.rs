@@ -64,6 +64,8 @@ pub struct Deadlines {
     pub write: Duration,
     /// For a client that is still sending to receive a refusal.
     pub linger: Duration,
+    /// For a client to take what a stream without an end says last.
+    pub farewell: Duration,
 }
 
 impl Default for Deadlines {
@@ -77,6 +79,7 @@ impl Default for Deadlines {
             body_bytes_per_second: BODY_BYTES_PER_SECOND_MIN,
             write: stall,
             linger: Duration::from_secs(2),
+            farewell: Duration::from_millis(500),
         }
     }
 }
@@ -84,8 +87,8 @@ impl Default for Deadlines {
 /// How to end a connection early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// Finish what is in flight: an idle connection closes at once, a stream without an end is cut
-    /// off, and a pending request is answered with `Connection: close`.
+    /// Finish what is in flight: an idle connection closes at once, a stream without an end says
+    /// its last and is cut off, and a pending request is answered with `Connection: close`.
     Graceful,
     /// Finish what is in flight, and then leave the connection to another process: it is at rest.
     HandedOver,
@@ -161,6 +164,7 @@ where
     let mut ending = pin!(ending);
     let mut watchdog = pin!(Watchdog::new(&activity, deadlines));
     let mut is_closing = false;
+    let mut farewell = None;
     let mut is_handed_over = false;
     let waker = Waker::from(activity.clone());
     let signal = Arc::new(EndSignal { is_set: AtomicBool::new(true), activity: activity.clone() });
@@ -177,17 +181,25 @@ where
                 return Poll::Ready(Err(ConnectionError::Dismissed));
             }
             is_closing = true;
+            activity.begin_ending();
             is_handed_over = ending == Ending::HandedOver;
             if !is_handed_over {
                 Pin::new(&mut connection).graceful_shutdown();
             }
         }
-        if is_closing && activity.is_endless() {
-            return Poll::Ready(Ok(false));
-        }
         let polled = Pin::new(&mut connection).poll(&mut Context::from_waker(&waker));
+        let is_parting = is_closing && activity.is_endless();
         if let Poll::Ready(result) = polled {
+            // A stream without an end is cut off.
+            let result = if is_parting { Ok(()) } else { result };
             return Poll::Ready(result.map(|()| false).map_err(ConnectionError::Broken));
+        }
+        if is_parting {
+            let farewell =
+                farewell.get_or_insert_with(|| Box::pin(tokio::time::sleep(deadlines.farewell)));
+            if farewell.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Ok(false));
+            }
         }
         // After the poll: it has read all that there was.
         if is_handed_over && activity.phase() == Phase::Idle {

@@ -58,7 +58,8 @@ impl CloseReason {
         }
     }
 
-    /// The text of the close frame, within the 123 bytes that fit.
+    /// The text of the close frame, within the 123 bytes that fit. When the server shuts down, the
+    /// time after which this client should come back follows.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Returned(_) => "",
@@ -74,11 +75,15 @@ impl CloseReason {
             Self::TooManySockets => "too many open sockets for this tier",
         }
     }
+
     /// What a client can do about it.
     pub const fn advice(self) -> &'static str {
         match self {
             Self::Returned(_) => "",
-            Self::GoingAway | Self::Busy => "Connect again after a pause.",
+            Self::GoingAway => {
+                "Connect again after the milliseconds that follow `retry-after-ms=` in the reason."
+            }
+            Self::Busy => "Connect again after a pause.",
             Self::Protocol => "Use a WebSocket client that follows RFC 6455.",
             Self::Binary => "Send text frames.",
             Self::NotUtf8 => "Send text as UTF-8.",

@@ -82,7 +82,8 @@ impl Default for Times {
             // Together with `close_max`, ends a revoked credential's socket within a second.
             watch_interval: Duration::from_millis(400),
             write_stall_max: Duration::from_secs(10),
-            finish_max: Duration::from_secs(2),
+            // Together with `close_max`, ends every socket within a second.
+            finish_max: Duration::from_millis(500),
             close_max: Duration::from_millis(500),
             linger_max: Duration::from_secs(1),
         }
@@ -185,11 +186,13 @@ where
             let finishing = first_of([writing.as_mut(), fetching]);
             ended = timeout(times.finish_max, finishing).await.unwrap_or(ended);
         }
+        let retry_after =
+            (ended == Ended::Closed(CloseReason::GoingAway)).then(|| open.call_back());
         // Before the close frame: a peer that has read it may reconnect at once.
         drop(open);
         let mut is_close_sent = false;
         if let Ended::Closed(reason) = ended {
-            connection.shared.lock().close = Some(reason);
+            connection.shared.lock().close = Some((reason, retry_after));
             connection.wake.notify_one();
             let last = timeout(times.close_max, writing).await;
             is_close_sent = matches!(last, Ok(Ended::Closed(_)));
@@ -209,7 +212,7 @@ where
 {
     let (read_half, mut write_half) = tokio::io::split(stream);
     let mut frame = Vec::new();
-    put_close(&mut frame, reason);
+    put_close(&mut frame, reason, None);
     let sent = timeout(times.close_max, async {
         write_half.write_all(&frame).await?;
         write_half.shutdown().await
@@ -262,8 +265,9 @@ struct Shared<P> {
     heard_at: Instant,
     /// When the peer last took something of what is being written; `None` if nothing is.
     taken_at: Option<Instant>,
-    /// Set once; the writer then sends a close frame and ends.
-    close: Option<CloseReason>,
+    /// Set once; the writer then sends a close frame and ends. With the time after which the peer
+    /// should come back, if it is told.
+    close: Option<(CloseReason, Option<Duration>)>,
 }
 
 impl<P: Protocol> Connection<P> {
@@ -387,9 +391,9 @@ impl<P: Protocol> Connection<P> {
 impl<P: Protocol> Shared<P> {
     /// Everything for the next write, and the reason if it ends in a close frame.
     fn take(&mut self) -> (Vec<u8>, Option<CloseReason>) {
-        if let Some(reason) = self.close {
+        if let Some((reason, retry_after)) = self.close {
             let mut batch = std::mem::take(&mut self.replies);
-            put_close(&mut batch, reason);
+            put_close(&mut batch, reason, retry_after);
             return (batch, Some(reason));
         }
         (self.protocol.take(&mut self.replies), None)

@@ -1,8 +1,10 @@
-//! How many sockets and exports each account has open, and how many price streams each address.
+//! How many sockets and exports each account has open, and how many price streams each address; and
+//! when their clients may come back.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -11,6 +13,15 @@ use crate::limits::bucket::Origin;
 
 /// How many holders may have something open at a time.
 pub const HOLDERS_MAX: usize = 65_536;
+
+/// How long a client waits at least before it connects again.
+const RETURN_AFTER_MIN: Duration = Duration::from_secs(1);
+
+/// The time between the returns of two clients, when all connections end at once.
+const RETURN_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Over how many intervals the returns are spread that nobody announced, as after a crash.
+const RETURNS_MAX: u32 = 4_000;
 
 /// The open sockets of each account, of any kind.
 pub type SocketCounts = OpenCounts<AccountId>;
@@ -38,17 +49,23 @@ pub struct OpenCounts<H> {
 struct Counts<H> {
     of: HashMap<H, u32, foldhash::fast::RandomState>,
     total: usize,
+    /// How many there have been.
+    opened: u32,
+    /// How many were told when to come back as the server ended.
+    called_back: u32,
 }
 
 /// An open connection, counted until this is dropped.
 pub struct Open<H: Copy + Eq + Hash> {
     counts: Arc<OpenCounts<H>>,
     holder: H,
+    number: u32,
 }
 
 impl<H> Default for OpenCounts<H> {
     fn default() -> Self {
-        Self { open: Mutex::new(Counts { of: HashMap::default(), total: 0 }) }
+        let counts = Counts { of: HashMap::default(), total: 0, opened: 0, called_back: 0 };
+        Self { open: Mutex::new(counts) }
     }
 }
 
@@ -63,7 +80,8 @@ impl<H: Copy + Eq + Hash> OpenCounts<H> {
         }
         open.of.insert(holder, count + 1);
         open.total += 1;
-        Some(Open { counts: self.clone(), holder })
+        open.opened = open.opened.wrapping_add(1);
+        Some(Open { counts: self.clone(), holder, number: open.opened })
     }
 
     /// How many the holder has open.
@@ -74,6 +92,22 @@ impl<H: Copy + Eq + Hash> OpenCounts<H> {
     /// How many all holders have open.
     pub fn total(&self) -> usize {
         self.open.lock().total
+    }
+}
+
+impl<H: Copy + Eq + Hash> Open<H> {
+    /// After which time the client should connect again, should the connection be lost. It differs
+    /// from that of the clients before and after, so that they do not all come at once.
+    pub fn return_after(&self) -> Duration {
+        RETURN_AFTER_MIN + RETURN_INTERVAL * (self.number % RETURNS_MAX)
+    }
+
+    /// After which time the client should connect again, now that the server ends all connections:
+    /// a moment later than the one told to the client before it.
+    pub fn call_back(&self) -> Duration {
+        let mut open = self.counts.open.lock();
+        open.called_back += 1;
+        RETURN_AFTER_MIN + RETURN_INTERVAL * open.called_back
     }
 }
 
@@ -116,6 +150,25 @@ mod tests {
         assert_eq!((counts.of(account(1)), counts.total()), (0, 0));
         assert!(counts.open.lock().of.is_empty());
         assert!(counts.try_open(account(1), 0).is_none());
+    }
+
+    #[test]
+    fn clients_return_one_after_the_other() {
+        let counts = Arc::new(SocketCounts::default());
+        let count = 10_000;
+        let open: Vec<_> =
+            (0..count).map(|number| counts.try_open(account(number), 1).unwrap()).collect();
+        let lost = open.iter().map(Open::return_after);
+        assert!(lost.clone().all(|after| (1_000..5_000).contains(&after.as_millis())));
+        let lost: std::collections::HashMap<Duration, usize> =
+            lost.fold(Default::default(), |mut at, after| {
+                *at.entry(after).or_default() += 1;
+                at
+            });
+        assert!(lost.values().all(|&count| count <= 3), "{lost:?}");
+        let returns: Vec<_> = open.iter().map(|open| open.call_back().as_millis()).collect();
+        let expected: Vec<_> = (0..u128::from(count)).map(|number| 1_001 + number).collect();
+        assert_eq!(returns, expected);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! the state of every market, then what changes, and a sign of life every [`KEEPALIVE_INTERVAL`]:
 //!
 //! ```text
+//! retry: 1207
 //! event: snapshot
 //! data: {"prices":[{"type":"price",…},…],"unknown":["0x…"]}
 //!
@@ -22,6 +23,10 @@
 //! is announced for each outcome, before the first price on it. `unknown`, if present, names the
 //! markets that are not listed; one that is listed later joins within a keepalive, as a
 //! `market_price`.
+//!
+//! `retry` is the number of milliseconds that the client should wait before it comes back from a
+//! lost connection, another one for each stream. The last line of a stream is such a `retry` too,
+//! if the server shuts down.
 //!
 //! This module does not know how the bytes reach the client; it is asked for more when the client
 //! has taken the last ones.
@@ -65,7 +70,7 @@ pub struct EventStream {
     keepalive: Interval,
     keepalive_count: u64,
     /// Counts the stream as one of its address's.
-    _open: OpenStream,
+    open: OpenStream,
 }
 
 /// A snapshot that has not been sent to its end.
@@ -161,7 +166,7 @@ impl EventStream {
             woken,
             keepalive,
             keepalive_count: 0,
-            _open: open,
+            open,
         })
     }
 
@@ -189,10 +194,18 @@ impl EventStream {
         }
     }
 
+    /// What to send last, if the server shuts down after whole events: when to come back.
+    pub fn farewell(&self) -> Bytes {
+        let is_amid = self.snapshot.as_ref().is_some_and(|snapshot| snapshot.has_begun);
+        let retry = if is_amid { String::new() } else { retry(self.open.call_back()) + "\n" };
+        retry.into()
+    }
+
     /// Adds as much of the snapshot as fits, if it is not complete.
     fn put_snapshot(&mut self, batch: &mut Vec<u8>) {
         let Some(snapshot) = &mut self.snapshot else { return };
         if !snapshot.has_begun {
+            batch.extend_from_slice(retry(self.open.return_after()).as_bytes());
             batch.extend_from_slice(b"event: snapshot\ndata: {\"prices\":[");
         }
         while snapshot.left > 0 && batch.len() < WRITE_BYTES_GOAL {
@@ -227,6 +240,11 @@ impl EventStream {
             self.unlisted = owned(&unlisted.expect("all of the markets together fit"));
         }
     }
+}
+
+/// Tells the client how long to wait before it comes back.
+fn retry(after: Duration) -> String {
+    format!("retry: {}\n", after.as_millis())
 }
 
 fn owned(ids: &[&str]) -> Vec<String> {

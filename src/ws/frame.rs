@@ -6,6 +6,8 @@
 //! [`CLIENT_FRAME_BYTES_MAX`] bytes. The crate's own reassembly of fragments is unbounded, so the
 //! first fragment is refused.
 
+use std::time::Duration;
+
 use fastwebsockets::{Frame, OpCode, Payload, Role, WebSocket, WebSocketError};
 use tokio::io::{AsyncRead, Join, Sink};
 
@@ -134,8 +136,11 @@ pub(super) fn put_pong(out: &mut Vec<u8>, payload: &[u8]) {
     put(out, OpCode::Pong, &[payload]);
 }
 
-pub(super) fn put_close(out: &mut Vec<u8>, reason: CloseReason) {
-    put(out, OpCode::Close, &[&reason.code().to_be_bytes(), reason.text().as_bytes()]);
+/// Appends a close frame, which may tell the peer after which time to come back.
+pub(super) fn put_close(out: &mut Vec<u8>, reason: CloseReason, retry_after: Option<Duration>) {
+    let retry = retry_after.map(|after| format!("; retry-after-ms={}", after.as_millis()));
+    let (code, retry) = (reason.code().to_be_bytes(), retry.unwrap_or_default());
+    put(out, OpCode::Close, &[&code, reason.text().as_bytes(), retry.as_bytes()]);
 }
 
 /// Appends a server frame: final, unmasked, with the shortest length encoding.
@@ -239,8 +244,13 @@ mod tests {
         put_text(&mut out, &[b"a", b"bc"]);
         put_ping(&mut out);
         put_pong(&mut out, b"z");
-        put_close(&mut out, CloseReason::GoingAway);
-        assert_eq!(out, b"\x81\x03abc\x89\x00\x8a\x01z\x88\x1d\x03\xe9the server is shutting down");
+        put_close(&mut out, CloseReason::NotUtf8, None);
+        let close = b"\x88\x1f\x03\xeftext frame is not valid UTF-8";
+        assert_eq!(out, [b"\x81\x03abc\x89\x00\x8a\x01z", &close[..]].concat());
+        out.clear();
+        put_close(&mut out, CloseReason::GoingAway, Some(Duration::from_millis(71_234)));
+        let text = b"the server is shutting down; retry-after-ms=71234";
+        assert_eq!(out, [b"\x88\x33\x03\xe9", &text[..]].concat());
         for (len, head) in [
             (125, &b"\x81\x7d"[..]),
             (126, b"\x81\x7e\x00\x7e"),

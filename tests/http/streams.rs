@@ -161,9 +161,15 @@ fn a_shutdown_cuts_streams_off() {
     }
     assert_eq!(stream_count(&server), 2);
     server.terminate();
-    for mut stream in streams {
+    let told_before = streams.iter().map(|stream| stream.retry_ms);
+    assert!(told_before.eq([Some(1_001), Some(1_002)]));
+    let mut told = streams.into_iter().map(|mut stream| {
         assert_eq!(stream.end(), End::CutOff);
-    }
+        stream.retry_ms.unwrap()
+    });
+    let mut told = [told.next().unwrap(), told.next().unwrap()];
+    told.sort_unstable();
+    assert_eq!(told, [1_001, 1_002]);
     assert_eq!(server.wait().code(), Some(0));
 }
 

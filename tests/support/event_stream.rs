@@ -22,6 +22,8 @@ pub struct EventStream {
     /// The head of the response.
     pub head: Response,
     stream: BufReader<TcpStream>,
+    /// How long the server last asked to wait before coming back, in milliseconds.
+    pub retry_ms: Option<u64>,
     /// What has arrived and was not returned yet.
     received: String,
     witness: Option<Box<dyn Witness>>,
@@ -38,16 +40,24 @@ impl EventStream {
             return Err(connection.read_body(head).unwrap());
         }
         let (stream, witness) = (connection.into_stream(), witness::of(request));
-        Ok(Self { head, stream, received: String::new(), witness })
+        Ok(Self { head, stream, retry_ms: None, received: String::new(), witness })
     }
 
-    /// The text of the next event, with its last line break.
+    /// The text of the next event, with its last line break, and without `retry`.
     pub fn text(&mut self) -> Result<String, End> {
         loop {
             if let Some(at) = self.received.find("\n\n") {
                 let rest = self.received.split_off(at + 2);
                 let mut text = std::mem::replace(&mut self.received, rest);
                 text.truncate(at + 1);
+                if let Some(rest) = text.strip_prefix("retry: ") {
+                    let (retry_ms, rest) = rest.split_once('\n').unwrap();
+                    self.retry_ms = Some(retry_ms.parse().unwrap());
+                    text = rest.to_owned();
+                    if text.is_empty() {
+                        continue;
+                    }
+                }
                 if let Some(witness) = &mut self.witness {
                     let (kind, data) = parts(&text);
                     witness.received(&kind, &data);

@@ -83,6 +83,8 @@ pub struct Activity {
     has_unflushed: AtomicBool,
     /// Whether hyper must be polled again after the flush.
     owes_poll: AtomicBool,
+    /// Whether the connection ends once it has finished what is in flight.
+    is_ending: AtomicBool,
     /// The connection's task, once it has been polled.
     task: Mutex<Option<Waker>>,
     /// Whether wakes are held back.
@@ -178,6 +180,17 @@ impl Activity {
         self.owes_poll.store(true, Ordering::Relaxed);
     }
 
+    /// Records that the connection ends once it has finished what is in flight, so that a stream
+    /// without an end says its last.
+    pub(super) fn begin_ending(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the connection ends once it has finished what is in flight.
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Relaxed)
+    }
+
     /// Whether the response is a stream without an end, the last one on the connection.
     pub(super) fn is_endless(&self) -> bool {
         self.after_flush() == Phase::Streaming
@@ -199,6 +212,15 @@ impl Activity {
         let wants_more = !self.has_unflushed.load(Ordering::Relaxed);
         self.owes_poll.store(!wants_more, Ordering::Relaxed);
         wants_more
+    }
+
+    /// Whether everything so far has been flushed, the head included. If not, hyper is polled again
+    /// after the flush.
+    pub(super) fn is_flushed(&self) -> bool {
+        let is_flushed = self.phase() != Phase::Responding;
+        self.has_unflushed.store(!is_flushed, Ordering::Relaxed);
+        self.owes_poll.store(!is_flushed, Ordering::Relaxed);
+        is_flushed
     }
 
     /// Whether hyper must be polled again now, since it knows of nothing to wait for. Says so once.

@@ -34,6 +34,11 @@ pub trait Source: Send {
 
     /// Whether it has no end.
     fn is_endless(&self) -> bool;
+
+    /// What a stream without an end says last, when the server shuts down; may be empty.
+    fn farewell(&mut self) -> Bytes {
+        Bytes::new()
+    }
 }
 
 /// A stream cannot go on. Its connection is closed without the last chunk, so the client can tell.
@@ -56,6 +61,7 @@ impl From<Full<Bytes>> for ReplyBody {
 /// A body that is being sent on a connection.
 pub(super) struct Sending {
     body: ReplyBody,
+    has_said_farewell: bool,
     activity: Arc<Activity>,
 }
 
@@ -65,7 +71,7 @@ impl Sending {
         if let ReplyBody::Stream(source) = &body {
             activity.begin_stream(source.is_endless());
         }
-        Self { body, activity }
+        Self { body, has_said_farewell: false, activity }
     }
 }
 
@@ -77,7 +83,7 @@ impl Body for Sending {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, CutOff>>> {
-        let Self { body, activity } = self.get_mut();
+        let Self { body, has_said_farewell, activity } = self.get_mut();
         match body {
             ReplyBody::Whole(body) => {
                 Pin::new(body).poll_frame(context).map_err(|never| match never {})
@@ -85,7 +91,17 @@ impl Body for Sending {
             // The connection is polled again after the flush.
             ReplyBody::Stream(_) if !activity.wants_more() => Poll::Pending,
             ReplyBody::Stream(source) => {
-                let bytes = ready!(source.poll_bytes(context));
+                let bytes = if activity.is_ending() && source.is_endless() {
+                    // Of a stream that is cut off, hyper drops what it has not written.
+                    if !activity.is_flushed() {
+                        return Poll::Pending;
+                    }
+                    let is_over = std::mem::replace(has_said_farewell, true);
+                    let last = if is_over { Bytes::new() } else { source.farewell() };
+                    Some(if last.is_empty() { Err(CutOff) } else { Ok(last) })
+                } else {
+                    ready!(source.poll_bytes(context))
+                };
                 match &bytes {
                     Some(_) => activity.note_unflushed(),
                     None => activity.end_stream(),

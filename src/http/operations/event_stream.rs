@@ -101,4 +101,8 @@ impl Source for EventStream {
     fn is_endless(&self) -> bool {
         true
     }
+
+    fn farewell(&mut self) -> Bytes {
+        Self::farewell(self)
+    }
 }

@@ -381,10 +381,15 @@ async fn a_peer_that_answers_pings_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_shuts_down_closes_with_1001() {
-    let world = World::subscribed(64 * 1024).await;
+    let mut world = World::subscribed(64 * 1024).await;
     let asked_at = Instant::now();
     world.shutdown.send(true).unwrap();
-    world.check_closed(CloseReason::GoingAway).await;
+    let frame = world.client.read_frame().await.unwrap();
+    let expected =
+        [&1001_u16.to_be_bytes()[..], b"the server is shutting down; retry-after-ms=1001"];
+    assert_eq!((frame.opcode, &*frame.payload), (OpCode::Close, &*expected.concat()));
+    let (received, ended) = world.end().await;
+    assert_eq!((received, ended), (vec![], Ended::Closed(CloseReason::GoingAway)));
     assert_eq!(asked_at.elapsed(), Duration::ZERO);
 }
 

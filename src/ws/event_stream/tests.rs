@@ -22,6 +22,8 @@ struct World {
 struct Reader {
     stream: EventStream,
     received: String,
+    /// What it was told about when to come back, in milliseconds.
+    retry_ms: Vec<u64>,
 }
 
 fn holder() -> Origin {
@@ -56,7 +58,7 @@ impl World {
         let ids: Vec<String> = ids.iter().copied().map(str::to_owned).collect();
         let open = self.counts.try_open(holder(), 10).unwrap();
         let stream = EventStream::open(&self.fanout, &ids, open, Timestamp::EPOCH).unwrap();
-        Reader { stream, received: String::new() }
+        Reader { stream, received: String::new(), retry_ms: Vec::new() }
     }
 
     fn check_empty(&self) {
@@ -81,7 +83,10 @@ impl Reader {
         let received = self.received.clone();
         let (block, rest) = received.split_once("\n\n").unwrap();
         rest.clone_into(&mut self.received);
-        let mut lines = block.lines();
+        let mut lines = block.lines().peekable();
+        if let Some(retry_ms) = lines.next_if_map(|line| line.strip_prefix("retry: ").ok_or(line)) {
+            self.retry_ms.push(retry_ms.parse().unwrap());
+        }
         let kind = lines.next().unwrap().strip_prefix("event: ").unwrap();
         let data = lines.next().unwrap().strip_prefix("data: ").unwrap();
         assert_eq!(lines.next(), (kind == "keepalive").then_some(":"), "{block}");
@@ -186,6 +191,19 @@ async fn a_resolution_is_a_price_and_the_stream_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn readers_come_back_one_after_the_other() {
+    let world = world(1);
+    let (mut first, mut second) = (world.open(&["m0"]), world.open(&["m0"]));
+    for reader in [&mut first, &mut second] {
+        reader.expect("snapshot").await;
+    }
+    assert_eq!([&first.retry_ms[..], &second.retry_ms], [[1_001], [1_002]]);
+    for (reader, expected) in [(&second, "retry: 1001\n\n"), (&first, "retry: 1002\n\n")] {
+        assert_eq!(reader.stream.farewell(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_changed_tick_is_announced_for_each_outcome_before_the_price() {
     let world = world(1);
     let mut reader = world.open(&["m0"]);
@@ -253,6 +271,8 @@ async fn a_long_snapshot_is_sent_in_pieces() {
         let batch = reader.batch().await;
         assert!(batch.len() <= WRITE_BYTES_GOAL + frame_bytes_max, "{}", batch.len());
         reader.received.push_str(&batch);
+        let is_amid = !reader.received.ends_with("\n\n");
+        assert_eq!(reader.stream.farewell().is_empty(), is_amid);
     }
     assert!(reader.received.len() > 10 * WRITE_BYTES_GOAL);
     let shown = reader.expect("snapshot").await;

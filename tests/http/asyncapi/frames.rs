@@ -190,6 +190,12 @@ impl Witness for OfChannel {
 
     fn closed(&mut self, code: u16, reason: &str) {
         let described = &self.channel.close_codes;
+        // Only a server that shuts down says when to come back, and it always does.
+        let (reason, after) = match reason.split_once("; retry-after-ms=") {
+            Some((reason, after)) => (reason, Some(after.parse::<u32>().unwrap())),
+            None => (reason, None),
+        };
+        assert_eq!(after.is_some(), code == 1001, "{code} {reason:?} {after:?}");
         let is_described =
             described.iter().any(|(own, text)| (*own, text.as_str()) == (code, reason));
         let is_returned = self.is_leaving && reason.is_empty();

@@ -24,6 +24,8 @@ const PIPE_BYTES: usize = 1_000;
 struct Numbers {
     /// How it ends once all allowed numbers are sent, if it does.
     end: Option<Result<(), CutOff>>,
+    /// What it says last if the server shuts down.
+    farewell: &'static str,
     allowed: AtomicU32,
     sent: AtomicU32,
     waker: Mutex<Option<Waker>>,
@@ -64,6 +66,10 @@ impl Source for NumberSource {
 
     fn is_endless(&self) -> bool {
         self.numbers.end.is_none()
+    }
+
+    fn farewell(&mut self) -> Bytes {
+        Bytes::from_static(self.numbers.farewell.as_bytes())
     }
 }
 
@@ -230,6 +236,34 @@ async fn a_stream_is_cut_off_when_the_server_ends_it() {
             (is_dismissed, result.is_ok()),
             (ending == Ending::Abrupt, ending != Ending::Abrupt)
         );
+    }
+}
+
+/// It is said after what was being sent, and waits half a second for a client that does not read.
+#[tokio::test(start_paused = true)]
+async fn a_stream_says_its_last_when_the_server_shuts_down() {
+    let big = PIPE_BYTES * 3;
+    for (ending, bytes, reads, is_said, elapsed_ms) in [
+        (Ending::Graceful, 10, true, true, 0),
+        (Ending::HandedOver, 10, true, true, 0),
+        (Ending::Abrupt, 10, true, false, 0),
+        (Ending::Graceful, big, true, true, 0),
+        (Ending::Graceful, big, false, false, 500),
+    ] {
+        let numbers = Numbers { farewell: "bye", ..Numbers::default() };
+        let mut client = Client::connect_to(numbers, bytes).await;
+        client.numbers.allow(1);
+        sleep(Duration::from_secs(1)).await;
+        client.stop.take().unwrap().send(ending).unwrap();
+        let Client { mut io, server, began, .. } = client;
+        let mut text = Vec::new();
+        if reads {
+            io.read_to_end(&mut text).await.unwrap();
+        }
+        let (_, ended) = server.await.unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text.ends_with("\r\n3\r\nbye\r\n"), is_said, "{ending:?}: {text}");
+        assert_eq!((ended - began).as_millis(), 1_000 + elapsed_ms, "{ending:?}, {bytes}");
     }
 }
 
