@@ -21,7 +21,7 @@ pub mod walk;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::BuildHasher as _;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -56,6 +56,8 @@ pub struct Markets {
     listing: ArcSwap<Listing>,
     changed: Mutex<Vec<Arc<Market>>>,
     change: Notify,
+    /// How many lists of changes have been taken.
+    round: AtomicU64,
     /// Resolved markets not yet taken by [`Markets::resolutions`], each at most once.
     resolved: Mutex<Vec<Arc<Market>>>,
     resolution: Notify,
@@ -106,6 +108,9 @@ pub struct Market {
     histories: Box<[OutcomeHistory]>,
     /// Set while the market is on the list of changes.
     is_changed: AtomicBool,
+    /// The number of the last list of changes that it was on; at first, of the one that follows its
+    /// listing.
+    changed_in: AtomicU64,
     /// Set while its newest description has other tokens.
     is_withheld: AtomicBool,
     /// Set once orders have come to rest in it.
@@ -235,6 +240,7 @@ impl Markets {
                     return Err(ListError::TooMany);
                 }
                 let market = Arc::new(Market::with(info, self.delays.clone(), self.lease.clone()));
+                market.changed_in.store(self.round.load(Ordering::Acquire) + 1, Ordering::Relaxed);
                 self.histories.attach(&market);
                 market.note_withheld(!is_aligned, &condition_id);
                 market.note_delay(stated_delay_ms, &condition_id);
@@ -325,11 +331,14 @@ impl Markets {
     }
 
     /// Waits until a market has changed and takes the list of changes. Only one task may call this.
+    /// The lists are numbered from 1; see [`Market::changed_in`].
     pub async fn changes(&self) -> Vec<Arc<Market>> {
         loop {
             let changed = std::mem::take(&mut *self.changed.lock());
             if !changed.is_empty() {
+                let round = self.round.fetch_add(1, Ordering::AcqRel) + 1;
                 for market in &changed {
+                    market.changed_in.store(round, Ordering::Release);
                     // Cleared before the fan-out reads the market, so that a later change lists it
                     // again.
                     market.is_changed.store(false, Ordering::Release);
@@ -338,6 +347,11 @@ impl Markets {
             }
             self.change.notified().await;
         }
+    }
+
+    /// The number of the last list of changes that was taken.
+    pub fn round(&self) -> u64 {
+        self.round.load(Ordering::Acquire)
     }
 }
 
@@ -418,6 +432,7 @@ impl Market {
             books,
             histories,
             is_changed: AtomicBool::new(false),
+            changed_in: AtomicU64::new(0),
             is_withheld: AtomicBool::new(false),
             interest: OnceLock::new(),
             has_interest: AtomicBool::new(false),
@@ -426,6 +441,12 @@ impl Market {
             delays,
             lease,
         }
+    }
+
+    /// The number of the last list of changes that this market was on. Whoever has seen it since
+    /// that list was passed on knows its current state, but for changes that wait for the next.
+    pub fn changed_in(&self) -> u64 {
+        self.changed_in.load(Ordering::Acquire)
     }
 
     /// The current description.

@@ -8,7 +8,8 @@
 //! who receives which prices, and [`executions`] reads an account's fills.
 //!
 //! Prices are also sent as server-sent events, as the body of an HTTP response ([`event_stream`]).
-//! It has the fan-out, the subscriptions and the frames of the price socket.
+//! It has the fan-out, the subscriptions and the frames of the price socket. A client that lost its
+//! stream comes back with a [`position`].
 //!
 //! Choices that a client might wonder about:
 //!
@@ -31,6 +32,7 @@ pub mod execution_frame;
 pub mod executions;
 pub mod fanout;
 mod frame;
+pub mod position;
 pub mod price_frame;
 pub mod prices;
 pub mod protocol;

@@ -373,7 +373,9 @@ fn stream_text() -> String {
         "Server-sent events: the name of a message is its `event`, and the payload its `data`. \
          After the first event, one comes at least every {} s. A stream has up to {} markets and \
          never ends by itself: an end means that the connection was lost, or that the server is \
-         shutting down. `retry` says how long to wait before coming back, in milliseconds.",
+         shutting down. `retry` says how long to wait before coming back, in milliseconds. A \
+         client that comes back with the last `id` as `Last-Event-ID` gets no snapshot, but the \
+         markets that have changed since.",
         KEEPALIVE_INTERVAL.as_secs(),
         MARKETS_MAX,
     )

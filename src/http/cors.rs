@@ -20,8 +20,8 @@ use super::operation::Allow;
 use super::reply::Reply;
 
 /// The request headers that a page may send.
-const REQUEST_HEADERS: &str = "authorization, content-type, idempotency-key, x-api-key, \
-                               x-confirm-cancel-all, x-request-id";
+const REQUEST_HEADERS: &str = "authorization, content-type, idempotency-key, last-event-id, \
+                               x-api-key, x-confirm-cancel-all, x-request-id";
 
 /// The answer headers that a page may read, besides those that it always may.
 const EXPOSED_HEADERS: &str = "content-disposition, idempotent-replayed, retry-after, \

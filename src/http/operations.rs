@@ -483,6 +483,7 @@ pub static OPERATIONS: [Operation; 66] = [
         .summary("open a WebSocket with every fill of the account; it takes `resume` and `ping`"),
     Operation::get("/prices/stream", Public, Now(event_stream::open))
         .query(&event_stream::QUERY)
+        .headers(&event_stream::HEADERS)
         .answers_with(Answers::Events)
         .errors(&["HTTP_VERSION_TOO_OLD", "NOT_OFFERED", "STREAM_LIMIT_EXCEEDED"])
         .summary(

@@ -10,6 +10,7 @@
 //!
 //! event: market_price
 //! data: {"type":"price",…}
+//! id: 3f09c1d24be2a677-1c5
 //!
 //! event: tick_size_change
 //! data: {"type":"tick_size_change","market":"0x…","asset_id":"71…","tick_size":0.001,…}
@@ -23,6 +24,10 @@
 //! is announced for each outcome, before the first price on it. `unknown`, if present, names the
 //! markets that are not listed; one that is listed later joins within a keepalive, as a
 //! `market_price`.
+//!
+//! A client that comes back with the last `id` that it got has no snapshot: it gets the markets that
+//! have changed since, each as a `market_price`. An id that does not apply, because it is of another
+//! process or of other markets, counts as none.
 //!
 //! `retry` is the number of milliseconds that the client should wait before it comes back from a
 //! lost connection, another one for each stream. The last line of a stream is such a `retry` too,
@@ -47,6 +52,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use super::connection::WRITE_BYTES_GOAL;
 use super::counts::OpenStream;
 use super::fanout::Fanout;
+use super::position::Position;
 use super::price_frame;
 use super::subscriptions::{NextFrame, SubscribeError, Subscriptions, TickChange};
 use crate::ids::Timestamp;
@@ -65,7 +71,10 @@ pub struct EventStream {
     subscriptions: Subscriptions,
     /// The markets that were not listed when last looked up.
     unlisted: Vec<String>,
+    has_begun: bool,
     snapshot: Option<Snapshot>,
+    /// Where the client is, as far as it was told.
+    told: Position,
     woken: Pin<Box<OwnedNotified>>,
     keepalive: Interval,
     keepalive_count: u64,
@@ -78,6 +87,8 @@ struct Snapshot {
     has_begun: bool,
     /// How many markets are still to be sent.
     left: usize,
+    /// Where the client is once it has it.
+    position: Position,
 }
 
 /// Why a stream cannot be opened.
@@ -95,7 +106,7 @@ pub enum OpenError {
 #[derive(JsonSchema)]
 #[schemars(tag = "event", content = "data", rename_all = "snake_case", inline)]
 pub enum Event {
-    /// The state of every market. It is the first event.
+    /// The state of every market. It is the first event, unless the client came back.
     Snapshot(Prices),
     /// A market's prices, after a change.
     MarketPrice(price_frame::Price<'static>),
@@ -145,24 +156,37 @@ pub struct TickSizeChange<'a> {
 }
 
 impl EventStream {
-    /// Opens a stream of these markets, listed or not. The list may contain duplicates.
+    /// Opens a stream of these markets, listed or not. The list may contain duplicates. A client
+    /// that comes back may have the id of the last event that it got.
     pub fn open(
         fanout: &Arc<Fanout>,
         condition_ids: &[String],
+        last_event_id: Option<&str>,
         open: OpenStream,
         now: Timestamp,
     ) -> Result<Self, OpenError> {
+        // Before the subscriptions: the first frames have at least these changes.
+        let passed_on = fanout.passed_on();
         let mut subscriptions =
             fanout.open(MarketsMax::Count(MARKETS_MAX)).ok_or(OpenError::Busy)?;
         let unlisted = owned(&subscriptions.subscribe(condition_ids, now)?);
         let left = subscriptions.condition_ids().count();
+        let told = Position { round: passed_on, ..subscriptions.position() };
+        let last = last_event_id.and_then(Position::parse);
+        let last = last.filter(|last| last.scope == told.scope && last.round <= told.round);
+        if let Some(last) = last {
+            subscriptions.skip_unchanged(last.round);
+        }
+        let snapshot = Snapshot { has_begun: false, left, position: told };
         let woken = Box::pin(subscriptions.mailbox().wake_up().clone().notified_owned());
         let mut keepalive = interval_at(Instant::now() + KEEPALIVE_INTERVAL, KEEPALIVE_INTERVAL);
         keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
             subscriptions,
             unlisted,
-            snapshot: Some(Snapshot { has_begun: false, left }),
+            has_begun: false,
+            snapshot: last.is_none().then_some(snapshot),
+            told: last.unwrap_or(told),
             woken,
             keepalive,
             keepalive_count: 0,
@@ -174,16 +198,18 @@ impl EventStream {
     pub fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
         loop {
             let mut batch = Vec::new();
+            if !std::mem::replace(&mut self.has_begun, true) {
+                batch.extend_from_slice(retry(self.open.return_after()).as_bytes());
+                if self.snapshot.is_none() {
+                    batch.push(b'\n');
+                }
+            }
             self.put_snapshot(&mut batch);
             if self.snapshot.is_none() {
                 if self.keepalive.poll_tick(context).is_ready() {
                     self.put_keepalive(&mut batch, Timestamp::now());
                 }
-                while batch.len() < WRITE_BYTES_GOAL
-                    && let Some(next) = self.subscriptions.next_frame()
-                {
-                    put_price(&mut batch, &next);
-                }
+                self.put_prices(&mut batch);
             }
             if !batch.is_empty() {
                 return Poll::Ready(batch.into());
@@ -205,7 +231,6 @@ impl EventStream {
     fn put_snapshot(&mut self, batch: &mut Vec<u8>) {
         let Some(snapshot) = &mut self.snapshot else { return };
         if !snapshot.has_begun {
-            batch.extend_from_slice(retry(self.open.return_after()).as_bytes());
             batch.extend_from_slice(b"event: snapshot\ndata: {\"prices\":[");
         }
         while snapshot.left > 0 && batch.len() < WRITE_BYTES_GOAL {
@@ -226,7 +251,26 @@ impl EventStream {
                 put_json(batch, &self.unlisted);
             }
             batch.extend_from_slice(b"}\n\n");
+            put_id(batch, snapshot.position);
             self.snapshot = None;
+        }
+    }
+
+    /// Adds the prices that are due, as far as they fit. If all fit, the last one has an id.
+    fn put_prices(&mut self, batch: &mut Vec<u8>) {
+        // Before they are taken.
+        let round = self.subscriptions.passed_on();
+        let mut has_price = false;
+        while batch.len() < WRITE_BYTES_GOAL {
+            match self.subscriptions.next_frame() {
+                Some(next) => put_price(batch, &next),
+                None if has_price && round > self.told.round => {
+                    self.told.round = round;
+                    return put_id(batch, self.told);
+                }
+                None => return,
+            }
+            has_price = true;
         }
     }
 
@@ -237,9 +281,20 @@ impl EventStream {
         batch.extend_from_slice(b"\n:\n\n");
         if !self.unlisted.is_empty() {
             let unlisted = self.subscriptions.subscribe(&self.unlisted, now);
-            self.unlisted = owned(&unlisted.expect("all of the markets together fit"));
+            let unlisted = owned(&unlisted.expect("all of the markets together fit"));
+            if unlisted != self.unlisted {
+                self.unlisted = unlisted;
+                self.told = Position { round: self.told.round, ..self.subscriptions.position() };
+            }
         }
     }
+}
+
+/// Gives the event that ends here an id.
+fn put_id(batch: &mut Vec<u8>, position: Position) {
+    let blank_line = batch.pop();
+    assert_eq!(blank_line, Some(b'\n'), "an event ends with a blank line");
+    batch.extend_from_slice(format!("id: {position}\n\n").as_bytes());
 }
 
 /// Tells the client how long to wait before it comes back.

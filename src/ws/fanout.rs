@@ -19,6 +19,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -47,6 +48,10 @@ type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 /// The channels of all subscribed markets.
 pub struct Fanout {
     markets: Arc<Markets>,
+    /// Tells the positions of this fan-out from those of one before it.
+    epoch: u128,
+    /// The number of the last list of changes of which every frame was published.
+    passed_on: AtomicU64,
     channels: Mutex<Map<Arc<str>, Arc<Channel>>>,
     /// The highest frame number of any channel that has ended.
     seq_floor: AtomicU64,
@@ -96,8 +101,11 @@ pub(super) struct Mailbox {
 impl Fanout {
     /// A fan-out of these markets, without sockets.
     pub fn new(markets: Arc<Markets>) -> Self {
+        let epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self {
             markets,
+            epoch: epoch.as_nanos(),
+            passed_on: AtomicU64::new(0),
             channels: Mutex::default(),
             seq_floor: AtomicU64::new(0),
             socket_count: AtomicUsize::new(0),
@@ -113,13 +121,28 @@ impl Fanout {
     pub async fn run(&self) -> std::convert::Infallible {
         loop {
             let changed = self.markets.changes().await;
-            for turn in changed.chunks(MARKETS_PER_TURN) {
-                for market in turn {
-                    self.pass_on(market, Timestamp::now());
+            for (index, market) in changed.iter().enumerate() {
+                if index > 0 && index % MARKETS_PER_TURN == 0 {
+                    tokio::task::yield_now().await;
                 }
-                tokio::task::yield_now().await;
+                self.pass_on(market, Timestamp::now());
             }
+            // After the frames, so that whoever reads this finds all of them; before anybody on
+            // this thread gets them.
+            self.passed_on.store(self.markets.round(), Ordering::Release);
+            tokio::task::yield_now().await;
         }
+    }
+
+    /// The number of the last list of changes of which every frame was published. Whoever takes all
+    /// that is due after reading this has what these and earlier lists changed.
+    pub(super) fn passed_on(&self) -> u64 {
+        self.passed_on.load(Ordering::Acquire)
+    }
+
+    /// Tells the positions of this fan-out from those of one before it.
+    pub(super) const fn epoch(&self) -> u128 {
+        self.epoch
     }
 
     /// Encodes a market's frame and notifies its subscribers. If it has none, the sockets with all
@@ -287,6 +310,11 @@ impl Channel {
     /// The market's latest frame, at most one step of the fan-out behind.
     pub(super) fn newest(&self) -> Arc<PriceFrame> {
         self.newest.load_full()
+    }
+
+    /// The number of the last list of changes that the market was on.
+    pub(super) fn changed_in(&self) -> u64 {
+        self.market.changed_in()
     }
 
     /// The market's current description.

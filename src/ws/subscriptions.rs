@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::dirty::{Cursor, SLOTS_MAX};
 use super::fanout::{Channel, Fanout, Mailbox, SocketId};
+use super::position::Position;
 use super::price_frame::PriceFrame;
 use crate::ids::Timestamp;
 use crate::limits::tier::{MarketsMax, SOCKET_MARKETS_MAX};
@@ -176,6 +177,30 @@ impl Subscriptions {
         Ok(())
     }
 
+    /// Has the markets that have not changed since this list of changes count as sent.
+    pub fn skip_unchanged(&mut self, since: u64) {
+        for subscription in self.slots.iter_mut().flatten() {
+            // In this order: a frame that is published in between is due.
+            let newest = Sent::of(&subscription.channel.newest());
+            if subscription.channel.changed_in() <= since {
+                subscription.sent = Some(newest);
+            }
+        }
+    }
+
+    /// The last list of changes of which every frame is due or was sent, and the markets to which
+    /// that applies.
+    pub fn position(&self) -> Position {
+        let mut ids: Vec<&str> = self.condition_ids().collect();
+        ids.sort_unstable();
+        Position::of(self.fanout.epoch(), &ids, self.fanout.passed_on())
+    }
+
+    /// The last list of changes of which every frame is due or was sent.
+    pub fn passed_on(&self) -> u64 {
+        self.fanout.passed_on()
+    }
+
     /// Unsubscribes from these markets; ignores those that are not subscribed.
     pub fn unsubscribe(&mut self, condition_ids: &[String]) -> Result<(), SubscribeError> {
         if self.all.is_some() && !condition_ids.is_empty() {
@@ -321,17 +346,24 @@ impl Subscriptions {
 impl Subscription {
     fn next(&mut self) -> Option<NextFrame> {
         let frame = self.channel.newest();
-        let seq = NonZeroU64::new(frame.seq).expect("frames are numbered from 1");
+        let newest = Sent::of(&frame);
         let (conflated, tick_change) = match &self.sent {
-            Some(sent) if seq <= sent.seq => return None,
+            Some(sent) if newest.seq <= sent.seq => return None,
             Some(sent) => {
                 let change = || TickChange { info: self.channel.info(), before: sent.tick };
                 (frame.seq > sent.seq.get() + 1, (frame.tick != sent.tick).then(change))
             }
             None => (false, None),
         };
-        self.sent = Some(Sent { seq, tick: frame.tick });
+        self.sent = Some(newest);
         Some(NextFrame { frame, conflated, tick_change })
+    }
+}
+
+impl Sent {
+    fn of(frame: &PriceFrame) -> Self {
+        let seq = NonZeroU64::new(frame.seq).expect("frames are numbered from 1");
+        Self { seq, tick: frame.tick }
     }
 }
 

@@ -179,7 +179,7 @@ fn tick_size_change() -> Value {
         let counts: Arc<StreamCounts> = Arc::default();
         let open = counts.try_open(Origin::of([127, 0, 0, 1].into()), 1).unwrap();
         let ids = [PLAIN.to_owned()];
-        let mut stream = Stream::open(&fanout, &ids, open, Timestamp::now()).unwrap();
+        let mut stream = Stream::open(&fanout, &ids, None, open, Timestamp::now()).unwrap();
         let mut text = String::new();
         loop {
             let bytes = std::future::poll_fn(|context| stream.poll_bytes(context)).await;

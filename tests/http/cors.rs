@@ -33,8 +33,8 @@ fn a_named_page_may_call() {
         ("access-control-allow-methods", "POST"),
         (
             "access-control-allow-headers",
-            "authorization, content-type, idempotency-key, x-api-key, x-confirm-cancel-all, \
-             x-request-id",
+            "authorization, content-type, idempotency-key, last-event-id, x-api-key, \
+             x-confirm-cancel-all, x-request-id",
         ),
         ("access-control-max-age", "7200"),
         ("vary", "origin"),

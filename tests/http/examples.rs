@@ -7,6 +7,7 @@ mod walk;
 
 use std::collections::BTreeSet;
 
+use paperbourse::ws::position::Position;
 use serde_json::{Value, json};
 
 use super::openapi::Document;
@@ -59,7 +60,8 @@ fn stable(value: &Value) -> Value {
     }
 }
 
-/// The text with its times replaced, as RFC 3339 and as milliseconds or seconds since 1970.
+/// The text with its times replaced, as RFC 3339 and as milliseconds or seconds since 1970, and the
+/// ids of events.
 fn stable_text(text: &str) -> String {
     let is_of_word = |it: char| it.is_ascii_alphanumeric() || ".:-".contains(it);
     let mut out = String::new();
@@ -72,7 +74,11 @@ fn stable_text(text: &str) -> String {
             [10, 13].contains(&word.len()) && word.parse().is_ok_and(|it: f64| it >= TIMES_MIN);
         let is_time = is_count || word.parse::<jiff::Timestamp>().is_ok();
         out += &rest[..start];
-        out += if is_time { "[time]" } else { word };
+        out += match word {
+            _ if is_time => "[time]",
+            word if Position::parse(word).is_some() => "[position]",
+            word => word,
+        };
         rest = &rest[end..];
     }
     out + rest

@@ -23,6 +23,15 @@ use crate::ws::subscriptions::SubscribeError;
 /// The parameter with the markets, separated by commas.
 const CONDITION_IDS: &str = "condition_ids";
 
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+pub(in crate::http) const HEADERS: [Parameter; 1] = [Parameter::own(
+    "Last-Event-ID",
+    "",
+    "the `id` of the last event that the client got: markets that have not changed since are left \
+     out; one that does not apply counts as none",
+)];
+
 /// Tells nginx to pass on each event at once.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
@@ -63,7 +72,10 @@ fn open_stream(call: &Call<'_>, condition_ids: &[String]) -> Result<EventStream,
     let open = exchange.streams.try_open(Origin::of(call.context.address), streams_max);
     let open = open.ok_or_else(|| ApiError::stream_limit_exceeded(streams_max))?;
     let now = call.context.moment.now;
-    EventStream::open(&exchange.fanout, condition_ids, open, now).map_err(|error| match error {
+    let last_event_id = call.header(&LAST_EVENT_ID);
+    let last_event_id = last_event_id.as_deref().and_then(|id| std::str::from_utf8(id).ok());
+    let stream = EventStream::open(&exchange.fanout, condition_ids, last_event_id, open, now);
+    stream.map_err(|error| match error {
         OpenError::Busy | OpenError::Markets(SubscribeError::Full) => ApiError::server_busy(),
         OpenError::Markets(_) => unreachable!("the ids were counted"),
     })

@@ -1,5 +1,6 @@
 use std::future::poll_fn;
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -24,6 +25,8 @@ struct Reader {
     received: String,
     /// What it was told about when to come back, in milliseconds.
     retry_ms: Vec<u64>,
+    /// The last id that it got.
+    last_id: Option<String>,
 }
 
 fn holder() -> Origin {
@@ -55,10 +58,16 @@ impl World {
     }
 
     fn open(&self, ids: &[&str]) -> Reader {
+        self.open_after(None, ids)
+    }
+
+    /// Opens a stream for a client that comes back.
+    fn open_after(&self, last_id: Option<&str>, ids: &[&str]) -> Reader {
         let ids: Vec<String> = ids.iter().copied().map(str::to_owned).collect();
         let open = self.counts.try_open(holder(), 10).unwrap();
-        let stream = EventStream::open(&self.fanout, &ids, open, Timestamp::EPOCH).unwrap();
-        Reader { stream, received: String::new(), retry_ms: Vec::new() }
+        let stream = EventStream::open(&self.fanout, &ids, last_id, open, Timestamp::EPOCH);
+        let (received, retry_ms) = (String::new(), Vec::new());
+        Reader { stream: stream.unwrap(), received, retry_ms, last_id: None }
     }
 
     fn check_empty(&self) {
@@ -87,9 +96,15 @@ impl Reader {
         if let Some(retry_ms) = lines.next_if_map(|line| line.strip_prefix("retry: ").ok_or(line)) {
             self.retry_ms.push(retry_ms.parse().unwrap());
         }
+        if lines.peek().is_none() {
+            return Box::pin(self.event()).await;
+        }
         let kind = lines.next().unwrap().strip_prefix("event: ").unwrap();
         let data = lines.next().unwrap().strip_prefix("data: ").unwrap();
-        assert_eq!(lines.next(), (kind == "keepalive").then_some(":"), "{block}");
+        assert_eq!(lines.next_if_eq(&":").is_some(), kind == "keepalive", "{block}");
+        if let Some(line) = lines.next() {
+            self.last_id = Some(line.strip_prefix("id: ").unwrap().to_owned());
+        }
         assert_eq!(lines.next(), None, "{block}");
         (kind.to_owned(), serde_json::from_str(data).unwrap())
     }
@@ -191,6 +206,173 @@ async fn a_resolution_is_a_price_and_the_stream_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_comes_back_gets_what_it_lacks() {
+    let world = world(4);
+    let ids = ["m0", "m1", "m2"];
+    world.publish("m0", 1);
+    let mut reader = world.open(&ids);
+    reader.expect("snapshot").await;
+    world.publish("m1", 2);
+    world.publish("m3", 3);
+    while reader.expect("market_price").await[0] != "m1" {}
+    let last_id = reader.last_id.clone();
+    // It is the last reader: whatever is known of its markets is not known from channels.
+    drop(reader);
+
+    let mut reader = world.open_after(last_id.as_deref(), &ids);
+    assert_eq!(reader.expect("keepalive").await["n"], 1, "it lacks nothing");
+    assert_eq!(reader.retry_ms, [1_002]);
+    world.publish("m2", 4);
+    assert_eq!(reader.expect("market_price").await[1], "0.0004");
+    drop(reader);
+
+    // It did not get what came meanwhile, once or repeatedly, before others followed the market or
+    // while they did.
+    let mut other = world.open(&["m0"]);
+    other.expect("snapshot").await;
+    for change in 5..8 {
+        world.publish("m0", change);
+        other.expect("market_price").await;
+    }
+    let mut reader = world.open_after(last_id.as_deref(), &["m2", "m0", "m1"]);
+    let mut rows = [reader.expect("market_price").await, reader.expect("market_price").await];
+    rows.sort_by_key(|row| row[0].to_string());
+    let expected = [json!(["m0", "0.0007"]), json!(["m2", "0.0004"])];
+    assert_eq!(rows.map(|row| json!([row[0], row[1]])), expected);
+    assert_eq!(reader.expect("keepalive").await["n"], 1);
+    assert_ne!(reader.last_id, last_id);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_that_does_not_apply_counts_as_none() {
+    let world = world(2);
+    let mut reader = world.open(&["m0", "m1"]);
+    reader.expect("snapshot").await;
+    world.publish("m0", 1);
+    reader.expect("market_price").await;
+    let id = reader.last_id.clone().unwrap();
+    let Position { scope, round } = Position::parse(&id).unwrap();
+    let later = Position { scope, round: round + 1 }.to_string();
+    let of_others = Position { scope: scope ^ 1, round }.to_string();
+    for (last_id, ids) in [
+        (later.as_str(), &["m0", "m1"][..]),
+        (&of_others, &["m0", "m1"]),
+        ("", &["m0", "m1"]),
+        ("7", &["m0", "m1"]),
+        (&format!("{id}\n"), &["m0", "m1"]),
+        (&id, &["m0"]),
+        (&id, &["m0", "m1", "absent"][..1]),
+    ] {
+        let mut reader = world.open_after(Some(last_id), ids);
+        let shown = reader.expect("snapshot").await;
+        assert_eq!(shown.as_array().unwrap().len(), ids.len(), "{last_id:?}");
+    }
+    // The order of the markets makes no difference, nor do those that are not listed.
+    for ids in [&["m1", "m0"][..], &["m0", "m1", "absent"]] {
+        let mut reader = world.open_after(Some(&id), ids);
+        assert_eq!(reader.expect("keepalive").await["n"], 1);
+    }
+    let other = self::world(2);
+    other.open_after(Some(&id), &["m0", "m1"]).expect("snapshot").await;
+}
+
+/// A market that is listed while the client is away is new to it.
+#[tokio::test(start_paused = true)]
+async fn an_id_does_not_apply_to_markets_that_were_not_listed() {
+    let world = world(1);
+    let mut reader = world.open(&["m0", "m1"]);
+    reader.expect("snapshot").await;
+    world.publish("m0", 1);
+    reader.expect("market_price").await;
+    let before = reader.last_id.clone();
+    world.list(vec![MarketInfo::bare_yes_no("m1")]);
+    // It joins with the keepalive.
+    reader.expect("keepalive").await;
+    reader.expect("market_price").await;
+    world.publish("m1", 2);
+    reader.expect("market_price").await;
+    let after = reader.last_id.clone();
+    world.open_after(before.as_deref(), &["m0", "m1"]).expect("snapshot").await;
+    world.open_after(after.as_deref(), &["m0", "m1"]).expect("keepalive").await;
+}
+
+/// What a client does, or what happens to a market, in the property below.
+#[derive(Clone, Debug)]
+enum Step {
+    Publish(usize),
+    Read,
+    ComeBack,
+}
+
+proptest! {
+    /// However often a client comes back, and wherever it was cut off, it ends up with the newest
+    /// state of every market, from what it got alone.
+    #[test]
+    fn coming_back_loses_nothing(
+        steps in prop::collection::vec(
+            prop_oneof![
+                4 => (0..3_usize).prop_map(Step::Publish),
+                3 => Just(Step::Read),
+                1 => Just(Step::ComeBack),
+            ],
+            1..60,
+        ),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let world = world(3);
+            let ids = ["m0", "m1", "m2"];
+            let mut reader = world.open(&ids);
+            let mut known = std::collections::HashMap::new();
+            let mut published = [0; 3];
+            let mut note = |kind: &str, data: &Value| {
+                let rows = match kind {
+                    "snapshot" => data["prices"].as_array().unwrap().clone(),
+                    "market_price" => vec![data.clone()],
+                    _ => vec![],
+                };
+                for row in rows {
+                    known.insert(row["market_id"].to_string(), row["best_bid"].clone());
+                }
+            };
+            for (step, change) in steps.iter().zip(1..) {
+                match step {
+                    Step::Publish(market) => {
+                        world.publish(&name(*market), change);
+                        published[*market] = change;
+                    }
+                    Step::Read => {
+                        let (kind, data) = reader.event().await;
+                        note(&kind, &data);
+                    }
+                    Step::ComeBack => {
+                        let last_id = reader.last_id.take();
+                        drop(reader);
+                        reader = world.open_after(last_id.as_deref(), &ids);
+                        reader.last_id = last_id;
+                    }
+                }
+            }
+            loop {
+                let (kind, data) = reader.event().await;
+                if kind == "keepalive" && reader.received.is_empty() {
+                    break;
+                }
+                note(&kind, &data);
+            }
+            for (market, change) in published.into_iter().enumerate() {
+                let bid = (change > 0).then(|| Price::from_micros(change * 100).to_string());
+                assert_eq!(known[&json!(name(market)).to_string()], json!(bid), "{steps:?}");
+            }
+        });
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn readers_come_back_one_after_the_other() {
     let world = world(1);
     let (mut first, mut second) = (world.open(&["m0"]), world.open(&["m0"]));
@@ -286,7 +468,7 @@ async fn a_stream_that_cannot_be_opened_leaves_nothing_behind() {
     let ids: Vec<String> = (0..=MARKETS_MAX as usize).map(name).collect();
     let open = |ids: &[String]| {
         let open = world.counts.try_open(holder(), 1).unwrap();
-        EventStream::open(&world.fanout, ids, open, Timestamp::EPOCH).err()
+        EventStream::open(&world.fanout, ids, None, open, Timestamp::EPOCH).err()
     };
     let too_many = SubscribeError::TooMany { markets_max: 50, subscribed: 0, added: 51 };
     assert_eq!(open(&ids), Some(OpenError::Markets(too_many)));

@@ -103,7 +103,9 @@ impl Walk {
         let id = self.known["condition_id"].as_str().unwrap();
         let request = Request::get(format!("/prices/stream?condition_ids={id}"));
         let event = EventStream::open(&self.server, &request).unwrap().text().unwrap();
-        let example = json!({ "parameters": { "condition_ids": id }, "answer": event + "\n" });
+        let (_, last_id) = event.trim_end().rsplit_once("id: ").unwrap();
+        let parameters = json!({ "condition_ids": id, "Last-Event-ID": last_id });
+        let example = json!({ "parameters": parameters, "answer": event + "\n" });
         self.examples.insert("GET /prices/stream".to_owned(), example);
     }
 
