@@ -5,7 +5,7 @@
 //! not have one is still upgraded and then refused with a close code ([`connection::refuse`]),
 //! since browsers show scripts no other reason. [`connection`] runs one task per socket, of either
 //! kind. What a socket says is defined in [`protocol`] and [`execution_frame`]; [`fanout`] decides
-//! who receives which prices, and [`executions`] reads an account's fills.
+//! who receives which prices and [`turns`] when, and [`executions`] reads an account's fills.
 //!
 //! Prices are also sent as server-sent events, as the body of an HTTP response ([`event_stream`]).
 //! It has the fan-out, the subscriptions and the frames of the price socket. A client that lost its
@@ -37,6 +37,7 @@ pub mod price_frame;
 pub mod prices;
 pub mod protocol;
 pub mod subscriptions;
+pub mod turns;
 
 use bytes::Bytes;
 use fastwebsockets::WebSocketError;

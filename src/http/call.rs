@@ -18,6 +18,7 @@ use super::reply::Reply;
 use super::route::decode;
 use crate::service::{Caller, RequestContext, Service, Wallet};
 use crate::telemetry::Metrics;
+use crate::ws::turns::Turns;
 
 /// The result of an operation.
 pub(super) type Answer = Result<Reply, ApiError>;
@@ -25,6 +26,8 @@ pub(super) type Answer = Result<Reply, ApiError>;
 /// A request whose caller is identified and admitted.
 pub(super) struct Call<'a> {
     pub(super) metrics: &'a Metrics,
+    /// Those of the readers on this worker.
+    pub(super) turns: &'a Arc<Turns>,
     pub(super) exchange: &'a Arc<Exchange>,
     pub(super) operation: &'static Operation,
     pub(super) context: RequestContext<'a>,

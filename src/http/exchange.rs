@@ -27,6 +27,7 @@ use crate::venue::follow::status::LiveStatus;
 use crate::ws::counts::{ExportCounts, SocketCounts, StreamCounts};
 use crate::ws::executions::ExecutionCounts;
 use crate::ws::fanout::Fanout;
+use crate::ws::turns::Turns;
 
 /// Connections that may be sent a refusal at the same time.
 pub const REFUSALS_MAX: usize = 64;
@@ -350,6 +351,7 @@ pub struct Worker {
     /// Counts what this worker does.
     pub metrics: Arc<Metrics>,
     waiters: OnceLock<Arc<Waiters>>,
+    turns: OnceLock<Arc<Turns>>,
 }
 
 impl Worker {
@@ -357,7 +359,7 @@ impl Worker {
     pub fn new(server: Arc<Server>) -> Self {
         let metrics = Arc::new(Metrics::new(OPERATIONS.len()));
         server.metrics.lock().push(metrics.clone());
-        Self { server, metrics, waiters: OnceLock::new() }
+        Self { server, metrics, waiters: OnceLock::new(), turns: OnceLock::new() }
     }
 
     /// The requests of this worker that wait for the disk. The first call starts the task that
@@ -370,6 +372,19 @@ impl Worker {
                 async move { waiters.run().await }
             });
             waiters
+        })
+    }
+
+    /// The turns of this worker's readers. The first call starts the task that gives them. It also
+    /// tends the journal: a worker with readers does not sleep.
+    pub fn turns(&self, exchange: &Exchange) -> &Arc<Turns> {
+        self.turns.get_or_init(|| {
+            let turns: Arc<Turns> = Arc::default();
+            tokio::spawn({
+                let (turns, journal) = (turns.clone(), exchange.journal.clone());
+                async move { turns.run(|| journal.tend()).await }
+            });
+            turns
         })
     }
 

@@ -215,7 +215,8 @@ async fn answer(
     #[cfg(feature = "traces")]
     drop(reading);
     let metrics = &worker.metrics;
-    let call = Call { metrics, exchange, operation, context, caller, head, body: bytes.into() };
+    let (turns, body) = (worker.turns(exchange), bytes.into());
+    let call = Call { metrics, turns, exchange, operation, context, caller, head, body };
     match operation.run {
         Run::Trade => trade::trade(&call).await,
         Run::Now(run) => run(&call),

@@ -55,6 +55,7 @@ use super::fanout::Fanout;
 use super::position::Position;
 use super::price_frame;
 use super::subscriptions::{NextFrame, SubscribeError, Subscriptions, TickChange};
+use super::turns::Turns;
 use crate::ids::Timestamp;
 use crate::limits::tier::MarketsMax;
 use crate::money::Price;
@@ -159,7 +160,7 @@ impl EventStream {
     /// Opens a stream of these markets, listed or not. The list may contain duplicates. A client
     /// that comes back may have the id of the last event that it got.
     pub fn open(
-        fanout: &Arc<Fanout>,
+        (fanout, turns): (&Arc<Fanout>, &Arc<Turns>),
         condition_ids: &[String],
         last_event_id: Option<&str>,
         open: OpenStream,
@@ -168,7 +169,7 @@ impl EventStream {
         // Before the subscriptions: the first frames have at least these changes.
         let passed_on = fanout.passed_on();
         let mut subscriptions =
-            fanout.open(MarketsMax::Count(MARKETS_MAX)).ok_or(OpenError::Busy)?;
+            fanout.open(MarketsMax::Count(MARKETS_MAX), turns).ok_or(OpenError::Busy)?;
         let unlisted = owned(&subscriptions.subscribe(condition_ids, now)?);
         let left = subscriptions.condition_ids().count();
         let told = Position { round: passed_on, ..subscriptions.position() };
@@ -256,21 +257,19 @@ impl EventStream {
         }
     }
 
-    /// Adds the prices that are due, as far as they fit. If all fit, the last one has an id.
+    /// In the stream's turn, adds the prices that are due, as far as they fit. If all fit, the last one has an id.
     fn put_prices(&mut self, batch: &mut Vec<u8>) {
         // Before they are taken.
         let round = self.subscriptions.passed_on();
         let mut has_price = false;
-        while batch.len() < WRITE_BYTES_GOAL {
-            match self.subscriptions.next_frame() {
-                Some(next) => put_price(batch, &next),
-                None if has_price && round > self.told.round => {
-                    self.told.round = round;
-                    return put_id(batch, self.told);
-                }
-                None => return,
-            }
+        let has_all = self.subscriptions.take_turn(|next| {
+            put_price(batch, next);
             has_price = true;
+            batch.len() < WRITE_BYTES_GOAL
+        });
+        if has_all && has_price && round > self.told.round {
+            self.told.round = round;
+            put_id(batch, self.told);
         }
     }
 

@@ -3,9 +3,9 @@
 //!
 //! A subscribed market has a channel. When the market changes, its frame is encoded once and
 //! published on the channel, and its slot is marked in the mailbox of each subscribed socket, which
-//! is woken by the first mark. The socket takes its slots and sends the newest frame of each
-//! market; frames it was too slow for are not kept anywhere. So a slow reader costs no more than a
-//! fast one, and the fan-out never waits for a socket.
+//! asks for a [turn](super::turns) at the first mark. In its turn, the socket takes its slots and
+//! sends the newest frame of each market; frames it was too slow for are not kept anywhere. So a
+//! slow reader costs no more than a fast one, and the fan-out never waits for a socket.
 //!
 //! A socket with all markets joins their channels one after the other, as its reader takes what was
 //! sent. It is told of each market that has no channel yet when that market changes.
@@ -28,6 +28,7 @@ use tokio::sync::Notify;
 use super::dirty::{Cursor, DirtySet};
 use super::price_frame::PriceFrame;
 use super::subscriptions::Subscriptions;
+use super::turns::{Place, Turns};
 use crate::ids::Timestamp;
 use crate::limits::tier::MarketsMax;
 use crate::market::catalogue::MarketInfo;
@@ -95,7 +96,8 @@ pub(super) struct Mailbox {
     dirty: DirtySet,
     /// Markets to join, for a socket with all of them. At most all markets that are listed.
     newcomers: Mutex<Map<Arc<str>, Arc<Market>>>,
-    wake: Arc<Notify>,
+    turns: Arc<Turns>,
+    place: Arc<Place>,
 }
 
 impl Fanout {
@@ -160,20 +162,24 @@ impl Fanout {
         for mailbox in self.all.lock().values() {
             let condition_id = market.info().condition_id.clone();
             mailbox.newcomers.lock().insert(condition_id, market.clone());
-            mailbox.wake.notify_one();
+            mailbox.ask_turn();
         }
     }
 
-    /// Opens the subscriptions of a new socket, which may have this many markets; `None` if
-    /// [`SOCKETS_MAX`] are open.
-    pub fn open(self: &Arc<Self>, markets_max: MarketsMax) -> Option<Subscriptions> {
+    /// Opens the subscriptions of a new socket, which may have this many markets, and which takes
+    /// its turns with the others of its worker; `None` if [`SOCKETS_MAX`] are open.
+    pub fn open(
+        self: &Arc<Self>,
+        markets_max: MarketsMax,
+        turns: &Arc<Turns>,
+    ) -> Option<Subscriptions> {
         let count = self.socket_count.fetch_add(1, Ordering::Relaxed);
         if count >= SOCKETS_MAX {
             self.socket_count.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
         let id = SocketId(self.next_socket_id.fetch_add(1, Ordering::Relaxed));
-        Some(Subscriptions::new(self.clone(), id, markets_max))
+        Some(Subscriptions::new(self.clone(), id, markets_max, turns.clone()))
     }
 
     /// How many sockets and streams receive prices.
@@ -335,22 +341,40 @@ impl Channel {
 
 impl Mailbox {
     /// An empty mailbox for this many markets.
-    pub(super) fn new(slot_count: usize) -> Self {
-        Self { dirty: DirtySet::new(slot_count), newcomers: Mutex::default(), wake: Arc::default() }
+    pub(super) fn new(slot_count: usize, turns: Arc<Turns>) -> Self {
+        let dirty = DirtySet::new(slot_count);
+        Self { dirty, newcomers: Mutex::default(), turns, place: Arc::default() }
     }
 
-    /// Marks a slot, and wakes the socket if none was marked.
+    /// Marks a slot, and asks for a turn if none was marked.
     fn mark(&self, slot: u32) {
         // The frame was stored before this, so whoever takes the slot sees that frame or a newer
         // one.
         if self.dirty.mark(slot as usize) {
-            self.wake.notify_one();
+            self.ask_turn();
         }
     }
 
+    /// Asks for a turn, unless one is to come.
+    pub(super) fn ask_turn(&self) {
+        self.turns.ask(&self.place);
+    }
+
+    /// Takes the socket's turn, if it has one. In a turn it must take all its slots, or ask for
+    /// another one.
+    pub(super) fn take_turn(&self) -> bool {
+        self.place.take_turn()
+    }
+
+    /// Gives those of the worker their turn. Returns whether there is one.
+    #[cfg(test)]
+    fn give_turn(&self) -> bool {
+        self.turns.give() > 0
+    }
+
     /// What wakes the socket.
-    pub(super) const fn wake_up(&self) -> &Arc<Notify> {
-        &self.wake
+    pub(super) fn wake_up(&self) -> &Arc<Notify> {
+        self.place.wake_up()
     }
 
     /// Takes a slot that is marked.

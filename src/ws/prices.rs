@@ -1,6 +1,6 @@
 //! The price socket's side of a connection: what it answers, and which prices are due.
 //!
-//! Prices are never queued: whenever the socket can write, it asks for the newest.
+//! Prices are never queued: whenever the socket can write and it is its turn, it takes the newest.
 
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use super::protocol::{
     unknown_markets_message,
 };
 use super::subscriptions::Subscriptions;
+use super::turns::Turns;
 use crate::ids::{AccountId, Timestamp};
 use crate::limits::tier::MarketsMax;
 
@@ -28,7 +29,7 @@ const LACKS_MARKETS: &str = "the server has reached its limit of subscriptions: 
 pub async fn serve_prices<S>(
     stream: S,
     peer: Peer,
-    fanout: &Arc<Fanout>,
+    (fanout, turns): (&Arc<Fanout>, &Arc<Turns>),
     markets_max: MarketsMax,
     shutdown: watch::Receiver<bool>,
     times: Times,
@@ -36,7 +37,7 @@ pub async fn serve_prices<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let Some(subscriptions) = fanout.open(markets_max) else {
+    let Some(subscriptions) = fanout.open(markets_max, turns) else {
         return refuse(stream, CloseReason::Busy, times).await;
     };
     let wake = subscriptions.mailbox().wake_up().clone();
@@ -65,14 +66,13 @@ impl Protocol for Prices {
         }
     }
 
-    /// Replies first, then the newest frame of each market that is due.
+    /// Replies first, then, in the socket's turn, the newest frame of each market that is due.
     fn take(&mut self, replies: &mut Vec<u8>) -> Vec<u8> {
         let mut batch = std::mem::take(replies);
-        while batch.len() < WRITE_BYTES_GOAL
-            && let Some(next) = self.subscriptions.next_frame()
-        {
+        self.subscriptions.take_turn(|next| {
             put_text(&mut batch, &next.frame.json(next.conflated));
-        }
+            batch.len() < WRITE_BYTES_GOAL
+        });
         if self.subscriptions.lacks_markets() {
             put_message(&mut batch, &Reply::Error { message: LACKS_MARKETS });
         }

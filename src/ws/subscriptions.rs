@@ -8,6 +8,7 @@ use super::dirty::{Cursor, SLOTS_MAX};
 use super::fanout::{Channel, Fanout, Mailbox, SocketId};
 use super::position::Position;
 use super::price_frame::PriceFrame;
+use super::turns::Turns;
 use crate::ids::Timestamp;
 use crate::limits::tier::{MarketsMax, SOCKET_MARKETS_MAX};
 use crate::market::catalogue::MarketInfo;
@@ -107,13 +108,18 @@ pub enum SubscribeError {
 }
 
 impl Subscriptions {
-    pub(super) fn new(fanout: Arc<Fanout>, id: SocketId, markets_max: MarketsMax) -> Self {
+    pub(super) fn new(
+        fanout: Arc<Fanout>,
+        id: SocketId,
+        markets_max: MarketsMax,
+        turns: Arc<Turns>,
+    ) -> Self {
         let slot_count = markets_max.count().map_or(SLOTS_MAX, |count| count as usize);
         Self {
             fanout,
             id,
             markets_max,
-            mailbox: Arc::new(Mailbox::new(slot_count)),
+            mailbox: Arc::new(Mailbox::new(slot_count, turns)),
             cursor: Cursor::default(),
             slots: Vec::new(),
             free_slots: Vec::new(),
@@ -173,6 +179,7 @@ impl Subscriptions {
             self.fanout.join_all(self.id, &self.mailbox);
             let rest = self.fanout.listing().markets().iter().rev().cloned().collect();
             self.all = Some(All { rest, lacks: false });
+            self.mailbox.ask_turn();
         }
         Ok(())
     }
@@ -250,6 +257,22 @@ impl Subscriptions {
     /// Whether a socket with all markets lacks some, since the server had no room. Said once.
     pub fn lacks_markets(&mut self) -> bool {
         self.all.as_mut().is_some_and(|all| std::mem::take(&mut all.lacks))
+    }
+
+    /// Takes what is due, if it is this socket's turn: passes on frames until `put` returns false,
+    /// which means that it has room for no more. Then the rest has to wait for another turn.
+    /// Returns whether nothing is left.
+    pub fn take_turn(&mut self, mut put: impl FnMut(&NextFrame) -> bool) -> bool {
+        if !self.mailbox.take_turn() {
+            return false;
+        }
+        while let Some(next) = self.next_frame() {
+            if !put(&next) {
+                self.mailbox.ask_turn();
+                return false;
+            }
+        }
+        true
     }
 
     /// The newest frame of the next market that is due; `None` if none is. Every due market gets

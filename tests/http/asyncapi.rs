@@ -23,6 +23,7 @@ use paperbourse::ws::event_stream::EventStream as Stream;
 use paperbourse::ws::execution_frame::ExecutionRequest;
 use paperbourse::ws::fanout::Fanout;
 use paperbourse::ws::protocol;
+use paperbourse::ws::turns::Turns;
 use paperbourse_test_support::Request;
 use paperbourse_test_support::event_stream::EventStream;
 use paperbourse_test_support::socket::{Socket, upgrade};
@@ -179,7 +180,10 @@ fn tick_size_change() -> Value {
         let counts: Arc<StreamCounts> = Arc::default();
         let open = counts.try_open(Origin::of([127, 0, 0, 1].into()), 1).unwrap();
         let ids = [PLAIN.to_owned()];
-        let mut stream = Stream::open(&fanout, &ids, None, open, Timestamp::now()).unwrap();
+        let turns: Arc<Turns> = Arc::default();
+        let from = (&fanout, &turns);
+        let mut stream = Stream::open(from, &ids, None, open, Timestamp::now()).unwrap();
+        tokio::spawn(async move { turns.run(|| {}).await });
         let mut text = String::new();
         loop {
             let bytes = std::future::poll_fn(|context| stream.poll_bytes(context)).await;

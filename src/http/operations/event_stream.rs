@@ -74,7 +74,8 @@ fn open_stream(call: &Call<'_>, condition_ids: &[String]) -> Result<EventStream,
     let now = call.context.moment.now;
     let last_event_id = call.header(&LAST_EVENT_ID);
     let last_event_id = last_event_id.as_deref().and_then(|id| std::str::from_utf8(id).ok());
-    let stream = EventStream::open(&exchange.fanout, condition_ids, last_event_id, open, now);
+    let from = (&exchange.fanout, call.turns);
+    let stream = EventStream::open(from, condition_ids, last_event_id, open, now);
     stream.map_err(|error| match error {
         OpenError::Busy | OpenError::Markets(SubscribeError::Full) => ApiError::server_busy(),
         OpenError::Markets(_) => unreachable!("the ids were counted"),

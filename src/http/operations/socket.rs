@@ -31,6 +31,7 @@ use crate::ws::close::CloseReason;
 use crate::ws::connection::{Peer, Times, refuse};
 use crate::ws::executions::serve_executions;
 use crate::ws::prices::serve_prices;
+use crate::ws::turns::Turns;
 use crate::ws::{Upgrading, upgrade};
 
 /// What a socket streams.
@@ -93,6 +94,7 @@ pub(in crate::http) async fn open(
         stream,
         exchange: exchange.clone(),
         waiters: context.waiters.clone(),
+        turns: worker.turns(exchange).clone(),
         slot: slot.clone(),
         shutdown: worker.server.shutdown(),
         metrics: worker.metrics.clone(),
@@ -127,6 +129,7 @@ struct Serving {
     stream: Stream,
     exchange: Arc<Exchange>,
     waiters: Arc<Waiters>,
+    turns: Arc<Turns>,
     slot: Arc<ConnectionSlot>,
     shutdown: watch::Receiver<bool>,
     metrics: Arc<Metrics>,
@@ -134,12 +137,13 @@ struct Serving {
 
 impl Serving {
     async fn run(self, upgrading: Upgrading, peer: Result<(Peer, MarketsMax), CloseReason>) {
-        let Self { stream, exchange, waiters, slot, shutdown, metrics } = self;
+        let Self { stream, exchange, waiters, turns, slot, shutdown, metrics } = self;
         let Some(io) = upgrading.stream().await else { return };
         let times = Times::default();
         let ended = match (peer, stream) {
             (Ok((peer, markets_max)), Stream::Prices) => {
-                serve_prices(io, peer, &exchange.fanout, markets_max, shutdown, times).await
+                let from = (&exchange.fanout, &turns);
+                serve_prices(io, peer, from, markets_max, shutdown, times).await
             }
             (Ok((peer, _)), Stream::Executions) => {
                 match exchange.service.follow_fills(peer.account_id, &waiters) {

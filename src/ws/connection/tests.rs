@@ -14,6 +14,7 @@ use crate::ws::fanout::Fanout;
 use crate::ws::fanout::tests::publish_bid;
 use crate::ws::frame::CLIENT_FRAME_BYTES_MAX;
 use crate::ws::prices::serve_prices;
+use crate::ws::turns::Turns;
 
 /// A server with sixty markets, `m0` to `m59`, and one client.
 struct World {
@@ -80,9 +81,13 @@ fn world_for(pipe_bytes: usize, markets_max: MarketsMax) -> World {
     };
     let (shutdown, is_down) = watch::channel(false);
     let (client, server) = tokio::io::duplex(pipe_bytes);
+    let turns: Arc<Turns> = Arc::default();
+    let giving = turns.clone();
+    tokio::spawn(async move { giving.run(|| {}).await });
     let serving = fanout.clone();
     let ended = tokio::spawn(async move {
-        serve_prices(server, peer, &serving, markets_max, is_down, Times::default()).await
+        let from = (&serving, &turns);
+        serve_prices(server, peer, from, markets_max, is_down, Times::default()).await
     });
     let client = client_socket(client);
     World { client, ended, markets, fanout, counts, shutdown, is_valid, allowance }

@@ -16,6 +16,7 @@ use crate::ws::fanout::tests::publish_bid;
 struct World {
     markets: Arc<Markets>,
     fanout: Arc<Fanout>,
+    turns: Arc<Turns>,
     counts: Arc<StreamCounts>,
 }
 
@@ -43,7 +44,10 @@ fn world(market_count: usize) -> World {
     let fanout = Arc::new(Fanout::new(markets.clone()));
     let passing_on = fanout.clone();
     tokio::spawn(async move { passing_on.run().await });
-    let world = World { markets, fanout, counts: Arc::default() };
+    let turns: Arc<Turns> = Arc::default();
+    let giving = turns.clone();
+    tokio::spawn(async move { giving.run(|| {}).await });
+    let world = World { markets, fanout, turns, counts: Arc::default() };
     world.list((0..market_count).map(|market| MarketInfo::bare_yes_no(&name(market))).collect());
     world
 }
@@ -65,7 +69,8 @@ impl World {
     fn open_after(&self, last_id: Option<&str>, ids: &[&str]) -> Reader {
         let ids: Vec<String> = ids.iter().copied().map(str::to_owned).collect();
         let open = self.counts.try_open(holder(), 10).unwrap();
-        let stream = EventStream::open(&self.fanout, &ids, last_id, open, Timestamp::EPOCH);
+        let from = (&self.fanout, &self.turns);
+        let stream = EventStream::open(from, &ids, last_id, open, Timestamp::EPOCH);
         let (received, retry_ms) = (String::new(), Vec::new());
         Reader { stream: stream.unwrap(), received, retry_ms, last_id: None }
     }
@@ -468,13 +473,15 @@ async fn a_stream_that_cannot_be_opened_leaves_nothing_behind() {
     let ids: Vec<String> = (0..=MARKETS_MAX as usize).map(name).collect();
     let open = |ids: &[String]| {
         let open = world.counts.try_open(holder(), 1).unwrap();
-        EventStream::open(&world.fanout, ids, None, open, Timestamp::EPOCH).err()
+        let from = (&world.fanout, &world.turns);
+        EventStream::open(from, ids, None, open, Timestamp::EPOCH).err()
     };
     let too_many = SubscribeError::TooMany { markets_max: 50, subscribed: 0, added: 51 };
     assert_eq!(open(&ids), Some(OpenError::Markets(too_many)));
     world.check_empty();
-    let others: Vec<_> =
-        (0..SOCKETS_MAX).map(|_| world.fanout.open(MarketsMax::Count(1)).unwrap()).collect();
+    let others: Vec<_> = (0..SOCKETS_MAX)
+        .map(|_| world.fanout.open(MarketsMax::Count(1), &world.turns).unwrap())
+        .collect();
     assert_eq!(open(&ids[1..]), Some(OpenError::Busy));
     drop(others);
     world.check_empty();

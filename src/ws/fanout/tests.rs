@@ -25,12 +25,12 @@ pub(in crate::ws) fn fanout(market_count: usize) -> Arc<Fanout> {
 
 /// A socket that may have fifty markets.
 fn open(fanout: &Arc<Fanout>) -> Subscriptions {
-    fanout.open(FIFTY).unwrap()
+    fanout.open(FIFTY, &Arc::default()).unwrap()
 }
 
 /// A socket that may have them all.
 pub(in crate::ws) fn open_for_all(fanout: &Arc<Fanout>) -> Subscriptions {
-    fanout.open(MarketsMax::All).unwrap()
+    fanout.open(MarketsMax::All, &Arc::default()).unwrap()
 }
 
 pub(in crate::ws) fn name(market: usize) -> String {
@@ -88,7 +88,9 @@ fn seen(next: &NextFrame) -> Seen {
     }
 }
 
+/// Everything that is due, whether or not it is the socket's turn.
 fn drain(socket: &mut Subscriptions) -> Vec<Seen> {
+    socket.mailbox().take_turn();
     std::iter::from_fn(|| socket.next_frame()).map(|next| seen(&next)).collect()
 }
 
@@ -143,8 +145,11 @@ fn a_socket_is_woken_once_until_it_takes_its_bits() {
     drain(&mut socket);
     let mailbox = socket.mailbox().clone();
     let is_woken = || {
+        mailbox.give_turn();
         let mut woken = std::pin::pin!(mailbox.wake_up().notified());
-        woken.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        let is_woken = woken.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert_eq!(mailbox.take_turn(), is_woken);
+        is_woken
     };
     assert!(is_woken(), "by the subscription");
     assert!(!is_woken());
@@ -241,7 +246,7 @@ fn list(fanout: &Fanout, market: usize) {
 #[test]
 fn a_socket_may_have_hundreds_of_markets() {
     let fanout = fanout(300);
-    let mut socket = fanout.open(MarketsMax::Count(250)).unwrap();
+    let mut socket = fanout.open(MarketsMax::Count(250), &Arc::default()).unwrap();
     subscribe(&mut socket, (0..250).rev());
     assert!(due(&mut socket).into_iter().eq(0..250));
     assert!(socket.condition_ids().eq((0..250).rev().map(name)));
@@ -322,9 +327,9 @@ fn the_number_of_sockets_is_bounded() {
     let fanout = fanout(0);
     fanout.socket_count.store(SOCKETS_MAX - 1, Ordering::Relaxed);
     let last = open(&fanout);
-    assert!(fanout.open(FIFTY).is_none());
+    assert!(fanout.open(FIFTY, &Arc::default()).is_none());
     drop(last);
-    assert!(fanout.open(FIFTY).is_some());
+    assert!(fanout.open(FIFTY, &Arc::default()).is_some());
 }
 
 const MARKETS: usize = 4;
@@ -569,7 +574,9 @@ fn nothing_is_lost_between_threads() {
                 subscribe(&mut socket, [0]);
                 let (mut change, mut seq, mut is_first) = (0, 0, true);
                 while change < CHANGES {
-                    runtime().block_on(socket.mailbox().wake_up().notified());
+                    while !socket.mailbox().give_turn() {
+                        std::thread::yield_now();
+                    }
                     for seen in drain(&mut socket) {
                         let is_newer = seen.seq > seq || (is_first && seen.seq == seq);
                         assert!(seen.change >= change && is_newer, "{seen:?} {change} {seq}");

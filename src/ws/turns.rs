@@ -1,0 +1,248 @@
+//! Whose turn it is to send prices, on one worker.
+//!
+//! A worker serves requests and readers of prices on one thread. If a change woke all its readers
+//! at once, a thousand writes would run before the next request. So readers queue here, and
+//! [`Turns::run`] gives a few of them their turn whenever the worker has nothing else to do, or has
+//! done a fair amount of it. A reader that waits sends the newest prices when its turn comes: under
+//! load, prices are conflated rather than late.
+//!
+//! A reader asks for a turn when something is due to it, and queues once, whatever happens
+//! meanwhile.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::yield_now;
+
+use self::atomics::{AtomicU8, Ordering};
+
+#[cfg(not(paperbourse_loom))]
+use std::sync::atomic as atomics;
+
+#[cfg(paperbourse_loom)]
+use loom::sync::atomic as atomics;
+
+/// How many readers have a turn before the worker looks at its requests again. Each writes one
+/// batch, which takes some ten microseconds.
+pub const READERS_PER_TURN: usize = 8;
+
+/// The readers of one worker that wait for their turn.
+#[derive(Default)]
+pub struct Turns {
+    waiting: Mutex<VecDeque<Arc<Place>>>,
+    asked: Notify,
+}
+
+/// A reader's place among the others of its worker.
+#[derive(Default)]
+pub(super) struct Place {
+    turn: Turn,
+    /// Wakes the reader, not only for its turn.
+    wake: Arc<Notify>,
+}
+
+impl Turns {
+    /// Has the reader queue, unless it does or has its turn.
+    pub(super) fn ask(&self, place: &Arc<Place>) {
+        if place.turn.ask() {
+            let mut waiting = self.waiting.lock();
+            waiting.push_back(place.clone());
+            let is_first = waiting.len() == 1;
+            drop(waiting);
+            if is_first {
+                self.asked.notify_one();
+            }
+        }
+    }
+
+    /// Gives the next readers their turn. Returns how many.
+    pub(super) fn give(&self) -> usize {
+        let mut waiting = self.waiting.lock();
+        let count = waiting.len().min(READERS_PER_TURN);
+        for place in waiting.drain(..count) {
+            place.turn.give();
+            place.wake.notify_one();
+        }
+        count
+    }
+
+    /// Gives turns forever, on the thread of the readers. Before each, `work` does what is more
+    /// urgent: a worker with readers does not sleep, which is when it would do so otherwise.
+    pub async fn run(&self, work: impl Fn()) -> Infallible {
+        loop {
+            work();
+            if self.give() == 0 {
+                self.asked.notified().await;
+            }
+            // Behind these readers, and behind the requests that have arrived meanwhile.
+            yield_now().await;
+        }
+    }
+}
+
+impl Place {
+    /// Takes the reader's turn, if it has one.
+    pub(super) fn take_turn(&self) -> bool {
+        self.turn.take()
+    }
+
+    /// Wakes the reader.
+    pub(super) const fn wake_up(&self) -> &Arc<Notify> {
+        &self.wake
+    }
+}
+
+/// Whether a reader waits for a turn or has one.
+///
+/// Whoever finds that there is a turn to come leaves something for the reader before it asks, and
+/// the reader takes its turn before it looks. So either the reader finds it, or it queues again.
+struct Turn(AtomicU8);
+
+const NONE: u8 = 0;
+const ASKED: u8 = 1;
+const GIVEN: u8 = 2;
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self(AtomicU8::new(NONE))
+    }
+}
+
+impl Turn {
+    /// Returns whether the reader has to queue.
+    fn ask(&self) -> bool {
+        self.0.compare_exchange(NONE, ASKED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Gives the turn that was asked for.
+    fn give(&self) {
+        self.0.store(GIVEN, Ordering::Release);
+    }
+
+    /// Returns whether there was a turn.
+    fn take(&self) -> bool {
+        self.0.compare_exchange(GIVEN, NONE, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+#[cfg(all(test, not(paperbourse_loom)))]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use tokio::task::{LocalSet, spawn_local};
+
+    use super::*;
+
+    #[test]
+    fn a_reader_queues_once_and_again_after_its_turn() {
+        let turns = Turns::default();
+        let places: Vec<Arc<Place>> = (0..2).map(|_| Arc::default()).collect();
+        assert_eq!(turns.give(), 0);
+        for _ in 0..3 {
+            turns.ask(&places[0]);
+            turns.ask(&places[1]);
+        }
+        assert!(!places[0].take_turn());
+        assert_eq!(turns.give(), 2);
+        // It will look at everything in the turn that it has.
+        turns.ask(&places[0]);
+        assert_eq!(turns.give(), 0);
+        assert!(places[0].take_turn() && !places[0].take_turn());
+        turns.ask(&places[0]);
+        assert_eq!(turns.give(), 1);
+        assert!(places.iter().all(|place| place.take_turn()));
+        assert!(turns.waiting.lock().is_empty());
+    }
+
+    /// A request that arrives while a thousand readers wait runs after a few of them.
+    #[tokio::test]
+    async fn requests_come_first() {
+        let turns = Arc::new(Turns::default());
+        let tasks = LocalSet::new();
+        let served = Rc::new(Cell::new(0));
+        for _ in 0..1_000 {
+            let place: Arc<Place> = Arc::default();
+            turns.ask(&place);
+            let served = served.clone();
+            tasks.spawn_local(async move {
+                place.wake_up().notified().await;
+                assert!(place.take_turn());
+                served.set(served.get() + 1);
+            });
+        }
+        let worked = Rc::new(Cell::new(0));
+        tasks.spawn_local({
+            let (turns, worked) = (turns.clone(), worked.clone());
+            async move { turns.run(|| worked.set(worked.get() + 1)).await }
+        });
+        tasks
+            .run_until(async {
+                while served.get() == 0 {
+                    yield_now().await;
+                }
+                let mut most = 0;
+                while served.get() < 1_000 {
+                    // A request with several steps, each made by another task.
+                    let before = served.get();
+                    for _ in 0..3 {
+                        spawn_local(yield_now()).await.unwrap();
+                    }
+                    most = most.max(served.get() - before);
+                }
+                assert!(most <= 10 * READERS_PER_TURN, "{most} readers ran before a request");
+                assert!(worked.get() >= 1_000 / READERS_PER_TURN);
+            })
+            .await;
+    }
+}
+
+#[cfg(all(test, paperbourse_loom))]
+mod model {
+    //! In every order of the feed's marks, a worker's turns and a reader's looks, nothing that was
+    //! marked stays behind while no turn is to come.
+
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicBool;
+    use loom::thread;
+
+    use super::super::dirty::{Cursor, DirtySet};
+    use super::*;
+
+    #[test]
+    fn a_reader_without_a_turn_has_nothing_due() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = model.preemption_bound.or(Some(3));
+        model.check(|| {
+            let set = Arc::new(DirtySet::new(64));
+            let turn = Arc::new(Turn::default());
+            let is_queued = Arc::new(AtomicBool::new(false));
+            let feeds = [3, 5].map(|slot| {
+                let (set, turn, is_queued) = (set.clone(), turn.clone(), is_queued.clone());
+                thread::spawn(move || {
+                    if set.mark(slot) && turn.ask() {
+                        is_queued.store(true, Ordering::Release);
+                    }
+                })
+            });
+            let (mut cursor, mut taken) = (Cursor::default(), Vec::new());
+            let mut serve = || {
+                if is_queued.swap(false, Ordering::AcqRel) {
+                    turn.give();
+                }
+                if turn.take() {
+                    taken.extend(std::iter::from_fn(|| set.next(&mut cursor)));
+                }
+            };
+            serve();
+            serve();
+            feeds.map(|feed| feed.join().unwrap());
+            serve();
+            taken.sort_unstable();
+            assert_eq!(taken, [3, 5]);
+        });
+    }
+}
