@@ -1,5 +1,5 @@
 //! Rate limits: exact sliding windows for keys, token buckets for network addresses and accounts,
-//! and the table of tiers that sizes the windows.
+//! and the table of tiers that sizes the windows. And budgets of bytes.
 //!
 //! Time is passed in as nanoseconds of one monotonic clock with an arbitrary zero. This module
 //! knows nothing about keys, requests, headers or status codes: it answers whether one more request
@@ -7,6 +7,7 @@
 
 mod atomics;
 pub mod bucket;
+pub mod budget;
 #[cfg(all(test, paperbourse_loom))]
 mod model;
 mod ring;

@@ -67,13 +67,14 @@ pub type Observer = Box<dyn Fn(&Event, &State) + Send + Sync>;
 #[derive(Default, Debug)]
 pub struct Room {
     is_full: AtomicBool,
+    is_short: AtomicBool,
     limit_bytes: Option<u64>,
 }
 
 impl Room {
     /// Room in a process that may use this much resident memory; `None` for no limit.
     pub fn limited(limit_bytes: Option<u64>) -> Self {
-        Self { is_full: AtomicBool::new(false), limit_bytes }
+        Self { limit_bytes, ..Self::default() }
     }
 
     /// The limit of resident memory, in bytes.
@@ -84,6 +85,17 @@ impl Room {
     /// Sets whether commands that need memory are refused.
     pub fn set_full(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::Relaxed);
+    }
+
+    /// Sets whether new sockets and price streams are refused, which happens before commands are:
+    /// the last of the memory is for trades.
+    pub fn set_short(&self, is_short: bool) {
+        self.is_short.store(is_short, Ordering::Relaxed);
+    }
+
+    /// Whether there is memory for another socket or price stream.
+    pub fn has_room_for_readers(&self) -> bool {
+        !self.is_short.load(Ordering::Relaxed)
     }
 
     /// Whether commands that need memory are refused.

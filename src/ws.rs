@@ -23,6 +23,7 @@
 //!
 //! This module does not know who the caller is, which tier it has, or which paths exist.
 
+pub mod bounds;
 pub mod close;
 pub mod connection;
 pub mod counts;

@@ -6,13 +6,13 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Frame, Incoming};
 
 use super::connection::{Activity, Phase};
+use crate::limits::budget::{ByteBudget, Share};
 #[cfg(feature = "traces")]
 use crate::telemetry::Trace;
 
@@ -35,14 +35,14 @@ pub struct RequestBody {
     /// Whether all of it has arrived. A chunked body does not say so itself.
     is_ended: bool,
     is_late: bool,
-    held: Option<Held>,
+    held: Option<Share>,
 }
 
 /// A body that has arrived. It counts towards the budget until it is dropped.
 #[derive(Debug, Default)]
 pub struct WholeBody {
     bytes: Bytes,
-    _held: Option<Held>,
+    _held: Option<Share>,
 }
 
 impl std::ops::Deref for WholeBody {
@@ -70,45 +70,6 @@ pub enum BodyError {
     Broken(#[from] hyper::Error),
 }
 
-/// Limits what the bodies of all requests hold together, from the first piece until each is parsed.
-#[derive(Debug)]
-pub struct BodyBudget {
-    held_bytes: AtomicUsize,
-    bytes_max: usize,
-}
-
-/// A share of the budget, returned on drop.
-#[derive(Debug)]
-struct Held {
-    budget: Arc<BodyBudget>,
-    bytes: usize,
-}
-
-impl BodyBudget {
-    /// A budget of `bytes_max`, all of it free.
-    pub fn new(bytes_max: usize) -> Arc<Self> {
-        Arc::new(Self { held_bytes: AtomicUsize::new(0), bytes_max })
-    }
-
-    /// How many bytes are held now.
-    pub fn held_bytes(&self) -> usize {
-        self.held_bytes.load(Ordering::Relaxed)
-    }
-
-    fn take(&self, bytes: usize) -> Result<(), BodyError> {
-        let more = |held: usize| held.checked_add(bytes).filter(|&held| held <= self.bytes_max);
-        // Only the number matters; it publishes no other data.
-        let taken = self.held_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.map(|_| ()).map_err(|_| BodyError::OverBudget)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.budget.held_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
 impl RequestBody {
     pub(super) const fn new(incoming: Incoming, activity: Arc<Activity>) -> Self {
         Self {
@@ -133,7 +94,7 @@ impl RequestBody {
     }
 
     /// Reads the whole body, up to its limit, under the connection's deadlines for bodies.
-    pub async fn read(&mut self, budget: &Arc<BodyBudget>) -> Result<WholeBody, BodyError> {
+    pub async fn read(&mut self, budget: &Arc<ByteBudget>) -> Result<WholeBody, BodyError> {
         if self.is_complete() {
             return Ok(WholeBody::default());
         }
@@ -195,7 +156,7 @@ impl RequestBody {
     }
 
     /// Collects the pieces; a body in one piece is not copied.
-    async fn collect(&mut self, budget: &Arc<BodyBudget>) -> Result<Bytes, BodyError> {
+    async fn collect(&mut self, budget: &Arc<ByteBudget>) -> Result<Bytes, BodyError> {
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
         while !self.is_complete()
@@ -225,11 +186,9 @@ impl RequestBody {
     }
 
     /// Grows this body's share of the budget to `bytes`.
-    fn hold(&mut self, budget: &Arc<BodyBudget>, bytes: usize) -> Result<(), BodyError> {
-        let held = self.held.get_or_insert_with(|| Held { budget: budget.clone(), bytes: 0 });
-        budget.take(bytes - held.bytes)?;
-        held.bytes = bytes;
-        Ok(())
+    fn hold(&mut self, budget: &Arc<ByteBudget>, bytes: usize) -> Result<(), BodyError> {
+        let held = self.held.get_or_insert_with(|| budget.share());
+        if held.hold(bytes) { Ok(()) } else { Err(BodyError::OverBudget) }
     }
 
     fn poll_frame(

@@ -2,21 +2,23 @@
 
 use std::io;
 use std::net::{IpAddr, TcpStream as StdStream};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::body::{BUDGET_BYTES, BodyBudget};
+use super::body::BUDGET_BYTES;
 use super::connection::{ConnectionGuard, ConnectionLimit, Ending, NoSlot};
 use super::cors::CorsOrigins;
 use super::forwarded::TrustedProxies;
 use super::operation::Operation;
 use super::operations::OPERATIONS;
+use super::reply::ANSWER_BYTES_MAX;
 use crate::clock;
 use crate::journal::{Journal, Waiters};
+use crate::limits::budget::ByteBudget;
 use crate::service::Service;
 use crate::snapshot::SnapshotMetrics;
 #[cfg(feature = "traces")]
@@ -24,6 +26,7 @@ use crate::telemetry::Traces;
 use crate::telemetry::{self, AccessLog, Gauges, Metrics, Process, Sample, Scrape, Throttle};
 use crate::venue::VenueStatus;
 use crate::venue::follow::status::LiveStatus;
+use crate::ws::bounds::UNSENT_BYTES_MAX;
 use crate::ws::counts::{ExportCounts, SocketCounts, StreamCounts};
 use crate::ws::executions::ExecutionCounts;
 use crate::ws::fanout::Fanout;
@@ -54,6 +57,10 @@ pub struct Exchange {
     pub exports: Arc<ExportCounts>,
     /// Open price streams of each address.
     pub streams: Arc<StreamCounts>,
+    /// What sockets and price streams hold that their clients have not taken.
+    pub unsent: Arc<ByteBudget>,
+    /// How many sockets were closed with 1013: there was no room for them, or they read too slowly.
+    pub turned_away: AtomicU64,
     /// How many price streams an address may have open.
     pub streams_per_address_max: AtomicU32,
     /// Which venue prices come from, and how it does.
@@ -76,6 +83,8 @@ impl Exchange {
             sockets: Arc::default(),
             exports: Arc::default(),
             streams: Arc::default(),
+            unsent: ByteBudget::new(UNSENT_BYTES_MAX),
+            turned_away: AtomicU64::new(0),
             streams_per_address_max: AtomicU32::new(STREAMS_PER_ADDRESS_MAX),
             venue,
             memory: Mutex::default(),
@@ -98,7 +107,9 @@ pub struct Server {
     /// Permits to send a refusal to a connection beyond the limit.
     pub refusals: Arc<Semaphore>,
     /// How much memory the request bodies may hold together.
-    pub bodies: Arc<BodyBudget>,
+    pub bodies: Arc<ByteBudget>,
+    /// How much memory the answers may hold together that clients have not taken.
+    pub answers: Arc<ByteBudget>,
     /// The peers whose `X-Forwarded-For` is trusted.
     pub proxies: TrustedProxies,
     /// One for each worker.
@@ -137,7 +148,8 @@ impl Server {
             at_rest: Mutex::default(),
             connections: ConnectionLimit::new(connections_max),
             refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
-            bodies: BodyBudget::new(BUDGET_BYTES),
+            bodies: ByteBudget::new(BUDGET_BYTES),
+            answers: ByteBudget::new(ANSWER_BYTES_MAX),
             proxies: TrustedProxies::default(),
             metrics: Mutex::default(),
             started: Instant::now(),
@@ -252,6 +264,7 @@ impl Server {
         let mut gauges = Gauges {
             connections: self.connections.count(),
             body_bytes: self.bodies.held_bytes(),
+            answer_bytes: self.answers.held_bytes(),
             uptime: self.started.elapsed(),
             clock_jumps: clock.jumps_ever,
             clock_off_seconds: clock.jump.map_or(0, |jump| jump.seconds().unsigned_abs()),
@@ -262,6 +275,8 @@ impl Server {
             gauges.sockets = exchange.sockets.total();
             gauges.streams = exchange.streams.total();
             gauges.exports = exchange.exports.total();
+            gauges.unsent_bytes = exchange.unsent.held_bytes();
+            gauges.subscriptions = exchange.fanout.subscription_count();
             gauges.conflated_frames = exchange.fanout.conflated_count();
             gauges.execution_sockets = exchange.service.fill_follower_count();
             gauges.fill_frames = exchange.executions.fills();
@@ -289,6 +304,9 @@ impl Server {
         let mut memory = exchange.map_or_else(Vec::new, |exchange| exchange.memory.lock().clone());
         if !memory.is_empty() {
             memory.push(("bodies", self.bodies.held_bytes()));
+            memory.push(("answers", self.answers.held_bytes()));
+            let unsent = exchange.map_or(0, |exchange| exchange.unsent.held_bytes());
+            memory.push(("readers", unsent));
         }
         let workers = self.metrics.lock().clone();
         telemetry::render(&Scrape {

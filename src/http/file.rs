@@ -112,7 +112,7 @@ mod tests {
     /// The body as a connection gets it.
     async fn sent(reply: Reply) -> Bytes {
         let response = response_of(reply, RequestId::Ours(1), None, HeaderMap::new());
-        let ReplyBody::Whole(body) = response.into_body() else { panic!("a file is no stream") };
+        let ReplyBody::Whole(body, _) = response.into_body() else { panic!("a file is no stream") };
         let Ok(body) = body.collect().await;
         body.to_bytes()
     }

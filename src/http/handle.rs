@@ -20,7 +20,7 @@ use super::connection::ReplyBody;
 use super::cors;
 use super::error::ApiError;
 use super::exchange::{ConnectionSlot, Server, Worker};
-use super::operation::{Access, Operation, Run};
+use super::operation::{Access, Operation, Run, Verb};
 use super::operations::{socket, trade};
 use super::query::Query;
 use super::reply::{RequestId, response_of};
@@ -90,7 +90,7 @@ pub fn handle(
         }
         #[cfg(feature = "traces")]
         let error_code = answer.as_ref().err().map(|error| error.code);
-        let reply = answer.unwrap_or_else(|error| {
+        let mut reply = answer.unwrap_or_else(|error| {
             debug_assert!(
                 operation.is_none_or(|operation| operation.may_fail_with(error.code)),
                 "the row of {operation:?} does not name {}",
@@ -101,6 +101,12 @@ pub fn handle(
             }
             error.into_reply()
         });
+        // A write was done, so its answer is sent whatever memory there is; there are few large
+        // ones.
+        let is_read = operation.is_some_and(|operation| operation.method == Verb::Get);
+        if is_read && !reply.hold(&worker.server.answers) {
+            reply = ApiError::server_busy().into_reply();
+        }
         worker.metrics.answered(row(operation), reply.status.as_u16(), elapsed);
         if let Some(log) = access {
             let key_id = admitted.and_then(|(admission, _)| admission.key_id);

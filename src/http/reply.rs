@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::connection::ReplyBody;
 use crate::ids::Timestamp;
+use crate::limits::budget::{ByteBudget, Share};
 use crate::service::{Admission, Moment};
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -33,6 +34,10 @@ const HEADERS_OF_ALL: usize = 4 + LIMIT_NUMBERS;
 const HEADER_TEXT_BYTES_MAX: usize = (2 + LIMIT_NUMBERS) * 20 + 1;
 /// The initial allocation for a body that serde writes.
 const FIRST_CAPACITY_BYTES: usize = 512;
+/// How many bytes the answers to reads may hold together that clients have not taken.
+pub const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Answers up to this size do not count: those that bots wait for are smaller.
+const UNCOUNTED_BYTES: usize = 16 * 1024;
 /// How many request numbers a thread reserves at a time.
 const NUMBERS_AT_ONCE: u64 = 1024;
 /// The longest request id of a client that is echoed.
@@ -49,12 +54,14 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// What is sent instead of the body: a stream, or bytes that other replies share.
     pub instead: Option<ReplyBody>,
+    /// What the body holds of the memory for answers, until the client has taken it.
+    pub(super) held: Option<Share>,
 }
 
 impl Reply {
     /// A JSON answer.
     pub fn json(status: StatusCode, body: Vec<u8>) -> Self {
-        Self { status, body, headers: HeaderMap::new(), instead: None }
+        Self { status, body, headers: HeaderMap::new(), instead: None, held: None }
     }
 
     /// A JSON answer, serialised by serde.
@@ -62,6 +69,15 @@ impl Reply {
         let mut body = Vec::with_capacity(FIRST_CAPACITY_BYTES);
         serde_json::to_writer(&mut body, answer).expect("answers have names for keys, and no maps");
         Self::json(status, body)
+    }
+
+    /// Takes the memory of a large body out of the budget. Returns false if there is not enough.
+    pub(super) fn hold(&mut self, budget: &Arc<ByteBudget>) -> bool {
+        if self.body.len() <= UNCOUNTED_BYTES {
+            return true;
+        }
+        let held = self.held.insert(budget.share());
+        held.hold(self.body.len())
     }
 
     /// 200 with a JSON body.
@@ -145,7 +161,7 @@ pub(super) fn response_of(
     admitted: Option<(Admission, Moment)>,
     mut headers: HeaderMap,
 ) -> Response<ReplyBody> {
-    let Reply { status, body: mut buffer, headers: own_headers, instead } = reply;
+    let Reply { status, body: mut buffer, headers: own_headers, instead, held } = reply;
     headers.clear();
     headers.reserve(own_headers.len() + HEADERS_OF_ALL);
     if !buffer.is_empty() {
@@ -181,7 +197,7 @@ pub(super) fn response_of(
         }
     }
     body.truncate(body_bytes);
-    let body = instead.unwrap_or_else(|| Full::new(body).into());
+    let body = instead.unwrap_or_else(|| ReplyBody::Whole(Full::new(body), held));
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
@@ -209,4 +225,23 @@ fn write_number(out: &mut Vec<u8>, number: impl itoa::Integer) -> Range<usize> {
     let start = out.len();
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     start..out.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_answers_share_a_budget() {
+        let budget = ByteBudget::new(2 * UNCOUNTED_BYTES);
+        let reply = |bytes| Reply::json(StatusCode::OK, vec![b'x'; bytes]);
+        let (mut first, mut second) = (reply(UNCOUNTED_BYTES + 1), reply(UNCOUNTED_BYTES + 1));
+        assert!(first.hold(&budget) && !second.hold(&budget));
+        assert!(reply(UNCOUNTED_BYTES).hold(&budget), "a small one");
+        assert_eq!(budget.held_bytes(), UNCOUNTED_BYTES + 1);
+        let response = response_of(first, RequestId::Ours(1), None, HeaderMap::new());
+        assert!(!second.hold(&budget), "it is on its way");
+        drop(response);
+        assert!(second.hold(&budget));
+    }
 }

@@ -17,9 +17,10 @@ use super::answer::{Desk, Refused};
 use super::user::operator;
 use super::{OperatorSocket, Question};
 use crate::engine::standing::Operator;
-use crate::http::body::{BodyBudget, RequestBody};
+use crate::http::body::RequestBody;
 use crate::http::connection::{Deadlines, serve_connection};
 use crate::http::exchange::Exchange;
+use crate::limits::budget::ByteBudget;
 
 /// How many operators are served at a time.
 const CONNECTIONS_MAX: usize = 8;
@@ -47,7 +48,7 @@ pub fn serve(
 
 async fn accept(listener: UnixListener, desk: Arc<Desk>) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let budget = BodyBudget::new(CONNECTIONS_MAX * QUESTION_BYTES_MAX);
+    let budget = ByteBudget::new(CONNECTIONS_MAX * QUESTION_BYTES_MAX);
     loop {
         let Ok(slot) = slots.clone().acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
@@ -78,7 +79,7 @@ async fn respond(
     request: Request<RequestBody>,
     by: Operator,
     desk: Arc<Desk>,
-    budget: Arc<BodyBudget>,
+    budget: Arc<ByteBudget>,
 ) -> Response<Full<Bytes>> {
     let answer = match question(request, &budget).await {
         Ok(question) => desk.answer(question, by).await,
@@ -92,7 +93,7 @@ async fn respond(
 
 async fn question(
     request: Request<RequestBody>,
-    budget: &Arc<BodyBudget>,
+    budget: &Arc<ByteBudget>,
 ) -> Result<Question, Refused> {
     if request.method() != Method::POST || request.uri().path() != "/" {
         return Err(Refused::invalid("send POST / with a JSON object"));

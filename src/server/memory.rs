@@ -81,9 +81,29 @@ fn available(machine: u64, groups: &Path, own: &str) -> Limit {
     least
 }
 
-/// Checks whether the process is above the limit.
+/// The share of the limit above which no new socket or price stream is opened, in tenths. The rest
+/// is for what trades need.
+const READERS_TENTHS: u64 = 9;
+
+/// Checks whether the process is above the limit, or close to it.
 pub(super) fn look(room: &Room, limit_bytes: u64) {
-    let Some(resident_bytes) = resident_bytes() else { return };
+    if let Some(resident_bytes) = resident_bytes() {
+        judge(room, resident_bytes, limit_bytes);
+    }
+}
+
+fn judge(room: &Room, resident_bytes: u64, limit_bytes: u64) {
+    let is_short = resident_bytes > limit_bytes / 10 * READERS_TENTHS;
+    if is_short == room.has_room_for_readers() {
+        room.set_short(is_short);
+        if is_short {
+            tracing::warn!(
+                resident_megabytes = megabytes(resident_bytes),
+                limit_megabytes = megabytes(limit_bytes),
+                "memory is close to --memory-limit: refusing new sockets and price streams"
+            );
+        }
+    }
     let is_full = resident_bytes > limit_bytes;
     if is_full != room.is_full() {
         room.set_full(is_full);
@@ -125,10 +145,19 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn requests_are_refused_while_memory_is_above_the_limit() {
         let room = Room::default();
-        look(&room, 1);
-        assert!(room.is_full());
+        for (resident_bytes, is_full, has_room_for_readers) in [
+            (1_001, true, false),
+            (1_000, false, false),
+            (901, false, false),
+            (900, false, true),
+            (1_001, true, false),
+        ] {
+            judge(&room, resident_bytes, 1_000);
+            let found = (room.is_full(), room.has_room_for_readers());
+            assert_eq!(found, (is_full, has_room_for_readers), "{resident_bytes}");
+        }
         look(&room, u64::MAX);
-        assert!(!room.is_full());
+        assert!(!room.is_full() && room.has_room_for_readers());
         assert!(limit(None).unwrap().bytes > resident_bytes().unwrap());
         assert_eq!(limit(Some(5)), Some(Limit { bytes: 5, source: Source::Chosen }));
     }

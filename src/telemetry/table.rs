@@ -51,6 +51,12 @@ pub struct Gauges {
     pub connections: usize,
     /// Bytes of request bodies that are being received or parsed, beyond the first 4 KiB of each.
     pub body_bytes: usize,
+    /// Bytes of large answers that clients have not taken.
+    pub answer_bytes: usize,
+    /// Bytes of sockets and price streams that clients have not taken.
+    pub unsent_bytes: usize,
+    /// Subscriptions of sockets and price streams.
+    pub subscriptions: usize,
     /// Open sockets.
     pub sockets: usize,
     /// Those of them that stream executions.
@@ -103,7 +109,7 @@ pub struct Gauges {
 }
 
 /// Every metric, in the order of the page.
-pub static METRICS: [Metric; 75] = [
+pub static METRICS: [Metric; 78] = [
     Metric::gauge("paperbourse_build_info", "Always 1; the label is the version.", |_, out| {
         out.sample(&[env!("CARGO_PKG_VERSION")], 1);
     })
@@ -192,6 +198,16 @@ pub static METRICS: [Metric; 75] = [
         |from, out| {
             out.value(from.gauges.streams);
         },
+    ),
+    Metric::gauge(
+        "paperbourse_price_subscriptions",
+        "Markets that sockets and streams are subscribed to, counted once for each of them.",
+        |from, out| out.value(from.gauges.subscriptions),
+    ),
+    Metric::gauge(
+        "paperbourse_unsent_bytes",
+        "Memory for what clients of sockets and streams have not taken.",
+        |from, out| out.value(from.gauges.unsent_bytes),
     ),
     Metric::counter(
         "paperbourse_price_frames_conflated_total",
@@ -470,6 +486,11 @@ pub static METRICS: [Metric; 75] = [
         "paperbourse_body_bytes",
         "Memory for request bodies in progress, without the first 4 KiB of each.",
         |from, out| out.value(from.gauges.body_bytes),
+    ),
+    Metric::gauge(
+        "paperbourse_answer_bytes",
+        "Memory for answers of more than 16 KiB that clients have not taken.",
+        |from, out| out.value(from.gauges.answer_bytes),
     ),
     Metric::gauge(
         "paperbourse_memory_bytes",

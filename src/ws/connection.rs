@@ -6,13 +6,14 @@
 //!
 //! - what a socket says besides replies is up to its [`Protocol`], which bounds it;
 //! - replies queue in [`REPLY_BYTES_MAX`] bytes, beyond which the socket is closed;
-//! - a write that makes no progress for [`Times::write_stall_max`] ends the socket.
+//! - a write that makes no progress for [`Times::write_stall_max`] ends the socket;
+//! - what a peer has not taken is part of a budget that all sockets share.
 //!
 //! Whatever ends the socket, the server tries for up to [`Times::close_max`] to send a close frame
 //! after the last whole frame. Then it stops writing and keeps reading for a while, discarding
 //! everything: closing a stream with unread bytes resets it, which may lose the close frame.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -24,17 +25,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
+use super::bounds::REPLY_BYTES_MAX;
 use super::close::CloseReason;
 use super::counts::OpenSocket;
 use super::frame::{ClientFrame, FrameReader, ReadEnd, put_close, put_ping, put_pong};
 use crate::ids::{AccountId, Timestamp};
-
-/// Size limit of the replies that a peer has not read, in bytes. The acknowledgements of fifty
-/// markets added one by one in a single burst take about half of it.
-pub const REPLY_BYTES_MAX: usize = 256 * 1024;
-
-/// A protocol stops adding frames to a batch at about this size, in bytes.
-pub(super) const WRITE_BYTES_GOAL: usize = 16 * 1024;
+use crate::limits::budget::Share;
 
 /// What one kind of socket says and answers.
 pub(super) trait Protocol: Send {
@@ -96,6 +92,8 @@ pub struct Peer {
     pub account_id: AccountId,
     /// Counts the socket as one of the account's.
     pub open: OpenSocket,
+    /// What the socket holds of the bytes that peers have not taken.
+    pub unsent: Share,
     /// Whether a frame may arrive now, given the nanoseconds since the socket was opened. Called
     /// once per frame.
     pub allow: Box<dyn FnMut(u64) -> bool + Send>,
@@ -170,9 +168,9 @@ where
 {
     let (read_half, mut write_half) = tokio::io::split(stream);
     let mut frames = FrameReader::new(read_half);
-    let Peer { account_id: _, open, allow, is_valid } = peer;
+    let Peer { account_id: _, open, unsent, allow, is_valid } = peer;
     let (ended, is_close_sent) = {
-        let connection = Connection::new(protocol, wake, times);
+        let connection = Connection::new(protocol, wake, unsent, times);
         let mut writing = pin!(connection.write(&mut write_half));
         let mut fetching = pin!(fetching);
         let mut ended = {
@@ -228,7 +226,7 @@ where
 async fn first_of<const N: usize>(
     mut futures: [Pin<&mut (dyn Future<Output = Ended> + Send)>; N],
 ) -> Ended {
-    std::future::poll_fn(|context| {
+    poll_fn(|context| {
         for future in &mut futures {
             if let Poll::Ready(ended) = future.as_mut().poll(context) {
                 return Poll::Ready(ended);
@@ -265,17 +263,32 @@ struct Shared<P> {
     heard_at: Instant,
     /// When the peer last took something of what is being written; `None` if nothing is.
     taken_at: Option<Instant>,
+    /// How much of what is being written the peer has not taken.
+    unwritten_bytes: usize,
+    /// What is held for a peer that does not take everything at once.
+    unsent: Share,
+    /// Whether there was no room for that.
+    lacks_room: bool,
     /// Set once; the writer then sends a close frame and ends. With the time after which the peer
     /// should come back, if it is told.
     close: Option<(CloseReason, Option<Duration>)>,
 }
 
 impl<P: Protocol> Connection<P> {
-    fn new(mut protocol: P, wake: Arc<Notify>, times: Times) -> Self {
+    fn new(mut protocol: P, wake: Arc<Notify>, unsent: Share, times: Times) -> Self {
         let opened_at = Instant::now();
         let mut replies = Vec::new();
         protocol.begin(&mut replies);
-        let shared = Shared { protocol, replies, heard_at: opened_at, taken_at: None, close: None };
+        let shared = Shared {
+            protocol,
+            replies,
+            heard_at: opened_at,
+            taken_at: None,
+            unwritten_bytes: 0,
+            unsent,
+            lacks_room: false,
+            close: None,
+        };
         Self { shared: Mutex::new(shared), wake, opened_at, times }
     }
 
@@ -306,6 +319,7 @@ impl<P: Protocol> Connection<P> {
             if shared.replies.len() > REPLY_BYTES_MAX {
                 return Ended::Closed(CloseReason::TooMuch);
             }
+            shared.note_unsent();
             let has_reply = !shared.replies.is_empty();
             drop(shared);
             if has_reply {
@@ -341,14 +355,26 @@ impl<P: Protocol> Connection<P> {
     ) -> io::Result<()> {
         while !rest.is_empty() {
             self.shared.lock().taken_at = Some(Instant::now());
-            match stream.write(rest).await? {
+            let writing = poll_fn(|context| {
+                let polled = Pin::new(&mut *stream).poll_write(context, rest);
+                if polled.is_pending() {
+                    let mut shared = self.shared.lock();
+                    shared.unwritten_bytes = rest.len();
+                    shared.note_unsent();
+                }
+                polled
+            });
+            match writing.await? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 len => rest = &rest[len..],
             }
         }
         self.shared.lock().taken_at = Some(Instant::now());
         stream.flush().await?;
-        self.shared.lock().taken_at = None;
+        let mut shared = self.shared.lock();
+        shared.taken_at = None;
+        shared.unwritten_bytes = 0;
+        shared.note_unsent();
         Ok(())
     }
 
@@ -375,7 +401,8 @@ impl<P: Protocol> Connection<P> {
                 return Ended::Silent;
             }
             let stall_max = self.times.write_stall_max;
-            if shared.taken_at.is_some_and(|taken_at| now - taken_at >= stall_max) {
+            let is_stalled = shared.taken_at.is_some_and(|taken_at| now - taken_at >= stall_max);
+            if is_stalled || shared.lacks_room {
                 return Ended::Closed(CloseReason::TooSlow);
             }
             if now - pinged_at >= self.times.ping_interval {
@@ -389,6 +416,13 @@ impl<P: Protocol> Connection<P> {
 }
 
 impl<P: Protocol> Shared<P> {
+    /// Counts what the peer has not taken, while it is slow.
+    fn note_unsent(&mut self) {
+        let is_slow = self.unwritten_bytes > 0;
+        let bytes = if is_slow { self.unwritten_bytes + self.replies.len() } else { 0 };
+        self.lacks_room |= !self.unsent.hold(bytes);
+    }
+
     /// Everything for the next write, and the reason if it ends in a close frame.
     fn take(&mut self) -> (Vec<u8>, Option<CloseReason>) {
         if let Some((reason, retry_after)) = self.close {

@@ -49,7 +49,7 @@ use serde_json::value::RawValue;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use super::connection::WRITE_BYTES_GOAL;
+use super::bounds::WRITE_BYTES_GOAL;
 use super::counts::OpenStream;
 use super::fanout::Fanout;
 use super::position::Position;
@@ -57,6 +57,7 @@ use super::price_frame;
 use super::subscriptions::{NextFrame, SubscribeError, Subscriptions, TickChange};
 use super::turns::Turns;
 use crate::ids::Timestamp;
+use crate::limits::budget::Share;
 use crate::limits::tier::MarketsMax;
 use crate::money::Price;
 use crate::wire::Time;
@@ -81,6 +82,8 @@ pub struct EventStream {
     keepalive_count: u64,
     /// Counts the stream as one of its address's.
     open: OpenStream,
+    /// What the stream holds of the bytes that peers have not taken.
+    unsent: Share,
 }
 
 /// A snapshot that has not been sent to its end.
@@ -163,7 +166,7 @@ impl EventStream {
         (fanout, turns): (&Arc<Fanout>, &Arc<Turns>),
         condition_ids: &[String],
         last_event_id: Option<&str>,
-        open: OpenStream,
+        (open, unsent): (OpenStream, Share),
         now: Timestamp,
     ) -> Result<Self, OpenError> {
         // Before the subscriptions: the first frames have at least these changes.
@@ -192,11 +195,15 @@ impl EventStream {
             keepalive,
             keepalive_count: 0,
             open,
+            unsent,
         })
     }
 
-    /// What to send next, whole events except for parts of a long snapshot; never empty.
-    pub fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
+    /// What to send next, whole events except for parts of a long snapshot; never empty. The client
+    /// has taken all before. `None` if there is no room for it.
+    pub fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let is_less = self.unsent.hold(0);
+        assert!(is_less, "there is always room for nothing");
         loop {
             let mut batch = Vec::new();
             if !std::mem::replace(&mut self.has_begun, true) {
@@ -213,7 +220,8 @@ impl EventStream {
                 self.put_prices(&mut batch);
             }
             if !batch.is_empty() {
-                return Poll::Ready(batch.into());
+                let has_room = self.unsent.hold(batch.len());
+                return Poll::Ready(has_room.then(|| batch.into()));
             }
             ready!(self.woken.as_mut().poll(context));
             let wake_up = self.subscriptions.mailbox().wake_up().clone();

@@ -12,17 +12,14 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, watch};
 
+use super::bounds::{RESUMES_WAITING_MAX, WRITE_BYTES_GOAL};
 use super::close::CloseReason;
-use super::connection::{Ended, Peer, Protocol, Times, WRITE_BYTES_GOAL, serve};
+use super::connection::{Ended, Peer, Protocol, Times, serve};
 use super::execution_frame::{ExecutionReply, ExecutionRequest, Fill};
 use super::protocol::{Reply, put_message};
 use crate::engine::fills::FillPage;
 use crate::ids::Timestamp;
 use crate::shard::FillFollower;
-
-/// How many resumes of a socket may wait. Each is answered with a page of fills, so a client that
-/// sends more than it reads is told to wait.
-pub const RESUMES_WAITING_MAX: usize = 8;
 
 /// What all execution sockets have sent since the start.
 #[derive(Default, Debug)]

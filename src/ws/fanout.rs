@@ -25,6 +25,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::bounds::{READERS_MAX, SUBSCRIPTIONS_MAX};
 use super::dirty::{Cursor, DirtySet};
 use super::price_frame::PriceFrame;
 use super::subscriptions::Subscriptions;
@@ -33,13 +34,6 @@ use crate::ids::Timestamp;
 use crate::limits::tier::MarketsMax;
 use crate::market::catalogue::MarketInfo;
 use crate::market::{Listing, Market, Markets};
-
-/// How many sockets and streams may receive prices.
-pub const SOCKETS_MAX: usize = 65_536;
-
-/// How many subscriptions they may have in all: each socket 50. Together with [`SOCKETS_MAX`], this
-/// bounds everything the fan-out holds, about 400 MB of subscriptions.
-pub const SUBSCRIPTIONS_MAX: usize = 50 * SOCKETS_MAX;
 
 /// The fan-out yields to other tasks on its thread after this many markets.
 const MARKETS_PER_TURN: usize = 128;
@@ -167,14 +161,14 @@ impl Fanout {
     }
 
     /// Opens the subscriptions of a new socket, which may have this many markets, and which takes
-    /// its turns with the others of its worker; `None` if [`SOCKETS_MAX`] are open.
+    /// its turns with the others of its worker; `None` if [`READERS_MAX`] are open.
     pub fn open(
         self: &Arc<Self>,
         markets_max: MarketsMax,
         turns: &Arc<Turns>,
     ) -> Option<Subscriptions> {
         let count = self.socket_count.fetch_add(1, Ordering::Relaxed);
-        if count >= SOCKETS_MAX {
+        if count >= READERS_MAX {
             self.socket_count.fetch_sub(1, Ordering::Relaxed);
             return None;
         }

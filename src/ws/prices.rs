@@ -7,8 +7,9 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
+use super::bounds::WRITE_BYTES_GOAL;
 use super::close::CloseReason;
-use super::connection::{Ended, Peer, Protocol, Times, WRITE_BYTES_GOAL, refuse, serve};
+use super::connection::{Ended, Peer, Protocol, Times, refuse, serve};
 use super::fanout::Fanout;
 use super::frame::put_text;
 use super::protocol::{

@@ -102,7 +102,7 @@ pub enum SubscribeError {
     /// A single market is to leave a socket with all of them.
     #[error("this socket has all markets: unsubscribe from * first")]
     NotOne,
-    /// [`SUBSCRIPTIONS_MAX`](super::fanout::SUBSCRIPTIONS_MAX) is reached.
+    /// [`SUBSCRIPTIONS_MAX`](super::bounds::SUBSCRIPTIONS_MAX) is reached.
     #[error("the server has reached its limit of subscriptions; none was added: try again later")]
     Full,
 }

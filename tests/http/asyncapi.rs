@@ -15,6 +15,7 @@ use paperbourse::http::asyncapi::document;
 use paperbourse::http::operations::OPERATIONS;
 use paperbourse::ids::Timestamp;
 use paperbourse::limits::bucket::Origin;
+use paperbourse::limits::budget::ByteBudget;
 use paperbourse::market::Markets;
 use paperbourse::market::catalogue::{MarketInfo, Outcome};
 use paperbourse::money::Price;
@@ -182,11 +183,12 @@ fn tick_size_change() -> Value {
         let ids = [PLAIN.to_owned()];
         let turns: Arc<Turns> = Arc::default();
         let from = (&fanout, &turns);
-        let mut stream = Stream::open(from, &ids, None, open, Timestamp::now()).unwrap();
+        let holds = (open, ByteBudget::new(usize::MAX).share());
+        let mut stream = Stream::open(from, &ids, None, holds, Timestamp::now()).unwrap();
         tokio::spawn(async move { turns.run(|| {}).await });
         let mut text = String::new();
         loop {
-            let bytes = std::future::poll_fn(|context| stream.poll_bytes(context)).await;
+            let bytes = std::future::poll_fn(|context| stream.poll_bytes(context)).await.unwrap();
             let is_first = text.is_empty();
             text.push_str(std::str::from_utf8(&bytes).unwrap());
             if is_first {

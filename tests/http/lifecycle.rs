@@ -6,10 +6,11 @@ use paperbourse_test_support::Request;
 use serde_json::json;
 
 use super::expect::Kind::{Object, Text, Time};
-use super::expect::{check_error, check_fields, check_invalid};
+use super::expect::{check_error, check_fields, check_invalid, eventually};
 use super::recording::{PLAIN, buy};
 use super::server::{Server, shared};
-use paperbourse_test_support::socket::Socket;
+use paperbourse_test_support::event_stream::EventStream;
+use paperbourse_test_support::socket::{Frame, Socket, upgrade};
 
 #[test]
 fn health_has_its_fields() {
@@ -130,6 +131,15 @@ fn a_full_server_only_refuses_what_adds_to_its_state() {
     }
     assert_eq!(send(named).text, first.text);
     send(Request::get("/v1/account/balance")).ok(200);
+    // Nor does it open another socket or stream.
+    let mut socket = Socket::open(&server, &upgrade("/v1/ws/prices").key(&key)).unwrap();
+    assert_eq!(socket.next_frame(), Frame::Close(1013));
+    let stream = Request::get(format!("/prices/stream?condition_ids={PLAIN}"));
+    check_error(&EventStream::open(&server, &stream).err().unwrap(), 503, "SERVER_BUSY");
+    drop(socket);
+    let readers = || server.get("/v1/status").ok(200)["readers"].clone();
+    eventually(|| (readers()["closed_1013"] == 1).then_some(()));
+    assert_eq!(readers()["subscriptions"], 0);
     send(Request::delete(format!("/comments/{}", comment["id"]))).ok(200);
     send(Request::delete(format!("/v1/keys/{}", other["id"]))).ok(200);
 

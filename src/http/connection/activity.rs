@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
 use super::Deadlines;
+use crate::limits::budget::Share;
 #[cfg(feature = "traces")]
 use crate::telemetry::Trace;
 
@@ -85,6 +86,9 @@ pub struct Activity {
     owes_poll: AtomicBool,
     /// Whether the connection ends once it has finished what is in flight.
     is_ending: AtomicBool,
+    /// What the answer that is being sent holds of the memory for answers, if it is large.
+    held: Mutex<Option<Share>>,
+    has_held: AtomicBool,
     /// The connection's task, once it has been polled.
     task: Mutex<Option<Waker>>,
     /// Whether wakes are held back.
@@ -238,9 +242,19 @@ impl Activity {
         if self.phase() == Phase::Responding {
             self.has_unflushed.store(false, Ordering::Relaxed);
             self.enter(self.after_flush());
+            if self.has_held.load(Ordering::Relaxed) {
+                self.has_held.store(false, Ordering::Relaxed);
+                drop(self.held.lock().take());
+            }
             #[cfg(feature = "traces")]
             self.end_trace();
         }
+    }
+
+    /// Holds this until the client has taken the answer that is being sent.
+    pub(super) fn hold_until_sent(&self, held: Share) {
+        *self.held.lock() = Some(held);
+        self.has_held.store(true, Ordering::Relaxed);
     }
 
     /// Ends this trace once the answer is sent; in a stream without an end, once its first part is.

@@ -10,12 +10,13 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 
 use super::activity::Activity;
+use crate::limits::budget::Share;
 
 /// The body of a response.
 #[derive(Debug)]
 pub enum ReplyBody {
-    /// All of it.
-    Whole(Full<Bytes>),
+    /// All of it, and what it holds of the memory for answers until the client has taken it.
+    Whole(Full<Bytes>, Option<Share>),
     /// A stream, with or without an end.
     Stream(Box<dyn Source>),
 }
@@ -54,7 +55,7 @@ impl fmt::Debug for dyn Source {
 
 impl From<Full<Bytes>> for ReplyBody {
     fn from(body: Full<Bytes>) -> Self {
-        Self::Whole(body)
+        Self::Whole(body, None)
     }
 }
 
@@ -67,9 +68,15 @@ pub(super) struct Sending {
 
 impl Sending {
     /// Begins to send a response of the connection with this activity.
-    pub(super) fn begin(body: ReplyBody, activity: Arc<Activity>) -> Self {
-        if let ReplyBody::Stream(source) = &body {
-            activity.begin_stream(source.is_endless());
+    pub(super) fn begin(mut body: ReplyBody, activity: Arc<Activity>) -> Self {
+        match &mut body {
+            ReplyBody::Stream(source) => activity.begin_stream(source.is_endless()),
+            // hyper takes all of it at once, and the client piece by piece.
+            ReplyBody::Whole(_, held) => {
+                if let Some(held) = held.take() {
+                    activity.hold_until_sent(held);
+                }
+            }
         }
         Self { body, has_said_farewell: false, activity }
     }
@@ -85,7 +92,7 @@ impl Body for Sending {
     ) -> Poll<Option<Result<Frame<Bytes>, CutOff>>> {
         let Self { body, has_said_farewell, activity } = self.get_mut();
         match body {
-            ReplyBody::Whole(body) => {
+            ReplyBody::Whole(body, _) => {
                 Pin::new(body).poll_frame(context).map_err(|never| match never {})
             }
             // The connection is polled again after the flush.
@@ -113,14 +120,14 @@ impl Body for Sending {
 
     fn is_end_stream(&self) -> bool {
         match &self.body {
-            ReplyBody::Whole(body) => body.is_end_stream(),
+            ReplyBody::Whole(body, _) => body.is_end_stream(),
             ReplyBody::Stream(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.body {
-            ReplyBody::Whole(body) => body.size_hint(),
+            ReplyBody::Whole(body, _) => body.size_hint(),
             ReplyBody::Stream(_) => SizeHint::default(),
         }
     }

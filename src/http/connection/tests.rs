@@ -10,8 +10,9 @@ use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::http::body::{BodyBudget, UNCOUNTED_BYTES};
+use crate::http::body::UNCOUNTED_BYTES;
 use crate::http::error::ApiError;
+use crate::limits::budget::ByteBudget;
 
 const LIMIT: usize = 1_000;
 const LARGE_LIMIT: usize = 100_000;
@@ -26,7 +27,7 @@ struct Client {
 
 /// Answers with the length of the body. `/large` accepts larger bodies, `/slow` takes a minute,
 /// `/big` answers with a megabyte, and `/discard` ignores the body.
-async fn answer(request: Request<RequestBody>, budget: Arc<BodyBudget>) -> Response<Full<Bytes>> {
+async fn answer(request: Request<RequestBody>, budget: Arc<ByteBudget>) -> Response<Full<Bytes>> {
     let (head, mut body) = request.into_parts();
     let bytes_max = if head.uri.path() == "/large" { LARGE_LIMIT } else { LIMIT };
     if let Err(error) = body.limit(bytes_max) {
@@ -58,10 +59,10 @@ fn refusal(error: ApiError) -> Response<Full<Bytes>> {
 
 impl Client {
     fn connect() -> Self {
-        Self::connect_within(&BodyBudget::new(usize::MAX))
+        Self::connect_within(&ByteBudget::new(usize::MAX))
     }
 
-    fn connect_within(budget: &Arc<BodyBudget>) -> Self {
+    fn connect_within(budget: &Arc<ByteBudget>) -> Self {
         let budget = budget.clone();
         let handler = move |request| answer(request, budget.clone());
         let (io, server_io) = duplex(32 * 1024);
@@ -145,7 +146,7 @@ fn a_connection_is_handed_over_once_it_is_at_rest() {
         run(async {
             let (mut io, server_io) = duplex(32 * 1024);
             let (stop, stopped) = oneshot::channel();
-            let budget = BodyBudget::new(usize::MAX);
+            let budget = ByteBudget::new(usize::MAX);
             let handler = move |request| answer(request, budget.clone());
             let ending = async { stopped.await.unwrap() };
             let serving = serve_connection(server_io, Deadlines::default(), handler, ending);
@@ -176,7 +177,7 @@ fn a_connection_that_pipelines_takes_turns_with_the_others() {
             let (mut io, server_io) = duplex(32 * 1024);
             io.write_all(GET.repeat(request_count).as_bytes()).await.unwrap();
             io.shutdown().await.unwrap();
-            let (served, budget) = (served.clone(), BodyBudget::new(usize::MAX));
+            let (served, budget) = (served.clone(), ByteBudget::new(usize::MAX));
             let handler = move |request| {
                 let (served, budget) = (served.clone(), budget.clone());
                 async move {
@@ -313,7 +314,7 @@ fn a_discarded_body_makes_way_for_the_next_request() {
 #[test]
 fn all_bodies_together_have_a_budget() {
     run(async {
-        let budget = BodyBudget::new(10_000);
+        let budget = ByteBudget::new(10_000);
         let begin = async |body_bytes: usize, sent_bytes: usize| {
             let mut client = Client::connect_within(&budget);
             client.send(post(body_bytes).replace("/ ", "/large ")).await;

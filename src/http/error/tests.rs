@@ -12,7 +12,7 @@ use crate::money::{Price, Shares, Usd};
 /// Status, headers and body of one error, as a client sees them.
 fn shown(error: ApiError) -> String {
     let header_code = error.header_code();
-    let Reply { status, body, headers, instead: _ } = error.into_reply();
+    let Reply { status, body, headers, .. } = error.into_reply();
     let parsed: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(headers[CODE_HEADER], header_code);
     if !parsed["detail"].is_array() {

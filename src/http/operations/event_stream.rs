@@ -68,6 +68,9 @@ pub(in crate::http) fn open(call: &Call<'_>) -> Answer {
 
 fn open_stream(call: &Call<'_>, condition_ids: &[String]) -> Result<EventStream, ApiError> {
     let exchange = call.exchange;
+    if !exchange.service.room().has_room_for_readers() {
+        return Err(ApiError::server_busy());
+    }
     let streams_max = exchange.streams_per_address_max.load(Ordering::Relaxed);
     let open = exchange.streams.try_open(Origin::of(call.context.address), streams_max);
     let open = open.ok_or_else(|| ApiError::stream_limit_exceeded(streams_max))?;
@@ -75,7 +78,8 @@ fn open_stream(call: &Call<'_>, condition_ids: &[String]) -> Result<EventStream,
     let last_event_id = call.header(&LAST_EVENT_ID);
     let last_event_id = last_event_id.as_deref().and_then(|id| std::str::from_utf8(id).ok());
     let from = (&exchange.fanout, call.turns);
-    let stream = EventStream::open(from, condition_ids, last_event_id, open, now);
+    let holds = (open, exchange.unsent.share());
+    let stream = EventStream::open(from, condition_ids, last_event_id, holds, now);
     stream.map_err(|error| match error {
         OpenError::Busy | OpenError::Markets(SubscribeError::Full) => ApiError::server_busy(),
         OpenError::Markets(_) => unreachable!("the ids were counted"),
@@ -108,7 +112,7 @@ fn condition_ids(query: &Query<'_>) -> Result<Vec<String>, FieldError> {
 
 impl Source for EventStream {
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>> {
-        Self::poll_bytes(self, context).map(|bytes| Some(Ok(bytes)))
+        Self::poll_bytes(self, context).map(|bytes| Some(bytes.ok_or(CutOff)))
     }
 
     fn is_endless(&self) -> bool {

@@ -5,6 +5,7 @@
 //! beyond a rate limit, are answered in plain HTTP.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use hyper::Request;
 use hyper::http::request::Parts;
@@ -28,7 +29,7 @@ use crate::limits::tier::{MarketsMax, TierLimits};
 use crate::service::{Denied, RequestContext, ServiceError, SocketCaller};
 use crate::telemetry::Metrics;
 use crate::ws::close::CloseReason;
-use crate::ws::connection::{Peer, Times, refuse};
+use crate::ws::connection::{Ended, Peer, Times, refuse};
 use crate::ws::executions::serve_executions;
 use crate::ws::prices::serve_prices;
 use crate::ws::turns::Turns;
@@ -112,12 +113,16 @@ fn admit(
     let TierLimits { sockets_max, socket_markets_max, .. } =
         exchange.service.tiers().get(caller.tier);
     let account_id = caller.account;
+    if !exchange.service.room().has_room_for_readers() {
+        return Err(CloseReason::Busy);
+    }
     let open =
         exchange.sockets.try_open(account_id, sockets_max).ok_or(CloseReason::TooManySockets)?;
     let mut bucket = TokenBucket::new(BucketRule::SOCKET_FRAMES);
     let peer = Peer {
         account_id,
         open,
+        unsent: exchange.unsent.share(),
         allow: Box::new(move |now_ns| bucket.draw(now_ns).is_admitted),
         is_valid: Box::new(move || caller.is_valid(Timestamp::now())),
     };
@@ -157,6 +162,9 @@ impl Serving {
             (Err(reason), _) => refuse(io, reason, times).await,
         };
         metrics.socket_ended(ended);
+        if matches!(ended, Ended::Closed(reason) if reason.code() == CloseReason::TooSlow.code()) {
+            exchange.turned_away.fetch_add(1, Ordering::Relaxed);
+        }
         tracing::debug!(?stream, ?ended, "socket closed");
         // The socket counts as a connection until here.
         drop(slot);

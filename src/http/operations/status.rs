@@ -1,7 +1,9 @@
 //! The server's status in numbers, and its time.
 
-use hyper::StatusCode;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use hyper::StatusCode;
 
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -29,6 +31,13 @@ pub(in crate::http) fn status(call: &Call<'_>) -> Reply {
         markets: Markets { listed: listing.markets().len(), tradable: fresh.count() },
         websocket: Open { connections: exchange.sockets.total() },
         sse: Open { connections: exchange.streams.total() },
+        readers: Readers {
+            subscriptions: exchange.fanout.subscription_count(),
+            unsent_bytes: exchange.unsent.held_bytes(),
+            unsent_bytes_max: exchange.unsent.bytes_max(),
+            conflated: exchange.fanout.conflated_count(),
+            closed_1013: exchange.turned_away.load(Ordering::Relaxed),
+        },
         journal: Journal {
             kept: if journal.is_some() { "on disk" } else { "in memory" },
             unflushed_ms: unflushed_ms.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
@@ -61,6 +70,7 @@ pub(in crate::http) struct StatusAnswer {
     markets: Markets,
     websocket: Open,
     sse: Open,
+    readers: Readers,
     journal: Journal,
     venue: Venue,
 }
@@ -78,6 +88,22 @@ struct Markets {
 #[schemars(rename = "StatusConnections")]
 struct Open {
     connections: usize,
+}
+
+/// Of all sockets and price streams together.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "StatusReaders")]
+struct Readers {
+    /// The markets that they are subscribed to, counted once for each of them.
+    subscriptions: usize,
+    /// The memory for what their clients have not taken, in bytes.
+    unsent_bytes: usize,
+    /// The limit of that.
+    unsent_bytes_max: usize,
+    /// Prices sent in place of several since the start, because a client was slow.
+    conflated: u64,
+    /// Sockets that were closed with 1013 since the start: too slow, or there was no room for them.
+    closed_1013: u64,
 }
 
 #[derive(JsonSchema, Serialize)]

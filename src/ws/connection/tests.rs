@@ -4,11 +4,14 @@ use fastwebsockets::{Frame, OpCode, Payload, Role, WebSocket};
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 use super::*;
+use crate::limits::budget::ByteBudget;
 use crate::limits::tier::MarketsMax;
 use crate::market::Markets;
 use crate::market::catalogue::{MarketInfo, Outcome};
+use crate::ws::bounds::WRITE_BYTES_GOAL;
 use crate::ws::counts::SocketCounts;
 use crate::ws::fanout::Fanout;
 use crate::ws::fanout::tests::publish_bid;
@@ -23,6 +26,7 @@ struct World {
     markets: Arc<Markets>,
     fanout: Arc<Fanout>,
     counts: Arc<SocketCounts>,
+    unsent: Arc<ByteBudget>,
     shutdown: watch::Sender<bool>,
     is_valid: Arc<AtomicBool>,
     /// How many more frames the client may send.
@@ -49,6 +53,11 @@ fn world(pipe_bytes: usize) -> World {
 
 /// The same; the client may have this many markets.
 fn world_for(pipe_bytes: usize, markets_max: MarketsMax) -> World {
+    world_within(&ByteBudget::new(usize::MAX), pipe_bytes, markets_max)
+}
+
+/// The same; what the client does not take is part of this budget.
+fn world_within(unsent: &Arc<ByteBudget>, pipe_bytes: usize, markets_max: MarketsMax) -> World {
     let markets = Arc::new(Markets::new());
     let outcomes = ["Yes", "No"];
     let infos = (0..60).map(|market| {
@@ -67,6 +76,7 @@ fn world_for(pipe_bytes: usize, markets_max: MarketsMax) -> World {
     let peer = Peer {
         account_id: account_id(),
         open: counts.try_open(account_id(), 1).unwrap(),
+        unsent: unsent.share(),
         allow: Box::new({
             let allowance = allowance.clone();
             move |_| {
@@ -90,7 +100,8 @@ fn world_for(pipe_bytes: usize, markets_max: MarketsMax) -> World {
         serve_prices(server, peer, from, markets_max, is_down, Times::default()).await
     });
     let client = client_socket(client);
-    World { client, ended, markets, fanout, counts, shutdown, is_valid, allowance }
+    let unsent = unsent.clone();
+    World { client, ended, markets, fanout, counts, unsent, shutdown, is_valid, allowance }
 }
 
 fn client_socket(stream: DuplexStream) -> WebSocket<DuplexStream> {
@@ -169,6 +180,7 @@ impl World {
         assert_eq!(self.fanout.socket_count(), 0);
         assert_eq!(self.fanout.channel_count(), 0);
         assert_eq!(self.counts.of(account_id()), 0);
+        assert_eq!(self.unsent.held_bytes(), 0);
         (received, ended)
     }
 
@@ -382,6 +394,43 @@ async fn a_peer_that_answers_pings_stays() {
     assert!(open_for >= Duration::from_secs(200) && open_for < Duration::from_secs(205));
     world.publish("m0", 1);
     assert_eq!(world.json().await["seq"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_does_not_take_is_counted_and_has_a_limit() {
+    let mut world = world(1_024);
+    let subscribe = |count| {
+        let markets: Vec<_> = (0..count).map(|market| format!("m{market}")).collect();
+        json!({"action": "subscribe", "markets": markets})
+    };
+    world.send(subscribe(50)).await;
+    sleep(Duration::from_millis(1)).await;
+    let batch_bytes = world.unsent.held_bytes();
+    assert!((WRITE_BYTES_GOAL - 1_024..WRITE_BYTES_GOAL + 1_024).contains(&batch_bytes));
+    world.send(json!({"action": "ping"})).await;
+    sleep(Duration::from_millis(1)).await;
+    assert!((1..100).contains(&(world.unsent.held_bytes() - batch_bytes)), "a reply");
+    for _ in 0..53 {
+        world.json().await;
+    }
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(world.unsent.held_bytes(), 0);
+
+    // Others hold so much that it does not fit.
+    let budget = ByteBudget::new(20_000);
+    let mut others = budget.share();
+    assert!(others.hold(10_000));
+    let mut slow = world_within(&budget, 1_024, MarketsMax::Count(50));
+    slow.send(subscribe(50)).await;
+    let began = Instant::now();
+    sleep(Times::default().watch_interval).await;
+    let (received, ended) = {
+        drop(others);
+        slow.end().await
+    };
+    assert_eq!(ended, Ended::Closed(CloseReason::TooSlow));
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(received.len() < 52);
 }
 
 #[tokio::test(start_paused = true)]

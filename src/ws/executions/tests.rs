@@ -16,6 +16,7 @@ use crate::engine::command::{Identity, OrderNames, Owner, Trade, TradeOrder};
 use crate::engine::idempotency::NameHash;
 use crate::ids::{AccountId, OutcomeIndex, ShardId};
 use crate::journal::{Gate, Journal, JournalConfig, MemoryJournal, Waiters};
+use crate::limits::budget::ByteBudget;
 use crate::market::Markets;
 use crate::market::book::{Book, Ladder, Level, Side};
 use crate::market::catalogue::{MarketInfo, Outcome};
@@ -120,6 +121,7 @@ impl World {
         let peer = Peer {
             account_id: account_id(),
             open: Arc::new(SocketCounts::default()).try_open(account_id(), 1).unwrap(),
+            unsent: ByteBudget::new(usize::MAX).share(),
             allow: Box::new(|_| true),
             is_valid: Box::new({
                 let is_valid = is_valid.clone();

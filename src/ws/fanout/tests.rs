@@ -325,7 +325,7 @@ fn the_number_of_subscriptions_is_bounded() {
 #[test]
 fn the_number_of_sockets_is_bounded() {
     let fanout = fanout(0);
-    fanout.socket_count.store(SOCKETS_MAX - 1, Ordering::Relaxed);
+    fanout.socket_count.store(READERS_MAX - 1, Ordering::Relaxed);
     let last = open(&fanout);
     assert!(fanout.open(FIFTY, &Arc::default()).is_none());
     drop(last);

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::*;
 use crate::http::body::RequestBody;
 use crate::http::connection::{ConnectionError, Deadlines, Ending, Phase, serve_connection};
+use crate::limits::budget::ByteBudget;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 
@@ -213,6 +214,36 @@ async fn a_stream_ends_with_its_client() {
         assert!(matches!(result, Err(ConnectionError::Broken(_))), "{result:?}");
         assert_eq!(ended, began);
         assert_eq!(Arc::strong_count(&numbers), 1, "the source is gone");
+    }
+}
+
+/// hyper takes it at once; what counts is when the client has.
+#[tokio::test(start_paused = true)]
+async fn an_answer_holds_memory_until_the_client_has_taken_it() {
+    let budget = ByteBudget::new(usize::MAX);
+    for is_taken in [true, false] {
+        let (mut io, server_io) = duplex(PIPE_BYTES);
+        let bytes = 5 * PIPE_BYTES;
+        let shared = budget.clone();
+        let handler = move |_: Request<RequestBody>| {
+            let mut held = shared.share();
+            assert!(held.hold(bytes));
+            ready(Response::new(ReplyBody::Whole(Full::new(vec![b'x'; bytes].into()), Some(held))))
+        };
+        let serving = serve_connection(server_io, Deadlines::default(), handler, pending());
+        let server = tokio::spawn(async { serving.await.map(drop) });
+        io.write_all(GET).await.unwrap();
+        io.read_exact(&mut vec![0; bytes - PIPE_BYTES]).await.unwrap();
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(budget.held_bytes(), bytes);
+        if is_taken {
+            io.read_exact(&mut [0; PIPE_BYTES]).await.unwrap();
+            sleep(Duration::from_millis(1)).await;
+            assert_eq!(budget.held_bytes(), 0);
+        }
+        drop(io);
+        let _ = server.await.unwrap();
+        assert_eq!(budget.held_bytes(), 0);
     }
 }
 

@@ -1,0 +1,41 @@
+//! How much the sockets and streams may hold.
+//!
+//! | of each | at most |
+//! |---|---|
+//! | replies that its peer has not read | [`REPLY_BYTES_MAX`] |
+//! | prices or fills that are being written | [`WRITE_BYTES_GOAL`] and one frame, or a page of fills |
+//! | what its peer sends at a time | [`CLIENT_FRAME_BYTES_MAX`](super::CLIENT_FRAME_BYTES_MAX) |
+//! | resumes that wait | [`RESUMES_WAITING_MAX`] |
+//!
+//! | of all together | at most |
+//! |---|---|
+//! | what peers have not taken | [`UNSENT_BYTES_MAX`] |
+//! | subscriptions | [`SUBSCRIPTIONS_MAX`] |
+//! | those with prices | [`READERS_MAX`] |
+//!
+//! A socket whose peer takes nothing is closed with 1013 once the first of these is reached, and
+//! after ten seconds in any case; a stream is cut off. Prices that nobody has taken are not kept,
+//! and fills are kept by the account. No new socket or stream is opened while the process comes
+//! close to its memory limit.
+
+/// Size limit of the replies that a peer has not read, in bytes. The acknowledgements of fifty
+/// markets added one by one in a single burst take about half of it.
+pub const REPLY_BYTES_MAX: usize = 256 * 1024;
+
+/// A protocol stops adding frames to a batch at about this size, in bytes.
+pub const WRITE_BYTES_GOAL: usize = 16 * 1024;
+
+/// How many resumes of a socket may wait. Each is answered with a page of fills, so a client that
+/// sends more than it reads is told to wait.
+pub const RESUMES_WAITING_MAX: usize = 8;
+
+/// How many bytes all sockets and streams together may hold that their peers have not taken: the
+/// batches of four thousand that have stopped reading.
+pub const UNSENT_BYTES_MAX: usize = 64 << 20;
+
+/// How many sockets and streams may receive prices.
+pub const READERS_MAX: usize = 65_536;
+
+/// How many subscriptions they may have in all: each 50. Together with [`READERS_MAX`], this bounds
+/// everything the fan-out holds, about 400 MB of subscriptions.
+pub const SUBSCRIPTIONS_MAX: usize = 50 * READERS_MAX;
