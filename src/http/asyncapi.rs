@@ -20,7 +20,7 @@ use crate::ws::close::CloseReason;
 use crate::ws::connection::Times;
 use crate::ws::event_stream::{Event, KEEPALIVE_INTERVAL, MARKETS_MAX};
 use crate::ws::execution_frame::{ExecutionReply, ExecutionRequest, Fill};
-use crate::ws::price_frame::Price;
+use crate::ws::price_frame::{Price, StatusChange};
 use crate::ws::protocol::{PriceReply, Reply, Request};
 
 const INFO: &str = "\
@@ -52,7 +52,12 @@ const CHANNELS: [Channel; 3] = [
         name: "prices",
         path: "/v1/ws/prices",
         server: "sockets",
-        sends: &[schema_of::<PriceReply<'static>>, schema_of::<Price<'static>>, REPLY],
+        sends: &[
+            schema_of::<PriceReply<'static>>,
+            schema_of::<Price<'static>>,
+            schema_of::<StatusChange<'static>>,
+            REPLY,
+        ],
         receives: &[schema_of::<Request>],
         replies: &[
             ("subscribe", &["subscribed", "error"]),

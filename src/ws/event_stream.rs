@@ -12,6 +12,9 @@
 //! data: {"type":"price",…}
 //! id: 3f09c1d24be2a677-1c5
 //!
+//! event: market_status
+//! data: {"type":"market_status","market_id":"0x…","status":"closed",…}
+//!
 //! event: tick_size_change
 //! data: {"type":"tick_size_change","market":"0x…","asset_id":"71…","tick_size":0.001,…}
 //!
@@ -53,7 +56,7 @@ use super::bounds::WRITE_BYTES_GOAL;
 use super::counts::OpenStream;
 use super::fanout::Fanout;
 use super::position::Position;
-use super::price_frame;
+use super::price_frame::{self, StatusChange};
 use super::subscriptions::{NextFrame, SubscribeError, Subscriptions, TickChange};
 use super::turns::Turns;
 use crate::ids::Timestamp;
@@ -116,6 +119,8 @@ pub enum Event {
     MarketPrice(price_frame::Price<'static>),
     /// A change of an outcome's tick. It comes before the first price on the new tick.
     TickSizeChange(TickSizeChange<'static>),
+    /// A market has closed or is resolved. It follows the price that shows this.
+    MarketStatus(StatusChange<'static>),
     /// A sign of life.
     Keepalive(Keepalive),
 }
@@ -322,6 +327,11 @@ fn put_price(batch: &mut Vec<u8>, next: &NextFrame) {
         batch.extend_from_slice(piece);
     }
     batch.extend_from_slice(b"\n\n");
+    if let Some(end) = next.end_json() {
+        batch.extend_from_slice(b"event: market_status\ndata: ");
+        batch.extend_from_slice(end);
+        batch.extend_from_slice(b"\n\n");
+    }
 }
 
 fn put_tick_change(batch: &mut Vec<u8>, change: &TickChange, tick: Price, now: Timestamp) {

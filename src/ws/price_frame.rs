@@ -13,6 +13,13 @@
 //! and `token_id` are `null` if unknown; all other unknown fields are absent. The bid, ask and
 //! trade at the top level are those of the first outcome; `active` says whether orders can fill. If
 //! the reader missed frames, the object ends in `"conflated":true`.
+//!
+//! That a market has closed or is resolved is also said once, in an object of its own:
+//!
+//! ```json
+//! {"type":"market_status","market_id":"0x…","condition_id":"0x…","seq":9,"status":"resolved",
+//!  "payouts":[{"label":"Yes","payout":"1","token_id":"71…"},…]}
+//! ```
 
 use std::collections::BTreeMap;
 
@@ -23,7 +30,7 @@ use serde_json::json;
 use crate::ids::Timestamp;
 use crate::market::MarketSnapshot;
 use crate::market::book::Side;
-use crate::market::catalogue::{MarketInfo, Outcome};
+use crate::market::catalogue::{MarketInfo, MarketStatus, Outcome};
 use crate::market::price::{MarketPrices, OutcomePrice, PriceSource};
 use crate::money::{self, Shares};
 use crate::wire::{Decimal, Time};
@@ -35,6 +42,10 @@ pub struct PriceFrame {
     pub seq: u64,
     /// The market's tick at that moment, which the text does not show.
     pub tick: money::Price,
+    /// The market's stage at that moment.
+    pub status: MarketStatus,
+    /// What is said once, if the market has closed or is resolved.
+    pub end_json: Option<Box<[u8]>>,
     /// The object without its closing brace, so that both forms can share it.
     open_json: Box<[u8]>,
 }
@@ -42,13 +53,14 @@ pub struct PriceFrame {
 impl PriceFrame {
     /// Encodes what a market shows in this snapshot.
     pub fn encode(snapshot: &MarketSnapshot, seq: u64, now: Timestamp) -> Self {
+        let info = snapshot.info();
         let prices = MarketPrices::of(snapshot);
-        let fields = Price::of(snapshot.info(), &prices, seq, now);
-        let mut json =
-            serde_json::to_vec(&fields).expect("strings and integers always have a JSON text");
+        let mut json = json_of(&Price::of(info, &prices, seq, now));
         let brace = json.pop();
         assert_eq!(brace, Some(b'}'), "the fields are an object");
-        Self { seq, tick: snapshot.info().tick, open_json: json.into_boxed_slice() }
+        let end = StatusChange::of(info, seq).map(|end| json_of(&end).into_boxed_slice());
+        let (tick, status) = (info.tick, info.status);
+        Self { seq, tick, status, end_json: end, open_json: json.into_boxed_slice() }
     }
 
     /// The JSON text in two pieces. `conflated` is for a reader that missed frames since the last
@@ -116,6 +128,67 @@ pub struct Price<'a> {
     /// The outcomes again, by token.
     #[schemars(with = "BTreeMap<String, TokenPrice<'a>>")]
     tokens: Tokens<'a>,
+}
+
+fn json_of(fields: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(fields).expect("strings and integers always have a JSON text")
+}
+
+/// That a market has closed, or is resolved. It follows the first price that shows this, and is said
+/// once, if the reader has seen the market before.
+#[derive(Serialize, JsonSchema)]
+pub struct StatusChange<'a> {
+    #[schemars(extend("const" = "market_status"))]
+    r#type: &'static str,
+    /// The market's condition id.
+    market_id: &'a str,
+    /// The same as `market_id`.
+    condition_id: &'a str,
+    /// That of the price before it.
+    seq: u64,
+    /// `closed` means that no orders fill and the result is not final; `resolved` that it is.
+    #[schemars(extend("enum" = ["closed", "resolved"]))]
+    status: &'static str,
+    /// What a share of each outcome pays, once the market is resolved.
+    #[schemars(with = "Vec<OutcomePayout<'a>>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payouts: Option<Vec<OutcomePayout<'a>>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct OutcomePayout<'a> {
+    label: &'a str,
+    /// In dollars.
+    payout: Decimal,
+    /// Null if the venue has not named it yet.
+    token_id: Option<&'a str>,
+}
+
+impl<'a> StatusChange<'a> {
+    /// `None` for a market that has not ended.
+    fn of(info: &'a MarketInfo, seq: u64) -> Option<Self> {
+        let (status, payouts) = match info.status {
+            MarketStatus::Closed => ("closed", None),
+            MarketStatus::Resolved => {
+                let payouts = info.outcomes.iter().zip(&info.payouts);
+                let payouts = payouts.map(|(outcome, &payout)| OutcomePayout {
+                    label: &outcome.label,
+                    payout: payout.into(),
+                    token_id: named(outcome),
+                });
+                ("resolved", Some(payouts.collect()))
+            }
+            MarketStatus::Hydrating | MarketStatus::Open | MarketStatus::Paused => return None,
+        };
+        let condition_id = &info.condition_id;
+        let market_id = condition_id;
+        Some(Self { r#type: "market_status", market_id, condition_id, seq, status, payouts })
+    }
+}
+
+/// The token's id, if the venue has named it.
+fn named(outcome: &Outcome) -> Option<&str> {
+    Some(&*outcome.token_id).filter(|token_id| !token_id.is_empty())
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -199,7 +272,7 @@ impl<'a> OutcomePrices<'a> {
         Self {
             label: &outcome.label,
             price: price.price().map(Decimal::from),
-            token_id: Some(&*outcome.token_id).filter(|token_id| !token_id.is_empty()),
+            token_id: named(outcome),
             best_bid: price.best_bid.map(Decimal::from),
             best_ask: price.best_ask.map(Decimal::from),
             last_trade: price.last_trade.map(|trade| trade.price.into()),
@@ -231,7 +304,6 @@ mod tests {
     use crate::ids::OutcomeIndex;
     use crate::market::Markets;
     use crate::market::book::{Book, Ladder, LastTrade, Level};
-    use crate::market::catalogue::MarketStatus;
     use crate::money::{Price, Usd};
 
     fn outcomes(tokens: [&str; 2]) -> impl Iterator<Item = Outcome> {
@@ -305,6 +377,29 @@ mod tests {
             r#"{"label":"N\"o","price":null,"token_id":null}],"tokens":{}}"#,
         ];
         check(info, None, false, &expected);
+    }
+
+    #[test]
+    fn the_end_of_a_market_is_said_beside_its_price() {
+        let begin = r#"{"type":"market_status","market_id":"0xa","condition_id":"0xa","seq":7,"#;
+        let resolved = r#""status":"resolved","payouts":[{"label":"Yes","payout":"0","#.to_owned()
+            + r#""token_id":"71"},{"label":"N\"o","payout":"1","token_id":null}]}"#;
+        for status in MarketStatus::ALL {
+            let info = MarketInfo {
+                status,
+                payouts: vec![Price::ZERO, Price::ONE],
+                ..MarketInfo::bare("0xa", outcomes(["71", ""]))
+            };
+            let market = crate::market::Market::new(info);
+            let frame = PriceFrame::encode(&market.snapshot(), 7, Timestamp::EPOCH);
+            let text = frame.end_json.map(|json| String::from_utf8(json.into()).unwrap());
+            let expected = match status {
+                MarketStatus::Closed => Some(begin.to_owned() + r#""status":"closed"}"#),
+                MarketStatus::Resolved => Some(begin.to_owned() + &resolved),
+                _ => None,
+            };
+            assert_eq!((frame.status, text), (status, expected));
+        }
     }
 
     #[test]

@@ -72,6 +72,9 @@ impl Protocol for Prices {
         let mut batch = std::mem::take(replies);
         self.subscriptions.take_turn(|next| {
             put_text(&mut batch, &next.frame.json(next.conflated));
+            if let Some(end) = next.end_json() {
+                put_text(&mut batch, &[end]);
+            }
             batch.len() < WRITE_BYTES_GOAL
         });
         if self.subscriptions.lacks_markets() {

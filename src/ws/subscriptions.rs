@@ -11,7 +11,7 @@ use super::price_frame::PriceFrame;
 use super::turns::Turns;
 use crate::ids::Timestamp;
 use crate::limits::tier::{MarketsMax, SOCKET_MARKETS_MAX};
-use crate::market::catalogue::MarketInfo;
+use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::market::{MARKETS_MAX, Market};
 use crate::money::Price;
 
@@ -55,6 +55,8 @@ struct Sent {
     seq: NonZeroU64,
     /// Its tick.
     tick: Price,
+    /// The market's stage in it.
+    status: MarketStatus,
 }
 
 /// A frame to send next.
@@ -66,6 +68,15 @@ pub struct NextFrame {
     pub conflated: bool,
     /// Whether the tick differs from that of the last frame it sent.
     pub tick_change: Option<TickChange>,
+    /// Whether the market has closed or was resolved since the last frame it sent.
+    has_ended: bool,
+}
+
+impl NextFrame {
+    /// What follows the frame, if the market has closed or was resolved.
+    pub fn end_json(&self) -> Option<&[u8]> {
+        self.frame.end_json.as_deref().filter(|_| self.has_ended)
+    }
 }
 
 /// A change of a market's tick between two frames.
@@ -370,23 +381,24 @@ impl Subscription {
     fn next(&mut self) -> Option<NextFrame> {
         let frame = self.channel.newest();
         let newest = Sent::of(&frame);
-        let (conflated, tick_change) = match &self.sent {
+        let (conflated, tick_change, has_ended) = match &self.sent {
             Some(sent) if newest.seq <= sent.seq => return None,
             Some(sent) => {
                 let change = || TickChange { info: self.channel.info(), before: sent.tick };
-                (frame.seq > sent.seq.get() + 1, (frame.tick != sent.tick).then(change))
+                let tick_change = (frame.tick != sent.tick).then(change);
+                (frame.seq > sent.seq.get() + 1, tick_change, frame.status != sent.status)
             }
-            None => (false, None),
+            None => (false, None, false),
         };
         self.sent = Some(newest);
-        Some(NextFrame { frame, conflated, tick_change })
+        Some(NextFrame { frame, conflated, tick_change, has_ended })
     }
 }
 
 impl Sent {
     fn of(frame: &PriceFrame) -> Self {
         let seq = NonZeroU64::new(frame.seq).expect("frames are numbered from 1");
-        Self { seq, tick: frame.tick }
+        Self { seq, tick: frame.tick, status: frame.status }
     }
 }
 

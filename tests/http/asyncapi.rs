@@ -17,7 +17,7 @@ use paperbourse::ids::Timestamp;
 use paperbourse::limits::bucket::Origin;
 use paperbourse::limits::budget::ByteBudget;
 use paperbourse::market::Markets;
-use paperbourse::market::catalogue::{MarketInfo, Outcome};
+use paperbourse::market::catalogue::{MarketInfo, MarketStatus, Outcome};
 use paperbourse::money::Price;
 use paperbourse::ws::counts::StreamCounts;
 use paperbourse::ws::event_stream::EventStream as Stream;
@@ -140,7 +140,12 @@ fn frames_of_sockets(frames: &mut Frames) {
                 frames.entry((path, name)).or_insert(request.clone());
             }
         }
-        while !channel.sent.keys().all(|name| frames.contains_key(&(path, name.clone()))) {
+        // Of the end of a market, the stream says the same.
+        while !channel
+            .sent
+            .keys()
+            .all(|name| name == "market_status" || frames.contains_key(&(path, name.clone())))
+        {
             let frame = socket.text();
             frames.entry((path, frame["type"].as_str().unwrap().to_owned())).or_insert(frame);
         }
@@ -157,7 +162,12 @@ fn frames_of_streams(frames: &mut Frames) {
     let market = server.get("/v1/markets?limit=1").ok(200)[0]["condition_id"].clone();
     let path = format!("{STREAM}?condition_ids={},0xabsent", market.as_str().unwrap());
     let mut stream = EventStream::open(&server, &Request::get(path)).unwrap();
-    frames.insert((STREAM, "tick_size_change".to_owned()), tick_size_change());
+    for (name, frame) in changes() {
+        if name == "market_status" {
+            frames.insert((PRICES, name.clone()), frame.clone());
+        }
+        frames.insert((STREAM, name), frame);
+    }
     let own = &Channel::at(STREAM).unwrap().sent;
     while !own.keys().all(|name| frames.contains_key(&(STREAM, name.clone()))) {
         let (name, data) = stream.event();
@@ -165,8 +175,9 @@ fn frames_of_streams(frames: &mut Frames) {
     }
 }
 
-/// What a stream says when the tick of its market changes, which no venue of these tests does.
-fn tick_size_change() -> Value {
+/// What a stream says when the tick of its market changes and when the market is resolved, which no
+/// venue of these tests does. Of the second, the price socket says the same.
+fn changes() -> Vec<(String, Value)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let markets = Arc::new(Markets::new());
@@ -192,11 +203,18 @@ fn tick_size_change() -> Value {
             let is_first = text.is_empty();
             text.push_str(std::str::from_utf8(&bytes).unwrap());
             if is_first {
-                let tick = Price::from_micros(1_000);
-                markets.list(vec![MarketInfo { tick, ..listed.clone() }]).unwrap();
+                let (tick, status) = (Price::from_micros(1_000), MarketStatus::Resolved);
+                let payouts = vec![Price::ONE, Price::ZERO];
+                let changed = MarketInfo { tick, status, payouts, ..listed.clone() };
+                markets.list(vec![changed]).unwrap();
             }
-            if let Some((_, event)) = text.split_once("event: tick_size_change\ndata: ") {
-                return serde_json::from_str(event.lines().next().unwrap()).unwrap();
+            let said = ["tick_size_change", "market_status"].map(|name| {
+                let (_, event) = text.split_once(&format!("event: {name}\ndata: "))?;
+                let data = event.lines().next()?;
+                Some((name.to_owned(), serde_json::from_str(data).unwrap()))
+            });
+            if let [Some(tick), Some(status)] = said {
+                return vec![tick, status];
             }
         }
     })

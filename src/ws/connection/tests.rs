@@ -10,7 +10,8 @@ use super::*;
 use crate::limits::budget::ByteBudget;
 use crate::limits::tier::MarketsMax;
 use crate::market::Markets;
-use crate::market::catalogue::{MarketInfo, Outcome};
+use crate::market::catalogue::{MarketInfo, MarketStatus, Outcome};
+use crate::money::Price;
 use crate::ws::bounds::WRITE_BYTES_GOAL;
 use crate::ws::counts::SocketCounts;
 use crate::ws::fanout::Fanout;
@@ -394,6 +395,38 @@ async fn a_peer_that_answers_pings_stays() {
     assert!(open_for >= Duration::from_secs(200) && open_for < Duration::from_secs(205));
     world.publish("m0", 1);
     assert_eq!(world.json().await["seq"], 2);
+}
+
+/// Also to a client that has missed frames, after the price that shows it.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_market_is_said_once() {
+    let mut world = World::subscribed(64 * 1024).await;
+    let info = (*world.markets.by_condition("m0").unwrap().info()).clone();
+    for (status, expected) in [
+        (MarketStatus::Paused, None),
+        (MarketStatus::Closed, Some("closed")),
+        (MarketStatus::Closed, None),
+        (MarketStatus::Open, None),
+        (MarketStatus::Resolved, Some("resolved")),
+        (MarketStatus::Resolved, None),
+    ] {
+        let payouts = vec![Price::ONE, Price::ZERO];
+        let info = MarketInfo { status, payouts, ..MarketInfo::clone(&info) };
+        world.markets.list(vec![info.clone()]).unwrap();
+        world.markets.list(vec![info]).unwrap();
+        let price = world.json().await;
+        assert_eq!(
+            (&price["type"], &price["closed"]),
+            (&json!("price"), &status.is_closed().into())
+        );
+        if let Some(expected) = expected {
+            let end = world.json().await;
+            assert_eq!(end["type"], "market_status");
+            assert_eq!((&end["status"], &end["seq"]), (&expected.into(), &price["seq"]));
+        }
+    }
+    world.send(json!({"action": "ping"})).await;
+    assert_eq!(world.json().await["type"], "pong");
 }
 
 #[tokio::test(start_paused = true)]

@@ -205,13 +205,28 @@ async fn a_resolution_is_a_price_and_the_stream_goes_on() {
     reader.expect("snapshot").await;
     let info = MarketInfo::bare_yes_no("m0");
     let payouts = vec![Price::ONE, Price::from_micros(0)];
-    world.list(vec![MarketInfo { status: MarketStatus::Resolved, payouts, ..info }]);
-    let (kind, data) = reader.event().await;
-    let state = (&data["active"], &data["closed"], &data["buy"]);
-    assert_eq!(
-        (kind.as_str(), state),
-        ("market_price", (&json!(false), &json!(true), &json!("1")))
-    );
+    let resolved = MarketInfo { status: MarketStatus::Resolved, payouts, ..info.clone() };
+    for (info, buy, payouts) in [
+        (MarketInfo { status: MarketStatus::Closed, ..info }, json!(null), 0),
+        (resolved.clone(), json!("1"), 2),
+    ] {
+        let status = format!("{:?}", info.status).to_lowercase();
+        world.list(vec![info]);
+        let (kind, data) = reader.event().await;
+        let state = (&data["active"], &data["closed"], &data["buy"]);
+        assert_eq!((kind.as_str(), state), ("market_price", (&json!(false), &json!(true), &buy)));
+        let end = reader.expect("market_status").await;
+        assert_eq!(
+            (&end["status"], &end["seq"], end["payouts"].as_array().map_or(0, Vec::len)),
+            (&json!(status), &data["seq"], payouts)
+        );
+    }
+    // It is said once, and not to those who come later.
+    world.list(vec![resolved]);
+    assert_eq!(reader.expect("market_price").await[0], "m0");
+    assert_eq!(reader.expect("keepalive").await["n"], 1);
+    let mut reader = world.open(&["m0"]);
+    reader.expect("snapshot").await;
     assert_eq!(reader.expect("keepalive").await["n"], 1);
 }
 
