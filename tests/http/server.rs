@@ -142,6 +142,12 @@ impl Server {
         Self::start_in(folder, &[&UNLIMITED[..], flags].concat())
     }
 
+    /// How many descriptors the server has open; `None` if the system does not tell.
+    pub(crate) fn open_files(&self) -> Option<usize> {
+        let folder = format!("/proc/{}/fd", self.process.id());
+        Some(std::fs::read_dir(folder).ok()?.count())
+    }
+
     /// Waits for the first log line with this text.
     #[track_caller]
     pub(crate) fn logged(&self, text: &str) -> String {

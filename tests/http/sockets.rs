@@ -1,6 +1,7 @@
 //! The price socket from the client's side.
 
 use std::collections::HashSet;
+use std::io::Read as _;
 use std::time::{Duration, Instant};
 
 use paperbourse::limits::tier::Tier;
@@ -8,9 +9,10 @@ use paperbourse_test_support::Request;
 use serde_json::{Value, json};
 
 use super::expect::Kind::{Decimal, Flag, Integer, List, Object, Text, Time};
-use super::expect::{check_error, check_fields};
+use super::expect::{check_error, check_fields, eventually};
 use super::recording::{DEEP, MARKETS, PLAIN, other};
 use super::server::{Account, Server, shared};
+use paperbourse_test_support::event_stream::EventStream;
 use paperbourse_test_support::socket::{BINARY, Frame, PING, Socket, TEXT, TEXT_BEGINS, upgrade};
 
 const PATH: &str = "/v1/ws/prices";
@@ -401,4 +403,74 @@ fn a_socket_closes_when_its_access_token_expires() {
         return;
     }
     panic!("this machine takes half a minute for a request");
+}
+
+/// A client that offers compression gets none, and is not made to believe that it does.
+#[test]
+fn compression_is_declined() {
+    let account = shared().account();
+    for offer in [
+        "permessage-deflate",
+        "permessage-deflate; client_max_window_bits; server_no_context_takeover",
+        "x-webkit-deflate-frame, permessage-deflate; server_max_window_bits=10",
+    ] {
+        let mut connection = shared().connect();
+        let request = upgrade(PATH).key(&account.key).header("sec-websocket-extensions", offer);
+        let response = connection.send(&request);
+        assert_eq!(response.status, 101);
+        assert_eq!(response.header("sec-websocket-extensions"), None, "{offer}");
+        let mut stream = connection.into_stream();
+        let mut hello = [0; 2];
+        stream.read_exact(&mut hello).unwrap();
+        assert_eq!(hello[0], TEXT, "no reserved bit");
+        let mut text = vec![0; hello[1].into()];
+        stream.read_exact(&mut text).unwrap();
+        let hello: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(hello["type"], "connected");
+    }
+}
+
+/// However clients leave, nothing of them stays: no place, no subscription, no descriptor.
+#[test]
+fn clients_that_come_and_go_leave_nothing_behind() {
+    const ROUNDS: usize = 60;
+    const AT_A_TIME: usize = 5;
+    let server = Server::unlimited();
+    let account = server.account_with(&json!({"tier": "enterprise"}), Some(Tier::Enterprise));
+    let ids: Vec<String> = (0..50).map(other).collect();
+    let path = format!("/prices/stream?condition_ids={}", ids.join(","));
+    let held = || {
+        let status = server.get("/v1/status").ok(200);
+        let readers = &status["readers"];
+        let count = |value: &Value| value.as_u64().unwrap();
+        let open = [&status["websocket"], &status["sse"]].map(|it| count(&it["connections"]));
+        (open, count(&readers["subscriptions"]), count(&readers["unsent_bytes"]))
+    };
+    // Some files are opened by the first clients.
+    let mut files_before = None;
+    for round in 0..ROUNDS {
+        let mut sockets: Vec<Socket> =
+            (0..AT_A_TIME).map(|_| Socket::prices(&server, &account.key)).collect();
+        let streams: Vec<EventStream> = (0..AT_A_TIME)
+            .map(|_| EventStream::open(&server, &Request::get(&*path)).unwrap())
+            .collect();
+        for socket in &mut sockets {
+            socket.subscribe(&ids);
+        }
+        for (index, mut socket) in sockets.into_iter().enumerate() {
+            match index % 3 {
+                0 => socket.end(),
+                1 => drop(socket.text_of("price")),
+                // In the middle of what is being sent.
+                _ => drop(socket),
+            }
+        }
+        drop(streams);
+        if round == 0 || round == ROUNDS - 1 {
+            eventually(|| (held() == ([0, 0], 0, 0)).then_some(()));
+        }
+        files_before = files_before.or_else(|| server.open_files());
+    }
+    let Some(files_before) = files_before else { return };
+    eventually(|| server.open_files().filter(|&count| count <= files_before));
 }
