@@ -224,7 +224,8 @@ mod model {
                 let (set, turn, is_queued) = (set.clone(), turn.clone(), is_queued.clone());
                 thread::spawn(move || {
                     if set.mark(slot) && turn.ask() {
-                        is_queued.store(true, Ordering::Release);
+                        // Stands for the queue, whose lock orders all changes.
+                        is_queued.swap(true, Ordering::AcqRel);
                     }
                 })
             });
@@ -239,7 +240,9 @@ mod model {
             };
             serve();
             serve();
-            feeds.map(|feed| feed.join().unwrap());
+            for feed in feeds {
+                feed.join().unwrap();
+            }
             serve();
             taken.sort_unstable();
             assert_eq!(taken, [3, 5]);
