@@ -1,8 +1,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::Context;
 
 use fastwebsockets::{Frame, OpCode, Payload, Role, WebSocket};
 use serde_json::{Value, json};
-use tokio::io::DuplexStream;
+use tokio::io::{DuplexStream, ReadBuf};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -28,6 +29,8 @@ struct World {
     fanout: Arc<Fanout>,
     counts: Arc<SocketCounts>,
     unsent: Arc<ByteBudget>,
+    /// How often the server has written.
+    writes: Arc<AtomicU32>,
     shutdown: watch::Sender<bool>,
     is_valid: Arc<AtomicBool>,
     /// How many more frames the client may send.
@@ -92,6 +95,8 @@ fn world_within(unsent: &Arc<ByteBudget>, pipe_bytes: usize, markets_max: Market
     };
     let (shutdown, is_down) = watch::channel(false);
     let (client, server) = tokio::io::duplex(pipe_bytes);
+    let writes: Arc<AtomicU32> = Arc::default();
+    let server = Counted { io: server, writes: writes.clone() };
     let turns: Arc<Turns> = Arc::default();
     let giving = turns.clone();
     tokio::spawn(async move { giving.run(|| {}).await });
@@ -102,7 +107,42 @@ fn world_within(unsent: &Arc<ByteBudget>, pipe_bytes: usize, markets_max: Market
     });
     let client = client_socket(client);
     let unsent = unsent.clone();
-    World { client, ended, markets, fanout, counts, unsent, shutdown, is_valid, allowance }
+    World { client, ended, markets, fanout, counts, unsent, writes, shutdown, is_valid, allowance }
+}
+
+/// The server's end of a pipe, which counts writes.
+struct Counted {
+    io: DuplexStream,
+    writes: Arc<AtomicU32>,
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
 }
 
 fn client_socket(stream: DuplexStream) -> WebSocket<DuplexStream> {
@@ -395,6 +435,32 @@ async fn a_peer_that_answers_pings_stays() {
     assert!(open_for >= Duration::from_secs(200) && open_for < Duration::from_secs(205));
     world.publish("m0", 1);
     assert_eq!(world.json().await["seq"], 2);
+}
+
+/// Each write is a system call.
+#[tokio::test(start_paused = true)]
+async fn all_that_is_due_leaves_in_one_write() {
+    let mut world = world(64 * 1024);
+    let markets: Vec<_> = (0..20).map(|market| format!("m{market}")).collect();
+    world.send(json!({"action": "subscribe", "markets": markets})).await;
+    for _ in 0..22 {
+        world.json().await;
+    }
+    let before = world.writes.load(Ordering::Relaxed);
+    for change in 1..=3 {
+        for market in &markets {
+            world.publish(market, change);
+        }
+        // Nothing of it is due here.
+        world.publish("m50", change);
+        for _ in &markets {
+            assert_eq!(world.json().await["type"], "price");
+        }
+    }
+    assert_eq!(world.writes.load(Ordering::Relaxed) - before, 3);
+    world.publish("m50", 4);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.writes.load(Ordering::Relaxed) - before, 3, "nor a write without a frame");
 }
 
 /// Also to a client that has missed frames, after the price that shows it.
