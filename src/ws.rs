@@ -48,7 +48,7 @@ use hyper::upgrade::Upgraded;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 
-pub use frame::CLIENT_FRAME_BYTES_MAX;
+pub use bounds::CLIENT_FRAME_BYTES_MAX;
 
 /// Why a request does not become a socket. Nothing was upgraded; the response is plain HTTP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

@@ -3,8 +3,8 @@
 //! | of each | at most |
 //! |---|---|
 //! | replies that its peer has not read | [`REPLY_BYTES_MAX`] |
-//! | prices or fills that are being written | [`WRITE_BYTES_GOAL`] and one frame, or a page of fills |
-//! | what its peer sends at a time | [`CLIENT_FRAME_BYTES_MAX`](super::CLIENT_FRAME_BYTES_MAX) |
+//! | prices or fills that are being written | [`WRITE_BYTES_GOAL`] and a frame, or a page |
+//! | what its peer sends at a time | [`CLIENT_FRAME_BYTES_MAX`] |
 //! | resumes that wait | [`RESUMES_WAITING_MAX`] |
 //!
 //! | of all together | at most |
@@ -17,6 +17,8 @@
 //! after ten seconds in any case; a stream is cut off. Prices that nobody has taken are not kept,
 //! and fills are kept by the account. No new socket or stream is opened while the process comes
 //! close to its memory limit.
+
+pub use super::frame::CLIENT_FRAME_BYTES_MAX;
 
 /// Size limit of the replies that a peer has not read, in bytes. The acknowledgements of fifty
 /// markets added one by one in a single burst take about half of it.

@@ -28,9 +28,9 @@
 //! markets that are not listed; one that is listed later joins within a keepalive, as a
 //! `market_price`.
 //!
-//! A client that comes back with the last `id` that it got has no snapshot: it gets the markets that
-//! have changed since, each as a `market_price`. An id that does not apply, because it is of another
-//! process or of other markets, counts as none.
+//! A client that comes back with the last `id` that it got has no snapshot: it gets the markets
+//! that have changed since, each as a `market_price`. An id that does not apply, because it is of
+//! another process or of other markets, counts as none.
 //!
 //! `retry` is the number of milliseconds that the client should wait before it comes back from a
 //! lost connection, another one for each stream. The last line of a stream is such a `retry` too,
@@ -270,7 +270,8 @@ impl EventStream {
         }
     }
 
-    /// In the stream's turn, adds the prices that are due, as far as they fit. If all fit, the last one has an id.
+    /// In the stream's turn, adds the prices that are due, as far as they fit. If all fit, the last
+    /// one has an id.
     fn put_prices(&mut self, batch: &mut Vec<u8>) {
         // Before they are taken.
         let round = self.subscriptions.passed_on();

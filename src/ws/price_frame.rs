@@ -134,8 +134,8 @@ fn json_of(fields: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(fields).expect("strings and integers always have a JSON text")
 }
 
-/// That a market has closed, or is resolved. It follows the first price that shows this, and is said
-/// once, if the reader has seen the market before.
+/// That a market has closed, or is resolved. It follows the first price that shows this, and is
+/// said once, if the reader has seen the market before.
 #[derive(Serialize, JsonSchema)]
 pub struct StatusChange<'a> {
     #[schemars(extend("const" = "market_status"))]
