@@ -4,6 +4,8 @@
 //! routes, no keys, no market, no disk.
 
 mod canned;
+#[path = "bare/fan_out.rs"]
+mod fan_out;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -13,6 +15,7 @@ use anyhow::Context as _;
 use clap::Parser;
 
 use canned::CannedServer;
+use fan_out::FanOut;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -28,6 +31,14 @@ struct Arguments {
     /// Threads that serve requests [default: one per core]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
+
+    /// Upgrade every request to a socket, and write frames of this length to all of them
+    #[arg(long, value_name = "N", requires = "fan_out_rate")]
+    fan_out_bytes: Option<usize>,
+
+    /// How often per second
+    #[arg(long, value_name = "N", requires = "fan_out_bytes")]
+    fan_out_rate: Option<f64>,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -36,10 +47,19 @@ fn main() -> anyhow::Result<()> {
         Some(workers) => workers,
         None => std::thread::available_parallelism().context("failed to count the cores")?,
     };
+    let say = |address| {
+        let mut stdout = std::io::stdout();
+        writeln!(stdout, "listening on http://{address}")?;
+        stdout.flush()
+    };
+    if let (Some(frame_bytes), Some(frames_per_second)) =
+        (arguments.fan_out_bytes, arguments.fan_out_rate)
+    {
+        let fan_out = FanOut { frame_bytes, frames_per_second };
+        return Ok(fan_out.serve(arguments.listen, workers.get(), say)?);
+    }
     let server = CannedServer::bind(arguments.listen, workers.get())
         .with_context(|| format!("failed to listen on {}", arguments.listen))?;
-    let mut stdout = std::io::stdout();
-    writeln!(stdout, "listening on http://{}", server.address())?;
-    stdout.flush()?;
+    say(server.address())?;
     server.serve().context("failed to serve")
 }

@@ -86,7 +86,7 @@ impl CannedServer {
     }
 }
 
-fn shared_listener(address: SocketAddr) -> io::Result<TcpListener> {
+pub(crate) fn shared_listener(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(true)?;

@@ -8,8 +8,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use crate::client::{encode_request, open_endless};
+use crate::price_readers::wait;
 use crate::socket::now_ns;
 
 /// Buffer space for one read.
@@ -45,6 +47,7 @@ impl EventStream {
     /// Passes on each frame with prices, the bytes of its event and the time until the stream ends.
     pub(crate) async fn receive(
         self,
+        mut gate: Option<watch::Receiver<bool>>,
         mut take: impl FnMut(&[u8], u64, u64),
     ) -> Result<std::convert::Infallible, anyhow::Error> {
         let Self { mut stream, mut received } = self;
@@ -66,6 +69,7 @@ impl EventStream {
                 }
                 text.advance(end + 2);
             }
+            wait(&mut gate).await;
             received.reserve(READ_BYTES);
             ensure!(stream.read_buf(&mut received).await? > 0, "the server cut the stream off");
         }

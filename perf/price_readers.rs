@@ -12,6 +12,7 @@ use anyhow::{Context as _, bail};
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::sync::watch;
 use tokio::task::LocalSet;
 
 use crate::event_stream::EventStream;
@@ -61,6 +62,8 @@ pub(crate) struct Reading {
     pub(crate) stamp: Stamp,
     /// Whether to keep the last frame of each market for [`PriceReaders::last_frames`].
     pub(crate) keeps_last: bool,
+    /// How many of the readers stop reading while they are paused. Their frames do not count.
+    pub(crate) pausing: usize,
 }
 
 /// Where prices come from.
@@ -80,11 +83,12 @@ pub(crate) type LastFrames = HashMap<Box<[u8]>, u64>;
 #[derive(Clone, Copy, Serialize)]
 pub(crate) struct ReaderFigures {
     pub(crate) frames_per_second: f64,
-    megabytes_per_second: f64,
+    pub(crate) megabytes_per_second: f64,
     /// The share of frames that combine several changes.
     conflated: f64,
     delay_p50_ms: u64,
     pub(crate) delay_p99_ms: u64,
+    delay_p999_ms: u64,
     delay_max_ms: u64,
     /// NaN if the CPU time cannot be attributed to the frames.
     server_cpu_us: f64,
@@ -94,6 +98,7 @@ pub(crate) struct ReaderFigures {
 pub(crate) struct PriceReaders {
     counts: Arc<Mutex<Counts>>,
     last_frames: Arc<Mutex<Vec<LastFrames>>>,
+    is_paused: watch::Sender<bool>,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<anyhow::Result<()>>>,
 }
@@ -124,7 +129,7 @@ impl PriceReaders {
     pub(crate) fn open(
         target: &Target,
         subscriptions: &[Vec<String>],
-        Reading { via, stamp, keeps_last }: Reading,
+        Reading { via, stamp, keeps_last, pausing }: Reading,
     ) -> anyhow::Result<Self> {
         let counts = Arc::new(Mutex::new(Counts::new(stamp)));
         let count = subscriptions.len();
@@ -133,6 +138,7 @@ impl PriceReaders {
         let (address, keys) = (target.address, target.keys.clone());
         let (opened, is_open) = mpsc::channel();
         let (stop, stopped) = tokio::sync::oneshot::channel();
+        let (is_paused, paused) = watch::channel(false);
         let (shared, kept) = (counts.clone(), last_frames.clone());
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -141,10 +147,14 @@ impl PriceReaders {
                 let (failed, mut failures) = tokio::sync::mpsc::channel(1);
                 for (index, markets) in subscriptions.iter().enumerate() {
                     let (shared, kept) = (shared.clone(), kept.clone());
+                    let gate = (index < pausing).then(|| paused.clone());
+                    let is_counted = gate.is_none();
                     let count_frame = move |text: &[u8], byte_count, now_ns: u64| {
-                        let mut counts = shared.lock();
-                        counts.byte_count += byte_count;
-                        counts.count(text, now_ns / 1_000_000);
+                        if is_counted {
+                            let mut counts = shared.lock();
+                            counts.byte_count += byte_count;
+                            counts.count(text, now_ns / 1_000_000);
+                        }
                         if keeps_last && let Some((market, frame)) = last_frame(text) {
                             kept.lock()[index].insert(market, frame);
                         }
@@ -156,12 +166,12 @@ impl PriceReaders {
                             let socket = Socket::open(address, PATH, key).await;
                             let mut socket = socket.with_context(number)?;
                             socket.subscribe(markets).await?;
-                            report_failure(socket.receive(count_frame), &failed);
+                            report_failure(socket.receive(gate, count_frame), &failed);
                         }
                         Via::Stream => {
                             let stream = EventStream::open(address, markets).await;
                             let stream = stream.with_context(number)?;
-                            report_failure(stream.receive(count_frame), &failed);
+                            report_failure(stream.receive(gate, count_frame), &failed);
                         }
                     }
                 }
@@ -173,7 +183,8 @@ impl PriceReaders {
                 }
             })
         });
-        let mut readers = Self { counts, last_frames, stop: Some(stop), thread: Some(thread) };
+        let (stop, thread) = (Some(stop), Some(thread));
+        let mut readers = Self { counts, last_frames, is_paused, stop, thread };
         if is_open.recv_timeout(Duration::from_secs(OPEN_SECONDS_MAX)).is_err() {
             readers.ensure_open()?;
             bail!("{count} readers were not open after {OPEN_SECONDS_MAX} s");
@@ -186,6 +197,11 @@ impl PriceReaders {
         let mut counts = self.counts.lock();
         let fresh = Counts::new(counts.stamp);
         std::mem::replace(&mut *counts, fresh)
+    }
+
+    /// Has those readers that may pause stop reading, or go on.
+    pub(crate) fn pause(&self, is_paused: bool) {
+        self.is_paused.send_replace(is_paused);
     }
 
     /// The last frame of each market so far, by reader.
@@ -217,7 +233,7 @@ impl PriceReaders {
 impl ReaderFigures {
     /// The heads of the columns that [`Self::cells`] fills.
     pub(crate) const COLUMNS: &str = "frames/s | MB/s | conflated | delay p50 (ms) | p99 (ms) | \
-                                      max (ms) | server CPU a frame (µs)";
+                                      p99.9 (ms) | max (ms) | server CPU a frame (µs)";
 
     /// The figures of these counts, with the CPU time that the server took for them.
     #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
@@ -229,6 +245,7 @@ impl ReaderFigures {
             conflated: counts.conflated_count as f64 / frames,
             delay_p50_ms: counts.delay_ms.value_at_quantile(0.5),
             delay_p99_ms: counts.delay_ms.value_at_quantile(0.99),
+            delay_p999_ms: counts.delay_ms.value_at_quantile(0.999),
             delay_max_ms: counts.delay_ms.max(),
             server_cpu_us: server_cpu_seconds * 1e6 / frames,
         }
@@ -245,10 +262,19 @@ impl ReaderFigures {
             cell(3, |figures| figures.conflated),
             cell(0, |figures| figures.delay_p50_ms as f64),
             cell(0, |figures| figures.delay_p99_ms as f64),
+            cell(0, |figures| figures.delay_p999_ms as f64),
             cell(0, |figures| figures.delay_max_ms as f64),
             cell(1, |figures| figures.server_cpu_us),
         ]
         .join(" | ")
+    }
+}
+
+/// Waits while the reader is paused, if it may pause.
+pub(crate) async fn wait(gate: &mut Option<watch::Receiver<bool>>) {
+    if let Some(gate) = gate {
+        // An error means that the readers are being closed.
+        let _ = gate.wait_for(|is_paused| !is_paused).await;
     }
 }
 

@@ -8,8 +8,10 @@ use anyhow::{bail, ensure};
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use crate::client::{encode_request, open_endless};
+use crate::price_readers::wait;
 
 /// Buffer space for one read.
 const READ_BYTES: usize = 32 * 1024;
@@ -67,6 +69,7 @@ impl Socket {
     /// fails.
     pub(crate) async fn receive(
         self,
+        mut gate: Option<watch::Receiver<bool>>,
         mut take: impl FnMut(&[u8], u64, u64),
     ) -> Result<Infallible, anyhow::Error> {
         let Self { mut stream, mut received } = self;
@@ -83,6 +86,7 @@ impl Socket {
                 }
                 received.advance(byte_count);
             }
+            wait(&mut gate).await;
             received.reserve(READ_BYTES);
             ensure!(stream.read_buf(&mut received).await? > 0, "the server hung up");
         }

@@ -2,7 +2,10 @@
 //! end with the same prices.
 //!
 //! The venue is the tests' stand-in, in a separate process. Sockets alone, streams alone and both
-//! together have a server each, one after the other.
+//! together have a server each, one after the other; and beside the sockets, a bare loop writes as
+//! many frames of the same length to as many sockets.
+
+mod churn;
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -11,10 +14,12 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 use serde::Serialize;
 
+use self::churn::Churn;
 use crate::ACCOUNTS;
 use crate::machine::{CpuClock, cpu_seconds, resident_bytes};
 use crate::price_readers::{LastFrames, PriceReaders, ReaderFigures, Reading, Stamp, Via};
 use crate::report::{Goal, Part};
+use crate::server::Kind;
 use crate::setup::{Setup, Target};
 use crate::spread::Spread;
 use crate::venue::Followed;
@@ -26,6 +31,14 @@ const RETURN_MEMORY: [(&str, &str); 1] = [("MIMALLOC_PURGE_DELAY", "0")];
 
 /// How long the stand-in may take beyond the time of its messages.
 const WALK_PATIENCE: Duration = Duration::from_mins(1);
+
+/// The metrics that are 0 on a server without readers.
+const LEFT_BEHIND: [&str; 4] = [
+    "paperbourse_websocket_connections",
+    "paperbourse_price_streams",
+    "paperbourse_price_subscriptions",
+    "paperbourse_unsent_bytes",
+];
 
 /// How long the last frames may take to arrive.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
@@ -50,6 +63,19 @@ pub(crate) struct StreamArgs {
     #[arg(long, default_value_t = 25, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     messages: u32,
+
+    /// Readers of each kind that stop reading during the measurement, and go on after it
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    paused: u32,
+
+    /// Sockets that come and go per second during the measurement
+    #[arg(long, default_value_t = 0, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(0..=2_000))]
+    churn: u32,
+
+    /// Leave out the streams
+    #[arg(long)]
+    sockets_only: bool,
 }
 
 /// Which readers one server has.
@@ -57,6 +83,7 @@ pub(crate) struct StreamArgs {
 #[serde(rename_all = "snake_case")]
 enum Arrangement {
     Sockets,
+    Bare,
     Streams,
     Both,
 }
@@ -76,6 +103,11 @@ struct Sample {
     kilobytes_per_reader: f64,
     /// Markets of readers whose last frame was not the newest after the venue fell silent.
     stale_count: usize,
+    /// Sockets that came and went.
+    churned_count: u64,
+    /// Sockets, streams, subscriptions, bytes and descriptors that the server still had a while
+    /// after the last reader had left.
+    left_behind: u64,
 }
 
 /// The results.
@@ -89,9 +121,18 @@ pub(crate) fn run(setup: &Setup, arguments: &StreamArgs) -> anyhow::Result<Figur
     let mut samples = Vec::new();
     for round in 1..=setup.arguments.rounds {
         for arrangement in [Arrangement::Sockets, Arrangement::Streams, Arrangement::Both] {
+            if arguments.sockets_only && arrangement != Arrangement::Sockets {
+                continue;
+            }
             let sample = measure(setup, arguments, round, arrangement)?;
             eprintln!("round {round}, {}", sample.line());
+            let like = sample.sockets.filter(|_| arrangement == Arrangement::Sockets);
             samples.push(sample);
+            if let Some(like) = like {
+                let sample = measure_bare(setup, arguments, round, &like)?;
+                eprintln!("round {round}, bare loop: {}", sample.line());
+                samples.push(sample);
+            }
         }
     }
     Ok(Figures { arguments: arguments.clone(), samples })
@@ -112,23 +153,30 @@ fn measure(
         (duration(setup.arguments.warm_up_seconds), duration(setup.arguments.seconds));
     let bytes_without = walk(&mut followed.venue, &target, round, arguments.messages, warm_up)?;
 
+    let files_without = open_files(target.pids[0])?;
     let groups = vec![followed.markets.clone(); arguments.readers as usize];
+    let pausing = arguments.paused as usize;
     let open = |via| {
-        let reading = Reading { via, stamp: Stamp::Emitted, keeps_last: true };
+        let reading = Reading { via, stamp: Stamp::Emitted, keeps_last: true, pausing };
         arrangement.has(via).then(|| PriceReaders::open(&target, &groups, reading)).transpose()
     };
     let mut readers = [open(Via::Socket)?, open(Via::Stream)?];
     let cpu_before = cpu_seconds(CpuClock::Trees(&target.pids))?;
+    readers.iter().flatten().for_each(|readers| readers.pause(true));
     readers.iter().flatten().for_each(|readers| drop(readers.take()));
+    let churn = Churn::start(&target, &followed.markets, arguments.churn);
     let began = Instant::now();
     let seed = round + 1_000;
     let bytes_with = walk(&mut followed.venue, &target, seed, arguments.messages, measured)?;
     let elapsed = began.elapsed();
     let counts = readers.each_ref().map(|readers| readers.as_ref().map(PriceReaders::take));
     let cpu = cpu_seconds(CpuClock::Trees(&target.pids))? - cpu_before;
+    let churned_count = churn.end()?;
 
+    readers.iter().flatten().for_each(|readers| readers.pause(false));
     let stale_count = settle(&target, &followed.markets, &mut readers)?;
     readers.into_iter().flatten().try_for_each(PriceReaders::close)?;
+    let left_behind = left_behind(&followed, target.pids[0], files_without)?;
     let frame_count: u64 = counts.iter().flatten().map(|counts| counts.frame_count).sum();
     #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
     let [sockets, streams] = counts.map(|counts| {
@@ -150,7 +198,78 @@ fn measure(
         megabytes_with,
         kilobytes_per_reader: (megabytes_with - megabytes_without) * 1e3 / reader_count,
         stale_count,
+        churned_count,
+        left_behind,
     })
+}
+
+/// A loop that does nothing but write as many frames of the same length, at the same times, to as
+/// many sockets.
+fn measure_bare(
+    setup: &Setup,
+    arguments: &StreamArgs,
+    round: u32,
+    like: &ReaderFigures,
+) -> anyhow::Result<Sample> {
+    let bytes = like.megabytes_per_second * 1e6 / like.frames_per_second;
+    let reader_count = arguments.readers.saturating_sub(arguments.paused);
+    let flags = [
+        "--fan-out-bytes",
+        &format!("{bytes:.0}"),
+        "--fan-out-rate",
+        &format!("{:.3}", like.frames_per_second / f64::from(reader_count)),
+    ];
+    let folder = setup.scratch.0.join("bare");
+    let server = setup.start_with(Kind::Bare, &folder, &flags, &RETURN_MEMORY)?;
+    let target = Target::of(&server, vec!["none".to_owned()]);
+    let bytes_without = resident_bytes(target.pids[0])?;
+    let groups = vec![Vec::new(); reader_count as usize];
+    let reading =
+        Reading { via: Via::Socket, stamp: Stamp::Emitted, keeps_last: false, pausing: 0 };
+    let mut readers = PriceReaders::open(&target, &groups, reading)?;
+    let cpu_before = cpu_seconds(CpuClock::Trees(&target.pids))?;
+    drop(readers.take());
+    let began = Instant::now();
+    std::thread::sleep(Duration::from_secs_f64(setup.arguments.seconds));
+    let counts = readers.take();
+    let elapsed = began.elapsed();
+    let cpu = cpu_seconds(CpuClock::Trees(&target.pids))? - cpu_before;
+    readers.ensure_open()?;
+    let bytes_with = resident_bytes(target.pids[0])?;
+    readers.close()?;
+    let [megabytes_without, megabytes_with] = [bytes_without, bytes_with].map(megabytes);
+    Ok(Sample {
+        round,
+        arrangement: Arrangement::Bare,
+        sockets: Some(ReaderFigures::of(&counts, elapsed, cpu)),
+        streams: None,
+        megabytes_without,
+        megabytes_with,
+        kilobytes_per_reader: (megabytes_with - megabytes_without) * 1e3 / f64::from(reader_count),
+        stale_count: 0,
+        churned_count: 0,
+        left_behind: 0,
+    })
+}
+
+/// Waits until nothing of the readers is left. Returns what still is.
+fn left_behind(followed: &Followed, pid: u32, files_without: u64) -> anyhow::Result<u64> {
+    let deadline = Instant::now() + SETTLE_PATIENCE;
+    loop {
+        let page = followed.page()?;
+        let mut left = open_files(pid)?.saturating_sub(files_without);
+        for name in LEFT_BEHIND {
+            left += page.value(name)?;
+        }
+        if left == 0 || Instant::now() > deadline {
+            return Ok(left);
+        }
+        std::thread::sleep(COMPARE_INTERVAL);
+    }
+}
+
+fn open_files(pid: u32) -> anyhow::Result<u64> {
+    Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count() as u64)
 }
 
 /// Changes the markets for a while. Returns the server's resident memory at the end, in bytes.
@@ -191,7 +310,7 @@ fn settle(
 
 /// The frames that a new socket gets.
 fn newest_frames(target: &Target, markets: &[String]) -> anyhow::Result<LastFrames> {
-    let reading = Reading { via: Via::Socket, stamp: Stamp::Emitted, keeps_last: true };
+    let reading = Reading { via: Via::Socket, stamp: Stamp::Emitted, keeps_last: true, pausing: 0 };
     let mut socket = PriceReaders::open(target, &[markets.to_vec()], reading)?;
     let deadline = Instant::now() + SETTLE_PATIENCE;
     loop {
@@ -219,7 +338,7 @@ fn megabytes(bytes: u64) -> f64 {
 impl Arrangement {
     fn has(self, via: Via) -> bool {
         match self {
-            Self::Sockets => via == Via::Socket,
+            Self::Sockets | Self::Bare => via == Via::Socket,
             Self::Streams => via == Via::Stream,
             Self::Both => true,
         }
@@ -239,10 +358,12 @@ impl Sample {
         });
         let rates: Vec<String> = rates.collect();
         format!(
-            "{}: {:.1} kB a reader, {} stale",
+            "{}: {:.1} kB a reader, {} stale, {} came and went, {} left behind",
             rates.join(", "),
             self.kilobytes_per_reader,
-            self.stale_count
+            self.stale_count,
+            self.churned_count,
+            self.left_behind
         )
     }
 }
@@ -252,36 +373,47 @@ impl Figures {
     pub(crate) fn part(&self) -> Part {
         #[expect(clippy::cast_precision_loss, reason = "a count of frames")]
         let stale = self.samples.iter().map(|sample| sample.stale_count).sum::<usize>() as f64;
-        let StreamArgs { readers, markets, messages } = &self.arguments;
+        #[expect(clippy::cast_precision_loss, reason = "a small count")]
+        let left = self.samples.iter().map(|sample| sample.left_behind).sum::<u64>() as f64;
+        let StreamArgs { readers, markets, messages, paused, churn, .. } = &self.arguments;
         Part {
             name: "streams",
             title: "Price sockets and price streams",
             markdown: self.markdown(),
-            goals: vec![Goal::at_most("last frames that were not the newest", stale, 0.0)],
+            goals: vec![
+                Goal::at_most("last frames that were not the newest", stale, 0.0),
+                Goal::at_most("what readers left behind", left, 0.0),
+            ],
             json: serde_json::json!({
                 "readers": readers,
                 "markets": markets,
                 "messages": messages,
+                "paused": paused,
+                "churn": churn,
                 "samples": self.samples,
             }),
         }
     }
 
     fn markdown(&self) -> String {
-        let StreamArgs { readers, markets, messages } = &self.arguments;
+        let StreamArgs { readers, markets, messages, paused, churn, .. } = &self.arguments;
         let mut out = format!(
             "{readers} price sockets, {readers} price streams, and both together, on a server \
              each; every reader follows {markets} markets of the stand-in, which sends {messages} \
-             messages a second. The delay is from when a frame was made to when the client had \
-             it, in whole milliseconds, since that is the clock of the frames. *kB a reader* is \
-             the server's resident memory with readers less without, divided by their number; with \
+             messages a second. {paused} of each kind do not read meanwhile, and do not count; \
+             {churn} more sockets come and go each second. The *bare loop* does nothing but write \
+             frames of the same length to as many sockets. The delay is from when a frame was made \
+             to when the client had it, in whole milliseconds, since that is the clock of the \
+             frames. *kB a reader* is the server's resident memory with readers less without, \
+             divided by their number; with \
              both together, it and the CPU time are averages over both kinds. Medians, with the \
              lowest and the highest.\n\n| | {} | kB a reader |\n\
-             |---|---|---|---|---|---|---|---|---|\n",
+             |---|---|---|---|---|---|---|---|---|---|\n",
             ReaderFigures::COLUMNS
         );
         for (name, arrangement, via) in [
             ("sockets alone", Arrangement::Sockets, Via::Socket),
+            ("bare loop", Arrangement::Bare, Via::Socket),
             ("streams alone", Arrangement::Streams, Via::Stream),
             ("sockets beside streams", Arrangement::Both, Via::Socket),
             ("streams beside sockets", Arrangement::Both, Via::Stream),
@@ -292,6 +424,9 @@ impl Figures {
                 Via::Stream => sample.streams,
             });
             let rounds: Vec<ReaderFigures> = rounds.collect();
+            if rounds.is_empty() {
+                continue;
+            }
             let memory = Spread::of(samples.map(|sample| sample.kilobytes_per_reader)).cell(1);
             let _ = writeln!(out, "| {name} | {} | {memory} |", ReaderFigures::cells(&rounds));
         }

@@ -12,7 +12,7 @@ use crate::machine::{CpuClock, cpu_seconds};
 use crate::price_readers::{Counts, PriceReaders, ReaderFigures, Reading, Stamp, Via};
 use crate::report::Part;
 use crate::server::Kind;
-use crate::setup::{Setup, Target};
+use crate::setup::{Setup, Shape, Target};
 use crate::spread::Spread;
 
 /// Connections that trade.
@@ -21,7 +21,8 @@ const CONNECTIONS: usize = 64;
 /// The most markets per socket.
 const MARKETS_PER_SOCKET: usize = 50;
 
-const READING: Reading = Reading { via: Via::Socket, stamp: Stamp::Emitted, keeps_last: false };
+const READING: Reading =
+    Reading { via: Via::Socket, stamp: Stamp::Emitted, keeps_last: false, pausing: 0 };
 
 /// The options of this measurement.
 #[derive(Args, Clone, Debug)]
@@ -33,6 +34,10 @@ pub(crate) struct SubscriberArgs {
     /// Speed of the simulated venue's time, which determines the rate of frames
     #[arg(long, default_value = "1", value_name = "X")]
     venue_speed: String,
+
+    /// Trades per second, in an open loop, rather than as many as possible
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    trades: Option<u32>,
 }
 
 /// One round: the sockets alone, the trades alone, and both together.
@@ -75,7 +80,7 @@ pub(crate) fn run(
     let subscriptions = vec![markets(&target)?; arguments.subscribers];
     let mut samples = Vec::new();
     for round in 1..=setup.arguments.rounds {
-        let trades_alone = trade(setup, &target)?;
+        let trades_alone = trade(setup, arguments, &target)?;
         let mut sockets = PriceReaders::open(&target, &subscriptions, READING)?;
         let seconds = Duration::from_secs_f64(setup.arguments.seconds);
         let clock = || cpu_seconds(CpuClock::Trees(&target.pids));
@@ -85,7 +90,7 @@ pub(crate) fn run(
             clock()
         })?;
         let server_cpu = alone.result - cpu_before;
-        let together = observe(&mut sockets, || trade(setup, &target))?;
+        let together = observe(&mut sockets, || trade(setup, arguments, &target))?;
         sockets.close()?;
         let sample = Sample {
             round,
@@ -121,8 +126,13 @@ fn observe<T>(
     Ok(Observed { counts, elapsed: began.elapsed(), result })
 }
 
-fn trade(setup: &Setup, target: &Target) -> anyhow::Result<TradeFigures> {
-    let outcome = setup.load(target, setup.closed_loop(CONNECTIONS))?;
+fn trade(
+    setup: &Setup,
+    arguments: &SubscriberArgs,
+    target: &Target,
+) -> anyhow::Result<TradeFigures> {
+    let rate = arguments.trades.map(f64::from);
+    let outcome = setup.load(target, Shape { rate, ..setup.closed_loop(CONNECTIONS) })?;
     #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
     let count = outcome.latency_ns.len() as f64;
     Ok(TradeFigures {
@@ -162,13 +172,15 @@ impl Sample {
     fn line(&self) -> String {
         format!(
             "{:.0} frames/s, p99 {} ms; beside trades {:.0} frames/s, p99 {} ms; trades {:.0}/s \
-             alone, {:.0}/s beside",
+             alone with p99 {:.0} µs, {:.0}/s beside with {:.0}",
             self.sockets_alone.frames_per_second,
             self.sockets_alone.delay_p99_ms,
             self.sockets_beside_trades.frames_per_second,
             self.sockets_beside_trades.delay_p99_ms,
             self.trades_alone.throughput,
-            self.trades_beside_sockets.throughput
+            self.trades_alone.p99_us,
+            self.trades_beside_sockets.throughput,
+            self.trades_beside_sockets.p99_us
         )
     }
 }
@@ -190,13 +202,17 @@ impl Figures {
     }
 
     fn markdown(&self) -> String {
-        let SubscriberArgs { subscribers, venue_speed } = &self.arguments;
+        let SubscriberArgs { subscribers, venue_speed, trades } = &self.arguments;
+        let load = match trades {
+            Some(rate) => format!("an open loop, {rate} a second"),
+            None => "a closed loop".to_owned(),
+        };
         let mut out = format!(
             "{subscribers} sockets on the durable server, each subscribed to all markets of the \
-             simulated venue at speed {venue_speed}; {CONNECTIONS} connections trade in a closed \
-             loop. The delay is from when a frame was made to when the client had it, in whole \
+             simulated venue at speed {venue_speed}; {CONNECTIONS} connections trade in {load}. \
+             The delay is from when a frame was made to when the client had it, in whole \
              milliseconds, since that is the clock of the frames. Medians, with the lowest and the \
-             highest.\n\n| | {} |\n|---|---|---|---|---|---|---|---|\n",
+             highest.\n\n| | {} |\n|---|---|---|---|---|---|---|---|---|\n",
             ReaderFigures::COLUMNS
         );
         let rows: [(&str, Of<ReaderFigures>); 2] = [

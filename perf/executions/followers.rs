@@ -91,7 +91,7 @@ fn follow(
                         let _ = arrived.send(Arrival { socket: number, at_ns });
                     }
                 };
-                let Err(error) = socket.receive(note).await;
+                let Err(error) = socket.receive(None, note).await;
                 // Only the first end is reported.
                 let _ = ended.try_send(error);
             });

@@ -60,15 +60,15 @@ fn every_fill_reaches_its_socket_and_is_measured() {
 
 #[test]
 fn sockets_and_streams_are_measured_and_end_with_the_same_prices() {
-    let options = ["--readers", "10", "--markets", "5", "--messages", "50"];
+    let options = ["--readers", "10", "--markets", "5", "--messages", "50", "--paused", "2"];
     let Some(figures) = measured("streams", &options) else { return };
     let samples = figures["samples"].as_array().unwrap();
     let names = samples.iter().map(|sample| sample["arrangement"].as_str().unwrap());
-    assert_eq!(names.collect::<Vec<_>>(), ["sockets", "streams", "both"]);
-    for (sample, kinds) in
-        samples.iter().zip([&["sockets"][..], &["streams"], &["sockets", "streams"]])
-    {
+    assert_eq!(names.collect::<Vec<_>>(), ["sockets", "bare", "streams", "both"]);
+    let kinds = [&["sockets"][..], &["sockets"], &["streams"], &["sockets", "streams"]];
+    for (sample, kinds) in samples.iter().zip(kinds) {
         assert_eq!(sample["stale_count"], 0, "{sample}");
+        assert_eq!(sample["left_behind"], 0, "{sample}");
         for kind in ["sockets", "streams"] {
             let rate = sample[kind]["frames_per_second"].as_f64();
             assert_eq!(rate.is_some(), kinds.contains(&kind), "{sample}");
