@@ -160,12 +160,11 @@ mod tests {
             (0..count).map(|number| counts.try_open(account(number), 1).unwrap()).collect();
         let lost = open.iter().map(Open::return_after);
         assert!(lost.clone().all(|after| (1_000..5_000).contains(&after.as_millis())));
-        let lost: std::collections::HashMap<Duration, usize> =
-            lost.fold(Default::default(), |mut at, after| {
-                *at.entry(after).or_default() += 1;
-                at
-            });
-        assert!(lost.values().all(|&count| count <= 3), "{lost:?}");
+        let mut counts_at: HashMap<Duration, usize> = HashMap::new();
+        for after in lost {
+            *counts_at.entry(after).or_default() += 1;
+        }
+        assert!(counts_at.values().all(|&count| count <= 3), "{counts_at:?}");
         let returns: Vec<_> = open.iter().map(|open| open.call_back().as_millis()).collect();
         let expected: Vec<_> = (0..u128::from(count)).map(|number| 1_001 + number).collect();
         assert_eq!(returns, expected);

@@ -26,8 +26,8 @@ use std::sync::atomic as atomics;
 use loom::sync::atomic as atomics;
 
 /// How many readers have a turn before the worker looks at its requests again. Each writes one
-/// batch, which takes some ten microseconds.
-pub const READERS_PER_TURN: usize = 8;
+/// batch, which takes from ten microseconds, for a frame, to a hundred; a look takes one or two.
+pub const READERS_PER_TURN: usize = 2;
 
 /// The readers of one worker that wait for their turn.
 #[derive(Default)]

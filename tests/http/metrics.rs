@@ -190,7 +190,7 @@ fn memory_by_part_grows_by_what_is_added_and_explains_the_process() {
 #[test]
 fn answers_that_nobody_takes_are_counted() {
     let server = Server::unlimited_with(&["--admin-listen", "127.0.0.1:0"]);
-    let held = || -> u64 {
+    let held = || -> usize {
         let page = page(&server);
         let mut lines = page.lines();
         let held = lines.find_map(|line| line.strip_prefix("paperbourse_answer_bytes "));
@@ -198,11 +198,11 @@ fn answers_that_nobody_takes_are_counted() {
     };
     let mut connection = server.connect();
     let request = Request::get("/v1/markets?limit=200").to_bytes();
-    let answer_bytes = connection.send(&Request::get("/v1/markets?limit=200")).text.len() as u64;
+    let answer_bytes = connection.send(&Request::get("/v1/markets?limit=200")).text.len();
     assert!(answer_bytes > 16 * 1024, "{answer_bytes}");
     assert_eq!(held(), 0);
     // More than the system buffers.
-    connection.write(&request.repeat((32 << 20) / answer_bytes as usize));
+    connection.write(&request.repeat((32 << 20) / answer_bytes));
     eventually(|| (held() >= answer_bytes).then_some(()));
     drop(connection);
     eventually(|| (held() == 0).then_some(()));
