@@ -14,7 +14,7 @@ use paperbourse::auth::key_table::{KEYS_MAX, KeyEntry, KeyFacts, KeyTable};
 use paperbourse::auth::ws_token::{WsHolder, WsTokens};
 use paperbourse::engine::key::Permissions;
 use paperbourse::ids::{AccountId, KeyId, Timestamp};
-use paperbourse::limits::tier::Tier;
+use paperbourse::limits::tier::{Tier, Tiers};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
@@ -27,21 +27,20 @@ fn raw(number: u64) -> RawKey {
     RawKey::from_secret(secret)
 }
 
-fn entry(number: u64) -> KeyEntry<()> {
+fn entry(number: u64) -> KeyEntry {
     let facts = KeyFacts {
         key_id: KeyId::from_raw(64 + number).expect("a small number"),
         account_id: AccountId::from_raw(64 + number / 5).expect("a small number"),
         tier: Tier::Free,
         permissions: Permissions::DEFAULT,
-        created_at: NOW,
     };
-    KeyEntry::new(facts, ())
+    KeyEntry::new(facts, Tiers::default().get(Tier::Free))
 }
 
-fn table(key_count: u64) -> KeyTable<()> {
+fn table(key_count: u64) -> KeyTable {
     let table = KeyTable::new(KEYS_MAX);
     for number in 0..key_count {
-        table.insert(raw(number).hash(), entry(number)).expect("all keys differ");
+        table.insert(raw(number).hash(), entry(number), None).expect("all keys differ");
     }
     table
 }
@@ -80,7 +79,7 @@ fn insert(key_count: u64, iterations: u64) -> Duration {
         let new: Vec<_> = new.collect();
         let start = Instant::now();
         for (hash, entry) in new {
-            black_box(table.insert(hash, entry).is_ok());
+            black_box(table.insert(hash, entry, None).is_ok());
         }
         elapsed += start.elapsed();
     }

@@ -2,14 +2,19 @@
 //! anything else.
 //!
 //! `one_key` measures the arithmetic: if it grows, a decision searches longer, divides more or
-//! retries. `100k_keys` measures memory: each key has a log of 4 kB, so a decision for a key that
+//! retries. `100k_keys` measures memory: each key has a log of 1.2 kB, so a decision for a key that
 //! was not seen recently waits for cache lines; if only this grows, a decision touches more of
 //! them. A refusal must not cost more than an admission, since floods are answered with refusals.
 //!
-//! `compare` compares whole decisions, including the lookup of the key: both windows as the server
-//! has them; `governor`, whose single bucket per key implements neither window exactly; and an
-//! exact log of admissions behind locks. The goal is to be no slower than `governor` with keys.
+//! `cargo bench --bench limits compare` compares whole decisions, including the lookup of the key,
+//! in turns: both windows as the server has them, and as they were before; `governor`, whose single
+//! bucket per key implements neither window exactly; and exact windows behind locks. The goal is no
+//! more than 1.5 times the time of `governor` with one key, and 5 times among 100,000, and no more
+//! than behind a lock. Names after `compare` choose among them.
 
+#[path = "../tests/windows/former.rs"]
+#[expect(dead_code, reason = "memory is not released here")]
+mod former;
 #[path = "limits/others.rs"]
 mod others;
 
@@ -18,9 +23,9 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group};
 
-use others::{Governor, GovernorByKey, LogByKey, Windows};
+use others::{Former, Governor, GovernorByKey, Locked, LogByKey, Windows};
 use paperbourse::auth::api_key::KeyHash;
 use paperbourse::limits::bucket::{AddressTable, BucketRule};
 use paperbourse::limits::tier::{Tier, Tiers};
@@ -38,7 +43,11 @@ trait Decider: Sync {
     fn is_admitted(&self, key: &KeyHash, now_ns: u64) -> bool;
 }
 
-type Make = fn() -> Box<dyn Decider>;
+/// That of the server: where it puts small blocks decides how many pages a decision touches.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+type Make = fn(&[KeyHash]) -> Box<dyn Decider>;
 
 /// A key that has sent at its full rate for more than a minute, and the time of its last request.
 fn busy_key() -> (KeyLimiter, u64) {
@@ -183,41 +192,95 @@ fn time(
     began.elapsed()
 }
 
-fn compare(criterion: &mut Criterion) {
-    let deciders: [(&str, Make); 5] = [
-        ("windows", || Box::new(Windows::new(&hashes(KEYS)))),
-        ("governor", || Box::new(Governor::new())),
-        ("governor_by_key", || Box::new(GovernorByKey::new())),
-        ("log_behind_one_lock", || Box::new(LogByKey::new(1))),
-        ("log_behind_64_locks", || Box::new(LogByKey::new(64))),
-    ];
-    for key_count in [1, KEYS] {
-        let keys = hashes(key_count);
-        let mut group = criterion.benchmark_group(format!("compare/{key_count}_keys"));
-        group.throughput(Throughput::Elements(1));
-        for (name, make) in deciders {
-            if key_count > 1 && name == "governor" {
-                // It handles a single key.
-                continue;
-            }
-            let decider = make();
-            // More than a minute of the clock, until every key has a full log.
-            let mut now_ns = SECOND_NS;
-            let mut run = |threads, count: u64| {
-                let elapsed = time(&*decider, &keys, threads, count, now_ns);
-                now_ns += count.div_ceil(threads) * (PACE_NS * threads / keys.len() as u64);
-                elapsed
-            };
-            run(1, 350 * key_count as u64);
-            for threads in [1, 2] {
-                group.bench_function(format!("{threads}_threads/{name}"), |bencher| {
-                    bencher.iter_custom(|count| run(threads, count));
-                });
-            }
-        }
-        group.finish();
+/// Rounds in which every limiter has one slice of time.
+const ROUNDS: usize = 31;
+
+/// Decisions in a slice.
+const SLICE: u32 = 200_000;
+
+/// One limiter, with the time that its decisions have reached.
+struct Candidate {
+    name: &'static str,
+    decider: Box<dyn Decider>,
+    now_ns: u64,
+    /// Nanoseconds per decision, slice by slice.
+    slices: Vec<f64>,
+}
+
+impl Candidate {
+    fn run(&mut self, keys: &[KeyHash], threads: u64, count: u64) -> Duration {
+        let elapsed = time(&*self.decider, keys, threads, count, self.now_ns);
+        self.now_ns += count.div_ceil(threads) * (PACE_NS * threads / keys.len() as u64);
+        elapsed
     }
 }
 
-criterion_group!(benches, one_key, first_decision, addresses, many_keys, compare);
-criterion_main!(benches);
+/// Compares whole decisions in turns, since the speed of a machine changes within seconds: the
+/// ratios are of slices of the same round.
+fn compare() {
+    // Only those that are named, and the first.
+    let names: Vec<String> = std::env::args().skip_while(|it| it != "compare").skip(1).collect();
+    for key_count in [1, KEYS] {
+        let keys = hashes(key_count);
+        let mut makers: Vec<(&str, Make)> = vec![
+            ("governor_by_key", |_| Box::new(GovernorByKey::new())),
+            ("windows", |keys| Box::new(Windows::new(keys))),
+            ("former_windows", |keys| Box::new(Former::new(keys))),
+            ("windows_behind_a_lock_each", |keys| Box::new(Locked::new(keys))),
+        ];
+        if key_count == 1 {
+            makers.push(("governor", |_| Box::new(Governor::new())));
+            makers.push(("log_behind_one_lock", |_| Box::new(LogByKey::new(1))));
+        } else {
+            makers.push(("log_behind_64_locks", |_| Box::new(LogByKey::new(64))));
+        }
+        let is_named = |name: &str| names.is_empty() || names.iter().any(|it| it == name);
+        let mut candidates: Vec<_> = makers
+            .into_iter()
+            .filter(|&(name, _)| name == "governor_by_key" || is_named(name))
+            .map(|(name, make)| {
+                let decider = make(&keys);
+                Candidate { name, decider, now_ns: SECOND_NS, slices: Vec::new() }
+            })
+            .collect();
+        // More than a minute of the clock, until every key has a full log.
+        for candidate in &mut candidates {
+            candidate.run(&keys, 1, 350 * key_count as u64);
+        }
+        for threads in [1, 2, 8] {
+            println!("\n{key_count} keys, {threads} threads: ns, ratio to governor_by_key");
+            for candidate in &mut candidates {
+                candidate.slices.clear();
+            }
+            for _ in 0..ROUNDS {
+                for candidate in &mut candidates {
+                    let elapsed = candidate.run(&keys, threads, u64::from(SLICE)).as_secs_f64();
+                    candidate.slices.push(elapsed * 1e9 / f64::from(SLICE));
+                }
+            }
+            let peer = candidates[0].slices.clone();
+            for candidate in &mut candidates {
+                let ratios = candidate.slices.iter().zip(&peer).map(|(own, peer)| own / peer);
+                let [low, middle, high] = quartiles(ratios.collect());
+                let [_, ns, _] = quartiles(candidate.slices.clone());
+                let name = candidate.name;
+                println!("{name:28} {ns:7.1}   {middle:5.2} ({low:.2} to {high:.2})");
+            }
+        }
+    }
+}
+
+fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_unstable_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| values[values.len() * quarter / 4])
+}
+
+criterion_group!(benches, one_key, first_decision, addresses, many_keys);
+
+fn main() {
+    if std::env::args().any(|argument| argument == "compare") {
+        return compare();
+    }
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+}

@@ -19,7 +19,7 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 
 /// The largest limit of a window, and the largest rate and burst of a bucket. A window this large
-/// costs its key 8 MB.
+/// costs its key 4 MB.
 pub const LIMIT_MAX: u32 = 1_000_000;
 
 /// What an unlimited window reports as its limit and as its remaining count.
@@ -27,6 +27,9 @@ pub const UNLIMITED_SHOWN: u32 = 2_147_483_647;
 
 /// Later times, 146 years after the clock's zero, are clamped to this.
 pub const CLOCK_NS_MAX: u64 = (1 << 62) - 1;
+
+/// The resolution of the windows of keys. A second and a minute are whole numbers of ticks.
+pub const TICK_NS: u64 = 128;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const MINUTE_NS: u64 = 60 * SECOND_NS;

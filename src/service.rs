@@ -56,14 +56,13 @@ use crate::ids::{ShardId, Timestamp};
 use crate::journal::Waiters;
 use crate::limits::bucket::{AccountRates, AddressRules};
 use crate::limits::tier::{Tier, TierLimits, TierTable, Tiers};
-use crate::limits::window::KeyLimiter;
 use crate::market::Markets;
 use crate::shard::{HeldOrders, OpenOrderBoard, Refusal, Room, Shards};
 use access::{AccessLimits, limit_by_tier};
 use author_gates::AuthorGates;
 
 /// All keys of the server, each with its rate limiter.
-pub type Keys = KeyTable<KeyLimiter>;
+pub type Keys = KeyTable;
 
 /// Serves the use cases.
 pub struct Service {
@@ -282,7 +281,7 @@ pub fn key_table<'a>(
             }
             let maker = key.created_by.and_then(|maker| state.key(maker));
             let old = maker.filter(|maker| key.succeeds(maker));
-            let old = old.and_then(|old| keys.get(&KeyHash::from_bytes(old.grant.hash)));
+            let old = old.map(|old| KeyHash::from_bytes(old.grant.hash));
             let limits = *tiers.get(key.grant.tier);
             insert_key(&keys, facts_of(&key), &key.grant, old.as_ref(), limits);
             if key.revoked_at.is_some() {
@@ -307,17 +306,17 @@ pub fn key_table<'a>(
 pub fn key_observer(keys: Arc<Keys>, tiers: Arc<TierTable>) -> crate::shard::Observer {
     let hash_of = |state: &State, key| Some(KeyHash::from_bytes(state.key(key)?.grant.hash));
     Box::new(move |event, state| match event {
-        Event::KeyCreated { key, account, grant, created_by, at } => {
+        Event::KeyCreated { key, account, grant, created_by, .. } => {
             let facts = KeyFacts {
                 key_id: *key,
                 account_id: *account,
                 tier: grant.tier,
                 permissions: grant.permissions,
-                created_at: *at,
             };
             // A key with an expiry was rotated and creates no keys, so this one replaces it.
-            let maker = created_by.and_then(|maker| keys.get(&hash_of(state, maker)?));
-            let old = maker.filter(|maker| !maker.is_lasting());
+            let maker = created_by.and_then(|maker| hash_of(state, maker));
+            let is_rotated = |hash: &KeyHash| keys.get(hash).is_some_and(|key| !key.is_lasting());
+            let old = maker.filter(is_rotated);
             insert_key(&keys, facts, grant, old.as_ref(), tiers.get(grant.tier));
             // The limits may have changed before the key was in the table to be told.
             if let Some(entry) = keys.get(&KeyHash::from_bytes(grant.hash)) {
@@ -367,7 +366,6 @@ const fn facts_of(key: &Key) -> KeyFacts {
         account_id: key.account,
         tier: key.grant.tier,
         permissions: key.grant.permissions,
-        created_at: key.created_at,
     }
 }
 
@@ -377,15 +375,12 @@ fn insert_key(
     keys: &Keys,
     facts: KeyFacts,
     grant: &KeyGrant,
-    old: Option<&Arc<KeyEntry<KeyLimiter>>>,
+    old: Option<&KeyHash>,
     limits: TierLimits,
 ) {
     let hash = KeyHash::from_bytes(grant.hash);
-    let entry = match old {
-        Some(old) => KeyEntry::successor(facts, old),
-        None => KeyEntry::new(facts, KeyLimiter::new(&limits)),
-    };
-    keys.insert(hash, entry).expect("two keys of 256 random bits are never the same");
+    keys.insert(hash, KeyEntry::new(facts, &limits), old)
+        .expect("two keys of 256 random bits are never the same");
     if let Some(expires_at) = grant.expires_at {
         keys.set_expiry(&hash, expires_at);
     }
@@ -464,7 +459,7 @@ mod tests {
         }
     }
 
-    fn entry(keys: &Keys, hash: u8) -> Option<Arc<KeyEntry<KeyLimiter>>> {
+    fn entry(keys: &Keys, hash: u8) -> Option<Arc<KeyEntry>> {
         keys.get(&KeyHash::from_bytes([hash; 32]))
     }
 
@@ -505,11 +500,11 @@ mod tests {
                 // The free tier allows five requests a second.
                 for number in 0..5 {
                     let hash = line[number % line.len()];
-                    let decision = entry(keys, hash).unwrap().limiter().decide(now_ns);
+                    let decision = keys.decide(&KeyHash::from_bytes([hash; 32]), now_ns).unwrap();
                     assert!(decision.is_admitted, "request {number} of {line:?}");
                 }
                 for &hash in line {
-                    let decision = entry(keys, hash).unwrap().limiter().decide(now_ns);
+                    let decision = keys.decide(&KeyHash::from_bytes([hash; 32]), now_ns).unwrap();
                     assert!(!decision.is_admitted, "key {hash} of {line:?}");
                 }
             }

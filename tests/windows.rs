@@ -1,10 +1,13 @@
-//! Compares the rate-limit windows of keys with an exact log, arrival by arrival: at random times,
-//! and at those where a mistake is most likely.
+//! Compares the rate-limit windows of keys with an exact log and with their former implementation,
+//! arrival by arrival: at random times, and at those where a mistake is most likely.
 //!
 //! `PAPERBOURSE_WINDOW_ARRIVALS=10000000 cargo test --profile simulation --test windows` sets
 //! the total number of arrivals, a few hundred thousand by default.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "windows/former.rs"]
+mod former;
 
 use std::collections::VecDeque;
 use std::sync::Barrier;
@@ -13,7 +16,9 @@ use std::thread;
 
 use paperbourse::limits::tier::{MarketsMax, TierLimits};
 use paperbourse::limits::window::{Decision, KeyLimiter};
-use paperbourse::limits::{CLOCK_NS_MAX, Limit, UNLIMITED_SHOWN};
+use paperbourse::limits::{CLOCK_NS_MAX, Limit, TICK_NS, UNLIMITED_SHOWN};
+
+use former::FormerLimiter;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const MINUTE_NS: u64 = 60 * SECOND_NS;
@@ -47,10 +52,22 @@ enum Pattern {
     Retries,
     /// Bursts with long pauses, which release memory: logs shrink and grow again.
     Pauses,
+    /// Bursts with pauses about as long as a log's stamps last, and many times that long, without a
+    /// release.
+    Returns,
 }
 
-const PATTERNS: [Pattern; 5] =
-    [Pattern::Random, Pattern::Flood, Pattern::Edges, Pattern::Retries, Pattern::Pauses];
+const PATTERNS: [Pattern; 6] = [
+    Pattern::Random,
+    Pattern::Flood,
+    Pattern::Edges,
+    Pattern::Retries,
+    Pattern::Pauses,
+    Pattern::Returns,
+];
+
+/// How long a log lasts, in nanoseconds: its stamps have 31 bits.
+const LOG_NS: u64 = TICK_NS << 31;
 
 /// A splitmix64 generator: the same seed gives the same numbers.
 struct Random(u64);
@@ -82,7 +99,7 @@ impl Log {
 
     fn stamp_at(&self, now_ns: u64) -> u64 {
         let newest_ns = self.stamps.back().copied().unwrap_or(0);
-        now_ns.min(CLOCK_NS_MAX).max(newest_ns).max(self.floor_ns)
+        floor(now_ns.min(CLOCK_NS_MAX)).max(newest_ns).max(self.floor_ns)
     }
 
     fn remaining(&self, end_ns: u64) -> [u32; 2] {
@@ -116,6 +133,11 @@ impl Log {
             self.floor_ns = self.floor_ns.max(newest_ns + retention_ns);
         }
     }
+}
+
+/// A time rounded down to a tick.
+fn floor(now_ns: u64) -> u64 {
+    now_ns / TICK_NS * TICK_NS
 }
 
 fn limits(text: &str) -> TierLimits {
@@ -159,11 +181,23 @@ impl Arrivals {
 
     fn next_ns(&mut self) -> u64 {
         let random = &mut self.random;
-        let beside_ns = random.below(3);
+        // Of a nanosecond or of a tick.
+        let beside_ns = random.below(3) * [1, TICK_NS][usize::from(random.below(2) == 0)];
         let step_ns = match self.pattern {
             Pattern::Random => random.below(2 * self.pace_ns),
             Pattern::Flood => random.below(self.pace_ns / 8 + 2),
             Pattern::Retries => (self.wait_ns + beside_ns).saturating_sub(1),
+            Pattern::Pauses | Pattern::Returns if self.left_in_burst > 0 => {
+                random.below(self.pace_ns / 4 + 2)
+            }
+            Pattern::Returns => {
+                self.left_in_burst = random.below(12);
+                // Just before, at or after the end of a log, or so much later that its stamps
+                // would look like new ones if they wrapped around.
+                let seconds = [0, 59, 60, 61][usize::try_from(random.below(4)).unwrap()];
+                let laps = [0, 1, 1, 2, 1 << 20][usize::try_from(random.below(5)).unwrap()];
+                (laps * LOG_NS + seconds * SECOND_NS + beside_ns).saturating_sub(1)
+            }
             Pattern::Edges if self.left_in_burst > 0 => random.below(2),
             Pattern::Edges => {
                 self.left_in_burst = random.below(40);
@@ -171,7 +205,6 @@ impl Arrivals {
                 let edge_ns = edge_ns[usize::try_from(random.below(4)).unwrap()];
                 (edge_ns + beside_ns).saturating_sub(1)
             }
-            Pattern::Pauses if self.left_in_burst > 0 => random.below(self.pace_ns / 4 + 2),
             Pattern::Pauses => {
                 self.left_in_burst = random.below(400);
                 (MINUTE_NS + beside_ns).saturating_sub(1)
@@ -209,11 +242,14 @@ fn one_thread_gets_the_answers_of_an_exact_log() {
     for_each_case(arrival_count(), |text, pattern, start_ns, count| {
         let limits = limits(text);
         let (limiter, mut log) = (KeyLimiter::new(&limits), Log::new(&limits));
+        let former = FormerLimiter::new(&limits);
         let mut arrivals = Arrivals::new(pattern, &limits, start_ns, count);
         for number in 0..count {
             let now_ns = arrivals.next_ns();
-            if arrivals.left_in_burst == 0 && number % 3 == 0 {
+            let releases = !matches!(pattern, Pattern::Returns) && number % 3 == 0;
+            if releases && arrivals.left_in_burst == 0 {
                 limiter.release(now_ns);
+                former.release(floor(now_ns));
                 log.release(now_ns);
             }
             let (is_admitted, stamp_ns, remaining) = log.decide(now_ns);
@@ -224,6 +260,10 @@ fn one_thread_gets_the_answers_of_an_exact_log() {
                 (is_admitted, stamp_ns, remaining),
                 "{text}, {pattern:?}, arrival {number} at {now_ns}"
             );
+            let mut of_former = former.decide(floor(now_ns));
+            // It counts from the tick, not from the time itself.
+            of_former.wait_ns = of_former.wait_ns.saturating_sub(now_ns - floor(now_ns));
+            assert_eq!(decision, of_former, "{text}, {pattern:?}, arrival {number} at {now_ns}");
             arrivals.wait_ns = decision.wait_ns;
             arrived += 1;
             admitted += u64::from(is_admitted);

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
 use std::ops::Add;
+use std::sync::Arc;
 
 use governor::clock::{Clock, Reference};
 use governor::middleware::NoOpMiddleware;
@@ -17,17 +18,17 @@ use parking_lot::Mutex;
 use paperbourse::auth::api_key::KeyHash;
 use paperbourse::auth::key_table::{KEYS_MAX, KeyEntry, KeyFacts, KeyTable};
 use paperbourse::engine::key::Permissions;
-use paperbourse::ids::{AccountId, KeyId, Timestamp};
+use paperbourse::ids::{AccountId, KeyId};
 use paperbourse::limits::tier::{Tier, Tiers};
-use paperbourse::limits::window::KeyLimiter;
 
+use super::former::FormerLimiter;
 use super::{Decider, SECOND_NS};
 
 type Middleware = NoOpMiddleware<BenchInstant>;
 type Hasher = foldhash::fast::RandomState;
 
 /// Both windows of a free key, looked up by the key's hash as for a request.
-pub(super) struct Windows(KeyTable<KeyLimiter>);
+pub(super) struct Windows(KeyTable);
 
 impl Windows {
     pub(super) fn new(keys: &[KeyHash]) -> Self {
@@ -38,10 +39,9 @@ impl Windows {
                 account_id: AccountId::from_raw(64).expect("a small number"),
                 tier: Tier::Free,
                 permissions: Permissions::DEFAULT,
-                created_at: Timestamp::from_seconds(0),
             };
-            let limiter = KeyLimiter::new(Tiers::default().get(Tier::Free));
-            table.insert(*hash, KeyEntry::new(facts, limiter)).expect("all keys differ");
+            let entry = KeyEntry::new(facts, Tiers::default().get(Tier::Free));
+            table.insert(*hash, entry, None).expect("all keys differ");
         }
         Self(table)
     }
@@ -49,8 +49,72 @@ impl Windows {
 
 impl Decider for Windows {
     fn is_admitted(&self, key: &KeyHash, now_ns: u64) -> bool {
-        let entry = self.0.get(key).expect("every key is in the table");
-        entry.limiter().decide(now_ns).is_admitted
+        self.0.decide(key, now_ns).expect("every key is in the table").is_admitted
+    }
+}
+
+/// The same windows as they were before, looked up by the key's hash and held by a counted pointer.
+pub(super) struct Former(papaya::HashMap<KeyHash, Arc<FormerLimiter>, Hasher>);
+
+impl Former {
+    pub(super) fn new(keys: &[KeyHash]) -> Self {
+        let table = papaya::HashMap::with_hasher(Hasher::default());
+        for hash in keys {
+            let limiter = FormerLimiter::new(Tiers::default().get(Tier::Free));
+            table.pin().insert(*hash, Arc::new(limiter));
+        }
+        Self(table)
+    }
+}
+
+impl Decider for Former {
+    fn is_admitted(&self, key: &KeyHash, now_ns: u64) -> bool {
+        let limiter = self.0.pin().get(key).expect("every key is in the table").clone();
+        limiter.decide(now_ns).is_admitted
+    }
+}
+
+/// The least that a lock can cost: in the table's entry, for two looks into a ring of 32-bit stamps
+/// that say only whether a request is admitted. A thread waits for one that is preempted.
+pub(super) struct Locked(papaya::HashMap<KeyHash, Mutex<LockedWindows>, Hasher>);
+
+struct LockedWindows {
+    ring: Box<[u32; 512]>,
+    count: usize,
+    newest: u64,
+}
+
+impl Locked {
+    pub(super) fn new(keys: &[KeyHash]) -> Self {
+        let table = papaya::HashMap::with_hasher(Hasher::default());
+        for hash in keys {
+            let windows = LockedWindows { ring: Box::new([0; 512]), count: 0, newest: 0 };
+            table.pin().insert(*hash, Mutex::new(windows));
+        }
+        Self(table)
+    }
+}
+
+impl Decider for Locked {
+    fn is_admitted(&self, key: &KeyHash, now_ns: u64) -> bool {
+        const SECOND: u32 = 7_812_500;
+        let keys = self.0.pin();
+        let mut windows = keys.get(key).expect("every key is in the table").lock();
+        let now = (now_ns / 128).max(windows.newest);
+        // Stamps wrap around after nine minutes; a key that was idle for as long is let through.
+        let stamp = u32::try_from(now & u64::from(u32::MAX)).expect("masked");
+        let has_room = |age: usize, length: u32| {
+            let Some(index) = windows.count.checked_sub(age) else { return true };
+            stamp.wrapping_sub(windows.ring[index % 512]) >= length
+        };
+        let is_admitted = has_room(5, SECOND) && has_room(300, 60 * SECOND);
+        if is_admitted {
+            let index = windows.count % 512;
+            windows.ring[index] = stamp;
+            windows.count += 1;
+            windows.newest = now;
+        }
+        is_admitted
     }
 }
 

@@ -77,10 +77,10 @@ fn find_key(times: usize) {
         account_id: AccountId::new(shard(), 1).expect("the first account"),
         tier: Tier::Free,
         permissions: Permissions::DEFAULT,
-        created_at: NOW,
     };
     let table = KeyTable::new(1);
-    table.insert(key.hash(), KeyEntry::new(facts, ())).expect("a new key");
+    let entry = KeyEntry::new(facts, Tiers::default().get(Tier::Free));
+    table.insert(key.hash(), entry, None).expect("a new key");
     for _ in 0..times {
         let entry = table.authenticate(black_box(key.expose().as_bytes()), black_box(NOW));
         black_box(entry.expect("a good key"));

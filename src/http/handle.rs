@@ -195,7 +195,8 @@ async fn answer(
     #[cfg(feature = "traces")]
     let admission = start(Stage::Admission);
     let presented = presented(head, operation.access);
-    let identified = service.identify(&presented, address, context.moment).await;
+    let counts = operation.access != Access::Token;
+    let identified = service.identify_for(&presented, counts, address, context.moment).await;
     let mut caller = count_limited(&worker.metrics, identified)?;
     if !matches!(caller, Caller::Anonymous) {
         slot.recognize();
@@ -216,7 +217,7 @@ async fn answer(
     if body.is_late() {
         // The key may have been revoked while the body arrived.
         context.moment = service.moment();
-        caller.require_valid(context.moment.now)?;
+        service.require_valid(&caller, context.moment.now)?;
     }
     #[cfg(feature = "traces")]
     drop(reading);

@@ -1,41 +1,33 @@
 //! The atomics of this module, in one place so that a build with `--cfg paperbourse_loom` can swap
 //! in the model checker's.
 
-pub(super) use self::place::{Loaded, Place};
+pub(super) use self::place::Place;
 
 #[cfg(not(paperbourse_loom))]
-pub(super) use std::sync::atomic::{AtomicU64, Ordering};
+pub(super) use std::sync::atomic::{AtomicU32, Ordering};
 
 #[cfg(paperbourse_loom)]
-pub(super) use ::loom::sync::atomic::{AtomicU64, Ordering};
+pub(super) use ::loom::sync::atomic::{AtomicU32, Ordering};
 
 #[cfg(not(paperbourse_loom))]
 mod place {
-    use arc_swap::{ArcSwapAny, Guard};
-    use triomphe::ThinArc;
+    use arc_swap::{ArcSwapAny, Guard, RefCnt};
 
-    /// Holds an optional slice with its header. Any thread may replace it without a lock.
-    pub(in crate::limits) struct Place<H, T>(ArcSwapAny<Option<ThinArc<H, T>>>);
+    /// Holds an optional counted pointer. Any thread may replace it without a lock.
+    pub(in crate::limits) struct Place<T: RefCnt>(ArcSwapAny<Option<T>>);
 
-    /// What a place held when it was loaded; keeps the value alive.
-    pub(in crate::limits) type Loaded<H, T> = Guard<Option<ThinArc<H, T>>>;
-
-    impl<H, T> Place<H, T> {
-        pub(in crate::limits) fn empty() -> Self {
-            Self(ArcSwapAny::new(None))
+    impl<T: RefCnt> Place<T> {
+        pub(in crate::limits) fn new(value: Option<T>) -> Self {
+            Self(ArcSwapAny::new(value))
         }
 
         #[inline]
-        pub(in crate::limits) fn load(&self) -> Loaded<H, T> {
+        pub(in crate::limits) fn load(&self) -> Guard<Option<T>> {
             self.0.load()
         }
 
         /// Stores `next` if the place still holds `current`; otherwise does nothing.
-        pub(in crate::limits) fn replace(
-            &self,
-            current: &Loaded<H, T>,
-            next: Option<ThinArc<H, T>>,
-        ) {
+        pub(in crate::limits) fn replace(&self, current: &Guard<Option<T>>, next: Option<T>) {
             self.0.compare_and_swap(&**current, next);
         }
     }
@@ -44,30 +36,24 @@ mod place {
 /// The same behind a lock of the model checker, which tracks how threads hand values over.
 #[cfg(paperbourse_loom)]
 mod place {
+    use arc_swap::RefCnt;
     use loom::sync::Mutex;
-    use triomphe::ThinArc;
 
-    pub(in crate::limits) struct Place<H, T>(Mutex<Option<ThinArc<H, T>>>);
+    pub(in crate::limits) struct Place<T>(Mutex<Option<T>>);
 
-    pub(in crate::limits) type Loaded<H, T> = Option<ThinArc<H, T>>;
-
-    impl<H, T> Place<H, T> {
-        pub(in crate::limits) fn empty() -> Self {
-            Self(Mutex::new(None))
+    impl<T: RefCnt> Place<T> {
+        pub(in crate::limits) fn new(value: Option<T>) -> Self {
+            Self(Mutex::new(value))
         }
 
-        pub(in crate::limits) fn load(&self) -> Loaded<H, T> {
+        pub(in crate::limits) fn load(&self) -> Option<T> {
             self.0.lock().unwrap().clone()
         }
 
         /// Stores `next` if the place still holds `current`; otherwise does nothing.
-        pub(in crate::limits) fn replace(
-            &self,
-            current: &Loaded<H, T>,
-            next: Option<ThinArc<H, T>>,
-        ) {
+        pub(in crate::limits) fn replace(&self, current: &Option<T>, next: Option<T>) {
             let mut held = self.0.lock().unwrap();
-            let place = |value: &Option<ThinArc<H, T>>| value.as_ref().map(ThinArc::as_ptr);
+            let place = |value: &Option<T>| value.as_ref().map(RefCnt::as_ptr);
             if place(&held) == place(current) {
                 *held = next;
             }

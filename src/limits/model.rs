@@ -7,7 +7,10 @@ use loom::thread;
 
 use super::tier::{MarketsMax, TierLimits};
 use super::window::{Decision, KeyLimiter};
-use super::{Limit, MINUTE_NS, SECOND_NS};
+use super::{Limit, MINUTE_NS, SECOND_NS, TICK_NS};
+
+/// A few ticks after the start.
+const T5: u64 = 5 * TICK_NS;
 
 /// Each thread sends its requests at its times. Afterwards the admissions must respect the windows,
 /// and every refusal must have found a full one. `preemptions_max` bounds involuntary preemptions
@@ -96,12 +99,12 @@ fn a_second(count: u32) -> (Limit, Limit) {
 #[test]
 fn two_threads_at_one_moment() {
     check(a_second(1), &[0], &[&[SECOND_NS], &[SECOND_NS]], None);
-    check(a_second(2), &[0], &[&[5], &[5]], Some(3));
+    check(a_second(2), &[0], &[&[T5], &[T5]], Some(3));
 }
 
 #[test]
 fn two_threads_with_several_requests() {
-    check(a_second(2), &[0], &[&[5, 5], &[5, 5]], Some(4));
+    check(a_second(2), &[0], &[&[T5, T5], &[T5, T5]], Some(4));
 }
 
 /// Slots are overwritten repeatedly: a thread that lags behind finds a later lap in them and must
@@ -136,27 +139,90 @@ fn three_threads() {
 
 #[test]
 fn two_threads_that_find_no_log() {
-    check(a_second(1), &[], &[&[5], &[5]], Some(4));
-    check(a_second(2), &[], &[&[5], &[5, 5]], Some(3));
+    check(a_second(1), &[], &[&[T5], &[T5]], Some(4));
+    check(a_second(2), &[], &[&[T5], &[T5, T5]], Some(3));
 }
 
 /// A log is sealed to be replaced by a larger one while other threads append to it, refuse on it,
 /// or replace it, too.
 #[test]
 fn two_threads_whose_log_grows() {
-    check(a_second(3), &[0], &[&[5], &[5]], Some(3));
-    check(a_second(3), &[0], &[&[5, 5], &[5]], Some(2));
-    check(a_second(2), &[0], &[&[5, SECOND_NS], &[5, SECOND_NS]], Some(2));
-    check((Limit::new(2).unwrap(), Limit::new(3).unwrap()), &[0], &[&[5], &[SECOND_NS]], Some(3));
+    check(a_second(3), &[0], &[&[T5], &[T5]], Some(3));
+    check(a_second(3), &[0], &[&[T5, T5], &[T5]], Some(2));
+    check(a_second(2), &[0], &[&[T5, SECOND_NS], &[T5, SECOND_NS]], Some(2));
+    check((Limit::new(2).unwrap(), Limit::new(3).unwrap()), &[0], &[&[T5], &[SECOND_NS]], Some(3));
+}
+
+/// Two threads send with two keys that share their windows. Where `is_rotating`, the second key is
+/// made while the first one sends.
+#[track_caller]
+fn check_shared(
+    (per_second, per_minute): (Limit, Limit),
+    sent_before: &'static [u64],
+    [first, second]: [&'static [u64]; 2],
+    is_rotating: bool,
+    preemptions_max: usize,
+) {
+    let limits = TierLimits {
+        requests_per_second: per_second,
+        requests_per_minute: per_minute,
+        sockets_max: 1,
+        batch_max: 1,
+        socket_markets_max: MarketsMax::All,
+    };
+    let mut model = Builder::new();
+    model.preemption_bound = model.preemption_bound.or(Some(preemptions_max));
+    model.check(move || {
+        let decide = |limiter: &KeyLimiter, times: &[u64]| -> Vec<Decision> {
+            times.iter().map(|&now_ns| limiter.decide(now_ns)).collect()
+        };
+        let limiter = Arc::new(KeyLimiter::new(&limits));
+        let mut decisions = decide(&limiter, sent_before);
+        let successor = (!is_rotating).then(|| limiter.successor(&limits));
+        let old = Arc::clone(&limiter);
+        let thread = thread::spawn(move || {
+            let successor = successor.unwrap_or_else(|| old.successor(&limits));
+            decide(&successor, second)
+        });
+        decisions.extend(decide(&limiter, first));
+        decisions.extend(thread.join().unwrap());
+        assert_exact(&limits, &decisions);
+    });
+}
+
+#[test]
+fn two_keys_that_share_their_windows() {
+    check_shared(a_second(1), &[], [&[T5], &[T5]], false, 3);
+    check_shared(a_second(2), &[0], [&[T5, SECOND_NS], &[T5]], false, 3);
+    // The log grows.
+    check_shared(a_second(3), &[0], [&[T5, T5], &[T5, T5]], false, 2);
+}
+
+#[test]
+fn a_key_that_is_rotated_while_it_sends() {
+    check_shared(a_second(1), &[], [&[T5], &[T5]], true, 3);
+    check_shared(a_second(2), &[0], [&[T5, T5], &[T5]], true, 3);
+    check_shared(a_second(2), &[0], [&[T5, SECOND_NS], &[T5, SECOND_NS]], true, 2);
+}
+
+/// The log is too old for new stamps: it is replaced while others send, with clocks that may be
+/// behind.
+#[test]
+fn two_threads_whose_log_ends() {
+    const END_NS: u64 = TICK_NS << 31;
+    check(a_second(1), &[0], &[&[END_NS], &[END_NS]], Some(3));
+    check(a_second(1), &[0], &[&[END_NS - SECOND_NS], &[END_NS, END_NS + SECOND_NS]], Some(3));
+    let minute = (Limit::UNLIMITED, Limit::new(2).unwrap());
+    check(minute, &[0, END_NS - SECOND_NS], &[&[END_NS], &[END_NS + SECOND_NS]], Some(3));
 }
 
 /// What was released must not be admitted twice, whether a thread read the clock before or after.
 #[test]
 fn two_threads_and_a_released_log() {
-    let early_and_late: &[&[u64]] = &[&[SECOND_NS], &[SECOND_NS - 1]];
+    let early_and_late: &[&[u64]] = &[&[SECOND_NS], &[SECOND_NS - TICK_NS]];
     check_released(a_second(1), &[0], early_and_late, Some(SECOND_NS), Some(2));
-    check_released(a_second(1), &[0], &[&[5, SECOND_NS]], Some(SECOND_NS), Some(3));
-    check_released(a_second(2), &[0, 0], &[&[5, SECOND_NS]], Some(SECOND_NS), Some(3));
+    check_released(a_second(1), &[0], &[&[T5, SECOND_NS]], Some(SECOND_NS), Some(3));
+    check_released(a_second(2), &[0, 0], &[&[T5, SECOND_NS]], Some(SECOND_NS), Some(3));
     let minute = (Limit::UNLIMITED, Limit::new(1).unwrap());
-    check_released(minute, &[0], &[&[MINUTE_NS - 1, MINUTE_NS]], Some(MINUTE_NS), Some(3));
+    check_released(minute, &[0], &[&[MINUTE_NS - TICK_NS, MINUTE_NS]], Some(MINUTE_NS), Some(3));
 }

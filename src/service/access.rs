@@ -1,16 +1,18 @@
 //! Identifies callers and limits how often they may call.
 
+mod limits;
+
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use foldhash::fast::RandomState;
+pub(super) use limits::AccessLimits;
 
 use super::rate_rule::RateRule;
 use super::{Limits, Moment, RequestContext, Service, ServiceError};
 use crate::auth::api_key::KeyHash;
 use crate::auth::identity::{TokenError, TokenFlaw, identity_digest};
-use crate::auth::key_table::{KeyEntry, KeyError};
+use crate::auth::key_table::{Authenticated, KeyEntry, KeyError, KeyFacts};
 use crate::auth::policy::{Actor, PolicyError};
 use crate::auth::presented::Presented;
 use crate::auth::ws_token::WsHolder;
@@ -19,7 +21,7 @@ use crate::engine::command::{Identity, Owner};
 use crate::engine::key::Permission;
 use crate::engine::rejection::Rejection;
 use crate::ids::{AccountId, KeyId, Timestamp};
-use crate::limits::bucket::{AccountRates, AccountTable, AddressRules, AddressTable, Draw};
+use crate::limits::bucket::Draw;
 use crate::limits::tier::{Tier, TierTable};
 use crate::limits::window::{Decision, KeyLimiter};
 
@@ -33,9 +35,17 @@ pub enum Caller {
     /// A caller without a credential.
     Anonymous,
     /// The holder of a key.
-    Key(Arc<KeyEntry<KeyLimiter>>),
+    Key(KeyCaller),
     /// The bearer of an access token.
     Token(TokenCaller),
+}
+
+/// The holder of a key.
+#[derive(Clone)]
+pub struct KeyCaller {
+    key: Authenticated,
+    /// The decision about the request, if it was counted when the key was looked up.
+    decision: Option<Decision>,
 }
 
 /// The wallet that a request asks about. An account has one wallet, with the account's id.
@@ -75,7 +85,7 @@ pub struct SocketCaller {
 /// The credential that keeps a socket open.
 #[derive(Clone)]
 enum SocketCredential {
-    Key(Arc<KeyEntry<KeyLimiter>>),
+    Key(Arc<KeyEntry>),
     AccessToken {
         /// The time from which the access token is refused.
         ends_at: Timestamp,
@@ -83,8 +93,8 @@ enum SocketCredential {
 }
 
 impl SocketCaller {
-    fn by_key(key: Arc<KeyEntry<KeyLimiter>>) -> Result<Self, ServiceError> {
-        key.actor().require(Permission::Read).map_err(Denied::from)?;
+    fn by_key(key: Arc<KeyEntry>) -> Result<Self, ServiceError> {
+        key.facts().actor().require(Permission::Read).map_err(Denied::from)?;
         let facts = key.facts();
         let (account, tier) = (facts.account_id, facts.tier);
         Ok(Self { account, tier, credential: SocketCredential::Key(key) })
@@ -153,39 +163,10 @@ pub struct Makes {
     pub key: bool,
 }
 
-/// All rate limits except those of keys.
-pub(super) struct AccessLimits {
-    are_addresses_limited: AtomicBool,
-    addresses: AddressLimits,
-    keys_made: AccountTable,
-    sockets_opened: AccountTable,
-    /// Limiters of access tokens, by identity and tier. An identity with tokens of several tiers
-    /// has one limiter for each.
-    tokens: papaya::HashMap<([u8; 32], Tier), Arc<KeyLimiter>, RandomState>,
-}
-
-struct AddressLimits {
-    public: AddressTable,
-    bootstrap: AddressTable,
-    failures: AddressTable,
-}
-
-impl AccessLimits {
-    pub(super) fn new(address_rules: Option<AddressRules>, account_rates: AccountRates) -> Self {
-        let table = |rule| AddressTable::new(rule, std::hash::RandomState::new());
-        let rules = address_rules.unwrap_or_default();
-        let addresses = AddressLimits {
-            public: table(rules.public),
-            bootstrap: table(rules.bootstrap),
-            failures: table(rules.failures),
-        };
-        Self {
-            are_addresses_limited: AtomicBool::new(address_rules.is_some()),
-            addresses,
-            keys_made: AccountTable::new(account_rates.keys, std::hash::RandomState::new()),
-            sockets_opened: AccountTable::new(account_rates.sockets, std::hash::RandomState::new()),
-            tokens: papaya::HashMap::with_hasher(RandomState::default()),
-        }
+impl KeyCaller {
+    /// The facts about the key.
+    pub fn facts(&self) -> KeyFacts {
+        self.key.facts
     }
 }
 
@@ -212,7 +193,7 @@ impl Caller {
     pub fn actor(&self) -> Option<Actor> {
         match self {
             Self::Anonymous => None,
-            Self::Key(key) => Some(key.actor()),
+            Self::Key(key) => Some(key.facts().actor()),
             Self::Token(token) => Some(Actor::Token { entitled_tier: token.entitled_tier }),
         }
     }
@@ -230,14 +211,6 @@ impl Caller {
         }
     }
 
-    /// Refuses a rotated key: until it expires it may not create, rotate or rename keys.
-    pub fn require_unrotated(&self) -> Result<(), Denied> {
-        match self {
-            Self::Key(key) if key.expires_at().is_some() => Err(Denied::Rotated),
-            Self::Anonymous | Self::Key(_) | Self::Token(_) => Ok(()),
-        }
-    }
-
     /// Refuses a key without `admin` that is to manage a key other than itself.
     pub(super) fn require_control_of(&self, key: Option<KeyId>) -> Result<(), Denied> {
         match self.key_id() {
@@ -252,17 +225,6 @@ impl Caller {
             Wallet::Own => Ok(()),
             Wallet::WithId(id) if id == Some(self.account()?) => Ok(()),
             Wallet::WithId(_) => Err(ServiceError::WalletNotFound),
-        }
-    }
-
-    /// Refuses a credential that was revoked or has expired since it was authenticated.
-    pub fn require_valid(&self, now: Timestamp) -> Result<(), Denied> {
-        match self {
-            Self::Key(key) => Ok(key.check(now)?),
-            Self::Token(TokenCaller { ends_at, .. }) if now >= *ends_at => {
-                Err(TokenError::Expired { expired_at: *ends_at }.into())
-            }
-            Self::Anonymous | Self::Token(_) => Ok(()),
         }
     }
 
@@ -285,15 +247,56 @@ impl Service {
         address: IpAddr,
         moment: Moment,
     ) -> Result<Caller, Denied> {
+        self.identify_for(presented, false, address, moment).await
+    }
+
+    /// Identifies the caller like [`Self::identify`]. If the request `counts` against the limits of
+    /// a key, it is decided on here, in the lookup of the key; [`Self::admit`] then says how.
+    pub async fn identify_for(
+        &self,
+        presented: &Presented<'_>,
+        counts: bool,
+        address: IpAddr,
+        moment: Moment,
+    ) -> Result<Caller, Denied> {
         let caller = match presented {
             Presented::Nothing => return Ok(Caller::Anonymous),
-            Presented::Key(text) => {
-                self.keys.authenticate(text, moment.now).map(Caller::Key).map_err(Denied::from)
-            }
+            Presented::Key(text) => self.identify_key(text, counts, moment),
             Presented::Token(token) => self.identify_token(token, moment).await,
             Presented::Unreadable => Err(TokenError::Invalid(TokenFlaw::Malformed).into()),
         };
         caller.map_err(|denied| self.count_failure(denied, address, moment))
+    }
+
+    fn identify_key(&self, text: &[u8], counts: bool, moment: Moment) -> Result<Caller, Denied> {
+        let (key, decision) = if counts {
+            let (key, decision) = self.keys.admit(text, moment.now, moment.monotonic_ns)?;
+            (key, Some(decision))
+        } else {
+            (self.keys.authenticate(text, moment.now)?, None)
+        };
+        Ok(Caller::Key(KeyCaller { key, decision }))
+    }
+
+    /// Refuses a credential that was revoked or has expired since it was authenticated.
+    pub fn require_valid(&self, caller: &Caller, now: Timestamp) -> Result<(), Denied> {
+        match caller {
+            Caller::Key(key) => Ok(self.keys.check(&key.key.hash, now)?),
+            Caller::Token(TokenCaller { ends_at, .. }) if now >= *ends_at => {
+                Err(TokenError::Expired { expired_at: *ends_at }.into())
+            }
+            Caller::Anonymous | Caller::Token(_) => Ok(()),
+        }
+    }
+
+    /// Refuses a rotated key: until it expires it may not create, rotate or rename keys.
+    pub fn require_unrotated(&self, caller: &Caller) -> Result<(), Denied> {
+        let Caller::Key(key) = caller else { return Ok(()) };
+        let entry = self.keys.get(&key.key.hash).ok_or(KeyError::Revoked)?;
+        match entry.expires_at() {
+            Some(_) => Err(Denied::Rotated),
+            None => Ok(()),
+        }
     }
 
     /// Counts a wrong credential against the address. Returns `denied`, or once the address has
@@ -362,7 +365,10 @@ impl Service {
         let caller = match token {
             Some(token) => self.find_socket_caller(token, context).await,
             None => match self.identify(presented, context.address, context.moment).await? {
-                Caller::Key(key) => SocketCaller::by_key(key),
+                Caller::Key(key) => {
+                    let entry = self.keys.get(&key.key.hash);
+                    SocketCaller::by_key(entry.ok_or(Denied::Key(KeyError::Revoked))?)
+                }
                 Caller::Anonymous | Caller::Token(_) => Err(Denied::MissingCredential.into()),
             },
         };
@@ -431,7 +437,8 @@ impl Service {
         Ok(limiter)
     }
 
-    /// Counts a request against the caller's limits. The [`Admission`] is returned whether or not
+    /// Counts a request against the caller's limits, unless [`Service::identify_for`] did. The
+    /// [`Admission`] is returned whether or not
     /// the request passes; an anonymous caller is limited by address and gets none.
     pub fn admit(
         &self,
@@ -439,15 +446,19 @@ impl Service {
         address: IpAddr,
         moment: Moment,
     ) -> (Result<(), Denied>, Option<Admission>) {
-        let (tier, limiter) = match caller {
-            Caller::Key(key) => (key.facts().tier, key.limiter()),
-            Caller::Token(token) => (token.entitled_tier, &*token.limiter),
+        let now_ns = moment.monotonic_ns;
+        let (tier, decision) = match caller {
+            Caller::Key(key) => {
+                let decision = key.decision.or_else(|| self.keys.decide(&key.key.hash, now_ns));
+                let Some(decision) = decision else { return (Err(KeyError::Revoked.into()), None) };
+                (key.facts().tier, decision)
+            }
+            Caller::Token(token) => (token.entitled_tier, token.limiter.decide(now_ns)),
             Caller::Anonymous => {
                 let draw = self.access.public(address, moment);
                 return (require_drawn(draw, RateRule::Address), None);
             }
         };
-        let decision = limiter.decide(moment.monotonic_ns);
         let admission = Some(Admission { tier, decision, key_id: caller.key_id() });
         if decision.is_admitted {
             (Ok(()), admission)
@@ -462,7 +473,7 @@ impl Service {
     /// once a minute, off the request path.
     pub fn release_limiters(&self) {
         let now_ns = self.moment().monotonic_ns;
-        self.keys.for_each_limiter(|_, limiter| limiter.release(now_ns));
+        self.keys.release_windows(now_ns);
         self.access.tokens.pin().values().for_each(|limiter| limiter.release(now_ns));
     }
 
@@ -478,7 +489,7 @@ impl Service {
     pub fn set_limits(&self, limits: Limits) {
         self.tiers.replace(limits.tiers);
         self.default_tier.store(limits.default_tier as u8, Ordering::Relaxed);
-        self.keys.for_each_limiter(|key, _| limit_by_tier(key, &self.tiers));
+        self.keys.for_each(|key| limit_by_tier(key, &self.tiers));
         let tokens = self.access.tokens.pin();
         tokens.iter().for_each(|((_, tier), limiter)| limiter.set_limits(&self.tiers.get(*tier)));
         let now_ns = self.moment().monotonic_ns;
@@ -518,10 +529,10 @@ impl Service {
 }
 
 /// Limits a key by its tier, which may change meanwhile.
-pub(super) fn limit_by_tier(key: &KeyEntry<KeyLimiter>, tiers: &TierTable) {
+pub(super) fn limit_by_tier(key: &KeyEntry, tiers: &TierTable) {
     loop {
         let tier = key.facts().tier;
-        key.limiter().set_limits(&tiers.get(tier));
+        key.set_limits(&tiers.get(tier));
         if key.facts().tier == tier {
             return;
         }
@@ -533,36 +544,5 @@ fn require_drawn(draw: Option<Draw>, rule: RateRule) -> Result<(), Denied> {
     match draw {
         Some(Draw { is_admitted: false, wait_ns, .. }) => Err(Denied::TooOften { rule, wait_ns }),
         _ => Ok(()),
-    }
-}
-
-impl AccessLimits {
-    /// Limits by these rules from now on. What was drawn so far stays drawn.
-    fn set_rules(&self, rules: Option<AddressRules>, rates: AccountRates, now_ns: u64) {
-        if let Some(AddressRules { public, bootstrap, failures }) = rules {
-            self.addresses.public.set_rule(public, now_ns);
-            self.addresses.bootstrap.set_rule(bootstrap, now_ns);
-            self.addresses.failures.set_rule(failures, now_ns);
-        }
-        self.are_addresses_limited.store(rules.is_some(), Ordering::Relaxed);
-        self.keys_made.set_rate(rates.keys, now_ns);
-        self.sockets_opened.set_rate(rates.sockets, now_ns);
-    }
-
-    /// The limits of addresses, unless they are off.
-    fn addresses(&self) -> Option<&AddressLimits> {
-        self.are_addresses_limited.load(Ordering::Relaxed).then_some(&self.addresses)
-    }
-
-    fn public(&self, address: IpAddr, moment: Moment) -> Option<Draw> {
-        Some(self.addresses()?.public.draw(address, moment.monotonic_ns))
-    }
-
-    fn bootstrap(&self, address: IpAddr, moment: Moment) -> Option<Draw> {
-        Some(self.addresses()?.bootstrap.draw(address, moment.monotonic_ns))
-    }
-
-    fn failed(&self, address: IpAddr, moment: Moment) -> Option<Draw> {
-        Some(self.addresses()?.failures.draw(address, moment.monotonic_ns))
     }
 }

@@ -32,12 +32,10 @@ impl Service {
 
     /// Counts the rest. It visits every key and every market, so call it off the request path.
     pub fn tables_footprint(&self) -> TablesFootprint {
-        let mut key_windows = self.token_window_bytes();
-        self.keys.for_each_limiter(|_, limiter| key_windows += limiter.owned_bytes());
         let markets = self.markets.footprint();
         TablesFootprint {
             keys: self.keys.bytes(),
-            key_windows,
+            key_windows: self.token_window_bytes() + self.keys.window_bytes(),
             markets: markets.catalogue,
             books: markets.books,
             price_histories: markets.price_histories,

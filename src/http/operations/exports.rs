@@ -115,8 +115,9 @@ impl Reader {
 
     /// The context of the next read, if the credential is still valid.
     fn context(&self) -> Result<RequestContext<'_>, Denied> {
-        let moment = self.exchange.service.moment();
-        self.caller.require_valid(moment.now)?;
+        let service = &self.exchange.service;
+        let moment = service.moment();
+        service.require_valid(&self.caller, moment.now)?;
         Ok(RequestContext { moment, address: self.address, waiters: &self.waiters })
     }
 }

@@ -27,7 +27,7 @@ pub(in crate::http) const KEY_NAME_CHARACTERS_MAX: usize = 100;
 pub(in crate::http) const PERMISSIONS_LISTED_MAX: usize = 32;
 
 pub(in crate::http) async fn create(call: &Call<'_>, is_bootstrap: bool) -> Answer {
-    call.caller.require_unrotated()?;
+    call.service().require_unrotated(&call.caller)?;
     let request = read_new_key(&call.take_body())?;
     let new = call.service().create_key(&call.caller, request, is_bootstrap, call.context).await?;
     Ok(Reply::created(&NewKeyAnswer::of(&new)))
@@ -40,14 +40,14 @@ pub(in crate::http) async fn list(call: &Call<'_>) -> Answer {
 }
 
 pub(in crate::http) async fn rename(call: &Call<'_>) -> Answer {
-    call.caller.require_unrotated()?;
+    call.service().require_unrotated(&call.caller)?;
     let (key, name) = both(call, read_name(&call.take_body()))?;
     let renamed = call.service().rename_key(&call.caller, key, name, call.context).await?;
     Ok(Reply::ok(&KeyRow::of(&renamed, call.context.moment.now)))
 }
 
 pub(in crate::http) async fn rotate(call: &Call<'_>) -> Answer {
-    call.caller.require_unrotated()?;
+    call.service().require_unrotated(&call.caller)?;
     let (key, overlap_seconds) = both(call, read_overlap(&call.take_body()))?;
     let new = call.service().rotate_key(&call.caller, key, overlap_seconds, call.context).await?;
     Ok(Reply::ok(&NewKeyAnswer::of(&new)))

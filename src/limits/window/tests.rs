@@ -5,7 +5,9 @@ use std::thread;
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::ring::View;
 use crate::limits::tier::MarketsMax;
+use crate::limits::{CLOCK_NS_MAX, Limit, MINUTE_NS, SECOND_NS, TICK_NS, UNLIMITED_SHOWN};
 
 /// An exact log of admissions, scanned in full each time.
 struct Log {
@@ -28,6 +30,7 @@ impl Log {
     }
 
     fn stamp_at(&self, now_ns: u64) -> u64 {
+        let now_ns = now_ns.min(CLOCK_NS_MAX) / TICK_NS * TICK_NS;
         self.stamps.last().map_or(now_ns, |&last| last.max(now_ns)).max(self.floor_ns)
     }
 
@@ -41,6 +44,12 @@ impl Log {
                 limit.saturating_sub(u32::try_from(inside).unwrap())
             })
         })
+    }
+
+    /// How long a stamp counts.
+    fn retention_ns(&self) -> u64 {
+        let limited = self.windows().into_iter().filter(|(limit, _)| limit.is_some());
+        limited.map(|(_, length_ns)| length_ns).max().unwrap_or(0)
     }
 
     fn would_admit(&self, now_ns: u64) -> bool {
@@ -163,12 +172,12 @@ fn an_unlimited_key_is_always_admitted_and_allocates_nothing() {
             per_second: allowance,
             per_minute: allowance,
             wait_ns: 0,
-            stamp_ns: now_ns.min(CLOCK_NS_MAX),
+            stamp_ns: now_ns.min(CLOCK_NS_MAX) / TICK_NS * TICK_NS,
         };
         assert_eq!(limiter.decide(now_ns), expected);
         assert_eq!(limiter.peek(now_ns), expected);
     }
-    assert!(limiter.log.load().is_none());
+    assert_eq!(slots(&limiter), 0);
 }
 
 #[test]
@@ -178,7 +187,7 @@ fn peeking_at_an_unused_key_allocates_nothing() {
     assert!(peek.is_admitted);
     assert_eq!(peek.per_second, Allowance { limit: 5, remaining: 5 });
     assert_eq!(peek.per_minute, Allowance { limit: 300, remaining: 300 });
-    assert!(limiter.log.load().is_none());
+    assert_eq!(slots(&limiter), 0);
 }
 
 #[test]
@@ -191,6 +200,13 @@ fn windows_are_exact_at_the_end_of_the_clock() {
     }
     log.assert_within_limits();
     assert!(limiter.decide(u64::MAX).stamp_ns <= CLOCK_NS_MAX);
+}
+
+/// How many slots the limiter's log has.
+fn slots(limiter: &KeyLimiter) -> usize {
+    let held = limiter.place.load();
+    let log = held.as_ref().and_then(|windows| windows.log());
+    log.map_or(0, |ring| ring.slice.len())
 }
 
 /// When the next request comes, relative to the last one.
@@ -221,15 +237,15 @@ fn arrivals(count_max: usize) -> impl Strategy<Value = Vec<Arrival>> {
 /// counts.
 #[track_caller]
 fn release(limiter: &KeyLimiter, log: &mut Log, now_ns: u64) {
-    let had_log = limiter.log.load().is_some();
+    let had_log = slots(limiter) > 0;
     limiter.release(now_ns);
-    let retention_ns = limiter.limits().retention_ns().unwrap_or(0);
+    let retention_ns = log.retention_ns();
     let end_ns = log.stamps.last().map_or(0, |last_ns| last_ns + retention_ns);
     let is_released = end_ns <= now_ns;
     if had_log && is_released {
         log.floor_ns = log.floor_ns.max(end_ns);
     }
-    assert_eq!(limiter.log.load().is_some(), had_log && !is_released, "released at {now_ns}");
+    assert_eq!(slots(limiter) > 0, had_log && !is_released, "released at {now_ns}");
 }
 
 fn run(limits: TierLimits, arrivals: &[Arrival]) {
@@ -286,10 +302,8 @@ proptest! {
 
 #[test]
 fn a_log_grows_as_needed_and_is_freed_once_no_stamp_counts() {
-    let slots =
-        |limiter: &KeyLimiter| limiter.log.load().as_ref().map_or(0, |ring| ring.slice.len());
     for (per_second, per_minute, capacity_max) in
-        [("5", "300", 512), ("50", "3000", 4096), ("50", "8", 8), ("50", "unlimited", 64)]
+        [("5", "300", 302), ("50", "3000", 3002), ("50", "6", 8), ("50", "unlimited", 52)]
     {
         let limits = tier(per_second, per_minute);
         let (limiter, mut log) = (KeyLimiter::new(&limits), Log::new(limits));
@@ -300,11 +314,11 @@ fn a_log_grows_as_needed_and_is_freed_once_no_stamp_counts() {
             now_ns += if number % 10 == 0 { SECOND_NS / 5 } else { 0 };
             let (is_admitted, wait_ns) = (log.decide(now_ns), limiter.decide(now_ns).wait_ns);
             assert_eq!(limiter.peek(now_ns).wait_ns, wait_ns);
-            let live = log.stamps.len().max(CAPACITY_MIN).next_power_of_two();
-            assert!(slots(&limiter) <= live.min(capacity_max), "{number} {is_admitted}");
+            let doubled = (2 * log.stamps.len()).max(CAPACITY_MIN);
+            assert!(slots(&limiter) <= doubled.min(capacity_max), "{number} {is_admitted}");
         }
         assert_eq!(slots(&limiter), capacity_max, "{per_second}/{per_minute}");
-        let end_ns = log.stamps.last().unwrap() + limiter.limits().retention_ns().unwrap();
+        let end_ns = log.stamps.last().unwrap() + log.retention_ns();
         release(&limiter, &mut log, end_ns - 1);
         assert_eq!(slots(&limiter), capacity_max);
         release(&limiter, &mut log, end_ns);
@@ -385,9 +399,12 @@ fn threads_on_a_running_clock_never_exceed_a_window_nor_are_refused_wrongly() {
             assert!(is_full, "refused at {} with room in both windows", refused.stamp_ns);
         }
 
-        let held = limiter.log.load();
-        let view = View::of(held.as_ref().unwrap());
-        let recorded: Vec<u64> = (1..=view.len()).rev().map(|age| view.stamp_ns(age)).collect();
+        let held = limiter.place.load();
+        let ring = held.as_ref().unwrap().log().unwrap();
+        let view = View::of(ring, 0);
+        let stamps = (1..=view.len_max()).rev().map(|age| view.stamp(age));
+        let ns = |stamp| (ring.header.since + u64::from(stamp) - 1) * TICK_NS;
+        let recorded: Vec<u64> = stamps.filter(|&stamp| stamp > 0).map(ns).collect();
         assert_eq!(recorded, log.stamps[log.stamps.len() - recorded.len()..]);
     }
 }
@@ -447,5 +464,5 @@ fn an_unlimited_key_that_becomes_limited_has_what_it_had_before_in_its_windows()
     // An unlimited key frees its log like any other.
     limiter.set_limits(&tier("unlimited", "unlimited"));
     limiter.release(2 * MINUTE_NS);
-    assert!(limiter.log.load().as_ref().is_none());
+    assert_eq!(slots(&limiter), 0);
 }

@@ -1,0 +1,287 @@
+//! The windows of a key between two changes of its log: what a place holds that decides about the
+//! key's requests.
+
+use std::sync::atomic::{self, AtomicU64};
+
+use super::usage::{Limits, MINUTE_TICKS, Moment, Usage};
+use super::{CAPACITY_MIN, Decision};
+use crate::limits::ring::{self, Ring, SLOTS_SPARE, STAMP_MAX, View};
+use crate::limits::{CLOCK_NS_MAX, LIMIT_MAX, SECOND_NS, TICK_NS};
+
+/// By how much a thread's clock may be behind that of the thread that begins a log; if it is behind
+/// by more, its requests count at the log's beginning.
+const LAG_TICKS: u64 = SECOND_NS / TICK_NS;
+
+/// Bits of the largest number of a slot.
+const SLOT_BITS: u32 = 20;
+const _: () =
+    assert!(LIMIT_MAX as usize + SLOTS_SPARE <= 1 << SLOT_BITS, "every slot has a number");
+
+/// The windows of one key. Decisions change the log. When it must be replaced, they return the
+/// windows with the new one, to be put in the same place if it still holds the old.
+pub struct Windows {
+    /// The stamps that still count; `None` while there are none.
+    log: Option<Ring>,
+    /// The time of stamp 1, in ticks. If there is no log: the earliest time at which one can begin,
+    /// since all that was freed has left the windows that end then or later.
+    since: u64,
+    /// The slots where the log is expected to go on, and where the last decision found the oldest
+    /// stamps of the minute and of the second. Nothing depends on it but the length of a search, so
+    /// the model checker need not see it. It lies beside the pointer to the log, so that all slots
+    /// can be fetched at once.
+    hint: AtomicU64,
+}
+
+#[cfg(not(paperbourse_loom))]
+const _: () = assert!(size_of::<Windows>() == 32, "the documented size of an idle key");
+
+/// Shares the log: for another attempt to put the windows in their place.
+impl Clone for Windows {
+    fn clone(&self) -> Self {
+        let hint = AtomicU64::new(self.hint.load(atomic::Ordering::Relaxed));
+        Self { log: self.log.clone(), since: self.since, hint }
+    }
+}
+
+/// What a [`Windows::hint`] says.
+struct Hint {
+    next: usize,
+    tails: [usize; 2],
+}
+
+impl Windows {
+    /// Empty windows.
+    pub(crate) const fn new() -> Self {
+        Self::beginning(0)
+    }
+
+    const fn beginning(since: u64) -> Self {
+        Self { log: None, since, hint: AtomicU64::new(0) }
+    }
+
+    fn of(log: Ring) -> Self {
+        Self { since: log.header.since, log: Some(log), hint: AtomicU64::new(0) }
+    }
+
+    /// Whether these windows, and not their successors, are those held in a place.
+    pub(crate) fn are(&self, held: &Self) -> bool {
+        self.since == held.since
+            && match (&self.log, &held.log) {
+                (Some(own), Some(held)) => Ring::ptr_eq(own, held),
+                (None, None) => true,
+                _ => false,
+            }
+    }
+
+    /// Decides about one request, and counts it if it is admitted.
+    #[inline]
+    pub(crate) fn decide(&self, limits: Limits, now_ns: u64) -> Result<Decision, Self> {
+        let now_ns = now_ns.min(CLOCK_NS_MAX);
+        let Some(retention) = limits.retention() else {
+            return Ok(limits.decision_at(now_ns, now_ns / TICK_NS));
+        };
+        let Some(log) = &self.log else {
+            return Err(self.begun(now_ns));
+        };
+        loop {
+            let Hint { next, tails } = self.hint();
+            let view = View::of(log, next);
+            if view.is_sealed() {
+                return Err(self.succeeded(log, &view, now_ns, limits));
+            }
+            let Some(moment) = moment(self.since, &view, now_ns) else {
+                view.seal();
+                continue;
+            };
+            let usages = limits.usages(&view, moment.end, tails);
+            if !limits.has_room(usages) {
+                if view.is_current() {
+                    return Ok(limits.decision(moment, usages));
+                }
+            } else if let oldest @ 1.. = view.oldest_kept()
+                && moment.end.saturating_sub(oldest) < retention
+            {
+                // The log would be full of stamps that count: it must grow.
+                view.seal();
+            } else if view.append(moment.end) {
+                let usages = usages.map(|usage| Usage { count: usage.count + 1, ..usage });
+                self.leave_hint(view.hint_after(), usages);
+                let decision = limits.decision(moment, usages);
+                return Ok(Decision { is_admitted: true, ..decision });
+            }
+        }
+    }
+
+    /// What [`Windows::decide`] would find, without counting anything: `is_admitted` says whether a
+    /// request would be admitted, and the remaining counts do not include it.
+    pub(crate) fn peek(&self, limits: Limits, now_ns: u64) -> Decision {
+        let now_ns = now_ns.min(CLOCK_NS_MAX);
+        let now = now_ns / TICK_NS;
+        let unused = limits.decision_at(now_ns, now.max(self.since));
+        let Some(mut log) = self.log.clone() else { return unused };
+        loop {
+            let since = log.header.since;
+            let Hint { next, tails } = self.hint();
+            let view = View::of(&log, next);
+            let place = log.header.next.as_ref();
+            if view.is_sealed()
+                && let Some(next) = place.and_then(|place| place.load().as_deref().cloned())
+            {
+                log = next;
+                continue;
+            }
+            // A sealed log shows the same stamps as its successor.
+            let Some(moment) = moment(since, &view, now_ns) else {
+                if since_without(since, &view, MINUTE_TICKS) <= now {
+                    return unused;
+                }
+                let copy = copy((since, false), &view, MINUTE_TICKS, limits);
+                if view.is_current() {
+                    log = copy;
+                }
+                continue;
+            };
+            let usages = limits.usages(&view, moment.end, tails);
+            if view.is_current() {
+                return limits.decision(moment, usages);
+            }
+        }
+    }
+
+    /// The windows without a log, if no stamp counts any more at this time, which has no effect on
+    /// later decisions. Keys that share their windows go on with the smallest log.
+    pub(crate) fn release(&self, limits: Limits, now_ns: u64) -> Option<Self> {
+        let now = now_ns.min(CLOCK_NS_MAX) / TICK_NS;
+        let log = self.log.as_ref()?;
+        let is_shared = log.header.is_shared();
+        // An unlimited key may become limited again.
+        let retention = limits.retention().unwrap_or(MINUTE_TICKS);
+        let view = View::of(log, self.hint().next);
+        if view.is_sealed() {
+            // Keys that were not used since hold on to it.
+            return is_shared.then(|| self.succeeded(log, &view, now_ns, limits));
+        }
+        let since = since_without(self.since, &view, retention);
+        let is_smallest = is_shared && log.slice.len() == CAPACITY_MIN;
+        if since > now || is_smallest || !view.seal() {
+            return None;
+        }
+        Some(if is_shared {
+            self.succeeded(log, &view, now_ns, limits)
+        } else {
+            Self::beginning(since)
+        })
+    }
+
+    /// The same windows for one more key; or the windows to be put in their place first.
+    pub(crate) fn share(&self, limits: Limits) -> Result<Self, Self> {
+        let Some(log) = &self.log else {
+            let since = (self.since, true);
+            return Err(Self::of(ring::log(since, CAPACITY_MIN, std::iter::empty())));
+        };
+        if log.header.is_shared() {
+            return Ok(Self::of(log.clone()));
+        }
+        loop {
+            let view = View::of(log, self.hint().next);
+            if view.is_sealed() || view.seal() {
+                return Err(Self::of(copy((self.since, true), &view, MINUTE_TICKS, limits)));
+            }
+        }
+    }
+
+    #[cfg(test)]
+    #[cfg(not(paperbourse_loom))]
+    pub(super) fn log(&self) -> Option<&Ring> {
+        self.log.as_ref()
+    }
+
+    /// The memory of the log.
+    pub(crate) fn owned_bytes(&self) -> usize {
+        self.log.as_ref().map_or(0, ring::bytes)
+    }
+
+    /// The windows with their first log.
+    #[cold]
+    fn begun(&self, now_ns: u64) -> Self {
+        Self::of(empty(self.since, false, now_ns / TICK_NS))
+    }
+
+    /// The windows after a sealed log, with the stamps that still count.
+    #[cold]
+    fn succeeded(&self, log: &Ring, sealed: &View<'_>, now_ns: u64, limits: Limits) -> Self {
+        let retention = limits.retention().unwrap_or(MINUTE_TICKS);
+        let now = now_ns / TICK_NS;
+        let since = since_without(self.since, sealed, retention);
+        let next = || {
+            if since <= now {
+                empty(since, log.header.is_shared(), now)
+            } else {
+                let header = &log.header;
+                copy((self.since, header.is_shared()), sealed, retention, limits)
+            }
+        };
+        let Some(place) = &log.header.next else { return Self::of(next()) };
+        let mut agreed = place.load();
+        if agreed.is_none() {
+            place.replace(&agreed, Some(triomphe::Arc::new(next())));
+            agreed = place.load();
+        }
+        Self::of(Ring::clone(agreed.as_ref().expect("a place is filled once")))
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "each part has 20 bits")]
+    fn hint(&self) -> Hint {
+        let packed = self.hint.load(atomic::Ordering::Relaxed);
+        let slot = |number: u32| (packed >> (number * SLOT_BITS)) as usize & ((1 << SLOT_BITS) - 1);
+        Hint { next: slot(2), tails: [slot(0), slot(1)] }
+    }
+
+    #[inline]
+    fn leave_hint(&self, next: usize, [in_second, in_minute]: [Usage; 2]) {
+        let packed = (next as u64) << (2 * SLOT_BITS)
+            | (in_minute.tail as u64) << SLOT_BITS
+            | in_second.tail as u64;
+        self.hint.store(packed, atomic::Ordering::Relaxed);
+    }
+}
+
+/// The time that a request counts at in a log that began at `since`; `None` if it is too late for a
+/// stamp there.
+#[inline]
+fn moment(since: u64, view: &View<'_>, now_ns: u64) -> Option<Moment> {
+    let stamp = (now_ns / TICK_NS + 1).saturating_sub(since);
+    let stamp = u32::try_from(stamp).ok().filter(|&stamp| stamp <= STAMP_MAX)?;
+    Some(Moment { now_ns, since, end: stamp.max(view.newest()).max(1) })
+}
+
+/// A log with the stamps of this one that are within `retention` of the newest. It has room for
+/// twice as many, or for as many as these limits admit.
+fn copy((since, is_shared): (u64, bool), view: &View<'_>, retention: u32, limits: Limits) -> Ring {
+    let newest = view.newest();
+    let counts = |&stamp: &u32| stamp > 0 && newest.saturating_sub(stamp) < retention;
+    let ages = 1..=view.len_max();
+    let mut stamps: Vec<u32> = ages.map(|age| view.stamp(age)).take_while(counts).collect();
+    stamps.reverse();
+    let before = stamps.first().map_or(0, |oldest| oldest - 1);
+    let count = stamps.len();
+    let capacity = (2 * count).min(limits.stamps_max() + SLOTS_SPARE);
+    let capacity = capacity.max(count + SLOTS_SPARE).max(CAPACITY_MIN);
+    let stamps = stamps.into_iter().map(|stamp| stamp.saturating_sub(before));
+    ring::log((since + u64::from(before), is_shared), capacity, stamps)
+}
+
+/// The time from which no stamp counts of a log that began at `since`, in ticks.
+fn since_without(since: u64, view: &View<'_>, retention: u32) -> u64 {
+    match view.newest() {
+        0 => since,
+        newest => since + u64::from(newest - 1) + u64::from(retention),
+    }
+}
+
+/// A log without stamps that begins about now, but not before `since`.
+fn empty(since: u64, is_shared: bool, now: u64) -> Ring {
+    let since = since.max(now.saturating_sub(LAG_TICKS));
+    ring::log((since, is_shared), CAPACITY_MIN, std::iter::empty())
+}
