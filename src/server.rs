@@ -145,17 +145,23 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
             watchdog::start(heart.clone(), supervisor.clone(), exchange.clone(), interval)?;
         }
         let sockets = (listeners, admin.map(|admin| admin.socket));
-        let successor =
+        let end =
             until_end(&ending, reloads, hand_over.as_ref(), &sockets, &exchange.service).await;
         // From here on connections are refused, or wait for the next server.
         drop(sockets);
         supervisor.stopping("draining: finishing requests and closing sockets");
         drop((operators, hand_over));
-        if successor.is_some() {
-            server.hand_over();
-        } else {
-            server.close();
-        }
+        let successor = match end {
+            End::Successor(successor) => {
+                server.hand_over();
+                Some(successor)
+            }
+            End::Signal(signal) => {
+                server.close();
+                tracing::info!(signal, "draining");
+                None
+            }
+        };
         drain(&server, &mut workers, &exchange, &ending).await;
         if let Some(hours) = hours {
             hours.write();
@@ -231,14 +237,22 @@ fn hand_over(data: &DataPlace) -> Option<HandOver> {
         .ok()
 }
 
-/// Serves until a signal asks for the end, or another server takes over. Returns that server.
+/// Why a server stops serving.
+enum End {
+    /// A signal of this name asked for it.
+    Signal(&'static str),
+    /// Another server serves from now on.
+    Successor(Successor),
+}
+
+/// Serves until a signal asks for the end, or another server takes over.
 async fn until_end(
     ending: &Ending,
     reloads: impl Future<Output = ()>,
     hand_over: Option<&HandOver>,
     (listeners, admin): &(Listeners, Option<StdListener>),
     service: &Service,
-) -> Option<Successor> {
+) -> End {
     let mut reloads = pin!(reloads);
     loop {
         let asked = async {
@@ -248,14 +262,10 @@ async fn until_end(
             }
         };
         let successor = tokio::select! {
-            name = ending.asked() => {
-                tracing::info!(signal = name, "draining");
-                return None;
-            }
+            name = ending.asked() => return End::Signal(name),
             () = &mut reloads => {
-                tracing::info!(signal = "SIGHUP", "draining");
                 ending.begin("SIGHUP");
-                return None;
+                return End::Signal("SIGHUP");
             }
             successor = asked => successor,
         };
@@ -269,16 +279,13 @@ async fn until_end(
             successor.offer(listeners.sockets(), admin.as_ref()).await
         };
         let accepted = tokio::select! {
-            name = ending.asked() => {
-                tracing::info!(signal = name, "draining");
-                return None;
-            }
+            name = ending.asked() => return End::Signal(name),
             accepted = offered => accepted,
         };
         match accepted {
             Ok(successor) => {
                 ending.begin("take-over");
-                return Some(successor);
+                return End::Successor(successor);
             }
             Err(error) => {
                 tracing::warn!(%error, "the other server did not take the sockets: serving on");
