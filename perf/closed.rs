@@ -166,9 +166,14 @@ impl Comparison<'_> {
                 let target = Target::of(&server, vec!["ps_live_".to_owned() + &"0".repeat(64)]);
                 Ok(Running::Http { target, _process: Box::new(server) })
             }
-            Peer::Durable | Peer::Memory => {
-                let is_durable = peer == Peer::Durable;
-                let server = own(if is_durable { Kind::Durable } else { Kind::Memory })?;
+            Peer::Durable | Peer::Durable1 | Peer::Memory => {
+                let server = match peer {
+                    Peer::Memory => own(Kind::Memory)?,
+                    Peer::Durable1 => {
+                        self.setup.start_workers(1, Kind::Durable, folder, &[], &[])?
+                    }
+                    _ => own(Kind::Durable)?,
+                };
                 let keys = server.make_keys(self.account_count)?;
                 let target = Target::of(&server, keys);
                 target.stock()?;
@@ -354,7 +359,7 @@ impl Figures {
     }
 
     fn goals(&self) -> Vec<Goal> {
-        use Peer::{Bare, Durable, Memory, Redis};
+        use Peer::{Bare, Durable, Durable1, Memory, Redis};
         let throughput = |sample: &Sample| sample.throughput;
         let cpu = |sample: &Sample| sample.server_cpu_us;
         let sync_p50 = median(&self.sync, |times| times.p50);
@@ -367,6 +372,12 @@ impl Figures {
             Goal::at_least(
                 "1: 64 connections, durable: throughput / Redis `SET`, `appendfsync always`",
                 self.ratio([Durable, Redis], 64, throughput),
+                1.15,
+            ),
+            Goal::at_least(
+                "1: 64 connections, durable, 1 worker: throughput / Redis `SET`, `appendfsync \
+                 always`",
+                self.ratio([Durable1, Redis], 64, throughput),
                 1.15,
             ),
             Goal::at_least(
@@ -566,6 +577,7 @@ mod tests {
         let figures = Figures {
             samples: vec![
                 sample(Peer::Durable, Own, 64, 1, 60.0),
+                sample(Peer::Durable1, Own, 64, 1, 70.0),
                 sample(Peer::Durable, Own, 256, 1, 80.0),
                 sample(Peer::Durable, Own, 1, 1, 210.0),
                 sample(Peer::Bare, Own, 1, 1, 90.0),
@@ -581,6 +593,7 @@ mod tests {
         };
         let expected = [
             (60.0 / 40.0, 1.15),
+            (70.0 / 40.0, 1.15),
             (80.0 / 50.0, 1.25),
             (60.0 / 130.0, 0.75),
             (65.0 / 130.0, 0.85),

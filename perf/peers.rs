@@ -17,6 +17,8 @@ pub(crate) enum Peer {
     Bare,
     /// paperbourse as a user runs it
     Durable,
+    /// The same with one worker
+    Durable1,
     /// paperbourse without a disk
     Memory,
     /// Redis with `appendfsync always`, loaded by redis-benchmark
@@ -31,9 +33,10 @@ pub(crate) enum Peer {
 
 impl Peer {
     /// All of them.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Bare,
         Self::Durable,
+        Self::Durable1,
         Self::Memory,
         Self::Redis,
         Self::Fastapi,
@@ -42,14 +45,15 @@ impl Peer {
     ];
 
     /// The servers that receive trades, in the order of the table.
-    pub(crate) const TRADED: [Self; 5] =
-        [Self::Bare, Self::Durable, Self::Memory, Self::Fastapi, Self::Fastapi2];
+    pub(crate) const TRADED: [Self; 6] =
+        [Self::Bare, Self::Durable, Self::Durable1, Self::Memory, Self::Fastapi, Self::Fastapi2];
 
     /// The name in the table.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Bare => "bare hyper",
             Self::Durable => "paperbourse, durable",
+            Self::Durable1 => "paperbourse, durable, 1 worker",
             Self::Memory => "paperbourse, in memory",
             Self::Redis => "Redis, `SET` of 200 bytes, `appendfsync always`",
             Self::Fastapi => "FastAPI + PostgreSQL + Redis, 1 worker",
@@ -61,7 +65,7 @@ impl Peer {
     /// The required programs that are missing on this machine.
     pub(crate) fn missing_programs(self) -> Vec<&'static str> {
         let needed: &[&str] = match self {
-            Self::Bare | Self::Durable | Self::Memory => &[],
+            Self::Bare | Self::Durable | Self::Durable1 | Self::Memory => &[],
             Self::Redis => &["redis-server", "redis-benchmark"],
             Self::Fastapi | Self::Fastapi2 => &["redis-server", "python3", "psql"],
             Self::Wrk => &["wrk"],

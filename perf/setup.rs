@@ -136,9 +136,20 @@ impl Setup {
         flags: &[&str],
         environment: &[(&str, &str)],
     ) -> anyhow::Result<Server> {
+        self.start_workers(self.arguments.workers, kind, folder, flags, environment)
+    }
+
+    /// The same, with another number of workers.
+    pub(crate) fn start_workers(
+        &self,
+        worker_count: u32,
+        kind: Kind,
+        folder: &Path,
+        flags: &[&str],
+        environment: &[(&str, &str)],
+    ) -> anyhow::Result<Server> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("failed to make {}", folder.display()))?;
-        let worker_count = self.arguments.workers;
         Server::start(kind, &self.binaries, folder, worker_count, flags, environment)
     }
 
