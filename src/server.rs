@@ -151,17 +151,7 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         drop(sockets);
         supervisor.stopping("draining: finishing requests and closing sockets");
         drop((operators, hand_over));
-        let successor = match end {
-            End::Successor(successor) => {
-                server.hand_over();
-                Some(successor)
-            }
-            End::Signal(signal) => {
-                server.close();
-                tracing::info!(signal, "draining");
-                None
-            }
-        };
+        let successor = begin(end, &server);
         drain(&server, &mut workers, &exchange, &ending).await;
         if let Some(hours) = hours {
             hours.write();
@@ -243,6 +233,21 @@ enum End {
     Signal(&'static str),
     /// Another server serves from now on.
     Successor(Successor),
+}
+
+/// Has the connections finish what is in flight. Returns the server that serves the rest of them.
+fn begin(end: End, server: &Server) -> Option<Successor> {
+    match end {
+        End::Signal(signal) => {
+            server.close();
+            tracing::info!(signal, "draining");
+            None
+        }
+        End::Successor(successor) => {
+            server.hand_over();
+            Some(successor)
+        }
+    }
 }
 
 /// Serves until a signal asks for the end, or another server takes over.

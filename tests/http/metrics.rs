@@ -170,7 +170,8 @@ fn memory_by_part_grows_by_what_is_added_and_explains_the_process() {
     let mut connection = server.connect();
     let mut fill = |batches| {
         for _ in 0..batches {
-            assert_eq!(connection.send(&batch).ok(200)["failed"], 0);
+            let answer = connection.send(&batch);
+            assert_eq!(answer.ok(200)["failed"], 0, "{}", answer.text);
         }
     };
     // Whatever is made for the first requests is there before.
@@ -200,7 +201,8 @@ fn answers_that_nobody_takes_are_counted() {
     let request = Request::get("/v1/markets?limit=200").to_bytes();
     let answer_bytes = connection.send(&Request::get("/v1/markets?limit=200")).text.len();
     assert!(answer_bytes > 16 * 1024, "{answer_bytes}");
-    assert_eq!(held(), 0);
+    // Perhaps not yet when the client has read the last byte.
+    eventually(|| (held() == 0).then_some(()));
     // More than the system buffers.
     connection.write(&request.repeat((32 << 20) / answer_bytes));
     eventually(|| (held() >= answer_bytes).then_some(()));
