@@ -154,6 +154,7 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         let successor = begin(end, &server);
         drain(&server, &mut workers, &exchange, &ending).await;
         if let Some(hours) = hours {
+            exchange.service.deliver_facts().await;
             hours.write();
         }
         // A snapshot in progress is abandoned; the next start takes it.

@@ -227,6 +227,11 @@ impl Service {
         &self.markets
     }
 
+    /// Waits until what has happened so far is in the volumes of candles. For a shutdown.
+    pub async fn deliver_facts(&self) {
+        self.shards.deliver_facts().await;
+    }
+
     /// The open orders of all accounts, counted.
     pub fn open_orders(&self) -> &OpenOrderBoard {
         self.shards.open_orders()

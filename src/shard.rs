@@ -193,6 +193,7 @@ impl Shards {
             unmatched: Unmatched::default(),
             held_orders: HeldOrders::default(),
             fill_followers: FillFollowers::default(),
+            subscribers: Mutex::default(),
         };
         let shards = recovered
             .into_shards()

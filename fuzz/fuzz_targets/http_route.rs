@@ -161,7 +161,7 @@ impl World {
         assert!(response.headers().contains_key("x-request-id"));
         let is_json = |value: &[u8]| value.starts_with(b"application/json");
         if response.headers().get("content-type").is_some_and(|value| is_json(value.as_bytes()))
-            && let ReplyBody::Whole(body) = response.body()
+            && let ReplyBody::Whole(body, _) = response.body()
         {
             let body = body.clone().collect().await.unwrap().to_bytes();
             serde_json::from_slice::<serde::de::IgnoredAny>(&body).expect("its type is JSON");

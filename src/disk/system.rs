@@ -8,6 +8,8 @@ use std::path::Path;
 
 #[cfg(target_os = "linux")]
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+#[cfg(target_os = "linux")]
+use rustix::io::Errno;
 
 use super::Access;
 #[cfg(target_os = "linux")]
@@ -30,9 +32,24 @@ pub(super) fn open(access: Access, path: &Path) -> io::Result<File> {
 }
 
 /// Opens an existing file for durable writes around the page cache, in units of a page. `None` if
-/// the file system cannot do that, or the kernel does not say whether it can (before Linux 6.1).
+/// the file system cannot do that, or the kernel does not say whether it can (before Linux 6.1), or
+/// a sandbox forbids to ask.
 #[cfg(target_os = "linux")]
 pub(super) fn open_direct(path: &Path) -> io::Result<Option<File>> {
+    match open_if_direct(path) {
+        Err(error) if is_refusal(&error) => Ok(None),
+        opened => opened,
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn is_refusal(error: &io::Error) -> bool {
+    let refusals = [Errno::NOSYS, Errno::PERM, Errno::INVAL, Errno::OPNOTSUPP];
+    refusals.iter().any(|refusal| error.raw_os_error() == Some(refusal.raw_os_error()))
+}
+
+#[cfg(target_os = "linux")]
+fn open_if_direct(path: &Path) -> io::Result<Option<File>> {
     let found = statx(CWD, path, AtFlags::empty(), StatxFlags::DIOALIGN)?;
     let is_told = found.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
     let alignments = [found.stx_dio_mem_align, found.stx_dio_offset_align];

@@ -104,7 +104,7 @@ pub fn handle(
         // A write was done, so its answer is sent whatever memory there is; there are few large
         // ones.
         let is_read = operation.is_some_and(|operation| operation.method == Verb::Get);
-        if is_read && !reply.hold(&worker.server.answers) {
+        if is_read && !reply.hold(&worker.server.answers, admitted.is_none()) {
             reply = ApiError::server_busy().into_reply();
         }
         worker.metrics.answered(row(operation), reply.status.as_u16(), elapsed);

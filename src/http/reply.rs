@@ -72,12 +72,14 @@ impl Reply {
     }
 
     /// Takes the memory of a large body out of the budget. Returns false if there is not enough.
-    pub(super) fn hold(&mut self, budget: &Arc<ByteBudget>) -> bool {
+    /// Callers without a credential get half of it at most, so that they leave some to others.
+    pub(super) fn hold(&mut self, budget: &Arc<ByteBudget>, is_stranger: bool) -> bool {
         if self.body.len() <= UNCOUNTED_BYTES {
             return true;
         }
         let held = self.held.insert(budget.share());
-        held.hold(self.body.len())
+        let bytes_max = budget.bytes_max() / if is_stranger { 2 } else { 1 };
+        held.hold_below(self.body.len(), bytes_max)
     }
 
     /// 200 with a JSON body.
@@ -236,12 +238,13 @@ mod tests {
         let budget = ByteBudget::new(2 * UNCOUNTED_BYTES);
         let reply = |bytes| Reply::json(StatusCode::OK, vec![b'x'; bytes]);
         let (mut first, mut second) = (reply(UNCOUNTED_BYTES + 1), reply(UNCOUNTED_BYTES + 1));
-        assert!(first.hold(&budget) && !second.hold(&budget));
-        assert!(reply(UNCOUNTED_BYTES).hold(&budget), "a small one");
+        assert!(!first.hold(&budget, true), "more than half");
+        assert!(first.hold(&budget, false) && !second.hold(&budget, false));
+        assert!(reply(UNCOUNTED_BYTES).hold(&budget, true), "a small one");
         assert_eq!(budget.held_bytes(), UNCOUNTED_BYTES + 1);
         let response = response_of(first, RequestId::Ours(1), None, HeaderMap::new());
-        assert!(!second.hold(&budget), "it is on its way");
+        assert!(!second.hold(&budget, false), "it is on its way");
         drop(response);
-        assert!(second.hold(&budget));
+        assert!(second.hold(&budget, false));
     }
 }

@@ -49,12 +49,17 @@ impl Share {
     /// it keeps what it has.
     #[must_use]
     pub fn hold(&mut self, bytes: usize) -> bool {
+        self.hold_below(bytes, self.budget.bytes_max)
+    }
+
+    /// The same for a holder who leaves the rest to others: all together may have `bytes_max` then.
+    #[must_use]
+    pub fn hold_below(&mut self, bytes: usize, bytes_max: usize) -> bool {
         let held = &self.budget.held_bytes;
         // Only the number matters; it publishes no other data.
         if bytes > self.bytes {
             let more = bytes - self.bytes;
-            let max = self.budget.bytes_max;
-            let grown = |held: usize| held.checked_add(more).filter(|&held| held <= max);
+            let grown = |held: usize| held.checked_add(more).filter(|&held| held <= bytes_max);
             if held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_err() {
                 return false;
             }

@@ -1,9 +1,11 @@
 //! One shard's state, and the execution of a command on it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
-use super::facts::{Facts, Subscribers};
+use parking_lot::Mutex;
+
+use super::facts::{self, Facts, Subscribers};
 use super::fills::FillFollowers;
 use super::limits::{OpenOrderBoard, Published};
 use super::{HeldOrders, Observer, Refusal, Room, Unmatched};
@@ -44,6 +46,8 @@ pub(super) struct Environment {
     pub(super) unmatched: Unmatched,
     pub(super) held_orders: HeldOrders,
     pub(super) fill_followers: FillFollowers,
+    /// The subscribers to the facts of all shards.
+    pub(super) subscribers: Mutex<Vec<Weak<facts::Shared>>>,
 }
 
 /// The mutable part of a shard, owned by the thread that has its turn.

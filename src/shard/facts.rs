@@ -13,8 +13,8 @@
 //! stream begins.
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
@@ -77,7 +77,7 @@ pub struct FactStream {
 }
 
 /// State shared by the shards and one subscriber.
-struct Shared {
+pub(super) struct Shared {
     queue: ArrayQueue<Facts>,
     /// The queue is half full, or the subscription is cut.
     pressure: Notify,
@@ -116,6 +116,11 @@ impl Shards {
             next: None,
             begins_after: [0; SHARD_COUNT],
         };
+        {
+            let mut subscribers = self.environment.subscribers.lock();
+            subscribers.retain(|subscriber| subscriber.strong_count() > 0);
+            subscribers.push(Arc::downgrade(&stream.shared));
+        }
         for shard in ShardId::all() {
             let shared = stream.shared.clone();
             let added = self.enqueue(shard, waiters, move |core, _| {
@@ -127,6 +132,26 @@ impl Shards {
         }
         waiters.durable(journal.newest_place()).await;
         Ok(stream)
+    }
+}
+
+impl Shards {
+    /// Has the subscribers look at their queues now, and waits until these are empty, for at most
+    /// twice [`LOOK_INTERVAL`]. For a shutdown.
+    pub async fn deliver_facts(&self) {
+        let subscribers = self.environment.subscribers.lock().clone();
+        let subscribers: Vec<_> = subscribers.iter().filter_map(Weak::upgrade).collect();
+        for subscriber in &subscribers {
+            subscriber.pressure.notify_one();
+        }
+        let taken = async {
+            while subscribers.iter().any(|subscriber| !subscriber.queue.is_empty()) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            tokio::task::yield_now().await;
+        };
+        // One that is cut never empties its queue.
+        let _ = tokio::time::timeout(2 * LOOK_INTERVAL, taken).await;
     }
 }
 

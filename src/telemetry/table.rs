@@ -211,7 +211,7 @@ pub static METRICS: [Metric; 78] = [
     ),
     Metric::counter(
         "paperbourse_price_frames_conflated_total",
-        "Price frames sent in place of several, because their reader was slower than the prices.",
+        "Price frames sent in place of several, because the reader or the server was busy.",
         |from, out| out.value(from.gauges.conflated_frames),
     ),
     Metric::gauge("paperbourse_exports", "Exports that are being sent.", |from, out| {

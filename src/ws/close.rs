@@ -81,7 +81,8 @@ impl CloseReason {
         match self {
             Self::Returned(_) => "",
             Self::GoingAway => {
-                "Connect again after the milliseconds that follow `retry-after-ms=` in the reason."
+                "Wait the number of milliseconds after `retry-after-ms=` in the reason, then connect \
+                 again."
             }
             Self::Busy => "Connect again after a pause.",
             Self::Protocol => "Use a WebSocket client that follows RFC 6455.",

@@ -293,8 +293,9 @@ impl EventStream {
         put_json(batch, &Keepalive { ts: Time(now), n: self.keepalive_count });
         batch.extend_from_slice(b"\n:\n\n");
         if !self.unlisted.is_empty() {
-            let unlisted = self.subscriptions.subscribe(&self.unlisted, now);
-            let unlisted = owned(&unlisted.expect("all of the markets together fit"));
+            // Where the server has no room for more subscriptions, the next keepalive tries again.
+            let Ok(unlisted) = self.subscriptions.subscribe(&self.unlisted, now) else { return };
+            let unlisted = owned(&unlisted);
             if unlisted != self.unlisted {
                 self.unlisted = unlisted;
                 self.told = Position { round: self.told.round, ..self.subscriptions.position() };

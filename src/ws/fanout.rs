@@ -186,7 +186,8 @@ impl Fanout {
         self.subscription_count.load(Ordering::Relaxed)
     }
 
-    /// How many frames took the place of several, because their reader was slow.
+    /// How many frames took the place of several, because the reader or the server was
+    /// busy.
     pub fn conflated_count(&self) -> u64 {
         self.conflated.load(Ordering::Relaxed)
     }

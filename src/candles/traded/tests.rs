@@ -65,6 +65,12 @@ fn what_is_traded_after_the_subscription_counts() {
             tokio::task::yield_now().await;
         }
         assert_eq!(volume(), 10_000_000, "what was traded before is not counted");
+        // Nobody looks again for a while, but at a shutdown.
+        tokio::task::yield_now().await;
+        trade(3).await.unwrap();
+        assert_eq!(volume(), 10_000_000);
+        shards.deliver_facts().await;
+        assert_eq!(volume(), 13_000_000);
     };
     Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
         tokio::select! {

@@ -29,7 +29,7 @@ pub(in crate::http) const HEADERS: [Parameter; 1] = [Parameter::own(
     "Last-Event-ID",
     "",
     "the `id` of the last event that the client got: markets that have not changed since are left \
-     out; one that does not apply counts as none",
+     out; an id that does not apply is ignored",
 )];
 
 /// Tells nginx to pass on each event at once.

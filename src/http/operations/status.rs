@@ -100,7 +100,8 @@ struct Readers {
     unsent_bytes: usize,
     /// The limit of that.
     unsent_bytes_max: usize,
-    /// Prices sent in place of several since the start, because a client was slow.
+    /// Prices sent in place of several since the start, because the reader or the server
+    /// was busy.
     conflated: u64,
     /// Sockets that were closed with 1013 since the start: too slow, or there was no room for them.
     closed_1013: u64,

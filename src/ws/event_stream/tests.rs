@@ -10,8 +10,9 @@ use crate::limits::budget::ByteBudget;
 use crate::market::Markets;
 use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::ws::bounds::READERS_MAX;
+use crate::ws::bounds::SUBSCRIPTIONS_MAX;
 use crate::ws::counts::StreamCounts;
-use crate::ws::fanout::tests::publish_bid;
+use crate::ws::fanout::tests::{give_back, publish_bid};
 
 /// Markets with a running fan-out.
 struct World {
@@ -160,6 +161,25 @@ async fn a_stream_begins_with_a_snapshot_and_continues_with_changes() {
     }
     world.publish("m2", 1);
     assert_eq!(reader.expect("keepalive").await["n"], 1, "no other market");
+    drop(reader);
+    world.check_empty();
+}
+
+/// Others may have used up all subscriptions when a market is listed.
+#[tokio::test(start_paused = true)]
+async fn a_market_that_is_listed_while_there_is_no_room_follows_once_there_is() {
+    let world = world(1);
+    let mut reader = world.open(&["m0", "m1"]);
+    assert_eq!(reader.expect("snapshot").await, json!([[["m0", null, 1, null]], ["m1"]]));
+    let taken = SUBSCRIPTIONS_MAX - world.fanout.subscription_count();
+    assert!(world.fanout.reserve(taken));
+    world.list(vec![MarketInfo::bare_yes_no("m1")]);
+    for number in 1..3 {
+        assert_eq!(reader.expect("keepalive").await["n"], number);
+    }
+    give_back(&world.fanout, taken);
+    assert_eq!(reader.expect("keepalive").await["n"], 3);
+    assert_eq!(reader.expect("market_price").await, json!(["m1", null, 1, null]));
     drop(reader);
     world.check_empty();
 }
