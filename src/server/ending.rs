@@ -34,14 +34,26 @@ const LAST_LINE_TIME_MAX: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Serving,
-    Draining { reason: &'static str },
-    Hurrying { reason: &'static str },
+    Draining {
+        reason: &'static str,
+    },
+    Hurrying {
+        reason: &'static str,
+    },
+    /// The server has ended. The process may go on: a program may run a server within itself.
+    Over,
 }
 
-/// The end of the process, as it is asked for.
+/// The end of the process, as it is asked for. Dropping it ends the deadlines.
 #[derive(Debug)]
 pub(super) struct Ending {
     stage: Arc<watch::Sender<Stage>>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.stage.send_replace(Stage::Over);
+    }
 }
 
 impl Ending {
@@ -66,7 +78,7 @@ impl Ending {
     /// Resolves to the name of the signal that asks for the end.
     pub(super) async fn asked(&self) -> &'static str {
         self.reason_of(|stage| match stage {
-            Stage::Serving => None,
+            Stage::Serving | Stage::Over => None,
             Stage::Draining { reason } | Stage::Hurrying { reason } => Some(reason),
         })
         .await
@@ -86,7 +98,7 @@ impl Ending {
     /// Resolves to the name of the signal that hurries the drain.
     pub(super) async fn hurried(&self) -> &'static str {
         self.reason_of(|stage| match stage {
-            Stage::Serving | Stage::Draining { .. } => None,
+            Stage::Serving | Stage::Draining { .. } | Stage::Over => None,
             Stage::Hurrying { reason } => Some(reason),
         })
         .await
@@ -103,8 +115,16 @@ impl Ending {
     }
 }
 
-/// Runs the stages. Only the end of the process ends this.
-async fn conduct(mut signals: Signals, stage: &watch::Sender<Stage>) {
+/// Runs the stages until the server has ended.
+async fn conduct(signals: Signals, stage: &watch::Sender<Stage>) {
+    let mut stages = stage.subscribe();
+    tokio::select! {
+        () = run_stages(signals, stage) => {}
+        _ = stages.wait_for(|stage| *stage == Stage::Over) => {}
+    }
+}
+
+async fn run_stages(mut signals: Signals, stage: &watch::Sender<Stage>) {
     let mut stages = stage.subscribe();
     tokio::select! {
         reason = signals.next() => { stage.send_replace(Stage::Draining { reason }); }
@@ -159,4 +179,26 @@ impl Signals {
 pub(crate) fn ending_signal() -> anyhow::Result<impl Future<Output = &'static str> + use<>> {
     let mut signals = Signals::watch()?;
     Ok(async move { signals.next().await })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise they would end a program that goes on after its server.
+    #[tokio::test(start_paused = true)]
+    async fn the_deadlines_end_with_the_server() {
+        for last in [Stage::Serving, Stage::Draining { reason: "a test" }] {
+            let stage = Arc::new(watch::Sender::new(last));
+            let ending = Ending { stage: stage.clone() };
+            let conducting = tokio::spawn({
+                let stage = stage.clone();
+                async move { conduct(Signals::watch().unwrap(), &stage).await }
+            });
+            sleep(DRAIN_TIME_MAX).await;
+            assert!(!conducting.is_finished());
+            drop(ending);
+            conducting.await.unwrap();
+        }
+    }
 }
