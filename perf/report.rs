@@ -139,7 +139,6 @@ impl Report {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn serialize_median<S: serde::Serializer>(
     spread: &Spread,
     serializer: S,
