@@ -191,6 +191,11 @@ impl Markets {
         self.lease.renew(time);
     }
 
+    /// Books count as fresh for as long as in these other markets, which the same feed leaves.
+    pub fn continue_lease(&self, other: &Self) {
+        self.lease.continue_from(&other.lease);
+    }
+
     /// The current markets.
     pub fn listing(&self) -> Guard<Arc<Listing>> {
         self.listing.load()
@@ -307,8 +312,7 @@ impl Markets {
         self.resolution.notify_one();
     }
 
-    /// Waits until a market is resolved and takes all resolved ones, each once. Only one task may
-    /// call this.
+    /// Waits until a market is resolved and takes all resolved ones, each once. For one task only.
     pub async fn resolutions(&self) -> Vec<Arc<Market>> {
         loop {
             let resolved = std::mem::take(&mut *self.resolved.lock());

@@ -34,6 +34,19 @@ impl Lease {
         self.ends_at.store(u64::try_from(ends_at).unwrap_or(UNLIMITED), Ordering::Relaxed);
     }
 
+    /// Lets the lease run out when the other one does.
+    pub(super) fn continue_from(&self, other: &Self) {
+        let ends_at = match other.ends_at.load(Ordering::Relaxed) {
+            UNLIMITED => UNLIMITED,
+            nanos => {
+                let ends_at = other.began + Duration::from_nanos(nanos);
+                let nanos = ends_at.saturating_duration_since(self.began).as_nanos();
+                u64::try_from(nanos).unwrap_or(UNLIMITED)
+            }
+        };
+        self.ends_at.store(ends_at, Ordering::Relaxed);
+    }
+
     /// Whether nothing may fill until it is renewed.
     #[inline]
     pub(super) fn has_run_out(&self) -> bool {

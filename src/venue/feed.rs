@@ -95,9 +95,11 @@ impl Feed {
     }
 
     /// Publishes to these markets from now on, which have none yet: lists what was listed, and
-    /// publishes every book.
+    /// publishes every book. Books that nobody has looked at for too long stay stale until somebody
+    /// does.
     pub fn move_to(&mut self, markets: Arc<Markets>) {
         let before = std::mem::replace(&mut self.markets, markets);
+        self.markets.continue_lease(&before);
         let listed = before.listing();
         let infos = listed.markets().iter().map(|market| MarketInfo::clone(&market.info()));
         self.list(infos.collect(), before.newest_price_at());

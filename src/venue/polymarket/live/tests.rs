@@ -98,5 +98,8 @@ async fn nothing_fills_on_books_that_are_no_longer_swept() {
         live.take(received(book(now_ms)));
         live.sweep(true);
         assert_eq!((shown(&live).1, fills(&live)), (true, may_fill), "{sweep_timeout:?}");
+        // Nobody looks at the books while one server takes over from another.
+        live.move_to(Arc::new(Markets::new()));
+        assert_eq!((shown(&live).1, fills(&live)), (true, may_fill), "{sweep_timeout:?}");
     }
 }
