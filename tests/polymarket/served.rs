@@ -87,9 +87,15 @@ impl Served {
     }
 
     /// Starts another server that takes over from this one, which ends.
-    fn taken_over(mut self, venue: &StandIn) -> Self {
-        let wanted = ["--venue-markets", "2", "--take-over"];
-        let next = Self::spawn(&self.folder, |command| Self::follow(command, venue, &wanted));
+    fn taken_over(self, venue: &StandIn) -> Self {
+        self.taken_over_with(venue, &["--venue-markets", "2"])
+    }
+
+    /// The same; the other server follows other markets.
+    fn taken_over_with(mut self, venue: &StandIn, wanted: &[&str]) -> Self {
+        let next = Self::spawn(&self.folder, |command| {
+            Self::follow(command, venue, wanted).arg("--take-over")
+        });
         assert!(self.server.wait().success());
         self.server = next;
         self
@@ -280,6 +286,36 @@ async fn a_server_that_takes_over_has_the_venues_books_by_then() {
         let served = served.taken_over(&venue);
         assert_ne!(served.buy().0, 200);
         served.server.logged("has not sent its books in time");
+    });
+    played.await.unwrap();
+}
+
+/// As after a restart, and no later than that: the list comes once a minute.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn markets_with_open_positions_are_followed_after_a_take_over() {
+    let venue = StandIn::start(World::invented(4), Options::default()).await;
+    let played = tokio::task::spawn_blocking(move || {
+        let served = Served::run(|it| Served::follow(it, &venue, &["--venue-markets", "3"]));
+        for market in 0..3 {
+            served.until("a fill", |it| it.trade(market, "BUY").0 == 200);
+        }
+        assert_eq!(served.trade(2, "SELL").0, 200);
+        let settlements = |it: &Served| {
+            let (status, page) = it.send(&Request::get("/v1/account/settlements").key(&it.key));
+            assert_eq!(status, 200, "{page}");
+            page.to_string()
+        };
+        venue.resolve(&condition_id(1), Payout::Winner(0));
+        let wanted = ["--venue-slug", "invented-thing-3", "--venue-volume", "1"];
+        let served = served.taken_over_with(&venue, &wanted);
+        assert_eq!(served.trade(3, "BUY").0, 200);
+        let lists = || venue.requests().iter().filter(|it| it.path == "/markets/keyset").count();
+        let list_count = lists();
+        served.until("a sale", |it| it.trade(0, "SELL").0 == 200);
+        served.until("a payout", |it| settlements(it).contains(&condition_id(1)));
+        assert_eq!(lists(), list_count, "they did not wait for the next list");
+        let (status, _) = served.get(&format!("/v1/markets/{}", condition_id(2)));
+        assert_eq!(status, 404, "no account holds its shares, and the operator does not follow it");
     });
     played.await.unwrap();
 }

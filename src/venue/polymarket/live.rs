@@ -354,6 +354,11 @@ impl LiveVenue for Live {
     fn hold(&mut self, condition_ids: BTreeSet<Arc<str>>) {
         self.follower.hold(condition_ids);
         self.carry_out();
+        // At first they are requested with the list. If the queue is full, they wait for the next.
+        let held: Vec<_> = self.follower.held().cloned().collect();
+        if self.running.is_some() && !held.is_empty() {
+            let _ = self.urgent.try_send(Urgent::Held(held));
+        }
     }
 
     fn move_to(&mut self, markets: Arc<Markets>) {

@@ -27,6 +27,11 @@ impl<B: Books> Follower<B> {
         self.request_unresolved();
     }
 
+    /// Those of these markets that the catalogue has yet to describe.
+    pub fn held(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.held.iter()
+    }
+
     /// Takes a list of markets and follows the new ones, as far as there is room.
     pub fn listed(&mut self, descriptions: Vec<Description>, now: Stamp) {
         let subscribed_count_max = 2 * self.filter.count_max;

@@ -31,10 +31,12 @@ const ANNOUNCED_TRIES_MAX: u32 = 20;
 /// How many more pages are read than would be needed if every listed market were taken.
 const SPARE_PAGES_MAX: usize = 50;
 
-/// A market to describe at once, by condition id.
+/// Markets to describe at once, by condition id.
 pub(super) enum Urgent {
     /// A followed market.
     Followed(Arc<str>),
+    /// Markets that accounts hold, which are followed once they are described.
+    Held(Vec<Arc<str>>),
     /// A newly announced market.
     Announced(Arc<str>),
 }
@@ -105,9 +107,10 @@ impl Cataloguer {
             match urgent {
                 Urgent::Followed(id) if followed.contains(&id) => {}
                 Urgent::Followed(id) => followed.push(id),
+                Urgent::Held(ids) => followed.extend(ids),
                 Urgent::Announced(id) => announced.push((id, 0)),
             }
-            if followed.len().max(announced.len()) == NAMED_MARKETS_MAX {
+            if followed.len().max(announced.len()) >= NAMED_MARKETS_MAX {
                 break;
             }
             next = self.urgent.try_recv().ok();
@@ -115,7 +118,10 @@ impl Cataloguer {
         if !announced.is_empty() {
             self.describe_announced(announced).await?;
         }
-        if followed.is_empty() { Some(()) } else { self.describe(&followed).await }
+        for ids in followed.chunks(NAMED_MARKETS_MAX) {
+            self.describe(ids).await?;
+        }
+        Some(())
     }
 
     /// Lists those of these new markets that pass the filter and accept orders. Those that do not
