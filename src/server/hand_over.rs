@@ -41,6 +41,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
 
 use super::activation::Passed;
+use crate::disk::Disk;
+use crate::journal::{DataDirectory, OpenError};
 use crate::operators::OperatorSocket;
 
 /// What the next server says first. The number is that of this protocol.
@@ -94,9 +96,14 @@ fn socket_path(data: &Path) -> PathBuf {
     data.join("take-over.sock")
 }
 
-/// Whether a server of this data folder may be asked. One that was killed leaves the file behind.
+/// Whether a server of this data folder may be asked. One that was killed leaves the file behind,
+/// but not its lock on the folder.
 pub(super) fn is_offered(data: &Path) -> bool {
-    socket_path(data).exists()
+    let is_in_use = || {
+        let free = DataDirectory::require_free(&Disk::System, data);
+        matches!(free, Err(OpenError::InUse { .. }))
+    };
+    socket_path(data).exists() && is_in_use()
 }
 
 /// The running server's side: waits for the next one.

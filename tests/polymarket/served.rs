@@ -286,6 +286,11 @@ async fn a_server_that_takes_over_has_the_venues_books_by_then() {
         let served = served.taken_over(&venue);
         assert_ne!(served.buy().0, 200);
         served.server.logged("has not sent its books in time");
+
+        // Nobody serves after a crash, so nothing is waited for.
+        let served = served.restart(&venue, &["--venue-markets", "2", "--take-over"]);
+        served.server.logged("no server to take over from");
+        assert!(served.server.log_lines("has not sent its books").is_empty());
     });
     played.await.unwrap();
 }
