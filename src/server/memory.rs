@@ -81,9 +81,13 @@ fn available(machine: u64, groups: &Path, own: &str) -> Limit {
     least
 }
 
-/// The share of the limit above which no new socket or price stream is opened, in tenths. The rest
+/// The share of the limit above which no new socket or price stream is opened, in percent. The rest
 /// is for what trades need.
-const READERS_TENTHS: u64 = 9;
+const READERS_REFUSED_PERCENT: u64 = 90;
+
+/// The share below which they are opened again. Memory that wobbles around a single one would be
+/// reported at every look.
+const READERS_ACCEPTED_PERCENT: u64 = 85;
 
 /// Checks whether the process is above the limit, or close to it.
 pub(super) fn look(room: &Room, limit_bytes: u64) {
@@ -93,21 +97,27 @@ pub(super) fn look(room: &Room, limit_bytes: u64) {
 }
 
 fn judge(room: &Room, resident_bytes: u64, limit_bytes: u64) {
-    let is_short = resident_bytes > limit_bytes / 10 * READERS_TENTHS;
-    if is_short == room.has_room_for_readers() {
-        room.set_short(is_short);
-        if is_short {
-            tracing::warn!(
-                resident_megabytes = megabytes(resident_bytes),
-                limit_megabytes = megabytes(limit_bytes),
-                "memory is close to --memory-limit: refusing new sockets and price streams"
-            );
-        }
+    let (resident, limit) = (megabytes(resident_bytes), megabytes(limit_bytes));
+    let share = |percent: u64| limit_bytes / 100 * percent;
+    let was_short = !room.has_room_for_readers();
+    if !was_short && resident_bytes > share(READERS_REFUSED_PERCENT) {
+        room.set_short(true);
+        tracing::warn!(
+            resident_megabytes = resident,
+            limit_megabytes = limit,
+            "memory is close to --memory-limit: refusing new sockets and price streams"
+        );
+    } else if was_short && resident_bytes < share(READERS_ACCEPTED_PERCENT) {
+        room.set_short(false);
+        tracing::info!(
+            resident_megabytes = resident,
+            limit_megabytes = limit,
+            "memory is no longer close to --memory-limit: accepting sockets and price streams"
+        );
     }
     let is_full = resident_bytes > limit_bytes;
     if is_full != room.is_full() {
         room.set_full(is_full);
-        let (resident, limit) = (megabytes(resident_bytes), megabytes(limit_bytes));
         if is_full {
             tracing::warn!(
                 resident_megabytes = resident,
@@ -118,7 +128,8 @@ fn judge(room: &Room, resident_bytes: u64, limit_bytes: u64) {
             tracing::info!(
                 resident_megabytes = resident,
                 limit_megabytes = limit,
-                "memory is below --memory-limit again: accepting everything"
+                "memory is below --memory-limit again: accepting accounts, keys, orders and \
+                 comments"
             );
         }
     }
@@ -146,10 +157,14 @@ mod tests {
     fn requests_are_refused_while_memory_is_above_the_limit() {
         let room = Room::default();
         for (resident_bytes, is_full, has_room_for_readers) in [
+            (900, false, true),
             (1_001, true, false),
             (1_000, false, false),
-            (901, false, false),
+            (850, false, false),
+            (849, false, true),
             (900, false, true),
+            (901, false, false),
+            (900, false, false),
             (1_001, true, false),
         ] {
             judge(&room, resident_bytes, 1_000);
