@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::settlement::Retry;
 use super::{Caller, Page, RequestContext, Service, ServiceError};
 use crate::engine::command::{DeleteComment, OpenAccount, Owner, WriteComment};
 use crate::engine::comment::Comment;
@@ -77,18 +78,16 @@ impl Service {
     }
 
     /// Waits for what an author has written on the orders of others before the author's account
-    /// stopped to take writes. Nothing comes later.
-    pub(super) async fn settle_comments(
-        &self,
-        author: AccountId,
-        waiters: &Arc<Waiters>,
-    ) -> Result<(), ServiceError> {
+    /// stopped taking writes. Nothing comes later. A shard with a full queue is waited for.
+    pub(super) async fn settle_comments(&self, author: AccountId, waiters: &Arc<Waiters>) {
         self.authors.left(author).await;
         for shard in ShardId::all() {
+            let mut retry = Retry::default();
             let read = |_: &State| Observed { value: (), place: Place::START };
-            self.shards.observe(shard, waiters, read).await?;
+            while self.shards.observe(shard, waiters, read).await.is_err() {
+                retry.wait().await;
+            }
         }
-        Ok(())
     }
 
     /// The caller's account, opened here if the bearer of an access token has none.

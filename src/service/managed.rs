@@ -62,9 +62,9 @@ impl Service {
         Ok(found.ok_or(Rejection::AccountNotFound)?)
     }
 
-    /// Does something to an account on behalf of an operator. If the shard refuses a later visit,
-    /// which only an account with very many open orders needs, what earlier ones did stays done,
-    /// and the same command goes on with it.
+    /// Does something to an account on behalf of an operator. An erasure takes several visits of
+    /// the account's shard, and so does what ends very many open orders. If the shard refuses a
+    /// later visit, what earlier ones did stays done, and the same command goes on with it.
     pub async fn act(
         &self,
         command: OperatorCommand,
@@ -82,7 +82,7 @@ impl Service {
             }
         }
         if matches!(command.act, Act::Suspend | Act::Erase) {
-            self.settle_comments(command.account, waiters).await?;
+            self.settle_comments(command.account, waiters).await;
         }
         Ok(acted)
     }
@@ -150,3 +150,6 @@ impl Service {
         Ok(accounts)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -247,7 +247,7 @@ fn decision(info: &MarketInfo) -> Option<Arc<Decision>> {
 }
 
 /// Exponential back-off.
-struct Retry {
+pub(super) struct Retry {
     delay: Duration,
 }
 
@@ -258,7 +258,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    async fn wait(&mut self) {
+    pub(super) async fn wait(&mut self) {
         tokio::time::sleep(self.delay).await;
         self.delay = (self.delay * 2).min(RETRY_DELAYS[1]);
     }
