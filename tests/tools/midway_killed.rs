@@ -17,7 +17,8 @@ use crate::world::{MARKET, STARTING_BALANCE, Trader, buy, json_of, start, text, 
 
 const ROUNDS: u32 = 5;
 
-/// Each round lets the server live this much longer.
+/// Each round lets the server live this much longer; that of an erasure is killed at once in the
+/// first.
 const STEP: Duration = Duration::from_millis(7);
 
 /// Sends a request again and again until the server is gone or the round is over.
@@ -86,7 +87,7 @@ fn resets_and_tiers_happen_once_and_stay() {
     let cycle: [&[&str]; 4] =
         [&["reset"], &["tier", "--tier", "pro"], &["reset"], &["tier", "--tier", "free"]];
     let mut done = 0;
-    let (mut lost_count, mut reset_count, mut unsure_count) = (0, 0, 0);
+    let (mut reset_count, mut unsure_count) = (0, 0);
     let mut tier = None;
     for round in 0..ROUNDS {
         let requests = [order().key(&owner.key), order().key(&owner.key)];
@@ -94,7 +95,6 @@ fn resets_and_tiers_happen_once_and_stay() {
         let life = Duration::from_millis(300) + round * STEP;
         let (answers, lost) = kill_midway(data, id, server, acts, &requests, life);
         let lost = lost.expect("the server is gone, and the acts have no end");
-        lost_count += 1;
         for (answer, act) in answers.iter().zip(cycle.into_iter().cycle().skip(done)) {
             match *act {
                 ["tier", .., given] => tier = Some(given),
@@ -125,7 +125,7 @@ fn resets_and_tiers_happen_once_and_stay() {
         assert!(expected.contains(&resets), "{resets} resets are journaled, not {expected:?}");
         assert_eq!(journaled(data, "account_reset").len(), resets);
     }
-    assert!(lost_count > 0 && reset_count > 0);
+    assert!(reset_count > 0);
     server.terminate();
     let (report, code) = json_of(&["journal", "verify", text(data)]);
     assert_eq!(code, 0, "{report}");
@@ -150,7 +150,7 @@ fn an_erasure_that_is_stopped_anywhere_can_be_finished() {
         Connection::open(server.address).send(&comment).ok(200);
         let requests = [order().key(&owner.key), comment];
         let erase: [&[&str]; 1] = [&["erase"]];
-        let life = (1 + round) * STEP;
+        let life = round * STEP;
         let (answers, _) = kill_midway(data, id, server, erase, &requests, life);
         server = start(data);
         let finished = act(data, id, &["erase"]).expect("it goes on with what is left");

@@ -4,7 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use paperbourse_test_support::process::command;
@@ -300,8 +300,8 @@ fn make_wait(path: &Path, other_name: &Path) {
     fs::hard_link(path, other_name).unwrap();
 }
 
-/// Opens the other end of a pipe that somebody opens.
-fn let_go(other_name: &Path) -> File {
+/// Opens the other end of a pipe that this process opens.
+fn let_go(process: &mut Child, other_name: &Path) -> File {
     loop {
         let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();
         match OpenOptions::new().write(true).custom_flags(flags).open(other_name) {
@@ -309,6 +309,8 @@ fn let_go(other_name: &Path) -> File {
             // Nobody opens it yet.
             Err(error) => assert_eq!(error.raw_os_error(), Some(Errno::NXIO.raw_os_error())),
         }
+        let ended = process.try_wait().unwrap();
+        assert_eq!(ended, None, "it has not opened the pipe");
         std::thread::park_timeout(Duration::from_millis(1));
     }
 }
@@ -333,14 +335,14 @@ fn files_of_points_that_are_removed_while_a_repository_is_verified_are_no_damage
     // By the first it has read the points, and by the second it waits for what happens here.
     let ends = [0, 1].map(|number| folder.path().join(format!("end-{number}")));
     removed.iter().zip(&ends).for_each(|(path, end)| make_wait(path, end));
-    let verify = command(BINARY)
+    let mut verify = command(BINARY)
         .args(["backup", "verify", "--json", text(&repository)])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let _first = let_go(&ends[0]);
+    let _first = let_go(&mut verify, &ends[0]);
     points.iter().chain(&removed).for_each(|path| fs::remove_file(path).unwrap());
-    let _second = let_go(&ends[1]);
+    let _second = let_go(&mut verify, &ends[1]);
     let output = verify.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     // What a point still needs is missed as before.
