@@ -438,8 +438,8 @@ impl Service {
     }
 
     /// Counts a request against the caller's limits, unless [`Service::identify_for`] did. The
-    /// [`Admission`] is returned whether or not
-    /// the request passes; an anonymous caller is limited by address and gets none.
+    /// [`Admission`] is returned whether or not the request passes; an anonymous caller is limited
+    /// by address and gets none.
     pub fn admit(
         &self,
         caller: &Caller,
