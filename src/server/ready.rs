@@ -64,8 +64,36 @@ async fn until_live(status: Option<LiveStatus>) {
 }
 
 fn are_live(status: &LiveStatus) -> bool {
-    let counts = status.get().tokens;
+    let snapshot = status.get();
+    let counts = snapshot.tokens;
     let live_count = counts[Freshness::Live as usize];
     let followed_count = counts.iter().sum::<usize>() - counts[Freshness::Closed as usize];
-    live_count > 0 && 100 * live_count >= LIVE_PERCENT_MIN * followed_count
+    if followed_count == 0 {
+        // No market passes the filter, unless the venue has yet to answer.
+        return snapshot.is_listed;
+    }
+    100 * live_count >= LIVE_PERCENT_MIN * followed_count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::venue::follow::status::LiveSnapshot;
+
+    #[test]
+    fn books_are_there_once_nearly_all_are_live_or_the_list_is_empty() {
+        for (is_listed, tokens, expected) in [
+            (false, [0, 0, 0, 0, 0], false),
+            (true, [0, 0, 0, 0, 0], true),
+            (true, [0, 0, 0, 0, 2], true),
+            (true, [2, 0, 0, 0, 0], false),
+            (true, [6, 94, 0, 0, 0], false),
+            (true, [2, 95, 1, 2, 9], true),
+            (false, [0, 2, 0, 0, 0], true),
+        ] {
+            let status = LiveStatus::default();
+            status.set(LiveSnapshot { is_listed, tokens, ..LiveSnapshot::default() });
+            assert_eq!(are_live(&status), expected, "{is_listed} {tokens:?}");
+        }
+    }
 }

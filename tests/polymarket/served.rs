@@ -324,3 +324,15 @@ async fn markets_with_open_positions_are_followed_after_a_take_over() {
     });
     played.await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_take_over_waits_for_no_books_if_no_market_passes_the_filter() {
+    let venue = StandIn::start(World::invented(1), Options::default()).await;
+    let played = tokio::task::spawn_blocking(move || {
+        let served = Served::start(&venue);
+        let served = served.taken_over_with(&venue, &["--venue-slug", "no-such-thing"]);
+        assert!(served.server.log_lines("has not sent its books").is_empty());
+        assert_eq!(served.buy().0, 404);
+    });
+    played.await.unwrap();
+}

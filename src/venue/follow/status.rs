@@ -23,6 +23,8 @@ pub struct SocketSnapshot {
 /// Counters and states at one moment.
 #[derive(Clone, Default, Debug)]
 pub struct LiveSnapshot {
+    /// Whether the venue has sent a list of markets.
+    pub is_listed: bool,
     /// How many tokens are in each state.
     pub tokens: StateCounts,
     /// How many sockets are in each state.

@@ -34,6 +34,7 @@ impl<B: Books> Follower<B> {
 
     /// Takes a list of markets and follows the new ones, as far as there is room.
     pub fn listed(&mut self, descriptions: Vec<Description>, now: Stamp) {
+        self.trust.counts.is_listed = true;
         let subscribed_count_max = 2 * self.filter.count_max;
         let mut subscribed_count = self.subscribed_count();
         let mut known = Vec::with_capacity(descriptions.len());

@@ -77,16 +77,14 @@ impl Cataloguer {
     /// Requests the list, and then the followed markets that it lacks. `None` if the receiver of
     /// the events is gone.
     async fn refresh(&mut self) -> Option<()> {
-        let listed = match self.list().await {
-            Ok(listed) => listed,
-            Err(error) => {
-                tracing::warn!(%error, "request for the market list failed");
-                Vec::new()
+        let mut seen: HashSet<Arc<str>> = HashSet::new();
+        match self.list().await {
+            Ok(listed) => {
+                seen.extend(listed.iter().map(|it| it.info.condition_id.clone()));
+                self.events.send(Event::Listed(listed)).await.ok()?;
             }
-        };
-        let seen: HashSet<Arc<str>> =
-            listed.iter().map(|description| description.info.condition_id.clone()).collect();
-        self.events.send(Event::Listed(listed)).await.ok()?;
+            Err(error) => tracing::warn!(%error, "request for the market list failed"),
+        }
         let followed = self.followed.borrow().clone();
         let unseen: Vec<_> = followed.iter().filter(|id| !seen.contains(*id)).cloned().collect();
         for ids in unseen.chunks(NAMED_MARKETS_MAX) {
