@@ -81,8 +81,8 @@ impl CloseReason {
         match self {
             Self::Returned(_) => "",
             Self::GoingAway => {
-                "Wait the number of milliseconds after `retry-after-ms=` in the reason, then connect \
-                 again."
+                "Wait the number of milliseconds after `retry-after-ms=` in the reason, then \
+                 connect again."
             }
             Self::Busy => "Connect again after a pause.",
             Self::Protocol => "Use a WebSocket client that follows RFC 6455.",

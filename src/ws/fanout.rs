@@ -51,7 +51,7 @@ pub struct Fanout {
     /// The highest frame number of any channel that has ended.
     seq_floor: AtomicU64,
     socket_count: AtomicUsize,
-    subscription_count: AtomicUsize,
+    pub(super) subscription_count: AtomicUsize,
     /// The sockets with all markets.
     all: Mutex<Map<SocketId, Arc<Mailbox>>>,
     next_socket_id: AtomicU64,

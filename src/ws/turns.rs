@@ -29,8 +29,8 @@ use loom::sync::atomic as atomics;
 /// batch, which takes from ten microseconds, for a frame, to a hundred; a look takes one or two.
 pub const READERS_PER_TURN: usize = 2;
 
-/// However many readers wait, the last one has had its turn after about this many looks at requests:
-/// beyond a hundred or so, more of them have one at a time.
+/// However many readers wait, the last one has its turn within a few times this many looks at
+/// requests: the longer the queue, the more of them have one at a time.
 const TURNS_PER_LAP: usize = 32;
 
 /// The readers of one worker that wait for their turn.

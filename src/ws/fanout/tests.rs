@@ -37,11 +37,6 @@ pub(in crate::ws) fn name(market: usize) -> String {
     format!("m{market}")
 }
 
-/// Gives subscriptions back that were reserved without a market.
-pub(in crate::ws) fn give_back(fanout: &Fanout, count: usize) {
-    fanout.subscription_count.fetch_sub(count, Ordering::Relaxed);
-}
-
 /// Publishes a book whose only bid has a price that encodes the number of the change.
 pub(in crate::ws) fn publish_bid(markets: &Markets, market: &str, change: i64) {
     let mut ladder = Ladder::default();
