@@ -151,7 +151,7 @@ impl KeyTable {
         }
     }
 
-    /// The memory of all windows. Visits each key.
+    /// The memory of all windows, each counted once. Visits each key.
     pub fn window_bytes(&self) -> usize {
         self.keys.pin().values().map(|held| held.windows.owned_bytes()).sum()
     }

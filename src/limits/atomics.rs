@@ -30,6 +30,10 @@ mod place {
         pub(in crate::limits) fn replace(&self, current: &Guard<Option<T>>, next: Option<T>) {
             self.0.compare_and_swap(&**current, next);
         }
+
+        pub(in crate::limits) fn take(&mut self) -> Option<T> {
+            self.0.swap(None)
+        }
     }
 }
 
@@ -57,6 +61,10 @@ mod place {
             if place(&held) == place(current) {
                 *held = next;
             }
+        }
+
+        pub(in crate::limits) fn take(&mut self) -> Option<T> {
+            self.0.get_mut().unwrap().take()
         }
     }
 }

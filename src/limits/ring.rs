@@ -45,7 +45,7 @@
 //! This happens when the log has become too small or too old: stamps later than [`STAMP_MAX`] do
 //! not fit. An idle key's log is never mistaken for a busy one's, whatever the time.
 
-use triomphe::{Arc, HeaderSlice};
+use triomphe::{Arc, HeaderSlice, UniqueArc};
 
 use super::atomics::{AtomicU32, Ordering, Place};
 
@@ -70,6 +70,24 @@ impl Header {
     /// Whether several keys count in the log.
     pub(super) fn is_shared(&self) -> bool {
         self.next.is_some()
+    }
+
+    /// The log that replaces this one, if several keys count in it and it was replaced.
+    pub(super) fn successor(&self) -> Option<Ring> {
+        self.next.as_ref()?.load().as_deref().cloned()
+    }
+}
+
+/// A log may be the last to hold the one that replaces it, that the next one, and so on. They are
+/// dropped one by one: a drop within a drop would need a stack as long as the chain.
+impl Drop for Header {
+    fn drop(&mut self) {
+        let take = |header: &mut Self| header.next.as_mut().and_then(Place::take);
+        let mut next = take(self);
+        while let Some(mut ring) = next.and_then(Arc::into_unique).map(UniqueArc::into_inner) {
+            // A log that someone else holds keeps its own.
+            next = Arc::get_mut(&mut ring).and_then(|log| take(&mut log.header));
+        }
     }
 }
 
@@ -330,5 +348,41 @@ mod tests {
                 assert_eq!(stamps(&ring), before, "{count} stamps in {capacity} slots");
             }
         }
+    }
+
+    /// A shared log, and the last of so many that follow it.
+    fn chain(followers: usize) -> [Ring; 2] {
+        let shared = || log((0, true), SLOTS_SPARE, std::iter::empty());
+        let first = shared();
+        let mut last = first.clone();
+        for _ in 0..followers {
+            let next = shared();
+            let place = last.header.next.as_ref().unwrap();
+            place.replace(&place.load(), Some(Arc::new(next.clone())));
+            last = next;
+        }
+        [first, last]
+    }
+
+    #[test]
+    fn a_chain_of_any_length_is_dropped_on_a_small_stack() {
+        for followers in [0, 1, 100_000] {
+            let [first, last] = chain(followers);
+            let thread = std::thread::Builder::new().stack_size(64 << 10);
+            thread.spawn(move || drop(first)).unwrap().join().unwrap();
+            assert_eq!(Arc::strong_count(&last), 1);
+        }
+    }
+
+    #[test]
+    fn a_chain_is_dropped_up_to_a_log_that_is_still_in_use() {
+        let [first, middle] = chain(10);
+        let [beyond, last] = chain(10);
+        let place = middle.header.next.as_ref().unwrap();
+        place.replace(&place.load(), Some(Arc::new(beyond)));
+        drop(first);
+        assert_eq!((Arc::strong_count(&middle), Arc::strong_count(&last)), (1, 2));
+        drop(middle);
+        assert_eq!(Arc::strong_count(&last), 1);
     }
 }

@@ -37,7 +37,13 @@
 //! # Keys that share their windows
 //!
 //! The successors of a key count in its windows. Each has a place of its own, with the same log. A
-//! sealed log that is shared holds the one that replaces it, and the places follow one by one.
+//! sealed log that is shared holds the one that replaces it, and each place follows when its key is
+//! used, or to the newest log in a release: the place of a key that ended holds no more logs than
+//! its line has gone through since.
+//!
+//! The keys may have different limits, if only while their tier changes. Each request is decided on
+//! by those of its own key, so a shared log keeps a minute even for a key without a limit per
+//! minute.
 //!
 //! # New limits
 //!
@@ -145,7 +151,7 @@ impl KeyLimiter {
         }
     }
 
-    /// The memory of the windows.
+    /// The memory of the windows. Limiters that share a log count a part of it each.
     pub fn owned_bytes(&self) -> usize {
         let held = self.place.load();
         let windows = 2 * size_of::<usize>() + size_of::<Windows>();

@@ -1,3 +1,5 @@
+mod shared;
+
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

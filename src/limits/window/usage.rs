@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Allowance, Decision};
 use crate::limits::ring::View;
 use crate::limits::tier::TierLimits;
-use crate::limits::{Limit, MINUTE_NS, SECOND_NS, TICK_NS, UNLIMITED_SHOWN};
+use crate::limits::{LIMIT_MAX, Limit, MINUTE_NS, SECOND_NS, TICK_NS, UNLIMITED_SHOWN};
 
 /// The length of a minute in ticks.
 pub(super) const MINUTE_TICKS: u32 = ticks(MINUTE_NS);
@@ -93,11 +93,12 @@ impl Limits {
         minute.get().map(|_| MINUTE_TICKS).or(of_second)
     }
 
-    /// The most stamps that can count at once.
-    pub(super) fn stamps_max(self) -> usize {
-        let [second, minute] = self.0.map(Limit::get);
-        let in_minute = second.map_or(u32::MAX, |second| second.saturating_mul(60));
-        minute.map_or(second.unwrap_or(0), |minute| minute.min(in_minute)) as usize
+    /// The most stamps that these limits can admit within `retention` ticks, a whole number of
+    /// seconds.
+    pub(super) fn stamps_max(self, retention: u32) -> usize {
+        let [second, minute] = self.0.map(|limit| limit.get().unwrap_or(LIMIT_MAX));
+        let seconds = retention / ticks(SECOND_NS);
+        second.saturating_mul(seconds).min(minute).min(LIMIT_MAX) as usize
     }
 
     fn windows(self) -> [Window; 2] {

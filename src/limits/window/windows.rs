@@ -14,8 +14,10 @@ const LAG_TICKS: u64 = SECOND_NS / TICK_NS;
 
 /// Bits of the largest number of a slot.
 const SLOT_BITS: u32 = 20;
-const _: () =
-    assert!(LIMIT_MAX as usize + SLOTS_SPARE <= 1 << SLOT_BITS, "every slot has a number");
+const _: () = assert!(SLOTS_MAX <= 1 << SLOT_BITS, "every slot has a number");
+
+/// The most slots that a log needs.
+const SLOTS_MAX: usize = LIMIT_MAX as usize + SLOTS_SPARE;
 
 /// The windows of one key. Decisions change the log. When it must be replaced, they return the
 /// windows with the new one, to be put in the same place if it still holds the old.
@@ -99,7 +101,8 @@ impl Windows {
                     return Ok(limits.decision(moment, usages));
                 }
             } else if let oldest @ 1.. = view.oldest_kept()
-                && moment.end.saturating_sub(oldest) < retention
+                && let age = moment.end.saturating_sub(oldest)
+                && (age < retention || is_kept_for_others(log, age))
             {
                 // The log would be full of stamps that count: it must grow.
                 view.seal();
@@ -123,9 +126,8 @@ impl Windows {
             let since = log.header.since;
             let Hint { next, tails } = self.hint();
             let view = View::of(&log, next);
-            let place = log.header.next.as_ref();
             if view.is_sealed()
-                && let Some(next) = place.and_then(|place| place.load().as_deref().cloned())
+                && let Some(next) = log.header.successor()
             {
                 log = next;
                 continue;
@@ -149,28 +151,32 @@ impl Windows {
     }
 
     /// The windows without a log, if no stamp counts any more at this time, which has no effect on
-    /// later decisions. Keys that share their windows go on with the smallest log.
+    /// later decisions. Keys that share their windows go on with the smallest log; and with the
+    /// newest one in any case, so that a key that sends nothing does not hold on to all that the
+    /// others have used since.
     pub(crate) fn release(&self, limits: Limits, now_ns: u64) -> Option<Self> {
         let now = now_ns.min(CLOCK_NS_MAX) / TICK_NS;
-        let log = self.log.as_ref()?;
-        let is_shared = log.header.is_shared();
-        // An unlimited key may become limited again.
-        let retention = limits.retention().unwrap_or(MINUTE_TICKS);
-        let view = View::of(log, self.hint().next);
-        if view.is_sealed() {
-            // Keys that were not used since hold on to it.
-            return is_shared.then(|| self.succeeded(log, &view, now_ns, limits));
+        let mut newer: Option<Self> = None;
+        loop {
+            let windows = newer.as_ref().unwrap_or(self);
+            let Some(log) = &windows.log else { return newer };
+            let view = View::of(log, windows.hint().next);
+            let is_shared = log.header.is_shared();
+            if !view.is_sealed() {
+                let since = since_without(windows.since, &view, retention(log, limits));
+                let is_smallest = is_shared && log.slice.len() == CAPACITY_MIN;
+                if since > now || is_smallest || !view.seal() {
+                    return newer;
+                }
+                if !is_shared {
+                    return Some(Self::beginning(since));
+                }
+            } else if !is_shared {
+                // Whoever sealed it is about to replace it.
+                return newer;
+            }
+            newer = Some(windows.succeeded(log, &view, now_ns, limits));
         }
-        let since = since_without(self.since, &view, retention);
-        let is_smallest = is_shared && log.slice.len() == CAPACITY_MIN;
-        if since > now || is_smallest || !view.seal() {
-            return None;
-        }
-        Some(if is_shared {
-            self.succeeded(log, &view, now_ns, limits)
-        } else {
-            Self::beginning(since)
-        })
     }
 
     /// The same windows for one more key; or the windows to be put in their place first.
@@ -196,9 +202,21 @@ impl Windows {
         self.log.as_ref()
     }
 
-    /// The memory of the log.
+    /// The memory of the log. If it is shared, the part of these windows in it and in those that
+    /// replace it, so that the parts of all keys add up to the whole.
     pub(crate) fn owned_bytes(&self) -> usize {
-        self.log.as_ref().map_or(0, ring::bytes)
+        let Some(log) = &self.log else { return 0 };
+        let mut holders = Ring::strong_count(log);
+        let mut bytes = ring::bytes(log) / holders;
+        let mut successor = log.header.successor();
+        while let Some(log) = successor {
+            // They share the part that the log before it has in it. This reference is none of them.
+            let others = Ring::strong_count(&log).saturating_sub(1).max(1);
+            holders = holders.saturating_mul(others);
+            bytes += ring::bytes(&log) / holders;
+            successor = log.header.successor();
+        }
+        bytes
     }
 
     /// The windows with their first log.
@@ -210,7 +228,7 @@ impl Windows {
     /// The windows after a sealed log, with the stamps that still count.
     #[cold]
     fn succeeded(&self, log: &Ring, sealed: &View<'_>, now_ns: u64, limits: Limits) -> Self {
-        let retention = limits.retention().unwrap_or(MINUTE_TICKS);
+        let retention = retention(log, limits);
         let now = now_ns / TICK_NS;
         let since = since_without(self.since, sealed, retention);
         let next = || {
@@ -256,18 +274,34 @@ fn moment(since: u64, view: &View<'_>, now_ns: u64) -> Option<Moment> {
     Some(Moment { now_ns, since, end: stamp.max(view.newest()).max(1) })
 }
 
+/// How long a stamp is kept in this log, in ticks.
+fn retention(log: &Ring, limits: Limits) -> u32 {
+    // The limits of other keys may differ. An unlimited key may become limited again.
+    if log.header.is_shared() { None } else { limits.retention() }.unwrap_or(MINUTE_TICKS)
+}
+
+/// Whether a stamp of this age may count for another key, although none of this one's windows holds
+/// it. No window needs more stamps than the largest log has.
+#[inline]
+fn is_kept_for_others(log: &Ring, age: u32) -> bool {
+    age < MINUTE_TICKS && log.header.is_shared() && log.slice.len() < SLOTS_MAX
+}
+
 /// A log with the stamps of this one that are within `retention` of the newest. It has room for
 /// twice as many, or for as many as these limits admit.
 fn copy((since, is_shared): (u64, bool), view: &View<'_>, retention: u32, limits: Limits) -> Ring {
     let newest = view.newest();
     let counts = |&stamp: &u32| stamp > 0 && newest.saturating_sub(stamp) < retention;
-    let ages = 1..=view.len_max();
+    let ages = 1..=view.len_max().min(SLOTS_MAX - SLOTS_SPARE);
     let mut stamps: Vec<u32> = ages.map(|age| view.stamp(age)).take_while(counts).collect();
     stamps.reverse();
     let before = stamps.first().map_or(0, |oldest| oldest - 1);
     let count = stamps.len();
-    let capacity = (2 * count).min(limits.stamps_max() + SLOTS_SPARE);
-    let capacity = capacity.max(count + SLOTS_SPARE).max(CAPACITY_MIN);
+    let needed = count + SLOTS_SPARE;
+    let admitted = limits.stamps_max(retention) + SLOTS_SPARE;
+    // What other keys were admitted may be more than these limits allow.
+    let capacity_max = if is_shared && needed > admitted { SLOTS_MAX } else { admitted };
+    let capacity = (2 * count).min(capacity_max).max(needed).max(CAPACITY_MIN);
     let stamps = stamps.into_iter().map(|stamp| stamp.saturating_sub(before));
     ring::log((since + u64::from(before), is_shared), capacity, stamps)
 }
