@@ -157,21 +157,23 @@ fn memory_by_part_grows_by_what_is_added_and_explains_the_process() {
         "off",
         "--tier",
         "free=unlimited/unlimited/2/100",
+        "--starting-balance",
+        "1000000",
     ]);
     let account = server.account();
-    let order = |side| {
-        let mut order = buy(1);
-        order["side"] = json!(side);
-        order
-    };
-    let orders: Vec<_> =
-        (0..PER_BATCH).map(|at| order(if at % 2 == 0 { "BUY" } else { "SELL" })).collect();
+    let orders: Vec<_> = (0..PER_BATCH).map(|_| buy(1)).collect();
     let batch = Request::post("/v1/orders/batch", &json!({"orders": orders})).key(&account.key);
     let mut connection = server.connect();
-    let mut fill = |batches| {
-        for _ in 0..batches {
-            let answer = connection.send(&batch);
-            assert_eq!(answer.ok(200)["failed"], 0, "{}", answer.text);
+    let mut fill = |batches: u64| {
+        let mut filled = 0;
+        while filled < batches * PER_BATCH {
+            let answer = connection.send(&batch).ok(200);
+            // A busy disk may have no journal segment ready, and then the client asks again.
+            for failed in answer["results"].as_array().unwrap() {
+                let error = failed.get("error").and_then(|error| error.as_str());
+                assert!(matches!(error, None | Some("SERVER_BUSY")), "{failed}");
+            }
+            filled += answer["succeeded"].as_u64().unwrap();
         }
     };
     // Whatever is made for the first requests is there before.
