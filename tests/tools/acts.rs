@@ -340,7 +340,8 @@ fn what_was_erased_is_found_nowhere_later() {
             filler += 1;
             let order = buy(neighbour, &format!("filler {filler}"));
             (0..3).for_each(|_| crate::world::comment(neighbour, order));
-            assert!(began.elapsed() < Duration::from_mins(2), "no snapshot");
+            // Snapshots are made where nobody else wants the processor.
+            assert!(began.elapsed() < Duration::from_mins(15), "no snapshot");
         }
     };
     fill_until(&mut neighbour, &|| {
@@ -375,15 +376,16 @@ fn what_was_erased_is_found_nowhere_later() {
         assert_eq!(neighbour.get(&format!("/trades/{own}/comments")).status, 404);
         neighbour.get(&format!("/v1/orders/{theirs}")).ok(200);
     }
-    // Two snapshots later, nothing is left but in segments up to that one.
+    // Two snapshots later, nothing is left but in segments up to that one. Old files go one after
+    // the other, and an order file that a crash left without its snapshot may be the last of them.
     fill_until(&mut neighbour, &|| {
         let names = files(data, "snapshots");
         let names = names.iter().map(|path| path.file_name().unwrap().to_str().unwrap());
-        names.filter(|name| name.ends_with(".snapshot")).all(|name| number(name) > through)
+        let mut snapshots = names.filter(|name| name.ends_with(".snapshot"));
+        let is_left = |needle: &&str| !files_with(data, "snapshots", needle).is_empty();
+        snapshots.all(|name| number(name) > through) && !needles.iter().any(is_left)
     });
     for needle in needles {
-        let held = files_with(data, "snapshots", needle);
-        assert!(held.is_empty(), "{needle}: {held:?}");
         for folder in ["journal", "archive"] {
             let held = files_with(data, folder, needle);
             assert!(held.iter().all(|name| number(name) <= through), "{needle}: {held:?}");
