@@ -25,6 +25,9 @@ const DRAWN_SLUG: &str = "northmere-noon-rain";
 /// A market that resolves, half to each outcome.
 const SPLIT_SLUG: &str = "quillford-saltmarsh-match";
 
+/// Shares that the walk trades in the market that stays open.
+const TRADED: &str = "15";
+
 /// What was sent and answered, by the names of operations.
 type Examples = BTreeMap<String, Value>;
 
@@ -179,12 +182,23 @@ impl Walk {
         self.call("GET /v1/account/history", &[("limit", json!(1))], None);
         self.call("GET /v1/account/equity", &[("limit", json!(1))], None);
         self.call("GET /v1/export/trades.csv", &[], None);
+        self.volume_is_counted();
         // A day seldom ends during this walk.
         let candles = [("interval", json!("1d"))];
         self.call("GET /v1/markets/{condition_id}/candles", &candles, None);
         self.known.insert("market", self.known["token_id"].clone());
         let prices = [("interval", json!("1d")), ("fidelity", json!(24 * 60))];
         self.call("GET /v1/prices-history", &prices, None);
+    }
+
+    /// Candles count a fill's volume a little after its answer.
+    fn volume_is_counted(&self) {
+        let id = self.known["condition_id"].as_str().unwrap();
+        let path = format!("/v1/markets/{id}/candles?interval=1d");
+        eventually(|| {
+            let candles = self.server.get(&path).ok(200);
+            (candles[0]["v"] == TRADED).then_some(())
+        });
     }
 
     fn ends_keys(&mut self) {
