@@ -29,27 +29,18 @@ fn check(
 /// at that time.
 #[track_caller]
 fn check_released(
-    (per_second, per_minute): (Limit, Limit),
+    limits: (Limit, Limit),
     sent_before: &[u64],
     sent: &'static [&[u64]],
     released_at: Option<u64>,
     preemptions_max: Option<usize>,
 ) {
-    let limits = TierLimits {
-        requests_per_second: per_second,
-        requests_per_minute: per_minute,
-        sockets_max: 1,
-        batch_max: 1,
-        socket_markets_max: MarketsMax::All,
-    };
+    let limits = tier(limits);
     let sent_before = sent_before.to_vec();
     let mut model = Builder::new();
     model.preemption_bound = model.preemption_bound.or(preemptions_max);
     model.check(move || {
         let limiter = Arc::new(KeyLimiter::new(&limits));
-        let decide = |limiter: &KeyLimiter, times: &[u64]| -> Vec<Decision> {
-            times.iter().map(|&now_ns| limiter.decide(now_ns)).collect()
-        };
         let mut decisions = decide(&limiter, &sent_before);
         let (here, elsewhere) = sent.split_first().expect("some thread sends");
         let threads: Vec<_> = elsewhere
@@ -72,6 +63,21 @@ fn check_released(
         }
         assert_exact(&limits, &decisions);
     });
+}
+
+/// Requests a second and a minute.
+fn tier((per_second, per_minute): (Limit, Limit)) -> TierLimits {
+    TierLimits {
+        requests_per_second: per_second,
+        requests_per_minute: per_minute,
+        sockets_max: 1,
+        batch_max: 1,
+        socket_markets_max: MarketsMax::All,
+    }
+}
+
+fn decide(limiter: &KeyLimiter, times: &[u64]) -> Vec<Decision> {
+    times.iter().map(|&now_ns| limiter.decide(now_ns)).collect()
 }
 
 fn assert_exact(limits: &TierLimits, decisions: &[Decision]) {
@@ -157,25 +163,16 @@ fn two_threads_whose_log_grows() {
 /// made while the first one sends.
 #[track_caller]
 fn check_shared(
-    (per_second, per_minute): (Limit, Limit),
+    limits: (Limit, Limit),
     sent_before: &'static [u64],
     [first, second]: [&'static [u64]; 2],
     is_rotating: bool,
     preemptions_max: usize,
 ) {
-    let limits = TierLimits {
-        requests_per_second: per_second,
-        requests_per_minute: per_minute,
-        sockets_max: 1,
-        batch_max: 1,
-        socket_markets_max: MarketsMax::All,
-    };
+    let limits = tier(limits);
     let mut model = Builder::new();
     model.preemption_bound = model.preemption_bound.or(Some(preemptions_max));
     model.check(move || {
-        let decide = |limiter: &KeyLimiter, times: &[u64]| -> Vec<Decision> {
-            times.iter().map(|&now_ns| limiter.decide(now_ns)).collect()
-        };
         let limiter = Arc::new(KeyLimiter::new(&limits));
         let mut decisions = decide(&limiter, sent_before);
         let successor = (!is_rotating).then(|| limiter.successor(&limits));

@@ -234,32 +234,46 @@ async fn a_bot_is_filled_at_the_venues_price_or_not_at_all() {
     played.await.unwrap();
 }
 
+/// What a later server is told to follow: a market in which nobody trades yet.
+const OTHER_MARKET: [&str; 4] = ["--venue-slug", "invented-thing-3", "--venue-volume", "1"];
+
+/// Serves an account that holds shares of markets 0 and 1, and none of market 2 any more. Market 1
+/// has closed.
+fn holding(venue: &StandIn) -> Served {
+    let served = Served::run(|it| Served::follow(it, venue, &["--venue-markets", "3"]));
+    for market in 0..3 {
+        served.until("a fill", |it| it.trade(market, "BUY").0 == 200);
+    }
+    assert_eq!(served.trade(2, "SELL").0, 200);
+    assert!(!is_paid(&served));
+    venue.resolve(&condition_id(1), Payout::Winner(0));
+    served
+}
+
+fn is_paid(served: &Served) -> bool {
+    let request = Request::get("/v1/account/settlements").key(served.key());
+    let (status, page) = served.send(&request);
+    assert_eq!(status, 200, "{page}");
+    page.to_string().contains(&condition_id(1))
+}
+
+/// What [`holding`] left can be sold and is paid, whatever the server follows now.
+fn assert_followed(served: &Served) {
+    served.until("a sale", |it| it.trade(0, "SELL").0 == 200);
+    served.until("a payout", is_paid);
+    let (status, _) = served.get(&format!("/v1/markets/{}", condition_id(2)));
+    assert_eq!(status, 404, "no account holds its shares, and the operator does not follow it");
+}
+
 /// An account that holds shares can sell them and is paid, whichever markets the operator follows
 /// now, and even if the market closed meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn markets_with_open_positions_are_followed_after_a_restart() {
     let venue = StandIn::start(World::invented(4), Options::default()).await;
     let played = tokio::task::spawn_blocking(move || {
-        let served = Served::run(|it| Served::follow(it, &venue, &["--venue-markets", "3"]));
-        for market in 0..3 {
-            served.until("a fill", |it| it.trade(market, "BUY").0 == 200);
-        }
-        // No shares of market 2 are left.
-        assert_eq!(served.trade(2, "SELL").0, 200);
-        let settlements = |it: &Served| {
-            let (status, page) = it.send(&Request::get("/v1/account/settlements").key(&it.key));
-            assert_eq!(status, 200, "{page}");
-            page.to_string()
-        };
-        assert!(!settlements(&served).contains(&condition_id(1)));
-        let wanted = ["--venue-slug", "invented-thing-3", "--venue-volume", "1"];
-        venue.resolve(&condition_id(1), Payout::Winner(0));
-        let served = served.restart(&venue, &wanted);
-        served.until("a sale", |it| it.trade(0, "SELL").0 == 200);
-        served.until("a payout", |it| settlements(it).contains(&condition_id(1)));
+        let served = holding(&venue).restart(&venue, &OTHER_MARKET);
+        assert_followed(&served);
         served.until("the configured market", |it| it.trade(3, "BUY").0 == 200);
-        let (status, _) = served.get(&format!("/v1/markets/{}", condition_id(2)));
-        assert_eq!(status, 404, "no account holds its shares, and the operator does not follow it");
     });
     played.await.unwrap();
 }
@@ -300,27 +314,12 @@ async fn a_server_that_takes_over_has_the_venues_books_by_then() {
 async fn markets_with_open_positions_are_followed_after_a_take_over() {
     let venue = StandIn::start(World::invented(4), Options::default()).await;
     let played = tokio::task::spawn_blocking(move || {
-        let served = Served::run(|it| Served::follow(it, &venue, &["--venue-markets", "3"]));
-        for market in 0..3 {
-            served.until("a fill", |it| it.trade(market, "BUY").0 == 200);
-        }
-        assert_eq!(served.trade(2, "SELL").0, 200);
-        let settlements = |it: &Served| {
-            let (status, page) = it.send(&Request::get("/v1/account/settlements").key(&it.key));
-            assert_eq!(status, 200, "{page}");
-            page.to_string()
-        };
-        venue.resolve(&condition_id(1), Payout::Winner(0));
-        let wanted = ["--venue-slug", "invented-thing-3", "--venue-volume", "1"];
-        let served = served.taken_over_with(&venue, &wanted);
+        let served = holding(&venue).taken_over_with(&venue, &OTHER_MARKET);
         assert_eq!(served.trade(3, "BUY").0, 200);
         let lists = || venue.requests().iter().filter(|it| it.path == "/markets/keyset").count();
         let list_count = lists();
-        served.until("a sale", |it| it.trade(0, "SELL").0 == 200);
-        served.until("a payout", |it| settlements(it).contains(&condition_id(1)));
+        assert_followed(&served);
         assert_eq!(lists(), list_count, "they did not wait for the next list");
-        let (status, _) = served.get(&format!("/v1/markets/{}", condition_id(2)));
-        assert_eq!(status, 404, "no account holds its shares, and the operator does not follow it");
     });
     played.await.unwrap();
 }
