@@ -324,6 +324,33 @@ fn an_order_that_cannot_pay_its_fee_ends_when_it_meets_its_book() {
 }
 
 #[test]
+fn orders_that_fill_in_one_visit_share_what_the_account_has() {
+    check(
+        "
+        balance 20
+        market M1 Yes No
+        fees M1 0.1 ^1
+        # What the first no longer holds back pays for the second.
+        open A1                                     -> opened A1
+        book M1 yes asks 0.3x20 stale
+        place A1 M1 yes buy limit 20 0.5            -> pending O1 awaits YES
+        place A1 M1 yes buy limit 20 0.5            -> pending O2 awaits YES
+        book M1 yes asks 0.3x20
+        match M1 -> admitted O1 O2 fill O1:20:6:0.42 O2:20:6:0.42
+        show A1 M1 yes                              -> has cash 7.16 reserved 0 available 7.16
+        # What the rest of the first still holds back does not.
+        open A2                                     -> opened A2
+        book M1 yes asks 0.5x10 stale
+        place A2 M1 yes buy limit 12 0.5            -> pending O3 awaits YES
+        place A2 M1 yes buy limit 27.4 0.5          -> pending O4 awaits YES
+        book M1 yes asks 0.5x10
+        match M1 -> admitted O3 fill O3:10:5:0.25 ended O4 INSUFFICIENT_BALANCE
+        show A2 M1 yes                  -> has cash 14.75 reserved 1 available 13.75 open O3:2
+        ",
+    );
+}
+
+#[test]
 fn a_displayed_size_is_used_once_per_account() {
     check(
         "
