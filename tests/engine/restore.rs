@@ -18,6 +18,7 @@ use paperbourse::limits::tier::Tier;
 use paperbourse::market::book::{Level, Side};
 use paperbourse::money::{FeeRate, Price, Shares, Usd};
 
+use crate::script::world_after;
 use crate::world::World;
 
 /// The rows of a state.
@@ -304,4 +305,23 @@ fn inconsistent_comments_are_errors() {
             (1..=1001).map(|counter| Comment { id: id(counter), ..one.clone() }).collect();
     };
     check(crowd, "is one more than its order may have");
+}
+
+/// The other tests compare restored states with their originals.
+#[test]
+fn states_with_another_history_are_unequal() {
+    let traded = "
+        balance 100
+        market M1 Yes No
+        book M1 yes asks 0.5x10
+        open A1                 -> opened A1
+        buy A1 M1 yes 1         -> filled 1
+        ";
+    let state = |more: &str| world_after(&format!("{traded}{more}")).state;
+    assert_eq!(state(""), state(""));
+    let commented = "comment A1 O1 words     -> commented C1";
+    assert_ne!(state(""), state(commented));
+    // Nothing is left of the comment but the number of records.
+    let deleted = "delete A1 C1            -> deleted C1";
+    assert_ne!(state(""), state(&format!("{commented}\n{deleted}")));
 }

@@ -11,7 +11,7 @@ use paperbourse::ids::{CommentId, OrderId};
 use paperbourse::service::RequestContext;
 use serde_json::json;
 
-use crate::client::{get, post};
+use crate::client::{delete, get, post};
 use crate::world::{DELAY, HELD_MARKET, MARKET, World, number, until_idle};
 
 #[tokio::test(start_paused = true)]
@@ -20,6 +20,8 @@ async fn a_suspension_is_told_once_it_is_durable() {
     let order = json!({"market_id": MARKET, "outcome": "Yes", "side": "BUY", "quantity": 1});
     let filled = world.done(post("/trade", order.clone()).key(&world.bob.key), 200).await;
     let comments = format!("/trades/{}/comments", filled.get("order_id"));
+    let bought = world.done(post("/trade", order.clone()).key(&world.cat.key), 200).await;
+    let bought = bought.get("order_id");
 
     let mut held = world.hold();
     let suspended = world.act(&world.cat, Act::Suspend).await;
@@ -31,6 +33,9 @@ async fn a_suspension_is_told_once_it_is_durable() {
         .await;
     let cancel = post("/v1/cancel-all?confirm=true", json!({})).key(&world.cat.key);
     held.waits("a cancel", cancel, 403).await;
+    // Nothing but the suspension can hold this one back: the order finished long ago.
+    let cancel = delete(format!("/v1/orders/{bought}")).key(&world.cat.key);
+    held.waits("a cancel of one order", cancel, 403).await;
     let answers = held.release().await;
     assert!(answers.iter().all(|answer| answer.get("error") == "ACCOUNT_SUSPENDED"));
     assert!(suspended.await.expect("an answer").is_new);
