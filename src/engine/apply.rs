@@ -1,5 +1,6 @@
 //! Applying events: the only way in which a state changes.
 
+use super::account::Account;
 use super::comment::Comment;
 use super::contradiction::{Contradiction, Flaw};
 use super::event::Event;
@@ -31,6 +32,18 @@ impl State {
             .iter()
             .try_for_each(|event| self.apply_event(event, place.position))
             .map_err(|flaw| Contradiction { shard: self.shard, sequence: self.sequence, flaw })
+    }
+
+    /// Reads the memory that an event will change, and returns something that depends on all of it.
+    /// A processor waits for the memory of several events at once if they are looked up before the
+    /// first of them is applied.
+    pub fn look_up(&self, event: &Event) -> i64 {
+        let account = match event {
+            Event::OrderFilled(filled) => filled.placement.account,
+            Event::OrderPlaced(placed) => placed.placement.account,
+            _ => return 0,
+        };
+        self.account(account).map_or(0, Account::look_up)
     }
 
     fn apply_event(&mut self, event: &Event, position_in_log: u64) -> Result<(), Flaw> {

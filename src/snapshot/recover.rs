@@ -5,6 +5,7 @@
 //! processors. Nothing is written before the last record has been applied.
 
 use std::fmt;
+use std::hint::black_box;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +27,10 @@ use crate::journal::{
 
 /// How often a long recovery logs its progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Number of records decoded before the first of them is applied, so that the memory which all of
+/// them change is fetched at once.
+const RECORDS_AHEAD: usize = 32;
 
 /// Maximum number of segments read ahead of each thread that applies their records.
 const BATCHES_AHEAD_MAX: usize = 2;
@@ -291,15 +296,26 @@ pub(super) fn replay_batch(
             sorted.records.push((position, record.len()));
         }
     }
+    let mut ahead = Vec::with_capacity(RECORDS_AHEAD);
     for (shard, sorted) in group.iter_mut().zip(sorted) {
         let mut rest = sorted.bytes.as_slice();
-        for (position, length) in sorted.records.drain(..) {
-            let (record, behind) = rest.split_at(length);
-            shard
-                .replay_observed(record, observer)
-                .map_err(|reason| RecoverError::Replay { position, reason })?;
-            rest = behind;
+        for records in sorted.records.chunks(RECORDS_AHEAD) {
+            for &(position, length) in records {
+                let (record, behind) = rest.split_at(length);
+                ahead.push((position, record::decode(record)));
+                rest = behind;
+            }
+            let decoded = ahead.iter().filter_map(|(_, record)| record.as_ref().ok());
+            for event in decoded.flat_map(|(_, events)| events) {
+                black_box(shard.state.look_up(event));
+            }
+            for (position, record) in ahead.drain(..) {
+                shard
+                    .replay_decoded(record, observer)
+                    .map_err(|reason| RecoverError::Replay { position, reason })?;
+            }
         }
+        sorted.records.clear();
         sorted.bytes.clear();
     }
     Ok(())

@@ -3,12 +3,15 @@
 
 use crate::engine::State;
 use crate::engine::contradiction::Contradiction;
-use crate::engine::event::Event;
+use crate::engine::event::{Event, Events};
 use crate::ids::{Place, ShardId, Timestamp};
-use crate::journal::record::{self, RecordError};
+use crate::journal::record::{self, RecordError, RecordHeader};
 
 /// Follows what a recovery reads. Whether an event contradicts the state is not known yet.
 pub type RecordObserver<'o> = &'o (dyn Fn(&Event, &State) + Sync);
+
+/// A record, or why it is none.
+pub(super) type DecodedRecord = Result<(RecordHeader, Events), RecordError>;
 
 /// A shard's state up to some record, and what the next record must continue.
 #[derive(Clone, PartialEq, Debug)]
@@ -72,16 +75,17 @@ impl ShardState {
     /// Applies the next record of the shard. The record is on disk, so whatever depends on it is
     /// durable. After an error, discard the state.
     pub fn replay(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
-        self.replay_observed(bytes, &|_, _| {})
+        self.replay_decoded(record::decode(bytes), &|_, _| {})
     }
 
-    /// The same, and tells each event to an observer first, with the state before the record.
-    pub fn replay_observed(
+    /// The same for a record that was decoded before. Tells each event to an observer first, with
+    /// the state before the record.
+    pub(super) fn replay_decoded(
         &mut self,
-        bytes: &[u8],
+        record: DecodedRecord,
         observer: RecordObserver<'_>,
     ) -> Result<(), ReplayError> {
-        let (header, events) = record::decode(bytes)?;
+        let (header, events) = record?;
         let shard = self.state.shard().get();
         if header.shard != self.state.shard() {
             return Err(ReplayError::OtherShard { shard, found: header.shard.get() });
