@@ -14,8 +14,7 @@ use std::hash::{Hash, Hasher};
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-/// The prefix of every key.
-pub const KEY_MARKER: &str = "ps_live_";
+pub use crate::engine::key::KEY_MARKER;
 
 /// How many bytes of a key are shown: the marker and 32 of its 256 random bits.
 pub const KEY_PREFIX_BYTES: usize = 16;

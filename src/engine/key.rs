@@ -79,6 +79,9 @@ impl Permissions {
     }
 }
 
+/// The beginning of every key.
+pub const KEY_MARKER: &str = "ps_live_";
+
 /// The longest displayed prefix of a raw key, in bytes.
 pub const KEY_PREFIX_BYTES_MAX: usize = 16;
 

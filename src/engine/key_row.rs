@@ -1,7 +1,11 @@
 //! A stored key.
 
+use smallvec::SmallVec;
+
 use super::heap::text_bytes;
-use super::key::{KEY_PREFIX_BYTES_MAX, Key, KeyGrant, OVERLAP_SECONDS_MAX, Permissions};
+use super::key::{
+    KEY_MARKER, KEY_PREFIX_BYTES_MAX, Key, KeyGrant, OVERLAP_SECONDS_MAX, Permissions,
+};
 use super::slab::{PackedSlot, Row};
 use super::state_hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, KeyId, Timestamp};
@@ -11,27 +15,35 @@ use crate::limits::tier::Tier;
 #[derive(Clone, Debug)]
 pub(super) struct KeyRow {
     pub(super) id: KeyId,
-    created_by: Option<KeyId>,
     created_at: Timestamp,
-    /// Meaningful only with [`FLAG_REVOKED`].
-    revoked_at: Timestamp,
-    /// Meaningful only with [`FLAG_EXPIRES`].
-    expires_at: Timestamp,
-    name: Option<Box<str>>,
     pub(super) hash: [u8; 32],
-    prefix: [u8; KEY_PREFIX_BYTES_MAX],
+    extras: Option<Box<Extras>>,
+    /// The digits of the usual prefix. Meaningful only if the extras have no other one.
+    prefix_digits: u32,
     /// The counter of the account.
     account: u32,
     /// The next older key of the account.
     pub(super) older: Option<PackedSlot>,
-    pub(super) kept_maker: Option<PackedSlot>,
-    prefix_bytes: u8,
     tier: Tier,
     permissions: Permissions,
-    flags: u8,
 }
 
-const _: () = assert!(size_of::<Option<KeyRow>>() <= 120, "a million keys are 120 MB");
+const _: () = assert!(size_of::<Option<KeyRow>>() <= 72, "a million keys are 72 MB");
+
+/// What most keys lack: they were created with an access token, have no name, and last.
+#[derive(Clone, Debug, Default)]
+struct Extras {
+    created_by: Option<KeyId>,
+    name: Option<Box<str>>,
+    /// A prefix that is not the usual one.
+    prefix: Option<Box<str>>,
+    /// Meaningful only with [`FLAG_REVOKED`].
+    revoked_at: Timestamp,
+    /// Meaningful only with [`FLAG_EXPIRES`].
+    expires_at: Timestamp,
+    kept_maker: Option<PackedSlot>,
+    flags: u8,
+}
 
 const FLAG_REVOKED: u8 = 1;
 const FLAG_EXPIRES: u8 = 1 << 1;
@@ -55,27 +67,32 @@ impl KeyRow {
         kept_maker: Option<PackedSlot>,
         older: Option<PackedSlot>,
     ) -> Option<Self> {
-        let grant = key.grant;
-        let mut prefix = [0; KEY_PREFIX_BYTES_MAX];
-        prefix.get_mut(..grant.prefix.len())?.copy_from_slice(grant.prefix.as_bytes());
+        let KeyGrant { hash, prefix, name, tier, permissions, expires_at } = key.grant;
+        if prefix.len() > KEY_PREFIX_BYTES_MAX {
+            return None;
+        }
+        let prefix_digits = usual_digits(&prefix);
         let flags = if key.revoked_at.is_some() { FLAG_REVOKED } else { 0 }
-            | if grant.expires_at.is_some() { FLAG_EXPIRES } else { 0 };
+            | if expires_at.is_some() { FLAG_EXPIRES } else { 0 };
+        let extras = Extras {
+            created_by: key.created_by,
+            name,
+            prefix: prefix_digits.is_none().then_some(prefix),
+            revoked_at: key.revoked_at.unwrap_or_default(),
+            expires_at: expires_at.unwrap_or_default(),
+            kept_maker,
+            flags,
+        };
         Some(Self {
             id: key.id,
-            created_by: key.created_by,
             created_at: key.created_at,
-            revoked_at: key.revoked_at.unwrap_or_default(),
-            expires_at: grant.expires_at.unwrap_or_default(),
-            name: grant.name,
-            hash: grant.hash,
-            prefix,
+            hash,
+            extras: (!extras.is_empty()).then(|| Box::new(extras)),
+            prefix_digits: prefix_digits.unwrap_or_default(),
             account: u32::try_from(key.account.counter()).ok()?,
             older,
-            kept_maker,
-            prefix_bytes: u8::try_from(grant.prefix.len()).ok()?,
-            tier: grant.tier,
-            permissions: grant.permissions,
-            flags,
+            tier,
+            permissions,
         })
     }
 
@@ -83,12 +100,40 @@ impl KeyRow {
         AccountId::new(self.id.shard(), self.account.into()).expect("it was packed from an id")
     }
 
+    fn prefix(&self) -> SmallVec<[u8; KEY_PREFIX_BYTES_MAX]> {
+        let other = self.extras.as_ref().and_then(|extras| extras.prefix.as_deref());
+        match other {
+            Some(other) => SmallVec::from_slice(other.as_bytes()),
+            None => usual_prefix(self.prefix_digits).into(),
+        }
+    }
+
+    fn has(&self, flag: u8) -> Option<&Extras> {
+        self.extras.as_deref().filter(|extras| extras.flags & flag != 0)
+    }
+
+    fn extras_mut(&mut self) -> &mut Extras {
+        self.extras.get_or_insert_default()
+    }
+
     pub(super) fn expires_at(&self) -> Option<Timestamp> {
-        (self.flags & FLAG_EXPIRES != 0).then_some(self.expires_at)
+        self.has(FLAG_EXPIRES).map(|extras| extras.expires_at)
     }
 
     pub(super) fn revoked_at(&self) -> Option<Timestamp> {
-        (self.flags & FLAG_REVOKED != 0).then_some(self.revoked_at)
+        self.has(FLAG_REVOKED).map(|extras| extras.revoked_at)
+    }
+
+    fn created_by(&self) -> Option<KeyId> {
+        self.extras.as_ref()?.created_by
+    }
+
+    pub(super) fn kept_maker(&self) -> Option<PackedSlot> {
+        self.extras.as_ref()?.kept_maker
+    }
+
+    pub(super) fn set_kept_maker(&mut self, kept_maker: Option<PackedSlot>) {
+        self.extras_mut().kept_maker = kept_maker;
     }
 
     pub(super) const fn tier(&self) -> Tier {
@@ -100,31 +145,35 @@ impl KeyRow {
     }
 
     pub(super) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
+        self.extras.as_ref()?.name.as_deref()
     }
 
-    /// The memory of the name.
+    /// The memory of the extras.
     pub(super) fn owned_bytes(&self) -> usize {
-        self.name.as_ref().map_or(0, |name| text_bytes(name.len()))
+        let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |it| text_bytes(it.len()));
+        let extras = self.extras.as_deref();
+        extras.map_or(0, |it| size_of::<Extras>() + text(&it.name) + text(&it.prefix))
     }
 
     pub(super) fn rename(&mut self, name: Option<Box<str>>) {
-        self.name = name;
+        self.extras_mut().name = name;
     }
 
     /// Sets the expiry; `None` if the key has one or is revoked.
     pub(super) fn set_expiry(&mut self, expires_at: Timestamp) -> Option<()> {
-        if self.flags != 0 {
+        let extras = self.extras_mut();
+        if extras.flags != 0 {
             return None;
         }
-        self.expires_at = expires_at;
-        self.flags |= FLAG_EXPIRES;
+        extras.expires_at = expires_at;
+        extras.flags |= FLAG_EXPIRES;
         Some(())
     }
 
     pub(super) fn revoke(&mut self, at: Timestamp) {
-        self.revoked_at = at;
-        self.flags |= FLAG_REVOKED;
+        let extras = self.extras_mut();
+        extras.revoked_at = at;
+        extras.flags |= FLAG_REVOKED;
     }
 
     /// Whether the key is accepted at `now`.
@@ -140,20 +189,18 @@ impl KeyRow {
 
     /// The unpacked key; `kept_maker` must be the id of the key in that slot.
     pub(super) fn unpacked(&self, kept_maker: Option<KeyId>) -> Key {
-        let prefix = &self.prefix[..self.prefix_bytes.into()];
-        let prefix = std::str::from_utf8(prefix).expect("it was packed from a text");
         Key {
             id: self.id,
             account: self.account(),
             grant: KeyGrant {
                 hash: self.hash,
-                prefix: prefix.into(),
-                name: self.name.clone(),
+                prefix: std::str::from_utf8(&self.prefix()).expect("it was a text").into(),
+                name: self.name().map(Into::into),
                 tier: self.tier,
                 permissions: self.permissions,
                 expires_at: self.expires_at(),
             },
-            created_by: self.created_by,
+            created_by: self.created_by(),
             kept_maker,
             created_at: self.created_at,
             revoked_at: self.revoked_at(),
@@ -165,15 +212,85 @@ impl KeyRow {
         Term::new(TermKind::Key)
             .number(self.id.get())
             .number(self.account.into())
-            .number(self.created_by.map_or(0, KeyId::get))
+            .number(self.created_by().map_or(0, KeyId::get))
             .number(kept_maker.map_or(0, KeyId::get))
             .signed(self.created_at.nanos())
             .optional(self.revoked_at().map(Timestamp::nanos))
             .optional(self.expires_at().map(Timestamp::nanos))
             .number(u64::from(self.permissions.bits()) << 8 | self.tier as u64)
             .bytes(&self.hash)
-            .bytes(&self.prefix[..self.prefix_bytes.into()])
-            .optional_text(self.name.as_deref())
+            .bytes(&self.prefix())
+            .optional_text(self.name())
             .finish()
+    }
+}
+
+impl Extras {
+    const fn is_empty(&self) -> bool {
+        let Self { created_by, name, prefix, kept_maker, flags, revoked_at: _, expires_at: _ } =
+            self;
+        created_by.is_none()
+            && name.is_none()
+            && prefix.is_none()
+            && kept_maker.is_none()
+            && *flags == 0
+    }
+}
+
+/// The prefix of the keys that this server creates: the marker and eight hexadecimal digits.
+fn usual_prefix(digits: u32) -> [u8; KEY_PREFIX_BYTES_MAX] {
+    let mut prefix = [0; KEY_PREFIX_BYTES_MAX];
+    let (marker, places) = prefix.split_at_mut(KEY_MARKER.len());
+    marker.copy_from_slice(KEY_MARKER.as_bytes());
+    for (place, byte) in places.iter_mut().rev().enumerate() {
+        let digit = digits >> (4 * place) & 0xf;
+        *byte = b"0123456789abcdef"[digit as usize];
+    }
+    prefix
+}
+
+/// The digits of a usual prefix.
+fn usual_digits(prefix: &str) -> Option<u32> {
+    let digits = u32::from_str_radix(prefix.strip_prefix(KEY_MARKER)?, 16).ok()?;
+    // A number can be written in several ways, of which one is usual.
+    (usual_prefix(digits) == *prefix.as_bytes()).then_some(digits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_prefix_is_kept_as_it_was() {
+        let check = |prefix: &str, is_usual: bool| {
+            let key = Key {
+                id: KeyId::from_raw(64).unwrap(),
+                account: AccountId::from_raw(64).unwrap(),
+                grant: KeyGrant {
+                    hash: [7; 32],
+                    prefix: prefix.into(),
+                    name: None,
+                    tier: Tier::Free,
+                    permissions: Permissions::DEFAULT,
+                    expires_at: None,
+                },
+                created_by: None,
+                kept_maker: None,
+                created_at: Timestamp::EPOCH,
+                revoked_at: None,
+            };
+            let row = KeyRow::pack(key.clone(), None, None).unwrap();
+            assert_eq!(row.unpacked(None), key);
+            assert_eq!(row.extras.is_none(), is_usual, "{prefix}");
+        };
+        check("ps_live_01234567", true);
+        check("ps_live_ffffffff", true);
+        check("ps_live_00000000", true);
+        check("ps_live_0123456F", false);
+        check("ps_live_+1234567", false);
+        check("ps_live_1234567", false);
+        check("ps_live_", false);
+        check("ps_test_01234567", false);
+        check("", false);
     }
 }

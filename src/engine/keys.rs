@@ -237,7 +237,7 @@ impl State {
     }
 
     fn kept_maker(&self, row: &KeyRow) -> Option<KeyId> {
-        row.kept_maker.map(|slot| self.keys[slot.get()].id)
+        row.kept_maker().map(|slot| self.keys[slot.get()].id)
     }
 
     /// The keys of an account, newest first.
@@ -326,9 +326,10 @@ impl State {
         let mut newer = None;
         let mut next = self.accounts[account].newest_key;
         while let Some(at) = next.filter(|&at| at != removed) {
-            if self.keys[at.get()].kept_maker == Some(removed) {
+            if self.keys[at.get()].kept_maker() == Some(removed) {
                 self.hash -= self.key_term(&self.keys[at.get()]);
-                self.keys[at.get()].kept_maker = self.keys[slot].kept_maker;
+                let kept_maker = self.keys[slot].kept_maker();
+                self.keys[at.get()].set_kept_maker(kept_maker);
                 self.hash += self.key_term(&self.keys[at.get()]);
             }
             newer = Some(at);
