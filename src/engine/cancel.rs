@@ -224,7 +224,7 @@ impl State {
             EndReason::GtdExpired => life.is_due(at),
             EndReason::PostOnlyWouldCross => life.awaits_book && life.terms.post_only,
             EndReason::InsufficientBalance => life.awaits_book,
-            EndReason::Resolved => self.settled.contains_key(&self.orders[slot].market()),
+            EndReason::Resolved => self.is_settled(self.orders[slot].market()),
             _ => true,
         });
         if !is_possible {

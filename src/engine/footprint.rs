@@ -66,7 +66,10 @@ impl State {
         let settled = tree_bytes(&self.settled) + tree_bytes(&self.decisions);
         // Two outcomes each, as a rule. The catalogue has the texts.
         let outcomes = self.markets.len() * 2 * size_of::<(Arc<str>, Arc<str>)>();
-        let used = vec_bytes(&self.markets) + vec_bytes(&self.introductions) + outcomes;
+        let used = vec_bytes(&self.markets)
+            + vec_bytes(&self.introductions)
+            + self.is_settled.capacity()
+            + outcomes;
         let of_comments = map_bytes(&self.comments_of)
             + self.comments_of.len() * (4 * size_of::<CommentId>())
             + self.comment_text_bytes;

@@ -44,6 +44,7 @@ impl State {
         self.hash += market.term(index);
         self.markets.push(market);
         self.introductions.push(position_in_log);
+        self.is_settled.push(false);
         Some(())
     }
 }
@@ -68,7 +69,7 @@ impl<'a, 'q> OpenMarket<'a, 'q> {
         label: &str,
     ) -> Result<Self, Rejection> {
         let used = state.market_of.get(market_id).copied();
-        if used.is_some_and(|market| state.settled.contains_key(&market)) {
+        if used.is_some_and(|market| state.is_settled(market)) {
             return Err(Rejection::MarketClosed { status: MarketStatus::Resolved });
         }
         let Some(quote) = quote else {
@@ -94,7 +95,7 @@ impl<'a, 'q> OpenMarket<'a, 'q> {
         index: MarketIndex,
         outcome: OutcomeIndex,
     ) -> Result<Self, Rejection> {
-        if state.settled.contains_key(&index) {
+        if state.is_settled(index) {
             return Err(Rejection::MarketClosed { status: MarketStatus::Resolved });
         }
         let quote = quote.ok_or_else(|| {

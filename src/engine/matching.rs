@@ -116,7 +116,7 @@ fn matchable<'a, 'q>(
     let quote = quote?;
     let is_open = quote.status.is_tradable()
         && quote.fees != Fees::Unsupported
-        && !state.settled.contains_key(&market)
+        && !state.is_settled(market)
         && state.used_market(market).is_still(quote.outcomes);
     is_open.then_some((market, quote))
 }
@@ -401,7 +401,7 @@ impl State {
         if before.awaits_book {
             return Err(flaw("fills before it has met a fresh book"));
         }
-        if self.settled.contains_key(&priority.on().market) {
+        if self.is_settled(priority.on().market) {
             return Err(flaw("is in a settled market"));
         }
         if fill.quantity <= Shares::ZERO || fill.quantity > before.remaining() {

@@ -142,7 +142,7 @@ impl State {
         if market.is_none_or(|market| placement.outcome.index() >= market.outcomes.len()) {
             return Err("is in no market");
         }
-        if self.settled.contains_key(&placement.market) {
+        if self.is_settled(placement.market) {
             return Err("is in a settled market");
         }
         self.account_slot(placement.account).ok_or("is of no account")

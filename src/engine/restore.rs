@@ -99,7 +99,7 @@ impl Restorer {
         is_paid: bool,
     ) -> Result<(), RestoreError> {
         let error = |flaw| RestoreError::Row { kind: "settled market", id: market.0.into(), flaw };
-        if self.state.settled.contains_key(&market) {
+        if self.state.is_settled(market) {
             return Err(error("came before"));
         }
         let settled = self.state.settle_market(market, payouts, is_paid, 0);
@@ -117,13 +117,11 @@ impl Restorer {
             |flaw| RestoreError::Row { kind: "settlement of account", id: account.get(), flaw };
         let state = &mut self.state;
         let slot = state.account_slot(account).ok_or_else(|| error("is of no account"))?;
-        let account = &mut state.accounts[slot];
-        let closed = account.positions().get(position as usize);
-        if closed
-            .is_none_or(|closed| closed.is_open() || !state.settled.contains_key(&closed.market))
-        {
+        let closed = state.accounts[slot].positions().get(position as usize);
+        if closed.is_none_or(|closed| closed.is_open() || !state.is_settled(closed.market)) {
             return Err(error("is of no position that was settled"));
         }
+        let account = &mut state.accounts[slot];
         if account.settlement(position).is_some() {
             return Err(error("came before"));
         }

@@ -144,7 +144,7 @@ fn end_orders(
     let mut open = state.open_orders_in(market).peekable();
     open.peek()?;
     let mut events = Events::new();
-    if !state.settled.contains_key(&market) {
+    if !state.is_settled(market) {
         // Pays nobody yet, but closes the market to new orders.
         let (payouts, positions) = (payouts.clone(), Vec::new());
         let closed = PositionsSettled { market, payouts, positions, at };
@@ -251,6 +251,7 @@ impl State {
         let settled = SettledMarket { payouts, is_paid, position_in_log };
         self.hash += settled.term(market);
         self.settled.insert(market, settled);
+        self.is_settled[market.0 as usize] = true;
         Ok(())
     }
 

@@ -63,6 +63,8 @@ pub struct State {
     pub(super) market_of: HashMap<Arc<str>, MarketIndex, RandomState>,
     /// Markets that this shard settles or has settled. They take no more orders.
     pub(super) settled: BTreeMap<MarketIndex, SettledMarket>,
+    /// Whether each market is one of those, which every order asks.
+    pub(super) is_settled: Vec<bool>,
     /// The open positions, each by market, account slot and outcome: what a settlement must pay.
     pub(super) open_positions: BTreeSet<(MarketIndex, u32, OutcomeIndex)>,
     /// The settlement decisions that this shard keeps, by condition id: at most one for each market
@@ -99,6 +101,7 @@ impl State {
             hasher: RandomState::default(),
             market_of: HashMap::default(),
             settled: BTreeMap::new(),
+            is_settled: Vec::new(),
             open_positions: BTreeSet::new(),
             decisions: BTreeMap::new(),
             hash: StateHash::default(),
@@ -150,6 +153,12 @@ impl State {
     /// The order of an account with this name.
     pub fn order_named(&self, account: AccountId, name: NameHash) -> Option<&Order> {
         self.orders.named(account, name)
+    }
+
+    /// Whether the shard settles or has settled a market.
+    #[inline]
+    pub(super) fn is_settled(&self, market: MarketIndex) -> bool {
+        self.is_settled.get(market.0 as usize).is_some_and(|&is_settled| is_settled)
     }
 
     /// The newest record of a market's settlement, if there is one.
