@@ -79,7 +79,7 @@ impl<'a, 'e> Fields<'a, 'e> {
         let text = json::text(value);
         match &text {
             Some(_) => {}
-            None if value.get().starts_with('"') => {
+            None if value.is_string() => {
                 self.note(name, "string_unicode", "should be a string of valid Unicode");
             }
             None => self.note(name, "string_type", "should be a string"),
@@ -173,9 +173,9 @@ impl<'a, 'e> Fields<'a, 'e> {
 
     /// True or false.
     pub(super) fn flag(&mut self, name: &'static str, value: RawText<'a>) -> Option<bool> {
-        match value.get() {
-            "true" => Some(true),
-            "false" => Some(false),
+        match value {
+            RawText::Other("true") => Some(true),
+            RawText::Other("false") => Some(false),
             _ => {
                 self.note(name, "bool_type", "should be true or false");
                 None
@@ -262,13 +262,16 @@ pub(super) fn enum_message<T>(choices: &[(&str, T)]) -> String {
 /// exact.
 #[inline]
 fn number(value: RawText<'_>, noise: Rounding) -> Result<i64, Mistake> {
-    let result = match value.get().as_bytes().first() {
-        Some(b'-' | b'0'..=b'9') => micros_from_text(value.get(), noise),
-        Some(b'"') => match json::text(value) {
-            Some(text) => micros_from_text(&text, Rounding::Exact),
-            None => Err(DecimalError::Malformed),
+    let result = match value {
+        RawText::Plain(text) => micros_from_text(text, Rounding::Exact),
+        RawText::Other(text) => match text.as_bytes().first() {
+            Some(b'-' | b'0'..=b'9') => micros_from_text(text, noise),
+            Some(b'"') => match json::text(value) {
+                Some(text) => micros_from_text(&text, Rounding::Exact),
+                None => Err(DecimalError::Malformed),
+            },
+            _ => return Err(("float_type", "should be a number".into())),
         },
-        _ => return Err(("float_type", "should be a number".into())),
     };
     result.map_err(|error| match error {
         DecimalError::Malformed => ("float_parsing", "should be a decimal number".into()),

@@ -8,26 +8,26 @@ const HIGH_BITS: u64 = ONES << 7;
 
 /// How many bytes at the start of `bytes` need no escape in a JSON string.
 pub(super) fn plain_length(bytes: &[u8]) -> usize {
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
+    let mut length = 0;
+    while let Some(word) = bytes[length..].first_chunk::<8>() {
         let special = special_bytes(u64::from_le_bytes(*word));
         if special != 0 {
-            return index * 8 + special.trailing_zeros() as usize / 8;
+            return length + special.trailing_zeros() as usize / 8;
         }
+        length += 8;
     }
     let is_plain = |byte: &u8| !matches!(byte, b'"' | b'\\' | 0..0x20);
-    bytes.len() - rest.len() + rest.iter().take_while(|byte| is_plain(byte)).count()
+    length + bytes[length..].iter().take_while(|byte| is_plain(byte)).count()
 }
 
 /// The high bit of each byte that is not plain. Bits above the lowest such byte are unreliable,
 /// since a subtraction borrows from the byte above.
 const fn special_bytes(word: u64) -> u64 {
-    const fn below(word: u64, bound: u8) -> u64 {
-        word.wrapping_sub(ONES * bound as u64) & !word
-    }
-    let quote = below(word ^ (ONES * b'"' as u64), 1);
-    let backslash = below(word ^ (ONES * b'\\' as u64), 1);
-    (below(word, 0x20) | quote | backslash) & HIGH_BITS
+    let control = word.wrapping_sub(ONES * 0x20);
+    let quote = (word ^ (ONES * b'"' as u64)).wrapping_sub(ONES);
+    let backslash = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
+    // A byte from 0x80 on is plain.
+    (control | quote | backslash) & !word & HIGH_BITS
 }
 
 #[cfg(test)]

@@ -25,13 +25,23 @@ const DEPTH_MAX: usize = 64;
 /// Up to this many fields, repeated names are found by comparing all pairs.
 pub(super) const FIELDS_COMPARED_MAX: usize = 16;
 
-/// The text of one JSON value, without spaces around it.
+/// One JSON value, not parsed any further.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::http) struct RawText<'a>(pub(super) &'a str);
+pub(in crate::http) enum RawText<'a> {
+    /// A string without escapes: what is between its quotes.
+    Plain(&'a str),
+    /// Any other value, without spaces around it.
+    Other(&'a str),
+}
 
-impl<'a> RawText<'a> {
-    pub(in crate::http) const fn get(self) -> &'a str {
-        self.0
+impl RawText<'_> {
+    pub(in crate::http) const NULL: Self = Self::Other("null");
+
+    pub(in crate::http) fn is_string(self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Other(text) => text.starts_with('"'),
+        }
     }
 }
 
@@ -39,7 +49,7 @@ impl<'a> RawText<'a> {
 #[derive(PartialEq, Debug)]
 pub(in crate::http) struct Object<'a>(pub(super) ObjectFields<'a>);
 
-pub(super) type ObjectFields<'a> = SmallVec<[(Cow<'a, str>, RawText<'a>); 10]>;
+pub(super) type ObjectFields<'a> = SmallVec<[(Cow<'a, str>, RawText<'a>); 8]>;
 
 impl<'a> Object<'a> {
     /// Reads a body that should be an object.
@@ -66,19 +76,17 @@ impl<'a> Object<'a> {
         value: RawText<'a>,
         location: &Location,
     ) -> Result<Self, FieldError> {
-        if !value.get().starts_with('{') {
-            return Err(error(
-                location.clone(),
-                "model_attributes_type",
-                "should be a JSON object",
-            ));
+        match value {
+            RawText::Other(text) if text.starts_with('{') => Self::read(text, location),
+            _ => Err(error(location.clone(), "model_attributes_type", "should be a JSON object")),
         }
-        Self::read(value.get(), location)
     }
 
+    #[inline]
     fn read(text: &'a str, location: &Location) -> Result<Self, FieldError> {
-        match scan(text) {
-            Some(object) => Ok(object),
+        let mut fields = ObjectFields::new();
+        match scan(text, &mut fields) {
+            Some(()) => Ok(Self(fields)),
             None => Self::read_any(text, location),
         }
     }
@@ -89,7 +97,7 @@ impl<'a> Object<'a> {
         let object = reader.deserialize_map(ObjectVisitor).map_err(|cause| malformed(&cause))?;
         reader.end().map_err(|cause| malformed(&cause))?;
         for (_, value) in &object.0 {
-            if nests_deeper(value.get(), DEPTH_MAX - location.steps().count()) {
+            if nests_deeper(*value, DEPTH_MAX - location.steps().count()) {
                 let message = format!("nested deeper than {DEPTH_MAX} levels");
                 return Err(error(Location::body(), "json_invalid", message));
             }
@@ -100,7 +108,7 @@ impl<'a> Object<'a> {
     /// The value of a field; `None` if it is absent or null.
     pub(in crate::http) fn get(&self, name: &str) -> Option<RawText<'a>> {
         let (_, value) = self.0.iter().find(|(field, _)| field == name)?;
-        (value.get() != "null").then_some(*value)
+        (*value != RawText::NULL).then_some(*value)
     }
 
     /// Whether the field is present, even as null.
@@ -120,10 +128,11 @@ pub(in crate::http) struct List<'a> {
 impl<'a> List<'a> {
     /// Reads a list and keeps at most `kept_max` elements; `None` if the value is not a list.
     pub(in crate::http) fn of_value(value: RawText<'a>, kept_max: usize) -> Option<Self> {
-        if !value.get().starts_with('[') {
+        let RawText::Other(text) = value else { return None };
+        if !text.starts_with('[') {
             return None;
         }
-        let mut reader = serde_json::Deserializer::from_str(value.get());
+        let mut reader = serde_json::Deserializer::from_str(text);
         let list = reader.deserialize_seq(ListVisitor { kept_max });
         Some(list.expect("the text was read as a value before"))
     }
@@ -132,12 +141,12 @@ impl<'a> List<'a> {
 /// The text of a JSON string; `None` if the value is not a string or has an escape that is not
 /// Unicode.
 pub(in crate::http) fn text(value: RawText<'_>) -> Option<Cow<'_, str>> {
-    let inner = value.get().strip_prefix('"')?.strip_suffix('"')?;
-    // The string is valid, so the first byte that is not plain is a backslash.
-    if plain_length(inner.as_bytes()) == inner.len() {
-        Some(Cow::Borrowed(inner))
-    } else {
-        serde_json::from_str::<String>(value.get()).ok().map(Cow::Owned)
+    match value {
+        RawText::Plain(text) => Some(Cow::Borrowed(text)),
+        RawText::Other(text) if text.starts_with('"') => {
+            serde_json::from_str::<String>(text).ok().map(Cow::Owned)
+        }
+        RawText::Other(_) => None,
     }
 }
 
@@ -227,11 +236,16 @@ impl<'de> Visitor<'de> for ListVisitor {
 }
 
 fn raw_text(value: &RawValue) -> RawText<'_> {
-    RawText(value.get())
+    let text = value.get();
+    match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+        Some(inner) if plain_length(inner.as_bytes()) == inner.len() => RawText::Plain(inner),
+        _ => RawText::Other(text),
+    }
 }
 
-/// Whether brackets outside of strings nest deeper than this in text that is valid JSON.
-fn nests_deeper(text: &str, depth_max: usize) -> bool {
+/// Whether brackets outside of strings nest deeper than this.
+fn nests_deeper(value: RawText<'_>, depth_max: usize) -> bool {
+    let RawText::Other(text) = value else { return false };
     if !text.starts_with(['{', '[']) {
         return false;
     }
@@ -354,9 +368,13 @@ mod tests {
         assert!(object.get("z").is_none());
         assert!(matches!(object.get("e").and_then(text), Some(Cow::Borrowed("plain"))));
         let list = List::of_value(object.get("c").unwrap(), 2).unwrap();
-        assert_eq!(list.elements.iter().map(|raw| raw.get()).collect::<Vec<_>>(), ["1", "[2]"]);
+        assert_eq!(list.elements, ["1", "[2]"].map(RawText::Other));
         assert_eq!(list.count, 3);
         assert!(List::of_value(object.get("e").unwrap(), 2).is_none());
-        assert_eq!(text(RawText(r#""\ud800""#)), None, "half of a surrogate pair is no text");
+        assert_eq!(
+            text(RawText::Other(r#""\ud800""#)),
+            None,
+            "half of a surrogate pair is no text"
+        );
     }
 }

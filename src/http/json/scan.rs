@@ -5,11 +5,13 @@
 use std::borrow::Cow;
 
 use super::plain::plain_length;
-use super::read::{FIELDS_COMPARED_MAX, Object, ObjectFields, RawText, is_space};
+use super::read::{FIELDS_COMPARED_MAX, ObjectFields, RawText, is_space};
 
-/// Reads the whole text as an object. `None` if it is not one, is not plain, or has many fields.
-pub(super) fn scan(text: &str) -> Option<Object<'_>> {
-    Scanner { text, place: 0 }.object()
+/// Reads the whole text as an object and adds its fields to none. `None` if it is not one, is not
+/// plain, or has many fields; `fields` is then useless.
+#[inline]
+pub(super) fn scan<'a>(text: &'a str, fields: &mut ObjectFields<'a>) -> Option<()> {
+    Scanner { text, place: 0 }.object(fields)
 }
 
 struct Scanner<'a> {
@@ -19,15 +21,23 @@ struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    fn object(mut self) -> Option<Object<'a>> {
-        let mut fields = ObjectFields::new();
+    #[inline]
+    fn object(mut self, fields: &mut ObjectFields<'a>) -> Option<()> {
         self.skip_spaces();
         self.expect(b'{')?;
         self.skip_spaces();
-        let mut is_open = self.expect(b'}').is_none();
-        while is_open {
-            let name = self.string()?.get();
-            let name = &name[1..name.len() - 1];
+        if self.expect(b'}').is_none() {
+            self.fields(fields)?;
+            self.expect(b'}')?;
+        }
+        self.skip_spaces();
+        (self.place == self.text.len()).then_some(())
+    }
+
+    #[inline]
+    fn fields(&mut self, fields: &mut ObjectFields<'a>) -> Option<()> {
+        loop {
+            let name = self.string()?;
             self.skip_spaces();
             self.expect(b':')?;
             self.skip_spaces();
@@ -38,20 +48,17 @@ impl<'a> Scanner<'a> {
             }
             fields.push((Cow::Borrowed(name), value));
             self.skip_spaces();
-            is_open = self.expect(b',').is_some();
-            if is_open {
-                self.skip_spaces();
-            } else {
-                self.expect(b'}')?;
+            if self.expect(b',').is_none() {
+                return Some(());
             }
+            self.skip_spaces();
         }
-        self.skip_spaces();
-        (self.place == self.text.len()).then_some(Object(fields))
     }
 
+    #[inline]
     fn value(&mut self) -> Option<RawText<'a>> {
         match self.peek()? {
-            b'"' => self.string(),
+            b'"' => Some(RawText::Plain(self.string()?)),
             b't' => self.word("true"),
             b'f' => self.word("false"),
             b'n' => self.word("null"),
@@ -59,13 +66,14 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A string without escapes, with its quotes.
-    fn string(&mut self) -> Option<RawText<'a>> {
+    /// The text of a string without escapes.
+    fn string(&mut self) -> Option<&'a str> {
+        self.expect(b'"')?;
         let start = self.place;
+        self.place += plain_length(&self.text.as_bytes()[start..]);
+        let text = &self.text[start..self.place];
         self.expect(b'"')?;
-        self.place += plain_length(&self.text.as_bytes()[self.place..]);
-        self.expect(b'"')?;
-        Some(self.since(start))
+        Some(text)
     }
 
     fn word(&mut self, word: &str) -> Option<RawText<'a>> {
@@ -97,31 +105,37 @@ impl<'a> Scanner<'a> {
 
     /// At least one digit.
     fn digits(&mut self) -> Option<()> {
-        let rest = &self.text.as_bytes()[self.place..];
-        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        self.place += count;
-        (count > 0).then_some(())
+        let start = self.place;
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.place += 1;
+        }
+        (self.place > start).then_some(())
     }
 
+    #[inline]
     fn skip_spaces(&mut self) {
         while self.peek().is_some_and(is_space) {
             self.place += 1;
         }
     }
 
+    #[inline]
     fn expect(&mut self, byte: u8) -> Option<()> {
-        let is_there = self.peek() == Some(byte);
-        self.place += usize::from(is_there);
-        is_there.then_some(())
+        if self.peek()? != byte {
+            return None;
+        }
+        self.place += 1;
+        Some(())
     }
 
+    #[inline]
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.place).copied()
     }
 
     /// The text read since `start`. Both ends are next to ASCII, so they are character boundaries.
     fn since(&self, start: usize) -> RawText<'a> {
-        RawText(&self.text[start..self.place])
+        RawText::Other(&self.text[start..self.place])
     }
 }
 
@@ -131,6 +145,7 @@ mod tests {
 
     use super::*;
     use crate::http::invalid::Location;
+    use crate::http::json::read::Object;
 
     /// Fragments of valid and invalid JSON.
     fn piece() -> impl Strategy<Value = &'static str> {
@@ -185,8 +200,9 @@ mod tests {
 
     #[track_caller]
     fn check_scanned(text: &str) {
-        if let Some(scanned) = scan(text) {
-            assert_eq!(Ok(scanned), Object::read_any(text, &Location::body()), "{text}");
+        let mut fields = ObjectFields::new();
+        if scan(text, &mut fields).is_some() {
+            assert_eq!(Ok(Object(fields)), Object::read_any(text, &Location::body()), "{text}");
         }
     }
 
@@ -213,7 +229,7 @@ mod tests {
                 .map(|(name, value)| format!("{space}\"{name}\"{space}:{space}{value}{space}"))
                 .collect();
             let text = format!("{space}{{{}}}{space}", fields.join(","));
-            prop_assert!(scan(&text).is_some(), "{}", text);
+            prop_assert!(scan(&text, &mut ObjectFields::new()).is_some(), "{}", text);
             check_scanned(&text);
         }
     }

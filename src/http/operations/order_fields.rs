@@ -81,9 +81,9 @@ pub(super) fn read_outcome<'a>(fields: &mut Fields<'a, '_>) -> Option<Cow<'a, st
 /// The side, which `POST /trade` takes only in upper case.
 #[inline]
 pub(super) fn read_side(fields: &mut Fields<'_, '_>) -> Option<Side> {
-    match fields.required("side")?.get() {
-        "\"BUY\"" => Some(Side::Buy),
-        "\"SELL\"" => Some(Side::Sell),
+    match fields.required("side")? {
+        RawText::Plain("BUY") => Some(Side::Buy),
+        RawText::Plain("SELL") => Some(Side::Sell),
         _ => {
             fields.note("side", "enum", "should be BUY or SELL");
             None
