@@ -3,7 +3,6 @@
 use std::fmt;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use smallvec::SmallVec;
 
 use crate::market::book::Side;
 use crate::money::{Price, Shares};
@@ -20,10 +19,6 @@ pub trait RequestedOrder {
     /// they were sent, ignoring the case of the outcome.
     fn fingerprint(&self) -> Fingerprint;
 }
-
-/// The bytes to hash, in one buffer: incremental hashing costs an allocation and takes longer than
-/// hashing a short message at once. The inline capacity covers ordinary orders.
-type Message = SmallVec<[u8; 256]>;
 
 /// The hash of a caller's name for an order: 128 bits of SHA-256, so that finding a collision is
 /// infeasible. The kind of name is hashed too, so names of different kinds never collide.
@@ -43,11 +38,11 @@ impl NameHash {
 
     fn of(kind: u8, name: &[u8], suffix: &[u8]) -> Self {
         let mut message = Message::new();
-        message.push(kind);
+        message.add(&[kind]);
         // The suffix has a fixed length for each kind, so different pairs never give equal bytes.
-        message.extend_from_slice(name);
-        message.extend_from_slice(suffix);
-        Self(first_half(&message))
+        message.add(name);
+        message.add(suffix);
+        Self(message.hash())
     }
 
     /// The hash as the journal stores it.
@@ -85,28 +80,26 @@ impl Fingerprint {
         others: &[(u8, [u8; 8])],
     ) -> Self {
         let mut message = Message::new();
-        add_field(&mut message, b'm', market_id.as_bytes());
+        message.add_field(b'm', market_id.as_bytes());
         if outcome.is_ascii() {
-            add_field(&mut message, b'o', outcome.as_bytes());
-            let outcome_at = message.len() - outcome.len();
-            message[outcome_at..].make_ascii_lowercase();
+            message.add_field(b'o', outcome.as_bytes()).make_ascii_lowercase();
         } else {
-            add_field(&mut message, b'o', outcome.to_lowercase().as_bytes());
+            message.add_field(b'o', outcome.to_lowercase().as_bytes());
         }
-        add_field(&mut message, b's', &[u8::from(side == Side::Sell)]);
+        message.add_field(b's', &[u8::from(side == Side::Sell)]);
         if let Some(quantity) = quantity {
-            add_field(&mut message, b'q', &quantity.micros().to_le_bytes());
+            message.add_field(b'q', &quantity.micros().to_le_bytes());
         }
         if let Some(price) = expected_price {
-            add_field(&mut message, b'e', &price.micros().to_le_bytes());
+            message.add_field(b'e', &price.micros().to_le_bytes());
         }
         if let Some(bps) = max_slippage_bps {
-            add_field(&mut message, b'x', &bps.to_le_bytes());
+            message.add_field(b'x', &bps.to_le_bytes());
         }
         for (tag, value) in others {
-            add_field(&mut message, *tag, value);
+            message.add_field(*tag, value);
         }
-        Self(first_half(&message))
+        Self(message.hash())
     }
 
     /// The fingerprint as the journal stores it.
@@ -128,18 +121,55 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Adds a field with its tag and its length.
-#[inline]
-fn add_field(message: &mut Message, tag: u8, value: &[u8]) {
-    let [a, b, c, d] = u32::try_from(value.len()).expect("a field of a bounded body").to_le_bytes();
-    message.extend_from_slice(&[tag, a, b, c, d]);
-    message.extend_from_slice(value);
+/// The bytes to hash, in one buffer: incremental hashing costs an allocation and takes longer than
+/// hashing a short message at once.
+struct Message {
+    /// An ordinary message.
+    short: [u8; Self::SHORT_BYTES_MAX],
+    length: usize,
+    /// All of a message that is too long for that.
+    long: Vec<u8>,
 }
 
-fn first_half(message: &[u8]) -> u128 {
-    let digest = digest(&SHA256, message);
-    let half = digest.as_ref().first_chunk::<16>().expect("SHA-256 has 32 bytes");
-    u128::from_le_bytes(*half)
+impl Message {
+    const SHORT_BYTES_MAX: usize = 256;
+
+    const fn new() -> Self {
+        Self { short: [0; Self::SHORT_BYTES_MAX], length: 0, long: Vec::new() }
+    }
+
+    /// Adds these bytes and returns where they are.
+    #[inline]
+    fn add(&mut self, bytes: &[u8]) -> &mut [u8] {
+        let start = self.length;
+        self.length += bytes.len();
+        if self.length > Self::SHORT_BYTES_MAX {
+            if self.long.is_empty() {
+                self.long.extend_from_slice(&self.short[..start]);
+            }
+            self.long.extend_from_slice(bytes);
+            return &mut self.long[start..];
+        }
+        let place = &mut self.short[start..self.length];
+        place.copy_from_slice(bytes);
+        place
+    }
+
+    /// Adds a field with its tag and its length, and returns where its value is.
+    #[inline]
+    fn add_field(&mut self, tag: u8, value: &[u8]) -> &mut [u8] {
+        let length = u32::try_from(value.len()).expect("a field of a bounded body");
+        let [a, b, c, d] = length.to_le_bytes();
+        self.add(&[tag, a, b, c, d]);
+        self.add(value)
+    }
+
+    fn hash(&self) -> u128 {
+        let bytes = if self.long.is_empty() { &self.short[..self.length] } else { &self.long[..] };
+        let digest = digest(&SHA256, bytes);
+        let half = digest.as_ref().first_chunk::<16>().expect("SHA-256 has 32 bytes");
+        u128::from_le_bytes(*half)
+    }
 }
 
 #[cfg(test)]
@@ -154,6 +184,22 @@ mod tests {
         assert_ne!(NameHash::of_batch_entry("a", 0), NameHash::of_batch_entry("a", 1));
         assert_ne!(NameHash::of_batch_entry("a", 0), NameHash::of_order("a\0\0\0\0"));
         assert_eq!(NameHash::from_bytes(plain.to_bytes()), plain);
+    }
+
+    #[test]
+    fn a_message_of_any_length_is_hashed_whole() {
+        for length in [0, 1, 255, 256, 257, 300, 1_000] {
+            for first in [0, 1, 200, 256, 257] {
+                let bytes = vec![b'x'; length];
+                let (first, rest) = bytes.split_at(length.min(first));
+                let mut message = Message::new();
+                assert_eq!(message.add(first), first);
+                assert_eq!(message.add(rest), rest);
+                message.add(b"END").make_ascii_lowercase();
+                let whole = digest(&SHA256, &[&bytes, &b"end"[..]].concat());
+                assert_eq!(whole.as_ref()[..16], message.hash().to_le_bytes(), "{length}");
+            }
+        }
     }
 
     /// Both hashes are stored in journals and must never change.
