@@ -1,6 +1,6 @@
 //! Responses, and the headers that every response carries.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,9 +29,11 @@ const LIMIT_NAMES: [HeaderName; LIMIT_NUMBERS] = [
 ];
 /// `Content-Type`, `X-Content-Type-Options`, request id and rate limits.
 const HEADERS_OF_ALL: usize = 4 + LIMIT_NUMBERS;
-/// Room for the digits of a request id and of the limits, 20 for each number, and for the id's
-/// hyphen.
-const HEADER_TEXT_BYTES_MAX: usize = (2 + LIMIT_NUMBERS) * 20 + 1;
+/// Room for the digits of a request id and of what remains of two limits, 20 for each number, and
+/// for the id's hyphen.
+const HEADER_TEXT_BYTES_MAX: usize = (2 + 2) * 20 + 1;
+/// How many numbers each thread keeps as text: the limits of the tiers, and recent seconds.
+const NUMBERS_KEPT: usize = 16;
 /// The initial allocation for a body that serde writes.
 const FIRST_CAPACITY_BYTES: usize = 512;
 /// How many bytes the answers to reads may hold together that clients have not taken.
@@ -170,7 +172,9 @@ pub(super) fn response_of(
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.extend(own_headers);
+    if !own_headers.is_empty() {
+        headers.extend(own_headers);
+    }
 
     let body_bytes = buffer.len();
     buffer.reserve_exact(HEADER_TEXT_BYTES_MAX);
@@ -179,8 +183,9 @@ pub(super) fn response_of(
         write_number(&mut buffer, number);
     }
     let id_span = body_bytes..buffer.len();
-    let limit_spans = admitted.as_ref().map(|(admission, moment)| {
-        limit_numbers(admission, *moment).map(|number| write_number(&mut buffer, number))
+    let remaining_spans = admitted.as_ref().map(|(Admission { decision, .. }, _)| {
+        let remaining = [decision.per_minute.remaining, decision.per_second.remaining];
+        remaining.map(|number| write_number(&mut buffer, number))
     });
 
     let mut body = Bytes::from(buffer);
@@ -192,10 +197,19 @@ pub(super) fn response_of(
         RequestId::Ours(_) => text(id_span),
     };
     headers.insert(&REQUEST_ID, request_id);
-    if let (Some((admission, _)), Some(spans)) = (&admitted, limit_spans) {
-        headers.insert(TIER, HeaderValue::from_static(admission.tier.as_str()));
-        for (name, span) in LIMIT_NAMES.into_iter().zip(spans) {
-            headers.insert(name, text(span));
+    if let (Some((admission, moment)), Some(spans)) = (&admitted, remaining_spans) {
+        let Admission { tier, decision, .. } = admission;
+        headers.insert(TIER, HeaderValue::from_static(tier.as_str()));
+        let [per_minute, per_second] = spans.map(text);
+        let values = [
+            number_text(decision.per_minute.limit.into()),
+            number_text(decision.per_second.limit.into()),
+            per_minute,
+            per_second,
+            number_text(reset_seconds(admission, *moment)),
+        ];
+        for (name, value) in LIMIT_NAMES.into_iter().zip(values) {
+            headers.insert(name, value);
         }
     }
     body.truncate(body_bytes);
@@ -206,20 +220,27 @@ pub(super) fn response_of(
     response
 }
 
-/// The values of [`LIMIT_NAMES`].
-fn limit_numbers(admission: &Admission, moment: Moment) -> [i64; LIMIT_NUMBERS] {
-    let decision = &admission.decision;
-    let wait_ns = i64::try_from(decision.wait_ns).unwrap_or(i64::MAX);
+/// The second from which another request is certain to pass.
+fn reset_seconds(admission: &Admission, moment: Moment) -> i64 {
+    let wait_ns = i64::try_from(admission.decision.wait_ns).unwrap_or(i64::MAX);
     let reset_ns = moment.now.nanos().saturating_add(wait_ns);
-    let reset_seconds =
-        reset_ns.div_euclid(1_000_000_000) + i64::from(reset_ns.rem_euclid(1_000_000_000) != 0);
-    [
-        decision.per_minute.limit.into(),
-        decision.per_second.limit.into(),
-        decision.per_minute.remaining.into(),
-        decision.per_second.remaining.into(),
-        reset_seconds,
-    ]
+    reset_ns.div_euclid(1_000_000_000) + i64::from(reset_ns.rem_euclid(1_000_000_000) != 0)
+}
+
+/// The text of a number that many answers have in common.
+fn number_text(number: i64) -> HeaderValue {
+    type Kept = [Option<(i64, HeaderValue)>; NUMBERS_KEPT];
+    thread_local! {
+        static KEPT: RefCell<Kept> = const { RefCell::new([const { None }; NUMBERS_KEPT]) };
+    }
+    KEPT.with_borrow_mut(|kept| {
+        let place = number.unsigned_abs() % NUMBERS_KEPT as u64;
+        let place = &mut kept[usize::try_from(place).expect("below the number of places")];
+        match place {
+            Some((known, text)) if *known == number => text.clone(),
+            _ => place.insert((number, number.into())).1.clone(),
+        }
+    })
 }
 
 /// Appends a number and returns the span of its text.
@@ -232,6 +253,16 @@ fn write_number(out: &mut Vec<u8>, number: impl itoa::Integer) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_number_has_its_own_text() {
+        let kept = i64::try_from(NUMBERS_KEPT).unwrap();
+        for _ in 0..2 {
+            for number in [0, 1, kept, kept + 1, -1, -kept, i64::MAX, i64::MIN] {
+                assert_eq!(number_text(number), number.to_string());
+            }
+        }
+    }
 
     #[test]
     fn large_answers_share_a_budget() {
