@@ -55,16 +55,18 @@ impl Clock {
 impl Timestamp {
     /// The time now. Pure modules take the time as an argument instead.
     pub fn now() -> Self {
-        Self::at(Instant::now())
+        let (now, _) = both_at(Instant::now());
+        now
     }
+}
 
-    /// The time at an instant that has just passed.
-    pub(crate) fn at(instant: Instant) -> Self {
-        let clock = &*SYSTEM;
-        clock.time_at(nanos(instant.saturating_duration_since(clock.began)), || {
-            read_clocks(clock.began)
-        })
-    }
+/// The time at an instant that has just passed, and on the monotonic clock, in nanoseconds since
+/// the process began.
+pub(crate) fn both_at(instant: Instant) -> (Timestamp, u64) {
+    let clock = &*SYSTEM;
+    let monotonic_ns = nanos(instant.saturating_duration_since(clock.began));
+    let now = clock.time_at(monotonic_ns, || read_clocks(clock.began));
+    (now, monotonic_ns.unsigned_abs())
 }
 
 /// The state of the wall clock relative to the monotonic one.

@@ -47,6 +47,7 @@ use crate::auth::api_key::KeyHash;
 use crate::auth::identity::IdentitySource;
 use crate::auth::key_table::{KEYS_MAX, KeyEntry, KeyFacts, KeyTable};
 use crate::auth::ws_token::WsTokens;
+use crate::clock;
 use crate::engine::State;
 use crate::engine::event::Event;
 use crate::engine::key::{Key, KeyGrant};
@@ -76,7 +77,6 @@ pub struct Service {
     default_tier: AtomicU8,
     access: AccessLimits,
     authors: AuthorGates,
-    started: Instant,
 }
 
 /// The parts of a [`Service`].
@@ -119,7 +119,7 @@ pub struct Limits {
 pub struct Moment {
     /// The wall clock.
     pub now: Timestamp,
-    /// Nanoseconds since the service was created, by the monotonic clock.
+    /// Nanoseconds since the process began, by the monotonic clock.
     pub monotonic_ns: u64,
 }
 
@@ -204,7 +204,6 @@ impl Service {
             default_tier: AtomicU8::new(parts.default_tier as u8),
             access: AccessLimits::new(parts.address_rules, parts.account_rates),
             authors: AuthorGates::default(),
-            started: Instant::now(),
         }
     }
 
@@ -215,11 +214,8 @@ impl Service {
 
     /// A moment that has just passed, without another look at the clock.
     pub fn moment_at(&self, instant: Instant) -> Moment {
-        let elapsed_ns = instant.saturating_duration_since(self.started).as_nanos();
-        Moment {
-            now: Timestamp::at(instant),
-            monotonic_ns: u64::try_from(elapsed_ns).unwrap_or(u64::MAX),
-        }
+        let (now, monotonic_ns) = clock::both_at(instant);
+        Moment { now, monotonic_ns }
     }
 
     /// The markets.
