@@ -57,7 +57,7 @@ pub struct Exchange {
     pub exports: Arc<ExportCounts>,
     /// Open price streams of each address.
     pub streams: Arc<StreamCounts>,
-    /// What sockets and price streams hold that their clients have not taken.
+    /// What sockets and price streams hold that their clients have not read.
     pub unsent: Arc<ByteBudget>,
     /// How many sockets were closed with 1013: there was no room for them, or they read too slowly.
     pub turned_away: AtomicU64,
@@ -108,7 +108,7 @@ pub struct Server {
     pub refusals: Arc<Semaphore>,
     /// How much memory the request bodies may hold together.
     pub bodies: Arc<ByteBudget>,
-    /// How much memory the answers may hold together that clients have not taken.
+    /// How much memory the answers may hold together that clients have not read.
     pub answers: Arc<ByteBudget>,
     /// The peers whose `X-Forwarded-For` is trusted.
     pub proxies: TrustedProxies,

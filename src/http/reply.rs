@@ -36,7 +36,7 @@ const HEADER_TEXT_BYTES_MAX: usize = (2 + 2) * 20 + 1;
 const NUMBERS_KEPT: usize = 16;
 /// The initial allocation for a body that serde writes.
 const FIRST_CAPACITY_BYTES: usize = 512;
-/// How many bytes the answers to reads may hold together that clients have not taken.
+/// How many bytes the answers to reads may hold together that clients have not read.
 pub const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Answers up to this size do not count: those that bots wait for are smaller.
 const UNCOUNTED_BYTES: usize = 16 * 1024;

@@ -51,9 +51,9 @@ pub struct Gauges {
     pub connections: usize,
     /// Bytes of request bodies that are being received or parsed, beyond the first 4 KiB of each.
     pub body_bytes: usize,
-    /// Bytes of large answers that clients have not taken.
+    /// Bytes of large answers that clients have not read.
     pub answer_bytes: usize,
-    /// Bytes of sockets and price streams that clients have not taken.
+    /// Bytes of sockets and price streams that clients have not read.
     pub unsent_bytes: usize,
     /// Subscriptions of sockets and price streams.
     pub subscriptions: usize,
@@ -206,7 +206,7 @@ pub static METRICS: [Metric; 78] = [
     ),
     Metric::gauge(
         "paperbourse_unsent_bytes",
-        "Memory for what clients of sockets and streams have not taken.",
+        "Memory for what clients of sockets and streams have not read.",
         |from, out| out.value(from.gauges.unsent_bytes),
     ),
     Metric::counter(
@@ -489,7 +489,7 @@ pub static METRICS: [Metric; 78] = [
     ),
     Metric::gauge(
         "paperbourse_answer_bytes",
-        "Memory for answers of more than 16 KiB that clients have not taken.",
+        "Memory for answers of more than 16 KiB that clients have not read.",
         |from, out| out.value(from.gauges.answer_bytes),
     ),
     Metric::gauge(

@@ -9,7 +9,7 @@
 //!
 //! | of all together | at most |
 //! |---|---|
-//! | what peers have not taken | [`UNSENT_BYTES_MAX`] |
+//! | what peers have not read | [`UNSENT_BYTES_MAX`] |
 //! | subscriptions | [`SUBSCRIPTIONS_MAX`] |
 //! | those with prices | [`READERS_MAX`] |
 //!
@@ -31,7 +31,7 @@ pub const WRITE_BYTES_GOAL: usize = 16 * 1024;
 /// sends more than it reads is told to wait.
 pub const RESUMES_WAITING_MAX: usize = 8;
 
-/// How many bytes all sockets and streams together may hold that their peers have not taken: the
+/// How many bytes all sockets and streams together may hold that their peers have not read: the
 /// batches of four thousand that have stopped reading.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;
 

@@ -96,7 +96,7 @@ struct Open {
 struct Readers {
     /// The markets that they are subscribed to, counted once for each of them.
     subscriptions: usize,
-    /// The memory for what their clients have not taken, in bytes.
+    /// The memory for what their clients have not read, in bytes.
     unsent_bytes: usize,
     /// The limit of that.
     unsent_bytes_max: usize,
