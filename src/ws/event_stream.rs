@@ -60,7 +60,6 @@ use super::price_frame::{self, StatusChange};
 use super::subscriptions::{NextFrame, SubscribeError, Subscriptions, TickChange};
 use super::turns::Turns;
 use crate::ids::Timestamp;
-use crate::limits::budget::Share;
 use crate::limits::tier::MarketsMax;
 use crate::money::Price;
 use crate::wire::Time;
@@ -85,8 +84,6 @@ pub struct EventStream {
     keepalive_count: u64,
     /// Counts the stream as one of its address's.
     open: OpenStream,
-    /// What the stream holds of the bytes that peers have not taken.
-    unsent: Share,
 }
 
 /// A snapshot that has not been sent to its end.
@@ -171,7 +168,7 @@ impl EventStream {
         (fanout, turns): (&Arc<Fanout>, &Arc<Turns>),
         condition_ids: &[String],
         last_event_id: Option<&str>,
-        (open, unsent): (OpenStream, Share),
+        open: OpenStream,
         now: Timestamp,
     ) -> Result<Self, OpenError> {
         // Before the subscriptions: the first frames have at least these changes.
@@ -200,15 +197,12 @@ impl EventStream {
             keepalive,
             keepalive_count: 0,
             open,
-            unsent,
         })
     }
 
     /// What to send next, whole events except for parts of a long snapshot; never empty. The client
-    /// has taken all before. `None` if there is no room for it.
-    pub fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let is_less = self.unsent.hold(0);
-        assert!(is_less, "there is always room for nothing");
+    /// has taken all before.
+    pub fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
         loop {
             let mut batch = Vec::new();
             if !std::mem::replace(&mut self.has_begun, true) {
@@ -225,8 +219,7 @@ impl EventStream {
                 self.put_prices(&mut batch);
             }
             if !batch.is_empty() {
-                let has_room = self.unsent.hold(batch.len());
-                return Poll::Ready(has_room.then(|| batch.into()));
+                return Poll::Ready(batch.into());
             }
             ready!(self.woken.as_mut().poll(context));
             let wake_up = self.subscriptions.mailbox().wake_up().clone();

@@ -15,7 +15,6 @@ use paperbourse::http::asyncapi::document;
 use paperbourse::http::operations::OPERATIONS;
 use paperbourse::ids::Timestamp;
 use paperbourse::limits::bucket::Origin;
-use paperbourse::limits::budget::ByteBudget;
 use paperbourse::market::Markets;
 use paperbourse::market::catalogue::{MarketInfo, MarketStatus, Outcome};
 use paperbourse::money::Price;
@@ -194,12 +193,11 @@ fn changes() -> Vec<(String, Value)> {
         let ids = [PLAIN.to_owned()];
         let turns: Arc<Turns> = Arc::default();
         let from = (&fanout, &turns);
-        let holds = (open, ByteBudget::new(usize::MAX).share());
-        let mut stream = Stream::open(from, &ids, None, holds, Timestamp::now()).unwrap();
+        let mut stream = Stream::open(from, &ids, None, open, Timestamp::now()).unwrap();
         tokio::spawn(async move { turns.run(|| {}).await });
         let mut text = String::new();
         loop {
-            let bytes = std::future::poll_fn(|context| stream.poll_bytes(context)).await.unwrap();
+            let bytes = std::future::poll_fn(|context| stream.poll_bytes(context)).await;
             let is_first = text.is_empty();
             text.push_str(std::str::from_utf8(&bytes).unwrap());
             if is_first {

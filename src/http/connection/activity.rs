@@ -86,8 +86,10 @@ pub struct Activity {
     owes_poll: AtomicBool,
     /// Whether the connection ends once it has finished what is in flight.
     is_ending: AtomicBool,
-    /// What the answer that is being sent holds of the memory for answers, if it is large.
+    /// What the answer that is being sent holds of the memory for answers, if it is large; or the
+    /// share of a stream without an end.
     held: Mutex<Option<Share>>,
+    /// Whether that holds something.
     has_held: AtomicBool,
     /// The connection's task, once it has been polled.
     task: Mutex<Option<Waker>>,
@@ -170,10 +172,12 @@ impl Activity {
         self.has_unread_body.load(Ordering::Relaxed)
     }
 
-    /// Records that the response is a stream.
-    pub(super) fn begin_stream(&self, is_endless: bool) {
+    /// Records that the response is a stream. One without an end may have a share of the memory for
+    /// what clients have not read.
+    pub(super) fn begin_stream(&self, is_endless: bool, unsent: Option<Share>) {
         let phase = if is_endless { Phase::Streaming } else { Phase::Handling };
         self.after_flush.store(phase as u8, Ordering::Relaxed);
+        *self.held.lock() = unsent.filter(|_| is_endless);
     }
 
     /// Records that the end of the stream is being sent.
@@ -244,7 +248,7 @@ impl Activity {
             self.enter(self.after_flush());
             if self.has_held.load(Ordering::Relaxed) {
                 self.has_held.store(false, Ordering::Relaxed);
-                drop(self.held.lock().take());
+                self.release_held();
             }
             #[cfg(feature = "traces")]
             self.end_trace();
@@ -255,6 +259,30 @@ impl Activity {
     pub(super) fn hold_until_sent(&self, held: Share) {
         *self.held.lock() = Some(held);
         self.has_held.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that the client has refused bytes for now, of which this many are left to write.
+    /// Returns whether there is room for them, if the response has to ask.
+    pub(super) fn hold_refused(&self, bytes: usize) -> bool {
+        if !self.is_endless() {
+            return true;
+        }
+        let mut unsent = self.held.lock();
+        let Some(unsent) = &mut *unsent else { return true };
+        self.has_held.store(true, Ordering::Relaxed);
+        unsent.hold(bytes)
+    }
+
+    fn release_held(&self) {
+        let mut held = self.held.lock();
+        if self.is_endless()
+            && let Some(unsent) = &mut *held
+        {
+            let is_less = unsent.hold(0);
+            assert!(is_less, "there is always room for nothing");
+        } else {
+            *held = None;
+        }
     }
 
     /// Ends this trace once the answer is sent; in a stream without an end, once its first part is.

@@ -17,8 +17,9 @@ use crate::limits::budget::Share;
 pub enum ReplyBody {
     /// All of it, and what it holds of the memory for answers until the client has taken it.
     Whole(Full<Bytes>, Option<Share>),
-    /// A stream, with or without an end.
-    Stream(Box<dyn Source>),
+    /// A stream, with or without an end. One without an end may have a share of the memory for what
+    /// clients have not read: it holds what its client refuses.
+    Stream(Box<dyn Source>, Option<Share>),
 }
 
 /// What a stream consists of.
@@ -70,7 +71,9 @@ impl Sending {
     /// Begins to send a response of the connection with this activity.
     pub(super) fn begin(mut body: ReplyBody, activity: Arc<Activity>) -> Self {
         match &mut body {
-            ReplyBody::Stream(source) => activity.begin_stream(source.is_endless()),
+            ReplyBody::Stream(source, unsent) => {
+                activity.begin_stream(source.is_endless(), unsent.take());
+            }
             // hyper takes all of it at once, and the client piece by piece.
             ReplyBody::Whole(_, held) => {
                 if let Some(held) = held.take() {
@@ -96,8 +99,8 @@ impl Body for Sending {
                 Pin::new(body).poll_frame(context).map_err(|never| match never {})
             }
             // The connection is polled again after the flush.
-            ReplyBody::Stream(_) if !activity.wants_more() => Poll::Pending,
-            ReplyBody::Stream(source) => {
+            ReplyBody::Stream(..) if !activity.wants_more() => Poll::Pending,
+            ReplyBody::Stream(source, _) => {
                 let bytes = if activity.is_ending() && source.is_endless() {
                     // Of a stream that is cut off, hyper drops what it has not written.
                     if !activity.is_flushed() {
@@ -121,14 +124,14 @@ impl Body for Sending {
     fn is_end_stream(&self) -> bool {
         match &self.body {
             ReplyBody::Whole(body, _) => body.is_end_stream(),
-            ReplyBody::Stream(_) => false,
+            ReplyBody::Stream(..) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.body {
             ReplyBody::Whole(body, _) => body.size_hint(),
-            ReplyBody::Stream(_) => SizeHint::default(),
+            ReplyBody::Stream(..) => SizeHint::default(),
         }
     }
 }

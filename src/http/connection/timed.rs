@@ -100,12 +100,27 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Timed<Io> {
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin> Timed<Io> {
-    /// Records bytes that the client accepted. A response may take several writes, between which
-    /// the connection looks idle.
-    fn note_written(&self, result: &io::Result<usize>) {
-        if result.is_ok() && matches!(self.activity.phase(), Phase::Idle | Phase::Responding) {
-            self.activity.enter(Phase::Responding);
+    /// Records whether the client accepted some of these bytes. A response may take several writes,
+    /// between which the connection looks idle. Fails if it accepted none, and there is no room to
+    /// keep them.
+    fn note_write(&self, polled: Poll<io::Result<usize>>, bytes: usize) -> Poll<io::Result<usize>> {
+        match &polled {
+            Poll::Ready(Ok(_)) => {
+                if matches!(self.activity.phase(), Phase::Idle | Phase::Responding) {
+                    self.activity.enter(Phase::Responding);
+                }
+            }
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => {
+                if !self.activity.hold_refused(bytes) {
+                    return Poll::Ready(Err(io::Error::new(
+                        io::ErrorKind::OutOfMemory,
+                        "there is no room for what the client has not read",
+                    )));
+                }
+            }
         }
+        polled
     }
 
     /// Fails if the client of a stream has closed its side, which hyper does not look for. Without
@@ -177,9 +192,8 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Timed<Io> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let result = ready!(self.poll_write_flat(context, bytes));
-        self.note_written(&result);
-        Poll::Ready(result)
+        let polled = self.poll_write_flat(context, bytes);
+        self.note_write(polled, bytes.len())
     }
 
     fn poll_write_vectored(
@@ -188,18 +202,17 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Timed<Io> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let total_bytes = slices.iter().fold(0_usize, |sum, slice| sum.saturating_add(slice.len()));
-        let result = if total_bytes <= FLAT_BYTES_MAX {
+        let polled = if total_bytes <= FLAT_BYTES_MAX {
             let mut space = [const { MaybeUninit::uninit() }; FLAT_BYTES_MAX];
             let mut flat = ReadBuf::uninit(&mut space);
             for slice in slices {
                 flat.put_slice(slice);
             }
-            ready!(self.poll_write_flat(context, flat.filled()))
+            self.poll_write_flat(context, flat.filled())
         } else {
-            ready!(Pin::new(&mut self.io).poll_write_vectored(context, slices))
+            Pin::new(&mut self.io).poll_write_vectored(context, slices)
         };
-        self.note_written(&result);
-        Poll::Ready(result)
+        self.note_write(polled, total_bytes)
     }
 
     fn is_write_vectored(&self) -> bool {

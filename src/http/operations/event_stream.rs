@@ -61,7 +61,8 @@ pub(in crate::http) fn open(call: &Call<'_>) -> Answer {
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
     if call.head.method != Method::HEAD {
         let stream = open_stream(call, &condition_ids)?;
-        reply.instead = Some(ReplyBody::Stream(Box::new(stream)));
+        let unsent = call.exchange.unsent.share();
+        reply.instead = Some(ReplyBody::Stream(Box::new(stream), Some(unsent)));
     }
     Ok(reply)
 }
@@ -78,8 +79,7 @@ fn open_stream(call: &Call<'_>, condition_ids: &[String]) -> Result<EventStream,
     let last_event_id = call.header(&LAST_EVENT_ID);
     let last_event_id = last_event_id.as_deref().and_then(|id| std::str::from_utf8(id).ok());
     let from = (&exchange.fanout, call.turns);
-    let holds = (open, exchange.unsent.share());
-    let stream = EventStream::open(from, condition_ids, last_event_id, holds, now);
+    let stream = EventStream::open(from, condition_ids, last_event_id, open, now);
     stream.map_err(|error| match error {
         OpenError::Busy | OpenError::Markets(SubscribeError::Full) => ApiError::server_busy(),
         OpenError::Markets(_) => unreachable!("the ids were counted"),
@@ -112,7 +112,7 @@ fn condition_ids(query: &Query<'_>) -> Result<Vec<String>, FieldError> {
 
 impl Source for EventStream {
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>> {
-        Self::poll_bytes(self, context).map(|bytes| Some(bytes.ok_or(CutOff)))
+        Self::poll_bytes(self, context).map(|bytes| Some(Ok(bytes)))
     }
 
     fn is_endless(&self) -> bool {

@@ -70,7 +70,7 @@ async fn send<L: List>(call: &Call<'_>, list: L) -> Answer {
     if has_more {
         let first = std::mem::take(&mut reply.body);
         if call.head.method != Method::HEAD {
-            reply.instead = Some(ReplyBody::Stream(file.into_source(first)));
+            reply.instead = Some(ReplyBody::Stream(file.into_source(first), None));
         }
     }
     let disposition = format!("attachment; filename=\"{}\"", L::FILE_NAME);

@@ -7,7 +7,6 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::limits::bucket::Origin;
-use crate::limits::budget::ByteBudget;
 use crate::market::Markets;
 use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::ws::bounds::READERS_MAX;
@@ -21,7 +20,6 @@ struct World {
     fanout: Arc<Fanout>,
     turns: Arc<Turns>,
     counts: Arc<StreamCounts>,
-    unsent: Arc<ByteBudget>,
 }
 
 /// A stream, and what was taken from it but not yet read.
@@ -51,8 +49,7 @@ fn world(market_count: usize) -> World {
     let turns: Arc<Turns> = Arc::default();
     let giving = turns.clone();
     tokio::spawn(async move { giving.run(|| {}).await });
-    let unsent = ByteBudget::new(usize::MAX);
-    let world = World { markets, fanout, turns, counts: Arc::default(), unsent };
+    let world = World { markets, fanout, turns, counts: Arc::default() };
     world.list((0..market_count).map(|market| MarketInfo::bare_yes_no(&name(market))).collect());
     world
 }
@@ -75,8 +72,7 @@ impl World {
         let ids: Vec<String> = ids.iter().copied().map(str::to_owned).collect();
         let open = self.counts.try_open(holder(), 10).unwrap();
         let from = (&self.fanout, &self.turns);
-        let holds = (open, self.unsent.share());
-        let stream = EventStream::open(from, &ids, last_id, holds, Timestamp::EPOCH);
+        let stream = EventStream::open(from, &ids, last_id, open, Timestamp::EPOCH);
         let (received, retry_ms) = (String::new(), Vec::new());
         Reader { stream: stream.unwrap(), received, retry_ms, last_id: None }
     }
@@ -84,13 +80,12 @@ impl World {
     fn check_empty(&self) {
         assert_eq!((self.fanout.socket_count(), self.fanout.channel_count()), (0, 0));
         assert_eq!((self.counts.of(holder()), self.counts.total()), (0, 0));
-        assert_eq!(self.unsent.held_bytes(), 0);
     }
 }
 
 impl Reader {
     async fn batch(&mut self) -> String {
-        let bytes = poll_fn(|context| self.stream.poll_bytes(context)).await.unwrap();
+        let bytes = poll_fn(|context| self.stream.poll_bytes(context)).await;
         assert!(!bytes.is_empty());
         String::from_utf8(bytes.to_vec()).unwrap()
     }
@@ -432,24 +427,6 @@ async fn readers_come_back_one_after_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_share_the_memory_for_what_nobody_takes() {
-    let world = World { unsent: ByteBudget::new(700), ..world(1) };
-    let (mut first, mut second) = (world.open(&["m0"]), world.open(&["m0"]));
-    let bytes = first.batch().await.len();
-    assert!((400..700).contains(&bytes), "{bytes}");
-    assert_eq!(world.unsent.held_bytes(), bytes);
-    let polled = poll_fn(|context| second.stream.poll_bytes(context)).await;
-    assert_eq!(polled, None, "the first has not taken its bytes");
-    drop(second);
-    let waiting = poll_fn(|context| Poll::Ready(first.stream.poll_bytes(context).is_pending()));
-    assert!(waiting.await, "and now it has");
-    assert_eq!(world.unsent.held_bytes(), 0);
-    world.open(&["m0"]).expect("snapshot").await;
-    drop(first);
-    world.check_empty();
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_changed_tick_is_announced_for_each_outcome_before_the_price() {
     let world = world(1);
     let mut reader = world.open(&["m0"]);
@@ -533,8 +510,7 @@ async fn a_stream_that_cannot_be_opened_leaves_nothing_behind() {
     let open = |ids: &[String]| {
         let open = world.counts.try_open(holder(), 1).unwrap();
         let from = (&world.fanout, &world.turns);
-        let holds = (open, world.unsent.share());
-        EventStream::open(from, ids, None, holds, Timestamp::EPOCH).err()
+        EventStream::open(from, ids, None, open, Timestamp::EPOCH).err()
     };
     let too_many = SubscribeError::TooMany { markets_max: 50, subscribed: 0, added: 51 };
     assert_eq!(open(&ids), Some(OpenError::Markets(too_many)));

@@ -27,6 +27,8 @@ struct Numbers {
     end: Option<Result<(), CutOff>>,
     /// What it says last if the server shuts down.
     farewell: &'static str,
+    /// The memory for what its client has not read, if it has to ask for it.
+    unsent: Option<Arc<ByteBudget>>,
     allowed: AtomicU32,
     sent: AtomicU32,
     waker: Mutex<Option<Waker>>,
@@ -95,7 +97,8 @@ impl Client {
         let source = numbers.clone();
         let handler = move |_: Request<RequestBody>| {
             let source = NumberSource { numbers: source.clone(), bytes };
-            ready(Response::new(ReplyBody::Stream(Box::new(source))))
+            let unsent = source.numbers.unsent.as_ref().map(ByteBudget::share);
+            ready(Response::new(ReplyBody::Stream(Box::new(source), unsent)))
         };
         let (stop, stopped) = oneshot::channel();
         let ending = async {
@@ -305,7 +308,7 @@ async fn a_stream_never_outlives_a_graceful_end() {
     let handler = |_: Request<RequestBody>| async {
         sleep(Duration::from_secs(3)).await;
         let source = NumberSource { numbers: Arc::default(), bytes: 1 };
-        Response::new(ReplyBody::Stream(Box::new(source)))
+        Response::new(ReplyBody::Stream(Box::new(source), None))
     };
     let ending = async {
         sleep(Duration::from_secs(1)).await;
@@ -399,4 +402,40 @@ async fn a_stream_that_cannot_go_on_is_cut_off() {
     let (text, result, seconds) = client.end().await;
     assert_eq!((text.as_str(), seconds), ("A\r\n0.........\r\n", 0));
     assert!(matches!(result, Err(ConnectionError::Broken(_))), "{result:?}");
+}
+
+/// Streams share the memory for what their clients refuse. Whoever reads needs none of it.
+#[tokio::test(start_paused = true)]
+async fn only_a_stream_whose_client_does_not_read_is_cut_off() {
+    // The pipe of a client that does not read is full after a number and a part of the next.
+    let bytes = 6 * PIPE_BYTES / 10;
+    let budget = ByteBudget::new(PIPE_BYTES / 3);
+    let connect = async || {
+        let unsent = Some(budget.clone());
+        Client::connect_to(Numbers { unsent, ..Numbers::default() }, bytes).await
+    };
+    let mut slow = connect().await;
+    slow.numbers.allow(2);
+    sleep(Duration::from_secs(1)).await;
+    let refused_bytes = budget.held_bytes();
+    assert!((bytes / 3..bytes / 2).contains(&refused_bytes), "{refused_bytes}");
+
+    let mut healthy = connect().await;
+    for number in 0..10 {
+        healthy.numbers.allow(1);
+        healthy.expect(number).await;
+        assert_eq!(budget.held_bytes(), refused_bytes);
+    }
+
+    let slower = connect().await;
+    slower.numbers.allow(2);
+    sleep(Duration::from_secs(1)).await;
+    let (_, result, _) = slower.end().await;
+    assert!(matches!(result, Err(ConnectionError::Broken(_))), "{result:?}");
+
+    slow.expect(0).await;
+    slow.expect(1).await;
+    healthy.numbers.allow(1);
+    healthy.expect(10).await;
+    assert_eq!(budget.held_bytes(), 0, "it has read everything");
 }
