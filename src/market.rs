@@ -9,6 +9,7 @@ pub mod catalogue;
 pub mod crossing;
 mod delay;
 pub mod footprint;
+mod former;
 pub mod growth;
 mod histories;
 pub mod history;
@@ -35,6 +36,7 @@ use book::Book;
 use catalogue::{DescriptionFlaw, MarketInfo, MarketStatus, Outcome, TAKER_DELAY_MS_MAX};
 use crossing::Crossings;
 use delay::DelayScale;
+use former::Former;
 use histories::{Histories, OutcomeHistory};
 use interest::Interest;
 use lease::Lease;
@@ -111,6 +113,7 @@ pub struct Market {
     /// The number of the last list of changes that it was on; at first, of the one that follows its
     /// listing.
     changed_in: AtomicU64,
+    former: Mutex<Former>,
     /// Set while its newest description has other tokens.
     is_withheld: AtomicBool,
     /// Set once orders have come to rest in it.
@@ -233,7 +236,7 @@ impl Markets {
                 market.note_withheld(!is_aligned, &condition_id);
                 market.note_delay(stated_delay_ms, &condition_id);
                 let was_tradable = market.info().is_tradable();
-                if market.describe(info) {
+                if market.describe(info, &self.round) {
                     self.mark_resolved(market);
                 }
                 self.mark_changed(market);
@@ -437,6 +440,7 @@ impl Market {
             histories,
             is_changed: AtomicBool::new(false),
             changed_in: AtomicU64::new(0),
+            former: Mutex::default(),
             is_withheld: AtomicBool::new(false),
             interest: OnceLock::new(),
             has_interest: AtomicBool::new(false),
@@ -489,23 +493,6 @@ impl Market {
         }
         let taker_delay_ms = self.delays.wall_ms(info.taker_delay_ms);
         MarketSnapshot { taker_delay_ms, info, books }
-    }
-
-    /// Replaces the description. A resolved market keeps its status and payouts: a late page of the
-    /// venue's catalogue must not reopen it. Returns whether this resolves the market.
-    fn describe(&self, mut info: MarketInfo) -> bool {
-        let before = self.info.load();
-        let was_resolved = before.status == MarketStatus::Resolved;
-        if was_resolved || !before.status.may_become(info.status) {
-            info.status = before.status;
-            info.payouts.clone_from(&before.payouts);
-            info.evidence.clone_from(&before.evidence);
-        }
-        // Not every source says when the books are cleared.
-        info.books_cleared_at = info.books_cleared_at.or(before.books_cleared_at);
-        let is_resolved = info.status == MarketStatus::Resolved;
-        self.info.store(Arc::new(info));
-        is_resolved && !was_resolved
     }
 
     /// Logs once that the venue states a longer delay than it is given here.

@@ -29,7 +29,8 @@
 //! `market_price`.
 //!
 //! A client that comes back with the last `id` that it got has no snapshot: it gets the markets
-//! that have changed since, each as a `market_price`. An id that does not apply, because it is of
+//! that have changed since, each as a `market_price`, with its `tick_size_change` and its
+//! `market_status` if there was one. An id that does not apply, because it is of
 //! another process or of other markets, counts as none.
 //!
 //! `retry` is the number of milliseconds that the client should wait before it comes back from a
@@ -181,7 +182,7 @@ impl EventStream {
         let last = last_event_id.and_then(Position::parse);
         let last = last.filter(|last| last.scope == told.scope && last.round <= told.round);
         if let Some(last) = last {
-            subscriptions.skip_unchanged(last.round);
+            subscriptions.resume(last.round);
         }
         let snapshot = Snapshot { has_begun: false, left, position: told };
         let woken = Box::pin(subscriptions.mailbox().wake_up().clone().notified_owned());

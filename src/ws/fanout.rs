@@ -32,8 +32,9 @@ use super::subscriptions::Subscriptions;
 use super::turns::{Place, Turns};
 use crate::ids::Timestamp;
 use crate::limits::tier::MarketsMax;
-use crate::market::catalogue::MarketInfo;
+use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::market::{Listing, Market, Markets};
+use crate::money::Price;
 
 /// The fan-out yields to other tasks on its thread after this many markets.
 const MARKETS_PER_TURN: usize = 128;
@@ -316,6 +317,12 @@ impl Channel {
     /// The number of the last list of changes that the market was on.
     pub(super) fn changed_in(&self) -> u64 {
         self.market.changed_in()
+    }
+
+    /// The stage and the tick before the last change of each, if those may have missed it who know
+    /// no later list of changes than `since`.
+    pub(super) fn missed_since(&self, since: u64) -> (Option<MarketStatus>, Option<Price>) {
+        self.market.missed_since(since)
     }
 
     /// The market's current description.

@@ -1,7 +1,6 @@
 //! The subscriptions of one socket or stream, and which frame it sends next.
 
 use std::collections::{HashMap, HashSet};
-use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::dirty::{Cursor, SLOTS_MAX};
@@ -51,8 +50,8 @@ struct Subscription {
 
 /// The last frame sent of a market.
 struct Sent {
-    /// Its number. Frames are numbered from 1, so that this takes no more space than both numbers.
-    seq: NonZeroU64,
+    /// Its number.
+    seq: u64,
     /// Its tick.
     tick: Price,
     /// The market's stage in it.
@@ -195,14 +194,19 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// Has the markets that have not changed since this list of changes count as sent.
-    pub fn skip_unchanged(&mut self, since: u64) {
-        for subscription in self.slots.iter_mut().flatten() {
+    /// Has all frames up to this list of changes count as sent. So the markets that have not
+    /// changed since have none due, and those whose stage or tick has changed say so.
+    pub fn resume(&mut self, since: u64) {
+        for Subscription { channel, sent, .. } in self.slots.iter_mut().flatten() {
             // In this order: a frame that is published in between is due.
-            let newest = Sent::of(&subscription.channel.newest());
-            if subscription.channel.changed_in() <= since {
-                subscription.sent = Some(newest);
-            }
+            let newest = channel.newest();
+            let has_changed = channel.changed_in() > since;
+            let (status, tick) = channel.missed_since(since);
+            *sent = Some(Sent {
+                seq: newest.seq - u64::from(has_changed),
+                tick: tick.unwrap_or(newest.tick),
+                status: status.unwrap_or(newest.status),
+            });
         }
     }
 
@@ -386,7 +390,7 @@ impl Subscription {
             Some(sent) => {
                 let change = || TickChange { info: self.channel.info(), before: sent.tick };
                 let tick_change = (frame.tick != sent.tick).then(change);
-                (frame.seq > sent.seq.get() + 1, tick_change, frame.status != sent.status)
+                (frame.seq > sent.seq + 1, tick_change, frame.status != sent.status)
             }
             None => (false, None, false),
         };
@@ -397,8 +401,7 @@ impl Subscription {
 
 impl Sent {
     fn of(frame: &PriceFrame) -> Self {
-        let seq = NonZeroU64::new(frame.seq).expect("frames are numbered from 1");
-        Self { seq, tick: frame.tick, status: frame.status }
+        Self { seq: frame.seq, tick: frame.tick, status: frame.status }
     }
 }
 

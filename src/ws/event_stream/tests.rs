@@ -284,6 +284,59 @@ async fn a_client_that_comes_back_gets_what_it_lacks() {
     assert_ne!(reader.last_id, last_id);
 }
 
+/// What a client missed of a market's stage and tick is said, once, when it comes back.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_comes_back_hears_of_the_tick_and_the_end_that_it_missed() {
+    let world = world(2);
+    let ids = ["m0", "m1"];
+    let mut reader = world.open(&ids);
+    reader.expect("snapshot").await;
+    let mut known = vec![reader.last_id.clone()];
+    drop(reader);
+    let info = MarketInfo { tick: Price::from_micros(1_000), ..MarketInfo::bare_yes_no("m0") };
+    let closed = MarketInfo { status: MarketStatus::Closed, ..info.clone() };
+    let payouts = vec![Price::ONE, Price::ZERO];
+    let resolved = MarketInfo { status: MarketStatus::Resolved, payouts, ..info.clone() };
+    let price = vec!["market_price"];
+    let tick = vec!["tick_size_change", "tick_size_change"];
+    let end = |status| vec!["market_price", status];
+    for (change, since) in [
+        (Some(info), vec![[tick.clone(), price.clone()].concat()]),
+        (Some(closed), vec![[tick.clone(), end("closed")].concat(), end("closed")]),
+        (Some(resolved), vec![[tick, end("resolved")].concat(), end("resolved"), end("resolved")]),
+        (None, vec![]),
+    ] {
+        match change {
+            Some(info) => world.list(vec![info]),
+            None => world.publish("m0", 1),
+        }
+        let mut others = world.open(&ids);
+        while others.event().await.0 != "keepalive" {}
+        let now = others.last_id.clone();
+        drop(others);
+        for (last_id, expected) in known.iter().zip(&since) {
+            let mut reader = world.open_after(last_id.as_deref(), &ids);
+            let mut events = vec![];
+            loop {
+                let (kind, data) = reader.event().await;
+                if kind == "keepalive" {
+                    break;
+                }
+                let end = data["status"].as_str().filter(|_| kind == "market_status");
+                // That the other was listed is its first change.
+                if data.to_string().contains("\"m0\"") {
+                    events.push(end.map_or(kind, str::to_owned));
+                }
+            }
+            assert_eq!(events, *expected, "since {last_id:?}");
+        }
+        known.push(now);
+    }
+    let mut reader = world.open_after(known[3].as_deref(), &ids);
+    reader.expect("market_price").await;
+    reader.expect("keepalive").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_id_that_does_not_apply_counts_as_none() {
     let world = world(2);
