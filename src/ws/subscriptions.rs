@@ -36,8 +36,15 @@ pub struct Subscriptions {
 struct All {
     /// Those that it has not joined yet, the next one last.
     rest: Vec<Arc<Market>>,
-    /// Whether there was no room for one of them.
-    lacks: bool,
+    lack: Lack,
+}
+
+/// Whether there was no room for one of the markets of a socket that has all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lack {
+    Never,
+    ToSay,
+    Said,
 }
 
 struct Subscription {
@@ -188,7 +195,7 @@ impl Subscriptions {
             // First: of what is listed or changes from here on, the socket hears.
             self.fanout.join_all(self.id, &self.mailbox);
             let rest = self.fanout.listing().markets().iter().rev().cloned().collect();
-            self.all = Some(All { rest, lacks: false });
+            self.all = Some(All { rest, lack: Lack::Never });
             self.mailbox.ask_turn();
         }
         Ok(())
@@ -271,7 +278,8 @@ impl Subscriptions {
 
     /// Whether a socket with all markets lacks some, since the server had no room. Said once.
     pub fn lacks_markets(&mut self) -> bool {
-        self.all.as_mut().is_some_and(|all| std::mem::take(&mut all.lacks))
+        let to_say = self.all.as_mut().filter(|all| all.lack == Lack::ToSay);
+        to_say.map(|all| all.lack = Lack::Said).is_some()
     }
 
     /// Takes what is due, if it is this socket's turn: passes on frames until `put` returns false,
@@ -318,7 +326,10 @@ impl Subscriptions {
     fn join_next(&mut self, now: Timestamp) -> bool {
         let Some(market) = self.next_lacking() else { return false };
         if self.count() == SLOTS_MAX || !self.fanout.reserve(1) {
-            self.all = Some(All { rest: Vec::new(), lacks: true });
+            if let Some(all) = &mut self.all {
+                all.rest = Vec::new();
+                all.lack = if all.lack == Lack::Said { Lack::Said } else { Lack::ToSay };
+            }
             return false;
         }
         self.join(&market, now);
@@ -414,9 +425,12 @@ impl Drop for Subscriptions {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
     use crate::market::catalogue::Outcome;
-    use crate::ws::fanout::tests::{due, fanout, name, open_for_all};
+    use crate::ws::bounds::SUBSCRIPTIONS_MAX;
+    use crate::ws::fanout::tests::{due, fanout, name, open_for_all, pass_on, publish};
 
     #[test]
     fn a_socket_with_all_markets_leaves_those_that_are_no_longer_listed() {
@@ -435,5 +449,24 @@ mod tests {
         assert_eq!(due(&mut socket), [1, 2, 3]);
         assert!(socket.condition_ids().eq([name(0)]));
         assert_eq!((fanout.channel_count(), fanout.subscription_count()), (1, 1));
+    }
+
+    #[test]
+    fn a_socket_with_all_markets_says_once_that_it_lacks_some() {
+        let fanout = fanout(3);
+        let mut socket = open_for_all(&fanout);
+        fanout.subscription_count.store(SUBSCRIPTIONS_MAX - 1, Ordering::Relaxed);
+        socket.subscribe_all().unwrap();
+        for is_said in [true, false, false] {
+            // Each change of a market that it lacks is a reason to try again.
+            publish(&fanout, 2, 1);
+            pass_on(&fanout);
+            due(&mut socket);
+            assert_eq!(socket.lacks_markets(), is_said);
+        }
+        socket.unsubscribe_all();
+        socket.subscribe_all().unwrap();
+        due(&mut socket);
+        assert!(socket.lacks_markets(), "it is said to each subscription");
     }
 }

@@ -47,12 +47,12 @@ pub(in crate::ws) fn publish_bid(markets: &Markets, market: &str, change: i64) {
     markets.publish(&market, OutcomeIndex(0), book);
 }
 
-fn publish(fanout: &Fanout, market: usize, change: i64) {
+pub(in crate::ws) fn publish(fanout: &Fanout, market: usize, change: i64) {
     publish_bid(&fanout.markets, &name(market), change);
 }
 
 /// Publishes pending changes, if there are any.
-fn pass_on(fanout: &Fanout) {
+pub(in crate::ws) fn pass_on(fanout: &Fanout) {
     let mut changes = std::pin::pin!(fanout.markets.changes());
     let changes = changes.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     if let Poll::Ready(changed) = changes {
