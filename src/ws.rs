@@ -33,6 +33,7 @@ pub mod execution_frame;
 pub mod executions;
 pub mod fanout;
 mod frame;
+mod parts;
 pub mod position;
 pub mod price_frame;
 pub mod prices;
@@ -46,7 +47,6 @@ use fastwebsockets::upgrade::{UpgradeFut, is_upgrade_request};
 use http_body_util::Empty;
 use hyper::upgrade::Upgraded;
 use hyper::{Method, Request, Response};
-use hyper_util::rt::TokioIo;
 
 pub use bounds::CLIENT_FRAME_BYTES_MAX;
 
@@ -64,7 +64,7 @@ pub enum UpgradeError {
     UnsupportedVersion,
 }
 
-/// Resolves to the socket's stream once the 101 has been sent.
+/// Resolves to the socket's connection once the 101 has been sent.
 pub struct Upgrading(UpgradeFut);
 
 /// Builds the 101 response that turns this request into a socket, and the stream that follows it.
@@ -86,9 +86,9 @@ pub fn upgrade<B>(
 
 impl Upgrading {
     /// Waits until the response has been sent. `None` if the connection ended first.
-    pub async fn stream(self) -> Option<TokioIo<Upgraded>> {
+    pub async fn done(self) -> Option<Upgraded> {
         // The crate's socket has not read anything yet, so dropping it loses no bytes.
-        self.0.await.ok().map(fastwebsockets::WebSocket::into_inner)
+        self.0.await.ok().map(|socket| socket.into_inner().into_inner())
     }
 }
 

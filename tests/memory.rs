@@ -1,11 +1,13 @@
-//! Memory, counted at the allocator: that of a key's windows, with the numbers in the guide, and
-//! that of a shard's state, which must be what the state itself counts.
+//! Memory, counted at the allocator: that of a key's windows, with the numbers in the guide; that
+//! of a shard's state, which must be what the state itself counts; and that of an idle socket.
 //!
 //! Runs without the test harness, which has a second thread that allocates as well.
 
 #[path = "../perf/counts/allocator.rs"]
 #[expect(dead_code, reason = "this test only reads the live bytes")]
 mod allocator;
+#[path = "memory/sockets.rs"]
+mod sockets;
 
 use paperbourse::engine::command::{
     CreateKey, Identity, OpenAccount, OrderNames, Owner, PlaceOrder, Trade, TradeOrder,
@@ -36,6 +38,9 @@ fn main() {
     println!("a key takes what its minute holds");
     a_state_counts_what_it_allocated();
     println!("a state counts what it allocated");
+    // Last: the server of this process lasts until its end.
+    sockets::an_idle_socket_is_small();
+    println!("an idle socket is small");
 }
 
 fn a_key_takes_what_its_minute_holds() {

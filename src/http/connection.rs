@@ -29,6 +29,7 @@ use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::upgrade::{Parts, Upgraded};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -223,6 +224,16 @@ where
     // What was read belongs to a request that nobody has answered, and only hyper knows it.
     let parts = connection.into_parts().filter(|parts| parts.read_buf.is_empty());
     Ok(parts.map(|parts| parts.io.into_inner().into_inner()))
+}
+
+/// The transport of a connection that was upgraded, and what was read of it behind the request.
+/// Nothing of the connection's memory is left. `None` if it is another kind of transport.
+pub fn transport_of<Io>(upgraded: Upgraded) -> Option<(Io, Vec<u8>)>
+where
+    Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Parts { io, read_buf, .. } = upgraded.downcast::<TokioIo<Timed<Io>>>().ok()?;
+    Some((io.into_inner().into_inner(), read_buf.to_vec()))
 }
 
 /// The waker of the `ending` future: notes that it is worth polling, so that a busy connection need

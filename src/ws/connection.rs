@@ -7,7 +7,7 @@
 //! - what a socket says besides replies is up to its [`Protocol`], which bounds it;
 //! - replies queue in [`REPLY_BYTES_MAX`] bytes, beyond which the socket is closed;
 //! - a write that makes no progress for [`Times::write_stall_max`] ends the socket;
-//! - what a peer has not taken is part of a budget that all sockets share.
+//! - what a peer has not read is part of a budget that all sockets share.
 //!
 //! Whatever ends the socket, the server tries for up to [`Times::close_max`] to send a close frame
 //! after the last whole frame. Then it stops writing and keeps reading for a while, discarding
@@ -17,7 +17,6 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -29,6 +28,7 @@ use super::bounds::REPLY_BYTES_MAX;
 use super::close::CloseReason;
 use super::counts::OpenSocket;
 use super::frame::{ClientFrame, FrameReader, ReadEnd, put_close, put_ping, put_pong};
+use super::parts::Parts;
 use crate::ids::{AccountId, Timestamp};
 use crate::limits::budget::Share;
 
@@ -92,13 +92,15 @@ pub struct Peer {
     pub account_id: AccountId,
     /// Counts the socket as one of the account's.
     pub open: OpenSocket,
-    /// What the socket holds of the bytes that peers have not taken.
+    /// What the socket holds of the bytes that peers have not read.
     pub unsent: Share,
     /// Whether a frame may arrive now, given the nanoseconds since the socket was opened. Called
     /// once per frame.
     pub allow: Box<dyn FnMut(u64) -> bool + Send>,
     /// Whether the credential is still valid.
     pub is_valid: Box<dyn Fn() -> bool + Send + Sync>,
+    /// What it has sent behind its request, if that was read with it.
+    pub received: Vec<u8>,
 }
 
 /// How a socket ended.
@@ -167,8 +169,9 @@ where
     P: Protocol,
 {
     let (read_half, mut write_half) = tokio::io::split(stream);
-    let mut frames = FrameReader::new(read_half);
-    let Peer { account_id: _, open, unsent, allow, is_valid } = peer;
+    let Peer { account_id: _, open, unsent, allow, is_valid, received } = peer;
+    let mut frames = FrameReader::new(read_half, received);
+    let parts = Parts::<4>::new();
     let (ended, is_close_sent) = {
         let connection = Connection::new(protocol, wake, unsent, times);
         let mut writing = pin!(connection.write(&mut write_half));
@@ -176,12 +179,12 @@ where
         let mut ended = {
             let reading = pin!(connection.read(&mut frames, allow));
             let watching = pin!(connection.watch(&*is_valid, shutdown));
-            first_of([writing.as_mut(), watching, reading, fetching.as_mut()]).await
+            parts.first_of([writing.as_mut(), watching, reading, fetching.as_mut()]).await
         };
         let is_left = ended == Ended::Closed(CloseReason::GoingAway)
             && connection.shared.lock().protocol.finish();
         if is_left {
-            let finishing = first_of([writing.as_mut(), fetching]);
+            let finishing = parts.first_of([writing.as_mut(), fetching]);
             ended = timeout(times.finish_max, finishing).await.unwrap_or(ended);
         }
         let retry_after =
@@ -222,21 +225,6 @@ where
     Ended::Closed(reason)
 }
 
-/// Polls in the given order until one of the futures is ready.
-async fn first_of<const N: usize>(
-    mut futures: [Pin<&mut (dyn Future<Output = Ended> + Send)>; N],
-) -> Ended {
-    poll_fn(|context| {
-        for future in &mut futures {
-            if let Poll::Ready(ended) = future.as_mut().poll(context) {
-                return Poll::Ready(ended);
-            }
-        }
-        Poll::Pending
-    })
-    .await
-}
-
 /// Reads and discards until the peer closes its side.
 async fn linger<R: AsyncRead + Unpin>(mut stream: R, linger_max: Duration) {
     let drained = async {
@@ -261,9 +249,9 @@ struct Shared<P> {
     replies: Vec<u8>,
     /// When the last frame from the peer was complete.
     heard_at: Instant,
-    /// When the peer last took something of what is being written; `None` if nothing is.
+    /// When the peer last took something of what is being written; `None` if it takes all at once.
     taken_at: Option<Instant>,
-    /// How much of what is being written the peer has not taken.
+    /// How much of what is being written the peer has not read.
     unwritten_bytes: usize,
     /// What is held for a peer that does not take everything at once.
     unsent: Share,
@@ -347,20 +335,20 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// Writes and flushes a batch, and notes when the peer takes some of it.
+    /// Writes and flushes a batch. Where the peer does not take all of it at once, notes how much
+    /// is left and when it last took some.
     async fn write_all<W: AsyncWrite + Unpin + Send>(
         &self,
         mut rest: &[u8],
         stream: &mut W,
     ) -> io::Result<()> {
+        let mut is_slow = false;
         while !rest.is_empty() {
-            self.shared.lock().taken_at = Some(Instant::now());
             let writing = poll_fn(|context| {
                 let polled = Pin::new(&mut *stream).poll_write(context, rest);
                 if polled.is_pending() {
-                    let mut shared = self.shared.lock();
-                    shared.unwritten_bytes = rest.len();
-                    shared.note_unsent();
+                    self.shared.lock().note_refused(rest.len(), is_slow);
+                    is_slow = true;
                 }
                 polled
             });
@@ -368,13 +356,17 @@ impl<P: Protocol> Connection<P> {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 len => rest = &rest[len..],
             }
+            if is_slow {
+                self.shared.lock().taken_at = Some(Instant::now());
+            }
         }
-        self.shared.lock().taken_at = Some(Instant::now());
         stream.flush().await?;
-        let mut shared = self.shared.lock();
-        shared.taken_at = None;
-        shared.unwritten_bytes = 0;
-        shared.note_unsent();
+        if is_slow {
+            let mut shared = self.shared.lock();
+            shared.taken_at = None;
+            shared.unwritten_bytes = 0;
+            shared.note_unsent();
+        }
         Ok(())
     }
 
@@ -416,7 +408,16 @@ impl<P: Protocol> Connection<P> {
 }
 
 impl<P: Protocol> Shared<P> {
-    /// Counts what the peer has not taken, while it is slow.
+    /// The peer has refused this many bytes for now, not for the first time if it `was_slow`.
+    fn note_refused(&mut self, bytes: usize, was_slow: bool) {
+        if !was_slow {
+            self.taken_at = Some(Instant::now());
+        }
+        self.unwritten_bytes = bytes;
+        self.note_unsent();
+    }
+
+    /// Counts what the peer has not read, while it is slow.
     fn note_unsent(&mut self) {
         let is_slow = self.unwritten_bytes > 0;
         let bytes = if is_slow { self.unwritten_bytes + self.replies.len() } else { 0 };

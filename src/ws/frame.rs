@@ -1,15 +1,16 @@
 //! RFC 6455 frames, independent of what the messages say: reads and checks client frames, and
 //! encodes server frames back to back, so that everything due to a socket leaves in one write.
 //!
-//! Parsing uses `fastwebsockets`, which appears only here and in the upgrade. This module adds the
-//! rules the crate leaves open: a client must mask, a message is one frame, and a frame has at most
-//! [`CLIENT_FRAME_BYTES_MAX`] bytes. The crate's own reassembly of fragments is unbounded, so the
-//! first fragment is refused.
+//! A message is one frame of at most [`CLIENT_FRAME_BYTES_MAX`] bytes: the first fragment of a
+//! longer one is refused.
 
+use std::future::poll_fn;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fastwebsockets::{Frame, OpCode, Payload, Role, WebSocket, WebSocketError};
-use tokio::io::{AsyncRead, Join, Sink};
+use tokio::io::{AsyncRead, ReadBuf};
 
 use super::close::CloseReason;
 
@@ -19,16 +20,25 @@ pub const CLIENT_FRAME_BYTES_MAX: usize = 16 * 1024;
 /// Size limit of a control frame's payload, in bytes.
 const CONTROL_PAYLOAD_BYTES_MAX: usize = 125;
 
+/// How many bytes are read at a time.
+const READ_BYTES: usize = 4 * 1024;
+
+/// Reads client frames. It has no memory for bytes while there are none, as in most sockets at any
+/// time.
 pub(super) struct FrameReader<R> {
-    /// Answers neither pings nor closes itself, so it never writes.
-    socket: WebSocket<Join<R, Sink>>,
+    stream: R,
+    /// Read ahead: the part of a frame, and frames behind it.
+    received: Vec<u8>,
+    /// How many of these bytes were taken.
+    taken_bytes: usize,
 }
 
+#[derive(PartialEq, Eq, Debug)]
 pub(super) enum ClientFrame {
     /// Valid UTF-8.
-    Text(Payload<'static>),
+    Text(Vec<u8>),
     /// The payload to echo in a pong.
-    Ping(Payload<'static>),
+    Ping(Vec<u8>),
     Pong,
 }
 
@@ -41,66 +51,135 @@ pub(super) enum ReadEnd {
     Gone,
 }
 
+/// The head of a client frame that may be received.
+struct FrameHead {
+    opcode: OpCode,
+    mask: [u8; 4],
+    head_bytes: usize,
+    payload_bytes: usize,
+}
+
 impl<R: AsyncRead + Unpin> FrameReader<R> {
-    pub(super) fn new(stream: R) -> Self {
-        let joined = tokio::io::join(stream, tokio::io::sink());
-        let mut socket = WebSocket::after_handshake(joined, Role::Server);
-        socket.set_auto_close(false);
-        socket.set_auto_pong(false);
-        // The crate refuses messages of exactly this size.
-        socket.set_max_message_size(CLIENT_FRAME_BYTES_MAX + 1);
-        Self { socket }
+    /// Reads from the stream; `received` was read from it already.
+    pub(super) const fn new(stream: R, received: Vec<u8>) -> Self {
+        Self { stream, received, taken_bytes: 0 }
     }
 
-    /// Reads the next frame. Not cancel-safe: a cancelled read may have consumed half a frame.
+    /// Reads the next frame.
     pub(super) async fn next(&mut self) -> Result<ClientFrame, ReadEnd> {
-        let mut frame = self.socket.read_frame().await.map_err(|error| ReadEnd::of(&error))?;
-        let is_first_fragment = !frame.fin && frame.opcode != OpCode::Continuation;
-        if is_first_fragment {
-            return Err(ReadEnd::Close(CloseReason::TooBig));
+        loop {
+            if let Some(frame) = self.take()? {
+                return Ok(frame);
+            }
+            poll_fn(|context| self.poll_fill(context)).await?;
         }
-        let is_control = matches!(frame.opcode, OpCode::Ping | OpCode::Pong | OpCode::Close);
-        let is_too_long = is_control && frame.payload.len() > CONTROL_PAYLOAD_BYTES_MAX;
-        if is_too_long || !is_masked(&mut frame) {
-            return Err(ReadEnd::Close(CloseReason::Protocol));
+    }
+
+    /// Takes a frame that is there as a whole.
+    fn take(&mut self) -> Result<Option<ClientFrame>, ReadEnd> {
+        let unread = &mut self.received[self.taken_bytes..];
+        let Some(head) = FrameHead::parse(unread).map_err(ReadEnd::Close)? else { return Ok(None) };
+        let end = head.head_bytes + head.payload_bytes;
+        let Some(payload) = unread.get(head.head_bytes..end) else { return Ok(None) };
+        let payload: Vec<u8> =
+            payload.iter().zip(head.mask.iter().cycle()).map(|(byte, mask)| byte ^ mask).collect();
+        self.taken_bytes += end;
+        if self.taken_bytes == self.received.len() {
+            (self.received, self.taken_bytes) = (Vec::new(), 0);
         }
-        match frame.opcode {
-            OpCode::Text => Ok(ClientFrame::Text(frame.payload)),
-            OpCode::Ping => Ok(ClientFrame::Ping(frame.payload)),
-            OpCode::Pong => Ok(ClientFrame::Pong),
-            OpCode::Close => Err(ReadEnd::Close(returned(&frame.payload))),
+        match head.opcode {
+            OpCode::Text if std::str::from_utf8(&payload).is_err() => {
+                Err(ReadEnd::Close(CloseReason::NotUtf8))
+            }
+            OpCode::Text => Ok(Some(ClientFrame::Text(payload))),
+            OpCode::Ping => Ok(Some(ClientFrame::Ping(payload))),
+            OpCode::Pong => Ok(Some(ClientFrame::Pong)),
+            OpCode::Close => Err(ReadEnd::Close(returned(&payload))),
             OpCode::Binary => Err(ReadEnd::Close(CloseReason::Binary)),
             // The message that it might continue was refused with its first fragment.
             OpCode::Continuation => Err(ReadEnd::Close(CloseReason::Protocol)),
         }
     }
 
-    /// Returns the stream; bytes that were read ahead are lost.
-    pub(super) fn into_stream(self) -> R {
-        self.socket.into_inner().into_inner().0
-    }
-}
-
-impl ReadEnd {
-    fn of(error: &WebSocketError) -> Self {
-        match error {
-            WebSocketError::UnexpectedEOF
-            | WebSocketError::ConnectionClosed
-            | WebSocketError::IoError(_) => Self::Gone,
-            WebSocketError::FrameTooLarge => Self::Close(CloseReason::TooBig),
-            WebSocketError::InvalidUTF8 => Self::Close(CloseReason::NotUtf8),
-            // Reserved bits or opcodes, or a control frame that is fragmented or above 125 bytes.
-            _ => Self::Close(CloseReason::Protocol),
+    /// Reads on, through the stack.
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ReadEnd>> {
+        let mut space = [const { MaybeUninit::uninit() }; READ_BYTES];
+        let mut chunk = ReadBuf::uninit(&mut space);
+        match ready!(Pin::new(&mut self.stream).poll_read(context, &mut chunk)) {
+            Ok(()) if !chunk.filled().is_empty() => {
+                self.received.drain(..std::mem::take(&mut self.taken_bytes));
+                self.received.extend_from_slice(chunk.filled());
+                Poll::Ready(Ok(()))
+            }
+            Ok(()) | Err(_) => Poll::Ready(Err(ReadEnd::Gone)),
         }
     }
+
+    /// Returns the stream; bytes that were read ahead are lost.
+    pub(super) fn into_stream(self) -> R {
+        self.stream
+    }
 }
 
-/// The crate unmasks silently; only the header it would write back reveals that the frame was
-/// masked.
-fn is_masked(frame: &mut Frame<'_>) -> bool {
-    let mut head = [0; 16];
-    frame.fmt_head(&mut head);
-    head[1] & 0x80 != 0
+impl FrameHead {
+    /// Reads the head of a frame; `None` while there is too little of it. Fails if no such frame
+    /// may come, before its payload has.
+    fn parse(bytes: &[u8]) -> Result<Option<Self>, CloseReason> {
+        const FINAL: u8 = 0x80;
+        const RESERVED: u8 = 0x70;
+        const MASKED: u8 = 0x80;
+        let &[first, second, ref rest @ ..] = bytes else { return Ok(None) };
+        let opcode = OpCode::parse(first & 0x0f).filter(|_| first & RESERVED == 0);
+        let opcode = opcode.ok_or(CloseReason::Protocol)?;
+        let (is_final, is_masked) = (first & FINAL != 0, second & MASKED != 0);
+        let short = usize::from(second & !MASKED);
+        if !is_masked || (opcode.is_control() && (!is_final || short > CONTROL_PAYLOAD_BYTES_MAX)) {
+            return Err(CloseReason::Protocol);
+        }
+        let length_bytes = match short {
+            126 => 2,
+            127 => 8,
+            _ => 0,
+        };
+        let (Some(length), Some(mask)) =
+            (rest.get(..length_bytes), rest.get(length_bytes..length_bytes + 4))
+        else {
+            return Ok(None);
+        };
+        let long = length.iter().fold(0, |sum: u64, &byte| sum << 8 | u64::from(byte));
+        let payload_bytes =
+            if length.is_empty() { short } else { usize::try_from(long).unwrap_or(usize::MAX) };
+        let is_first_fragment = !is_final && opcode != OpCode::Continuation;
+        if payload_bytes > CLIENT_FRAME_BYTES_MAX || is_first_fragment {
+            return Err(CloseReason::TooBig);
+        }
+        let mask = mask.try_into().expect("a mask has four bytes");
+        Ok(Some(Self { opcode, mask, head_bytes: 2 + length_bytes + 4, payload_bytes }))
+    }
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+enum OpCode {
+    Continuation = 0x0,
+    Text = 0x1,
+    Binary = 0x2,
+    Close = 0x8,
+    Ping = 0x9,
+    Pong = 0xa,
+}
+
+impl OpCode {
+    fn parse(code: u8) -> Option<Self> {
+        let all =
+            [Self::Continuation, Self::Text, Self::Binary, Self::Close, Self::Ping, Self::Pong];
+        all.into_iter().find(|&opcode| opcode as u8 == code)
+    }
+
+    const fn is_control(self) -> bool {
+        matches!(self, Self::Close | Self::Ping | Self::Pong)
+    }
 }
 
 /// The reply to a close frame with this payload: its code, if a peer may send that code.
@@ -187,13 +266,59 @@ mod tests {
     #[track_caller]
     fn check(bytes: &[u8], expected: Result<&str, ReadEnd>) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let read = runtime.block_on(async { FrameReader::new(bytes).next().await });
-        let read = read.map(|frame| match frame {
-            ClientFrame::Text(text) => format!("text {}", String::from_utf8_lossy(&text)),
-            ClientFrame::Ping(payload) => format!("ping {}", payload.len()),
-            ClientFrame::Pong => "pong".to_owned(),
-        });
-        assert_eq!(read.as_ref().map(String::as_str).map_err(|end| *end), expected);
+        // All at once, byte by byte, and partly read ahead.
+        for (ahead_bytes, pieces) in
+            [(0, bytes.len()), (0, 1), (bytes.len() / 2, 1), (bytes.len(), 1)]
+        {
+            let (ahead, rest) = bytes.split_at(ahead_bytes);
+            let rest = Pieces(rest, pieces);
+            let mut reader = FrameReader::new(rest, ahead.to_vec());
+            let read = runtime.block_on(reader.next());
+            let read = read.map(|frame| match frame {
+                ClientFrame::Text(text) => format!("text {}", String::from_utf8_lossy(&text)),
+                ClientFrame::Ping(payload) => format!("ping {}", payload.len()),
+                ClientFrame::Pong => "pong".to_owned(),
+            });
+            assert_eq!(read.as_ref().map(String::as_str).map_err(|end| *end), expected);
+            if read.is_ok() {
+                assert_eq!(reader.received.capacity(), 0, "nothing is kept while there is nothing");
+            }
+        }
+    }
+
+    /// Gives out at most this many bytes at a time.
+    struct Pieces<'a>(&'a [u8], usize);
+
+    impl AsyncRead for Pieces<'_> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            let len = self.0.len().min(self.1).min(buffer.remaining());
+            let (now, later) = self.0.split_at(len);
+            buffer.put_slice(now);
+            self.0 = later;
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn frames_that_come_together_are_read_one_by_one() {
+        let bytes = [masked(0x81, b"one"), masked(0x89, b"two"), masked(0x81, b"three")].concat();
+        for piece_bytes in 1..bytes.len() {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let mut reader = FrameReader::new(Pieces(&bytes, piece_bytes), Vec::new());
+            let expected = [
+                Ok(ClientFrame::Text(b"one".to_vec())),
+                Ok(ClientFrame::Ping(b"two".to_vec())),
+                Ok(ClientFrame::Text(b"three".to_vec())),
+                Err(ReadEnd::Gone),
+            ];
+            for frame in expected {
+                assert_eq!(runtime.block_on(reader.next()), frame, "{piece_bytes} at a time");
+            }
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@ use std::convert::Infallible;
 
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
@@ -13,7 +14,7 @@ async fn answer(mut request: Request<Incoming>) -> Result<Response<String>, Infa
     Ok(match upgrade(&mut request) {
         Ok((response, upgrading)) => {
             tokio::spawn(async move {
-                let stream = upgrading.stream().await.expect("the response was sent");
+                let stream = TokioIo::new(upgrading.done().await.expect("the response was sent"));
                 let ended = refuse(stream, CloseReason::TooManySockets, Times::default()).await;
                 assert_eq!(ended, Ended::Closed(CloseReason::TooManySockets));
             });

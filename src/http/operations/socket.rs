@@ -11,10 +11,12 @@ use hyper::Request;
 use hyper::http::request::Parts;
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::auth::ws_token::WS_TOKEN_SECONDS;
 use crate::http::call::{Answer, Call};
+use crate::http::connection::transport_of;
 use crate::http::error::ApiError;
 use crate::http::exchange::{ConnectionSlot, Exchange, Worker};
 use crate::http::handle::{count_limited, presented};
@@ -125,6 +127,7 @@ fn admit(
         unsent: exchange.unsent.share(),
         allow: Box::new(move |now_ns| bucket.draw(now_ns).is_admitted),
         is_valid: Box::new(move || caller.is_valid(Timestamp::now())),
+        received: Vec::new(),
     };
     Ok((peer, socket_markets_max))
 }
@@ -143,7 +146,10 @@ struct Serving {
 impl Serving {
     async fn run(self, upgrading: Upgrading, peer: Result<(Peer, MarketsMax), CloseReason>) {
         let Self { stream, exchange, waiters, turns, slot, shutdown, metrics } = self;
-        let Some(io) = upgrading.stream().await else { return };
+        let Some(upgraded) = upgrading.done().await else { return };
+        let transport = transport_of::<TcpStream>(upgraded);
+        let (io, received) = transport.expect("clients connect by TCP");
+        let peer = peer.map(|(peer, markets_max)| (Peer { received, ..peer }, markets_max));
         let times = Times::default();
         let ended = match (peer, stream) {
             (Ok((peer, markets_max)), Stream::Prices) => {

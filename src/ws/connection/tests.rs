@@ -65,10 +65,9 @@ fn world_for(pipe_bytes: usize, markets_max: MarketsMax) -> World {
 /// The same; what the client does not take is part of this budget.
 fn world_within(unsent: &Arc<ByteBudget>, pipe_bytes: usize, markets_max: MarketsMax) -> World {
     let markets = Arc::new(Markets::new());
-    let outcomes = ["Yes", "No"];
     let infos = (0..60).map(|market| {
         let outcomes =
-            outcomes.map(|label| Outcome { label: label.into(), token_id: label.into() });
+            ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: label.into() });
         MarketInfo::bare(&format!("m{market}"), outcomes)
     });
     markets.list(infos.collect()).unwrap();
@@ -82,6 +81,7 @@ fn world_within(unsent: &Arc<ByteBudget>, pipe_bytes: usize, markets_max: Market
     let peer = Peer {
         account_id: account_id(),
         open: counts.try_open(account_id(), 1).unwrap(),
+        received: Vec::new(),
         unsent: unsent.share(),
         allow: Box::new({
             let allowance = allowance.clone();

@@ -121,6 +121,7 @@ impl World {
         let peer = Peer {
             account_id: account_id(),
             open: Arc::new(SocketCounts::default()).try_open(account_id(), 1).unwrap(),
+            received: Vec::new(),
             unsent: ByteBudget::new(usize::MAX).share(),
             allow: Box::new(|_| true),
             is_valid: Box::new({
