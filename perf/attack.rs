@@ -12,11 +12,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use crate::load::Outcome;
-use crate::machine::resident_bytes;
+use crate::machine::{raise_open_files, resident_bytes};
 use crate::report::{Goal, Part};
 use crate::server::Kind as ServerKind;
 use crate::setup::{Setup, Shape, Target};
@@ -249,15 +248,6 @@ impl AttackArgs {
             }
             _ => PLACES,
         }
-    }
-}
-
-/// Raises this process's limit of open files to the most that the system allows.
-fn raise_open_files() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        eprintln!("the attackers have {:?} open files at most: {error}", limit.current);
     }
 }
 

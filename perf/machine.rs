@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use hdrhistogram::Histogram;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 /// Ticks per second in `/proc`, which Linux fixes at 100 for user space.
@@ -121,6 +122,15 @@ pub(crate) fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     Ok(kilobytes.with_context(|| format!("{path} has no resident memory"))? * 1024)
+}
+
+/// Raises this process's limit of open files to the most that the system allows.
+pub(crate) fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        eprintln!("this process may have {:?} open files at most: {error}", limit.current);
+    }
 }
 
 /// Latency of writing 512 bytes to disk, in microseconds.

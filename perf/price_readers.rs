@@ -24,7 +24,7 @@ use crate::spread::Spread;
 const PATH: &str = "/v1/ws/prices";
 
 /// How long all readers together may take to subscribe.
-pub(crate) const OPEN_SECONDS_MAX: u64 = 30;
+pub(crate) const OPEN_SECONDS_MAX: u64 = 120;
 
 /// The highest recorded delay.
 const DELAY_MS_MAX: u64 = 60_000;
@@ -39,6 +39,8 @@ pub(crate) struct Counts {
     pub(crate) frame_count: u64,
     /// Those that combine several changes.
     pub(crate) conflated_count: u64,
+    /// Frames whose number was not above that of the one before; only where these are kept.
+    pub(crate) disorder_count: u64,
     /// Bytes of all frames, as received.
     pub(crate) byte_count: u64,
     /// Delays from the chosen timestamp to reading the frame here.
@@ -75,8 +77,17 @@ pub(crate) enum Via {
     Stream,
 }
 
-/// A hash of the last frame of each market.
-pub(crate) type LastFrames = HashMap<Box<[u8]>, u64>;
+/// The last frame of each market.
+pub(crate) type LastFrames = HashMap<Box<[u8]>, LastFrame>;
+
+/// A frame, as far as it is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LastFrame {
+    /// Its number.
+    pub(crate) seq: u64,
+    /// A hash of its text.
+    pub(crate) hash: u64,
+}
 
 /// Figures of readers. Times are in milliseconds, the resolution of the frames' timestamps, except
 /// for the server's CPU time per frame in microseconds.
@@ -107,7 +118,14 @@ impl Counts {
     fn new(stamp: Stamp) -> Self {
         let delay_ms = Histogram::new_with_bounds(1, DELAY_MS_MAX, 3)
             .expect("the bounds of the histogram are constants");
-        Self { frame_count: 0, conflated_count: 0, byte_count: 0, delay_ms, stamp }
+        Self {
+            frame_count: 0,
+            conflated_count: 0,
+            disorder_count: 0,
+            byte_count: 0,
+            delay_ms,
+            stamp,
+        }
     }
 
     /// Counts a frame if its text has prices.
@@ -156,7 +174,10 @@ impl PriceReaders {
                             counts.count(text, now_ns / 1_000_000);
                         }
                         if keeps_last && let Some((market, frame)) = last_frame(text) {
-                            kept.lock()[index].insert(market, frame);
+                            let before = kept.lock()[index].insert(market, frame);
+                            let is_disordered =
+                                before.is_some_and(|before| before.seq >= frame.seq);
+                            shared.lock().disorder_count += u64::from(is_disordered);
                         }
                     };
                     let number = || format!("reader {index} of {count}");
@@ -292,10 +313,14 @@ fn report_failure(
 
 /// When the server made a frame with prices; `None` for any other frame.
 fn emitted_ms(text: &[u8]) -> Option<u64> {
-    const NAME: &[u8] = b"\"emit_ts_ms\":";
     let is_price = text.starts_with(b"{\"type\":\"price\"");
-    let at = text.windows(NAME.len()).position(|bytes| bytes == NAME).filter(|_| is_price)?;
-    let digits = text[at + NAME.len()..].iter().take_while(|byte| byte.is_ascii_digit());
+    number_after(b"\"emit_ts_ms\":", text).filter(|_| is_price)
+}
+
+/// The number behind the first occurrence of this name.
+fn number_after(name: &[u8], text: &[u8]) -> Option<u64> {
+    let at = text.windows(name.len()).position(|bytes| bytes == name)?;
+    let digits = text[at + name.len()..].iter().take_while(|byte| byte.is_ascii_digit());
     Some(digits.fold(0, |value: u64, digit| value * 10 + u64::from(digit - b'0')))
 }
 
@@ -310,15 +335,17 @@ fn updated_ms(text: &[u8]) -> Option<u64> {
     u64::try_from(time.as_millisecond()).ok()
 }
 
-/// The market of a frame with prices, and a hash of the frame. Whether it is conflated makes no
-/// difference.
-fn last_frame(text: &[u8]) -> Option<(Box<[u8]>, u64)> {
+/// The market of a frame with prices, and the frame. Whether it is conflated makes no difference.
+fn last_frame(text: &[u8]) -> Option<(Box<[u8]>, LastFrame)> {
     const BEGIN: &[u8] = b"{\"type\":\"price\",\"market_id\":\"";
     let market = text.strip_prefix(BEGIN)?.split(|&byte| byte == b'"').next()?;
     let shared = text.strip_suffix(CONFLATED).or_else(|| text.strip_suffix(b"}"))?;
     let mut hasher = DefaultHasher::new();
     shared.hash(&mut hasher);
-    Some((market.into(), hasher.finish()))
+    Some((
+        market.into(),
+        LastFrame { seq: number_after(b"\"seq\":", text)?, hash: hasher.finish() },
+    ))
 }
 
 #[cfg(test)]
@@ -342,6 +369,8 @@ mod tests {
     #[test]
     fn the_same_frame_is_kept_whether_or_not_it_is_conflated() {
         let kept = |text: &str| last_frame(text.as_bytes());
+        let seq = |text: &str| kept(text).map(|(_, frame)| frame.seq);
+        assert_eq!(seq(r#"{"type":"price","market_id":"0xa","seq":70,"buy":"1"}"#), Some(70));
         let plain = kept(r#"{"type":"price","market_id":"0xa","seq":70,"buy":"1"}"#);
         assert_eq!(plain.as_ref().map(|(market, _)| &**market), Some(&b"0xa"[..]));
         assert_eq!(

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use self::churn::Churn;
 use crate::ACCOUNTS;
-use crate::machine::{CpuClock, cpu_seconds, resident_bytes};
+use crate::machine::{CpuClock, cpu_seconds, raise_open_files, resident_bytes};
 use crate::price_readers::{LastFrames, PriceReaders, ReaderFigures, Reading, Stamp, Via};
 use crate::report::{Goal, Part};
 use crate::server::Kind;
@@ -101,6 +101,10 @@ struct Sample {
     megabytes_with: f64,
     /// The difference for each reader.
     kilobytes_per_reader: f64,
+    /// The server's resident memory after each minute of the measurement, and at its end.
+    megabytes_over_time: Vec<f64>,
+    /// Frames whose number was not above that of the reader's last one of the market.
+    disorder_count: u64,
     /// Markets of readers whose last frame was not the newest after the venue fell silent.
     stale_count: usize,
     /// Sockets that came and went.
@@ -118,6 +122,7 @@ pub(crate) struct Figures {
 
 /// Runs the measurement.
 pub(crate) fn run(setup: &Setup, arguments: &StreamArgs) -> anyhow::Result<Figures> {
+    raise_open_files();
     let mut samples = Vec::new();
     for round in 1..=setup.arguments.rounds {
         for arrangement in [Arrangement::Sockets, Arrangement::Streams, Arrangement::Both] {
@@ -166,8 +171,15 @@ fn measure(
     readers.iter().flatten().for_each(|readers| drop(readers.take()));
     let churn = Churn::start(&target, &followed.markets, arguments.churn);
     let began = Instant::now();
-    let seed = round + 1_000;
-    let bytes_with = walk(&mut followed.venue, &target, seed, arguments.messages, measured)?;
+    let mut bytes_over_time = Vec::new();
+    for seed in round * 1_000.. {
+        let rest = measured.saturating_sub(began.elapsed()).min(Duration::from_mins(1));
+        if rest.is_zero() {
+            break;
+        }
+        let bytes = walk(&mut followed.venue, &target, seed, arguments.messages, rest)?;
+        bytes_over_time.push(bytes);
+    }
     let elapsed = began.elapsed();
     let counts = readers.each_ref().map(|readers| readers.as_ref().map(PriceReaders::take));
     let cpu = cpu_seconds(CpuClock::Trees(&target.pids))? - cpu_before;
@@ -177,6 +189,7 @@ fn measure(
     let stale_count = settle(&target, &followed.markets, &mut readers)?;
     readers.into_iter().flatten().try_for_each(PriceReaders::close)?;
     let left_behind = left_behind(&followed, target.pids[0], files_without)?;
+    let disorder_count = counts.iter().flatten().map(|counts| counts.disorder_count).sum();
     let frame_count: u64 = counts.iter().flatten().map(|counts| counts.frame_count).sum();
     #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
     let [sockets, streams] = counts.map(|counts| {
@@ -188,10 +201,13 @@ fn measure(
     std::fs::remove_dir_all(setup.scratch.0.join(&name))
         .context("failed to remove the server's data")?;
     let reader_count = f64::from(arguments.readers * arrangement.kind_count());
+    let bytes_with = *bytes_over_time.last().context("the measurement takes some time")?;
     let [megabytes_without, megabytes_with] = [bytes_without, bytes_with].map(megabytes);
     Ok(Sample {
         round,
         arrangement,
+        megabytes_over_time: bytes_over_time.into_iter().map(megabytes).collect(),
+        disorder_count,
         sockets,
         streams,
         megabytes_without,
@@ -246,6 +262,8 @@ fn measure_bare(
         megabytes_without,
         megabytes_with,
         kilobytes_per_reader: (megabytes_with - megabytes_without) * 1e3 / f64::from(reader_count),
+        megabytes_over_time: vec![megabytes_with],
+        disorder_count: 0,
         stale_count: 0,
         churned_count: 0,
         left_behind: 0,
@@ -358,12 +376,15 @@ impl Sample {
         });
         let rates: Vec<String> = rates.collect();
         format!(
-            "{}: {:.1} kB a reader, {} stale, {} came and went, {} left behind",
+            "{}: {:.1} kB a reader, {} out of order, {} stale, {} came and went, {} left behind, \
+             {:.0?} MB after each minute",
             rates.join(", "),
             self.kilobytes_per_reader,
+            self.disorder_count,
             self.stale_count,
             self.churned_count,
-            self.left_behind
+            self.left_behind,
+            self.megabytes_over_time,
         )
     }
 }
@@ -373,6 +394,8 @@ impl Figures {
     pub(crate) fn part(&self) -> Part {
         #[expect(clippy::cast_precision_loss, reason = "a count of frames")]
         let stale = self.samples.iter().map(|sample| sample.stale_count).sum::<usize>() as f64;
+        #[expect(clippy::cast_precision_loss, reason = "a count of frames")]
+        let disorder = self.samples.iter().map(|sample| sample.disorder_count).sum::<u64>() as f64;
         #[expect(clippy::cast_precision_loss, reason = "a small count")]
         let left = self.samples.iter().map(|sample| sample.left_behind).sum::<u64>() as f64;
         let StreamArgs { readers, markets, messages, paused, churn, .. } = &self.arguments;
@@ -381,6 +404,7 @@ impl Figures {
             title: "Price sockets and price streams",
             markdown: self.markdown(),
             goals: vec![
+                Goal::at_most("frames out of order", disorder, 0.0),
                 Goal::at_most("last frames that were not the newest", stale, 0.0),
                 Goal::at_most("what readers left behind", left, 0.0),
             ],
@@ -437,11 +461,12 @@ impl Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::price_readers::LastFrame;
 
     #[test]
     fn a_frame_that_differs_or_is_missing_is_stale() {
         let frames = |rows: &[(&[u8], u64)]| -> LastFrames {
-            rows.iter().map(|&(market, hash)| (market.into(), hash)).collect()
+            rows.iter().map(|&(market, seq)| (market.into(), LastFrame { seq, hash: 0 })).collect()
         };
         let newest = frames(&[(b"a", 1), (b"b", 2)]);
         for (last, count) in [

@@ -28,6 +28,10 @@ use stand_in::StandInProcess;
 /// The most markets per subscriber of the price socket.
 const MARKETS_PER_SOCKET: usize = 50;
 
+/// How many connections the server may have, if the limit of open files allows: more than any
+/// measurement opens.
+const CONNECTIONS_MAX: &str = "60000";
+
 /// How long the server may take until every book is live.
 const LIVE_PATIENCE: Duration = Duration::from_mins(2);
 
@@ -158,6 +162,9 @@ impl Followed {
             ["--venue-socket", &addresses.socket],
             ["--venue-ca", authority],
             ["--admin-listen", "127.0.0.1:0"],
+            // All readers are at one address.
+            ["--connections-max", CONNECTIONS_MAX],
+            ["--connections-per-address", CONNECTIONS_MAX],
         ];
         let flags = flags.as_flattened();
         let server = setup.start_with(Kind::Durable, &folder, flags, environment)?;

@@ -69,6 +69,7 @@ fn sockets_and_streams_are_measured_and_end_with_the_same_prices() {
     for (sample, kinds) in samples.iter().zip(kinds) {
         assert_eq!(sample["stale_count"], 0, "{sample}");
         assert_eq!(sample["left_behind"], 0, "{sample}");
+        assert_eq!(sample["disorder_count"], 0, "{sample}");
         for kind in ["sockets", "streams"] {
             let rate = sample[kind]["frames_per_second"].as_f64();
             assert_eq!(rate.is_some(), kinds.contains(&kind), "{sample}");
