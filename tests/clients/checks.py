@@ -16,7 +16,9 @@ class Prices:
         return json.dumps({"action": "subscribe", "markets": self.markets})
 
     def take(self, text):
-        frame = json.loads(text)
+        return self.take_frame(json.loads(text))
+
+    def take_frame(self, frame):
         if frame["type"] == "price":
             before = self.newest.get(frame["condition_id"], 0)
             assert frame["seq"] > before, (before, frame)
@@ -36,7 +38,9 @@ class Fills:
         self.orders = []
 
     def take(self, text):
-        frame = json.loads(text)
+        return self.take_frame(json.loads(text))
+
+    def take_frame(self, frame):
         if frame["type"] == "connected":
             self.seq = frame["seq"]
         elif frame["type"] == "fill":

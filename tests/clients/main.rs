@@ -1,6 +1,6 @@
 //! The sockets through libraries that nobody here wrote, under load: each client subscribes to all
 //! markets and to its account's fills while the account trades, and checks what it gets.
-//! `.ci/clients` installs the libraries of Python and Node.
+//! `.ci/clients` installs the libraries of Python and Node, and `.ci/sdk` the official SDK.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,6 +25,9 @@ const SECONDS: u64 = 2;
 /// Set to a number of seconds for longer.
 const SECONDS_VARIABLE: &str = "PAPERBOURSE_CLIENT_SECONDS";
 
+/// The close codes of both sockets.
+const BOTH_CLOSED: [u64; 2] = [1000, 1000];
+
 /// The most markets of a socket.
 const MARKETS_MAX: usize = 50;
 
@@ -43,7 +46,7 @@ struct Report {
     prices: u64,
     /// The order of each fill.
     orders: Vec<u64>,
-    /// The close codes that the server sent.
+    /// The close codes that the server sent, as far as the client tells.
     closes: Vec<u64>,
 }
 
@@ -106,9 +109,9 @@ fn libraries() -> Option<PathBuf> {
 
 /// Compares what a client has seen with what happened.
 #[track_caller]
-fn check(world: &World, orders: &[u64], report: &Report) {
+fn check(world: &World, orders: &[u64], report: &Report, expected_closes: &[u64]) {
     let Report { prices, orders: seen, closes } = report;
-    assert_eq!(*closes, [1000, 1000]);
+    assert_eq!(closes, expected_closes);
     // Not to print thousands of numbers.
     assert!(seen == orders, "{} fills seen, {} made", seen.len(), orders.len());
     assert!(*prices > world.markets.len() as u64, "{prices} prices of {}", world.markets.len());
@@ -117,7 +120,7 @@ fn check(world: &World, orders: &[u64], report: &Report) {
 
 /// Runs a client that is a program of its own.
 #[track_caller]
-fn run(mut program: Command) {
+fn run(mut program: Command, closes: &[u64]) {
     let world = World::start();
     let mut client = program
         .arg(format!("ws://{}", world.server.address))
@@ -141,6 +144,7 @@ fn run(mut program: Command) {
         &world,
         &orders,
         &Report { prices, orders: numbers("orders"), closes: numbers("closes") },
+        closes,
     );
     assert!(client.wait().unwrap().success());
 }
@@ -150,7 +154,7 @@ fn run_python(script: &str) {
     let Some(libraries) = libraries() else { return };
     let mut python = Command::new(libraries.join("bin/python"));
     python.arg(folder().join(script));
-    run(python);
+    run(python, &BOTH_CLOSED);
 }
 
 fn folder() -> PathBuf {
@@ -168,11 +172,25 @@ fn python_with_aiohttp() {
 }
 
 #[test]
+fn python_with_the_sdk() {
+    let installed = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("sdk");
+    if !installed.join("installed").exists() {
+        let reason = "the SDK is not installed (.ci/sdk does it), so its streams were not tried";
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{reason}");
+        eprintln!("SKIPPED: {reason}");
+        return;
+    }
+    let mut python = Command::new(installed.join("bin/python"));
+    python.arg(folder().join("with_sdk.py"));
+    run(python, &[]);
+}
+
+#[test]
 fn node_with_ws() {
     let Some(libraries) = libraries() else { return };
     let mut node = Command::new("node");
     node.arg(folder().join("with_ws.mjs")).env("MODULES", libraries);
-    run(node);
+    run(node, &BOTH_CLOSED);
 }
 
 #[test]
@@ -182,5 +200,5 @@ fn rust_with_tungstenite() {
     let client = tungstenite::Listener::start(address, &world.key, &world.markets);
     let orders = world.trade();
     let report = client.end(*orders.last().unwrap());
-    check(&world, &orders, &report);
+    check(&world, &orders, &report, &BOTH_CLOSED);
 }
