@@ -1,21 +1,27 @@
 //! Restoring to moments of a busy time, from the data folder and from backups: what comes back is
 //! the ledger of the clients at that moment, as their acknowledged answers add up to.
+//!
+//! `PAPERBOURSE_RESTORES` sets how many moments each part of the run restores, and
+//! `PAPERBOURSE_RESTORE_SECONDS` how long the clients trade, 160 times a second then. With
+//! `--nocapture` the run says what it does.
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::Mutex;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
-use paperbourse_test_support::Client;
-use paperbourse_test_support::process::ServerProcess;
+use paperbourse_test_support::process::{ServerProcess, command};
+use paperbourse_test_support::{Client, PATIENCE};
 use serde_json::{Value, json};
 
 use crate::damage::HEALTHY;
 use crate::world::{
-    Load, MARKET, STARTING_BALANCE, Trader, comment, copy_folder, files, json_of, start_with, text,
-    tool, write,
+    BINARY, Load, MARKET, STARTING_BALANCE, Trader, comment, copy_folder, files, json_of,
+    start_with, text, tool, write,
 };
 
 const TRADERS: usize = 4;
@@ -27,7 +33,17 @@ fn rounds() -> usize {
     rounds.map_or(4, |rounds| rounds.parse().expect("a number of restores"))
 }
 
-/// The load runs until this many snapshots were made and this much is archived.
+/// How long the load runs. Without it, the load is over after the restores beside it.
+fn load_duration() -> Option<Duration> {
+    let seconds = std::env::var("PAPERBOURSE_RESTORE_SECONDS").ok()?;
+    Some(Duration::from_secs(seconds.parse().expect("a number of seconds")))
+}
+
+/// The pace of each of the traders of a load with a duration. Those of another go as fast as they
+/// can.
+const PACE: Duration = Duration::from_millis(25);
+
+/// The load runs until at least this many snapshots were made and this much is archived.
 const SNAPSHOTS_MIN: usize = 3;
 const ARCHIVED_MIN: usize = 4;
 
@@ -72,12 +88,24 @@ fn micros(value: &Value) -> i64 {
 }
 
 /// Buys, sells and comments until the load is over. Requests follow one another, so the trader's
-/// state at any moment is that after some number of the orders.
-fn trade(load: &Load, client: &mut Client, label: &str, orders: &Mutex<Vec<Order>>) {
+/// state at any moment is that after some number of the orders. At a pace, comments, whose texts
+/// are long, are rarer.
+fn trade(
+    load: &Load,
+    client: &mut Client,
+    label: &str,
+    pace: Option<Duration>,
+    orders: &Mutex<Vec<Order>>,
+) {
     let mut held = 0;
+    let mut next = Instant::now();
     for number in 0_usize.. {
         if load.is_over() {
             return;
+        }
+        if let Some(pace) = pace {
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+            next = Instant::max(next + pace, Instant::now());
         }
         let sells = held > 0 && number % 3 == 2;
         let quantity = 1 + number % 3;
@@ -94,7 +122,7 @@ fn trade(load: &Load, client: &mut Client, label: &str, orders: &Mutex<Vec<Order
         held = if sells { held - quantity } else { held + quantity };
         let id = answer["order_id"].as_u64().unwrap();
         orders.lock().unwrap().push(Order { name, id, sent, answered, cash, shares });
-        if number % 2 == 0 {
+        if number % pace.map_or(2, |_| 16) == 0 {
             comment(client, id);
         }
     }
@@ -161,44 +189,67 @@ fn snapshots_made(server: &ServerProcess) -> usize {
     server.log_lines("took a snapshot").len()
 }
 
+/// The traders, and their acknowledged orders.
+struct Ledger {
+    traders: Vec<Trader>,
+    orders: [Mutex<Vec<Order>>; TRADERS],
+}
+
 #[test]
 fn a_moment_of_a_busy_time_is_restored_as_the_clients_saw_it() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let server = start_with(&data, "1073741824");
+    let server = start_with(&data, "17179869184");
     let traders: Vec<_> = (0..TRADERS)
         .map(|number| Trader::new(&data, &server, &format!("trader-{number}")))
         .collect();
+    let ledger = Ledger { traders, orders: [const { Mutex::new(Vec::new()) }; TRADERS] };
     let repository = folder.path().join("repository");
     let report = back_up(&data, &repository);
     let began = (now(), report["last_position"].as_u64().unwrap());
-    let (load, orders) = (Load::default(), [const { Mutex::new(Vec::new()) }; TRADERS]);
-    let mut restored = Vec::new();
+    let (load, load_began, duration) = (Load::default(), Instant::now(), load_duration());
+    let mut checked = Vec::new();
     let mut restore_next = |from: &Path, to: Mark| {
-        let round = restored.len();
+        let round = checked.len();
         let target = folder.path().join(format!("restored-{round}"));
-        restored.push(restore(from, &target, moment(round, began, to)));
+        let restored = restore(from, &target, moment(round, began, to));
+        if !load.is_over() {
+            ledger.wait_for_orders_after(now());
+        }
+        let last = restored.report["last_position"].as_u64().unwrap();
+        let counts = ledger.check(&restored);
+        let elapsed = load_began.elapsed().as_secs();
+        println!("{elapsed} s: restored {:?}, orders {counts:?}: equal", restored.to);
+        checked.push((last, counts));
     };
     std::thread::scope(|scope| {
         let ends = load.ends();
-        for (number, (trader, orders)) in traders.iter().zip(&orders).enumerate() {
+        let pace = duration.map(|_| PACE);
+        for (number, (trader, orders)) in ledger.traders.iter().zip(&ledger.orders).enumerate() {
             let (load, mut client) = (&load, trader.connect(&server));
-            scope.spawn(move || trade(load, &mut client, &format!("t{number}"), orders));
+            scope.spawn(move || trade(load, &mut client, &format!("t{number}"), pace, orders));
         }
         while snapshots_made(&server) < SNAPSHOTS_MIN
             || files(&data, "archive").len() < ARCHIVED_MIN
         {
             std::thread::sleep(Duration::from_millis(10));
         }
-        for _ in 0..rounds() {
+        let rounds = u32::try_from(rounds()).unwrap();
+        for round in 0..rounds {
+            let part = duration.map_or(Duration::ZERO, |whole| whole * (round + 1) / rounds);
+            std::thread::sleep(part.saturating_sub(load_began.elapsed()));
             restore_next(&data, (now(), newest_position(&data)));
             let report = back_up(&data, &repository);
             assert_eq!(report["begins_anew"], Value::Null, "{report}");
         }
         drop(ends);
     });
+    let lasted = load_began.elapsed().as_secs().max(1);
     server.kill();
     let newest = (now(), newest_position(&data));
+    let trades: usize = ledger.orders.iter().map(|orders| orders.lock().unwrap().len()).sum();
+    let a_second = trades / usize::try_from(lasted).unwrap();
+    println!("{trades} trades in {lasted} s, {a_second} a second; {} records", newest.1);
     for _ in 0..rounds() {
         restore_next(&data, newest);
     }
@@ -214,9 +265,14 @@ fn a_moment_of_a_busy_time_is_restored_as_the_clients_saw_it() {
     for _ in 0..rounds() {
         restore_next(&repository, (before, newest.1));
     }
-    let orders = orders.map(|orders| orders.into_inner().unwrap());
-    for Restored { to, report } in &restored {
-        check(&traders, &orders, &positions, *to, report);
+    // To the order, what was restored ends where the original says that it does.
+    for (last, counts) in checked {
+        for (orders, count) in ledger.orders.iter().zip(counts) {
+            let orders = orders.lock().unwrap();
+            let (before, after) = orders.split_at(count);
+            assert!(before.iter().all(|order| positions[&order.id] <= last), "{last}: {count}");
+            assert!(after.iter().all(|order| positions[&order.id] > last), "{last}: {count}");
+        }
     }
     let (report, code) = json_of(&["backup", "verify", text(&repository)]);
     assert_eq!((code, &report["points"]), (0, &json!(rounds() + 2)), "{report}");
@@ -224,11 +280,14 @@ fn a_moment_of_a_busy_time_is_restored_as_the_clients_saw_it() {
 
 /// The position of each fill, from a dump of the original folder.
 fn positions(data: &Path) -> HashMap<u64, u64> {
-    let dumped = tool(&["journal", "dump", text(data), "--json"]);
-    assert!(dumped.status.success());
+    let mut dump = command(BINARY)
+        .args(["journal", "dump", text(data), "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut positions = HashMap::new();
-    for line in String::from_utf8(dumped.stdout).unwrap().lines() {
-        let row: Value = serde_json::from_str(line).unwrap();
+    for line in BufReader::new(dump.stdout.take().unwrap()).lines() {
+        let row: Value = serde_json::from_str(&line.unwrap()).unwrap();
         for event in row["events"].as_array().unwrap() {
             if event["kind"] == "order_filled" {
                 let order = event["order"].as_u64().unwrap();
@@ -236,56 +295,69 @@ fn positions(data: &Path) -> HashMap<u64, u64> {
             }
         }
     }
+    assert!(dump.wait().unwrap().success());
     positions
 }
 
-/// Starts a server on what was restored and compares it with the ledger of each trader.
-fn check(
-    traders: &[Trader],
-    orders: &[Vec<Order>],
-    positions: &HashMap<u64, u64>,
-    to: To,
-    report: &Value,
-) {
-    let target = Path::new(report["target"].as_str().unwrap());
-    let last = report["last_position"].as_u64().unwrap();
-    if let To::Position(position) = to {
-        assert_eq!(last, position, "{report}");
-    }
-    let server = start_with(target, "33554432");
-    for (trader, orders) in traders.iter().zip(orders) {
-        let count = orders.iter().take_while(|order| positions[&order.id] <= last).count();
-        assert!(orders[count..].iter().all(|order| positions[&order.id] > last));
-        if let To::Time(time) = to {
-            let answered = orders.iter().take_while(|order| order.answered < time).count();
-            let sent = orders.iter().take_while(|order| order.sent <= time).count();
-            assert!((answered..=sent).contains(&count), "{to:?}: {report}");
-        }
-        let mut client = trader.connect(&server);
-        let portfolio = client.get("/v1/account/portfolio").ok(200);
-        let position = portfolio["positions"].as_array().unwrap().first();
-        let found = Holdings {
-            orders: usize::try_from(portfolio["total_trades"].as_u64().unwrap()).unwrap(),
-            cash: micros(&portfolio["balance"]["balance"]),
-            shares: position.map_or(0, |position| micros(&position["quantity"])),
-        };
-        assert_eq!(found, holdings(&orders[..count]), "{to:?}: {report}");
-        if let Some(newest) = count.checked_sub(1).map(|at| &orders[at]) {
-            let found = client.get(&format!("/v1/orders?client_order_id={}", newest.name));
-            assert!(found.text.contains(&newest.name), "{to:?}: {}", found.text);
-        }
-        if let Some(later) = orders.get(count) {
-            // The name is free again, and the server goes on trading.
-            let body = json!({"market_id": MARKET, "outcome": "Yes", "side": "BUY", "quantity": 1,
-                              "client_order_id": later.name});
-            let placed = client.post("/trade", &body);
-            assert!(placed.status != 200 || !placed.is_replay(), "{to:?}: {}", placed.text);
+impl Ledger {
+    /// Waits until everything that was decided by this time was answered.
+    fn wait_for_orders_after(&self, time: Timestamp) {
+        let began = Instant::now();
+        for orders in &self.orders {
+            while orders.lock().unwrap().last().is_none_or(|order| order.sent <= time) {
+                assert!(began.elapsed() < PATIENCE, "a trader no longer trades");
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
     }
-    server.interrupt();
-    let (report, code) = json_of(&["journal", "verify", text(target)]);
-    assert_eq!((code, &report["damage"]), (0, &Value::Null), "{report}");
-    fs::remove_dir_all(target).unwrap();
+
+    /// Starts a server on what was restored and compares it with the ledger of each trader.
+    /// Returns how many orders of each were restored.
+    fn check(&self, Restored { to, report }: &Restored) -> [usize; TRADERS] {
+        let target = Path::new(report["target"].as_str().unwrap());
+        if let To::Position(position) = to {
+            assert_eq!(report["last_position"], *position, "{report}");
+        }
+        let server = start_with(target, "33554432");
+        let counts = std::array::from_fn(|number| {
+            let mut client = self.traders[number].connect(&server);
+            let portfolio = client.get("/v1/account/portfolio").ok(200);
+            let position = portfolio["positions"].as_array().unwrap().first();
+            let found = Holdings {
+                orders: usize::try_from(portfolio["total_trades"].as_u64().unwrap()).unwrap(),
+                cash: micros(&portfolio["balance"]["balance"]),
+                shares: position.map_or(0, |position| micros(&position["quantity"])),
+            };
+            let (newest, later) = {
+                let orders = self.orders[number].lock().unwrap();
+                if let To::Time(time) = to {
+                    let answered = orders.partition_point(|order| order.answered < *time);
+                    let sent = orders.partition_point(|order| order.sent <= *time);
+                    assert!((answered..=sent).contains(&found.orders), "{to:?}: {report}");
+                }
+                assert_eq!(found, holdings(&orders[..found.orders]), "{to:?}: {report}");
+                let newest = found.orders.checked_sub(1).map(|at| orders[at].name.clone());
+                (newest, orders.get(found.orders).map(|order| order.name.clone()))
+            };
+            if let Some(newest) = newest {
+                let found = client.get(&format!("/v1/orders?client_order_id={newest}"));
+                assert!(found.text.contains(&newest), "{to:?}: {}", found.text);
+            }
+            if let Some(later) = later {
+                // The name is free again, and the server goes on trading.
+                let body = json!({"market_id": MARKET, "outcome": "Yes", "side": "BUY",
+                                  "quantity": 1, "client_order_id": later});
+                let placed = client.post("/trade", &body);
+                assert!(placed.status != 200 || !placed.is_replay(), "{to:?}: {}", placed.text);
+            }
+            found.orders
+        });
+        server.interrupt();
+        let (report, code) = json_of(&["journal", "verify", text(target)]);
+        assert_eq!((code, &report["damage"]), (0, &Value::Null), "{report}");
+        fs::remove_dir_all(target).unwrap();
+        counts
+    }
 }
 
 #[test]
