@@ -265,7 +265,7 @@ impl Journal {
         config: &JournalConfig,
         mut replay: impl FnMut(u64, u64, &[u8]) -> Result<(), E>,
     ) -> Result<UnopenedJournal, OpenError> {
-        let read = Self::read(data, config, None, |batch| {
+        let read = Self::read(data, config, None, None, |batch| {
             batch.iter().zip(batch.records()).try_for_each(|((position, record), at)| {
                 replay(at.epoch, position, record)
                     .map_err(|source| OpenError::Replay { position, source: source.into() })
@@ -277,16 +277,18 @@ impl Journal {
     }
 
     /// Reads the journal in a data directory, starting after the mark that a snapshot stores, and
-    /// passes the records of each segment to `show`, in order. Nothing is written until
-    /// [`UnopenedJournal::open`].
+    /// passes the records of each segment to `show`, in order. A caller that already has records of
+    /// the first of these segments names the block with the last of them, and is shown what follows
+    /// it. Nothing is written until [`UnopenedJournal::open`].
     pub fn read<E>(
         data: &DataDirectory,
         config: &JournalConfig,
         mark: Option<JournalMark>,
+        resumes_at: Option<ChainMark>,
         show: impl FnMut(Batch) -> Result<(), E>,
     ) -> Result<UnopenedJournal, ReadError<E>> {
         config.check();
-        recovery::read(data, config, mark, show)
+        recovery::read(data, config, mark, resumes_at, show)
     }
 
     /// Opens the journal as [`Self::open`] does, without threads: the caller writes blocks and

@@ -198,6 +198,8 @@ pub struct OpenBatch {
 pub struct SegmentReader {
     /// The log and its chain; known after the first segment, or from the mark.
     known: Option<(LogId, Chain)>,
+    /// Where in the next segment the records begin that are not known yet.
+    resumes_at: Option<ChainMark>,
     /// Whether the first block may continue any chain.
     is_lenient: bool,
     /// Where the log appears to end, and the damage to report if anything follows.
@@ -209,13 +211,20 @@ impl SegmentReader {
     /// A reader that starts after the mark, or with the first segment.
     pub fn after(mark: Option<JournalMark>) -> Self {
         let known = mark.map(|mark| (mark.log, Chain::at(mark.log, mark.chain)));
-        Self { known, is_lenient: false, over: None, spare: Arc::default() }
+        Self { known, resumes_at: None, is_lenient: false, over: None, spare: Arc::default() }
+    }
+
+    /// The same reader, for a caller that already has the records of the next segment up to this
+    /// block. They are read and checked again, and the segment must still hold that very block; its
+    /// batch begins after it.
+    pub(super) fn resuming_at(self, block: Option<ChainMark>) -> Self {
+        Self { resumes_at: block, ..self }
     }
 
     /// A reader that may start with any segment. It trusts the first block about its predecessors,
     /// which it cannot check.
     pub fn anywhere() -> Self {
-        Self { known: None, is_lenient: true, over: None, spare: Arc::default() }
+        Self { is_lenient: true, ..Self::after(None) }
     }
 
     /// The log and the end of its chain. `None` before the first segment.
@@ -333,9 +342,9 @@ impl SegmentReader {
             let (path, offset, damage) = (path.clone(), *offset, damage.clone());
             return Err(OpenError::Damaged { path, offset, damage });
         }
-        let before = chain.mark();
+        let mut before = chain.mark();
         let mut chain = chain;
-        let first_position = chain.position + 1;
+        let mut first_position = chain.position + 1;
         let (mut records, mut blocks, mut block_records_max) = (Vec::new(), 0, 0);
         let mut epochs_begun = 0;
         let mut end = header.blocks_at();
@@ -361,6 +370,11 @@ impl SegmentReader {
                 block_records_max = block_records_max.max(record_count);
                 epochs_begun += u64::from(record_count == 0);
                 end += block.bytes;
+                if self.resumes_at.is_some_and(|block| block == chain.mark()) {
+                    self.resumes_at = None;
+                    (before, first_position) = (chain.mark(), chain.position + 1);
+                    records.clear();
+                }
                 continue;
             }
             tail = match tail::judge(rest, &reading, &chain) {
@@ -372,6 +386,9 @@ impl SegmentReader {
                 }
             };
             break;
+        }
+        if self.resumes_at.is_some() {
+            return Err(OpenError::Changed { path: path() });
         }
         self.known = Some((log, chain));
         let batch = Batch {

@@ -17,7 +17,7 @@ use super::local::LocalJournal;
 #[cfg(test)]
 use super::local::Steps;
 use super::maker::{BlankSegment, SegmentTemplate};
-use super::reader::{Batch, JournalMark, Parsed, Segment, SegmentReader};
+use super::reader::{Batch, ChainMark, JournalMark, Parsed, Segment, SegmentReader};
 use super::segment;
 use super::tail;
 use super::writer::Tail;
@@ -157,6 +157,16 @@ pub enum OpenError {
         /// What is wrong there.
         damage: Damage,
     },
+    /// The segment no longer holds what was read of it ahead of the start.
+    #[error(
+        "{} no longer holds what was read of it while the last server ran; the journal was not \
+         changed; start again, without --take-over",
+        path.display()
+    )]
+    Changed {
+        /// The segment.
+        path: PathBuf,
+    },
     /// The consumer of the records refused one.
     #[error("the record at position {position} was refused: {source}")]
     Replay {
@@ -216,11 +226,13 @@ pub struct UnopenedJournal {
 }
 
 /// Reads the journal in the data directory, starting after the mark, and passes the records of each
-/// segment to `show`, in order. Creates a journal if the directory has none.
+/// segment to `show`, in order, without those up to the block at which it resumes. Creates a
+/// journal if the directory has none.
 pub(super) fn read<E>(
     data: &DataDirectory,
     config: &JournalConfig,
     mark: Option<JournalMark>,
+    resumes_at: Option<ChainMark>,
     mut show: impl FnMut(Batch) -> Result<(), E>,
 ) -> Result<UnopenedJournal, ReadError<E>> {
     let began = Instant::now();
@@ -232,7 +244,7 @@ pub(super) fn read<E>(
     // Even if it already existed: the process that created it may have ended before syncing it.
     disk.sync_directory(data.path())?;
     let paths = settle(data, &directory, mark.map_or(0, |mark| mark.segment))?;
-    let mut reader = SegmentReader::after(mark);
+    let mut reader = SegmentReader::after(mark).resuming_at(resumes_at);
     let mut end: Option<End> = None;
     let mut ready = VecDeque::new();
     let (mut records, mut segments, mut next_number) = (0, 0, 1);

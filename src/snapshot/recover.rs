@@ -21,7 +21,7 @@ use crate::disk::{Disk, DiskError};
 use crate::engine::State;
 use crate::ids::{SHARD_COUNT, ShardId, Timestamp};
 use crate::journal::{
-    Batch, DataDirectory, Journal, JournalConfig, JournalMark, OpenError, ReadError,
+    Batch, ChainMark, DataDirectory, Journal, JournalConfig, JournalMark, OpenError, ReadError,
     RecoveryReport, SegmentReader, UnopenedJournal, record,
 };
 
@@ -219,20 +219,18 @@ fn read(
     let folder = Folder::new(disk, data);
     let began = Instant::now();
     folder.settle()?;
-    let (number, mark, groups) = if let Some(Ahead { snapshot, mark, groups, .. }) = ahead {
-        (snapshot, mark, groups)
-    } else {
-        let snapshot = Snapshot::newest(&folder)?;
-        let groups = load(snapshot.as_ref(), thread_count)?;
-        (snapshot.as_ref().map(|s| s.number), snapshot.as_ref().map(Snapshot::mark), groups)
+    let Ahead { snapshot: number, mark, open, groups, .. } = match ahead {
+        Some(ahead) => ahead,
+        None => Ahead::of_snapshot(&folder, thread_count)?,
     };
+    let resumes = (mark, open);
     let snapshot_elapsed = began.elapsed();
 
     let progress = Progress::new();
     let (unopened, recovered) = if let [_] = groups.as_slice() {
-        replay_alone(&directory, config, mark, groups, progress, observer)?
+        replay_alone(&directory, config, resumes, groups, progress, observer)?
     } else {
-        replay_together(&directory, config, mark, groups, progress, observer)?
+        replay_together(&directory, config, resumes, groups, progress, observer)?
     };
     let journal = unopened.report();
     let report = RecoverReport { snapshot: number, snapshot_elapsed, journal };
@@ -321,17 +319,20 @@ pub(super) fn replay_batch(
     Ok(())
 }
 
+/// Where the journal is read on: after a closed segment, and after a block of the one behind it.
+type Resumes = (Option<JournalMark>, Option<ChainMark>);
+
 fn replay_alone(
     directory: &DataDirectory,
     config: &JournalConfig,
-    mark: Option<JournalMark>,
+    (mark, open): Resumes,
     mut groups: Vec<Group>,
     mut progress: Progress,
     observer: RecordObserver<'_>,
 ) -> Result<(UnopenedJournal, Recovered), RecoverError> {
     let group = &mut groups[0];
     let mut sorted = Vec::new();
-    let unopened = Journal::read(directory, config, mark, |batch| {
+    let unopened = Journal::read(directory, config, mark, open, |batch| {
         progress.read(&batch);
         replay_batch(group, 0, 1, &batch, &mut sorted, observer)
     })?;
@@ -344,7 +345,7 @@ struct Interrupted;
 fn replay_together(
     directory: &DataDirectory,
     config: &JournalConfig,
-    mark: Option<JournalMark>,
+    (mark, open): Resumes,
     groups: Vec<Group>,
     mut progress: Progress,
     observer: RecordObserver<'_>,
@@ -366,7 +367,7 @@ fn replay_together(
                 (sender, thread)
             })
             .unzip();
-        let read = Journal::read(directory, config, mark, |batch| {
+        let read = Journal::read(directory, config, mark, open, |batch| {
             progress.read(&batch);
             let batch = Arc::new(batch);
             senders

@@ -1,5 +1,6 @@
 //! Snapshots on a real disk, folded from journals of real records and read back.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,7 @@ use crate::market::book::{Level, Side};
 use crate::money::{FeeRate, Price, Shares, Usd};
 
 mod keeping;
+mod reading_ahead;
 mod recovering;
 
 /// Segments hold about a hundred records.

@@ -248,7 +248,8 @@ fn lost_on(device: &str) -> DiskError {
     let config = JournalConfig { on_lost: Arc::new(on_lost), ..config() };
     let show = |_| Ok::<_, std::convert::Infallible>(());
     let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
-    let mut recovered = Journal::read(&directory, &config, None, show).unwrap().recover().unwrap();
+    let mut recovered =
+        Journal::read(&directory, &config, None, None, show).unwrap().recover().unwrap();
     recovered.tail.file = Disk::System.open_durable(Path::new(device), false).unwrap();
     let journal = Journal::Local(LocalJournal::start(recovered, &config));
     let place = write(&journal, b"never acknowledged");

@@ -1,0 +1,106 @@
+//! Reading ahead of a start, while another process writes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+const THREADS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
+
+fn ahead_of(data: &TempDir) -> Ahead {
+    read_ahead(Disk::System, data.path(), THREADS).unwrap()
+}
+
+fn try_open_ahead(data: &TempDir, ahead: Ahead) -> Result<Opened, RecoverError> {
+    open_ahead(Disk::System, data.path(), &config(), ahead, &|_, _| {})
+}
+
+/// Ends the world and opens it again from what was read ahead. Returns it with the number of
+/// records that were applied only then.
+#[track_caller]
+fn reopened(world: World, ahead: Ahead) -> (World, u64) {
+    let World { data, journal, shards, turn, .. } = world;
+    drop(journal);
+    let again = World::of(try_open_ahead(&data, ahead).unwrap(), data, turn);
+    assert!(again.shards == shards, "the states differ");
+    let records = again.report.journal.records;
+    (again, records)
+}
+
+#[test]
+fn what_was_read_ahead_is_not_applied_again() {
+    // Turns before a snapshot, from there to reading ahead, and from there to the end.
+    for (covered, before, after) in [
+        (0, 0, 0),
+        (0, 0, 3),
+        (0, 20, 0),
+        (0, 20, 3),
+        (0, 20, 200),
+        (0, 230, 7),
+        (150, 0, 0),
+        (150, 0, 9),
+        (150, 110, 0),
+        (150, 110, 110),
+    ] {
+        let mut world = World::new();
+        let mut accounts = Vec::new();
+        world.live(&mut accounts, covered);
+        if covered > 0 {
+            world.fold().unwrap();
+        }
+        world.live(&mut accounts, before);
+        let position = world.journal.durable_place().position;
+        let ahead = ahead_of(&world.data);
+        world.live(&mut accounts, after);
+        let since = world.journal.durable_place().position - position;
+        let row = format!("{covered}, {before}, {after}");
+        let (mut world, applied) = reopened(world, ahead);
+        assert_eq!(applied, since, "{row}");
+        world.live(&mut accounts, 5);
+        world.reopened();
+    }
+}
+
+#[test]
+fn a_writer_does_not_disturb_a_reader() {
+    let mut world = World::new();
+    let data = world.data.path().to_owned();
+    let is_over = AtomicBool::new(false);
+    let ahead = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            loop {
+                let is_last = is_over.load(Ordering::Relaxed);
+                let ahead = read_ahead(Disk::System, &data, THREADS).unwrap();
+                if is_last {
+                    return ahead;
+                }
+            }
+        });
+        world.live(&mut Vec::new(), 300);
+        is_over.store(true, Ordering::Relaxed);
+        reading.join().unwrap()
+    });
+    let (_, applied) = reopened(world, ahead);
+    assert_eq!(applied, 0);
+}
+
+#[test]
+fn a_segment_without_what_was_read_of_it_stops_the_start() {
+    for turns in [1, 20] {
+        let mut world = World::new();
+        let mut accounts = Vec::new();
+        world.live(&mut accounts, turns);
+        let newest = world.journal.segment().unwrap();
+        let path = world.path("journal", &crate::journal::segment_name(newest));
+        let before = std::fs::read(&path).unwrap();
+        // One action more, in the same segment.
+        world.buy(accounts[0]);
+        let ahead = ahead_of(&world.data);
+        assert_eq!(world.journal.segment(), Some(newest));
+        let World { data, journal, .. } = world;
+        drop(journal);
+        std::fs::write(&path, before).unwrap();
+        let Err(error) = try_open_ahead(&data, ahead) else { panic!("a record is missing") };
+        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+        assert!(error.to_string().contains("no longer holds what was read of it"), "{error}");
+    }
+}
