@@ -356,6 +356,14 @@ impl DiskFile {
             #[cfg(test)]
             Handle::Simulated(file) => file.write_at(bytes, offset),
         };
+        let is_refused = |error: &io::Error| error.kind() == io::ErrorKind::InvalidInput;
+        let written = match written {
+            Err(error) if self.is_direct() && is_refused(&error) => Err(io::Error::other(format!(
+                "{error}; the file system refuses direct writes although it offers them: start \
+                 with --journal-sync fdatasync"
+            ))),
+            written => written,
+        };
         done("write", &self.path, written)?;
         if self.writes == Writes::Synced { self.sync_data() } else { Ok(()) }
     }
@@ -474,6 +482,24 @@ mod tests {
             let failed = DiskError { action: "open", path: "x".into(), source };
             assert_eq!(failed.is_full(), is_full, "{error:?}");
         }
+    }
+
+    #[test]
+    fn a_refused_direct_write_names_the_way_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        Disk::System.create_zeroed(&path, &[], PAGE_BYTES as u64, || ()).unwrap();
+        let file = Disk::System.open_durable(&path, true).unwrap();
+        if !file.is_direct() {
+            eprintln!("SKIPPED: the file system of {} has no direct writes", path.display());
+            return;
+        }
+        // No unit of any disk.
+        let error = file.write_at(&[1; 3], 1).unwrap_err();
+        let reason = error.source.to_string();
+        assert!(reason.contains("start with --journal-sync fdatasync"), "{reason}");
+        let cached = Disk::System.open(&path).unwrap();
+        cached.write_at(&[1; 3], 1).unwrap();
     }
 
     #[test]
