@@ -19,6 +19,9 @@ const ONE_BY_ONE_COUNT: usize = 30;
 const CONNECTION_COUNT: usize = 8;
 const PER_CONNECTION_COUNT: usize = 20;
 
+/// Where the data is: temporary files are often in memory, where there are no direct writes.
+const FOLDER: &str = env!("CARGO_TARGET_TMPDIR");
+
 const STRACE: [&str; 9] = [
     "strace",
     // The server stays our direct child, so that we can kill it.
@@ -77,7 +80,10 @@ impl Call {
 
 #[test]
 fn each_answer_leaves_after_the_write_or_sync_that_covers_it() {
-    check(&[]);
+    if check(&[]) == Some(false) {
+        assert!(std::env::var("CI").is_err(), "direct writes are needed in {FOLDER}");
+        eprintln!("SKIPPED: no direct writes were checked: the file system of {FOLDER} has none");
+    }
 }
 
 #[test]
@@ -93,7 +99,7 @@ fn check(flags: &[&str]) -> Option<bool> {
         eprintln!("SKIPPED: strace is not installed, so no system calls were checked");
         return None;
     }
-    let data = tempfile::tempdir().expect("a folder can be made");
+    let data = tempfile::tempdir_in(FOLDER).expect("a folder can be made");
     let (server, trace) = start_under(&STRACE, data.path(), flags);
     let trader = bootstrap(data.path(), &server, 0, 0);
     let mut connection = Connection::open(server.address);
