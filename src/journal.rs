@@ -170,13 +170,17 @@ impl SyncMode {
 /// as in a test, nothing becomes durable any more.
 pub type OnLost = Arc<dyn Fn(&DiskError) + Send + Sync>;
 
+/// Maximum number of bytes to preallocate, unless a single segment is longer.
+const BYTES_AHEAD_MAX: u64 = 64 << 20;
+
 /// Limits of a journal.
 #[derive(Clone)]
 pub struct JournalConfig {
     /// Length of a new segment, in bytes; a multiple of 4096.
     pub segment_bytes: u64,
-    /// Number of segments to preallocate, at least 1.
-    pub segments_ahead: usize,
+    /// Maximum number of segments to preallocate, at least 1. One is, and twice as many each time
+    /// that records come faster than segments are made.
+    pub segments_ahead_max: usize,
     /// Maximum number of records reserved but not yet taken by the writer; rounded up to a power of
     /// two.
     pub ring_slots: usize,
@@ -197,7 +201,7 @@ impl Default for JournalConfig {
     fn default() -> Self {
         Self {
             segment_bytes: 64 << 20,
-            segments_ahead: 1,
+            segments_ahead_max: 16,
             ring_slots: 16 << 10,
             ring_bytes: 48 << 20,
             block_bytes_max: 1 << 20,
@@ -209,6 +213,12 @@ impl Default for JournalConfig {
 }
 
 impl JournalConfig {
+    /// As many as are configured, but no more bytes than [`BYTES_AHEAD_MAX`].
+    fn segments_ahead_max(&self) -> usize {
+        let fitting = BYTES_AHEAD_MAX / self.segment_bytes;
+        self.segments_ahead_max.min(usize::try_from(fitting).unwrap_or(usize::MAX)).max(1)
+    }
+
     fn check(&self) {
         let page = block::PAGE_BYTES;
         let alone = block::alone_bytes(self.record_bytes_max);
@@ -221,7 +231,7 @@ impl JournalConfig {
         // The header, the block that begins an epoch, one record, and the largest unused end.
         let segment_min = (2 * page + 2 * alone) as u64;
         assert!(self.segment_bytes >= segment_min, "a record must fit into a segment");
-        assert!(self.segments_ahead >= 1, "at least one segment must be preallocated");
+        assert!(self.segments_ahead_max >= 1, "at least one segment must be preallocated");
         assert!(self.ring_slots >= 1 && self.ring_bytes >= alone as u64, "the ring is too small");
     }
 }

@@ -92,7 +92,7 @@ impl LocalJournal {
             template,
             stock: stock.clone(),
             ring,
-            segments_ahead: config.segments_ahead,
+            segments_ahead_max: config.segments_ahead_max(),
             record_bytes_max: config.record_bytes_max,
         };
         let record_bytes_max = config.record_bytes_max;

@@ -68,13 +68,15 @@ pub(super) struct Stock {
 
 struct State {
     ready: VecDeque<BlankSegment>,
+    /// How many to have ready.
+    wanted: usize,
     next_number: u64,
     is_closing: bool,
 }
 
 impl Stock {
     pub(super) fn new(ready: VecDeque<BlankSegment>, next_number: u64) -> Self {
-        let state = State { ready, next_number, is_closing: false };
+        let state = State { ready, wanted: 1, next_number, is_closing: false };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -91,16 +93,22 @@ impl Stock {
         state.next_number += 1;
     }
 
-    /// The number of the next segment to make, if fewer than `segments_ahead` are ready.
-    fn wanted_number(&self, segments_ahead: usize) -> Option<u64> {
+    /// The number of the next segment to make, if fewer are ready than wanted.
+    fn wanted_number(&self) -> Option<u64> {
         let state = self.state.lock();
-        (state.ready.len() < segments_ahead).then_some(state.next_number)
+        (state.ready.len() < state.wanted).then_some(state.next_number)
+    }
+
+    /// Wants twice as many ready from now on.
+    fn want_more(&self, wanted_max: usize) {
+        let mut state = self.state.lock();
+        state.wanted = (state.wanted * 2).min(wanted_max);
     }
 
     /// Blocks until a segment is wanted. Returns false when the journal is closing.
-    fn wait_until_wanted(&self, segments_ahead: usize) -> bool {
+    fn wait_until_wanted(&self) -> bool {
         let mut state = self.state.lock();
-        while !state.is_closing && state.ready.len() >= segments_ahead {
+        while !state.is_closing && state.ready.len() >= state.wanted {
             self.changed.wait(&mut state);
         }
         !state.is_closing
@@ -125,14 +133,14 @@ pub(super) struct Maker {
     pub(super) template: SegmentTemplate,
     pub(super) stock: Arc<Stock>,
     pub(super) ring: Arc<Ring>,
-    pub(super) segments_ahead: usize,
+    pub(super) segments_ahead_max: usize,
     pub(super) record_bytes_max: usize,
 }
 
 impl Maker {
     /// Makes segments until the stock is closed.
     pub(super) fn run(&self) -> Result<(), DiskError> {
-        while self.stock.wait_until_wanted(self.segments_ahead) {
+        while self.stock.wait_until_wanted() {
             if !self.make_segment(|| self.give_way())? {
                 self.stock.pause(FULL_DISK_PAUSE);
             }
@@ -142,7 +150,7 @@ impl Maker {
 
     /// Makes a segment if one is wanted. Returns false if none is, or if the disk is full.
     pub(super) fn make_segment(&self, between_parts: impl FnMut()) -> Result<bool, DiskError> {
-        let Some(number) = self.stock.wanted_number(self.segments_ahead) else {
+        let Some(number) = self.stock.wanted_number() else {
             return Ok(false);
         };
         match self.template.make(number, between_parts) {
@@ -150,6 +158,9 @@ impl Maker {
                 let bytes = segment.header.segment_bytes;
                 self.stock.put(segment);
                 self.ring.set_disk_full(false);
+                if self.is_needed_soon() {
+                    self.stock.want_more(self.segments_ahead_max);
+                }
                 self.ring.add_space(segment::usable_bytes(bytes, self.record_bytes_max));
                 Ok(true)
             }
@@ -164,9 +175,14 @@ impl Maker {
 
     /// Pauses so that concurrent flushes get the disk, unless the segment is needed soon.
     fn give_way(&self) {
-        if self.ring.space_left() > self.template.segment_bytes / 2 {
+        if !self.is_needed_soon() {
             self.stock.pause(PART_PAUSE);
         }
+    }
+
+    /// Whether most of a segment is used up, and no other is ready.
+    fn is_needed_soon(&self) -> bool {
+        self.ring.space_left() <= self.template.segment_bytes / 2
     }
 
     /// Removes the unfinished segment and logs that the disk is full.

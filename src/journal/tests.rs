@@ -23,7 +23,7 @@ use crate::disk::{self, Disk};
 fn config() -> JournalConfig {
     JournalConfig {
         segment_bytes: 48 << 10,
-        segments_ahead: 1,
+        segments_ahead_max: 1,
         ring_slots: 8,
         ring_bytes: 48 << 10,
         block_bytes_max: 16 << 10,

@@ -558,7 +558,7 @@ impl Pace for Uninterrupted {
 fn journal_config() -> JournalConfig {
     JournalConfig {
         segment_bytes: SEGMENT_BYTES,
-        segments_ahead: 1,
+        segments_ahead_max: 1,
         ring_slots: 8,
         ring_bytes: 64 << 10,
         block_bytes_max: 16 << 10,

@@ -45,6 +45,50 @@ fn nothing_happens_between_steps() {
     assert_eq!(open(data.path()).bytes(), written);
 }
 
+/// Writes until no space is left. Returns how many segments the records went to.
+fn fill(journal: &Journal, steps: &mut Steps) -> u64 {
+    let first = journal.segment().unwrap();
+    while let Ok(reservation) = journal.reserve(900) {
+        reservation.fill_from(&record(1, 900));
+        assert!(steps.flush().unwrap());
+    }
+    journal.segment().unwrap() - first
+}
+
+#[test]
+fn more_segments_are_made_ahead_if_records_come_faster() {
+    // The most that may be ahead, and how many are after each time that all are used up.
+    for (segments_ahead_max, expected) in [(1, [1, 1, 1]), (3, [2, 3, 3]), (16, [2, 4, 8])] {
+        let data = TempDir::new().unwrap();
+        let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
+        let config = JournalConfig { segments_ahead_max, ..config() };
+        let replay = |_, _, _: &[u8]| Ok::<_, std::convert::Infallible>(());
+        let (journal, mut steps, _) = Journal::open_stepped(&directory, &config, replay).unwrap();
+        // The writer is slow: one is enough.
+        for _ in 0..3 {
+            while steps.make_segment().unwrap() {}
+            let first = journal.segment().unwrap();
+            while journal.segment() == Some(first) {
+                write(&journal, &record(1, 900));
+                assert!(steps.flush().unwrap());
+            }
+            assert!(steps.make_segment().unwrap());
+            assert!(!steps.make_segment().unwrap(), "one segment is preallocated");
+        }
+        let mut ahead = Vec::new();
+        for _ in expected {
+            fill(&journal, &mut steps);
+            let mut made = 0;
+            while steps.make_segment().unwrap() {
+                made += 1;
+            }
+            ahead.push(made);
+        }
+        assert_eq!(ahead, expected, "{segments_ahead_max}");
+        assert_eq!(fill(&journal, &mut steps), expected[2], "all of them can be written to");
+    }
+}
+
 #[test]
 fn a_tending_worker_flushes_records_itself() {
     let data = TempDir::new().unwrap();
