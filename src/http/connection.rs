@@ -227,13 +227,14 @@ where
 }
 
 /// The transport of a connection that was upgraded, and what was read of it behind the request.
-/// Nothing of the connection's memory is left. `None` if it is another kind of transport.
-pub fn transport_of<Io>(upgraded: Upgraded) -> Option<(Io, Vec<u8>)>
+/// Nothing of the connection's memory is left. Gives the connection back if it has another kind of
+/// transport.
+pub fn transport_of<Io>(upgraded: Upgraded) -> Result<(Io, Vec<u8>), Upgraded>
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Parts { io, read_buf, .. } = upgraded.downcast::<TokioIo<Timed<Io>>>().ok()?;
-    Some((io.into_inner().into_inner(), read_buf.to_vec()))
+    let Parts { io, read_buf, .. } = upgraded.downcast::<TokioIo<Timed<Io>>>()?;
+    Ok((io.into_inner().into_inner(), read_buf.to_vec()))
 }
 
 /// The waker of the `ending` future: notes that it is worth polling, so that a busy connection need

@@ -9,8 +9,10 @@ use std::sync::atomic::Ordering;
 
 use hyper::Request;
 use hyper::http::request::Parts;
+use hyper_util::rt::TokioIo;
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -145,11 +147,22 @@ struct Serving {
 
 impl Serving {
     async fn run(self, upgrading: Upgrading, peer: Result<(Peer, MarketsMax), CloseReason>) {
-        let Self { stream, exchange, waiters, turns, slot, shutdown, metrics } = self;
         let Some(upgraded) = upgrading.done().await else { return };
-        let transport = transport_of::<TcpStream>(upgraded);
-        let (io, received) = transport.expect("clients connect by TCP");
-        let peer = peer.map(|(peer, markets_max)| (Peer { received, ..peer }, markets_max));
+        match transport_of::<TcpStream>(upgraded) {
+            Ok((io, received)) => {
+                let peer = peer.map(|(peer, markets_max)| (Peer { received, ..peer }, markets_max));
+                self.serve(io, peer).await;
+            }
+            // A pipe within the process, as in a test.
+            Err(upgraded) => self.serve(TokioIo::new(upgraded), peer).await,
+        }
+    }
+
+    async fn serve<Io>(self, io: Io, peer: Result<(Peer, MarketsMax), CloseReason>)
+    where
+        Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self { stream, exchange, waiters, turns, slot, shutdown, metrics } = self;
         let times = Times::default();
         let ended = match (peer, stream) {
             (Ok((peer, markets_max)), Stream::Prices) => {
