@@ -49,7 +49,7 @@ impl RawText<'_> {
 #[derive(PartialEq, Debug)]
 pub(in crate::http) struct Object<'a>(pub(super) ObjectFields<'a>);
 
-pub(super) type ObjectFields<'a> = SmallVec<[(Cow<'a, str>, RawText<'a>); 8]>;
+pub(super) type ObjectFields<'a> = SmallVec<[(Cow<'a, str>, RawText<'a>); 10]>;
 
 impl<'a> Object<'a> {
     /// Reads a body that should be an object.

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use super::plain::plain_length;
 use super::read::{FIELDS_COMPARED_MAX, ObjectFields, RawText, is_space};
 
-/// Reads the whole text as an object and adds its fields to none. `None` if it is not one, is not
-/// plain, or has many fields; `fields` is then useless.
+/// Reads the whole text as an object into `fields`. `None` if it is not one, is not plain, or has
+/// many fields. `fields` must be empty; after `None` its content is meaningless.
 #[inline]
 pub(super) fn scan<'a>(text: &'a str, fields: &mut ObjectFields<'a>) -> Option<()> {
     Scanner { text, place: 0 }.object(fields)
