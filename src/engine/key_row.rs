@@ -30,7 +30,7 @@ pub(super) struct KeyRow {
 
 const _: () = assert!(size_of::<Option<KeyRow>>() <= 72, "a million keys are 72 MB");
 
-/// What most keys lack: they were created with an access token, have no name, and last.
+/// What most keys lack: they were created with an access token, have no name, and do not expire.
 #[derive(Clone, Debug, Default)]
 struct Extras {
     created_by: Option<KeyId>,
@@ -116,6 +116,10 @@ impl KeyRow {
         self.extras.get_or_insert_default()
     }
 
+    fn drop_empty_extras(&mut self) {
+        self.extras.take_if(|extras| extras.is_empty());
+    }
+
     pub(super) fn expires_at(&self) -> Option<Timestamp> {
         self.has(FLAG_EXPIRES).map(|extras| extras.expires_at)
     }
@@ -134,6 +138,7 @@ impl KeyRow {
 
     pub(super) fn set_kept_maker(&mut self, kept_maker: Option<PackedSlot>) {
         self.extras_mut().kept_maker = kept_maker;
+        self.drop_empty_extras();
     }
 
     pub(super) const fn tier(&self) -> Tier {
@@ -157,6 +162,7 @@ impl KeyRow {
 
     pub(super) fn rename(&mut self, name: Option<Box<str>>) {
         self.extras_mut().name = name;
+        self.drop_empty_extras();
     }
 
     /// Sets the expiry; `None` if the key has one or is revoked.
@@ -260,25 +266,48 @@ fn usual_digits(prefix: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
+    /// A key that lacks everything that most keys lack, but for its prefix.
+    fn plain_key(prefix: &str) -> Key {
+        Key {
+            id: KeyId::from_raw(64).unwrap(),
+            account: AccountId::from_raw(64).unwrap(),
+            grant: KeyGrant {
+                hash: [7; 32],
+                prefix: prefix.into(),
+                name: None,
+                tier: Tier::Free,
+                permissions: Permissions::DEFAULT,
+                expires_at: None,
+            },
+            created_by: None,
+            kept_maker: None,
+            created_at: Timestamp::EPOCH,
+            revoked_at: None,
+        }
+    }
+
+    #[test]
+    fn a_key_that_lost_its_extras_takes_no_memory_for_them() {
+        let mut row = KeyRow::pack(plain_key("ps_live_01234567"), None, None).unwrap();
+        let maker = PackedSlot::new(0);
+        row.rename(None);
+        row.set_kept_maker(None);
+        assert_eq!(row.owned_bytes(), 0, "nothing was set");
+        row.rename(Some("bot".into()));
+        row.set_kept_maker(Some(maker));
+        row.rename(None);
+        assert!(row.owned_bytes() > 0 && row.kept_maker().is_some());
+        row.set_kept_maker(None);
+        assert_eq!(row.owned_bytes(), 0, "neither is left");
+        row.revoke(Timestamp::EPOCH);
+        row.rename(None);
+        assert_eq!(row.revoked_at(), Some(Timestamp::EPOCH));
+    }
+
     #[test]
     fn every_prefix_is_kept_as_it_was() {
         let check = |prefix: &str, is_usual: bool| {
-            let key = Key {
-                id: KeyId::from_raw(64).unwrap(),
-                account: AccountId::from_raw(64).unwrap(),
-                grant: KeyGrant {
-                    hash: [7; 32],
-                    prefix: prefix.into(),
-                    name: None,
-                    tier: Tier::Free,
-                    permissions: Permissions::DEFAULT,
-                    expires_at: None,
-                },
-                created_by: None,
-                kept_maker: None,
-                created_at: Timestamp::EPOCH,
-                revoked_at: None,
-            };
+            let key = plain_key(prefix);
             let row = KeyRow::pack(key.clone(), None, None).unwrap();
             assert_eq!(row.unpacked(None), key);
             assert_eq!(row.extras.is_none(), is_usual, "{prefix}");
