@@ -157,7 +157,7 @@ impl State {
 
     /// Whether the shard settles or has settled a market.
     #[inline]
-    pub(super) fn is_settled(&self, market: MarketIndex) -> bool {
+    pub fn is_settled(&self, market: MarketIndex) -> bool {
         self.is_settled.get(market.0 as usize).is_some_and(|&is_settled| is_settled)
     }
 

@@ -17,7 +17,9 @@ use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
 use paperbourse::engine::payout::Decision;
 use paperbourse::engine::{Command, State, Verdict};
-use paperbourse::ids::{AccountId, CommentId, KeyId, OrderId, OutcomeIndex, ShardId, Timestamp};
+use paperbourse::ids::{
+    AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, ShardId, Timestamp,
+};
 use paperbourse::journal::record;
 use paperbourse::limits::tier::Tier;
 use paperbourse::market::book::{Level, Side};
@@ -60,6 +62,7 @@ impl Pair {
         let (actual, expected) = self.outcomes(action)?;
         assert_eq!(actual, expected, "{action:?}");
         self.check_sums();
+        self.check_settled();
         self.check_keys();
         Some(actual)
     }
@@ -271,6 +274,15 @@ impl Pair {
             assert_eq!(key.is_active(self.world.now), is_active, "key {place}");
         }
         assert_eq!(self.world.state.keys().count(), self.naive.key_count());
+    }
+
+    /// A market counts as settled if and only if its settlement is kept.
+    fn check_settled(&self) {
+        let state = &self.world.state;
+        let kept: Vec<_> = state.settled_markets().map(|(market, _)| market).collect();
+        for market in (0..).map(MarketIndex).take(state.markets().len() + 1) {
+            assert_eq!(state.is_settled(market), kept.contains(&market), "{market:?}");
+        }
     }
 
     /// Cash and shares of every account equal the sums over the naive shard's fills.
