@@ -55,18 +55,27 @@ impl Clock {
 impl Timestamp {
     /// The time now. Pure modules take the time as an argument instead.
     pub fn now() -> Self {
-        let (now, _) = both_at(Instant::now());
-        now
+        Moment::at(Instant::now()).now
     }
 }
 
-/// The time at an instant that has just passed, and on the monotonic clock, in nanoseconds since
-/// the process began.
-pub(crate) fn both_at(instant: Instant) -> (Timestamp, u64) {
-    let clock = &*SYSTEM;
-    let monotonic_ns = nanos(instant.saturating_duration_since(clock.began));
-    let now = clock.time_at(monotonic_ns, || read_clocks(clock.began));
-    (now, monotonic_ns.unsigned_abs())
+/// The time at which a request is served: read once and passed down.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// The wall clock.
+    pub now: Timestamp,
+    /// Nanoseconds since the clock was first asked, by the monotonic clock.
+    pub monotonic_ns: u64,
+}
+
+impl Moment {
+    /// The time at an instant that has just passed, without another look at the clock.
+    pub fn at(instant: Instant) -> Self {
+        let clock = &*SYSTEM;
+        let monotonic_ns = nanos(instant.saturating_duration_since(clock.began));
+        let now = clock.time_at(monotonic_ns, || read_clocks(clock.began));
+        Self { now, monotonic_ns: monotonic_ns.unsigned_abs() }
+    }
 }
 
 /// The state of the wall clock relative to the monotonic one.

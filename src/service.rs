@@ -25,6 +25,7 @@ mod reads;
 pub mod settlement;
 mod updown;
 
+pub use crate::clock::Moment;
 pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller, Wallet};
 pub use accounts::{AccountReset, Balance, MarkedPosition, Portfolio, PositionStatus};
 pub use equity::{EQUITY_HOURS_MAX, EquityHistory};
@@ -47,13 +48,12 @@ use crate::auth::api_key::KeyHash;
 use crate::auth::identity::IdentitySource;
 use crate::auth::key_table::{KEYS_MAX, KeyEntry, KeyFacts, KeyTable};
 use crate::auth::ws_token::WsTokens;
-use crate::clock;
 use crate::engine::State;
 use crate::engine::event::Event;
 use crate::engine::key::{Key, KeyGrant};
 use crate::engine::rejection::Rejection;
 use crate::engine::standing::Act;
-use crate::ids::{ShardId, Timestamp};
+use crate::ids::ShardId;
 use crate::journal::Waiters;
 use crate::limits::bucket::{AccountRates, AddressRules};
 use crate::limits::tier::{Tier, TierLimits, TierTable, Tiers};
@@ -112,15 +112,6 @@ pub struct Limits {
     pub address_rules: Option<AddressRules>,
     /// The limits of an account other than those on its requests.
     pub account_rates: AccountRates,
-}
-
-/// The time at which a request is served: read once and passed down.
-#[derive(Clone, Copy, Debug)]
-pub struct Moment {
-    /// The wall clock.
-    pub now: Timestamp,
-    /// Nanoseconds since the process began, by the monotonic clock.
-    pub monotonic_ns: u64,
 }
 
 /// What a use case needs to know about the request that it serves.
@@ -209,13 +200,7 @@ impl Service {
 
     /// Reads both clocks.
     pub fn moment(&self) -> Moment {
-        self.moment_at(Instant::now())
-    }
-
-    /// A moment that has just passed, without another look at the clock.
-    pub fn moment_at(&self, instant: Instant) -> Moment {
-        let (now, monotonic_ns) = clock::both_at(instant);
-        Moment { now, monotonic_ns }
+        Moment::at(Instant::now())
     }
 
     /// The markets.
@@ -393,7 +378,7 @@ mod tests {
     use crate::engine::command::{CreateKey, Identity, Owner, RevokeKey, RotateKey};
     use crate::engine::key::{ENDED_KEYS_PER_ACCOUNT_MAX, OVERLAP_SECONDS_MAX, Permissions};
     use crate::engine::{Command, Rules, Verdict};
-    use crate::ids::{KeyId, Place, ShardId};
+    use crate::ids::{KeyId, Place, Timestamp};
 
     /// A shard and a key table that follows it.
     struct World {

@@ -179,11 +179,8 @@ async fn answer(
     let service = &exchange.service;
     body.limit(operation.body_bytes_max)?;
     let address = server.proxies.client(peer, &head.headers);
-    let mut context = RequestContext {
-        moment: service.moment_at(began),
-        address,
-        waiters: worker.waiters(exchange),
-    };
+    let mut context =
+        RequestContext { moment: Moment::at(began), address, waiters: worker.waiters(exchange) };
     if slot.note_request(context.moment.monotonic_ns) {
         warn_of_forwarding(server, peer, head);
     }

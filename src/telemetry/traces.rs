@@ -19,7 +19,7 @@ pub use parent::Parent;
 
 use super::{Sample, SpanCounts};
 use crate::client::Client;
-use crate::clock;
+use crate::clock::Moment;
 use crate::ids::Timestamp;
 use crate::limits::bucket::{BucketRule, TokenBucket};
 use crate::trace::{Parts, Record, Stage, Timer};
@@ -157,7 +157,7 @@ impl Traces {
             // Not 0, and neither are those of the parts.
             span_id: u64::from_ne_bytes(random()) >> 1 | 1 << 62,
             parent,
-            began_at: clock::both_at(began).0,
+            began_at: Moment::at(began).now,
             asked,
             answered: None,
             response: None,
