@@ -494,7 +494,7 @@ mod tests {
             eprintln!("SKIPPED: the file system of {} has no direct writes", path.display());
             return;
         }
-        // No unit of any disk.
+        // Not a multiple of any sector size.
         let error = file.write_at(&[1; 3], 1).unwrap_err();
         let reason = error.source.to_string();
         assert!(reason.contains("start with --journal-sync fdatasync"), "{reason}");

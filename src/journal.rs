@@ -178,8 +178,8 @@ const BYTES_AHEAD_MAX: u64 = 64 << 20;
 pub struct JournalConfig {
     /// Length of a new segment, in bytes; a multiple of 4096.
     pub segment_bytes: u64,
-    /// Maximum number of segments to preallocate, at least 1. One is, and twice as many each time
-    /// that records come faster than segments are made.
+    /// Maximum number of segments to preallocate, at least 1. Starts at one and doubles whenever a
+    /// segment was not ready in time.
     pub segments_ahead_max: usize,
     /// Maximum number of records reserved but not yet taken by the writer; rounded up to a power of
     /// two.
@@ -214,7 +214,7 @@ impl Default for JournalConfig {
 
 impl JournalConfig {
     /// As many as are configured, but no more bytes than [`BYTES_AHEAD_MAX`].
-    fn segments_ahead_max(&self) -> usize {
+    fn segments_ahead_fitting(&self) -> usize {
         let fitting = BYTES_AHEAD_MAX / self.segment_bytes;
         self.segments_ahead_max.min(usize::try_from(fitting).unwrap_or(usize::MAX)).max(1)
     }

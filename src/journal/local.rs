@@ -92,7 +92,7 @@ impl LocalJournal {
             template,
             stock: stock.clone(),
             ring,
-            segments_ahead_max: config.segments_ahead_max(),
+            segments_ahead_max: config.segments_ahead_fitting(),
             record_bytes_max: config.record_bytes_max,
         };
         let record_bytes_max = config.record_bytes_max;

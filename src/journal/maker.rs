@@ -70,13 +70,15 @@ struct State {
     ready: VecDeque<BlankSegment>,
     /// How many to have ready.
     wanted: usize,
+    /// Whether the last segment could not be made because the disk was full.
+    was_full: bool,
     next_number: u64,
     is_closing: bool,
 }
 
 impl Stock {
     pub(super) fn new(ready: VecDeque<BlankSegment>, next_number: u64) -> Self {
-        let state = State { ready, wanted: 1, next_number, is_closing: false };
+        let state = State { ready, wanted: 1, was_full: false, next_number, is_closing: false };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -99,10 +101,23 @@ impl Stock {
         (state.ready.len() < state.wanted).then_some(state.next_number)
     }
 
-    /// Wants twice as many ready from now on.
+    /// Wants twice as many ready from now on, unless this one is late because the disk was full.
     fn want_more(&self, wanted_max: usize) {
         let mut state = self.state.lock();
-        state.wanted = (state.wanted * 2).min(wanted_max);
+        if !state.was_full {
+            state.wanted = (state.wanted * 2).min(wanted_max);
+        }
+    }
+
+    /// Notes whether the disk was full when a segment was last to be made. While it is, one that is
+    /// ready is enough. Returns whether any is.
+    fn set_full(&self, is_full: bool) -> bool {
+        let mut state = self.state.lock();
+        state.was_full = is_full;
+        if is_full {
+            state.wanted = 1;
+        }
+        !state.ready.is_empty()
     }
 
     /// Blocks until a segment is wanted. Returns false when the journal is closing.
@@ -161,12 +176,21 @@ impl Maker {
                 if self.is_needed_soon() {
                     self.stock.want_more(self.segments_ahead_max);
                 }
+                self.stock.set_full(false);
                 self.ring.add_space(segment::usable_bytes(bytes, self.record_bytes_max));
                 Ok(true)
             }
             Err(error) if error.is_full() => {
-                self.ring.set_disk_full(true);
-                self.give_back(number, &error)?;
+                self.give_back(number)?;
+                if !self.stock.set_full(true) {
+                    self.ring.set_disk_full(true);
+                    tracing::warn!(
+                        %error,
+                        reason = %error.source,
+                        "cannot preallocate a journal segment, out of disk space or file \
+                         descriptors: writes will be refused once the preallocated space is used up"
+                    );
+                }
                 Ok(false)
             }
             Err(error) => Err(error),
@@ -180,24 +204,18 @@ impl Maker {
         }
     }
 
-    /// Whether most of a segment is used up, and no other is ready.
+    /// Whether less than half a segment of prepared space is left.
     fn is_needed_soon(&self) -> bool {
         self.ring.space_left() <= self.template.segment_bytes / 2
     }
 
-    /// Removes the unfinished segment and logs that the disk is full.
-    fn give_back(&self, number: u64, error: &DiskError) -> Result<(), DiskError> {
+    /// Removes the unfinished segment.
+    fn give_back(&self, number: u64) -> Result<(), DiskError> {
         let path = self.template.directory.join(segment::file_name(number));
         let temporary = disk::temporary_name(&path);
         if self.template.disk.exists(&temporary)? {
             self.template.disk.remove_file(&temporary)?;
         }
-        tracing::warn!(
-            %error,
-            reason = %error.source,
-            "cannot preallocate a journal segment, out of disk space or file descriptors: writes \
-             will be refused once the preallocated space is used up"
-        );
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use std::task::{Context, Poll, Waker};
 
 use super::*;
+use crate::disk::simulated::SimulatedDisk;
 
 fn open_stepped(directory: &DataDirectory) -> (Journal, Steps) {
     let replay = |_, _, _: &[u8]| Ok::<_, std::convert::Infallible>(());
@@ -87,6 +88,44 @@ fn more_segments_are_made_ahead_if_records_come_faster() {
         assert_eq!(ahead, expected, "{segments_ahead_max}");
         assert_eq!(fill(&journal, &mut steps), expected[2], "all of them can be written to");
     }
+}
+
+#[test]
+fn a_full_disk_is_reported_once_no_segment_is_ready() {
+    let simulated = SimulatedDisk::new(7);
+    let disk = Disk::Simulated(simulated.clone());
+    let directory = DataDirectory::open(disk, Path::new("/data")).unwrap();
+    let config = JournalConfig { segments_ahead_max: 16, ..config() };
+    let replay = |_, _, _: &[u8]| Ok::<_, std::convert::Infallible>(());
+    let (journal, mut steps, _) = Journal::open_stepped(&directory, &config, replay).unwrap();
+    for _ in 0..2 {
+        fill(&journal, &mut steps);
+        while steps.make_segment().unwrap() {}
+    }
+    simulated.set_capacity(simulated.bytes());
+    let first = journal.segment().unwrap();
+    while journal.segment() == Some(first) {
+        write(&journal, &record(1, 900));
+        assert!(steps.flush().unwrap());
+    }
+    let operations = simulated.operations();
+    assert!(!steps.make_segment().unwrap(), "the disk is full");
+    assert!(simulated.operations() > operations, "it was tried");
+    assert!(!journal.is_disk_full(), "three segments are ready");
+    let operations = simulated.operations();
+    assert!(!steps.make_segment().unwrap());
+    assert_eq!(simulated.operations(), operations, "not tried again while some are ready");
+    assert_eq!(fill(&journal, &mut steps), 3);
+    assert!(!steps.make_segment().unwrap());
+    assert!(journal.is_disk_full());
+    assert!(matches!(journal.reserve(900), Err(Refused::Full)));
+
+    simulated.set_capacity(u64::MAX);
+    assert!(steps.make_segment().unwrap());
+    assert!(!journal.is_disk_full());
+    assert!(!steps.make_segment().unwrap(), "the records came no faster than before");
+    fill(&journal, &mut steps);
+    assert!(steps.make_segment().unwrap() && steps.make_segment().unwrap(), "now they do");
 }
 
 #[test]
