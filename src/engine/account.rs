@@ -151,9 +151,10 @@ impl Account {
         }
     }
 
-    /// Reads each cache line that a fill changes, and returns something that depends on them all.
+    /// Reads some of the memory that a fill changes: of the account, its newest order and its first
+    /// position. Returns something that depends on all of it.
     #[inline]
-    pub(super) fn look_up(&self) -> i64 {
+    pub(super) fn prefetch(&self) -> i64 {
         let Some(activity) = &self.activity else { return 0 };
         let newest_order = activity.finished.back().map_or(0, |&slot| i64::from(slot));
         let first = activity.positions.first().map_or(0, |position| position.shares.micros());

@@ -34,16 +34,16 @@ impl State {
             .map_err(|flaw| Contradiction { shard: self.shard, sequence: self.sequence, flaw })
     }
 
-    /// Reads the memory that an event will change, and returns something that depends on all of it.
-    /// A processor waits for the memory of several events at once if they are looked up before the
+    /// Reads the account's activity, which a fill changes, and returns a number that depends on it.
+    /// A processor waits for the memory of several events at once if it is prefetched before the
     /// first of them is applied.
-    pub fn look_up(&self, event: &Event) -> i64 {
+    pub fn prefetch(&self, event: &Event) -> i64 {
         let account = match event {
             Event::OrderFilled(filled) => filled.placement.account,
             Event::OrderPlaced(placed) => placed.placement.account,
             _ => return 0,
         };
-        self.account(account).map_or(0, Account::look_up)
+        self.account(account).map_or(0, Account::prefetch)
     }
 
     fn apply_event(&mut self, event: &Event, position_in_log: u64) -> Result<(), Flaw> {
