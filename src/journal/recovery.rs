@@ -159,8 +159,7 @@ pub enum OpenError {
     },
     /// The segment no longer holds what was read of it ahead of the start.
     #[error(
-        "{} no longer holds what was read of it while the last server ran; the journal was not \
-         changed; start again, without --take-over",
+        "{} no longer holds what was read of it while the last server ran",
         path.display()
     )]
     Changed {

@@ -25,7 +25,6 @@ use crate::config::identity::IdentityConfig;
 use crate::config::venue::VenueConfig;
 use crate::config::{DataPlace, JournalSync, ServeArgs, Switch};
 use crate::disk::Disk;
-use crate::engine::event::Event;
 use crate::engine::{Rules, State};
 use crate::http::exchange::Exchange;
 use crate::ids::Timestamp;
@@ -37,7 +36,7 @@ use crate::service::matcher::Matcher;
 use crate::service::settlement::{Decisions, Settler};
 use crate::service::{Keys, Parts, Service, ServiceError, key_observer, key_table};
 use crate::shard::{Room, Shards};
-use crate::snapshot::{self, Ahead, Folder, Opened, RecordObserver, Recovered, SnapshotKeeper};
+use crate::snapshot::{self, Ahead, Folder, Opened, Recovered, SnapshotKeeper};
 use crate::tls::{self, Roots};
 use crate::venue::feed::{Feed, MismatchPolicy};
 use crate::venue::live::{LiveVenue, LiveVenueConfig};
@@ -159,19 +158,13 @@ pub(super) async fn start(
 ) -> anyhow::Result<Started> {
     let venue = arguments.venue.config()?;
     let limits = arguments.limits();
-    let (ahead, known_keys, identity, live) = match prepared {
+    let (ahead, identity, live) = match prepared {
         Some(Prepared { ahead, keys, identity, live }) => {
-            (Some(ahead), Some(keys), Some(identity), live)
+            (Some((ahead, keys)), Some(identity), live)
         }
-        None => (None, None, None, None),
+        None => (None, None, None),
     };
-    let follow_keys = known_keys.clone().map(|(keys, tiers)| key_observer(keys, tiers));
-    let observe = |event: &Event, state: &State| {
-        if let Some(follow) = &follow_keys {
-            follow(event, state);
-        }
-    };
-    let (journal, recovered, folder) = open_data(arguments, ahead, &observe)?;
+    let OpenedData { journal, recovered, folder, keys } = open_data(arguments, ahead)?;
     warn_of_future(recovered.newest_time(), Timestamp::now());
     let journal = Arc::new(journal);
     let issuer = identity.map_or_else(|| open_identity(arguments), Ok)?;
@@ -208,7 +201,7 @@ pub(super) async fn start(
     tracing::info!(venue = %arguments.venue.venue, markets = market_count, "opened the venue");
 
     let build = || keys_of(recovered.states(), limits.tiers);
-    let (keys, tiers) = known_keys.map_or_else(build, Ok)?;
+    let (keys, tiers) = keys.map_or_else(build, Ok)?;
     let rules = Rules {
         starting_balance: arguments.starting_balance,
         kept_orders_max: arguments.keep_orders,
@@ -270,12 +263,20 @@ fn warn_of_future(newest: Timestamp, now: Timestamp) {
     }
 }
 
-/// Opens the journal, recovers the state, and returns the folder for snapshots.
+struct OpenedData {
+    journal: Journal,
+    recovered: Recovered,
+    /// Where snapshots go; `None` if data is kept in memory.
+    folder: Option<Folder>,
+    /// Those that were built ahead and fit the states. `None` if they are still to be built.
+    keys: Option<KeysAndTiers>,
+}
+
+/// Opens the journal and recovers the state, from what was read ahead if possible.
 fn open_data(
     arguments: &ServeArgs,
-    ahead: Option<Ahead>,
-    observer: RecordObserver<'_>,
-) -> anyhow::Result<(Journal, Recovered, Option<Folder>)> {
+    ahead: Option<(Ahead, KeysAndTiers)>,
+) -> anyhow::Result<OpenedData> {
     let sync = match arguments.journal_sync {
         JournalSync::Always => SyncMode::Always,
         JournalSync::Fdatasync => SyncMode::Fdatasync,
@@ -288,17 +289,27 @@ fn open_data(
     };
     let DataPlace::Folder(path) = &arguments.data else {
         tracing::info!("keeping data in memory only");
-        return Ok((MemoryJournal::new(&config).into(), Recovered::default(), None));
+        let journal = MemoryJournal::new(&config).into();
+        return Ok(OpenedData {
+            journal,
+            recovered: Recovered::default(),
+            folder: None,
+            keys: None,
+        });
     };
-    let opened = if let Some(ahead) = ahead {
+    let (opened, keys) = if let Some((ahead, (keys, tiers))) = ahead {
         await_release(path)?;
-        snapshot::open_ahead(Disk::System, path, &config, ahead, observer)
+        let observe = key_observer(keys.clone(), tiers.clone());
+        let threads = thread_count();
+        let opened = snapshot::open_ahead(Disk::System, path, &config, ahead, &observe, threads);
+        (opened, Some((keys, tiers)))
     } else {
         warn_of_newer_format(path)?;
-        snapshot::open(Disk::System, path, &config, thread_count())
+        (snapshot::open(Disk::System, path, &config, thread_count()), None)
     };
-    let Opened { journal, recovered, report, folder } =
+    let Opened { journal, recovered, report, folder, resumed } =
         opened.with_context(|| format!("failed to open --data {}", path.display()))?;
+    let keys = keys.filter(|_| resumed);
     let syncs_by = match (sync, journal.is_direct()) {
         (SyncMode::Never, _) => "nothing",
         (_, Some(true)) => "direct writes",
@@ -308,7 +319,7 @@ fn open_data(
     if sync == SyncMode::Never {
         tracing::warn!("--journal-sync never: writes are answered before they are on disk");
     }
-    Ok((journal, recovered, Some(folder)))
+    Ok(OpenedData { journal, recovered, folder: Some(folder), keys })
 }
 
 /// Says before anything is written that there is no way back to an older version but a backup.
@@ -477,6 +488,47 @@ fn open_venue(
             let mut live = open_live(config, markets)?;
             live.hold(awaited);
             Ok(Venue::Live(live))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::journal::segment_name;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+
+    #[test]
+    fn keys_are_built_again_if_what_was_read_ahead_is_dropped() {
+        for is_lost in [false, true] {
+            let data = TempDir::new().unwrap();
+            let path = data.path().to_str().unwrap();
+            let flags = ["paperbourse", "--data", path, "--journal-segment-bytes", "1048576"];
+            let arguments = Line::try_parse_from(flags).unwrap().serve;
+            let start = |ahead| open_data(&arguments, ahead).unwrap();
+            drop(start(None));
+            let segment = data.path().join("journal").join(segment_name(1));
+            let before = fs::read(&segment).unwrap();
+            // Each start writes a block.
+            drop(start(None));
+            let ahead = snapshot::read_ahead(Disk::System, data.path(), NonZeroUsize::MIN).unwrap();
+            let keys = keys_of(ahead.states(), arguments.limits().tiers).unwrap();
+            if is_lost {
+                fs::write(&segment, &before).unwrap();
+            }
+            let opened = start(Some((ahead, keys)));
+            assert_eq!(opened.keys.is_none(), is_lost);
+            assert_eq!(opened.journal.epoch(), if is_lost { 2 } else { 3 });
         }
     }
 }

@@ -28,14 +28,29 @@ pub struct Ahead {
     pub(super) groups: Vec<Group>,
     /// The last segment that the snapshot covers. `None` if there is no snapshot.
     pub(super) snapshot: Option<u64>,
-    /// The end of the last closed segment. `None` if nothing was closed yet.
-    pub(super) mark: Option<JournalMark>,
-    /// The last block that was applied of the segment after it. `None` if none was.
-    pub(super) open: Option<ChainMark>,
+    /// Where the journal is read on.
+    pub(super) resumes: Resumes,
     /// How many records were read.
     pub records: u64,
     /// How long it took.
     pub elapsed: Duration,
+}
+
+/// Where the journal is read on: after a closed segment, and after a block of the next segment.
+#[derive(Clone, Copy)]
+pub(super) struct Resumes {
+    /// The end of the last closed segment. `None` if nothing was closed yet.
+    pub(super) mark: Option<JournalMark>,
+    /// The last block that was applied of the next segment. `None` if none was.
+    pub(super) open: Option<ChainMark>,
+}
+
+impl Resumes {
+    /// The position of the last record that was applied; 0 if none was.
+    pub(super) fn position(&self) -> u64 {
+        let chain = self.open.or(self.mark.map(|mark| mark.chain));
+        chain.map_or(0, |chain| chain.position)
+    }
 }
 
 impl Ahead {
@@ -48,8 +63,9 @@ impl Ahead {
         let snapshot = Snapshot::newest(folder)?;
         let groups = load(snapshot.as_ref(), thread_count)?;
         let (number, mark) = (snapshot.as_ref().map(|s| s.number), snapshot.map(|s| s.mark()));
+        let resumes = Resumes { mark, open: None };
         let elapsed = began.elapsed();
-        Ok(Self { groups, snapshot: number, mark, open: None, records: 0, elapsed })
+        Ok(Self { groups, snapshot: number, resumes, records: 0, elapsed })
     }
 
     /// Applies a batch to all groups at the same time.
@@ -96,7 +112,7 @@ pub fn read_ahead(
 fn read(folder: &Folder, thread_count: NonZeroUsize) -> Result<Ahead, RecoverError> {
     let began = Instant::now();
     let mut ahead = Ahead::of_snapshot(folder, thread_count)?;
-    let mut reader = SegmentReader::after(ahead.mark);
+    let mut reader = SegmentReader::after(ahead.resumes.mark);
     let mut segment = ahead.snapshot.unwrap_or(0) + 1;
     // It is closed once the next one is begun.
     while is_begun(folder, segment + 1)? {
@@ -105,12 +121,13 @@ fn read(folder: &Folder, thread_count: NonZeroUsize) -> Result<Ahead, RecoverErr
         })?;
         let batch = reader.read_closed(&folder.disk, &path, segment)?;
         ahead.apply(&batch)?;
-        ahead.mark = reader.end().map(|(log, chain)| JournalMark { log, segment, chain });
+        let end = reader.end();
+        ahead.resumes.mark = end.map(|(log, chain)| JournalMark { log, segment, chain });
         segment += 1;
     }
     if let Some(batch) = read_newest(folder, &reader, segment)? {
         ahead.apply(&batch)?;
-        ahead.open = Some(batch.after());
+        ahead.resumes.open = Some(batch.after());
     }
     ahead.elapsed = began.elapsed();
     Ok(ahead)

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::ahead::Ahead;
+use super::ahead::{Ahead, Resumes};
 use super::folder::Folder;
 use super::load::{LoadError, Snapshot};
 use super::replay::{RecordObserver, ReplayError, ShardState};
@@ -21,8 +21,8 @@ use crate::disk::{Disk, DiskError};
 use crate::engine::State;
 use crate::ids::{SHARD_COUNT, ShardId, Timestamp};
 use crate::journal::{
-    Batch, ChainMark, DataDirectory, Journal, JournalConfig, JournalMark, OpenError, ReadError,
-    RecoveryReport, SegmentReader, UnopenedJournal, record,
+    Batch, DataDirectory, Journal, JournalConfig, OpenError, ReadError, RecoveryReport,
+    SegmentReader, UnopenedJournal, record,
 };
 
 /// How often a long recovery logs its progress.
@@ -139,6 +139,8 @@ pub struct Opened {
     pub report: RecoverReport,
     /// The layout of the directory.
     pub folder: Folder,
+    /// Whether the states begin with those that were read ahead.
+    pub resumed: bool,
 }
 
 /// Whether a server that starts on this data directory writes a newer format than it finds there,
@@ -169,21 +171,43 @@ pub fn open(
 }
 
 /// The same for a data directory that was read ahead: only reads what came since, and tells it to
-/// an observer.
+/// an observer. If the directory no longer continues what was read, drops that, with a log line,
+/// and reads everything, of which the observer is told nothing.
 pub fn open_ahead(
     disk: Disk,
     data: &Path,
     config: &JournalConfig,
     ahead: Ahead,
     observer: RecordObserver<'_>,
+    thread_count: NonZeroUsize,
 ) -> Result<Opened, RecoverError> {
-    open_read(read(disk, data, config, NonZeroUsize::MIN, Some(ahead), observer)?)
+    let position = ahead.resumes.position();
+    match read(disk.clone(), data, config, NonZeroUsize::MIN, Some(ahead), observer) {
+        Ok(read) => return Ok(Opened { resumed: true, ..open_read(read)? }),
+        // Snapshots cover more by now, and the segments that they cover were removed.
+        Err(RecoverError::Journal(error @ OpenError::MissingSegment { .. })) => tracing::warn!(
+            %error,
+            position,
+            "reading the whole data folder again: what was read ahead of the start is too old"
+        ),
+        Err(RecoverError::Journal(
+            error @ (OpenError::Changed { .. } | OpenError::NoSegments { .. }),
+        )) => tracing::error!(
+            %error,
+            position,
+            "the disk lost blocks of the journal that were readable a moment ago: acknowledged \
+             orders up to this position may be missing. Check the disk, and compare with a \
+             backup. Starting with what the data folder still holds"
+        ),
+        Err(error) => return Err(error),
+    }
+    open(disk, data, config, thread_count)
 }
 
 fn open_read((unopened, recovered, report, folder): Read) -> Result<Opened, RecoverError> {
     let (journal, journal_report) = unopened.open()?;
     let report = RecoverReport { journal: journal_report, ..report };
-    Ok(Opened { journal, recovered, report, folder })
+    Ok(Opened { journal, recovered, report, folder, resumed: false })
 }
 
 /// The same on a single thread. Afterwards the caller writes blocks and makes segments through
@@ -198,7 +222,7 @@ pub(crate) fn open_stepped(
         read(disk, data, config, NonZeroUsize::MIN, None, &|_, _| {})?;
     let (journal, steps, journal_report) = unopened.open_stepped()?;
     let report = RecoverReport { journal: journal_report, ..report };
-    Ok((Opened { journal, recovered, report, folder }, steps))
+    Ok((Opened { journal, recovered, report, folder, resumed: false }, steps))
 }
 
 /// A data directory that was read but not opened yet.
@@ -219,11 +243,10 @@ fn read(
     let folder = Folder::new(disk, data);
     let began = Instant::now();
     folder.settle()?;
-    let Ahead { snapshot: number, mark, open, groups, .. } = match ahead {
+    let Ahead { snapshot: number, resumes, groups, .. } = match ahead {
         Some(ahead) => ahead,
         None => Ahead::of_snapshot(&folder, thread_count)?,
     };
-    let resumes = (mark, open);
     let snapshot_elapsed = began.elapsed();
 
     let progress = Progress::new();
@@ -319,20 +342,17 @@ pub(super) fn replay_batch(
     Ok(())
 }
 
-/// Where the journal is read on: after a closed segment, and after a block of the one behind it.
-type Resumes = (Option<JournalMark>, Option<ChainMark>);
-
 fn replay_alone(
     directory: &DataDirectory,
     config: &JournalConfig,
-    (mark, open): Resumes,
+    resumes: Resumes,
     mut groups: Vec<Group>,
     mut progress: Progress,
     observer: RecordObserver<'_>,
 ) -> Result<(UnopenedJournal, Recovered), RecoverError> {
     let group = &mut groups[0];
     let mut sorted = Vec::new();
-    let unopened = Journal::read(directory, config, mark, open, |batch| {
+    let unopened = Journal::read(directory, config, resumes.mark, resumes.open, |batch| {
         progress.read(&batch);
         replay_batch(group, 0, 1, &batch, &mut sorted, observer)
     })?;
@@ -345,7 +365,7 @@ struct Interrupted;
 fn replay_together(
     directory: &DataDirectory,
     config: &JournalConfig,
-    (mark, open): Resumes,
+    resumes: Resumes,
     groups: Vec<Group>,
     mut progress: Progress,
     observer: RecordObserver<'_>,
@@ -367,7 +387,7 @@ fn replay_together(
                 (sender, thread)
             })
             .unzip();
-        let read = Journal::read(directory, config, mark, open, |batch| {
+        let read = Journal::read(directory, config, resumes.mark, resumes.open, |batch| {
             progress.read(&batch);
             let batch = Arc::new(batch);
             senders

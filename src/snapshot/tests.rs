@@ -81,7 +81,7 @@ impl World {
     }
 
     fn of(opened: Opened, data: TempDir, turn: u64) -> Self {
-        let Opened { journal, recovered, report, folder } = opened;
+        let Opened { journal, recovered, report, folder, .. } = opened;
         Self { data, journal, folder, shards: recovered.into_shards(), report, turn }
     }
 
