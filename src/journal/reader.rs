@@ -374,6 +374,7 @@ impl SegmentReader {
                     self.resumes_at = None;
                     (before, first_position) = (chain.mark(), chain.position + 1);
                     records.clear();
+                    (blocks, block_records_max, epochs_begun) = (0, 0, 0);
                 }
                 continue;
             }

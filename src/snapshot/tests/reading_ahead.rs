@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::ahead::Resumes;
 use super::*;
+use crate::journal::DataDirectory;
 
 const THREADS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 
@@ -145,4 +147,31 @@ fn what_was_read_ahead_is_dropped_if_the_segments_after_it_are_gone() {
     let opened = try_open_ahead(&data, ahead).unwrap();
     assert!(!opened.resumed);
     assert!(opened.recovered.into_shards() == shards);
+}
+
+#[test]
+fn a_resumed_batch_is_only_what_follows() {
+    let mut world = World::new();
+    let mut accounts = Vec::new();
+    world.live(&mut accounts, 3);
+    let ahead = ahead_of(&world.data);
+    world.buy(accounts[0]);
+    world.buy(accounts[0]);
+    let World { data, journal, .. } = world;
+    drop(journal);
+    let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
+    let Resumes { mark, open } = ahead.resumes;
+    let mut seen = Vec::new();
+    Journal::read(&directory, &config(), mark, open, |batch| {
+        let records = batch.records().len() as u64;
+        seen.push((records, batch.blocks(), batch.block_records_max(), batch.epochs_begun()));
+        assert_eq!(
+            (batch.before(), batch.last_position()),
+            (open.unwrap(), batch.after().position)
+        );
+        Ok::<_, std::convert::Infallible>(())
+    })
+    .map_err(|_| "the journal is whole")
+    .unwrap();
+    assert_eq!(seen, [(2, 2, 1, 0)]);
 }
