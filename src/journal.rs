@@ -81,6 +81,7 @@ mod local;
 mod maker;
 mod memory;
 mod metrics;
+mod patience;
 pub(crate) mod primitives;
 mod reader;
 pub mod record;
@@ -111,6 +112,9 @@ pub use local::LocalJournal;
 pub(crate) use local::Steps;
 pub use memory::{Gate, MemoryJournal};
 pub use metrics::JournalMetrics;
+#[cfg(test)]
+pub(crate) use patience::SAME_READINGS_MIN;
+pub(crate) use patience::{Patience, READING_PAUSE};
 pub use reader::{
     Batch, ChainMark, JournalMark, OpenBatch, RecordAt, SegmentReader, segment_name, segment_number,
 };

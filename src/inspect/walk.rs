@@ -13,14 +13,14 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
 
 use super::{InspectError, is_not_found};
 use crate::disk::DiskError;
 use crate::engine::event::Events;
 use crate::journal::record::{self, RecordHeader};
 use crate::journal::{
-    Batch, ChainMark, LogId, OpenBatch, OpenError, RecordAt, SegmentReader, segment_name,
+    Batch, ChainMark, LogId, OpenBatch, OpenError, Patience, READING_PAUSE, RecordAt,
+    SegmentReader, segment_name,
 };
 use crate::snapshot::Folder;
 
@@ -29,15 +29,6 @@ const LOOKS_MAX: usize = 3;
 
 /// Maximum number of attempts if files disappear.
 const ATTEMPTS_MAX: usize = 5;
-
-/// An unclean reading is accepted after this many identical readings in a row.
-const SAME_READINGS_MIN: u32 = 3;
-
-/// Maximum number of readings.
-const READINGS_MAX: u32 = 100;
-
-/// Pause between two readings, longer than writing a block takes.
-const READING_PAUSE: Duration = Duration::from_millis(20);
 
 /// The end of the journal when it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -188,7 +179,7 @@ fn read_to_end_with<E: From<InspectError>>(
             return Ok(End { segment: last, offset, torn_bytes: 0, begun: newest, chain });
         }
         let is_clean = matches!(&reading, Ok((_, end)) if end.torn_bytes == 0);
-        if is_clean || patience.has_seen(&reading) {
+        if is_clean || patience.has_seen(described(&reading)) {
             let (batch, end) = reading?;
             show(&batch)?;
             return Ok(end);
@@ -244,26 +235,11 @@ fn chain_of(reader: &SegmentReader) -> (LogId, ChainMark) {
     reader.end().expect("a segment was read")
 }
 
-/// Distinguishes what the disk holds from what a writer is about to change.
-#[derive(Default)]
-struct Patience {
-    /// The previous reading, and how often it was seen in a row.
-    seen: String,
-    same: u32,
-    readings: u32,
-}
-
-impl Patience {
-    /// Whether this reading was seen often enough to be accepted.
-    fn has_seen(&mut self, reading: &Result<(Batch, End), InspectError>) -> bool {
-        let seen = match reading {
-            Ok((_, end)) => format!("{end:?}"),
-            Err(error) => error.to_string(),
-        };
-        self.readings += 1;
-        self.same = if seen == self.seen { self.same + 1 } else { 1 };
-        self.seen = seen;
-        self.same >= SAME_READINGS_MIN || self.readings >= READINGS_MAX
+/// What two readings have in common if nothing changed between them.
+fn described(reading: &Result<(Batch, End), InspectError>) -> String {
+    match reading {
+        Ok((_, end)) => format!("{end:?}"),
+        Err(error) => error.to_string(),
     }
 }
 
@@ -276,7 +252,7 @@ mod tests {
 
     use super::*;
     use crate::disk::Disk;
-    use crate::journal::{DataDirectory, Journal, JournalConfig};
+    use crate::journal::{DataDirectory, Journal, JournalConfig, SAME_READINGS_MIN};
 
     /// Creates a journal with `count` records of several sectors, each in a block of its own.
     fn write(data: &Path, count: usize) {

@@ -1,9 +1,9 @@
 //! Reads a data directory ahead of a start, while another process still writes to it. The start
 //! itself then only reads what came since.
 //!
-//! Nothing here takes the lock or changes a file. Of the newest segment, in which the other process
-//! writes, the start reads everything again, and applies what was not there before: it must find
-//! the last block that was applied here.
+//! Nothing here takes the lock or changes a file. The newest segment, which the other process is
+//! still writing, is read again by the start: it must still contain the last block applied here,
+//! and only what follows is applied.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -16,11 +16,11 @@ use super::load::{LoadError, Snapshot};
 use super::recover::{Group, RecoverError, joined, load, replay_batch};
 use crate::disk::{Disk, DiskError};
 use crate::engine::State;
-use crate::journal::{Batch, ChainMark, JournalMark, OpenError, SegmentReader, segment_name};
+use crate::journal::{
+    Batch, ChainMark, JournalMark, OpenError, Patience, READING_PAUSE, SegmentReader, segment_name,
+};
 
 /// Maximum number of attempts if files disappear: they move to the archive, and from there away.
-/// Also of those to read the newest segment, in which a reader can see a block without the one
-/// before it.
 const ATTEMPTS_MAX: usize = 5;
 
 /// The states at the end of a block.
@@ -100,34 +100,63 @@ pub fn read_ahead(
     thread_count: NonZeroUsize,
 ) -> Result<Ahead, RecoverError> {
     let folder = Folder::new(disk, data);
+    let mut pause = || thread::sleep(READING_PAUSE);
     for _ in 1..ATTEMPTS_MAX {
-        match read(&folder, thread_count) {
+        match read(&folder, thread_count, &mut pause) {
             Err(error) if is_gone(&error) => {}
             result => return result,
         }
     }
-    read(&folder, thread_count)
+    read(&folder, thread_count, &mut pause)
 }
 
-fn read(folder: &Folder, thread_count: NonZeroUsize) -> Result<Ahead, RecoverError> {
+/// Reads once, and calls `pause` between two readings of the newest segment.
+pub(super) fn read(
+    folder: &Folder,
+    thread_count: NonZeroUsize,
+    pause: &mut impl FnMut(),
+) -> Result<Ahead, RecoverError> {
     let began = Instant::now();
     let mut ahead = Ahead::of_snapshot(folder, thread_count)?;
     let mut reader = SegmentReader::after(ahead.resumes.mark);
     let mut segment = ahead.snapshot.unwrap_or(0) + 1;
-    // It is closed once the next one is begun.
-    while is_begun(folder, segment + 1)? {
-        let path = folder.segment_path(segment)?.ok_or_else(|| OpenError::MissingSegment {
-            path: folder.journal().join(segment_name(segment)),
-        })?;
-        let batch = reader.read_closed(&folder.disk, &path, segment)?;
-        ahead.apply(&batch)?;
-        let end = reader.end();
-        ahead.resumes.mark = end.map(|(log, chain)| JournalMark { log, segment, chain });
-        segment += 1;
-    }
-    if let Some(batch) = read_newest(folder, &reader, segment)? {
-        ahead.apply(&batch)?;
-        ahead.resumes.open = Some(batch.after());
+    let mut patience = Patience::default();
+    loop {
+        // It is closed once the next one is begun.
+        while is_begun(folder, segment + 1)? {
+            let path = folder.segment_path(segment)?.ok_or_else(|| OpenError::MissingSegment {
+                path: folder.journal().join(segment_name(segment)),
+            })?;
+            let batch = reader.read_closed(&folder.disk, &path, segment)?;
+            ahead.apply(&batch)?;
+            let end = reader.end();
+            ahead.resumes.mark = end.map(|(log, chain)| JournalMark { log, segment, chain });
+            segment += 1;
+            patience = Patience::default();
+        }
+        match read_newest(folder, &reader, segment) {
+            Ok(batch) => {
+                if let Some(batch) = batch {
+                    ahead.apply(&batch)?;
+                    ahead.resumes.open = Some(batch.after());
+                }
+                break;
+            }
+            // It was closed meanwhile.
+            Err(_) if is_begun(folder, segment + 1)? => {}
+            Err(error) if !is_damage(&error) => return Err(error),
+            Err(error) if !patience.has_seen(error.to_string()) => pause(),
+            Err(error) if patience.is_settled() => return Err(error),
+            Err(reason) => {
+                let attempts = patience.readings();
+                tracing::warn!(
+                    attempts,
+                    %reason,
+                    "the journal's newest segment is left to the start: it changes all the time"
+                );
+                break;
+            }
+        }
     }
     ahead.elapsed = began.elapsed();
     Ok(ahead)
@@ -138,20 +167,27 @@ fn is_begun(folder: &Folder, segment: u64) -> Result<bool, RecoverError> {
     Ok(SegmentReader::is_begun(&folder.disk, &path)?)
 }
 
-/// The complete blocks of the segment that is being written. `None` if there are none, or if the
-/// segment cannot be read: what is wrong with it is said by the start, which reads it once more.
+/// The complete blocks of the segment that is being written. `None` if there are none. Those made
+/// ahead must be blank.
 fn read_newest(
     folder: &Folder,
     reader: &SegmentReader,
     segment: u64,
 ) -> Result<Option<Batch>, RecoverError> {
-    for _ in 0..ATTEMPTS_MAX {
-        let Some(path) = folder.segment_path(segment)? else { break };
-        if let Ok(open) = reader.clone().read_open(&folder.disk, &path, segment) {
-            return Ok(Some(open.batch).filter(|batch| batch.blocks() > 0));
-        }
+    let Some(path) = folder.segment_path(segment)? else { return Ok(None) };
+    let mut reader = reader.clone();
+    let batch = reader.read_open(&folder.disk, &path, segment)?.batch;
+    let mut blank = segment + 1;
+    while let Some(path) = folder.segment_path(blank)? {
+        reader.read_open(&folder.disk, &path, blank)?;
+        blank += 1;
     }
-    Ok(None)
+    Ok(Some(batch).filter(|batch| batch.blocks() > 0))
+}
+
+/// Whether a segment held what a reader may see while a block is written, besides real damage.
+const fn is_damage(error: &RecoverError) -> bool {
+    matches!(error, RecoverError::Journal(OpenError::Damaged { .. }))
 }
 
 /// Whether a file was missing that another process may have moved or removed.

@@ -175,3 +175,95 @@ fn a_resumed_batch_is_only_what_follows() {
     .unwrap();
     assert_eq!(seen, [(2, 2, 1, 0)]);
 }
+
+/// Changes a byte of the segment that is being written. Returns the segment's path.
+fn damage_newest(world: &World, offset: usize) -> PathBuf {
+    let newest = world.journal.segment().unwrap();
+    let path = world.path("journal", &crate::journal::segment_name(newest));
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[offset] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn a_flaw_in_the_newest_segment_is_reported_while_the_other_process_serves() {
+    // The place of the changed byte, and what the error says about it.
+    for (offset, expected) in [
+        (0, "offset 0: the header of the segment is damaged"),
+        (3 * 4096 + 40, "offset 12288: the header of the block does not match"),
+        (3 * 4096 + 100, "offset 12288: bytes follow the end of the journal"),
+    ] {
+        let mut world = World::new();
+        world.live(&mut Vec::new(), 20);
+        let path = damage_newest(&world, offset);
+        let Err(error) = read_ahead(Disk::System, world.data.path(), THREADS) else {
+            panic!("the byte at {offset} was changed")
+        };
+        let message = error.to_string();
+        assert!(message.contains(path.to_str().unwrap()), "{message}");
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn a_flaw_in_a_segment_made_ahead_is_reported() {
+    let mut world = World::new();
+    world.live(&mut Vec::new(), 20);
+    let blank = world.journal.segment().unwrap() + 1;
+    let path = world.path("journal", &crate::journal::segment_name(blank));
+    while !path.exists() {
+        std::thread::yield_now();
+    }
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[0] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let Err(error) = read_ahead(Disk::System, world.data.path(), THREADS) else {
+        panic!("the header was changed")
+    };
+    assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+}
+
+#[test]
+fn a_block_being_written_is_not_read_ahead() {
+    let mut world = World::new();
+    let mut accounts = Vec::new();
+    world.live(&mut accounts, 20);
+    let before = world.journal.durable_place().position;
+    world.buy(accounts[0]);
+    let newest = world.journal.segment().unwrap();
+    let path = world.path("journal", &crate::journal::segment_name(newest));
+    let whole = std::fs::read(&path).unwrap();
+    // The last block is on disk only in part.
+    let last = whole.chunks(512).rposition(|sector| sector.iter().any(|byte| *byte != 0)).unwrap();
+    let mut torn = whole.clone();
+    torn[last * 512..].fill(0);
+    std::fs::write(&path, torn).unwrap();
+    let ahead = ahead_of(&world.data);
+    std::fs::write(&path, whole).unwrap();
+    let since = world.journal.durable_place().position - before;
+    let (_, applied) = reopened(world, ahead);
+    assert_eq!((applied, since), (1, 1));
+}
+
+#[test]
+fn a_newest_segment_that_keeps_changing_is_left_to_the_start() {
+    let mut world = World::new();
+    let mut accounts = Vec::new();
+    while world.closed() < 1 {
+        world.live(&mut accounts, 10);
+    }
+    world.live(&mut accounts, 1);
+    let path = damage_newest(&world, 3 * 4096 + 100);
+    // The damage has another place each time.
+    let mut place = 4096;
+    let mut pauses = 0;
+    let ahead = ahead::read(&world.folder, THREADS, &mut || {
+        pauses += 1;
+        damage_newest(&world, place + 100);
+        place = if place == 4096 { 2 * 4096 } else { 4096 };
+    });
+    let ahead = ahead.unwrap();
+    assert_eq!((pauses, ahead.resumes.open), (99, None));
+    assert!(ahead.records > 0, "the closed segments were read, {}", path.display());
+}
