@@ -4,7 +4,7 @@
 //! |---|---|
 //! | replies that its peer has not read | [`REPLY_BYTES_MAX`] |
 //! | prices or fills that are being written | [`WRITE_BYTES_GOAL`] and a frame, or a page |
-//! | what its peer sends at a time | [`CLIENT_FRAME_BYTES_MAX`] |
+//! | what its peer sends at a time | a frame of [`CLIENT_FRAME_BYTES_MAX`], and 8 KiB read ahead |
 //! | resumes that wait | [`RESUMES_WAITING_MAX`] |
 //!
 //! | of all together | at most |

@@ -84,9 +84,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         let payload: Vec<u8> =
             payload.iter().zip(head.mask.iter().cycle()).map(|(byte, mask)| byte ^ mask).collect();
         self.taken_bytes += end;
-        if self.taken_bytes == self.received.len() {
-            (self.received, self.taken_bytes) = (Vec::new(), 0);
-        }
+        self.release_room();
         match head.opcode {
             OpCode::Text if std::str::from_utf8(&payload).is_err() => {
                 Err(ReadEnd::Close(CloseReason::NotUtf8))
@@ -101,6 +99,15 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
+    /// Frees the buffer once it is much larger than what is left in it: a peer that sends the start
+    /// of a frame behind each large one would keep the room of both.
+    fn release_room(&mut self) {
+        let rest = &self.received[self.taken_bytes..];
+        if rest.is_empty() || self.received.capacity() > rest.len() + READ_BYTES {
+            (self.received, self.taken_bytes) = (rest.to_vec(), 0);
+        }
+    }
+
     /// Reads on, through the stack.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ReadEnd>> {
         let mut space = [const { MaybeUninit::uninit() }; READ_BYTES];
@@ -108,6 +115,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         match ready!(Pin::new(&mut self.stream).poll_read(context, &mut chunk)) {
             Ok(()) if !chunk.filled().is_empty() => {
                 self.received.drain(..std::mem::take(&mut self.taken_bytes));
+                let room = self.received.capacity() - self.received.len();
+                if !self.received.is_empty() && room < chunk.filled().len() {
+                    // It would double otherwise.
+                    self.received.reserve_exact(READ_BYTES);
+                }
                 self.received.extend_from_slice(chunk.filled());
                 Poll::Ready(Ok(()))
             }
@@ -319,6 +331,32 @@ mod tests {
                 assert_eq!(runtime.block_on(reader.next()), frame, "{piece_bytes} at a time");
             }
         }
+    }
+
+    /// A peer that leaves the start of a frame behind each large one must not keep their room.
+    #[test]
+    fn a_large_frame_leaves_no_room_behind() {
+        let large = masked(0x81, &vec![b'x'; CLIENT_FRAME_BYTES_MAX]);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        // As read, and read ahead with the request.
+        for (small_count, ahead_bytes) in [(0, 0), (0, large.len() + 1), (9_000, 63_000)] {
+            let small = masked(0x8a, b"").repeat(small_count);
+            let bytes = [&small[..], &large, &[0x81]].concat();
+            let (ahead, rest) = bytes.split_at(ahead_bytes.min(bytes.len()));
+            let mut reader = FrameReader::new(Pieces(rest, 1_500), ahead.to_vec());
+            for _ in 0..small_count {
+                assert_eq!(runtime.block_on(reader.next()), Ok(ClientFrame::Pong));
+            }
+            assert!(runtime.block_on(reader.next()).is_ok());
+            let capacity = reader.received.capacity();
+            assert!(capacity <= 1 + READ_BYTES, "{capacity} bytes for one");
+        }
+        // Nor does one that is not whole yet take twice its room.
+        let part = &large[..large.len() - 1];
+        let mut reader = FrameReader::new(Pieces(part, 1_500), Vec::new());
+        assert_eq!(runtime.block_on(reader.next()), Err(ReadEnd::Gone));
+        let capacity = reader.received.capacity();
+        assert!(capacity <= part.len() + READ_BYTES, "{capacity} bytes for {}", part.len());
     }
 
     #[test]
