@@ -1,4 +1,4 @@
-//! Replacing a market's description, and what it was before, for readers that come back.
+//! Replacing a market's description, and its earlier values, for readers that reconnect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,8 @@ use super::Market;
 use super::catalogue::{MarketInfo, MarketStatus};
 use crate::money::Price;
 
-/// The stage and the tick before the last change of each; `None` if it never changed.
+/// The stage and the tick before the last change of each; `None` if it never changed. Changes
+/// before the last are not remembered.
 #[derive(Default, Debug)]
 pub(super) struct Former {
     status: Option<Changed<MarketStatus>>,
@@ -22,10 +23,12 @@ struct Changed<T> {
 }
 
 impl Market {
-    /// The stage and the tick before the last change of each, if those may have missed it who know
-    /// no later list of changes than `since`.
+    /// The stage and the tick before the last change of each, for a reader that is up to date only
+    /// to list `since`; `None` if it cannot have missed a change. Only the last change of each is
+    /// remembered.
     pub fn missed_since(&self, since: u64) -> (Option<MarketStatus>, Option<Price>) {
-        self.former.lock().missed_since(since)
+        let former = self.former.lock();
+        (missed(former.status, since), missed(former.tick, since))
     }
 
     /// Replaces the description. A resolved market keeps its status and payouts: a late page of the
@@ -43,10 +46,15 @@ impl Market {
         info.books_cleared_at = info.books_cleared_at.or(before.books_cleared_at);
         let is_resolved = info.status == MarketStatus::Resolved;
         let info = Arc::new(info);
-        self.info.store(info.clone());
-        // Read after the store: any later list is looked at with the new description.
-        let shown_in = round.load(Ordering::SeqCst) + 1;
-        self.former.lock().note(&before, &info, shown_in);
+        {
+            // Who sees the new description and then asks for what was before waits until it is
+            // noted. Nothing else is locked in here.
+            let mut former = self.former.lock();
+            self.info.store(info.clone());
+            // Read after the store: any later list is looked at with the new description.
+            let shown_in = round.load(Ordering::SeqCst) + 1;
+            former.note(&before, &info, shown_in);
+        }
         is_resolved && !was_resolved
     }
 }
@@ -62,13 +70,36 @@ impl Former {
             self.tick = Some(Changed { shown_in, before: before.tick });
         }
     }
-
-    /// What those may have missed who know no later list of changes than `since`.
-    pub(super) fn missed_since(&self, since: u64) -> (Option<MarketStatus>, Option<Price>) {
-        (missed(self.status, since), missed(self.tick, since))
-    }
 }
 
 fn missed<T>(changed: Option<Changed<T>>, since: u64) -> Option<T> {
     changed.filter(|changed| changed.shown_in > since).map(|changed| changed.before)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::market::catalogue::Outcome;
+
+    /// The two threads meet at another moment each time, so this is tried often.
+    #[test]
+    fn who_sees_a_change_can_ask_for_what_was_before() {
+        for _ in 0..2_000 {
+            let outcomes =
+                ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: "".into() });
+            let mut info = MarketInfo::bare("m", outcomes);
+            info.status = MarketStatus::Open;
+            let market = Market::new(info.clone());
+            info.status = MarketStatus::Closed;
+            thread::scope(|scope| {
+                scope.spawn(|| market.describe(info, &AtomicU64::new(0)));
+                while market.info().status == MarketStatus::Open {
+                    std::hint::spin_loop();
+                }
+                assert_eq!(market.missed_since(0).0, Some(MarketStatus::Open));
+            });
+        }
+    }
 }

@@ -319,8 +319,7 @@ impl Channel {
         self.market.changed_in()
     }
 
-    /// The stage and the tick before the last change of each, if those may have missed it who know
-    /// no later list of changes than `since`.
+    /// See [`Market::missed_since`].
     pub(super) fn missed_since(&self, since: u64) -> (Option<MarketStatus>, Option<Price>) {
         self.market.missed_since(since)
     }

@@ -39,7 +39,7 @@ struct All {
     lack: Lack,
 }
 
-/// Whether there was no room for one of the markets of a socket that has all.
+/// Whether a socket with all markets was told that some did not fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Lack {
     Never,
@@ -201,11 +201,12 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// Has all frames up to this list of changes count as sent. So the markets that have not
-    /// changed since have none due, and those whose stage or tick has changed say so.
+    /// Treats every frame up to this list as sent. Markets unchanged since then are not due; a
+    /// changed stage or tick is announced.
     pub fn resume(&mut self, since: u64) {
         for Subscription { channel, sent, .. } in self.slots.iter_mut().flatten() {
-            // In this order: a frame that is published in between is due.
+            // In this order: a frame that is published in between is due, and what the frame shows
+            // has been noted as a change.
             let newest = channel.newest();
             let has_changed = channel.changed_in() > since;
             let (status, tick) = channel.missed_since(since);
