@@ -148,10 +148,12 @@ impl FrameHead {
         if !is_masked || (opcode.is_control() && (!is_final || short > CONTROL_PAYLOAD_BYTES_MAX)) {
             return Err(CloseReason::Protocol);
         }
-        let length_bytes = match short {
-            126 => 2,
-            127 => 8,
-            _ => 0,
+        // How many more bytes the length has, and the least that it may be then: it has to be
+        // encoded in as few bytes as it can.
+        let (length_bytes, long_min) = match short {
+            126 => (2, 126),
+            127 => (8, 65_536),
+            _ => (0, 0),
         };
         let (Some(length), Some(mask)) =
             (rest.get(..length_bytes), rest.get(length_bytes..length_bytes + 4))
@@ -159,6 +161,9 @@ impl FrameHead {
             return Ok(None);
         };
         let long = length.iter().fold(0, |sum: u64, &byte| sum << 8 | u64::from(byte));
+        if long < long_min {
+            return Err(CloseReason::Protocol);
+        }
         let payload_bytes =
             if length.is_empty() { short } else { usize::try_from(long).unwrap_or(usize::MAX) };
         let is_first_fragment = !is_final && opcode != OpCode::Continuation;
@@ -275,6 +280,11 @@ mod tests {
         out
     }
 
+    /// A frame with this length in 16 or 64 bits, and two bytes of payload.
+    fn long(first: u8, form: u8, length: &[u8]) -> Vec<u8> {
+        [&[first, 0x80 | form], length, &MASK, b"hi"].concat()
+    }
+
     #[track_caller]
     fn check(bytes: &[u8], expected: Result<&str, ReadEnd>) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -366,16 +376,24 @@ mod tests {
         check(&masked(0x81, b"hi"), Ok("text hi"));
         check(&masked(0x89, &[7; 125]), Ok("ping 125"));
         check(&masked(0x8a, b""), Ok("pong"));
+        for len in [125, 126] {
+            check(&text(len), Ok(&format!("text {}", "x".repeat(len))));
+        }
         check(
             &text(CLIENT_FRAME_BYTES_MAX),
             Ok(&format!("text {}", "x".repeat(CLIENT_FRAME_BYTES_MAX))),
         );
         for (bytes, expected) in [
             (text(CLIENT_FRAME_BYTES_MAX + 1), close(CloseReason::TooBig)),
-            (
-                vec![0x81, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4],
-                close(CloseReason::TooBig),
-            ),
+            // Every length that needs eight bytes is too large.
+            (long(0x81, 127, &u64::MAX.to_be_bytes()), close(CloseReason::TooBig)),
+            (long(0x81, 127, &65_536_u64.to_be_bytes()), close(CloseReason::TooBig)),
+            // A length has to take as few bytes as it can.
+            (long(0x81, 127, &65_535_u64.to_be_bytes()), close(CloseReason::Protocol)),
+            (long(0x81, 127, &2_u64.to_be_bytes()), close(CloseReason::Protocol)),
+            (long(0x81, 126, &125_u16.to_be_bytes()), close(CloseReason::Protocol)),
+            (long(0x81, 126, &2_u16.to_be_bytes()), close(CloseReason::Protocol)),
+            (long(0x81, 126, &0_u16.to_be_bytes()), close(CloseReason::Protocol)),
             (masked(0x01, b"first"), close(CloseReason::TooBig)),
             (masked(0x80, b"last"), close(CloseReason::Protocol)),
             (masked(0x00, b"middle"), close(CloseReason::Protocol)),
