@@ -42,7 +42,9 @@ pub(super) fn an_idle_socket_is_small() {
     let others = open(SOCKETS_BEFORE);
     let before = live_bytes();
     let sockets = open(SOCKETS);
-    let each = live_bytes().saturating_sub(before) / SOCKETS;
+    let after = live_bytes();
+    assert!(after > before, "{after} bytes with more sockets, {before} before");
+    let each = (after - before) / SOCKETS;
     println!("{each} bytes of an idle socket");
     assert!(each <= SOCKET_BYTES_MAX, "{each} bytes of an idle socket");
     drop((others, sockets));
@@ -109,6 +111,7 @@ fn subscribe(address: SocketAddr, key: &str) -> TcpStream {
 fn read_until(stream: &mut TcpStream, wanted: &[u8]) {
     let (mut received, mut len) = ([0; 16 * 1024], 0);
     while !received[..len].windows(wanted.len()).any(|bytes| bytes == wanted) {
+        assert!(len < received.len(), "{len} bytes came without {}", wanted.escape_ascii());
         let more = stream.read(&mut received[len..]).expect("it sends more");
         assert!(more > 0, "no {} came", wanted.escape_ascii());
         len += more;
