@@ -194,6 +194,23 @@ fn a_subscription_is_acknowledged_and_priced_at_once() {
     assert_eq!(socket.next_frame(), Frame::Pong(b"payload".to_vec()));
 }
 
+/// A client need not wait for the answer to its upgrade.
+#[test]
+fn a_subscription_may_come_with_the_upgrade() {
+    let account = shared().account();
+    let message = json!({"action": "subscribe", "markets": [PLAIN]});
+    // The frame as a whole, and cut in its payload and in its head.
+    let length = 6 + message.to_string().len();
+    for late_bytes in [0, length / 2, length - 1] {
+        let request = upgrade(PATH).key(&account.key);
+        let mut socket = Socket::open_saying(shared(), &request, &message, late_bytes);
+        assert_eq!(socket.text()["type"], "connected");
+        assert_eq!(socket.text(), json!({"type": "subscribed", "markets": [PLAIN]}));
+        check_price(&socket.text(), PLAIN);
+        socket.end();
+    }
+}
+
 #[test]
 fn prices_follow_the_market() {
     let server = Server::simulated();

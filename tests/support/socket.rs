@@ -86,9 +86,37 @@ impl Socket {
         if response.status != 101 {
             return Ok(Err(response));
         }
+        Ok(Ok(Self::upgraded(connection, request, &response)))
+    }
+
+    /// Opens a socket and sends a text message in one write. The last bytes of its frame, this
+    /// many, follow once the socket is open.
+    #[track_caller]
+    pub fn open_saying(
+        address: impl Into<SocketAddr>,
+        request: &Request,
+        message: &Value,
+        late_bytes: usize,
+    ) -> Self {
+        let text = message.to_string();
+        let frame = masked(TEXT, text.as_bytes());
+        let (early, late) = frame.split_at(frame.len() - late_bytes);
+        let mut connection = Connection::open(address.into());
+        connection.write(&[&request.to_bytes(), early].concat());
+        let response = connection.read(true);
+        assert_eq!(response.status, 101, "{response:?}");
+        let mut socket = Self::upgraded(connection, request, &response);
+        if let Some(witness) = &mut socket.witness {
+            witness.sent(text.as_bytes());
+        }
+        socket.write(late);
+        socket
+    }
+
+    fn upgraded(connection: Connection, request: &Request, response: &Response) -> Self {
         // The answer that RFC 6455 computes for this key.
         assert_eq!(response.header("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
-        Ok(Ok(Self { stream: connection.into_stream(), witness: witness::of(request) }))
+        Self { stream: connection.into_stream(), witness: witness::of(request) }
     }
 
     /// Opens a price socket and reads its first frame.
