@@ -23,11 +23,10 @@ const CONTROL_PAYLOAD_BYTES_MAX: usize = 125;
 /// How many bytes are read at a time.
 const READ_BYTES: usize = 4 * 1024;
 
-/// Reads client frames. It has no memory for bytes while there are none, as in most sockets at any
-/// time.
+/// Reads client frames. Holds no buffer while nothing is pending, as in most sockets at any time.
 pub(super) struct FrameReader<R> {
     stream: R,
-    /// Read ahead: the part of a frame, and frames behind it.
+    /// Bytes read but not yet returned: whole frames and the start of one.
     received: Vec<u8>,
     /// How many of these bytes were taken.
     taken_bytes: usize,
@@ -75,7 +74,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// Takes a frame that is there as a whole.
+    /// Takes the next frame if all of it has arrived.
     fn take(&mut self) -> Result<Option<ClientFrame>, ReadEnd> {
         let unread = &mut self.received[self.taken_bytes..];
         let Some(head) = FrameHead::parse(unread).map_err(ReadEnd::Close)? else { return Ok(None) };
@@ -108,7 +107,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// Reads on, through the stack.
+    /// Reads more, into a buffer on the stack.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ReadEnd>> {
         let mut space = [const { MaybeUninit::uninit() }; READ_BYTES];
         let mut chunk = ReadBuf::uninit(&mut space);
@@ -134,8 +133,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 }
 
 impl FrameHead {
-    /// Reads the head of a frame; `None` while there is too little of it. Fails if no such frame
-    /// may come, before its payload has.
+    /// Reads the head of a frame; `None` while there is too little of it. Rejects a bad frame before
+    /// its payload arrives.
     fn parse(bytes: &[u8]) -> Result<Option<Self>, CloseReason> {
         const FINAL: u8 = 0x80;
         const RESERVED: u8 = 0x70;
@@ -263,11 +262,18 @@ fn put(out: &mut Vec<u8>, opcode: OpCode, pieces: &[&[u8]]) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     const MASK: [u8; 4] = [1, 2, 3, 4];
 
     fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
+        masked_with(MASK, first, payload)
+    }
+
+    fn masked_with(mask: [u8; 4], first: u8, payload: &[u8]) -> Vec<u8> {
         let mut out = vec![first];
         if let Ok(len @ 0..126) = u8::try_from(payload.len()) {
             out.push(0x80 | len);
@@ -275,8 +281,8 @@ mod tests {
             out.push(0x80 | 0x7e);
             out.extend_from_slice(&u16::try_from(payload.len()).unwrap().to_be_bytes());
         }
-        out.extend_from_slice(&MASK);
-        out.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        out.extend_from_slice(&mask);
+        out.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
         out
     }
 
@@ -293,7 +299,7 @@ mod tests {
             [(0, bytes.len()), (0, 1), (bytes.len() / 2, 1), (bytes.len(), 1)]
         {
             let (ahead, rest) = bytes.split_at(ahead_bytes);
-            let rest = Pieces(rest, pieces);
+            let rest = Pieces(rest, &[pieces], 0);
             let mut reader = FrameReader::new(rest, ahead.to_vec());
             let read = runtime.block_on(reader.next());
             let read = read.map(|frame| match frame {
@@ -308,8 +314,8 @@ mod tests {
         }
     }
 
-    /// Gives out at most this many bytes at a time.
-    struct Pieces<'a>(&'a [u8], usize);
+    /// Gives out at most so many bytes at a time, by turns.
+    struct Pieces<'a>(&'a [u8], &'a [usize], usize);
 
     impl AsyncRead for Pieces<'_> {
         fn poll_read(
@@ -317,10 +323,10 @@ mod tests {
             _: &mut Context<'_>,
             buffer: &mut ReadBuf<'_>,
         ) -> Poll<std::io::Result<()>> {
-            let len = self.0.len().min(self.1).min(buffer.remaining());
+            let len = self.0.len().min(self.1[self.2]).min(buffer.remaining());
             let (now, later) = self.0.split_at(len);
             buffer.put_slice(now);
-            self.0 = later;
+            (self.0, self.2) = (later, (self.2 + 1) % self.1.len());
             Poll::Ready(Ok(()))
         }
     }
@@ -329,8 +335,9 @@ mod tests {
     fn frames_that_come_together_are_read_one_by_one() {
         let bytes = [masked(0x81, b"one"), masked(0x89, b"two"), masked(0x81, b"three")].concat();
         for piece_bytes in 1..bytes.len() {
+            let pieces = [piece_bytes];
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            let mut reader = FrameReader::new(Pieces(&bytes, piece_bytes), Vec::new());
+            let mut reader = FrameReader::new(Pieces(&bytes, &pieces, 0), Vec::new());
             let expected = [
                 Ok(ClientFrame::Text(b"one".to_vec())),
                 Ok(ClientFrame::Ping(b"two".to_vec())),
@@ -353,7 +360,7 @@ mod tests {
             let small = masked(0x8a, b"").repeat(small_count);
             let bytes = [&small[..], &large, &[0x81]].concat();
             let (ahead, rest) = bytes.split_at(ahead_bytes.min(bytes.len()));
-            let mut reader = FrameReader::new(Pieces(rest, 1_500), ahead.to_vec());
+            let mut reader = FrameReader::new(Pieces(rest, &[1_500], 0), ahead.to_vec());
             for _ in 0..small_count {
                 assert_eq!(runtime.block_on(reader.next()), Ok(ClientFrame::Pong));
             }
@@ -363,7 +370,7 @@ mod tests {
         }
         // Nor does one that is not whole yet take twice its room.
         let part = &large[..large.len() - 1];
-        let mut reader = FrameReader::new(Pieces(part, 1_500), Vec::new());
+        let mut reader = FrameReader::new(Pieces(part, &[1_500], 0), Vec::new());
         assert_eq!(runtime.block_on(reader.next()), Err(ReadEnd::Gone));
         let capacity = reader.received.capacity();
         assert!(capacity <= part.len() + READ_BYTES, "{capacity} bytes for {}", part.len());
@@ -416,6 +423,51 @@ mod tests {
             (vec![], Err(ReadEnd::Gone)),
         ] {
             check(&bytes, expected);
+        }
+    }
+
+    fn any_frame() -> impl Strategy<Value = (ClientFrame, Vec<u8>)> {
+        // Half of them are short, as usual.
+        let len = prop_oneof![0..200_usize, 0..=CLIENT_FRAME_BYTES_MAX];
+        (0..3, len, any::<u8>(), any::<[u8; 4]>()).prop_map(|(kind, len, salt, mask)| {
+            let byte = |index: usize| u8::try_from(index % 251).unwrap() ^ salt;
+            let control = (0..len % (CONTROL_PAYLOAD_BYTES_MAX + 1)).map(byte).collect::<Vec<_>>();
+            match kind {
+                0 => {
+                    let text = (0..len).map(|index| byte(index) & 0x7f).collect::<Vec<_>>();
+                    let bytes = masked_with(mask, 0x81, &text);
+                    (ClientFrame::Text(text), bytes)
+                }
+                1 => {
+                    let bytes = masked_with(mask, 0x89, &control);
+                    (ClientFrame::Ping(control), bytes)
+                }
+                _ => (ClientFrame::Pong, masked_with(mask, 0x8a, &control)),
+            }
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        /// Whatever comes in whatever pieces is read as it was written, and its room is freed.
+        #[test]
+        fn frames_are_read_as_they_were_written(
+            frames in vec(any_frame(), 1..12),
+            pieces in vec(1..6_000_usize, 1..20),
+            ahead_bytes in 0..40_000_usize,
+        ) {
+            let bytes: Vec<u8> = frames.iter().flat_map(|(_, bytes)| bytes).copied().collect();
+            let (ahead, rest) = bytes.split_at(ahead_bytes.min(bytes.len()));
+            let mut reader = FrameReader::new(Pieces(rest, &pieces, 0), ahead.to_vec());
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            for (frame, _) in frames {
+                prop_assert_eq!(runtime.block_on(reader.next()), Ok(frame));
+                let unread_bytes = reader.received.len() - reader.taken_bytes;
+                prop_assert!(reader.received.capacity() <= unread_bytes + READ_BYTES);
+            }
+            prop_assert_eq!(runtime.block_on(reader.next()), Err(ReadEnd::Gone));
+            prop_assert_eq!(reader.received.capacity(), 0);
         }
     }
 
