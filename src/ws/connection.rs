@@ -22,6 +22,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
+use tokio::task::coop;
 use tokio::time::{Instant, timeout};
 
 use super::bounds::REPLY_BYTES_MAX;
@@ -346,7 +347,9 @@ impl<P: Protocol> Connection<P> {
         while !rest.is_empty() {
             let writing = poll_fn(|context| {
                 let polled = Pin::new(&mut *stream).poll_write(context, rest);
-                if polled.is_pending() {
+                // A task that has used up its turn gets the same answer, and is polled again at
+                // once: that says nothing about the peer.
+                if polled.is_pending() && coop::has_budget_remaining() {
                     self.shared.lock().note_refused(rest.len(), is_slow);
                     is_slow = true;
                 }
@@ -366,6 +369,8 @@ impl<P: Protocol> Connection<P> {
             shared.taken_at = None;
             shared.unwritten_bytes = 0;
             shared.note_unsent();
+            // The peer has taken what there was no room for.
+            shared.lacks_room = false;
         }
         Ok(())
     }

@@ -262,7 +262,7 @@ impl Activity {
     }
 
     /// Records that the client has refused bytes for now, of which this many are left to write.
-    /// Returns whether there is room for them, if the response has to ask.
+    /// Returns whether there is room for them: always true for a response without a share.
     pub(super) fn hold_refused(&self, bytes: usize) -> bool {
         if !self.is_endless() {
             return true;

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use hyper::header::X_CONTENT_TYPE_OPTIONS;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop;
 
 use super::activity::{Activity, Phase};
 
@@ -112,7 +113,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Timed<Io> {
             }
             Poll::Ready(Err(_)) => {}
             Poll::Pending => {
-                if !self.activity.hold_refused(bytes) {
+                // A task that has used up its turn gets the same answer, and is polled again at
+                // once: that says nothing about the client.
+                if coop::has_budget_remaining() && !self.activity.hold_refused(bytes) {
                     return Poll::Ready(Err(io::Error::new(
                         io::ErrorKind::OutOfMemory,
                         "there is no room for what the client has not read",
@@ -236,5 +239,35 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Timed<Io> {
             self.activity.enter(Phase::Lingering);
         }
         self.poll_linger(context).map(Ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+    use crate::limits::budget::ByteBudget;
+
+    #[tokio::test]
+    async fn a_task_that_has_used_up_its_turn_is_not_a_slow_client() {
+        let activity = Arc::new(Activity::default());
+        activity.begin_stream(true, Some(ByteBudget::new(0).share()));
+        let (_client, io) = tokio::io::duplex(4);
+        let mut timed = Timed::new(io, activity);
+        let mut write = |context: &mut Context<'_>| {
+            Pin::new(&mut timed).poll_write(context, b"four").map(|written| written.is_ok())
+        };
+        poll_fn(|context| {
+            while let Poll::Ready(turn) = coop::poll_proceed(context) {
+                turn.made_progress();
+            }
+            assert_eq!(write(context), Poll::Pending);
+            Poll::Ready(())
+        })
+        .await;
+        assert!(poll_fn(&mut write).await);
+        // The client has read nothing, and there is no room.
+        assert!(!poll_fn(&mut write).await);
     }
 }

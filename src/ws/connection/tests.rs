@@ -1,11 +1,12 @@
 mod counted;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::Poll;
 
 use fastwebsockets::{Frame, OpCode, Payload, Role, WebSocket};
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, coop};
 use tokio::time::sleep;
 
 use self::counted::Counted;
@@ -492,6 +493,52 @@ async fn what_a_client_does_not_take_is_counted_and_has_a_limit() {
     assert_eq!(ended, Ended::Closed(CloseReason::TooSlow));
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     assert!(received.len() < 52);
+}
+
+/// Others may hold all the memory: a client that takes what is sent to it is not cut off.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_stays_while_others_do_not() {
+    let budget = ByteBudget::new(1_000);
+    let mut others = budget.share();
+    assert!(others.hold(1_000));
+    let mut world = world_within(&budget, 1_024, MarketsMax::Count(50));
+    let markets: Vec<_> = (0..50).map(|market| format!("m{market}")).collect();
+    world.send(json!({"action": "subscribe", "markets": markets})).await;
+    for _ in 0..52 {
+        world.json().await;
+    }
+    sleep(Times::default().watch_interval * 2).await;
+    world.send(json!({"action": "ping"})).await;
+    assert_eq!(world.json().await["type"], "pong");
+}
+
+/// A protocol that says nothing.
+struct Mute;
+
+impl Protocol for Mute {
+    fn answer(&mut self, _: &[u8], _: Timestamp, _: &mut Vec<u8>) {}
+
+    fn take(&mut self, _: &mut Vec<u8>) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_has_used_up_its_turn_is_not_a_slow_peer() {
+    let unsent = ByteBudget::new(0).share();
+    let connection = Connection::new(Mute, Arc::default(), unsent, Times::default());
+    let (_client, mut stream) = tokio::io::duplex(16);
+    let mut writing = pin!(connection.write_all(b"four", &mut stream));
+    poll_fn(|context| {
+        while let Poll::Ready(turn) = coop::poll_proceed(context) {
+            turn.made_progress();
+        }
+        assert!(writing.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    assert!(!connection.shared.lock().lacks_room);
+    writing.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
