@@ -13,7 +13,7 @@
 //! after the last whole frame. Then it stops writing and keeps reading for a while, discarding
 //! everything: closing a stream with unread bytes resets it, which may lose the close frame.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -185,7 +185,8 @@ where
         let is_left = ended == Ended::Closed(CloseReason::GoingAway)
             && connection.shared.lock().protocol.finish();
         if is_left {
-            let finishing = parts.first_of([writing.as_mut(), fetching]);
+            let (no_watching, no_reading) = (pin!(pending()), pin!(pending()));
+            let finishing = parts.first_of([writing.as_mut(), no_watching, no_reading, fetching]);
             ended = timeout(times.finish_max, finishing).await.unwrap_or(ended);
         }
         let retry_after =

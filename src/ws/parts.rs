@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
 
-/// The wakers of up to `N` futures.
+/// The wakers of `N` futures.
 pub(super) struct Parts<const N: usize> {
     woken: Arc<Mutex<Woken>>,
     wakers: [Waker; N],
@@ -31,7 +31,7 @@ struct PartWaker {
 
 impl<const N: usize> Parts<N> {
     pub(super) fn new() -> Self {
-        const { assert!(N <= u8::BITS as usize, "a part has a bit") }
+        const { assert!(N <= u8::BITS as usize, "each part needs a bit") }
         let woken = Arc::<Mutex<Woken>>::default();
         let waker = |index: usize| {
             let (woken, part) = (woken.clone(), 1_u8 << index);
@@ -41,12 +41,12 @@ impl<const N: usize> Parts<N> {
         Self { woken, wakers }
     }
 
-    /// Runs the futures until one of them is ready, in the given order where several are.
-    pub(super) async fn first_of<T, const M: usize>(
+    /// Runs the futures until one of them is ready, in the given order where several are. A future
+    /// that goes on in a later call keeps its place: it may have kept the waker of that place.
+    pub(super) async fn first_of<T>(
         &self,
-        mut futures: [Pin<&mut (dyn Future<Output = T> + Send)>; M],
+        mut futures: [Pin<&mut (dyn Future<Output = T> + Send)>; N],
     ) -> T {
-        const { assert!(M <= N, "each future has a waker") }
         self.woken.lock().parts = u8::MAX;
         poll_fn(|context| {
             // Before the polls: a wake that comes meanwhile counts for the next one.
@@ -92,6 +92,7 @@ impl Wake for PartWaker {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::future::pending;
     use std::pin::pin;
     use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -102,7 +103,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_what_was_woken_is_polled() {
-        let parts = Parts::<3>::new();
+        let parts = Parts::<2>::new();
         let notifies = [Notify::new(), Notify::new()];
         let polls = [const { AtomicU8::new(0) }; 2];
         // Each is ready once it was notified twice.
@@ -142,12 +143,12 @@ mod tests {
     async fn every_part_is_polled_when_others_run() {
         let parts = Parts::<2>::new();
         let ready = || std::future::ready(7);
-        assert_eq!(parts.first_of([pin!(std::future::pending()), pin!(ready())]).await, 7);
+        assert_eq!(parts.first_of([pin!(pending()), pin!(ready())]).await, 7);
         let mut kept = pin!(async {
             yield_now().await;
             8
         });
         assert_eq!(parts.first_of([kept.as_mut(), pin!(ready())]).await, 7);
-        assert_eq!(parts.first_of([kept]).await, 8);
+        assert_eq!(parts.first_of([kept, pin!(pending())]).await, 8);
     }
 }
