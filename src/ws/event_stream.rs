@@ -30,8 +30,8 @@
 //!
 //! A client that comes back with the last `id` that it got has no snapshot: it gets the markets
 //! that have changed since, each as a `market_price`, with its `tick_size_change` and its
-//! `market_status` if there was one. An id that does not apply, because it is of
-//! another process or of other markets, counts as none.
+//! `market_status` if there was one. An id that does not apply, because it is of another process or
+//! of other markets, counts as none.
 //!
 //! `retry` is the number of milliseconds that the client should wait before it comes back from a
 //! lost connection, another one for each stream. The last line of a stream is such a `retry` too,
