@@ -80,7 +80,7 @@ pub(crate) enum Via {
 /// The last frame of each market.
 pub(crate) type LastFrames = HashMap<Box<[u8]>, LastFrame>;
 
-/// A frame, as far as it is kept.
+/// What is kept of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LastFrame {
     /// Its number.
@@ -168,16 +168,16 @@ impl PriceReaders {
                     let gate = (index < pausing).then(|| paused.clone());
                     let is_counted = gate.is_none();
                     let count_frame = move |text: &[u8], byte_count, now_ns: u64| {
+                        let is_disordered = keeps_last
+                            && last_frame(text).is_some_and(|(market, frame)| {
+                                let before = kept.lock()[index].insert(market, frame);
+                                before.is_some_and(|before| before.seq >= frame.seq)
+                            });
+                        let mut counts = shared.lock();
+                        counts.disorder_count += u64::from(is_disordered);
                         if is_counted {
-                            let mut counts = shared.lock();
                             counts.byte_count += byte_count;
                             counts.count(text, now_ns / 1_000_000);
-                        }
-                        if keeps_last && let Some((market, frame)) = last_frame(text) {
-                            let before = kept.lock()[index].insert(market, frame);
-                            let is_disordered =
-                                before.is_some_and(|before| before.seq >= frame.seq);
-                            shared.lock().disorder_count += u64::from(is_disordered);
                         }
                     };
                     let number = || format!("reader {index} of {count}");
