@@ -216,7 +216,8 @@ where
         })
     })
     .await;
-    // An upgraded transport keeps `activity` alive, which would keep this task's memory.
+    // Until `transport_of` takes it apart, an upgraded transport keeps `activity` alive, and with it
+    // this task's memory.
     activity.forget_task();
     if !served? {
         return Ok(None);
@@ -226,9 +227,9 @@ where
     Ok(parts.map(|parts| parts.io.into_inner().into_inner()))
 }
 
-/// The transport of a connection that was upgraded, and what was read of it behind the request.
-/// Nothing of the connection's memory is left. Gives the connection back if it has another kind of
-/// transport.
+/// The transport of a connection that was upgraded, and the bytes that arrived with the request,
+/// after its head. Nothing of the connection's memory is left. Gives the connection back if it has
+/// another kind of transport.
 pub fn transport_of<Io>(upgraded: Upgraded) -> Result<(Io, Vec<u8>), Upgraded>
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -100,8 +100,6 @@ pub struct Peer {
     pub allow: Box<dyn FnMut(u64) -> bool + Send>,
     /// Whether the credential is still valid.
     pub is_valid: Box<dyn Fn() -> bool + Send + Sync>,
-    /// What it has sent behind its request, if that was read with it.
-    pub received: Vec<u8>,
 }
 
 /// How a socket ended.
@@ -156,10 +154,11 @@ impl Ended {
     }
 }
 
-/// Runs a socket until it ends. `wake` wakes its writer, and `fetching` gets what the protocol has
-/// to say. The server is shutting down once `shutdown` is true or its sender is dropped.
+/// Runs a socket until it ends. `received` are the bytes that arrived with the upgrade request,
+/// after its head. `wake` wakes its writer, and `fetching` gets what the protocol has to say. The
+/// server is shutting down once `shutdown` is true or its sender is dropped.
 pub(super) async fn serve<S, P>(
-    stream: S,
+    (stream, received): (S, Vec<u8>),
     peer: Peer,
     (protocol, wake, fetching): (P, Arc<Notify>, impl Future<Output = Ended> + Send),
     shutdown: watch::Receiver<bool>,
@@ -170,7 +169,7 @@ where
     P: Protocol,
 {
     let (read_half, mut write_half) = tokio::io::split(stream);
-    let Peer { account_id: _, open, unsent, allow, is_valid, received } = peer;
+    let Peer { account_id: _, open, unsent, allow, is_valid } = peer;
     let mut frames = FrameReader::new(read_half, received);
     let parts = Parts::<4>::new();
     let (ended, is_close_sent) = {

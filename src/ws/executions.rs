@@ -40,10 +40,11 @@ impl ExecutionCounts {
     }
 }
 
-/// Streams fills until the socket ends. The server is shutting down once `shutdown` is true or its
-/// sender is dropped.
+/// Streams fills until the socket ends. `received` are the bytes that arrived with the upgrade
+/// request, after its head. The server is shutting down once `shutdown` is true or its sender is
+/// dropped.
 pub async fn serve_executions<S>(
-    stream: S,
+    (stream, received): (S, Vec<u8>),
     peer: Peer,
     (follower, counts): (FillFollower, &ExecutionCounts),
     shutdown: watch::Receiver<bool>,
@@ -57,7 +58,8 @@ where
         feed.run().await;
         Ended::Closed(CloseReason::GoingAway)
     };
-    serve(stream, peer, (&feed, feed.wake_writer.clone(), fetching), shutdown, times).await
+    let protocol = (&feed, feed.wake_writer.clone(), fetching);
+    serve((stream, received), peer, protocol, shutdown, times).await
 }
 
 /// Reads fills and puts their frames into the outbox.

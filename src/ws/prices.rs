@@ -25,10 +25,11 @@ use crate::limits::tier::MarketsMax;
 const LACKS_MARKETS: &str = "the server has reached its limit of subscriptions: some markets are \
                              missing here; unsubscribe from * and try again later";
 
-/// Streams prices of up to `markets_max` markets until the socket ends. The server is shutting down
-/// once `shutdown` is true or its sender is dropped.
+/// Streams prices of up to `markets_max` markets until the socket ends. `received` are the bytes
+/// that arrived with the upgrade request, after its head. The server is shutting down once
+/// `shutdown` is true or its sender is dropped.
 pub async fn serve_prices<S>(
-    stream: S,
+    (stream, received): (S, Vec<u8>),
     peer: Peer,
     (fanout, turns): (&Arc<Fanout>, &Arc<Turns>),
     markets_max: MarketsMax,
@@ -45,7 +46,7 @@ where
     let prices = Prices { account_id: peer.account_id, subscriptions };
     // Prices are in memory: nothing has to be fetched.
     let fetching = std::future::pending();
-    serve(stream, peer, (prices, wake, fetching), shutdown, times).await
+    serve((stream, received), peer, (prices, wake, fetching), shutdown, times).await
 }
 
 struct Prices {

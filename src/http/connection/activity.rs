@@ -67,8 +67,7 @@ impl Phase {
 /// something is left to do.
 ///
 /// The transport, the body and the handler are polled by the same task as the watchdog, so these
-/// writes need no ordering. They are atomic because an upgraded transport may move to another
-/// thread.
+/// writes need no ordering. They are atomic because any thread may hold and use the waker.
 #[derive(Debug, Default)]
 pub struct Activity {
     note: AtomicU32,

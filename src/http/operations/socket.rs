@@ -129,7 +129,6 @@ fn admit(
         unsent: exchange.unsent.share(),
         allow: Box::new(move |now_ns| bucket.draw(now_ns).is_admitted),
         is_valid: Box::new(move || caller.is_valid(Timestamp::now())),
-        received: Vec::new(),
     };
     Ok((peer, socket_markets_max))
 }
@@ -149,17 +148,17 @@ impl Serving {
     async fn run(self, upgrading: Upgrading, peer: Result<(Peer, MarketsMax), CloseReason>) {
         let Some(upgraded) = upgrading.done().await else { return };
         match transport_of::<TcpStream>(upgraded) {
-            Ok((io, received)) => {
-                let peer = peer.map(|(peer, markets_max)| (Peer { received, ..peer }, markets_max));
-                self.serve(io, peer).await;
-            }
+            Ok(transport) => self.serve(transport, peer).await,
             // A pipe within the process, as in a test.
-            Err(upgraded) => self.serve(TokioIo::new(upgraded), peer).await,
+            Err(upgraded) => self.serve((TokioIo::new(upgraded), Vec::new()), peer).await,
         }
     }
 
-    async fn serve<Io>(self, io: Io, peer: Result<(Peer, MarketsMax), CloseReason>)
-    where
+    async fn serve<Io>(
+        self,
+        (io, received): (Io, Vec<u8>),
+        peer: Result<(Peer, MarketsMax), CloseReason>,
+    ) where
         Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Self { stream, exchange, waiters, turns, slot, shutdown, metrics } = self;
@@ -167,13 +166,13 @@ impl Serving {
         let ended = match (peer, stream) {
             (Ok((peer, markets_max)), Stream::Prices) => {
                 let from = (&exchange.fanout, &turns);
-                serve_prices(io, peer, from, markets_max, shutdown, times).await
+                serve_prices((io, received), peer, from, markets_max, shutdown, times).await
             }
             (Ok((peer, _)), Stream::Executions) => {
                 match exchange.service.follow_fills(peer.account_id, &waiters) {
                     Some(follower) => {
                         let from = (follower, &exchange.executions);
-                        serve_executions(io, peer, from, shutdown, times).await
+                        serve_executions((io, received), peer, from, shutdown, times).await
                     }
                     None => refuse(io, CloseReason::Busy, times).await,
                 }

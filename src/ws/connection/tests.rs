@@ -82,7 +82,6 @@ fn world_within(unsent: &Arc<ByteBudget>, pipe_bytes: usize, markets_max: Market
     let peer = Peer {
         account_id: account_id(),
         open: counts.try_open(account_id(), 1).unwrap(),
-        received: Vec::new(),
         unsent: unsent.share(),
         allow: Box::new({
             let allowance = allowance.clone();
@@ -106,6 +105,7 @@ fn world_within(unsent: &Arc<ByteBudget>, pipe_bytes: usize, markets_max: Market
     let serving = fanout.clone();
     let ended = tokio::spawn(async move {
         let from = (&serving, &turns);
+        let server = (server, Vec::new());
         serve_prices(server, peer, from, markets_max, is_down, Times::default()).await
     });
     let client = client_socket(client);

@@ -121,7 +121,6 @@ impl World {
         let peer = Peer {
             account_id: account_id(),
             open: Arc::new(SocketCounts::default()).try_open(account_id(), 1).unwrap(),
-            received: Vec::new(),
             unsent: ByteBudget::new(usize::MAX).share(),
             allow: Box::new(|_| true),
             is_valid: Box::new({
@@ -133,6 +132,7 @@ impl World {
         let follower = self.shards.follow_fills(account_id(), &self.waiters).unwrap();
         let counts = self.counts.clone();
         let ended = tokio::spawn(async move {
+            let server = (server, Vec::new());
             serve_executions(server, peer, (follower, &counts), is_down, Times::default()).await
         });
         let mut socket = WebSocket::after_handshake(client, Role::Client);
