@@ -216,8 +216,8 @@ where
         })
     })
     .await;
-    // Until `transport_of` takes it apart, an upgraded transport keeps `activity` alive, and with it
-    // this task's memory.
+    // Until `transport_of` takes it apart, an upgraded transport keeps `activity` alive, and with
+    // it this task's memory.
     activity.forget_task();
     if !served? {
         return Ok(None);

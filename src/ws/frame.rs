@@ -98,8 +98,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// Frees the buffer once it is much larger than what is left in it: a peer that sends the start
-    /// of a frame behind each large one would keep the room of both.
+    /// Frees the buffer once it is much larger than what is left in it: a peer that sends the
+    /// start of a frame behind each large one would keep the room of both.
     fn release_room(&mut self) {
         let rest = &self.received[self.taken_bytes..];
         if rest.is_empty() || self.received.capacity() > rest.len() + READ_BYTES {
@@ -133,8 +133,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 }
 
 impl FrameHead {
-    /// Reads the head of a frame; `None` while there is too little of it. Rejects a bad frame before
-    /// its payload arrives.
+    /// Reads the head of a frame; `None` while there is too little of it. Rejects a bad frame
+    /// before its payload arrives.
     fn parse(bytes: &[u8]) -> Result<Option<Self>, CloseReason> {
         const FINAL: u8 = 0x80;
         const RESERVED: u8 = 0x70;
