@@ -118,9 +118,9 @@ pub struct ServeArgs {
           value_name = "N", value_parser = whole_number(0..=u32::MAX))]
     pub open_orders: u32,
 
-    /// How to get a write to disk before it is answered: `always` writes around the page cache
-    /// where the file system can, `fdatasync` always writes through it, `never` does not wait (for
-    /// benchmarks)
+    /// How a write reaches the disk before it is answered: `always` bypasses the page cache where
+    /// the file system allows it, `fdatasync` never does, and `never` does not wait for the disk
+    /// (for benchmarks)
     #[arg(
         long,
         env = "PAPERBOURSE_JOURNAL_SYNC",

@@ -152,7 +152,7 @@ pub(super) fn read(
                 tracing::warn!(
                     attempts,
                     %reason,
-                    "the journal's newest segment is left to the start: it changes all the time"
+                    "cannot read the newest journal segment ahead of the start: it keeps changing"
                 );
                 break;
             }

@@ -51,9 +51,9 @@ pub struct Gauges {
     pub connections: usize,
     /// Bytes of request bodies that are being received or parsed, beyond the first 4 KiB of each.
     pub body_bytes: usize,
-    /// Bytes of large answers that clients have not read.
+    /// Bytes of large answers that clients have yet to read.
     pub answer_bytes: usize,
-    /// Bytes of sockets and price streams that clients have not read.
+    /// Bytes of sockets and price streams that clients have yet to read.
     pub unsent_bytes: usize,
     /// Subscriptions of sockets and price streams.
     pub subscriptions: usize,
@@ -206,12 +206,12 @@ pub static METRICS: [Metric; 78] = [
     ),
     Metric::gauge(
         "paperbourse_unsent_bytes",
-        "Memory for what clients of sockets and streams have not read.",
+        "Memory held by frames and events that clients of sockets and streams have yet to read.",
         |from, out| out.value(from.gauges.unsent_bytes),
     ),
     Metric::counter(
         "paperbourse_price_frames_conflated_total",
-        "Price frames sent in place of several, because the reader or the server was busy.",
+        "Price frames that replaced several, because the reader or the server could not keep up.",
         |from, out| out.value(from.gauges.conflated_frames),
     ),
     Metric::gauge("paperbourse_exports", "Exports that are being sent.", |from, out| {
@@ -489,7 +489,7 @@ pub static METRICS: [Metric; 78] = [
     ),
     Metric::gauge(
         "paperbourse_answer_bytes",
-        "Memory for answers of more than 16 KiB that clients have not read.",
+        "Memory held by answers over 16 KiB that clients have yet to read.",
         |from, out| out.value(from.gauges.answer_bytes),
     ),
     Metric::gauge(

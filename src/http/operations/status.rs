@@ -96,12 +96,12 @@ struct Open {
 struct Readers {
     /// The markets that they are subscribed to, counted once for each of them.
     subscriptions: usize,
-    /// The memory for what their clients have not read, in bytes.
+    /// The memory held by what their clients have yet to read, in bytes.
     unsent_bytes: usize,
     /// The limit of that.
     unsent_bytes_max: usize,
-    /// Prices sent in place of several since the start, because the reader or the server
-    /// was busy.
+    /// Prices that replaced several since the start, because the reader or the server could not
+    /// keep up.
     conflated: u64,
     /// Sockets that were closed with 1013 since the start: too slow, or there was no room for them.
     closed_1013: u64,
