@@ -307,9 +307,9 @@ fn open_data(
         warn_of_newer_format(path)?;
         (snapshot::open(Disk::System, path, &config, thread_count()), None)
     };
-    let Opened { journal, recovered, report, folder, resumed } =
+    let Opened { journal, recovered, report, folder, has_resumed } =
         opened.with_context(|| format!("failed to open --data {}", path.display()))?;
-    let keys = keys.filter(|_| resumed);
+    let keys = keys.filter(|_| has_resumed);
     let syncs_by = match (sync, journal.is_direct()) {
         (SyncMode::Never, _) => "nothing",
         (_, Some(true)) => "direct writes",

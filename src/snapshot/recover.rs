@@ -140,7 +140,7 @@ pub struct Opened {
     /// The layout of the directory.
     pub folder: Folder,
     /// Whether the states begin with those that were read ahead.
-    pub resumed: bool,
+    pub has_resumed: bool,
 }
 
 /// Whether a server that starts on this data directory writes a newer format than it finds there,
@@ -183,12 +183,12 @@ pub fn open_ahead(
 ) -> Result<Opened, RecoverError> {
     let position = ahead.resumes.position();
     match read(disk.clone(), data, config, NonZeroUsize::MIN, Some(ahead), observer) {
-        Ok(read) => return Ok(Opened { resumed: true, ..open_read(read)? }),
+        Ok(read) => return Ok(Opened { has_resumed: true, ..open_read(read)? }),
         // Snapshots cover more by now, and the segments that they cover were removed.
         Err(RecoverError::Journal(error @ OpenError::MissingSegment { .. })) => tracing::warn!(
             %error,
             position,
-            "reading the whole data folder again: what was read ahead of the start is too old"
+            "what was read ahead of the start is too old: reading the whole data folder again"
         ),
         Err(RecoverError::Journal(
             error @ (OpenError::Changed { .. } | OpenError::NoSegments { .. }),
@@ -207,7 +207,7 @@ pub fn open_ahead(
 fn open_read((unopened, recovered, report, folder): Read) -> Result<Opened, RecoverError> {
     let (journal, journal_report) = unopened.open()?;
     let report = RecoverReport { journal: journal_report, ..report };
-    Ok(Opened { journal, recovered, report, folder, resumed: false })
+    Ok(Opened { journal, recovered, report, folder, has_resumed: false })
 }
 
 /// The same on a single thread. Afterwards the caller writes blocks and makes segments through
@@ -222,7 +222,7 @@ pub(crate) fn open_stepped(
         read(disk, data, config, NonZeroUsize::MIN, None, &|_, _| {})?;
     let (journal, steps, journal_report) = unopened.open_stepped()?;
     let report = RecoverReport { journal: journal_report, ..report };
-    Ok((Opened { journal, recovered, report, folder, resumed: false }, steps))
+    Ok((Opened { journal, recovered, report, folder, has_resumed: false }, steps))
 }
 
 /// A data directory that was read but not opened yet.

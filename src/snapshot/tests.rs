@@ -335,6 +335,15 @@ impl World {
         self.journal.segment().unwrap() - 1
     }
 
+    /// Lives until this many segments are closed. Returns the accounts.
+    fn close_segments(&mut self, count: u64) -> Vec<AccountId> {
+        let mut accounts = Vec::new();
+        while self.closed() < count {
+            self.live(&mut accounts, 10);
+        }
+        accounts
+    }
+
     fn fold(&self) -> Result<FoldReport, FoldError> {
         fold::fold(&self.folder, self.closed(), &mut AtOnce)
     }

@@ -280,7 +280,9 @@ impl Subscriptions {
     /// Whether a socket with all markets lacks some, since the server had no room. Said once.
     pub fn lacks_markets(&mut self) -> bool {
         let to_say = self.all.as_mut().filter(|all| all.lack == Lack::ToSay);
-        to_say.map(|all| all.lack = Lack::Said).is_some()
+        let Some(all) = to_say else { return false };
+        all.lack = Lack::Said;
+        true
     }
 
     /// Takes what is due, if it is this socket's turn: passes on frames until `put` returns false,
@@ -329,7 +331,9 @@ impl Subscriptions {
         if self.count() == SLOTS_MAX || !self.fanout.reserve(1) {
             if let Some(all) = &mut self.all {
                 all.rest = Vec::new();
-                all.lack = if all.lack == Lack::Said { Lack::Said } else { Lack::ToSay };
+                if all.lack == Lack::Never {
+                    all.lack = Lack::ToSay;
+                }
             }
             return false;
         }

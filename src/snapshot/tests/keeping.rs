@@ -71,10 +71,7 @@ fn a_start_finishes_what_a_crash_interrupted() {
 #[test]
 fn a_snapshot_is_due_by_size_or_time() {
     let mut world = World::new();
-    let mut accounts = Vec::new();
-    while world.closed() < 2 {
-        world.live(&mut accounts, 10);
-    }
+    world.close_segments(2);
     let due = |journal_bytes, interval| {
         let config =
             SnapshotConfig { journal_bytes, interval, cpu_percent: 100, archive_bytes: u64::MAX };
@@ -85,9 +82,7 @@ fn a_snapshot_is_due_by_size_or_time() {
     assert!(!due(SEGMENT_BYTES + 1, hour));
     assert!(due(SEGMENT_BYTES, hour));
     let mut world = World::new();
-    while world.closed() < 1 {
-        world.live(&mut Vec::new(), 10);
-    }
+    world.close_segments(1);
     let config = SnapshotConfig {
         journal_bytes: u64::MAX,
         interval: Duration::ZERO,

@@ -23,7 +23,7 @@ fn reopened(world: World, ahead: Ahead) -> (World, u64) {
     let World { data, journal, shards, turn, .. } = world;
     drop(journal);
     let opened = try_open_ahead(&data, ahead).unwrap();
-    assert!(opened.resumed);
+    assert!(opened.has_resumed);
     let again = World::of(opened, data, turn);
     assert!(again.shards == shards, "the states differ");
     let records = again.report.journal.records;
@@ -105,7 +105,7 @@ fn what_was_read_ahead_is_dropped_if_its_block_is_gone() {
         drop(journal);
         std::fs::write(&path, before).unwrap();
         let opened = try_open_ahead(&data, ahead).unwrap();
-        assert!(!opened.resumed);
+        assert!(!opened.has_resumed);
         assert!(opened.recovered.into_shards() == shards, "what is left is recovered");
     }
 }
@@ -113,10 +113,7 @@ fn what_was_read_ahead_is_dropped_if_its_block_is_gone() {
 #[test]
 fn what_was_read_ahead_is_dropped_if_its_segment_is_gone() {
     let mut world = World::new();
-    let mut accounts = Vec::new();
-    while world.closed() < 1 {
-        world.live(&mut accounts, 10);
-    }
+    world.close_segments(1);
     let ahead = ahead_of(&world.data);
     let World { data, journal, .. } = world;
     drop(journal);
@@ -126,7 +123,7 @@ fn what_was_read_ahead_is_dropped_if_its_segment_is_gone() {
         std::fs::remove_file(path).unwrap();
     }
     let opened = try_open_ahead(&data, ahead).unwrap();
-    assert!(!opened.resumed);
+    assert!(!opened.has_resumed);
     assert_eq!(opened.report.journal.segments, 1);
 }
 
@@ -145,7 +142,7 @@ fn what_was_read_ahead_is_dropped_if_the_segments_after_it_are_gone() {
     let World { data, journal, shards, .. } = world;
     drop(journal);
     let opened = try_open_ahead(&data, ahead).unwrap();
-    assert!(!opened.resumed);
+    assert!(!opened.has_resumed);
     assert!(opened.recovered.into_shards() == shards);
 }
 
@@ -249,10 +246,7 @@ fn a_block_being_written_is_not_read_ahead() {
 #[test]
 fn a_newest_segment_that_keeps_changing_is_left_to_the_start() {
     let mut world = World::new();
-    let mut accounts = Vec::new();
-    while world.closed() < 1 {
-        world.live(&mut accounts, 10);
-    }
+    let mut accounts = world.close_segments(1);
     world.live(&mut accounts, 1);
     let path = damage_newest(&world, 3 * 4096 + 100);
     // The damage has another place each time.
