@@ -43,8 +43,8 @@ use tokio::sync::mpsc;
 
 const CONNECTION_MAX: Duration = Duration::from_secs(600);
 
-/// The tasks of the worker itself: the one that wakes requests whose records are on disk.
-const WORKER_TASKS: usize = 1;
+/// How long a task may outlive the connection that it was spawned for.
+const TASK_MAX: Duration = Duration::from_secs(60);
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -60,6 +60,8 @@ struct World {
     slot: Arc<ConnectionSlot>,
     token: String,
     key: String,
+    /// How many tasks the worker itself has, which its first request spawns.
+    worker_tasks: usize,
 }
 
 static WORLD: LazyLock<World> = LazyLock::new(|| {
@@ -70,7 +72,8 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     server.open(Arc::new(exchange));
     let slot = ConnectionSlot::new(server.connections.admit(None, 0).unwrap(), mpsc::channel(1).0);
     let (worker, slot) = (Worker::new(server), Arc::new(slot));
-    let mut world = World { runtime, worker, slot, token, key: String::new() };
+    let (key, worker_tasks) = (String::new(), usize::MAX);
+    let mut world = World { runtime, worker, slot, token, key, worker_tasks };
     let body = r#"{"permissions":["read","trade","admin"]}"#;
     let bootstrap = format!(
         "POST /v1/keys/bootstrap HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {{token}}\r\n\
@@ -81,6 +84,7 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     let (_, after) =
         answer.split_once(r#""raw_key":""#).unwrap_or_else(|| panic!("no key was made: {answer}"));
     world.key = after.split_once('"').unwrap().0.to_owned();
+    world.worker_tasks = world.runtime.metrics().num_alive_tasks();
     world
 });
 
@@ -146,8 +150,10 @@ impl World {
             let _ = tokio::time::timeout(CONNECTION_MAX, all).await;
             drop((reader, writer));
             // The client is gone, so what the server spawned for it ends: the task of a socket.
-            let spawned = tokio::runtime::Handle::current().metrics();
-            while spawned.num_alive_tasks() > WORKER_TASKS {
+            let spawned = self.runtime.metrics();
+            let until = tokio::time::Instant::now() + TASK_MAX;
+            while spawned.num_alive_tasks() > self.worker_tasks {
+                assert!(tokio::time::Instant::now() < until, "a task outlives its connection");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         });
