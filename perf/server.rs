@@ -14,6 +14,13 @@ use crate::process::{Ending, Process};
 /// How long a server may take to be ready.
 const READY_SECONDS_MAX: u64 = 120;
 
+/// What a measured server is started with, unless the measurement sets it.
+const DEFAULTS: [(&str, &str); 3] = [
+    ("--venue", "simulated"),
+    ("--address-limits", "off"),
+    ("--tier", "free=unlimited/unlimited/1000/5"),
+];
+
 /// A server of this package.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
@@ -60,13 +67,11 @@ impl Server {
         let mut command = command(binary);
         if kind != Kind::Bare {
             command.arg("serve");
-            if !flags.contains(&"--venue") {
-                command.args(["--venue", "simulated"]);
+            for (flag, value) in DEFAULTS {
+                if !flags.contains(&flag) {
+                    command.args([flag, value]);
+                }
             }
-            if !flags.contains(&"--address-limits") {
-                command.args(["--address-limits", "off"]);
-            }
-            command.args(["--tier", "free=unlimited/unlimited/1000/5"]);
             command.args(["--key-rate", "unlimited", "--socket-rate", "unlimited"]);
             command.args(["--streams-per-address", "100000"]);
             command.args(["--starting-balance", "1000000"]);

@@ -97,3 +97,24 @@ fn the_live_venue_is_measured_and_its_books_are_right() {
         assert!(delays.iter().all(|delay| delay.as_f64().unwrap() > 0.0), "{sample}");
     }
 }
+
+#[test]
+fn a_bot_is_measured_beside_each_attack_and_nobody_breaks_in() {
+    let asks = ["--wrong-keys", "50", "--new-addresses", "20", "--socket-opens", "20"];
+    let holds = ["--floods", "4", "--idle", "1000", "--stalled-heads", "500", "--bodies", "250"];
+    let options = [&asks[..], &holds].concat();
+    let Some(figures) = measured("attack", &options) else { return };
+    let samples = figures["samples"].as_array().unwrap();
+    let mut names: Vec<_> =
+        samples.iter().map(|sample| sample["beside"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["Attackers", "Floods", "Holders", "Nobody", "Readers"]);
+    for sample in samples {
+        assert!(sample["bot_count"].as_u64().unwrap() > 20, "{sample}");
+        let answers = sample["counts"]["answers"].as_object().unwrap().values();
+        for status in answers.flat_map(|by_status| by_status.as_object().unwrap().keys()) {
+            let is_read = sample["beside"] == "Readers" && status == "200";
+            assert!(is_read || ["401", "429", "503", "4001"].contains(&&**status), "{sample}");
+        }
+    }
+}
