@@ -48,6 +48,10 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// bodies [`Deadlines::body_total`] is the tighter limit.
 const BODY_BYTES_PER_SECOND_MIN: NonZeroU32 = NonZeroU32::new(1024).unwrap();
 
+/// At a shutdown, an idle connection closes this long after it was told. Meanwhile the runtime looks
+/// at all sockets once more, so that no request that had arrived before is left unread.
+const SETTLE: Duration = Duration::from_millis(1);
+
 /// How long each phase of a connection may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deadlines {
@@ -67,6 +71,8 @@ pub struct Deadlines {
     pub linger: Duration,
     /// For a client to take what a stream without an end says last.
     pub farewell: Duration,
+    /// At a shutdown, for the first byte from a client that has just connected.
+    pub first: Duration,
 }
 
 impl Default for Deadlines {
@@ -81,6 +87,7 @@ impl Default for Deadlines {
             write: stall,
             linger: Duration::from_secs(2),
             farewell: Duration::from_millis(500),
+            first: Duration::from_millis(500),
         }
     }
 }
@@ -88,8 +95,9 @@ impl Default for Deadlines {
 /// How to end a connection early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// Finish what is in flight: an idle connection closes at once, a stream without an end says
-    /// its last and is cut off, and a pending request is answered with `Connection: close`.
+    /// Finish what is in flight: an idle connection closes once it has read what has arrived, a new
+    /// one waits for its request for [`Deadlines::first`], a stream without an end says its last
+    /// and is cut off, and a pending request is answered with `Connection: close`.
     Graceful,
     /// Finish what is in flight, and then leave the connection to another process: it is at rest.
     HandedOver,
@@ -144,7 +152,8 @@ where
             }
             let mut response = answer.await;
             // An unread rest of a body makes the connection unusable for further requests.
-            if activity.has_unread_body() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            let is_last = activity.has_unread_body() || activity.is_closing();
+            if is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 response.headers_mut().append(CONNECTION, HeaderValue::from_static("close"));
             }
             activity.enter(Phase::Responding);
@@ -164,7 +173,8 @@ where
     let mut connection = connection;
     let mut ending = pin!(ending);
     let mut watchdog = pin!(Watchdog::new(&activity, deadlines));
-    let mut is_closing = false;
+    let mut has_ending = false;
+    let mut settling = None;
     let mut farewell = None;
     let mut is_handed_over = false;
     let waker = Waker::from(activity.clone());
@@ -172,7 +182,7 @@ where
     let signal_waker = Waker::from(signal.clone());
     let served = poll_fn(|context| {
         activity.set_task(context.waker());
-        if !is_closing
+        if !has_ending
             && signal.is_set.load(Ordering::Acquire)
             && signal.is_set.swap(false, Ordering::AcqRel)
             && let Poll::Ready(ending) =
@@ -181,15 +191,26 @@ where
             if ending == Ending::Abrupt {
                 return Poll::Ready(Err(ConnectionError::Dismissed));
             }
-            is_closing = true;
-            activity.begin_ending();
+            has_ending = true;
             is_handed_over = ending == Ending::HandedOver;
+            activity.begin_ending(is_handed_over);
             if !is_handed_over {
-                Pin::new(&mut connection).graceful_shutdown();
+                let wait = if activity.is_new() { deadlines.first } else { SETTLE };
+                settling = Some((Box::pin(tokio::time::sleep(wait)), activity.note()));
             }
         }
-        let polled = Pin::new(&mut connection).poll(&mut Context::from_waker(&waker));
-        let is_parting = is_closing && activity.is_endless();
+        let mut polled = Pin::new(&mut connection).poll(&mut Context::from_waker(&waker));
+        if let Some((timer, note)) = &mut settling
+            && (activity.phase() != Phase::Idle
+                || activity.note() != *note
+                || timer.as_mut().poll(context).is_ready())
+            && polled.is_pending()
+        {
+            settling = None;
+            Pin::new(&mut connection).graceful_shutdown();
+            polled = Pin::new(&mut connection).poll(&mut Context::from_waker(&waker));
+        }
+        let is_parting = has_ending && activity.is_endless();
         if let Poll::Ready(result) = polled {
             // A stream without an end is cut off.
             let result = if is_parting { Ok(()) } else { result };

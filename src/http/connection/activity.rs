@@ -85,6 +85,8 @@ pub struct Activity {
     owes_poll: AtomicBool,
     /// Whether the connection ends once it has finished what is in flight.
     is_ending: AtomicBool,
+    /// Whether it then closes, instead of moving to another process.
+    is_closing: AtomicBool,
     /// What the answer that is being sent holds of the memory for answers, if it is large; or the
     /// share of a stream without an end.
     held: Mutex<Option<Share>>,
@@ -189,8 +191,19 @@ impl Activity {
 
     /// Records that the connection ends once it has finished what is in flight, so that a stream
     /// without an end says its last.
-    pub(super) fn begin_ending(&self) {
+    pub(super) fn begin_ending(&self, is_handed_over: bool) {
         self.is_ending.store(true, Ordering::Relaxed);
+        self.is_closing.store(!is_handed_over, Ordering::Relaxed);
+    }
+
+    /// Whether the next answer is the last one on the connection, which then closes.
+    pub(super) fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Relaxed)
+    }
+
+    /// Whether no byte has arrived yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.note() == 0
     }
 
     /// Whether the connection ends once it has finished what is in flight.

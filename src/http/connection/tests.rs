@@ -463,23 +463,43 @@ fn a_connection_is_reused_and_may_be_pipelined() {
     });
 }
 
+/// When a request follows a shutdown, if at all, whether it is answered, and when the connection
+/// closes; for a connection that has had an answer, and for a new one.
 #[test]
-fn shutdown_closes_an_idle_connection_at_once() {
-    run(async {
-        let mut client = Client::connect();
-        client.send(GET).await;
-        client.read_until("got 0").await;
-        client.stop.take().unwrap().send(Ending::Graceful).unwrap();
-        let (text, result, seconds) = client.end().await;
-        assert_eq!((text.as_str(), seconds), ("", 0));
-        assert!(result.is_ok(), "{result:?}");
-
-        let mut fresh = Client::connect();
-        fresh.stop.take().unwrap().send(Ending::Graceful).unwrap();
-        let (_, result, seconds) = fresh.end().await;
-        assert!(result.is_ok(), "{result:?}");
-        assert_eq!(seconds, 0);
-    });
+fn at_a_shutdown_what_has_arrived_is_answered_and_new_connections_may_ask_once() {
+    for (is_new, request_ms, is_answered, closed_ms) in [
+        (false, None, false, 1),
+        (false, Some(0), true, 0),
+        (false, Some(2), false, 1),
+        (true, None, false, 500),
+        (true, Some(0), true, 0),
+        (true, Some(400), true, 400),
+        (true, Some(600), false, 500),
+    ] {
+        run(async {
+            let mut client = Client::connect();
+            if !is_new {
+                client.send(GET).await;
+                client.read_until("got 0").await;
+            }
+            client.stop.take().unwrap().send(Ending::Graceful).unwrap();
+            let began = Instant::now();
+            if let Some(request_ms) = request_ms {
+                sleep(Duration::from_millis(request_ms)).await;
+                // The connection may be closed by now.
+                let _ = client.io.write_all(GET.as_bytes()).await;
+            }
+            let mut text = String::new();
+            client.io.read_to_string(&mut text).await.unwrap();
+            let (result, ended) = client.server.await.unwrap();
+            let case = format!("{is_new} {request_ms:?}: {text}");
+            assert!(result.is_ok(), "{case}");
+            assert_eq!(text.contains("connection: close"), is_answered, "{case}");
+            assert_eq!(text.matches("HTTP/1.1 200").count(), usize::from(is_answered), "{case}");
+            let elapsed_ms = (ended - began).as_millis();
+            assert!((closed_ms..=closed_ms + 2).contains(&elapsed_ms), "{case}: {elapsed_ms}");
+        });
+    }
 }
 
 #[test]
