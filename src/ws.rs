@@ -4,8 +4,9 @@
 //! `GET /v1/ws/prices` and `GET /v1/ws/executions` become sockets ([`upgrade`]). A caller that may
 //! not have one is still upgraded and then refused with a close code ([`connection::refuse`]),
 //! since browsers show scripts no other reason. [`connection`] runs one task per socket, of either
-//! kind. What a socket says is defined in [`protocol`] and [`execution_frame`]; [`fanout`] decides
-//! who receives which prices and [`turns`] when, and [`executions`] reads an account's fills.
+//! kind, and [`watch`] tells it when something is wrong with the socket. What a socket says is
+//! defined in [`protocol`] and [`execution_frame`]; [`fanout`] decides who receives which prices
+//! and [`turns`] when, and [`executions`] reads an account's fills.
 //!
 //! Prices are also sent as server-sent events, as the body of an HTTP response ([`event_stream`]).
 //! It has the fan-out, the subscriptions and the frames of the price socket. A client that lost its
@@ -40,6 +41,7 @@ pub mod prices;
 pub mod protocol;
 pub mod subscriptions;
 pub mod turns;
+pub mod watch;
 
 use bytes::Bytes;
 use fastwebsockets::WebSocketError;

@@ -17,11 +17,11 @@ use super::operations::OPERATIONS;
 use crate::wire::{SchemaOf, schema_of};
 use crate::ws::CLIENT_FRAME_BYTES_MAX;
 use crate::ws::close::CloseReason;
-use crate::ws::connection::Times;
 use crate::ws::event_stream::{Event, KEEPALIVE_INTERVAL, MARKETS_MAX};
 use crate::ws::execution_frame::{ExecutionReply, ExecutionRequest, Fill};
 use crate::ws::price_frame::{Price, StatusChange};
 use crate::ws::protocol::{PriceReply, Reply, Request};
+use crate::ws::watch::{PING_INTERVAL, SILENCE_MAX};
 
 const INFO: &str = "\
 The WebSockets and the stream of prices of a self-hosted paper exchange for prediction markets; \
@@ -360,7 +360,6 @@ fn credentials() -> Value {
 }
 
 fn socket_text() -> String {
-    let Times { ping_interval, silence_max, .. } = Times::default();
     format!(
         "Each text frame is one JSON object. Those of clients have at most {} KiB, are not \
          fragmented, and may have `type` in place of `action`, in any case. A frame that cannot be \
@@ -368,8 +367,8 @@ fn socket_text() -> String {
          and drops a client that sends no frame for {} s. A request with an insufficient \
          credential is upgraded and then closed, because browsers show scripts only close codes.",
         CLIENT_FRAME_BYTES_MAX / 1024,
-        ping_interval.as_secs(),
-        silence_max.as_secs(),
+        PING_INTERVAL.as_secs(),
+        SILENCE_MAX.as_secs(),
     )
 }
 

@@ -31,6 +31,7 @@ use crate::ws::counts::{ExportCounts, SocketCounts, StreamCounts};
 use crate::ws::executions::ExecutionCounts;
 use crate::ws::fanout::Fanout;
 use crate::ws::turns::Turns;
+use crate::ws::watch::Watch;
 
 /// Connections that may be sent a refusal at the same time.
 pub const REFUSALS_MAX: usize = 64;
@@ -370,6 +371,7 @@ pub struct Worker {
     pub metrics: Arc<Metrics>,
     waiters: OnceLock<Arc<Waiters>>,
     turns: OnceLock<Arc<Turns>>,
+    watch: OnceLock<Arc<Watch>>,
 }
 
 impl Worker {
@@ -377,7 +379,8 @@ impl Worker {
     pub fn new(server: Arc<Server>) -> Self {
         let metrics = Arc::new(Metrics::new(OPERATIONS.len()));
         server.metrics.lock().push(metrics.clone());
-        Self { server, metrics, waiters: OnceLock::new(), turns: OnceLock::new() }
+        let (waiters, turns, watch) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { server, metrics, waiters, turns, watch }
     }
 
     /// The requests of this worker that wait for the disk. The first call starts the task that
@@ -403,6 +406,18 @@ impl Worker {
                 async move { turns.run(|| journal.tend()).await }
             });
             turns
+        })
+    }
+
+    /// The sockets of this worker. The first call starts the task that looks at them.
+    pub fn watch(&self) -> &Arc<Watch> {
+        self.watch.get_or_init(|| {
+            let watch: Arc<Watch> = Arc::default();
+            tokio::spawn({
+                let (watch, shutdown) = (watch.clone(), self.server.shutdown());
+                async move { watch.run(shutdown).await }
+            });
+            watch
         })
     }
 

@@ -1,15 +1,15 @@
 //! The life of one socket of any kind, from the upgrade to the end of the stream.
 //!
-//! One task reads, writes, watches the clock and fetches what is to be sent, concurrently. They
-//! share a small [`Shared`] state: the reader puts replies there, the writer takes them. So a peer
-//! that does not read is still heard, and only its own writer waits for it:
+//! One task reads, writes and fetches what is to be sent, concurrently. They share a small
+//! [`Shared`] state: the reader puts replies there, the writer takes them. So a peer that does not
+//! read is still heard, and only its own writer waits for it:
 //!
 //! - what a socket says besides replies is up to its [`Protocol`], which bounds it;
 //! - replies queue in [`REPLY_BYTES_MAX`] bytes, beyond which the socket is closed;
-//! - a write that makes no progress for [`Times::write_stall_max`] ends the socket;
+//! - a write that makes no progress for a while ends the socket, as [`super::watch`] decides;
 //! - what a peer has not read is part of a budget that all sockets share.
 //!
-//! Whatever ends the socket, the server tries for up to [`Times::close_max`] to send a close frame
+//! Whatever ends the socket, the server tries for up to [`CLOSE_MAX`] to send a close frame
 //! after the last whole frame. Then it stops writing and keeps reading for a while, discarding
 //! everything: closing a stream with unread bytes resets it, which may lose the close frame.
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::coop;
 use tokio::time::{Instant, timeout};
 
@@ -30,6 +30,7 @@ use super::close::CloseReason;
 use super::counts::OpenSocket;
 use super::frame::{ClientFrame, FrameReader, ReadEnd, put_close, put_ping, put_pong};
 use super::parts::Parts;
+use super::watch::{Notice, Watch, Watched};
 use crate::ids::{AccountId, Timestamp};
 use crate::limits::budget::Share;
 
@@ -51,41 +52,15 @@ pub(super) trait Protocol: Send {
     }
 }
 
-/// The intervals and timeouts of a socket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Times {
-    /// Interval between the server's pings.
-    pub ping_interval: Duration,
-    /// A peer that sends no frame for this long is dropped.
-    pub silence_max: Duration,
-    /// How often the clock is checked; bounds how late a ping can be and how long a revoked
-    /// credential keeps its socket.
-    pub watch_interval: Duration,
-    /// A write that makes no progress for this long ends the socket.
-    pub write_stall_max: Duration,
-    /// Time to send what is left when the server shuts down.
-    pub finish_max: Duration,
-    /// Time for the last write and the close frame.
-    pub close_max: Duration,
-    /// Time for the peer to close its side afterwards.
-    pub linger_max: Duration,
-}
+/// Time to send what is left when the server shuts down. Together with [`CLOSE_MAX`], ends every
+/// socket within a second.
+pub const FINISH_MAX: Duration = Duration::from_millis(500);
 
-impl Default for Times {
-    fn default() -> Self {
-        Self {
-            ping_interval: Duration::from_secs(20),
-            silence_max: Duration::from_secs(40),
-            // Together with `close_max`, ends a revoked credential's socket within a second.
-            watch_interval: Duration::from_millis(400),
-            write_stall_max: Duration::from_secs(10),
-            // Together with `close_max`, ends every socket within a second.
-            finish_max: Duration::from_millis(500),
-            close_max: Duration::from_millis(500),
-            linger_max: Duration::from_secs(1),
-        }
-    }
-}
+/// Time for the last write and the close frame.
+pub const CLOSE_MAX: Duration = Duration::from_millis(500);
+
+/// Time for the peer to close its side afterwards.
+pub const LINGER_MAX: Duration = Duration::from_secs(1);
 
 /// The client, and what it may do.
 pub struct Peer {
@@ -109,7 +84,7 @@ pub enum Ended {
     Closed(CloseReason),
     /// The stream ended or failed.
     Gone,
-    /// The peer sent nothing for [`Times::silence_max`].
+    /// The peer sent nothing for [`SILENCE_MAX`](super::watch::SILENCE_MAX).
     Silent,
 }
 
@@ -155,14 +130,12 @@ impl Ended {
 }
 
 /// Runs a socket until it ends. `received` are the bytes that arrived with the upgrade request,
-/// after its head. `wake` wakes its writer, and `fetching` gets what the protocol has to say. The
-/// server is shutting down once `shutdown` is true or its sender is dropped.
+/// after its head. `wake` wakes its writer, and `fetching` gets what the protocol has to say.
 pub(super) async fn serve<S, P>(
     (stream, received): (S, Vec<u8>),
     peer: Peer,
     (protocol, wake, fetching): (P, Arc<Notify>, impl Future<Output = Ended> + Send),
-    shutdown: watch::Receiver<bool>,
-    times: Times,
+    watch: &Watch,
 ) -> Ended
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -173,12 +146,12 @@ where
     let mut frames = FrameReader::new(read_half, received);
     let parts = Parts::<4>::new();
     let (ended, is_close_sent) = {
-        let connection = Connection::new(protocol, wake, unsent, times);
+        let connection = Connection::new(protocol, wake, unsent, watch.add(is_valid));
         let mut writing = pin!(connection.write(&mut write_half));
         let mut fetching = pin!(fetching);
         let mut ended = {
             let reading = pin!(connection.read(&mut frames, allow));
-            let watching = pin!(connection.watch(&*is_valid, shutdown));
+            let watching = pin!(connection.watch());
             parts.first_of([writing.as_mut(), watching, reading, fetching.as_mut()]).await
         };
         let is_left = ended == Ended::Closed(CloseReason::GoingAway)
@@ -186,7 +159,7 @@ where
         if is_left {
             let (no_watching, no_reading) = (pin!(pending()), pin!(pending()));
             let finishing = parts.first_of([writing.as_mut(), no_watching, no_reading, fetching]);
-            ended = timeout(times.finish_max, finishing).await.unwrap_or(ended);
+            ended = timeout(FINISH_MAX, finishing).await.unwrap_or(ended);
         }
         let retry_after =
             (ended == Ended::Closed(CloseReason::GoingAway)).then(|| open.call_back());
@@ -196,89 +169,73 @@ where
         if let Ended::Closed(reason) = ended {
             connection.shared.lock().close = Some((reason, retry_after));
             connection.wake.notify_one();
-            let last = timeout(times.close_max, writing).await;
+            let last = timeout(CLOSE_MAX, writing).await;
             is_close_sent = matches!(last, Ok(Ended::Closed(_)));
         }
         (ended, is_close_sent)
     };
     if is_close_sent {
-        linger(frames.into_stream(), times.linger_max).await;
+        linger(frames.into_stream()).await;
     }
     ended
 }
 
 /// Closes a socket at once; sends nothing but the close frame.
-pub async fn refuse<S>(stream: S, reason: CloseReason, times: Times) -> Ended
+pub async fn refuse<S>(stream: S, reason: CloseReason) -> Ended
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let (read_half, mut write_half) = tokio::io::split(stream);
     let mut frame = Vec::new();
     put_close(&mut frame, reason, None);
-    let sent = timeout(times.close_max, async {
+    let sent = timeout(CLOSE_MAX, async {
         write_half.write_all(&frame).await?;
         write_half.shutdown().await
     });
     if !matches!(sent.await, Ok(Ok(()))) {
         return Ended::Gone;
     }
-    linger(read_half, times.linger_max).await;
+    linger(read_half).await;
     Ended::Closed(reason)
 }
 
 /// Reads and discards until the peer closes its side.
-async fn linger<R: AsyncRead + Unpin>(mut stream: R, linger_max: Duration) {
+async fn linger<R: AsyncRead + Unpin>(mut stream: R) {
     let drained = async {
         let mut scratch = [0; 1024];
         while stream.read(&mut scratch).await.is_ok_and(|len| len > 0) {}
     };
     // Give up on a peer that keeps its side open: it got its close frame.
-    let _ = timeout(linger_max, drained).await;
+    let _ = timeout(LINGER_MAX, drained).await;
 }
 
 struct Connection<P> {
     shared: Mutex<Shared<P>>,
     wake: Arc<Notify>,
+    watched: Arc<Watched>,
     opened_at: Instant,
-    times: Times,
 }
 
-/// State shared by reader, writer and watcher; locked only briefly, never across an await.
+/// State shared by reader and writer; locked only briefly, never across an await.
 struct Shared<P> {
     protocol: P,
     /// Complete frames, ready to be written.
     replies: Vec<u8>,
-    /// When the last frame from the peer was complete.
-    heard_at: Instant,
-    /// When the peer last took something of what is being written; `None` if it takes all at once.
-    taken_at: Option<Instant>,
     /// How much of what is being written the peer has not read.
     unwritten_bytes: usize,
     /// What is held for a peer that does not take everything at once.
     unsent: Share,
-    /// Whether there was no room for that.
-    lacks_room: bool,
     /// Set once; the writer then sends a close frame and ends. With the time after which the peer
     /// should come back, if it is told.
     close: Option<(CloseReason, Option<Duration>)>,
 }
 
 impl<P: Protocol> Connection<P> {
-    fn new(mut protocol: P, wake: Arc<Notify>, unsent: Share, times: Times) -> Self {
-        let opened_at = Instant::now();
+    fn new(mut protocol: P, wake: Arc<Notify>, unsent: Share, watched: Arc<Watched>) -> Self {
         let mut replies = Vec::new();
         protocol.begin(&mut replies);
-        let shared = Shared {
-            protocol,
-            replies,
-            heard_at: opened_at,
-            taken_at: None,
-            unwritten_bytes: 0,
-            unsent,
-            lacks_room: false,
-            close: None,
-        };
-        Self { shared: Mutex::new(shared), wake, opened_at, times }
+        let shared = Shared { protocol, replies, unwritten_bytes: 0, unsent, close: None };
+        Self { shared: Mutex::new(shared), wake, watched, opened_at: Instant::now() }
     }
 
     /// Reads frames until the peer breaks a rule or is gone.
@@ -298,8 +255,8 @@ impl<P: Protocol> Connection<P> {
             if !allow(u64::try_from(since_open_ns).unwrap_or(u64::MAX)) {
                 return Ended::Closed(CloseReason::TooMuch);
             }
+            self.watched.note_heard(now);
             let mut shared = self.shared.lock();
-            shared.heard_at = now;
             match frame {
                 ClientFrame::Text(text) => shared.answer(&text),
                 ClientFrame::Ping(payload) => put_pong(&mut shared.replies, &payload),
@@ -308,7 +265,7 @@ impl<P: Protocol> Connection<P> {
             if shared.replies.len() > REPLY_BYTES_MAX {
                 return Ended::Closed(CloseReason::TooMuch);
             }
-            shared.note_unsent();
+            self.note_unsent(&mut shared);
             let has_reply = !shared.replies.is_empty();
             drop(shared);
             if has_reply {
@@ -350,8 +307,13 @@ impl<P: Protocol> Connection<P> {
                 // A task that has used up its turn gets the same answer, and is polled again at
                 // once: that says nothing about the peer.
                 if polled.is_pending() && coop::has_budget_remaining() {
-                    self.shared.lock().note_refused(rest.len(), is_slow);
+                    if !is_slow {
+                        self.watched.note_taken(Instant::now());
+                    }
                     is_slow = true;
+                    let mut shared = self.shared.lock();
+                    shared.unwritten_bytes = rest.len();
+                    self.note_unsent(&mut shared);
                 }
                 polled
             });
@@ -360,75 +322,45 @@ impl<P: Protocol> Connection<P> {
                 len => rest = &rest[len..],
             }
             if is_slow {
-                self.shared.lock().taken_at = Some(Instant::now());
+                self.watched.note_taken(Instant::now());
             }
         }
         stream.flush().await?;
         if is_slow {
             let mut shared = self.shared.lock();
-            shared.taken_at = None;
             shared.unwritten_bytes = 0;
-            shared.note_unsent();
-            // The peer has taken what there was no room for.
-            shared.lacks_room = false;
+            self.note_unsent(&mut shared);
+            drop(shared);
+            // Last: the peer has taken what there was no room for.
+            self.watched.note_all_taken();
         }
         Ok(())
     }
 
-    /// Pings the peer, and ends the socket if the peer is silent or does not read, its credential
-    /// is no longer valid, or the server is shutting down.
-    async fn watch(
-        &self,
-        is_valid: &(dyn Fn() -> bool + Send + Sync),
-        mut shutdown: watch::Receiver<bool>,
-    ) -> Ended {
-        let mut pinged_at = self.opened_at;
+    /// Counts what the peer has not read, while it is slow.
+    fn note_unsent(&self, shared: &mut Shared<P>) {
+        let is_slow = shared.unwritten_bytes > 0;
+        let bytes = if is_slow { shared.unwritten_bytes + shared.replies.len() } else { 0 };
+        if !shared.unsent.hold(bytes) {
+            self.watched.note_lack_of_room();
+        }
+    }
+
+    /// Pings the peer when it is due, until the socket has to end.
+    async fn watch(&self) -> Ended {
         loop {
-            let stopping = shutdown.wait_for(|&is_down| is_down);
-            // An error means that the sender was dropped, so the server is shutting down, too.
-            if timeout(self.times.watch_interval, stopping).await.is_ok() {
-                return Ended::Closed(CloseReason::GoingAway);
-            }
-            if !is_valid() {
-                return Ended::Closed(CloseReason::BadCredential);
-            }
-            let now = Instant::now();
-            let mut shared = self.shared.lock();
-            if now - shared.heard_at >= self.times.silence_max {
-                return Ended::Silent;
-            }
-            let stall_max = self.times.write_stall_max;
-            let is_stalled = shared.taken_at.is_some_and(|taken_at| now - taken_at >= stall_max);
-            if is_stalled || shared.lacks_room {
-                return Ended::Closed(CloseReason::TooSlow);
-            }
-            if now - pinged_at >= self.times.ping_interval {
-                pinged_at = now;
-                put_ping(&mut shared.replies);
-                drop(shared);
-                self.wake.notify_one();
+            match self.watched.noticed().await {
+                Notice::Ping => {
+                    put_ping(&mut self.shared.lock().replies);
+                    self.wake.notify_one();
+                }
+                Notice::End(ended) => return ended,
             }
         }
     }
 }
 
 impl<P: Protocol> Shared<P> {
-    /// The peer has refused this many bytes for now, not for the first time if it `was_slow`.
-    fn note_refused(&mut self, bytes: usize, was_slow: bool) {
-        if !was_slow {
-            self.taken_at = Some(Instant::now());
-        }
-        self.unwritten_bytes = bytes;
-        self.note_unsent();
-    }
-
-    /// Counts what the peer has not read, while it is slow.
-    fn note_unsent(&mut self) {
-        let is_slow = self.unwritten_bytes > 0;
-        let bytes = if is_slow { self.unwritten_bytes + self.replies.len() } else { 0 };
-        self.lacks_room |= !self.unsent.hold(bytes);
-    }
-
     /// Everything for the next write, and the reason if it ends in a close frame.
     fn take(&mut self) -> (Vec<u8>, Option<CloseReason>) {
         if let Some((reason, retry_after)) = self.close {

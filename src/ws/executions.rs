@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::bounds::{RESUMES_WAITING_MAX, WRITE_BYTES_GOAL};
 use super::close::CloseReason;
-use super::connection::{Ended, Peer, Protocol, Times, serve};
+use super::connection::{Ended, Peer, Protocol, serve};
 use super::execution_frame::{ExecutionReply, ExecutionRequest, Fill};
 use super::protocol::{Reply, put_message};
+use super::watch::Watch;
 use crate::engine::fills::FillPage;
 use crate::ids::Timestamp;
 use crate::shard::FillFollower;
@@ -41,14 +42,12 @@ impl ExecutionCounts {
 }
 
 /// Streams fills until the socket ends. `received` are the bytes that arrived with the upgrade
-/// request, after its head. The server is shutting down once `shutdown` is true or its sender is
-/// dropped.
+/// request, after its head.
 pub async fn serve_executions<S>(
     (stream, received): (S, Vec<u8>),
     peer: Peer,
     (follower, counts): (FillFollower, &ExecutionCounts),
-    shutdown: watch::Receiver<bool>,
-    times: Times,
+    watch: &Watch,
 ) -> Ended
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -59,7 +58,7 @@ where
         Ended::Closed(CloseReason::GoingAway)
     };
     let protocol = (&feed, feed.wake_writer.clone(), fetching);
-    serve((stream, received), peer, protocol, shutdown, times).await
+    serve((stream, received), peer, protocol, watch).await
 }
 
 /// Reads fills and puts their frames into the outbox.

@@ -5,11 +5,10 @@
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
 
 use super::bounds::WRITE_BYTES_GOAL;
 use super::close::CloseReason;
-use super::connection::{Ended, Peer, Protocol, Times, refuse, serve};
+use super::connection::{Ended, Peer, Protocol, refuse, serve};
 use super::fanout::Fanout;
 use super::frame::put_text;
 use super::protocol::{
@@ -18,6 +17,7 @@ use super::protocol::{
 };
 use super::subscriptions::Subscriptions;
 use super::turns::Turns;
+use super::watch::Watch;
 use crate::ids::{AccountId, Timestamp};
 use crate::limits::tier::MarketsMax;
 
@@ -26,27 +26,25 @@ const LACKS_MARKETS: &str = "the server has reached its limit of subscriptions: 
                              missing here; unsubscribe from * and try again later";
 
 /// Streams prices of up to `markets_max` markets until the socket ends. `received` are the bytes
-/// that arrived with the upgrade request, after its head. The server is shutting down once
-/// `shutdown` is true or its sender is dropped.
+/// that arrived with the upgrade request, after its head.
 pub async fn serve_prices<S>(
     (stream, received): (S, Vec<u8>),
     peer: Peer,
     (fanout, turns): (&Arc<Fanout>, &Arc<Turns>),
     markets_max: MarketsMax,
-    shutdown: watch::Receiver<bool>,
-    times: Times,
+    watch: &Watch,
 ) -> Ended
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let Some(subscriptions) = fanout.open(markets_max, turns) else {
-        return refuse(stream, CloseReason::Busy, times).await;
+        return refuse(stream, CloseReason::Busy).await;
     };
     let wake = subscriptions.mailbox().wake_up().clone();
     let prices = Prices { account_id: peer.account_id, subscriptions };
     // Prices are in memory: nothing has to be fetched.
     let fetching = std::future::pending();
-    serve((stream, received), peer, (prices, wake, fetching), shutdown, times).await
+    serve((stream, received), peer, (prices, wake, fetching), watch).await
 }
 
 struct Prices {

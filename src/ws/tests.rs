@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 use crate::ws::close::CloseReason;
-use crate::ws::connection::{Ended, Times, refuse};
+use crate::ws::connection::{Ended, refuse};
 
 /// Upgrades and refuses at once, or answers with the reason for not upgrading.
 async fn answer(mut request: Request<Incoming>) -> Result<Response<String>, Infallible> {
@@ -15,7 +15,7 @@ async fn answer(mut request: Request<Incoming>) -> Result<Response<String>, Infa
         Ok((response, upgrading)) => {
             tokio::spawn(async move {
                 let stream = TokioIo::new(upgrading.done().await.expect("the response was sent"));
-                let ended = refuse(stream, CloseReason::TooManySockets, Times::default()).await;
+                let ended = refuse(stream, CloseReason::TooManySockets).await;
                 assert_eq!(ended, Ended::Closed(CloseReason::TooManySockets));
             });
             response.map(|_| String::new())

@@ -14,7 +14,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
 
 use crate::auth::ws_token::WS_TOKEN_SECONDS;
 use crate::http::call::{Answer, Call};
@@ -33,10 +32,11 @@ use crate::limits::tier::{MarketsMax, TierLimits};
 use crate::service::{Denied, RequestContext, ServiceError, SocketCaller};
 use crate::telemetry::Metrics;
 use crate::ws::close::CloseReason;
-use crate::ws::connection::{Ended, Peer, Times, refuse};
+use crate::ws::connection::{Ended, Peer, refuse};
 use crate::ws::executions::serve_executions;
 use crate::ws::prices::serve_prices;
 use crate::ws::turns::Turns;
+use crate::ws::watch::Watch;
 use crate::ws::{Upgrading, upgrade};
 
 /// What a socket streams.
@@ -101,7 +101,7 @@ pub(in crate::http) async fn open(
         waiters: context.waiters.clone(),
         turns: worker.turns(exchange).clone(),
         slot: slot.clone(),
-        shutdown: worker.server.shutdown(),
+        watch: worker.watch().clone(),
         metrics: worker.metrics.clone(),
     };
     tokio::spawn(serving.run(upgrading, peer));
@@ -140,7 +140,7 @@ struct Serving {
     waiters: Arc<Waiters>,
     turns: Arc<Turns>,
     slot: Arc<ConnectionSlot>,
-    shutdown: watch::Receiver<bool>,
+    watch: Arc<Watch>,
     metrics: Arc<Metrics>,
 }
 
@@ -161,23 +161,22 @@ impl Serving {
     ) where
         Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self { stream, exchange, waiters, turns, slot, shutdown, metrics } = self;
-        let times = Times::default();
+        let Self { stream, exchange, waiters, turns, slot, watch, metrics } = self;
         let ended = match (peer, stream) {
             (Ok((peer, markets_max)), Stream::Prices) => {
                 let from = (&exchange.fanout, &turns);
-                serve_prices((io, received), peer, from, markets_max, shutdown, times).await
+                serve_prices((io, received), peer, from, markets_max, &watch).await
             }
             (Ok((peer, _)), Stream::Executions) => {
                 match exchange.service.follow_fills(peer.account_id, &waiters) {
                     Some(follower) => {
                         let from = (follower, &exchange.executions);
-                        serve_executions((io, received), peer, from, shutdown, times).await
+                        serve_executions((io, received), peer, from, &watch).await
                     }
-                    None => refuse(io, CloseReason::Busy, times).await,
+                    None => refuse(io, CloseReason::Busy).await,
                 }
             }
-            (Err(reason), _) => refuse(io, reason, times).await,
+            (Err(reason), _) => refuse(io, reason).await,
         };
         metrics.socket_ended(ended);
         if matches!(ended, Ended::Closed(reason) if reason.code() == CloseReason::TooSlow.code()) {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use fastwebsockets::{Frame, OpCode, Payload, Role, WebSocket};
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -22,6 +23,7 @@ use crate::ws::fanout::tests::publish_bid;
 use crate::ws::frame::CLIENT_FRAME_BYTES_MAX;
 use crate::ws::prices::serve_prices;
 use crate::ws::turns::Turns;
+use crate::ws::watch::{SILENCE_MAX, WATCH_INTERVAL, WRITE_STALL_MAX};
 
 /// A server with sixty markets, `m0` to `m59`, and one client.
 struct World {
@@ -101,11 +103,13 @@ fn world_within(unsent: &Arc<ByteBudget>, pipe_bytes: usize, markets_max: Market
     let turns: Arc<Turns> = Arc::default();
     let giving = turns.clone();
     tokio::spawn(async move { giving.run(|| {}).await });
+    let watch: Arc<Watch> = Arc::default();
+    let watching = watch.clone();
+    tokio::spawn(async move { watching.run(is_down).await });
     let serving = fanout.clone();
     let ended = tokio::spawn(async move {
         let from = (&serving, &turns);
-        let server = (server, Vec::new());
-        serve_prices(server, peer, from, markets_max, is_down, Times::default()).await
+        serve_prices((server, Vec::new()), peer, from, markets_max, &watch).await
     });
     let client = client_socket(client);
     let unsent = unsent.clone();
@@ -385,9 +389,8 @@ async fn a_silent_peer_is_pinged_and_dropped() {
     assert_eq!(ended, Ended::Silent);
     assert_eq!(received, [Received::Ping]);
     let silent_for = opened_at.elapsed();
-    let times = Times::default();
-    let latest = times.silence_max + times.watch_interval;
-    assert!(silent_for >= times.silence_max && silent_for <= latest, "{silent_for:?}");
+    let latest = SILENCE_MAX + WATCH_INTERVAL;
+    assert!(silent_for >= SILENCE_MAX && silent_for <= latest, "{silent_for:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -538,8 +541,7 @@ async fn a_peer_that_takes_nothing_is_dropped() {
     let opened_at = Instant::now();
     let ended = (&mut world.ended).await.unwrap();
     assert_eq!(ended, Ended::Closed(CloseReason::TooSlow));
-    let times = Times::default();
-    assert_eq!(opened_at.elapsed(), times.write_stall_max + times.close_max);
+    assert_eq!(opened_at.elapsed(), WRITE_STALL_MAX + CLOSE_MAX);
     assert_eq!(world.fanout.socket_count(), 0);
 }
 
@@ -555,7 +557,7 @@ async fn a_peer_that_disconnects_ends_the_socket() {
 async fn a_refused_socket_gets_the_close_code() {
     for reason in [CloseReason::BadCredential, CloseReason::TooManySockets] {
         let (client, server) = tokio::io::duplex(1024);
-        let refused = tokio::spawn(refuse(server, reason, Times::default()));
+        let refused = tokio::spawn(refuse(server, reason));
         let mut client = client_socket(client);
         assert_eq!(receive(&mut client).await, Received::Close(reason.code()));
         assert_eq!(receive(&mut client).await, Received::End);

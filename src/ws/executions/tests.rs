@@ -6,6 +6,7 @@ use fastwebsockets::{Frame, OpCode, Payload, Role, WebSocket};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -23,7 +24,9 @@ use crate::market::catalogue::{MarketInfo, Outcome};
 use crate::money::{Price, Shares};
 use crate::shard::Shards;
 use crate::snapshot::Recovered;
+use crate::ws::connection::{CLOSE_MAX, FINISH_MAX, LINGER_MAX};
 use crate::ws::counts::SocketCounts;
+use crate::ws::watch::WRITE_STALL_MAX;
 
 const SHARD: u8 = 9;
 const MARKET: &str = "0xabc";
@@ -131,9 +134,11 @@ impl World {
         let (shutdown, is_down) = watch::channel(false);
         let follower = self.shards.follow_fills(account_id(), &self.waiters).unwrap();
         let counts = self.counts.clone();
+        let watch: Arc<Watch> = Arc::default();
+        let watching = watch.clone();
+        tokio::spawn(async move { watching.run(is_down).await });
         let ended = tokio::spawn(async move {
-            let server = (server, Vec::new());
-            serve_executions(server, peer, (follower, &counts), is_down, Times::default()).await
+            serve_executions((server, Vec::new()), peer, (follower, &counts), &watch).await
         });
         let mut socket = WebSocket::after_handshake(client, Role::Client);
         socket.set_auto_close(false);
@@ -337,8 +342,7 @@ async fn a_client_that_takes_nothing_is_closed_1013() {
         world.trade().await;
     }
     let began = Instant::now();
-    let times = Times::default();
-    sleep(times.write_stall_max + Duration::from_millis(450)).await;
+    sleep(WRITE_STALL_MAX + Duration::from_millis(450)).await;
     // It begins to read while the close frame is being sent.
     let mut last = client.receive().await;
     loop {
@@ -350,7 +354,7 @@ async fn a_client_that_takes_nothing_is_closed_1013() {
     assert_eq!(last, Received::Close(1013));
     drop(client.socket);
     assert_eq!(client.ended.await.unwrap(), Ended::Closed(CloseReason::TooSlow));
-    assert!(began.elapsed() < times.write_stall_max + times.close_max + times.linger_max);
+    assert!(began.elapsed() < WRITE_STALL_MAX + CLOSE_MAX + LINGER_MAX);
 }
 
 #[tokio::test(start_paused = true)]
@@ -384,8 +388,8 @@ async fn a_shutdown_sends_what_is_left() {
     let asked_at = Instant::now();
     client.shutdown.send(true).unwrap();
     assert_eq!(client.receive().await, Received::Close(1001));
-    let (elapsed, finish_max) = (asked_at.elapsed(), Times::default().finish_max);
-    assert!(elapsed >= finish_max && elapsed < finish_max * 2, "{elapsed:?}");
+    let elapsed = asked_at.elapsed();
+    assert!(elapsed >= FINISH_MAX && elapsed < FINISH_MAX * 2, "{elapsed:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,7 +32,7 @@ async fn what_a_client_does_not_take_is_counted_and_has_a_limit() {
     let mut slow = world_within(&budget, 1_024, MarketsMax::Count(50));
     slow.send(subscribe(50)).await;
     let began = Instant::now();
-    sleep(Times::default().watch_interval).await;
+    sleep(WATCH_INTERVAL).await;
     drop(others);
     let (received, ended) = slow.end().await;
     assert_eq!(ended, Ended::Closed(CloseReason::TooSlow));
@@ -52,7 +52,7 @@ async fn a_client_that_reads_stays_while_others_do_not() {
     for _ in 0..52 {
         world.json().await;
     }
-    sleep(Times::default().watch_interval * 2).await;
+    sleep(WATCH_INTERVAL * 2).await;
     world.send(json!({"action": "ping"})).await;
     assert_eq!(world.json().await["type"], "pong");
 }
@@ -71,7 +71,8 @@ impl Protocol for Mute {
 #[tokio::test]
 async fn a_task_that_has_used_up_its_turn_is_not_a_slow_peer() {
     let unsent = ByteBudget::new(0).share();
-    let connection = Connection::new(Mute, Arc::default(), unsent, Times::default());
+    let watched = Watch::default().add(Box::new(|| true));
+    let connection = Connection::new(Mute, Arc::default(), unsent, watched);
     let (_client, mut stream) = tokio::io::duplex(16);
     let mut writing = pin!(connection.write_all(b"four", &mut stream));
     poll_fn(|context| {
@@ -82,6 +83,6 @@ async fn a_task_that_has_used_up_its_turn_is_not_a_slow_peer() {
         Poll::Ready(())
     })
     .await;
-    assert!(!connection.shared.lock().lacks_room);
+    assert!(!connection.watched.lacks_room());
     writing.await.unwrap();
 }
