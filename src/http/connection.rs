@@ -114,6 +114,10 @@ pub enum ConnectionError {
         /// The phase that timed out.
         phase: Phase,
     },
+    /// The client of a stream without an end took nothing of it for too long, or there was no
+    /// memory left for what it had not taken.
+    #[error("the stream was cut off: its client reads too slowly")]
+    CutOff,
     /// The connection gave up its slot.
     #[error("another connection needed the slot")]
     Dismissed,
@@ -160,7 +164,7 @@ where
             Ok::<_, Infallible>(response.map(|body| Sending::begin(body.into(), activity)))
         }
     });
-    let connection = http1::Builder::new()
+    let mut connection = http1::Builder::new()
         .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(BUFFER_BYTES_MAX)
         // A client may close its sending side after a request and still read the answer. With the
@@ -170,7 +174,6 @@ where
         .header_read_timeout(None)
         .serve_connection(io, service)
         .with_upgrades();
-    let mut connection = connection;
     let mut ending = pin!(ending);
     let mut watchdog = pin!(Watchdog::new(&activity, deadlines));
     let mut has_ending = false;
@@ -214,7 +217,7 @@ where
         if let Poll::Ready(result) = polled {
             // A stream without an end is cut off.
             let result = if is_parting { Ok(()) } else { result };
-            return Poll::Ready(result.map(|()| false).map_err(ConnectionError::Broken));
+            return Poll::Ready(result.map(|()| false).map_err(|error| broken(&activity, error)));
         }
         if is_parting {
             let farewell =
@@ -233,6 +236,7 @@ where
         watchdog.as_mut().poll(context).map(|phase| match phase {
             // The response is out, and the client had time to read it.
             Phase::Lingering => Ok(false),
+            Phase::Responding if activity.is_endless() => Err(ConnectionError::CutOff),
             phase => Err(ConnectionError::Stalled { phase }),
         })
     })
@@ -246,6 +250,11 @@ where
     // What was read belongs to a request that nobody has answered, and only hyper knows it.
     let parts = connection.into_parts().filter(|parts| parts.read_buf.is_empty());
     Ok(parts.map(|parts| parts.io.into_inner().into_inner()))
+}
+
+/// Why a connection with this activity failed.
+fn broken(activity: &Activity, error: hyper::Error) -> ConnectionError {
+    if activity.lacks_room() { ConnectionError::CutOff } else { ConnectionError::Broken(error) }
 }
 
 /// The transport of a connection that was upgraded, and the bytes that arrived with the request,

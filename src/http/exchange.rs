@@ -62,6 +62,8 @@ pub struct Exchange {
     pub unsent: Arc<ByteBudget>,
     /// How many sockets were closed with 1013: there was no room for them, or they read too slowly.
     pub turned_away: AtomicU64,
+    /// How many price streams were cut off because their clients read too slowly.
+    pub streams_cut_off: AtomicU64,
     /// How many price streams an address may have open.
     pub streams_per_address_max: AtomicU32,
     /// Which venue prices come from, and how it does.
@@ -86,6 +88,7 @@ impl Exchange {
             streams: Arc::default(),
             unsent: ByteBudget::new(UNSENT_BYTES_MAX),
             turned_away: AtomicU64::new(0),
+            streams_cut_off: AtomicU64::new(0),
             streams_per_address_max: AtomicU32::new(STREAMS_PER_ADDRESS_MAX),
             venue,
             memory: Mutex::default(),
@@ -279,6 +282,7 @@ impl Server {
             gauges.unsent_bytes = exchange.unsent.held_bytes();
             gauges.subscriptions = exchange.fanout.subscription_count();
             gauges.conflated_frames = exchange.fanout.conflated_count();
+            gauges.streams_cut_off = exchange.streams_cut_off.load(Ordering::Relaxed);
             gauges.execution_sockets = exchange.service.fill_follower_count();
             gauges.fill_frames = exchange.executions.fills();
             gauges.gap_frames = exchange.executions.gaps();

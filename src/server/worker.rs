@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -10,7 +11,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::watchdog::Heart;
-use crate::http::connection::{ConnectionGuard, Deadlines, Ending, REFUSAL, serve_connection};
+use crate::http::connection::{
+    ConnectionError, ConnectionGuard, Deadlines, Ending, REFUSAL, serve_connection,
+};
 use crate::http::exchange::{ConnectionSlot, Server, Worker};
 use crate::http::handle::handle;
 use crate::limits::bucket::{BucketRule, TokenBucket};
@@ -198,7 +201,14 @@ async fn serve(
             Ok(stream) => worker.server.keep_at_rest(stream),
             Err(error) => tracing::debug!("the connection from {peer} was not kept: {error}"),
         },
-        Err(error) => tracing::debug!("the connection from {peer} ended: {error}"),
+        Err(error) => {
+            if let ConnectionError::CutOff = error
+                && let Some(exchange) = worker.server.exchange()
+            {
+                exchange.streams_cut_off.fetch_add(1, Ordering::Relaxed);
+            }
+            tracing::debug!("the connection from {peer} ended: {error}");
+        }
     }
 }
 

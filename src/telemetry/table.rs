@@ -67,6 +67,8 @@ pub struct Gauges {
     pub exports: usize,
     /// Price frames that replaced others, which a slow reader missed.
     pub conflated_frames: u64,
+    /// Price streams that were cut off, because their clients read too slowly.
+    pub streams_cut_off: u64,
     /// Fills sent to execution sockets.
     pub fill_frames: u64,
     /// Gaps sent to execution sockets: fills that they asked for are no longer kept.
@@ -109,7 +111,7 @@ pub struct Gauges {
 }
 
 /// Every metric, in the order of the page.
-pub static METRICS: [Metric; 78] = [
+pub static METRICS: [Metric; 79] = [
     Metric::gauge("paperbourse_build_info", "Always 1; the label is the version.", |_, out| {
         out.sample(&[env!("CARGO_PKG_VERSION")], 1);
     })
@@ -198,6 +200,11 @@ pub static METRICS: [Metric; 78] = [
         |from, out| {
             out.value(from.gauges.streams);
         },
+    ),
+    Metric::counter(
+        "paperbourse_price_streams_cut_off_total",
+        "Price streams that were cut off, because their clients read too slowly.",
+        |from, out| out.value(from.gauges.streams_cut_off),
     ),
     Metric::gauge(
         "paperbourse_price_subscriptions",

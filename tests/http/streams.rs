@@ -189,6 +189,21 @@ fn a_full_server_cuts_off_the_stream_of_a_stranger_first() {
     while of_bot.event().0 != "keepalive" {}
 }
 
+/// The kernel takes some megabytes for it first.
+#[test]
+fn a_stream_whose_client_reads_nothing_is_cut_off_and_counted() {
+    let server = Server::simulated_with(&["--venue-speed", "200"]);
+    let listed = server.get("/v1/markets").ok(200);
+    let ids = listed.as_array().unwrap().iter().take(50).map(|it| it["condition_id"].as_str());
+    let ids: Vec<&str> = ids.map(Option::unwrap).collect();
+    let readers = || server.get("/v1/status").ok(200)["readers"].clone();
+    let stream = EventStream::open(&server, &stream_of(&ids)).unwrap();
+    assert_eq!(readers()["streams_cut_off"], 0);
+    eventually(|| (readers()["streams_cut_off"] == 1).then_some(()));
+    assert_eq!(readers()["unsent_bytes"], 0);
+    drop(stream);
+}
+
 #[test]
 fn a_client_that_comes_back_lacks_only_what_has_changed() {
     // Of a market that never changes.

@@ -92,6 +92,8 @@ pub struct Activity {
     held: Mutex<Option<Share>>,
     /// Whether that holds something.
     has_held: AtomicBool,
+    /// Whether there was no room for what the client of a stream without an end has refused.
+    lacks_room: AtomicBool,
     /// The connection's task, once it has been polled.
     task: Mutex<Option<Waker>>,
     /// Whether wakes are held back.
@@ -282,7 +284,14 @@ impl Activity {
         let mut unsent = self.held.lock();
         let Some(unsent) = &mut *unsent else { return true };
         self.has_held.store(true, Ordering::Relaxed);
-        unsent.hold(bytes)
+        let has_room = unsent.hold(bytes);
+        self.lacks_room.store(!has_room, Ordering::Relaxed);
+        has_room
+    }
+
+    /// Whether there was no room for what the client has refused.
+    pub(super) fn lacks_room(&self) -> bool {
+        self.lacks_room.load(Ordering::Relaxed)
     }
 
     fn release_held(&self) {

@@ -37,6 +37,7 @@ pub(in crate::http) fn status(call: &Call<'_>) -> Reply {
             unsent_bytes_max: exchange.unsent.bytes_max(),
             conflated: exchange.fanout.conflated_count(),
             closed_1013: exchange.turned_away.load(Ordering::Relaxed),
+            streams_cut_off: exchange.streams_cut_off.load(Ordering::Relaxed),
         },
         journal: Journal {
             kept: if journal.is_some() { "on disk" } else { "in memory" },
@@ -105,6 +106,9 @@ struct Readers {
     conflated: u64,
     /// Sockets that were closed with 1013 since the start: too slow, or there was no room for them.
     closed_1013: u64,
+    /// Price streams that were cut off since the start: too slow, or there was no memory left for
+    /// what their clients had yet to read.
+    streams_cut_off: u64,
 }
 
 #[derive(JsonSchema, Serialize)]
