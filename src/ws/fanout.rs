@@ -62,6 +62,7 @@ pub struct Fanout {
 
 /// One market's newest frame and its subscribers.
 pub(super) struct Channel {
+    condition_id: Arc<str>,
     market: Arc<Market>,
     newest: ArcSwap<PriceFrame>,
     subscribers: Mutex<Subscribers>,
@@ -71,7 +72,9 @@ pub(super) struct Channel {
 /// belongs to an older snapshot.
 #[derive(Default)]
 struct Subscribers {
-    by_socket: Map<SocketId, Subscriber>,
+    /// In the order in which they came, except that the last one takes the place of one that
+    /// leaves: what was allocated together is visited together.
+    list: Vec<Subscriber>,
     /// The last subscriber has left: the channel is about to be removed, and nobody may join it.
     ended: bool,
 }
@@ -89,6 +92,8 @@ pub(super) struct SocketId(u64);
 pub(super) struct Mailbox {
     /// The slots of the markets that have an unseen frame.
     dirty: DirtySet,
+    /// Where the socket is among the subscribers of each slot's market.
+    places: Mutex<Vec<u32>>,
     /// Markets to join, for a socket with all of them. At most all markets that are listed.
     newcomers: Mutex<Map<Arc<str>, Arc<Market>>>,
     turns: Arc<Turns>,
@@ -233,7 +238,6 @@ impl Fanout {
     pub(super) fn join(
         &self,
         market: &Arc<Market>,
-        socket: SocketId,
         mailbox: &Arc<Mailbox>,
         slot: u32,
         now: Timestamp,
@@ -246,9 +250,9 @@ impl Fanout {
                 self.forget(&channel);
                 continue;
             }
-            let subscriber = Subscriber { mailbox: mailbox.clone(), slot };
-            let before = subscribers.by_socket.insert(socket, subscriber);
-            assert!(before.is_none(), "a socket subscribes to a market once");
+            let place = u32::try_from(subscribers.list.len()).expect("there are fewer readers");
+            mailbox.set_place(slot, place);
+            subscribers.list.push(Subscriber { mailbox: mailbox.clone(), slot });
             drop(subscribers);
             mailbox.mark(slot);
             return channel;
@@ -257,12 +261,17 @@ impl Fanout {
 
     /// Removes a socket from a channel; the last one to leave ends it. After this, nothing marks
     /// the socket's slot for this market.
-    pub(super) fn leave(&self, channel: &Arc<Channel>, socket: SocketId) {
+    pub(super) fn leave(&self, channel: &Arc<Channel>, mailbox: &Arc<Mailbox>, slot: u32) {
         let mut subscribers = channel.subscribers.lock();
-        let left = subscribers.by_socket.remove(&socket);
-        assert!(left.is_some(), "a socket leaves a channel that it joined");
+        let place = mailbox.place(slot);
+        let left = subscribers.list.swap_remove(place as usize);
+        let is_it = Arc::ptr_eq(&left.mailbox, mailbox) && left.slot == slot;
+        assert!(is_it, "a socket leaves a channel that it joined");
+        if let Some(moved) = subscribers.list.get(place as usize) {
+            moved.mailbox.set_place(moved.slot, place);
+        }
         self.subscription_count.fetch_sub(1, Ordering::Relaxed);
-        if subscribers.by_socket.is_empty() {
+        if subscribers.list.is_empty() {
             // Before anybody can see that the channel has ended and start the next one.
             self.seq_floor.fetch_max(channel.newest.load().seq, Ordering::AcqRel);
             subscribers.ended = true;
@@ -287,6 +296,7 @@ impl Fanout {
         let seq = self.seq_floor.load(Ordering::Acquire) + 1;
         let first = PriceFrame::encode(&market.snapshot(), seq, now);
         let channel = Arc::new(Channel {
+            condition_id: condition_id.clone(),
             market: market.clone(),
             newest: ArcSwap::from_pointee(first),
             subscribers: Mutex::default(),
@@ -300,15 +310,20 @@ impl Fanout {
 
     /// Removes an ended channel from the map, unless a new one has already taken its place.
     fn forget(&self, channel: &Arc<Channel>) {
-        let condition_id = channel.market.info().condition_id.clone();
         let mut channels = self.channels.lock();
-        if channels.get(&condition_id).is_some_and(|current| Arc::ptr_eq(current, channel)) {
-            channels.remove(&condition_id);
+        let current = channels.get(&channel.condition_id);
+        if current.is_some_and(|current| Arc::ptr_eq(current, channel)) {
+            channels.remove(&channel.condition_id);
         }
     }
 }
 
 impl Channel {
+    /// The market's condition id.
+    pub(super) fn condition_id(&self) -> &str {
+        &self.condition_id
+    }
+
     /// The market's latest frame, at most one step of the fan-out behind.
     pub(super) fn newest(&self) -> Arc<PriceFrame> {
         self.newest.load_full()
@@ -334,7 +349,7 @@ impl Channel {
         let seq = self.newest.load().seq + 1;
         let frame = PriceFrame::encode(&self.market.snapshot(), seq, now);
         self.newest.store(Arc::new(frame));
-        for subscriber in subscribers.by_socket.values() {
+        for subscriber in &subscribers.list {
             subscriber.mailbox.mark(subscriber.slot);
         }
     }
@@ -344,7 +359,21 @@ impl Mailbox {
     /// An empty mailbox for this many markets.
     pub(super) fn new(slot_count: usize, turns: Arc<Turns>) -> Self {
         let dirty = DirtySet::new(slot_count);
-        Self { dirty, newcomers: Mutex::default(), turns, place: Arc::default() }
+        let (places, newcomers) = (Mutex::default(), Mutex::default());
+        Self { dirty, places, newcomers, turns, place: Arc::default() }
+    }
+
+    /// Where the socket is among the subscribers of this slot's market.
+    fn place(&self, slot: u32) -> u32 {
+        self.places.lock()[slot as usize]
+    }
+
+    fn set_place(&self, slot: u32, place: u32) {
+        let (mut places, slot) = (self.places.lock(), slot as usize);
+        if places.len() <= slot {
+            places.resize(slot + 1, 0);
+        }
+        places[slot] = place;
     }
 
     /// Marks a slot, and asks for a turn if none was marked.

@@ -1,7 +1,11 @@
 //! The subscriptions of one socket or stream, and which frame it sends next.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 
 use super::dirty::{Cursor, SLOTS_MAX};
 use super::fanout::{Channel, Fanout, Mailbox, SocketId};
@@ -26,7 +30,9 @@ pub struct Subscriptions {
     cursor: Cursor,
     slots: Vec<Option<Subscription>>,
     free_slots: Vec<u32>,
-    by_condition: HashMap<Arc<str>, u32, foldhash::fast::RandomState>,
+    /// The slots in use, by the condition id of their market.
+    by_condition: HashTable<u32>,
+    hashes: RandomState,
     /// How many subscriptions there have been.
     joined: u64,
     all: Option<All>,
@@ -48,7 +54,6 @@ enum Lack {
 }
 
 struct Subscription {
-    condition_id: Arc<str>,
     channel: Arc<Channel>,
     /// The value of [`Subscriptions::joined`] before it.
     place: u64,
@@ -140,7 +145,8 @@ impl Subscriptions {
             cursor: Cursor::default(),
             slots: Vec::new(),
             free_slots: Vec::new(),
-            by_condition: HashMap::default(),
+            by_condition: HashTable::new(),
+            hashes: RandomState::default(),
             joined: 0,
             all: None,
         }
@@ -159,11 +165,11 @@ impl Subscriptions {
         condition_ids: &'a [String],
         now: Timestamp,
     ) -> Result<Vec<&'a str>, SubscribeError> {
-        let mut known = HashSet::<&str, foldhash::fast::RandomState>::default();
+        let mut known = HashSet::<&str, RandomState>::default();
         let mut added: Vec<Arc<Market>> = Vec::new();
         let mut unknown = Vec::new();
         for id in condition_ids {
-            if self.by_condition.contains_key(id.as_str()) || !known.insert(id) {
+            if self.contains(id) || !known.insert(id) {
                 continue;
             }
             match self.fanout.market(id) {
@@ -180,6 +186,7 @@ impl Subscriptions {
         if !self.fanout.reserve(added.len()) {
             return Err(SubscribeError::Full);
         }
+        self.slots.reserve(added.len().saturating_sub(self.free_slots.len()));
         for market in added {
             self.join(&market, now);
         }
@@ -237,7 +244,7 @@ impl Subscriptions {
             return Err(SubscribeError::NotOne);
         }
         for id in condition_ids {
-            if let Some(slot) = self.by_condition.remove(id.as_str()) {
+            if let Some(slot) = self.slot_of(id) {
                 self.leave(slot);
             }
         }
@@ -250,7 +257,7 @@ impl Subscriptions {
             self.fanout.leave_all(self.id);
             drop(self.mailbox.newcomers());
         }
-        for (_, slot) in std::mem::take(&mut self.by_condition) {
+        for slot in self.used_slots(|_| true) {
             self.leave(slot);
         }
     }
@@ -267,14 +274,14 @@ impl Subscriptions {
 
     /// Whether this market is subscribed.
     pub fn contains(&self, condition_id: &str) -> bool {
-        self.by_condition.contains_key(condition_id)
+        self.slot_of(condition_id).is_some()
     }
 
     /// The subscribed markets, in the order of subscription.
     pub fn condition_ids(&self) -> impl Iterator<Item = &str> {
         let mut subscribed: Vec<&Subscription> = self.slots.iter().flatten().collect();
         subscribed.sort_unstable_by_key(|subscription| subscription.place);
-        subscribed.into_iter().map(|subscription| &*subscription.condition_id)
+        subscribed.into_iter().map(|subscription| subscription.channel.condition_id())
     }
 
     /// Whether a socket with all markets lacks some, since the server had no room. Said once.
@@ -356,9 +363,7 @@ impl Subscriptions {
             let market = all.rest.pop()?;
             let condition_id = &market.info().condition_id;
             // One that has left the listing meanwhile would be joined and left for ever.
-            if !self.by_condition.contains_key(condition_id)
-                && self.fanout.market(condition_id).is_some()
-            {
+            if !self.contains(condition_id) && self.fanout.market(condition_id).is_some() {
                 return Some(market);
             }
         }
@@ -370,10 +375,21 @@ impl Subscriptions {
         if self.count() <= 2 * listing.markets().len() {
             return;
         }
-        let left = self.by_condition.extract_if(|id, _| listing.by_condition(id).is_none());
-        for slot in left.map(|(_, slot)| slot).collect::<Vec<_>>() {
+        for slot in self.used_slots(|id| listing.by_condition(id).is_none()) {
             self.leave(slot);
         }
+    }
+
+    /// The slots of those of its markets whose condition id meets this.
+    fn used_slots(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<u32> {
+        let slots = self.by_condition.iter().copied();
+        slots.filter(|&slot| is_wanted(condition_id(&self.slots, slot))).collect()
+    }
+
+    /// The slot of a market.
+    fn slot_of(&self, id: &str) -> Option<u32> {
+        let is_it = |&slot: &u32| condition_id(&self.slots, slot) == id;
+        self.by_condition.find(self.hashes.hash_one(id), is_it).copied()
     }
 
     /// Joins a market's channel; there must be room for it.
@@ -382,19 +398,27 @@ impl Subscriptions {
             self.slots.push(None);
             u32::try_from(self.slots.len() - 1).expect("a mailbox has fewer slots")
         });
-        let channel = self.fanout.join(market, self.id, &self.mailbox, slot, now);
-        let condition_id = market.info().condition_id.clone();
-        self.by_condition.insert(condition_id.clone(), slot);
-        let subscription = Subscription { condition_id, channel, place: self.joined, sent: None };
+        let channel = self.fanout.join(market, &self.mailbox, slot, now);
+        let subscription = Subscription { channel, place: self.joined, sent: None };
         self.slots[slot as usize] = Some(subscription);
         self.joined += 1;
+        let hash = |&slot: &u32| self.hashes.hash_one(condition_id(&self.slots, slot));
+        self.by_condition.insert_unique(hash(&slot), slot, hash);
     }
 
     fn leave(&mut self, slot: u32) {
+        let hash = self.hashes.hash_one(condition_id(&self.slots, slot));
+        let entry = self.by_condition.find_entry(hash, |&other| other == slot);
+        entry.expect("a slot in use is in the table").remove();
         let subscription = self.slots[slot as usize].take().expect("the slot is in use");
-        self.fanout.leave(&subscription.channel, self.id);
+        self.fanout.leave(&subscription.channel, &self.mailbox, slot);
         self.free_slots.push(slot);
     }
+}
+
+/// The condition id of the market in a slot that is in use.
+fn condition_id(slots: &[Option<Subscription>], slot: u32) -> &str {
+    slots[slot as usize].as_ref().expect("the slot is in use").channel.condition_id()
 }
 
 impl Subscription {

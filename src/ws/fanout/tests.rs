@@ -222,7 +222,7 @@ fn dropping_a_socket_removes_its_channels() {
     };
     assert_eq!((fanout.channel_count(), fanout.socket_count()), (1, 1));
     assert!(channel.upgrade().is_none());
-    let left = fanout.channels.lock()["m0"].subscribers.lock().by_socket.len();
+    let left = fanout.channels.lock()["m0"].subscribers.lock().list.len();
     assert_eq!(left, 1);
     let mailbox = Arc::downgrade(stays.mailbox());
     drop(stays);
