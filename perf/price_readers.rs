@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
+use rustix::process::nice;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
@@ -28,6 +29,10 @@ pub(crate) const OPEN_SECONDS_MAX: u64 = 120;
 
 /// The highest recorded delay.
 const DELAY_MS_MAX: u64 = 60_000;
+
+/// By how much readers lower their priority. A thread of the server then gets ten times their
+/// share; at the lowest priority of all, other processes would keep them from reading.
+const NICER: i32 = 10;
 
 /// How a frame ends that combines several changes.
 const CONFLATED: &[u8] = b",\"conflated\":true}";
@@ -66,6 +71,9 @@ pub(crate) struct Reading {
     pub(crate) keeps_last: bool,
     /// How many of the readers stop reading while they are paused. Their frames do not count.
     pub(crate) pausing: usize,
+    /// Whether they run at a lower priority, and so leave the processors to what is measured beside
+    /// them.
+    pub(crate) gives_way: bool,
 }
 
 /// Where prices come from.
@@ -147,7 +155,7 @@ impl PriceReaders {
     pub(crate) fn open(
         target: &Target,
         subscriptions: &[Vec<String>],
-        Reading { via, stamp, keeps_last, pausing }: Reading,
+        Reading { via, stamp, keeps_last, pausing, gives_way }: Reading,
     ) -> anyhow::Result<Self> {
         let counts = Arc::new(Mutex::new(Counts::new(stamp)));
         let count = subscriptions.len();
@@ -159,6 +167,10 @@ impl PriceReaders {
         let (is_paused, paused) = watch::channel(false);
         let (shared, kept) = (counts.clone(), last_frames.clone());
         let thread = std::thread::spawn(move || {
+            if gives_way {
+                // On Linux, this is about the calling thread alone.
+                nice(NICER).context("failed to lower the priority")?;
+            }
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let tasks = LocalSet::new();
             tasks.block_on(&runtime, async {

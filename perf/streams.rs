@@ -165,7 +165,8 @@ fn measure(
     let groups = vec![followed.markets.clone(); arguments.readers as usize];
     let pausing = arguments.paused as usize;
     let open = |via| {
-        let reading = Reading { via, stamp: Stamp::Emitted, keeps_last: true, pausing };
+        let reading =
+            Reading { via, stamp: Stamp::Emitted, keeps_last: true, pausing, gives_way: false };
         arrangement.has(via).then(|| PriceReaders::open(&target, &groups, reading)).transpose()
     };
     let mut readers = [open(Via::Socket)?, open(Via::Stream)?];
@@ -246,8 +247,13 @@ fn measure_bare(
     let target = Target::of(&server, vec!["none".to_owned()]);
     let bytes_without = resident_bytes(target.pids[0])?;
     let groups = vec![Vec::new(); reader_count as usize];
-    let reading =
-        Reading { via: Via::Socket, stamp: Stamp::Emitted, keeps_last: false, pausing: 0 };
+    let reading = Reading {
+        via: Via::Socket,
+        stamp: Stamp::Emitted,
+        keeps_last: false,
+        pausing: 0,
+        gives_way: false,
+    };
     let mut readers = PriceReaders::open(&target, &groups, reading)?;
     let cpu_before = cpu_seconds(CpuClock::Trees(&target.pids))?;
     drop(readers.take());
@@ -334,7 +340,13 @@ fn settle(
 
 /// The frames that a new socket gets.
 fn newest_frames(target: &Target, markets: &[String]) -> anyhow::Result<LastFrames> {
-    let reading = Reading { via: Via::Socket, stamp: Stamp::Emitted, keeps_last: true, pausing: 0 };
+    let reading = Reading {
+        via: Via::Socket,
+        stamp: Stamp::Emitted,
+        keeps_last: true,
+        pausing: 0,
+        gives_way: false,
+    };
     let mut socket = PriceReaders::open(target, &[markets.to_vec()], reading)?;
     let deadline = Instant::now() + SETTLE_PATIENCE;
     loop {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::client::{Connection, encode_request};
 use crate::machine::{CpuClock, cpu_seconds};
 use crate::price_readers::{Counts, PriceReaders, ReaderFigures, Reading, Stamp, Via};
-use crate::report::Part;
+use crate::report::{Goal, Part};
 use crate::server::Kind;
 use crate::setup::{Setup, Shape, Target};
 use crate::spread::Spread;
@@ -21,8 +21,8 @@ const CONNECTIONS: usize = 64;
 /// The most markets per socket.
 const MARKETS_PER_SOCKET: usize = 50;
 
-const READING: Reading =
-    Reading { via: Via::Socket, stamp: Stamp::Emitted, keeps_last: false, pausing: 0 };
+/// How much longer a trade's p99 may be while sockets are saturated.
+const TRADE_P99_RATIO_MAX: f64 = 1.5;
 
 /// The options of this measurement.
 #[derive(Args, Clone, Debug)]
@@ -78,10 +78,18 @@ pub(crate) fn run(
     let server = setup.start(Kind::Durable, &folder, &["--venue-speed", &arguments.venue_speed])?;
     let target = Target::of(&server, server.make_keys(account_count)?);
     let subscriptions = vec![markets(&target)?; arguments.subscribers];
+    let reading = Reading {
+        via: Via::Socket,
+        stamp: Stamp::Emitted,
+        keeps_last: false,
+        pausing: 0,
+        // An open loop measures the server, not who else wants its processors.
+        gives_way: arguments.trades.is_some(),
+    };
     let mut samples = Vec::new();
     for round in 1..=setup.arguments.rounds {
         let trades_alone = trade(setup, arguments, &target)?;
-        let mut sockets = PriceReaders::open(&target, &subscriptions, READING)?;
+        let mut sockets = PriceReaders::open(&target, &subscriptions, reading)?;
         let seconds = Duration::from_secs_f64(setup.arguments.seconds);
         let clock = || cpu_seconds(CpuClock::Trees(&target.pids));
         let cpu_before = clock()?;
@@ -192,13 +200,25 @@ impl Figures {
             name: "subscribers",
             title: "Subscribers of the price socket",
             markdown: self.markdown(),
-            goals: Vec::new(),
+            goals: self.goals(),
             json: serde_json::json!({
                 "subscribers": self.arguments.subscribers,
                 "venue_speed": self.arguments.venue_speed,
                 "samples": self.samples,
             }),
         }
+    }
+
+    /// Only of an open loop: the percentiles of a closed one are those of its own queue.
+    fn goals(&self) -> Vec<Goal> {
+        let ratios = self.samples.iter();
+        let ratios = ratios.map(|it| it.trades_beside_sockets.p99_us / it.trades_alone.p99_us);
+        let ratio = Goal::at_most(
+            "a trade's p99 beside sockets, over that of one alone",
+            Spread::of(ratios),
+            TRADE_P99_RATIO_MAX,
+        );
+        self.arguments.trades.map(|_| ratio).into_iter().collect()
     }
 
     fn markdown(&self) -> String {
