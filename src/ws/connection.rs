@@ -15,12 +15,14 @@
 
 use std::future::{Future, pending, poll_fn};
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
 use tokio::task::coop;
 use tokio::time::{Instant, timeout};
@@ -201,10 +203,17 @@ where
 
 /// Reads and discards until the peer closes its side.
 async fn linger<R: AsyncRead + Unpin>(mut stream: R) {
-    let drained = async {
-        let mut scratch = [0; 1024];
-        while stream.read(&mut scratch).await.is_ok_and(|len| len > 0) {}
-    };
+    let drained = poll_fn(|context| {
+        // On the stack: a socket would have room for it from its beginning.
+        let mut scratch = [const { MaybeUninit::uninit() }; 1024];
+        loop {
+            let mut chunk = ReadBuf::uninit(&mut scratch);
+            let read = ready!(Pin::new(&mut stream).poll_read(context, &mut chunk));
+            if read.is_err() || chunk.filled().is_empty() {
+                return Poll::Ready(());
+            }
+        }
+    });
     // Give up on a peer that keeps its side open: it got its close frame.
     let _ = timeout(LINGER_MAX, drained).await;
 }

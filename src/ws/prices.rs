@@ -41,6 +41,7 @@ where
         return refuse(stream, CloseReason::Busy).await;
     };
     let wake = subscriptions.mailbox().wake_up().clone();
+    let subscriptions = Box::new(subscriptions);
     let prices = Prices { account_id: peer.account_id, subscriptions };
     // Prices are in memory: nothing has to be fetched.
     let fetching = std::future::pending();
@@ -49,7 +50,8 @@ where
 
 struct Prices {
     account_id: AccountId,
-    subscriptions: Subscriptions,
+    /// In a box, since the future of a socket holds what it passes on more than once.
+    subscriptions: Box<Subscriptions>,
 }
 
 impl Protocol for Prices {

@@ -30,8 +30,10 @@ use loom::sync::atomic as atomics;
 pub const READERS_PER_TURN: usize = 2;
 
 /// However many readers wait, the last one has its turn within a few times this many looks at
-/// requests: the longer the queue, the more of them have one at a time.
-const TURNS_PER_LAP: usize = 32;
+/// requests: the longer the queue, the more of them have one at a time. A look at requests that
+/// saturate the worker takes some 300 microseconds, so a lap takes a tenth of a second; and 5,000
+/// readers hold up a request for 20 of them.
+const TURNS_PER_LAP: usize = 256;
 
 /// The readers of one worker that wait for their turn.
 #[derive(Default)]

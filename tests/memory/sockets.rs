@@ -8,13 +8,16 @@ use std::time::{Duration, Instant};
 use paperbourse::auth::identity::embedded::EmbeddedIssuer;
 use paperbourse::config::sources::Configuration;
 use paperbourse::ids::Timestamp;
-use paperbourse::venue::simulated::DEEP_MARKET_CONDITION_ID;
 use paperbourse_test_support::PATIENCE;
 
 use super::allocator::live_bytes;
 
-/// What an idle socket with one market may take, in bytes, besides the kernel's memory.
-const SOCKET_BYTES_MAX: usize = 8 * 1024;
+/// What an idle socket with all markets of the simulated venue may take, in bytes, besides the
+/// kernel's memory.
+const SOCKET_BYTES_MAX: usize = 6 * 1024;
+
+/// How many markets the venue has.
+const MARKETS: usize = 22;
 
 /// Tables have grown to hold the sockets by then.
 const SOCKETS_BEFORE: usize = 40;
@@ -38,7 +41,13 @@ pub(super) fn an_idle_socket_is_small() {
     );
     let key = answer.split_once(r#""raw_key":""#).and_then(|(_, rest)| rest.split_once('"'));
     let (key, _) = key.unwrap_or_else(|| panic!("no key: {answer}"));
-    let open = |count| -> Vec<TcpStream> { (0..count).map(|_| subscribe(address, key)).collect() };
+    let request = "GET /v1/markets HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let listed = exchange(address, request);
+    let ids = listed.split(r#""condition_id":""#).skip(1);
+    let ids: Vec<&str> = ids.map_while(|rest| Some(rest.split_once('"')?.0)).collect();
+    assert_eq!(ids.len(), MARKETS);
+    let open =
+        |count| -> Vec<TcpStream> { (0..count).map(|_| subscribe(address, key, &ids)).collect() };
     let others = open(SOCKETS_BEFORE);
     let before = live_bytes();
     let sockets = open(SOCKETS);
@@ -88,8 +97,8 @@ fn exchange(address: SocketAddr, request: &str) -> String {
     answer
 }
 
-/// A socket that has been sent the prices of its market.
-fn subscribe(address: SocketAddr, key: &str) -> TcpStream {
+/// A socket that has been sent the prices of these markets.
+fn subscribe(address: SocketAddr, key: &str, ids: &[&str]) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("it listens");
     let request = format!(
         "GET /v1/ws/prices HTTP/1.1\r\nHost: x\r\nX-API-Key: {key}\r\nConnection: Upgrade\r\n\
@@ -98,18 +107,20 @@ fn subscribe(address: SocketAddr, key: &str) -> TcpStream {
     );
     stream.write_all(request.as_bytes()).expect("it takes the request");
     read_until(&mut stream, b"\"connected\"");
-    let text = format!(r#"{{"action":"subscribe","markets":["{DEEP_MARKET_CONDITION_ID}"]}}"#);
-    let length = u8::try_from(text.len()).ok().filter(|&length| length < 126);
+    let text = format!(r#"{{"action":"subscribe","markets":["{}"]}}"#, ids.join(r#"",""#));
+    let [high, low] = u16::try_from(text.len()).expect("the message is short").to_be_bytes();
     // A mask of zeros changes nothing.
-    let head = [0x81, 0x80 | length.expect("the message is short"), 0, 0, 0, 0];
+    let head = [0x81, 0x80 | 0x7e, high, low, 0, 0, 0, 0];
     stream.write_all(&[&head[..], text.as_bytes()].concat()).expect("it takes the message");
-    read_until(&mut stream, b"\"type\":\"price\"");
+    // They come in the order of the subscription.
+    let last = ids.last().expect("there are some");
+    read_until(&mut stream, format!(r#""type":"price","market_id":"{last}""#).as_bytes());
     stream
 }
 
 /// Reads until something was sent that contains this.
 fn read_until(stream: &mut TcpStream, wanted: &[u8]) {
-    let (mut received, mut len) = ([0; 16 * 1024], 0);
+    let (mut received, mut len) = (vec![0; 1024 * 1024], 0);
     while !received[..len].windows(wanted.len()).any(|bytes| bytes == wanted) {
         assert!(len < received.len(), "{len} bytes came without {}", wanted.escape_ascii());
         let more = stream.read(&mut received[len..]).expect("it sends more");

@@ -147,10 +147,13 @@ struct Serving {
 impl Serving {
     async fn run(self, upgrading: Upgrading, peer: Result<(Peer, MarketsMax), CloseReason>) {
         let Some(upgraded) = upgrading.done().await else { return };
+        // A task of its own each, which has no room for what this one did.
         match transport_of::<TcpStream>(upgraded) {
-            Ok(transport) => self.serve(transport, peer).await,
+            Ok(transport) => drop(tokio::spawn(self.serve(transport, peer))),
             // A pipe within the process, as in a test.
-            Err(upgraded) => self.serve((TokioIo::new(upgraded), Vec::new()), peer).await,
+            Err(upgraded) => {
+                drop(tokio::spawn(self.serve((TokioIo::new(upgraded), Vec::new()), peer)));
+            }
         }
     }
 
@@ -171,7 +174,8 @@ impl Serving {
                 match exchange.service.follow_fills(peer.account_id, &waiters) {
                     Some(follower) => {
                         let from = (follower, &exchange.executions);
-                        serve_executions((io, received), peer, from, &watch).await
+                        // In a box: it takes more room than that of prices.
+                        Box::pin(serve_executions((io, received), peer, from, &watch)).await
                     }
                     None => refuse(io, CloseReason::Busy).await,
                 }
