@@ -39,5 +39,5 @@ pub const UNSENT_BYTES_MAX: usize = 64 << 20;
 pub const READERS_MAX: usize = 65_536;
 
 /// How many subscriptions they may have in all: each 50. Together with [`READERS_MAX`], this bounds
-/// everything the fan-out holds, about 400 MB of subscriptions.
+/// everything the fan-out holds, about 250 MB of subscriptions.
 pub const SUBSCRIPTIONS_MAX: usize = 50 * READERS_MAX;
