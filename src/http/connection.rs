@@ -48,8 +48,8 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// bodies [`Deadlines::body_total`] is the tighter limit.
 const BODY_BYTES_PER_SECOND_MIN: NonZeroU32 = NonZeroU32::new(1024).unwrap();
 
-/// At a shutdown, an idle connection closes this long after it was told. Meanwhile the runtime looks
-/// at all sockets once more, so that no request that had arrived before is left unread.
+/// At a shutdown, an idle connection closes this long after it was told. Meanwhile the runtime
+/// looks at all sockets once more, so that no request that had arrived before is left unread.
 const SETTLE: Duration = Duration::from_millis(1);
 
 /// How long each phase of a connection may take.
