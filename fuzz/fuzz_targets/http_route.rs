@@ -60,7 +60,7 @@ struct World {
     slot: Arc<ConnectionSlot>,
     token: String,
     key: String,
-    /// How many tasks the worker itself has, which its first request spawns.
+    /// How many tasks the worker itself has, which its first requests spawn.
     worker_tasks: usize,
 }
 
@@ -84,6 +84,14 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     let (_, after) =
         answer.split_once(r#""raw_key":""#).unwrap_or_else(|| panic!("no key was made: {answer}"));
     world.key = after.split_once('"').unwrap().0.to_owned();
+    // A client that sends ahead, and a socket.
+    world.serve(&b"GET /v1/health HTTP/1.1\r\nhost: x\r\n\r\n".repeat(2));
+    let upgrade = "GET /v1/ws/prices HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\n\
+                   connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+                   sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+    let answer = String::from_utf8_lossy(&world.serve(upgrade.as_bytes())).into_owned();
+    assert!(answer.starts_with("HTTP/1.1 101"), "{answer}");
+    world.runtime.block_on(tokio::time::sleep(TASK_MAX));
     world.worker_tasks = world.runtime.metrics().num_alive_tasks();
     world
 });

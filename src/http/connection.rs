@@ -147,7 +147,8 @@ where
     let io = TokioIo::new(Timed::new(io, activity.clone()));
     let service = service_fn(|request: Request<Incoming>| {
         let is_pipelined = activity.begin_request();
-        let answer = handler(request.map(|body| RequestBody::new(body, activity.clone())));
+        let read = |body| RequestBody::new(body, activity.clone(), is_pipelined);
+        let answer = handler(request.map(read));
         let activity = activity.clone();
         async move {
             // hyper would serve up to 16 pipelined requests in a row while other connections wait.

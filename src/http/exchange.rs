@@ -30,7 +30,7 @@ use crate::ws::bounds::UNSENT_BYTES_MAX;
 use crate::ws::counts::{ExportCounts, SocketCounts, StreamCounts};
 use crate::ws::executions::ExecutionCounts;
 use crate::ws::fanout::Fanout;
-use crate::ws::turns::Turns;
+use crate::ws::turns::{Place, Turns};
 use crate::ws::watch::Watch;
 
 /// Connections that may be sent a refusal at the same time.
@@ -252,6 +252,13 @@ impl Server {
         self.exchange.get()
     }
 
+    /// Tends the journal, if there is one yet.
+    fn tend(&self) {
+        if let Some(exchange) = self.exchange() {
+            exchange.journal.tend();
+        }
+    }
+
     /// Whether the server finishes what is in flight and takes no new work.
     pub fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Acquire)
@@ -336,6 +343,8 @@ impl Server {
 pub struct ConnectionSlot {
     guard: ConnectionGuard,
     has_sent_request: AtomicBool,
+    /// Its place among the clients of its worker that send requests ahead of the answers.
+    place: OnceLock<Arc<Place>>,
     /// The worker drains until all of these are dropped.
     _alive: mpsc::Sender<()>,
 }
@@ -343,7 +352,8 @@ pub struct ConnectionSlot {
 impl ConnectionSlot {
     /// `alive` is a sender of the channel whose end the worker waits for when it drains.
     pub fn new(guard: ConnectionGuard, alive: mpsc::Sender<()>) -> Self {
-        Self { guard, has_sent_request: AtomicBool::new(false), _alive: alive }
+        let has_sent_request = AtomicBool::new(false);
+        Self { guard, has_sent_request, place: OnceLock::new(), _alive: alive }
     }
 
     /// Records a request. Returns whether it is the connection's first.
@@ -375,6 +385,8 @@ pub struct Worker {
     pub metrics: Arc<Metrics>,
     waiters: OnceLock<Arc<Waiters>>,
     turns: OnceLock<Arc<Turns>>,
+    /// The turns of clients that send requests ahead of the answers.
+    pipelined: OnceLock<Arc<Turns>>,
     watch: OnceLock<Arc<Watch>>,
 }
 
@@ -383,8 +395,14 @@ impl Worker {
     pub fn new(server: Arc<Server>) -> Self {
         let metrics = Arc::new(Metrics::new(OPERATIONS.len()));
         server.metrics.lock().push(metrics.clone());
-        let (waiters, turns, watch) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { server, metrics, waiters, turns, watch }
+        Self {
+            server,
+            metrics,
+            waiters: OnceLock::new(),
+            turns: OnceLock::new(),
+            pipelined: OnceLock::new(),
+            watch: OnceLock::new(),
+        }
     }
 
     /// The requests of this worker that wait for the disk. The first call starts the task that
@@ -400,17 +418,32 @@ impl Worker {
         })
     }
 
-    /// The turns of this worker's readers. The first call starts the task that gives them. It also
-    /// tends the journal: a worker with readers does not sleep.
-    pub fn turns(&self, exchange: &Exchange) -> &Arc<Turns> {
-        self.turns.get_or_init(|| {
-            let turns: Arc<Turns> = Arc::default();
-            tokio::spawn({
-                let (turns, journal) = (turns.clone(), exchange.journal.clone());
-                async move { turns.run(|| journal.tend()).await }
-            });
-            turns
-        })
+    /// The turns of this worker's readers. The first call starts the task that gives them.
+    pub fn turns(&self) -> &Arc<Turns> {
+        self.turns.get_or_init(|| self.spawn_turns())
+    }
+
+    /// Gives way to the other connections of this worker, for a client that sends requests ahead of
+    /// the answers: however many such clients there are, others wait for a few of their requests at
+    /// a time.
+    pub async fn give_way(&self, slot: &ConnectionSlot) {
+        let pipelined = self.pipelined.get_or_init(|| self.spawn_turns());
+        let place = slot.place.get_or_init(Arc::default);
+        pipelined.ask(place);
+        while !place.take_turn() {
+            place.wake_up().notified().await;
+        }
+    }
+
+    /// Turns, and the task that gives them. It also tends the journal: a worker with somebody who
+    /// waits for a turn does not sleep.
+    fn spawn_turns(&self) -> Arc<Turns> {
+        let turns: Arc<Turns> = Arc::default();
+        tokio::spawn({
+            let (turns, server) = (turns.clone(), self.server.clone());
+            async move { turns.run(|| server.tend()).await }
+        });
+        turns
     }
 
     /// The sockets of this worker. The first call starts the task that looks at them.
@@ -433,8 +466,41 @@ impl Worker {
 
     /// Called whenever this worker's thread is about to sleep.
     pub fn before_sleep(&self) {
-        if let Some(exchange) = self.server.exchange() {
-            exchange.journal.tend();
+        self.server.tend();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn clients_that_send_ahead_of_the_answers_give_way() {
+        const CLIENTS: usize = 1_000;
+        let worker = Arc::new(Worker::new(Arc::new(Server::new(CLIENTS))));
+        let served = Arc::new(AtomicUsize::new(0));
+        for _ in 0..CLIENTS {
+            let guard = worker.server.connections.admit(None, 0).unwrap();
+            let slot = ConnectionSlot::new(guard, mpsc::channel(1).0);
+            let (worker, served) = (worker.clone(), served.clone());
+            tokio::spawn(async move {
+                worker.give_way(&slot).await;
+                served.fetch_add(1, Ordering::Relaxed);
+            });
         }
+        let mut most = 0;
+        while served.load(Ordering::Relaxed) < CLIENTS {
+            // A request of another client, in several steps, each made by another task.
+            let before = served.load(Ordering::Relaxed);
+            for _ in 0..3 {
+                tokio::spawn(yield_now()).await.unwrap();
+            }
+            most = most.max(served.load(Ordering::Relaxed) - before);
+        }
+        assert!(most <= CLIENTS / 3, "{most} were served before one request");
     }
 }

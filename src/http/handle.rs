@@ -48,6 +48,9 @@ pub fn handle(
     // Not an `async fn`, whose future would store the request as well as its parts.
     let (mut head, mut body) = request.into_parts();
     async move {
+        if body.is_pipelined() {
+            worker.give_way(slot).await;
+        }
         let began = Instant::now();
         let access = worker.server.access.get();
         let mut position = 0;
@@ -219,7 +222,7 @@ async fn answer(
     #[cfg(feature = "traces")]
     drop(reading);
     let metrics = &worker.metrics;
-    let (turns, body) = (worker.turns(exchange), bytes.into());
+    let (turns, body) = (worker.turns(), bytes.into());
     let call = Call { metrics, turns, exchange, operation, context, caller, head, body };
     match operation.run {
         Run::Trade => trade::trade(&call).await,

@@ -1,4 +1,4 @@
-//! Whose turn it is to send prices, on one worker.
+//! Whose turn it is, on one worker, of those who could keep it busy alone.
 //!
 //! A worker serves requests and readers of prices on one thread. If a change woke all its readers
 //! at once, a thousand writes would run before the next request. So readers queue here, and
@@ -8,6 +8,9 @@
 //!
 //! A reader asks for a turn when something is due to it, and queues once, whatever happens
 //! meanwhile.
+//!
+//! Clients that send requests far ahead of the answers wait in a queue of the same kind, apart from
+//! the readers: their requests are always at hand, and would run before everybody else's.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -44,7 +47,7 @@ pub struct Turns {
 
 /// A reader's place among the others of its worker.
 #[derive(Default)]
-pub(super) struct Place {
+pub struct Place {
     turn: Turn,
     /// Wakes the reader, not only for its turn.
     wake: Arc<Notify>,
@@ -52,7 +55,7 @@ pub(super) struct Place {
 
 impl Turns {
     /// Has the reader queue, unless it does or has its turn.
-    pub(super) fn ask(&self, place: &Arc<Place>) {
+    pub fn ask(&self, place: &Arc<Place>) {
         if place.turn.ask() {
             let mut waiting = self.waiting.lock();
             waiting.push_back(place.clone());
@@ -91,12 +94,12 @@ impl Turns {
 
 impl Place {
     /// Takes the reader's turn, if it has one.
-    pub(super) fn take_turn(&self) -> bool {
+    pub fn take_turn(&self) -> bool {
         self.turn.take()
     }
 
     /// Wakes the reader.
-    pub(super) const fn wake_up(&self) -> &Arc<Notify> {
+    pub const fn wake_up(&self) -> &Arc<Notify> {
         &self.wake
     }
 }

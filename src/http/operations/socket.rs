@@ -99,7 +99,7 @@ pub(in crate::http) async fn open(
         stream,
         exchange: exchange.clone(),
         waiters: context.waiters.clone(),
-        turns: worker.turns(exchange).clone(),
+        turns: worker.turns().clone(),
         slot: slot.clone(),
         watch: worker.watch().clone(),
         metrics: worker.metrics.clone(),
