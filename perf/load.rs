@@ -58,6 +58,9 @@ pub(crate) struct Outcome {
     /// Latencies in nanoseconds, from when a request was sent, or was due in an open loop, to the
     /// last byte of its answer.
     pub(crate) latency_ns: Histogram<u64>,
+    /// How late the generator learned that a request was due in an open loop, in nanoseconds, also
+    /// while it warmed up. Part of the latencies.
+    pub(crate) clock_late_ns: Histogram<u64>,
     /// Answers in the measured time, by status.
     pub(crate) statuses: BTreeMap<u16, u64>,
     /// The measured time, until the end or the last answer, whichever was later.
@@ -75,6 +78,7 @@ struct Recorder {
     latency_ns: Histogram<u64>,
     statuses: BTreeMap<u16, u64>,
     last_answer: Option<Instant>,
+    clock_late_ns: Histogram<u64>,
 }
 
 /// The measured time.
@@ -87,13 +91,14 @@ struct Window {
 impl Load {
     /// Sends the load and waits for its end.
     pub(crate) fn run(&self) -> anyhow::Result<Outcome> {
-        let begin = Instant::now() + self.warm_up;
+        let start = Instant::now();
+        let begin = start + self.warm_up;
         let window = Window { begin, end: begin + self.measured };
         let thread_count = self.thread_count.min(self.connection_count).max(1);
         let threads: Vec<_> = (0..thread_count)
             .map(|index| {
                 let load = self.clone();
-                thread::spawn(move || load.run_thread(index, thread_count, window))
+                thread::spawn(move || load.run_thread(index, thread_count, start, window))
             })
             .collect();
         thread::sleep(window.begin.saturating_duration_since(Instant::now()));
@@ -108,10 +113,11 @@ impl Load {
 
         let mut total = Recorder::new();
         for thread in threads {
-            let Recorder { latency_ns, statuses, last_answer } =
+            let Recorder { latency_ns, statuses, last_answer, clock_late_ns } =
                 thread.join().expect("generator threads do not panic")?;
             total.last_answer = total.last_answer.max(last_answer);
             total.latency_ns.add(latency_ns).context("histograms of one shape add up")?;
+            total.clock_late_ns.add(clock_late_ns).context("histograms of one shape add up")?;
             for (status, count) in statuses {
                 *total.statuses.entry(status).or_default() += count;
             }
@@ -119,6 +125,7 @@ impl Load {
         ensure!(!total.latency_ns.is_empty(), "no request was answered within the measured time");
         Ok(Outcome {
             latency_ns: total.latency_ns,
+            clock_late_ns: total.clock_late_ns,
             statuses: total.statuses,
             elapsed: total.last_answer.map_or(window.end, |last| last.max(window.end))
                 - window.begin,
@@ -133,6 +140,7 @@ impl Load {
         &self,
         index: usize,
         thread_count: usize,
+        start: Instant,
         window: Window,
     ) -> anyhow::Result<Recorder> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -142,13 +150,15 @@ impl Load {
             (index..self.connection_count).step_by(thread_count).collect();
         let dues: Vec<Option<Rc<Due>>> =
             connections.iter().map(|_| self.rate.map(|_| Rc::default())).collect();
-        if let Some(rate) = self.rate {
+        let clock = self.rate.map(|rate| {
             #[expect(clippy::cast_precision_loss, reason = "a share of a rate")]
             let share = rate * connections.len() as f64 / self.connection_count as f64;
             let dues = dues.iter().flatten().cloned().collect();
-            let begin = Instant::now();
-            tasks.spawn_local(schedule::deal(dues, share, begin, window.end));
-        }
+            // The threads take turns, like the connections of one.
+            #[expect(clippy::cast_precision_loss, reason = "few threads")]
+            let first = Duration::from_secs_f64(index as f64 / rate);
+            tasks.spawn_local(schedule::deal(dues, share, start + first, window.end))
+        });
         let handles: Vec<_> = connections
             .into_iter()
             .zip(dues)
@@ -161,6 +171,10 @@ impl Load {
         let all = tasks.run_until(async {
             for handle in handles {
                 handle.await.expect("the tasks of connections do not panic")?;
+            }
+            if let Some(clock) = clock {
+                let late_ns = clock.await.expect("the clock does not panic");
+                recorder.borrow_mut().clock_late_ns = late_ns.context("failed to set a timer")?;
             }
             anyhow::Ok(())
         });
@@ -206,7 +220,8 @@ impl Recorder {
     fn new() -> Self {
         let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
             .expect("the bounds of the histogram are constants");
-        Self { latency_ns, statuses: BTreeMap::new(), last_answer: None }
+        let clock_late_ns = latency_ns.clone();
+        Self { latency_ns, statuses: BTreeMap::new(), last_answer: None, clock_late_ns }
     }
 
     /// Counts every request that was sent within the window, however late its answer: leaving out
@@ -240,6 +255,12 @@ impl Outcome {
     #[expect(clippy::cast_precision_loss, reason = "shown with four digits")]
     pub(crate) fn quantile_us(&self, quantile: f64) -> f64 {
         self.latency_ns.value_at_quantile(quantile) as f64 / 1e3
+    }
+
+    /// This quantile of how late the generator's clock was, in microseconds.
+    #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+    pub(crate) fn clock_late_us(&self, quantile: f64) -> f64 {
+        self.clock_late_ns.value_at_quantile(quantile) as f64 / 1e3
     }
 
     /// The number of unsuccessful answers.

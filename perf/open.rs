@@ -39,6 +39,8 @@ pub(crate) struct Sample {
     offered: f64,
     throughput: f64,
     quantiles_us: [f64; QUANTILES.len()],
+    /// How late the generator's clock was: p50 and p99, part of the latencies.
+    clock_late_us: [f64; 2],
     server_cpu_us: f64,
 }
 
@@ -74,6 +76,7 @@ impl Sample {
             offered,
             throughput: outcome.throughput(),
             quantiles_us: QUANTILES.map(|(_, quantile)| outcome.quantile_us(quantile)),
+            clock_late_us: [0.5, 0.99].map(|quantile| outcome.clock_late_us(quantile)),
             server_cpu_us: outcome.server_cpu_seconds * 1e6 / outcome.latency_ns.len() as f64,
         }
     }
@@ -91,8 +94,10 @@ impl Sample {
     /// A line of progress.
     pub(crate) fn line(&self) -> String {
         let [p50, p99, p999, ..] = self.quantiles_us;
+        let [late_p50, late_p99] = self.clock_late_us;
         format!(
-            "round {}: {:.0} offered, {:.0}/s, p50 {p50:.0}, p99 {p99:.0}, p99.9 {p999:.0} us",
+            "round {}: {:.0} offered, {:.0}/s, p50 {p50:.0}, p99 {p99:.0}, p99.9 {p999:.0} us, \
+             clock late by {late_p50:.0}, {late_p99:.0} us",
             self.round, self.offered, self.throughput
         )
     }
@@ -159,8 +164,9 @@ impl Figures {
         let mut out = format!(
             "An open loop over {connection_count} connections on the durable server; the highest \
              throughput of the closed loop is {throughput:.0}/s. Latencies from when a request was \
-             due, in microseconds: medians, with the lowest and the highest.\n\n| offered | of the \
-             highest | requests/s | {names} | server CPU |\n|---|---|---|{}---|\n",
+             due, in microseconds: medians, with the lowest and the highest. *Clock late* is how \
+             late the generator learned that a request was due, p50 and p99.\n\n| offered | of the \
+             highest | requests/s | {names} | clock late | server CPU |\n|---|---|---|{}---|---|\n",
             "---|".repeat(QUANTILES.len())
         );
         for load in LOADS {
@@ -174,6 +180,10 @@ impl Figures {
             for index in 0..QUANTILES.len() {
                 let spread = Spread::of(row.iter().map(|sample| sample.quantiles_us[index]));
                 let _ = write!(out, " {} |", spread.cell(0));
+            }
+            for (index, separator) in [", ", " |"].into_iter().enumerate() {
+                let late_us = median(row.iter().copied(), |sample| sample.clock_late_us[index]);
+                let _ = write!(out, "{}{late_us:.0}{separator}", if index == 0 { " " } else { "" });
             }
             let _ = writeln!(out, " {:.1} |", median(row, |sample| sample.server_cpu_us));
         }
@@ -214,6 +224,7 @@ mod tests {
             offered: load * highest.throughput,
             throughput: value,
             quantiles_us: [value; QUANTILES.len()],
+            clock_late_us: [value / 100.0; 2],
             server_cpu_us: value,
         };
         let samples = (1_u32..=3)

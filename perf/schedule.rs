@@ -1,21 +1,26 @@
 //! When the requests of an open loop are due, whether or not earlier ones were answered.
 //!
-//! A separate thread sleeps from tick to tick, since the runtime's timers have millisecond
-//! resolution. Each connection has a queue of due times. A request that is late is sent as soon as
-//! possible, and its latency counts from its due time.
+//! A kernel timer wakes the runtime at each due time, since the runtime's own timers have
+//! millisecond resolution. Each connection has a queue of due times. A request that is late is sent
+//! as soon as possible, and its latency counts from its due time.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
-/// The grid of due times.
-const TICK: Duration = Duration::from_micros(250);
+/// The latest that a due time is recorded as being dealt.
+const LATE_NS_MAX: u64 = 60_000_000_000;
 
 /// The due times of one connection's requests that are not yet sent.
 #[derive(Default)]
@@ -42,57 +47,97 @@ impl Due {
 
 /// Distributes due times to the connections of one runtime until the end.
 ///
-/// `rate` is their total in requests per second.
-pub(crate) async fn deal(connections: Vec<Rc<Due>>, rate: f64, begin: Instant, end: Instant) {
-    let ticker = Ticker::start(begin);
-    let interval = Duration::from_secs_f64(1.0 / rate);
-    let mut due = begin;
-    let mut turn = connections.iter().cycle();
-    while due < end {
-        ticker.tick.notified().await;
-        let now = Instant::now();
-        while due <= now && due < end {
-            let connection = turn.next().expect("a runtime has connections");
-            connection.times.borrow_mut().push_back(due);
-            connection.changed.notify_one();
-            due += interval;
-        }
-    }
+/// `rate` is their total in requests per second. Returns how late each due time was dealt, in
+/// nanoseconds: the error of this clock, which is part of every latency.
+pub(crate) async fn deal(
+    connections: Vec<Rc<Due>>,
+    rate: f64,
+    begin: Instant,
+    end: Instant,
+) -> io::Result<Histogram<u64>> {
+    let dealt = deal_all(&connections, DueTimes::new(rate, begin, end)).await;
     for connection in &connections {
         connection.is_over.set(true);
         connection.changed.notify_one();
     }
+    dealt
 }
 
-/// A thread that wakes a task at each tick.
-struct Ticker {
-    tick: Arc<Notify>,
-    is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+async fn deal_all(connections: &[Rc<Due>], mut times: DueTimes) -> io::Result<Histogram<u64>> {
+    let mut late_ns = Histogram::new_with_bounds(1, LATE_NS_MAX, 3)
+        .expect("the bounds of the histogram are constants");
+    let timer = Timer::new()?;
+    let mut turn = connections.iter().cycle();
+    while let Some(next) = times.next() {
+        timer.wait_until(next).await?;
+        let now = Instant::now();
+        while let Some(due) = times.take(now) {
+            let late = u64::try_from((now - due).as_nanos()).unwrap_or(LATE_NS_MAX);
+            late_ns.saturating_record(late.max(1));
+            let connection = turn.next().expect("a runtime has connections");
+            connection.times.borrow_mut().push_back(due);
+            connection.changed.notify_one();
+        }
+    }
+    Ok(late_ns)
 }
 
-impl Ticker {
-    fn start(begin: Instant) -> Self {
-        let tick = Arc::new(Notify::new());
-        let is_over = Arc::new(AtomicBool::new(false));
-        let (own_tick, own_is_over) = (tick.clone(), is_over.clone());
-        let run = move || {
-            let mut next = begin;
-            while !own_is_over.load(Ordering::Relaxed) {
-                thread::sleep(next.saturating_duration_since(Instant::now()));
-                own_tick.notify_one();
-                next = (next + TICK).max(Instant::now());
-            }
-        };
-        Self { tick, is_over, thread: Some(thread::spawn(run)) }
+/// The due times of a fixed rate, one after the other.
+struct DueTimes {
+    begin: Instant,
+    end: Instant,
+    interval_seconds: f64,
+    taken: u32,
+}
+
+impl DueTimes {
+    fn new(rate: f64, begin: Instant, end: Instant) -> Self {
+        Self { begin, end, interval_seconds: 1.0 / rate, taken: 0 }
+    }
+
+    /// The next one, unless the end comes first.
+    fn next(&self) -> Option<Instant> {
+        // Each from the beginning, so that rounding does not add up.
+        let after = Duration::from_secs_f64(f64::from(self.taken) * self.interval_seconds);
+        Some(self.begin + after).filter(|&due| due < self.end)
+    }
+
+    /// Takes the next one, if it is no later than `now`.
+    fn take(&mut self, now: Instant) -> Option<Instant> {
+        let due = self.next().filter(|&due| due <= now)?;
+        self.taken += 1;
+        Some(due)
     }
 }
 
-impl Drop for Ticker {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("the ticker only sleeps");
+/// A timer of the kernel, which wakes within microseconds of the time asked for.
+struct Timer(AsyncFd<OwnedFd>);
+
+impl Timer {
+    #[expect(deprecated, reason = "sound here, where the descriptor is owned and never replaced")]
+    fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        Ok(Self(AsyncFd::new(timerfd_create(TimerfdClockId::Monotonic, flags)?)?))
+    }
+
+    async fn wait_until(&self, moment: Instant) -> io::Result<()> {
+        loop {
+            let left = moment.saturating_duration_since(Instant::now());
+            // A timer set to 0 is one that is off.
+            if left.is_zero() {
+                return Ok(());
+            }
+            let set = Itimerspec {
+                it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+                it_value: Timespec::try_from(left).map_err(io::Error::other)?,
+            };
+            timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &set)?;
+            let mut expired = self.0.readable().await?;
+            let mut count = [0; size_of::<u64>()];
+            match expired.try_io(|timer| Ok(rustix::io::read(timer, &mut count)?)) {
+                Ok(read) => read.map(drop)?,
+                Err(_not_yet) => {}
+            }
         }
     }
 }
@@ -101,19 +146,69 @@ impl Drop for Ticker {
 mod tests {
     use super::*;
 
+    /// A clock that looks at each of these moments, in microseconds, takes these times then, and
+    /// has to look again at that one.
+    #[track_caller]
+    fn check(rate: f64, looks: &[(u64, &[u64], Option<u64>)]) {
+        let begin = Instant::now();
+        let at = |micros| begin + Duration::from_micros(micros);
+        let mut times = DueTimes::new(rate, begin, at(1_000));
+        for &(now, expected, next) in looks {
+            let taken: Vec<_> = std::iter::from_fn(|| times.take(at(now))).collect();
+            let expected: Vec<_> = expected.iter().copied().map(at).collect();
+            assert_eq!(taken, expected, "at {now}");
+            assert_eq!(times.next(), next.map(at), "after {now}");
+        }
+    }
+
+    #[test]
+    fn the_clock_wakes_when_a_request_is_due_and_not_on_a_grid() {
+        check(12_500.0, &[(0, &[0], Some(80)), (79, &[], Some(80)), (80, &[80], Some(160))]);
+        check(4_000.0, &[(0, &[0], Some(250)), (500, &[250, 500], Some(750))]);
+    }
+
+    #[test]
+    fn a_late_clock_deals_all_that_was_due_until_the_end() {
+        check(2_500.0, &[(2_000, &[0, 400, 800], None), (3_000, &[], None)]);
+        check(1_000.0, &[(1, &[0], None)]);
+    }
+
+    #[test]
+    fn rounding_does_not_add_up() {
+        let begin = Instant::now();
+        let mut times = DueTimes::new(3e6, begin, begin + Duration::from_secs(1));
+        let count = std::iter::from_fn(|| times.take(begin + Duration::from_secs(2))).count();
+        assert_eq!(count, 3_000_000);
+    }
+
+    #[test]
+    fn the_timer_never_wakes_early() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let past = Instant::now();
+            let timer = Timer::new().unwrap();
+            for micros in [0, 1, 20, 100, 250, 1_100] {
+                let moment = Instant::now() + Duration::from_micros(micros);
+                timer.wait_until(moment).await.unwrap();
+                assert!(Instant::now() >= moment, "{micros}");
+            }
+            timer.wait_until(past).await.unwrap();
+        });
+    }
+
     #[test]
     fn requests_are_distributed_at_the_rate_and_late_ones_are_kept() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let connections = vec![Rc::<Due>::default(), Rc::<Due>::default()];
         let begin = Instant::now();
         let end = begin + Duration::from_millis(100);
-        runtime.block_on(deal(connections.clone(), 1000.0, begin, end));
+        let late_ns = runtime.block_on(deal(connections.clone(), 1000.0, begin, end)).unwrap();
+        assert_eq!(late_ns.len(), 100);
         for (number, connection) in (0_u32..).zip(&connections) {
             let mut count = 0_u32;
             while let Some(due) = runtime.block_on(connection.next()) {
                 let expected = begin + Duration::from_millis((2 * count + number).into());
-                let difference = due.max(expected) - due.min(expected);
-                assert!(difference < Duration::from_micros(10), "{difference:?}");
+                assert_eq!(due, expected);
                 count += 1;
             }
             assert_eq!(count, 50);

@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::thread::JoinHandle;
@@ -113,7 +114,7 @@ impl Attackers {
                 number: Cell::new(0),
                 end: begin + duration,
             });
-            LocalSet::new().block_on(&runtime, attack(shared.clone(), plan, begin));
+            LocalSet::new().block_on(&runtime, attack(shared.clone(), plan, begin))?;
             Ok(shared.counts.take())
         }))
     }
@@ -139,11 +140,12 @@ impl Counts {
     }
 }
 
-async fn attack(shared: Rc<Shared>, plan: Plan, begin: Instant) {
-    let mut tasks = Vec::new();
+async fn attack(shared: Rc<Shared>, plan: Plan, begin: Instant) -> io::Result<()> {
+    let (mut clocks, mut tasks) = (Vec::new(), Vec::new());
     for (kind, rate) in plan.rates.into_iter().filter(|&(_, rate)| rate > 0.0) {
         let dues: Vec<Rc<Due>> = (0..CONNECTIONS).map(|_| Rc::default()).collect();
-        tokio::task::spawn_local(schedule::deal(dues.clone(), rate, begin, shared.end));
+        let clock = schedule::deal(dues.clone(), rate, begin, shared.end);
+        clocks.push(tokio::task::spawn_local(clock));
         let send = |due| tokio::task::spawn_local(send(kind, due, shared.clone()));
         tasks.extend(dues.into_iter().map(send));
     }
@@ -159,6 +161,10 @@ async fn attack(shared: Rc<Shared>, plan: Plan, begin: Instant) {
         // The sender counts a request without an answer by then as unanswered.
         let _ = tokio::time::timeout_at(deadline.into(), task).await;
     }
+    for clock in clocks {
+        clock.await.expect("the clock does not panic")?;
+    }
+    Ok(())
 }
 
 async fn send(kind: Kind, due: Rc<Due>, shared: Rc<Shared>) {

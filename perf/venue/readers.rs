@@ -44,7 +44,7 @@ impl Readers {
                     tokio::task::spawn_local(read(address, paths, first, due, latency_ns))
                 });
                 let tasks: Vec<_> = tasks.collect();
-                schedule::deal(due, reads_per_second, begin, begin + duration).await;
+                schedule::deal(due, reads_per_second, begin, begin + duration).await?;
                 for task in tasks {
                     task.await.context("a reader panicked")??;
                 }
