@@ -148,14 +148,15 @@ where
     let service = service_fn(|request: Request<Incoming>| {
         let is_pipelined = activity.begin_request();
         let read = |body| RequestBody::new(body, activity.clone(), is_pipelined);
-        let answer = handler(request.map(read));
-        let activity = activity.clone();
+        let request = request.map(read);
+        let (handler, activity) = (&handler, activity.clone());
         async move {
             // hyper would serve up to 16 pipelined requests in a row while other connections wait.
             if is_pipelined {
                 tokio::task::yield_now().await;
             }
-            let mut response = answer.await;
+            // Called here and not outside, where the block would store its future twice.
+            let mut response = handler(request).await;
             // An unread rest of a body makes the connection unusable for further requests.
             let is_last = activity.has_unread_body() || activity.is_closing();
             if is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {

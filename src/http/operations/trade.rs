@@ -12,7 +12,6 @@ use super::order_fields::{
 use crate::engine::command::TradeOrder;
 use crate::engine::order::OrderReceipt;
 use crate::http::call::{Answer, Call};
-use crate::http::error::ApiError;
 use crate::http::fields::Fields;
 use crate::http::invalid::Invalid;
 use crate::http::json::write::write_text;
@@ -23,11 +22,11 @@ use crate::service::{OrderRequest, PositionStatus};
 pub(in crate::http) async fn trade(call: &Call<'_>) -> Answer {
     let request = read_trade(&call.take_body(), call.header(&IDEMPOTENCY_KEY).as_deref())?;
     let metrics = call.metrics;
-    let traded = match call.service().trade(&call.caller, request, call.context) {
-        Ok(durable) => durable.await.map_err(ApiError::from),
-        Err(denied) => Err(denied.into()),
-    };
-    let (receipt, is_replay) = traded.inspect_err(|_| metrics.orders_rejected.increment())?;
+    let traded = call.service().trade(&call.caller, request, call.context);
+    // In a `match` that awaits it, the trade's future would be stored twice.
+    let durable = traded.inspect_err(|_| metrics.orders_rejected.increment())?;
+    let (receipt, is_replay) =
+        durable.await.inspect_err(|_| metrics.orders_rejected.increment())?;
     let mut body = Vec::with_capacity(512);
     write_trade(&mut body, &receipt);
     let mut reply = Reply::json(StatusCode::OK, body);
