@@ -45,12 +45,13 @@ const BODY: &[u8] = concat!(
 pub(crate) type Operation = fn(usize);
 
 /// All operations, with names.
-pub(crate) const OPERATIONS: [(&str, Operation); 12] = [
+pub(crate) const OPERATIONS: [(&str, Operation); 13] = [
     ("read an order's body and header", read_body),
     ("find the only key", find_key),
     ("decide on a key's limits", decide_limits),
     ("decide and apply, no name and one level", |times| trade(Shape::Plain, times)),
     ("decide and apply, two names and two levels", |times| trade(Shape::Rich, times)),
+    ("decide and apply, opens or closes one of 1,000 positions", open_and_close),
     ("encode a record, no name and one level", |times| encode(Shape::Plain, times)),
     ("encode a record, two names and two levels", |times| encode(Shape::Rich, times)),
     ("decode a record, two names and two levels", decode),
@@ -102,6 +103,29 @@ fn trade(shape: Shape, times: usize) {
     let quote = Quote::new(&info, [Some(&book), None]);
     let mut state = state(&quote);
     for command in &commands(shape)[..times] {
+        black_box(happen(&mut state, command, &quote));
+    }
+}
+
+/// Each account in turn buys its first share, and then each sells it.
+fn open_and_close(times: usize) {
+    const ACCOUNTS: usize = 1_000;
+    /// Without a common factor with the number of accounts.
+    const STRIDE: usize = 617;
+    let (info, book) = market();
+    let quote = Quote::new(&info, [Some(&book), None]);
+    let mut state = state(&quote);
+    for number in 1..=ACCOUNTS {
+        happen(&mut state, &OpenAccount(identity(number)), &quote);
+    }
+    let command = |turn: usize| {
+        let owner = Owner::Account(account(1 + turn * STRIDE % ACCOUNTS));
+        let side = if (turn / ACCOUNTS).is_multiple_of(2) { Side::Buy } else { Side::Sell };
+        let order = TradeOrder { side, expected_price: None, ..purchase(1) };
+        Trade::new(owner, order, OrderNames::default())
+    };
+    let commands: Vec<_> = (0..TIMES_MAX).map(command).collect();
+    for command in &commands[..times] {
         black_box(happen(&mut state, command, &quote));
     }
 }
@@ -181,14 +205,20 @@ fn shard() -> ShardId {
 /// A shard with an account that has traded.
 fn state(quote: &Quote<'_>) -> State {
     let mut state = State::new(shard());
-    let identity = Identity {
-        digest: [0; 32],
-        issuer: "https://issuer.example".into(),
-        subject: "bot".into(),
-    };
-    happen(&mut state, &OpenAccount(identity), quote);
+    happen(&mut state, &OpenAccount(identity(0)), quote);
     happen(&mut state, &order(Shape::Plain, TIMES_MAX), quote);
     state
+}
+
+fn identity(number: usize) -> Identity {
+    let mut digest = [0; 32];
+    digest[8..16].copy_from_slice(&(number as u64).to_le_bytes());
+    Identity { digest, issuer: "https://issuer.example".into(), subject: "bot".into() }
+}
+
+/// The account that was opened after `number` others.
+fn account(number: usize) -> AccountId {
+    AccountId::new(shard(), number as u64 + 1).expect("a small counter")
 }
 
 fn happen<C: Command>(state: &mut State, command: &C, quote: &Quote<'_>) -> Events {
@@ -212,16 +242,18 @@ fn order(shape: Shape, number: usize) -> Trade {
             (10, OrderNames::new(hashes, Some(body.into())))
         }
     };
-    let owner = Owner::Account(AccountId::new(shard(), 1).expect("the first account"));
-    let order = TradeOrder {
+    Trade::new(Owner::Account(account(0)), purchase(shares), names)
+}
+
+fn purchase(shares: i64) -> TradeOrder {
+    TradeOrder {
         market_id: MARKET_ID.into(),
         outcome: "yes".into(),
         side: Side::Buy,
         quantity: Shares::from_micros(shares * 1_000_000),
         expected_price: Some(Price::from_micros(580_000)),
         max_slippage_bps: None,
-    };
-    Trade::new(owner, order, names)
+    }
 }
 
 /// The first level of the book has 5 shares.

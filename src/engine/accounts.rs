@@ -138,9 +138,11 @@ impl State {
         }
         let hash = self.hasher.hash_one(account.digest);
         let slot = self.accounts.insert(account);
-        let open = self.accounts[slot].positions().iter().filter(|position| position.is_open());
-        let open = open.map(|position| (position.market, slot, position.outcome));
-        self.open_positions.extend(open);
+        for position in self.accounts[slot].positions() {
+            if position.is_open() || !self.is_settled(position.market) {
+                self.holders[position.market.0 as usize].push_back((slot, position.outcome));
+            }
+        }
         let (accounts, hasher) = (&self.accounts, &self.hasher);
         let hash_at = |&slot: &u32| hasher.hash_one(accounts[slot].digest);
         self.account_of.insert_unique(hash, slot, hash_at);

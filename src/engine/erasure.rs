@@ -131,9 +131,7 @@ impl State {
             self.remove_key(key);
         }
         self.hash -= self.accounts[slot].all_terms();
-        for position in self.accounts[slot].positions().iter().filter(|it| it.is_open()) {
-            self.open_positions.remove(&(position.market, slot, position.outcome));
-        }
+        self.leave_unpaid(slot);
         self.silences.remove(id);
         let found = self.account_of.find_entry(self.hasher.hash_one(digest), |&it| it == slot);
         let Ok(found) = found else { return Err("has no identity") };

@@ -6,7 +6,7 @@
 use std::ops::AddAssign;
 use std::sync::Arc;
 
-use super::heap::{map_bytes, set_bytes, tree_bytes, vec_bytes};
+use super::heap::{map_bytes, queue_bytes, tree_bytes, vec_bytes};
 use super::state::State;
 use crate::ids::CommentId;
 
@@ -76,7 +76,8 @@ impl State {
         Footprint {
             accounts: self.accounts.bytes()
                 + self.account_of.allocation_size()
-                + set_bytes(&self.open_positions),
+                + vec_bytes(&self.holders)
+                + self.holders.iter().map(queue_bytes).sum::<usize>(),
             fills: 0,
             orders: self.orders.bytes(),
             open_orders: self.orders.life_bytes()

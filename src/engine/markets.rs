@@ -1,5 +1,6 @@
 //! The markets that a shard has used. The first order in a market introduces it to the shard.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::contradiction::{Flaw, NOT_NEXT};
@@ -45,6 +46,7 @@ impl State {
         self.markets.push(market);
         self.introductions.push(position_in_log);
         self.is_settled.push(false);
+        self.holders.push(VecDeque::new());
         Some(())
     }
 }

@@ -17,7 +17,7 @@ use super::rules::Rules;
 use super::state::State;
 use super::terms::{EndReason, Terms};
 use crate::ids::{AccountId, OrderId};
-use crate::market::book::{Level, Side};
+use crate::market::book::Level;
 use crate::money::{Shares, Usd};
 
 /// How many orders of its account a trade forgets at most. More than one, so that an account's
@@ -166,13 +166,11 @@ impl State {
     ) -> Result<(), &'static str> {
         let BookSide { market, outcome, side } = on;
         let account = &mut self.accounts[slot];
+        let position_count = account.positions().len();
         self.hash += account.fill((market, outcome, side), fill, finishes)?;
         account.position_in_log = position_in_log;
-        let position = (market, slot, outcome);
-        if fill.position_shares == Shares::ZERO {
-            self.open_positions.remove(&position);
-        } else if side == Side::Buy && fill.position_shares == fill.quantity {
-            self.open_positions.insert(position);
+        if account.positions().len() > position_count {
+            self.holders[market.0 as usize].push_back((slot, outcome));
         }
         Ok(())
     }

@@ -95,10 +95,8 @@ impl State {
     ) -> Result<(), Flaw> {
         let flaw = |flaw| Flaw::account(reset.account, flaw);
         let slot = self.account_slot(reset.account).ok_or(flaw(NOT_KEPT))?;
+        self.leave_unpaid(slot);
         let account = &mut self.accounts[slot];
-        for position in account.positions().iter().filter(|position| position.is_open()) {
-            self.open_positions.remove(&(position.market, slot, position.outcome));
-        }
         self.hash += account.reset(reset).map_err(flaw)?;
         account.position_in_log = position_in_log;
         Ok(())

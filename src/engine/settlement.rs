@@ -7,6 +7,7 @@
 //! is part of the state, so the settler repeats the command until nothing is left, across crashes
 //! too.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use smallvec::smallvec;
@@ -20,6 +21,7 @@ use super::event::{Event, Events};
 use super::payout::{
     Decided, Decision, PaidPosition, Payouts, PositionsSettled, SettledMarket, Settlement, payout,
 };
+use super::position::Position;
 use super::rejection::Rejection;
 use super::state::State;
 use super::terms::EndReason;
@@ -83,8 +85,8 @@ impl Command for Settle {
         }
         let mut events = Events::new();
         let mut positions: Vec<PaidPosition> = Vec::new();
-        let mut open = state.open_positions_of(market);
-        for (slot, outcome) in open.by_ref().take(POSITIONS_PER_RECORD_MAX) {
+        let (open, is_paid) = state.next_to_pay(market);
+        for (slot, outcome) in open {
             let account = &state.accounts[slot];
             let before = match positions.last() {
                 Some(last) if last.account == account.id => last.balance,
@@ -102,7 +104,6 @@ impl Command for Settle {
                 balance: before.checked_add(payout).ok_or(broken)?,
             });
         }
-        let is_paid = open.next().is_none();
         if !positions.is_empty() {
             let payouts = payouts.clone();
             let settled = PositionsSettled { market, payouts, positions, at: given.now };
@@ -156,14 +157,49 @@ fn end_orders(
 }
 
 impl State {
-    /// The open positions of a market, by account.
-    fn open_positions_of(
-        &self,
-        market: MarketIndex,
-    ) -> impl Iterator<Item = (u32, OutcomeIndex)> + use<'_> {
-        let first = (market, 0, OutcomeIndex(0));
-        let last = (market, u32::MAX, OutcomeIndex(u8::MAX));
-        self.open_positions.range(first..=last).map(|&(_, slot, outcome)| (slot, outcome))
+    /// The open positions that the next record of a settlement pays, by account, and whether they
+    /// are all.
+    ///
+    /// The first call for a market looks at all positions that there ever were in it, as the first
+    /// record does when it is applied; the others look at those that they return.
+    fn next_to_pay(&self, market: MarketIndex) -> (Vec<(u32, OutcomeIndex)>, bool) {
+        let holders = &self.holders[market.0 as usize];
+        let (mut next, count): (Vec<_>, usize) = if self.is_settled(market) {
+            (holders.iter().take(POSITIONS_PER_RECORD_MAX).copied().collect(), holders.len())
+        } else {
+            let open: Vec<_> =
+                holders.iter().copied().filter(|&it| self.holds_shares(market, it)).collect();
+            let count = open.len();
+            (open, count)
+        };
+        next.sort_unstable();
+        next.truncate(POSITIONS_PER_RECORD_MAX);
+        (next, count <= POSITIONS_PER_RECORD_MAX)
+    }
+
+    /// Whether an account holds shares.
+    fn holds_shares(&self, market: MarketIndex, (slot, outcome): (u32, OutcomeIndex)) -> bool {
+        self.accounts[slot].position(market, outcome).is_some_and(Position::is_open)
+    }
+
+    /// Leaves the open positions in a market, in order.
+    fn keep_open_positions(&mut self, market: MarketIndex) {
+        let mut holders = std::mem::take(&mut self.holders[market.0 as usize]);
+        holders.retain(|&position| self.holds_shares(market, position));
+        holders.make_contiguous().sort_unstable();
+        self.holders[market.0 as usize] = holders;
+    }
+
+    /// Takes the open positions of an account out of the settlements that have begun: they are
+    /// about to be closed without a payment.
+    pub(super) fn leave_unpaid(&mut self, account_slot: u32) {
+        let open = self.accounts[account_slot].positions().iter().filter(|it| it.is_open());
+        for position in open.filter(|it| self.is_settled[it.market.0 as usize]) {
+            let holders = &mut self.holders[position.market.0 as usize];
+            if let Ok(place) = holders.binary_search(&(account_slot, position.outcome)) {
+                holders.remove(place);
+            }
+        }
     }
 
     /// The open orders of a market, held ones included.
@@ -202,9 +238,11 @@ impl State {
         for paid in &settled.positions {
             let flaw = |flaw| Flaw::account(paid.account, flaw);
             let slot = self.account_slot(paid.account).ok_or(flaw("is not there to be paid"))?;
-            if !self.open_positions.remove(&(market, slot, paid.outcome)) {
+            let holders = &mut self.holders[market.0 as usize];
+            let Ok(place) = holders.binary_search(&(slot, paid.outcome)) else {
                 return Err(flaw("is paid for a position that is not open"));
-            }
+            };
+            holders.remove(place);
             let price = settled.payouts[paid.outcome.index()];
             let account = &mut self.accounts[slot];
             self.hash += account.settle(market, paid, price, settled.at).map_err(flaw)?;
@@ -232,7 +270,10 @@ impl State {
         if payouts.iter().any(|price| !(Price::ZERO..=Price::ONE).contains(price)) {
             return flaw("pays less than nothing or more than a dollar a share");
         }
-        if is_paid && self.open_positions_of(market).next().is_some() {
+        if !self.is_settled(market) {
+            self.keep_open_positions(market);
+        }
+        if is_paid && !self.holders[market.0 as usize].is_empty() {
             return flaw("is paid, and somebody holds it");
         }
         if is_paid && self.open_orders_in(market).next().is_some() {
@@ -252,6 +293,9 @@ impl State {
         self.hash += settled.term(market);
         self.settled.insert(market, settled);
         self.is_settled[market.0 as usize] = true;
+        if is_paid {
+            self.holders[market.0 as usize] = VecDeque::new();
+        }
         Ok(())
     }
 
@@ -267,7 +311,12 @@ impl State {
 
     /// The condition ids of the markets with open positions or open orders, without duplicates.
     pub fn held_markets(&self) -> impl Iterator<Item = &Arc<str>> {
-        let held = self.open_positions.iter().map(|(market, ..)| *market);
+        let used = (0_u32..).map(MarketIndex).take(self.markets.len());
+        let held = used.filter(|&market| {
+            self.holders[market.0 as usize]
+                .iter()
+                .any(|&position| self.holds_shares(market, position))
+        });
         let mut markets: Vec<MarketIndex> =
             held.chain(self.open_sides().map(|on| on.market)).chain(self.holds.markets()).collect();
         markets.sort_unstable();

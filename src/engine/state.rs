@@ -1,6 +1,6 @@
 //! The state of one shard, and the record that each part of it depends on.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
@@ -65,8 +65,10 @@ pub struct State {
     pub(super) settled: BTreeMap<MarketIndex, SettledMarket>,
     /// Whether each market is one of those, which every order asks.
     pub(super) is_settled: Vec<bool>,
-    /// The open positions, each by market, account slot and outcome: what a settlement must pay.
-    pub(super) open_positions: BTreeSet<(MarketIndex, u32, OutcomeIndex)>,
+    /// The positions in each market, by account slot and outcome: all that there ever were, since
+    /// a trade only appends its account's first, until a settlement begins and leaves those that it
+    /// must pay, in order.
+    pub(super) holders: Vec<VecDeque<(u32, OutcomeIndex)>>,
     /// The settlement decisions that this shard keeps, by condition id: at most one for each market
     /// that some shard has used.
     pub(super) decisions: BTreeMap<Arc<str>, Decided>,
@@ -102,7 +104,7 @@ impl State {
             market_of: HashMap::default(),
             settled: BTreeMap::new(),
             is_settled: Vec::new(),
-            open_positions: BTreeSet::new(),
+            holders: Vec::new(),
             decisions: BTreeMap::new(),
             hash: StateHash::default(),
         }

@@ -162,6 +162,58 @@ fn a_long_settlement_takes_several_records_without_orders_between() {
     check(&script);
 }
 
+/// However often a position was closed before, and on states restored in between.
+#[test]
+fn a_position_that_was_opened_again_is_paid_once() {
+    check(
+        "
+        balance 1000
+        market M1 Yes No
+        market M2 Yes No
+        book M1 yes bids 0.4x100 asks 0.5x100
+        book M2 yes bids 0.4x100 asks 0.5x100
+        open A1                 -> opened A1
+        open A2                 -> opened A2
+        # The one who is paid last opens first.
+        buy A2 M1 yes 3         -> filled
+        buy A2 M2 yes 3         -> filled
+        buy A1 M1 yes 2         -> filled
+        sell A1 M1 yes 2        -> filled
+        buy A1 M1 no 1          -> filled
+        sell A1 M1 no 1         -> filled
+        sell A2 M1 yes 3        -> filled
+        reset A2                -> reset A2 closed 1
+        buy A1 M1 yes 2         -> filled cash 998.7
+        buy A2 M1 yes 5         -> filled cash 997.5
+        settle M1 1 0           -> pays A1:0:2:2:1000.7 A2:0:5:5:1002.5 settled
+        settle M1 1 0           -> already
+        settle M2 1 0           -> settled
+        ",
+    );
+}
+
+/// An account that is reset or erased while a market is being settled has nothing left to be paid.
+#[test]
+fn positions_closed_during_a_settlement_are_not_paid() {
+    let account_count = POSITIONS_PER_RECORD_MAX + 3;
+    let mut script = "
+        market M1 Yes No
+        book M1 yes bids 0.4x100 asks 0.5x100
+        "
+    .to_owned();
+    for number in 1..=account_count {
+        writeln!(script, "open A{number} -> opened A{number}").unwrap();
+        writeln!(script, "buy A{number} M1 yes 10 -> filled cash 995").unwrap();
+    }
+    let [reset, erased, paid] = [1, 2, 3].map(|number| POSITIONS_PER_RECORD_MAX + number);
+    writeln!(script, "settle M1 1 0 -> pays").unwrap();
+    writeln!(script, "reset A{reset} -> reset A{reset} closed 1").unwrap();
+    writeln!(script, "suspend A{erased} -> suspend").unwrap();
+    writeln!(script, "erase A{erased} -> erase").unwrap();
+    writeln!(script, "settle M1 1 0 -> pays A{paid}:0:10:10:1005 settled").unwrap();
+    check(&script);
+}
+
 /// Two accounts held both outcomes of a settled market, and hold one of an open market. The shard
 /// also keeps a decision.
 fn world() -> World {
