@@ -32,7 +32,6 @@ pub struct RequestBody {
     /// The limit of the operation: 0 before [`Self::limit`] sets it and once it is exceeded.
     bytes_max: usize,
     has_begun: bool,
-    is_pipelined: bool,
     /// Whether all of it has arrived. A chunked body does not say so itself.
     is_ended: bool,
     is_late: bool,
@@ -72,17 +71,12 @@ pub enum BodyError {
 }
 
 impl RequestBody {
-    pub(super) const fn new(
-        incoming: Incoming,
-        activity: Arc<Activity>,
-        is_pipelined: bool,
-    ) -> Self {
+    pub(super) const fn new(incoming: Incoming, activity: Arc<Activity>) -> Self {
         Self {
             incoming,
             activity,
             bytes_max: 0,
             has_begun: false,
-            is_pipelined,
             is_ended: false,
             is_late: false,
             held: None,
@@ -90,8 +84,8 @@ impl RequestBody {
     }
 
     /// Whether its request was read together with the one before it.
-    pub const fn is_pipelined(&self) -> bool {
-        self.is_pipelined
+    pub fn is_pipelined(&self) -> bool {
+        self.activity.is_pipelined()
     }
 
     /// Sets the operation's limit and refuses a body that announces more before any of it is read.

@@ -146,13 +146,12 @@ where
     let activity = Arc::new(Activity::default());
     let io = TokioIo::new(Timed::new(io, activity.clone()));
     let service = service_fn(|request: Request<Incoming>| {
-        let is_pipelined = activity.begin_request();
-        let read = |body| RequestBody::new(body, activity.clone(), is_pipelined);
-        let request = request.map(read);
+        activity.begin_request();
+        let request = request.map(|body| RequestBody::new(body, activity.clone()));
         let (handler, activity) = (&handler, activity.clone());
         async move {
             // hyper would serve up to 16 pipelined requests in a row while other connections wait.
-            if is_pipelined {
+            if activity.is_pipelined() {
                 tokio::task::yield_now().await;
             }
             // Called here and not outside, where the block would store its future twice.

@@ -87,6 +87,7 @@ pub struct Activity {
     is_ending: AtomicBool,
     /// Whether it then closes, instead of moving to another process.
     is_closing: AtomicBool,
+    is_pipelined: AtomicBool,
     /// What the answer that is being sent holds of the memory for answers, if it is large; or the
     /// share of a stream without an end.
     held: Mutex<Option<Share>>,
@@ -140,14 +141,17 @@ impl Activity {
         self.note.load(Ordering::Relaxed)
     }
 
-    /// Records that the handler starts a request. Returns whether it was read together with the one
-    /// before.
-    pub(super) fn begin_request(&self) -> bool {
+    /// Records that the handler starts a request.
+    pub(super) fn begin_request(&self) {
         // Nothing was read since the response before it.
-        let is_pipelined = self.phase() != Phase::Head;
+        self.is_pipelined.store(self.phase() != Phase::Head, Ordering::Relaxed);
         self.enter(Phase::Handling);
         self.has_unread_body.store(false, Ordering::Relaxed);
-        is_pipelined
+    }
+
+    /// Whether the current request was read together with the one before it.
+    pub(in crate::http) fn is_pipelined(&self) -> bool {
+        self.is_pipelined.load(Ordering::Relaxed)
     }
 
     /// Records that the handler starts waiting for its request's body.
