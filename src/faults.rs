@@ -34,6 +34,15 @@ pub(crate) enum Fault {
     SuspensionIgnored,
     /// Keys get any tier, whatever their account was given.
     TierIgnored,
+    /// The owner of a replicated log sends a block before the one in front of it is acknowledged.
+    #[cfg(all(test, feature = "cluster"))]
+    TwoInFlight,
+    /// The owner of a replicated log takes a block for appended although nobody says so.
+    #[cfg(feature = "cluster")]
+    UnknownTakenForAcknowledged,
+    /// A reader of a replicated log passes over a block that it does not get.
+    #[cfg(feature = "cluster")]
+    GapSkipped,
 }
 
 #[cfg(not(test))]

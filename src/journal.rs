@@ -86,6 +86,8 @@ pub(crate) mod primitives;
 mod reader;
 pub mod record;
 mod recovery;
+#[cfg(feature = "cluster")]
+pub mod replicated;
 mod ring;
 mod segment;
 mod tail;

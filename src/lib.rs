@@ -6,6 +6,8 @@ pub mod candles;
 pub mod cli;
 pub mod client;
 pub mod clock;
+#[cfg(feature = "cluster")]
+pub mod cluster;
 pub mod config;
 pub mod disk;
 pub mod engine;

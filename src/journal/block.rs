@@ -8,7 +8,7 @@
 //!        0       4       8      12      16              24              32
 //!        ┌───────┬───────┬───────┬───────┬───────────────┬───────────────┐
 //!      0 │ magic │ flags │record │payload│ first         │ epoch         │
-//!        │ PBBK  │ (0)   │ count │ bytes │ position      │               │
+//!        │ PBBK  │       │ count │ bytes │ position      │               │
 //!        ├───────┼───────┼───────┼───────┴───────────────┴───────┬───────┤
 //!     32 │ crc of│payload│ zero  │ reserved (0)                  │ header│
 //!        │ before│ crc   │sectors│                               │ crc   │
@@ -30,9 +30,13 @@
 //!   a block with exactly this many but a wrong checksum was damaged.
 //! - A block without records begins a new epoch, one above the last; a block with records continues
 //!   the current epoch. The first position of an empty block is that of the next record.
+//! - *flags*: 0, except in blocks that only a replicated log has (`notice`).
 //!
 //! The format version is in the segment header ([`super::segment`]). In segments of version 1,
 //! blocks start and end on sectors instead of pages; everything else is the same.
+
+#[cfg(feature = "cluster")]
+pub(super) mod notice;
 
 use super::RECORD_BYTES_MAX;
 use super::aligned::AlignedBytes;
@@ -315,6 +319,11 @@ struct Header {
 
 impl Header {
     fn read(bytes: &[u8], log_crc: u32) -> Result<Self, Damage> {
+        Self::read_flagged(bytes, log_crc, 0)
+    }
+
+    /// The same for a block with these flags.
+    fn read_flagged(bytes: &[u8], log_crc: u32, flags: u32) -> Result<Self, Damage> {
         let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Err(Damage::NoBlock);
         };
@@ -326,7 +335,7 @@ impl Header {
         if crc != expected && !faults::is_on(Fault::CrcUnchecked) {
             return Err(Damage::HeaderChecksum);
         }
-        if u32_at(bytes, FLAGS_AT) != 0 || !is_zero(&bytes[RESERVED_AT..HEADER_CRC_AT]) {
+        if u32_at(bytes, FLAGS_AT) != flags || !is_zero(&bytes[RESERVED_AT..HEADER_CRC_AT]) {
             return Err(Damage::Reserved);
         }
         Ok(Self {

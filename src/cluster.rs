@@ -1,0 +1,201 @@
+//! A cluster of NATS brokers that carries replicated logs (feature `cluster`).
+//!
+//! Each log is a stream of NATS `JetStream` with three replicas ([`JetStreamLog`]); what a log
+//! promises is in [`journal::replicated`](crate::journal::replicated). Brokers keep that promise
+//! only if they sync every block before they acknowledge it, and if nothing removes blocks, so
+//! [`Cluster::connect`] refuses all others and says what to change.
+//!
+//! - [`file`] is the file that describes a cluster.
+//! - `brokers` and `streams` judge whether brokers and streams are safe.
+//! - [`status`] is what an operator sees.
+
+mod brokers;
+pub mod file;
+mod jetstream;
+pub mod status;
+mod streams;
+
+#[cfg(test)]
+mod tests;
+
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::stream::Info;
+use async_nats::jetstream::{Context, ErrorCode};
+use async_nats::{ConnectErrorKind, ServerAddr};
+
+use crate::client::Client;
+use crate::journal::LogId;
+use crate::journal::replicated::NoAnswer;
+use crate::tls::{self, Roots};
+pub use brokers::Broker;
+pub use file::{ClusterFile, FileError};
+pub use jetstream::JetStreamLog;
+
+/// The fewest replicas of a log.
+pub(crate) const REPLICAS_MIN: usize = 3;
+
+/// How long a broker's monitoring address may take for an answer.
+const MONITORING_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long to wait between two questions while the brokers elect a leader.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// How often a stream is asked for before its silence is an error.
+const TRIES_MAX: u32 = 60;
+
+/// Why a cluster cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// The file is wrong.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The certificates cannot be loaded.
+    #[error(transparent)]
+    Tls(#[from] tls::TlsError),
+    /// No broker accepts a connection.
+    #[error("cannot connect to any broker of {}: {reason}", brokers.join(", "))]
+    Connect {
+        /// Their addresses.
+        brokers: Vec<String>,
+        /// The error of the last try.
+        reason: String,
+    },
+    /// Brokers or streams would lose what they acknowledge. Names everything that is wrong.
+    #[error("the brokers are not safe: {}", .0.join("; "))]
+    Unsafe(Vec<String>),
+    /// The brokers do not answer.
+    #[error("stream {stream}: {reason}")]
+    Stream {
+        /// The name of the stream.
+        stream: String,
+        /// The error.
+        reason: NoAnswer,
+    },
+}
+
+/// The brokers of a cluster, connected.
+pub struct Cluster {
+    file: ClusterFile,
+    client: async_nats::Client,
+    context: Context,
+    monitoring: Client,
+}
+
+impl Cluster {
+    /// Connects to the brokers of this file. Does not judge them.
+    pub async fn connect(file: ClusterFile) -> Result<Self, ClusterError> {
+        let addresses = file.brokers.iter().map(|address| ServerAddr::from_str(address));
+        let addresses: Vec<ServerAddr> = addresses.collect::<Result<_, _>>().map_err(|error| {
+            ClusterError::Connect { brokers: file.brokers.clone(), reason: error.to_string() }
+        })?;
+        let options = file.options()?;
+        let client = options.connect(addresses).await.map_err(|error| {
+            let reason = match error.kind() {
+                ConnectErrorKind::AuthorizationViolation => {
+                    "they refuse the user and the password".to_owned()
+                }
+                _ => jetstream::no_answer(&error).0,
+            };
+            ClusterError::Connect { brokers: file.brokers.clone(), reason }
+        })?;
+        let is_encrypted = file.monitoring.iter().any(|address| address.starts_with("https:"));
+        let roots = match &file.ca_file {
+            _ if !is_encrypted => Roots::Nobody,
+            Some(path) => Roots::File(path),
+            None => Roots::System,
+        };
+        let monitoring = Client::new(tls::client_config(roots)?, MONITORING_PATIENCE, 0);
+        let context = jetstream::context(client.clone());
+        Ok(Self { file, client, context, monitoring })
+    }
+
+    /// Creates the streams that do not exist yet. Refuses unless all brokers and streams are safe;
+    /// then nothing is created. Returns how many were.
+    pub async fn init(&self) -> Result<usize, ClusterError> {
+        let (_, mut faults) = self.brokers().await;
+        let mut missing = Vec::new();
+        for stream in self.file.streams() {
+            match self.stream(&stream).await? {
+                Some(info) => faults.extend(streams::faults(&info, self.file.logs)),
+                None => missing.push(stream),
+            }
+        }
+        if !faults.is_empty() {
+            return Err(ClusterError::Unsafe(faults));
+        }
+        for stream in &missing {
+            let mut id = [0; 16];
+            getrandom::fill(&mut id).expect("the operating system gives random numbers");
+            let config = streams::config(stream, LogId::from_bytes(id), self.file.logs);
+            let created = self.context.create_stream(config).await;
+            created.map_err(|error| ClusterError::Stream {
+                stream: stream.clone(),
+                reason: jetstream::no_answer(&error),
+            })?;
+        }
+        Ok(missing.len())
+    }
+
+    /// Refuses unless all brokers and all streams are safe. Returns the logs, each with its id, in
+    /// the order of their numbers.
+    pub async fn open(&self) -> Result<Vec<(JetStreamLog, LogId)>, ClusterError> {
+        let (_, mut faults) = self.brokers().await;
+        let mut logs = Vec::new();
+        for stream in self.file.streams() {
+            let Some(info) = self.stream(&stream).await? else {
+                faults.push(format!(
+                    "stream {stream} does not exist: run `paperbourse cluster init`"
+                ));
+                continue;
+            };
+            faults.extend(streams::faults(&info, self.file.logs));
+            if let Some(id) = streams::log_id(&info.config) {
+                logs.push((JetStreamLog::open(self.client.clone(), &stream).await, id));
+            }
+        }
+        if !faults.is_empty() {
+            return Err(ClusterError::Unsafe(faults));
+        }
+        logs.into_iter()
+            .map(|(log, id)| log.map(|log| (log, id)))
+            .collect::<Result<_, _>>()
+            .map_err(|reason| ClusterError::Stream { stream: self.file.name.clone(), reason })
+    }
+
+    /// Asks every broker, and judges the answers.
+    async fn brokers(&self) -> (Vec<Result<Broker, String>>, Vec<String>) {
+        let mut answers = Vec::new();
+        for address in &self.file.monitoring {
+            answers.push(Broker::ask(&self.monitoring, address).await);
+        }
+        let brokers: Vec<Broker> = answers.iter().flatten().cloned().collect();
+        let silent = answers.iter().filter_map(|answer| answer.as_ref().err().cloned());
+        let faults = silent.chain(brokers::faults(&brokers)).collect();
+        (answers, faults)
+    }
+
+    /// The stream with this name; `None` if there is none. Waits while it has no leader.
+    async fn stream(&self, name: &str) -> Result<Option<Info>, ClusterError> {
+        let mut tries = 0;
+        loop {
+            let error = match self.context.get_stream(name).await {
+                Ok(stream) => return Ok(Some(stream.cached_info().clone())),
+                Err(error) => error,
+            };
+            if let GetStreamErrorKind::JetStream(error) = error.kind()
+                && error.error_code() == ErrorCode::STREAM_NOT_FOUND
+            {
+                return Ok(None);
+            }
+            tries += 1;
+            if tries == TRIES_MAX {
+                let reason = jetstream::no_answer(&error);
+                return Err(ClusterError::Stream { stream: name.to_owned(), reason });
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What brokers say of themselves on their monitoring addresses, and whether that is safe.
+
+use std::collections::BTreeSet;
+
+use hyper::Uri;
+use serde::Deserialize;
+
+use crate::client::Client;
+
+/// The oldest broker whose acknowledgements can be trusted.
+const VERSION_MIN: (u32, u32, u32) = (2, 15, 1);
+
+/// The longest answer that is read, in bytes.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// The smallest limit on messages that a broker may have, in bytes: a block, and headers.
+const PAYLOAD_BYTES_MIN: u64 = (512 << 10) + 4096;
+
+/// A broker, as it describes itself.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Broker {
+    /// Its name among the brokers.
+    #[serde(rename = "server_name")]
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    #[serde(rename = "max_payload")]
+    payload_bytes_max: u64,
+    jetstream: JetStream,
+}
+
+#[derive(Clone, Default, Debug, Deserialize)]
+#[serde(default)]
+struct JetStream {
+    config: Option<Config>,
+    meta: Option<Meta>,
+}
+
+#[derive(Clone, Default, Debug, Deserialize)]
+#[serde(default)]
+struct Config {
+    sync_always: bool,
+}
+
+#[derive(Clone, Default, Debug, Deserialize)]
+#[serde(default)]
+struct Meta {
+    cluster_size: usize,
+}
+
+impl Broker {
+    /// Asks the broker with this monitoring address.
+    pub(super) async fn ask(client: &Client, monitoring: &str) -> Result<Self, String> {
+        let failed =
+            |reason: String| format!("the broker at {monitoring} cannot be asked: {reason}");
+        let address = format!("{}/varz", monitoring.trim_end_matches('/'));
+        let uri: Uri = address.parse().map_err(|error| failed(format!("{error}")))?;
+        let answer = client.get(uri, ANSWER_BYTES_MAX).await;
+        let answer = answer.map_err(|error| failed(error.to_string()))?;
+        serde_json::from_slice(&answer)
+            .map_err(|error| failed(format!("its answer is not that of a NATS server: {error}")))
+    }
+
+    /// Whether it syncs a block to disk before it acknowledges it.
+    pub fn is_always_synced(&self) -> bool {
+        self.jetstream.config.as_ref().is_some_and(|config| config.sync_always)
+    }
+
+    /// How many brokers it counts in its cluster.
+    fn cluster_size(&self) -> usize {
+        self.jetstream.meta.as_ref().map_or(1, |meta| meta.cluster_size)
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let name = &self.name;
+        let mut faults = Vec::new();
+        if version(&self.version).is_none_or(|version| version < VERSION_MIN) {
+            let (major, minor, patch) = VERSION_MIN;
+            faults.push(format!(
+                "broker {name} has version {}: upgrade it to {major}.{minor}.{patch} or newer",
+                self.version
+            ));
+        }
+        if self.jetstream.config.is_none() {
+            faults
+                .push(format!("broker {name} has no JetStream: add a jetstream block to its file"));
+        } else if !self.is_always_synced() {
+            faults.push(format!(
+                "broker {name} acknowledges before it syncs: set sync_interval: always in the \
+                 jetstream block of its file, and restart it"
+            ));
+        }
+        if self.payload_bytes_max < PAYLOAD_BYTES_MIN {
+            faults.push(format!(
+                "broker {name} takes messages of {} bytes: set max_payload to {PAYLOAD_BYTES_MIN} \
+                 or more",
+                self.payload_bytes_max
+            ));
+        }
+        faults
+    }
+}
+
+/// Everything that is wrong with the brokers of a cluster.
+pub(super) fn faults(brokers: &[Broker]) -> Vec<String> {
+    let mut faults: Vec<String> = brokers.iter().flat_map(Broker::faults).collect();
+    let names: BTreeSet<&str> = brokers.iter().map(|broker| &*broker.name).collect();
+    let size = brokers.iter().map(Broker::cluster_size).max().unwrap_or(0);
+    if size < super::REPLICAS_MIN {
+        faults.push(format!(
+            "the brokers form a cluster of {size}, and {} or more are needed",
+            super::REPLICAS_MIN
+        ));
+    }
+    if names.len() < size {
+        let names: Vec<&str> = names.into_iter().collect();
+        faults.push(format!(
+            "the cluster has {size} brokers, and only {} of them were asked: name all in \
+             monitoring",
+            names.join(", ")
+        ));
+    }
+    faults
+}
+
+/// The numbers of a version such as `2.15.1` or `2.16.0-RC.1`; of the latter, those of the release
+/// before.
+fn version(text: &str) -> Option<(u32, u32, u32)> {
+    let (numbers, is_preview) = match text.split_once('-') {
+        Some((numbers, _)) => (numbers, true),
+        None => (text, false),
+    };
+    let mut numbers = numbers.trim_start_matches('v').split('.').map(|part| part.parse().ok());
+    let version: (u32, u32, u32) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    if is_preview && version == VERSION_MIN { None } else { Some(version) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn varz(name: &str) -> Value {
+        json!({
+            "server_name": name, "version": "2.15.1", "max_payload": 1_048_576,
+            "jetstream": {"config": {"sync_always": true}, "meta": {"cluster_size": 3}},
+        })
+    }
+
+    /// Changes what the second of three brokers says and checks what is wrong then.
+    #[track_caller]
+    fn check(change: impl Fn(&mut Value), expected: &[&str]) {
+        let mut answers = [varz("a"), varz("b"), varz("c")];
+        change(&mut answers[1]);
+        let brokers = answers.map(|answer| serde_json::from_value(answer).unwrap());
+        let faults = faults(&brokers);
+        assert_eq!(faults.len(), expected.len(), "{faults:?}");
+        for (fault, expected) in faults.iter().zip(expected) {
+            assert!(fault.contains(expected), "{fault}");
+        }
+    }
+
+    #[test]
+    fn unsafe_brokers_are_told_what_to_change() {
+        check(|_| {}, &[]);
+        for version in ["2.15.2", "2.16.0-RC.1", "3.0.0", "v2.15.1"] {
+            check(|it| it["version"] = json!(version), &[]);
+        }
+        for version in ["2.15.0", "2.14.9", "1.99.99", "2.15.1-RC.3", "2.15", "", "new"] {
+            check(|it| it["version"] = json!(version), &["upgrade it to 2.15.1 or newer"]);
+        }
+        check(
+            |it| it["jetstream"]["config"]["sync_always"] = json!(false),
+            &["broker b acknowledges before it syncs: set sync_interval: always"],
+        );
+        check(|it| it["jetstream"]["config"] = json!({}), &["broker b acknowledges before"]);
+        check(|it| it["jetstream"] = json!({}), &["broker b has no JetStream"]);
+        check(|it| it["max_payload"] = json!(65_536), &["takes messages of 65536 bytes"]);
+        check(
+            |it| it["server_name"] = json!("a"),
+            &["the cluster has 3 brokers, and only a, c of"],
+        );
+        check(
+            |it| {
+                it["version"] = json!("2.10.0");
+                it["jetstream"]["config"]["sync_always"] = json!(false);
+            },
+            &["upgrade it", "sync_interval"],
+        );
+    }
+
+    #[test]
+    fn brokers_that_form_no_cluster_are_refused() {
+        let alone = json!({
+            "server_name": "a", "version": "2.15.1", "max_payload": 1_048_576,
+            "jetstream": {"config": {"sync_always": true}},
+        });
+        let broker: Broker = serde_json::from_value(alone).unwrap();
+        assert_eq!(
+            faults(&[broker]),
+            ["the brokers form a cluster of 1, and 3 or more are needed"]
+        );
+        assert_eq!(faults(&[]).len(), 1);
+    }
+}

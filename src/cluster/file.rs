@@ -1,0 +1,232 @@
+//! The file that describes a cluster: its name, its brokers, and how to log in to them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
+
+use async_nats::{ConnectOptions, ServerAddr};
+use hyper::Uri;
+use serde::Deserialize;
+
+/// How many logs a cluster has if its file does not say.
+const LOGS_DEFAULT: u16 = 16;
+
+/// Most logs, one for each shard.
+const LOGS_MAX: u16 = 64;
+
+/// Longest name of a cluster, in bytes.
+const NAME_BYTES_MAX: usize = 32;
+
+/// What the file says. The paths in it are relative to its folder.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterFile {
+    /// The name of the cluster, with which the names of its streams begin.
+    pub name: String,
+    /// The addresses of the brokers, such as `nats://10.0.0.1:4222` or `tls://nats-1.example:4222`.
+    pub brokers: Vec<String>,
+    /// The monitoring addresses of all brokers, such as `http://10.0.0.1:8222`.
+    pub monitoring: Vec<String>,
+    /// How many logs the cluster has, from 1 to 64; the same for as long as it exists.
+    #[serde(default = "logs_default")]
+    pub logs: u16,
+    /// The user to log in as.
+    pub user: Option<String>,
+    /// The file that holds the user's password.
+    pub password_file: Option<PathBuf>,
+    /// The file with the certificate authorities that vouch for brokers, in PEM; those of the
+    /// system if there is none.
+    pub ca_file: Option<PathBuf>,
+}
+
+const fn logs_default() -> u16 {
+    LOGS_DEFAULT
+}
+
+/// Why the file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It, or the password file, cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: std::io::Error,
+    },
+    /// It is not TOML, or a name or a type in it is wrong.
+    #[error("{}: {reason}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and in which line.
+        reason: String,
+    },
+    /// Values in it are wrong.
+    #[error("{}: {}", path.display(), mistakes.join("; "))]
+    Values {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        mistakes: Vec<String>,
+    },
+}
+
+impl ClusterFile {
+    /// Reads and checks the file.
+    pub fn read(path: &Path) -> Result<Self, FileError> {
+        let text = read(path)?;
+        let mut file = Self::parse(&text)
+            .map_err(|reason| FileError::Syntax { path: path.to_owned(), reason })?;
+        let mistakes = file.mistakes();
+        if !mistakes.is_empty() {
+            return Err(FileError::Values { path: path.to_owned(), mistakes });
+        }
+        let folder = path.parent().unwrap_or(Path::new("."));
+        for named in [&mut file.password_file, &mut file.ca_file].into_iter().flatten() {
+            *named = folder.join(&named);
+        }
+        Ok(file)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|error: toml::de::Error| {
+            let at = error.span().map_or(0, |span| span.start);
+            let line = 1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count();
+            format!("line {line}: {}", error.message().replace('\n', ", "))
+        })
+    }
+
+    fn mistakes(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if self.name.is_empty()
+            || self.name.len() > NAME_BYTES_MAX
+            || !self.name.bytes().all(is_allowed)
+        {
+            found.push(format!("name is not 1 to {NAME_BYTES_MAX} letters, digits or hyphens"));
+        }
+        if !(1..=LOGS_MAX).contains(&self.logs) {
+            found.push(format!("logs = {} is not from 1 to {LOGS_MAX}", self.logs));
+        }
+        if self.brokers.is_empty() {
+            found.push("brokers names no address".to_owned());
+        }
+        for address in &self.brokers {
+            let is_nats = address.starts_with("nats://") || address.starts_with("tls://");
+            if !is_nats || ServerAddr::from_str(address).is_err() {
+                found.push(format!(
+                    "brokers: \"{address}\" is not an address like nats://HOST:4222 or \
+                     tls://HOST:4222"
+                ));
+            } else if address.contains('@') {
+                found.push("brokers: user and password belong in user and password_file".into());
+            }
+        }
+        if self.monitoring.len() < self.brokers.len() {
+            found.push(format!(
+                "monitoring has {} addresses for {} brokers: each broker is asked whether it is \
+                 safe",
+                self.monitoring.len(),
+                self.brokers.len()
+            ));
+        }
+        for address in &self.monitoring {
+            let uri = address.parse::<Uri>().ok();
+            let scheme = uri.as_ref().and_then(|uri| uri.scheme_str());
+            if !matches!(scheme, Some("http" | "https")) {
+                found.push(format!(
+                    "monitoring: \"{address}\" is not an address like http://HOST:8222"
+                ));
+            }
+        }
+        if self.user.is_some() != self.password_file.is_some() {
+            found.push("user and password_file belong together".to_owned());
+        }
+        found
+    }
+
+    /// How to connect to the brokers. Reads the password.
+    pub(super) fn options(&self) -> Result<ConnectOptions, FileError> {
+        let mut options = ConnectOptions::new().name("paperbourse");
+        if let (Some(user), Some(path)) = (&self.user, &self.password_file) {
+            let password = read(path)?.trim_end_matches(['\r', '\n']).to_owned();
+            options = options.user_and_password(user.clone(), password);
+        }
+        if let Some(path) = &self.ca_file {
+            options = options.add_root_certificates(path.clone());
+        }
+        Ok(options)
+    }
+
+    /// The names of the streams, one for each log.
+    pub fn streams(&self) -> impl Iterator<Item = String> {
+        (0..self.logs).map(|number| format!("{}-{number}", self.name))
+    }
+}
+
+fn read(path: &Path) -> Result<String, FileError> {
+    fs::read_to_string(path).map_err(|source| FileError::Read { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = r#"
+name = "bourse"
+brokers = ["nats://10.0.0.1:4222", "tls://nats-2.example"]
+monitoring = ["http://10.0.0.1:8222", "https://nats-2.example:8222/base"]
+logs = 4
+user = "bourse"
+password_file = "password"
+ca_file = "/etc/ca.pem"
+"#;
+
+    fn read_text(text: &str) -> Result<ClusterFile, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cluster.toml");
+        fs::write(&path, text).unwrap();
+        fs::write(folder.path().join("password"), "secret\n").unwrap();
+        let file = ClusterFile::read(&path).map_err(|error| error.to_string())?;
+        file.options().map_err(|error| error.to_string())?;
+        Ok(file)
+    }
+
+    #[test]
+    fn a_file_is_read_and_its_paths_are_relative_to_its_folder() {
+        let file = read_text(WHOLE).unwrap();
+        assert!(file.password_file.as_ref().unwrap().is_absolute());
+        assert_eq!(file.ca_file.as_deref(), Some(Path::new("/etc/ca.pem")));
+        let streams: Vec<String> = file.streams().collect();
+        assert_eq!(streams, ["bourse-0", "bourse-1", "bourse-2", "bourse-3"]);
+        let shortest = "name = 'a'\nbrokers = ['nats://a:1']\nmonitoring = ['http://a:2']";
+        assert_eq!(read_text(shortest).unwrap().logs, 16);
+    }
+
+    #[test]
+    fn every_mistake_is_named() {
+        for (from, to, expected) in [
+            ("name = \"bourse\"", "name = \"a.b\"", "name is not 1 to 32 letters"),
+            ("name = \"bourse\"", "", "line 1: missing field `name`"),
+            ("logs = 4", "logs = 65", "logs = 65 is not from 1 to 64"),
+            ("logs = 4", "logs = 0", "logs = 0 is not from 1 to 64"),
+            ("logs = 4", "logs = \"four\"", "line 5: invalid type"),
+            ("logs = 4", "shards = 4", "line 5: unknown field `shards`"),
+            ("logs = 4", "logs = ", "line 5"),
+            ("tls://nats-2.example", "http://a", "\"http://a\" is not an address like nats://"),
+            ("tls://nats-2.example", "nats://u:p@a", "user and password belong in user"),
+            ("http://10.0.0.1:8222", "10.0.0.1:8222", "is not an address like http://HOST:8222"),
+            ("\"http://10.0.0.1:8222\", ", "", "monitoring has 1 addresses for 2 brokers"),
+            ("user = \"bourse\"", "", "user and password_file belong together"),
+            ("\"password\"", "\"missing\"", "missing: No such file"),
+        ] {
+            assert!(WHOLE.contains(from), "{from}");
+            let error = read_text(&WHOLE.replace(from, to)).unwrap_err();
+            assert!(error.contains(expected), "{to}: {error}");
+        }
+        let text = "name = ''\nbrokers = []\nmonitoring = ['x']\nlogs = 99";
+        let error = read_text(text).unwrap_err();
+        assert_eq!(error.matches("; ").count(), 3, "all at once: {error}");
+    }
+}

@@ -1,0 +1,137 @@
+//! A replicated log in a stream of NATS `JetStream`: the blocks are its messages, and the condition
+//! of an append is the stream's last sequence.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::{DirectGetErrorKind, Stream};
+use async_nats::jetstream::{self, Context};
+use async_nats::{Client, StatusCode};
+use bytes::Bytes;
+
+use crate::journal::replicated::{Appended, Extent, Log, NoAnswer};
+
+/// How long a broker may take for an answer. What it does later is unknown here, and found out.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How a broker describes the error whose code says that the condition does not hold.
+const STALE: &str = "wrong last sequence: ";
+
+/// One stream, whose messages are the blocks of a log.
+#[derive(Clone)]
+pub struct JetStreamLog {
+    context: Context,
+    stream: Stream<()>,
+    name: String,
+}
+
+/// The requests to `JetStream` on this connection.
+pub(super) fn context(client: Client) -> Context {
+    let mut context = jetstream::new(client);
+    context.set_timeout(PATIENCE);
+    context
+}
+
+impl JetStreamLog {
+    /// The log in the stream with this name, which must exist.
+    pub async fn open(client: Client, name: &str) -> Result<Self, NoAnswer> {
+        let context = context(client);
+        let stream = context.get_stream_no_info(name).await.map_err(|error| no_answer(&error))?;
+        Ok(Self { context, stream, name: name.to_owned() })
+    }
+
+    async fn publish(&self, expected: u64, block: Bytes) -> Result<u64, PublishError> {
+        let message = PublishMessage::build()
+            .payload(block)
+            .expected_stream(&self.name)
+            .expected_last_sequence(expected);
+        let ack = self.context.send_publish(subject(&self.name), message).await?.await?;
+        Ok(ack.sequence)
+    }
+}
+
+/// The subject of a stream's messages.
+pub(super) fn subject(stream: &str) -> String {
+    format!("{stream}.blocks")
+}
+
+/// The error with its causes.
+pub(super) fn no_answer(error: &dyn std::error::Error) -> NoAnswer {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    NoAnswer(text)
+}
+
+/// The tail in the text of an error that says that the condition does not hold.
+fn stale_tail(error: &PublishError) -> Option<u64> {
+    if error.kind() != PublishErrorKind::WrongLastSequence {
+        return None;
+    }
+    let error = error.source()?.downcast_ref::<jetstream::Error>()?;
+    let text = error.to_string();
+    let (_, after) = text.split_once(STALE)?;
+    let digits = after.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok()
+}
+
+impl Log for JetStreamLog {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn append(&self, expected: u64, block: Bytes) -> Appended {
+        match self.publish(expected, block).await {
+            Ok(sequence) if sequence == expected + 1 => Appended::Acknowledged,
+            // Whatever that was, what is in the log decides.
+            Ok(sequence) => Appended::Unknown(NoAnswer(format!(
+                "block {} was acknowledged as {sequence}",
+                expected + 1
+            ))),
+            Err(error) => match stale_tail(&error) {
+                Some(tail) => Appended::Stale { tail },
+                None => Appended::Unknown(no_answer(&error)),
+            },
+        }
+    }
+
+    async fn read(&self, sequence: u64) -> Result<Option<Bytes>, NoAnswer> {
+        match self.stream.direct_get(sequence).await {
+            Ok(message) if message.sequence == sequence => Ok(Some(message.payload)),
+            Ok(message) => Err(NoAnswer(format!(
+                "a broker was asked for block {sequence} and sent block {}",
+                message.sequence
+            ))),
+            Err(error) => match error.kind() {
+                DirectGetErrorKind::NotFound => Ok(None),
+                // A broker that cannot read its copy says so with a status, and has no block.
+                DirectGetErrorKind::ErrorResponse(status, _)
+                    if status != StatusCode::NO_RESPONDERS =>
+                {
+                    Ok(None)
+                }
+                _ => Err(no_answer(&error)),
+            },
+        }
+    }
+
+    async fn extent(&self) -> Result<Extent, NoAnswer> {
+        let info = self.stream.get_info().await.map_err(|error| no_answer(&error))?;
+        // A stream that never had a block begins at 0.
+        let first = info.state.first_sequence.max(1);
+        Ok(Extent { first, last: info.state.last_sequence })
+    }
+
+    async fn trim(&self, below: u64) -> Result<(), NoAnswer> {
+        let purge = self.stream.purge().sequence(below);
+        purge.await.map(|_| ()).map_err(|error| no_answer(&error))
+    }
+}

@@ -1,0 +1,131 @@
+//! What an operator sees of a cluster: a line for each broker and for each log.
+
+use std::fmt;
+
+use async_nats::jetstream::stream::Info;
+use serde::Serialize;
+
+use super::{Cluster, ClusterError, streams};
+
+/// The state of a cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Status {
+    /// The brokers, in the order of their monitoring addresses.
+    pub brokers: Vec<BrokerStatus>,
+    /// The logs, in the order of their numbers.
+    pub logs: Vec<LogStatus>,
+    /// Everything that is not safe; empty if all is well.
+    pub faults: Vec<String>,
+}
+
+/// The state of a broker.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct BrokerStatus {
+    /// Its monitoring address.
+    pub monitoring: String,
+    /// Its name and version; `None` if it does not answer.
+    pub name: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+    /// Whether it syncs before it acknowledges.
+    pub is_always_synced: bool,
+}
+
+/// The state of a log.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct LogStatus {
+    /// The name of its stream.
+    pub stream: String,
+    /// The broker that leads it; `None` if there is no leader or no stream.
+    pub leader: Option<String>,
+    /// How many replicas have every block.
+    pub replicas_current: usize,
+    /// How many replicas there are.
+    pub replicas: usize,
+    /// The sequence of the newest block.
+    pub tail: u64,
+    /// How many blocks it holds.
+    pub blocks: u64,
+}
+
+impl Cluster {
+    /// Asks all brokers and all streams.
+    pub async fn status(&self) -> Result<Status, ClusterError> {
+        let (answers, mut faults) = self.brokers().await;
+        let brokers = self.file.monitoring.iter().zip(answers).map(|(monitoring, answer)| {
+            let broker = answer.ok();
+            BrokerStatus {
+                monitoring: monitoring.clone(),
+                is_always_synced: broker.as_ref().is_some_and(super::Broker::is_always_synced),
+                version: broker.as_ref().map(|broker| broker.version.clone()),
+                name: broker.map(|broker| broker.name),
+            }
+        });
+        let brokers = brokers.collect();
+        let mut logs = Vec::new();
+        for stream in self.file.streams() {
+            match self.stream(&stream).await? {
+                Some(info) => {
+                    faults.extend(streams::faults(&info, self.file.logs));
+                    logs.push(LogStatus::of(stream, &info));
+                }
+                None => {
+                    faults.push(format!(
+                        "stream {stream} does not exist: run `paperbourse cluster init`"
+                    ));
+                }
+            }
+        }
+        Ok(Status { brokers, logs, faults })
+    }
+}
+
+impl LogStatus {
+    fn of(stream: String, info: &Info) -> Self {
+        let cluster = info.cluster.as_ref();
+        let followers = cluster.map_or(&[][..], |cluster| &cluster.replicas);
+        let leader = cluster.and_then(|cluster| cluster.leader.clone());
+        let leaders = usize::from(leader.is_some());
+        Self {
+            stream,
+            leader,
+            replicas_current: leaders + followers.iter().filter(|it| it.current).count(),
+            replicas: leaders + followers.len(),
+            tail: info.state.last_sequence,
+            blocks: info.state.messages,
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let brokers = self.brokers.iter().map(ToString::to_string);
+        let logs = self.logs.iter().map(ToString::to_string);
+        let faults = self.faults.iter().map(|fault| format!("unsafe  {fault}"));
+        let lines: Vec<String> = brokers.chain(logs).chain(faults).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl fmt::Display for BrokerStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { monitoring, name, version, is_always_synced } = self;
+        let (Some(name), Some(version)) = (name, version) else {
+            return write!(f, "broker  {monitoring}  no answer");
+        };
+        let synced = if *is_always_synced { "always" } else { "NOT ALWAYS" };
+        write!(f, "broker  {monitoring}  {name}  version {version}  synced {synced}")
+    }
+}
+
+impl fmt::Display for LogStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { stream, leader, replicas_current, replicas, tail, blocks } = self;
+        let leader = leader.as_deref().unwrap_or("none");
+        write!(
+            f,
+            "log     {stream}  leader {leader}  replicas {replicas_current} of {replicas} current  \
+             tail {tail}  blocks {blocks}"
+        )
+    }
+}

@@ -1,0 +1,155 @@
+//! The streams of a cluster: how they are made, and whether one can be trusted with a log.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use async_nats::jetstream::stream::{
+    Config, DiscardPolicy, Info, PersistenceMode, RetentionPolicy, StorageType,
+};
+
+use super::REPLICAS_MIN;
+use super::jetstream::subject;
+use crate::journal::LogId;
+
+/// Where a stream keeps the id of its log, in hexadecimal.
+const LOG_ID: &str = "paperbourse-log";
+
+/// Where a stream keeps the number of logs in its cluster.
+const LOGS: &str = "paperbourse-logs";
+
+/// The configuration of the stream that carries this log.
+pub(super) fn config(stream: &str, id: LogId, logs: u16) -> Config {
+    Config {
+        name: stream.to_owned(),
+        description: Some("a replicated log of paperbourse".to_owned()),
+        subjects: vec![subject(stream)],
+        retention: RetentionPolicy::Limits,
+        storage: StorageType::File,
+        num_replicas: REPLICAS_MIN,
+        discard: DiscardPolicy::New,
+        max_bytes: -1,
+        max_messages: -1,
+        max_messages_per_subject: -1,
+        max_consumers: -1,
+        max_age: Duration::ZERO,
+        deny_delete: true,
+        allow_direct: true,
+        metadata: HashMap::from([
+            (LOG_ID.to_owned(), format!("{:032x}", u128::from_be_bytes(id.to_bytes()))),
+            (LOGS.to_owned(), logs.to_string()),
+        ]),
+        ..Config::default()
+    }
+}
+
+/// The id of the log in this stream, if it carries one.
+pub(super) fn log_id(config: &Config) -> Option<LogId> {
+    let text = config.metadata.get(LOG_ID).filter(|text| text.len() == 32)?;
+    u128::from_str_radix(text, 16).ok().map(|id| LogId::from_bytes(id.to_be_bytes()))
+}
+
+/// Everything that is wrong with the configuration of this stream, and how to change it.
+pub(super) fn faults(info: &Info, logs: u16) -> Vec<String> {
+    let Config { name, metadata, .. } = &info.config;
+    let config = &info.config;
+    let limit = |is_set: bool, name| is_set.then(|| format!("has {name}, which removes blocks"));
+    let replicas = format!("has {} replicas: set {REPLICAS_MIN} or 5", config.num_replicas);
+    let subjects = [subject(name)];
+    let faults = [
+        log_id(config).is_none().then(|| {
+            "was not made by `paperbourse cluster init`: choose another name for the cluster".into()
+        }),
+        metadata.get(LOGS).filter(|known| **known != logs.to_string()).map(|known| {
+            format!("belongs to a cluster of {known} logs: write logs = {known} into the file")
+        }),
+        (config.num_replicas < REPLICAS_MIN).then_some(replicas),
+        (config.storage != StorageType::File).then(|| "is not stored in files".into()),
+        (config.discard != DiscardPolicy::New)
+            .then(|| "discards old blocks: set discard: new".into()),
+        (config.retention != RetentionPolicy::Limits)
+            .then(|| "removes what was consumed: set retention: limits".into()),
+        limit(config.max_age != Duration::ZERO, "max_age"),
+        limit(config.max_bytes > 0, "max_bytes"),
+        limit(config.max_messages > 0, "max_msgs"),
+        limit(config.max_messages_per_subject > 0, "max_msgs_per_subject"),
+        (config.max_message_size > 0).then(|| "has max_msg_size, which refuses blocks".into()),
+        (!config.deny_delete).then(|| "lets blocks be deleted: set deny_delete".into()),
+        config.deny_purge.then(|| "cannot be trimmed: unset deny_purge".into()),
+        config.allow_rollup.then(|| "can be rolled up: unset allow_rollup_hdrs".into()),
+        (!config.allow_direct).then(|| "has no direct get: set allow_direct".into()),
+        config.no_ack.then(|| "does not acknowledge: unset no_ack".into()),
+        config.sealed.then(|| "is sealed".into()),
+        (config.persist_mode == Some(PersistenceMode::Async))
+            .then(|| "is written late: unset persist_mode".into()),
+        (config.mirror.is_some() || config.sources.is_some() || config.subjects != subjects)
+            .then(|| format!("takes blocks from elsewhere: its only source is {}", subjects[0])),
+        config.subject_transform.is_some().then(|| "has a subject transform: remove it".into()),
+    ];
+    faults.into_iter().flatten().map(|fault: String| format!("stream {name} {fault}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const ID: LogId = LogId::from_bytes([0xa5; 16]);
+
+    fn info(config: &Config) -> Info {
+        serde_json::from_value(json!({
+            "config": config,
+            "created": "2026-01-01T00:00:00Z",
+            "state": {
+                "messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0, "consumer_count": 0,
+                "first_ts": "0001-01-01T00:00:00Z", "last_ts": "0001-01-01T00:00:00Z",
+            },
+        }))
+        .unwrap()
+    }
+
+    /// Changes the configuration and checks what is wrong with it then.
+    #[track_caller]
+    fn check(change: impl Fn(&mut Config), expected: &[&str]) {
+        let mut config = config("pb-3", ID, 16);
+        change(&mut config);
+        let faults = faults(&info(&config), 16);
+        assert_eq!(faults.len(), expected.len(), "{faults:?}");
+        for (fault, expected) in faults.iter().zip(expected) {
+            assert!(fault.starts_with("stream pb-3 ") && fault.contains(expected), "{fault}");
+        }
+    }
+
+    #[test]
+    fn an_unsafe_stream_is_told_what_to_change() {
+        assert_eq!(log_id(&config("pb-3", ID, 16)), Some(ID));
+        check(|_| {}, &[]);
+        check(|it| it.num_replicas = 5, &[]);
+        check(|it| it.num_replicas = 1, &["has 1 replicas: set 3 or 5"]);
+        check(|it| it.storage = StorageType::Memory, &["is not stored in files"]);
+        check(|it| it.discard = DiscardPolicy::Old, &["set discard: new"]);
+        check(|it| it.retention = RetentionPolicy::WorkQueue, &["set retention: limits"]);
+        check(|it| it.max_age = Duration::from_hours(1), &["has max_age"]);
+        check(|it| it.max_bytes = 1, &["has max_bytes"]);
+        check(|it| it.max_messages = 1, &["has max_msgs,"]);
+        check(|it| it.max_messages_per_subject = 1, &["has max_msgs_per_subject"]);
+        check(|it| it.max_message_size = 1, &["has max_msg_size"]);
+        check(|it| it.deny_delete = false, &["set deny_delete"]);
+        check(|it| it.deny_purge = true, &["unset deny_purge"]);
+        check(|it| it.allow_rollup = true, &["unset allow_rollup_hdrs"]);
+        check(|it| it.allow_direct = false, &["set allow_direct"]);
+        check(|it| it.no_ack = true, &["unset no_ack"]);
+        check(|it| it.sealed = true, &["is sealed"]);
+        check(|it| it.persist_mode = Some(PersistenceMode::Async), &["unset persist_mode"]);
+        check(|it| it.subjects.push("other".into()), &["its only source is pb-3.blocks"]);
+        check(|it| it.metadata.clear(), &["was not made by `paperbourse cluster init`"]);
+        check(
+            |it| drop(it.metadata.insert(LOGS.into(), "8".into())),
+            &["belongs to a cluster of 8 logs: write logs = 8"],
+        );
+        check(
+            |it| (it.num_replicas, it.deny_delete) = (2, false),
+            &["has 2 replicas", "set deny_delete"],
+        );
+    }
+}

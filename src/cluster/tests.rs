@@ -1,0 +1,77 @@
+//! Replicated logs on three real brokers. `.ci/brokers` installs the program of a broker; without
+//! it, these tests say that they were skipped.
+
+mod kills;
+mod rot;
+
+use std::time::Instant;
+
+use paperbourse_test_support::brokers::{self, Brokers};
+use tempfile::TempDir;
+
+use super::*;
+use crate::faults::{self, Fault};
+use crate::journal::replicated::tests::{check_contract, check_races, takeovers_that_failed};
+
+/// How often four writers race for a place in a log.
+const RACES: usize = 200;
+
+/// How often a log is taken from an owner that keeps writing. Two blocks in flight show sooner.
+const TAKEOVERS: usize = 200;
+
+/// Brokers that sync always, and the folder of their files; `None` if there is no program.
+fn start() -> Option<(Brokers, TempDir)> {
+    let program = brokers::program()?;
+    let folder = tempfile::tempdir().unwrap();
+    let brokers = Brokers::start(&program, folder.path(), "always", "");
+    Some((brokers, folder))
+}
+
+/// A connection of a new cluster with this many logs.
+async fn cluster(brokers: &Brokers, name: &str, logs: u16) -> Cluster {
+    let file = ClusterFile {
+        name: name.to_owned(),
+        brokers: brokers.addresses(),
+        monitoring: brokers.monitoring(),
+        logs,
+        user: None,
+        password_file: None,
+        ca_file: None,
+    };
+    let cluster = Cluster::connect(file).await.unwrap();
+    cluster.init().await.unwrap();
+    cluster
+}
+
+/// A handle on the first log over a connection of its own.
+async fn log(brokers: &Brokers, name: &str) -> JetStreamLog {
+    let cluster = cluster(brokers, name, 1).await;
+    cluster.open().await.unwrap().remove(0).0
+}
+
+#[tokio::test]
+async fn brokers_keep_what_a_log_promises() {
+    let Some((brokers, _folder)) = start() else { return };
+
+    let began = Instant::now();
+    check_contract(log(&brokers, "contract").await).await;
+
+    println!("contract after {:?}", began.elapsed());
+
+    let name = "races";
+    let mut writers = Vec::new();
+    for _ in 0..4 {
+        writers.push(log(&brokers, name).await);
+    }
+    check_races(writers.try_into().unwrap_or_else(|_| panic!("four writers")), RACES).await;
+
+    println!("races after {:?}", began.elapsed());
+    let nodes = [log(&brokers, "takeovers").await, log(&brokers, "takeovers").await];
+    takeovers_that_failed(nodes, TAKEOVERS).await.unwrap();
+
+    println!("takeovers after {:?}", began.elapsed());
+    faults::switch_on(Fault::TwoInFlight);
+    let nodes = [log(&brokers, "two").await, log(&brokers, "two").await];
+    let failed = takeovers_that_failed(nodes, TAKEOVERS).await;
+    println!("two in flight: {}", failed.expect_err("two blocks in flight are detected"));
+}

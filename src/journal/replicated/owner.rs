@@ -1,0 +1,243 @@
+//! Owning a replicated log: one node, one epoch, one block in flight.
+
+use bytes::Bytes;
+use tokio::time::sleep;
+
+use super::{
+    Appended, Entry, Halt, HaltReason, Log, NodeName, Notice, NoticeKind, PAUSE, ReadError, Reader,
+    ReplicatedBuilder, ReplicatedChain, TRIES_MAX,
+};
+use crate::faults::{self, Fault};
+
+/// Appends that nobody answers are logged at the first and then at every so many tries.
+const TRIES_PER_WARNING: u32 = 100;
+
+/// Writes a log for one epoch, from its fence until another node's.
+pub struct Owner<L> {
+    /// At the newest block that is acknowledged.
+    pub(super) reader: Reader<L>,
+    node: NodeName,
+    pub(super) builder: ReplicatedBuilder,
+    /// A block that may be in the log already, and the chain behind it. Nothing else is sent until
+    /// that is known.
+    pub(super) unacknowledged: Option<(Bytes, ReplicatedChain)>,
+}
+
+/// Why a node does not own a log any more. Its other logs are not affected.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Lost {
+    /// Another block is where the owner's next one should be.
+    #[error("the log {log} belongs to {} from block {sequence} on", taker(by.as_ref()))]
+    Fenced {
+        /// The name of the log.
+        log: String,
+        /// The sequence of that block.
+        sequence: u64,
+        /// The node that took the log; `None` if the block is no fence.
+        by: Option<NodeName>,
+    },
+    /// The log is damaged.
+    #[error(transparent)]
+    Halted(#[from] Halt),
+}
+
+fn taker(by: Option<&NodeName>) -> String {
+    by.map_or_else(|| "another node".to_owned(), |node| format!("the node {node}"))
+}
+
+/// Whose block is in the place for which one was sent.
+enum Settled {
+    Ours,
+    Theirs(Option<NodeName>),
+}
+
+impl<L: Log> Owner<L> {
+    /// Takes the log: begins an epoch, and reads everything up to its fence, which goes to `show`.
+    /// Whatever a former owner had acknowledged has been shown when this returns. It tries until
+    /// its fence is the newest block, so an owner that keeps writing may hold it off for a while.
+    ///
+    /// If the future is dropped, and after an error, the fence may be in the log all the same; it
+    /// then begins an epoch without an owner. The reader that comes with an error is at the newest
+    /// block that was shown.
+    pub async fn take(
+        mut reader: Reader<L>,
+        node: NodeName,
+        mut show: impl FnMut(u64, &Bytes, Entry<'_>),
+    ) -> Result<Self, (Reader<L>, ReadError)> {
+        // What is read now need not be read while nobody serves.
+        let mut result = reader.catch_up(&mut show).await;
+        while result.is_ok() {
+            let fence = match place_fence(&reader, &node).await {
+                Ok(Some(sequence)) => sequence,
+                Ok(None) => {
+                    result = reader.catch_up(&mut show).await;
+                    continue;
+                }
+                Err(error) => return Err((reader, error)),
+            };
+            result = reader.read_to(fence, &mut show).await;
+            if result.is_ok() {
+                let builder = ReplicatedBuilder::new();
+                return Ok(Self { reader, node, builder, unacknowledged: None });
+            }
+        }
+        Err((reader, result.expect_err("the loop ends with an error")))
+    }
+
+    /// The epoch.
+    pub const fn epoch(&self) -> u64 {
+        self.reader.chain.mark().epoch
+    }
+
+    /// The sequence of the newest acknowledged block.
+    pub const fn sequence(&self) -> u64 {
+        self.reader.sequence
+    }
+
+    /// The position of the newest acknowledged record.
+    pub const fn position(&self) -> u64 {
+        self.reader.chain.mark().position
+    }
+
+    /// Adds a record to the next block. Returns false, without adding it, if the block is full:
+    /// [`Self::flush`] first.
+    pub fn push(&mut self, record: &[u8]) -> bool {
+        self.builder.push(record)
+    }
+
+    /// Appends the records that were pushed. Returns once they are on the disks of a majority,
+    /// however long that takes, or the log is lost. [`Self::position`] then is that of the last.
+    ///
+    /// If the future is dropped, the block may be in the log; the next call finds out first.
+    pub async fn flush(&mut self) -> Result<(), Lost> {
+        if self.unacknowledged.is_some() {
+            self.send().await?;
+        }
+        if !self.builder.is_empty() {
+            let mut after = self.reader.chain;
+            let block = self.builder.seal(&mut after);
+            self.unacknowledged = Some((block, after));
+            self.send().await?;
+        }
+        Ok(())
+    }
+
+    /// Gives the log up, so that the next owner need not wait. Records that were pushed go first.
+    pub async fn release(mut self) -> Result<Reader<L>, (Reader<L>, Lost)> {
+        let mut result = self.flush().await;
+        if result.is_ok() {
+            let mut after = self.reader.chain;
+            let release = after.seal_notice(&notice(NoticeKind::Release, &self.node));
+            self.unacknowledged = Some((release, after));
+            result = self.send().await;
+        }
+        match result {
+            Ok(()) => Ok(self.reader),
+            Err(lost) => Err((self.reader, lost)),
+        }
+    }
+
+    /// What an owner that has lost the log goes on with: a reader at the newest block that was
+    /// acknowledged.
+    pub fn into_reader(self) -> Reader<L> {
+        self.reader
+    }
+
+    /// Sends the unacknowledged block until it is known whether it is in the log.
+    async fn send(&mut self) -> Result<(), Lost> {
+        let Some((block, after)) = &self.unacknowledged else { return Ok(()) };
+        match settle(&self.reader, block).await? {
+            Settled::Ours => {
+                self.reader.chain = *after;
+                self.reader.sequence += 1;
+                self.unacknowledged = None;
+                Ok(())
+            }
+            Settled::Theirs(by) => Err(Lost::Fenced {
+                log: self.reader.log.name().to_owned(),
+                sequence: self.reader.sequence + 1,
+                by,
+            }),
+        }
+    }
+}
+
+fn notice(kind: NoticeKind, node: &NodeName) -> Notice {
+    let mut nonce = [0; 16];
+    getrandom::fill(&mut nonce).expect("the operating system gives random numbers");
+    Notice { kind, node: node.clone(), nonce }
+}
+
+/// Puts a fence at the end of the log. Returns its sequence; `None` if somebody else was faster.
+/// The fence vouches for the newest block, which vouches for the others; they are read later.
+async fn place_fence<L: Log>(
+    reader: &Reader<L>,
+    node: &NodeName,
+) -> Result<Option<u64>, ReadError> {
+    let Some(end) = reader.at_end().await? else { return Ok(None) };
+    let fence = end.chain().seal_notice(&notice(NoticeKind::Fence, node));
+    match settle(&end, &fence).await? {
+        Settled::Ours => Ok(Some(end.sequence + 1)),
+        Settled::Theirs(_) => Ok(None),
+    }
+}
+
+/// Sends the block that follows the reader's newest, the same bytes with the same condition, until
+/// it is known what is in its place.
+async fn settle<L: Log>(reader: &Reader<L>, block: &Bytes) -> Result<Settled, Halt> {
+    let (mut unknown_count, mut short_count) = (0, 0);
+    loop {
+        let reason = match reader.log.append(reader.sequence, block.clone()).await {
+            Appended::Acknowledged => return Ok(Settled::Ours),
+            Appended::Unknown(_) if faults::is_on(Fault::UnknownTakenForAcknowledged) => {
+                return Ok(Settled::Ours);
+            }
+            Appended::Unknown(reason) => reason.0,
+            Appended::Stale { tail } if tail < reader.sequence => {
+                short_count += 1;
+                if short_count == TRIES_MAX {
+                    return Err(reader.halt(reader.sequence, HaltReason::Lost { tail }));
+                }
+                format!("the log ends at block {tail}")
+            }
+            // The broker may count a block that is not in the log and may never be.
+            Appended::Stale { .. } => match reader.extent().await {
+                // Others went on long ago. Our block may be in the log, but the log is not ours.
+                Ok(extent) if extent.first > reader.sequence + 1 => {
+                    return Ok(Settled::Theirs(None));
+                }
+                Ok(extent) if extent.last > reader.sequence => {
+                    match in_place(reader, block).await {
+                        Ok(settled) => return Ok(settled),
+                        Err(ReadError::Halted(halt)) => return Err(halt),
+                        Err(error) => error.to_string(),
+                    }
+                }
+                Ok(_) => "a block is on its way into the log".to_owned(),
+                Err(ReadError::Halted(halt)) => return Err(halt),
+                Err(error) => error.to_string(),
+            },
+        };
+        if unknown_count % TRIES_PER_WARNING == 0 {
+            let (log, sequence) = (reader.log.name(), reader.sequence + 1);
+            tracing::warn!(
+                log,
+                sequence,
+                reason,
+                "what an append did is unknown, sending it again"
+            );
+        }
+        unknown_count += 1;
+        sleep(PAUSE).await;
+    }
+}
+
+/// Whose block follows the reader's newest.
+async fn in_place<L: Log>(reader: &Reader<L>, block: &Bytes) -> Result<Settled, ReadError> {
+    let see = |bytes: &Bytes, entry: Entry<'_>| match entry {
+        _ if bytes == block => Settled::Ours,
+        Entry::Notice(Notice { kind: NoticeKind::Fence, node, .. }) => Settled::Theirs(Some(node)),
+        _ => Settled::Theirs(None),
+    };
+    Ok(reader.fetch(see).await?.0)
+}

@@ -1,0 +1,218 @@
+//! Reading a replicated log, block by block, along its chain of checksums.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::sleep;
+
+use super::{
+    Entry, Extent, Halt, HaltReason, Log, NoAnswer, PAUSE, ReplicatedChain, SILENCES_MAX, TRIES_MAX,
+};
+use crate::faults::{self, Fault};
+
+/// How often the newest block is asked for at once. Two of three replicas may be behind.
+const QUICK_TRIES_MAX: u32 = 5;
+
+/// Reads a log in order. Whoever holds it knows everything up to [`Self::sequence`].
+#[derive(Debug)]
+pub struct Reader<L> {
+    pub(super) log: L,
+    pub(super) chain: ReplicatedChain,
+    pub(super) sequence: u64,
+}
+
+/// Why a log cannot be read any further.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The log is damaged. To try again is of no use.
+    #[error(transparent)]
+    Halted(#[from] Halt),
+    /// The brokers do not answer. The reader has lost nothing and can continue later.
+    #[error("the log {log} cannot be read: {reason}")]
+    Unreachable {
+        /// The name of the log.
+        log: String,
+        /// What the last try came to.
+        reason: NoAnswer,
+    },
+}
+
+impl<L: Log> Reader<L> {
+    /// A reader that has read up to this block, where the chain is `chain`. Begin with sequence 0
+    /// and [`ReplicatedChain::start`].
+    pub const fn new(log: L, chain: ReplicatedChain, sequence: u64) -> Self {
+        Self { log, chain, sequence }
+    }
+
+    /// The newest block that has been read.
+    pub const fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The chain at that block.
+    pub const fn chain(&self) -> ReplicatedChain {
+        self.chain
+    }
+
+    /// What carries the blocks.
+    pub const fn log(&self) -> &L {
+        &self.log
+    }
+
+    /// Reads to the end of the log as it is now, and passes each block to `show`, with its bytes.
+    pub async fn catch_up(
+        &mut self,
+        mut show: impl FnMut(u64, &Bytes, Entry<'_>),
+    ) -> Result<(), ReadError> {
+        let extent = self.extent().await?;
+        if extent.first > self.sequence + 1 {
+            let reason = HaltReason::Trimmed { first: extent.first };
+            return Err(self.halt(self.sequence + 1, reason).into());
+        }
+        self.read_to(extent.last, &mut show).await
+    }
+
+    /// Reads up to this block, which must exist, and passes each block to `show`.
+    pub(super) async fn read_to(
+        &mut self,
+        last: u64,
+        show: &mut impl FnMut(u64, &Bytes, Entry<'_>),
+    ) -> Result<(), ReadError> {
+        while self.sequence < last {
+            self.next(show).await?;
+        }
+        Ok(())
+    }
+
+    /// A reader at the end of the log, which believes the newest block of what came before it.
+    /// `None` if no replica has that block at hand, as when more are being written.
+    pub(super) async fn at_end(&self) -> Result<Option<Reader<&L>>, ReadError> {
+        let extent = self.extent().await?;
+        if extent.last == self.sequence {
+            return Ok(Some(Reader::new(&self.log, self.chain, self.sequence)));
+        }
+        for _ in 0..QUICK_TRIES_MAX {
+            if let Ok(Some(block)) = self.log.read(extent.last).await
+                && let Some(chain) = self.chain.behind(&block)
+            {
+                return Ok(Some(Reader::new(&self.log, chain, extent.last)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads the next block, which must exist, and passes it to `show`.
+    async fn next(
+        &mut self,
+        show: &mut impl FnMut(u64, &Bytes, Entry<'_>),
+    ) -> Result<(), ReadError> {
+        let sequence = self.sequence + 1;
+        let read = self.fetch(|bytes, entry| show(sequence, bytes, entry)).await;
+        match read {
+            Ok(((), after)) => self.chain = after,
+            Err(ReadError::Halted(_)) if faults::is_on(Fault::GapSkipped) => self.skip().await?,
+            Err(error) => return Err(error),
+        }
+        self.sequence = sequence;
+        Ok(())
+    }
+
+    /// Reads the block behind the newest, which must exist, again and again until some replica has
+    /// it undamaged. Returns the chain behind it. The reader stays where it is.
+    pub(super) async fn fetch<T>(
+        &self,
+        mut see: impl FnMut(&Bytes, Entry<'_>) -> T,
+    ) -> Result<(T, ReplicatedChain), ReadError> {
+        let sequence = self.sequence + 1;
+        let (mut flaws, mut silences) = (0, 0);
+        loop {
+            match self.log.read(sequence).await {
+                Ok(block) => {
+                    let reason = match &block {
+                        None => HaltReason::Missing,
+                        Some(bytes) => {
+                            let mut after = self.chain;
+                            match after.read(bytes) {
+                                Ok(entry) => return Ok((see(bytes, entry), after)),
+                                Err(damage) => HaltReason::Damaged(damage),
+                            }
+                        }
+                    };
+                    flaws += 1;
+                    if flaws == 1 {
+                        let log = self.log.name();
+                        tracing::warn!(log, sequence, ?reason, "a replica lacks a block");
+                    }
+                    if flaws == TRIES_MAX {
+                        return Err(self.lacking(sequence, reason).await);
+                    }
+                }
+                Err(reason) => {
+                    silences += 1;
+                    if silences == SILENCES_MAX {
+                        return Err(self.unreachable(reason));
+                    }
+                }
+            }
+            // A replica may only be behind by a moment.
+            sleep(PAUSE.min(Duration::from_millis(1) * 2_u32.pow(flaws.min(6)))).await;
+        }
+    }
+
+    /// The error for a block that no replica has intact.
+    async fn lacking(&self, sequence: u64, reason: HaltReason) -> ReadError {
+        match self.extent().await {
+            Ok(Extent { first, .. }) if first > sequence => {
+                self.halt(sequence, HaltReason::Trimmed { first }).into()
+            }
+            Err(error) => error,
+            Ok(_) => self.halt(sequence, reason).into(),
+        }
+    }
+
+    /// What the log holds. Halts if it stays shorter than what has been read.
+    pub(super) async fn extent(&self) -> Result<Extent, ReadError> {
+        let (mut flaws, mut silences) = (0, 0);
+        loop {
+            match self.log.extent().await {
+                Ok(extent) if extent.last >= self.sequence => return Ok(extent),
+                Ok(extent) => {
+                    flaws += 1;
+                    if flaws == TRIES_MAX {
+                        let reason = HaltReason::Lost { tail: extent.last };
+                        return Err(self.halt(self.sequence, reason).into());
+                    }
+                }
+                Err(reason) => {
+                    silences += 1;
+                    if silences == SILENCES_MAX {
+                        return Err(self.unreachable(reason));
+                    }
+                }
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    pub(super) fn halt(&self, sequence: u64, reason: HaltReason) -> Halt {
+        Halt { log: self.log.name().to_owned(), sequence, reason }
+    }
+
+    fn unreachable(&self, reason: NoAnswer) -> ReadError {
+        ReadError::Unreachable { log: self.log.name().to_owned(), reason }
+    }
+
+    /// Goes on as if the next block were not there, for [`Fault::GapSkipped`].
+    async fn skip(&mut self) -> Result<(), ReadError> {
+        for _ in 0..TRIES_MAX {
+            match self.log.read(self.sequence + 2).await {
+                Ok(Some(bytes)) if self.chain.before(&bytes).is_some() => {
+                    self.chain = self.chain.before(&bytes).unwrap_or(self.chain);
+                    return Ok(());
+                }
+                _ => sleep(PAUSE).await,
+            }
+        }
+        Err(self.halt(self.sequence + 2, HaltReason::Missing).into())
+    }
+}

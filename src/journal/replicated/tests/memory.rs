@@ -1,0 +1,237 @@
+//! A log in memory, written as naively as possible. It misbehaves as networks and brokers do:
+//! messages are late, come twice or not at all, leaders die, replicas lack blocks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::super::{Appended, Extent, Log, NoAnswer};
+use crate::disk::simulated::random::Random;
+
+/// How long a client waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often what goes wrong: once in so many times, or never if 0.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Rates {
+    /// A message to the brokers is lost.
+    pub(super) lost: u64,
+    /// It comes when the client has given up.
+    pub(super) late: u64,
+    /// It comes a second time, later.
+    pub(super) doubled: u64,
+    /// The answer to it is lost.
+    pub(super) unanswered: u64,
+    /// The leader counts a block that it never commits.
+    pub(super) phantom: u64,
+    /// The leader dies, and an election begins.
+    pub(super) election: u64,
+    /// The replica that is asked lacks the block.
+    pub(super) missing: u64,
+    /// It has the block with one bit flipped.
+    pub(super) flipped: u64,
+}
+
+/// Everything that can pass, and pass often.
+pub(super) const TROUBLE: Rates = Rates {
+    lost: 20,
+    late: 10,
+    doubled: 10,
+    unanswered: 10,
+    phantom: 20,
+    election: 400,
+    missing: 5,
+    flipped: 10,
+};
+
+#[derive(Clone)]
+pub(crate) struct MemoryLog(Arc<Mutex<State>>);
+
+struct State {
+    /// The block with sequence 1 is the first; `None` if every replica has lost it.
+    blocks: Vec<Option<Bytes>>,
+    /// The sequence of the oldest block.
+    first: u64,
+    rates: Rates,
+    random: Random,
+    election_ends: Instant,
+}
+
+impl MemoryLog {
+    /// A log that always works.
+    pub(super) fn new() -> Self {
+        Self::troubled(0, Rates::default())
+    }
+
+    /// A log in which this much goes wrong.
+    pub(super) fn troubled(seed: u64, rates: Rates) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            blocks: Vec::new(),
+            first: 1,
+            rates,
+            random: Random::new(seed),
+            election_ends: Instant::now(),
+        })))
+    }
+
+    /// From now on, nothing else goes wrong.
+    pub(super) fn heal(&self) {
+        self.0.lock().rates = Rates::default();
+    }
+
+    /// Every replica loses this block, which is returned.
+    pub(super) fn lose(&self, sequence: u64) -> Option<Bytes> {
+        self.0.lock().blocks[index(sequence)].take()
+    }
+
+    /// Puts a lost block back.
+    pub(super) fn restore(&self, sequence: u64, block: Option<Bytes>) {
+        self.0.lock().blocks[index(sequence)] = block;
+    }
+
+    /// This bit of the block is flipped on every replica.
+    pub(super) fn flip(&self, sequence: u64, bit: usize) {
+        let state = &mut *self.0.lock();
+        let block = &mut state.blocks[index(sequence)];
+        *block = block.as_ref().map(|block| flipped(block, bit));
+    }
+
+    /// All replicas lose the newest blocks.
+    pub(super) fn lose_tail(&self, count: usize) {
+        let state = &mut *self.0.lock();
+        state.blocks.truncate(state.blocks.len() - count);
+    }
+
+    /// The newest block's sequence.
+    pub(super) fn tail(&self) -> u64 {
+        self.0.lock().last()
+    }
+
+    fn roll(&self, rate: impl Fn(&Rates) -> u64) -> bool {
+        let state = &mut *self.0.lock();
+        let times = rate(&state.rates);
+        times > 0 && state.random.one_in(times)
+    }
+
+    /// Somewhere between nothing and this many milliseconds.
+    async fn delay(&self, milliseconds_max: usize) {
+        let milliseconds = self.0.lock().random.below(milliseconds_max) as u64;
+        sleep(Duration::from_millis(milliseconds)).await;
+    }
+
+    async fn election(&self) {
+        if self.roll(|rates| rates.election) {
+            let state = &mut *self.0.lock();
+            let length = Duration::from_millis(500 + state.random.below(3_500) as u64);
+            state.election_ends = Instant::now() + length;
+        }
+        let ends = self.0.lock().election_ends;
+        sleep_until(ends).await;
+    }
+
+    fn apply(&self, expected: u64, block: Bytes) -> Appended {
+        let state = &mut *self.0.lock();
+        if state.last() != expected {
+            return Appended::Stale { tail: state.last() };
+        }
+        state.blocks.push(Some(block));
+        Appended::Acknowledged
+    }
+
+    /// The message comes once more, later than a client waits.
+    fn apply_late(&self, expected: u64, block: Bytes) {
+        let log = self.clone();
+        tokio::spawn(async move {
+            sleep(PATIENCE).await;
+            log.delay(2_000).await;
+            log.apply(expected, block);
+        });
+    }
+
+    async fn append_slowly(&self, expected: u64, block: Bytes) -> Appended {
+        self.delay(20).await;
+        self.election().await;
+        if self.roll(|rates| rates.lost) {
+            sleep(2 * PATIENCE).await;
+        }
+        if self.roll(|rates| rates.phantom) {
+            return Appended::Stale { tail: expected + 1 };
+        }
+        if self.roll(|rates| rates.late) {
+            self.apply_late(expected, block);
+            return unanswered();
+        }
+        if self.roll(|rates| rates.doubled) {
+            self.apply_late(expected, block.clone());
+        }
+        let appended = self.apply(expected, block);
+        if self.roll(|rates| rates.unanswered) {
+            return unanswered();
+        }
+        self.delay(20).await;
+        appended
+    }
+}
+
+impl Log for MemoryLog {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    async fn append(&self, expected: u64, block: Bytes) -> Appended {
+        let appended = tokio::time::timeout(PATIENCE, self.append_slowly(expected, block)).await;
+        appended.unwrap_or_else(|_| unanswered())
+    }
+
+    async fn read(&self, sequence: u64) -> Result<Option<Bytes>, NoAnswer> {
+        self.delay(5).await;
+        if self.roll(|rates| rates.missing) {
+            return Ok(None);
+        }
+        let is_flipped = self.roll(|rates| rates.flipped);
+        let state = &mut *self.0.lock();
+        if sequence < state.first {
+            return Ok(None);
+        }
+        let block = state.blocks.get(index(sequence)).cloned().flatten();
+        Ok(block.map(|block| {
+            let bit = state.random.below(8 * block.len());
+            if is_flipped { flipped(&block, bit) } else { block }
+        }))
+    }
+
+    async fn extent(&self) -> Result<Extent, NoAnswer> {
+        self.delay(5).await;
+        let state = &*self.0.lock();
+        Ok(Extent { first: state.first, last: state.last() })
+    }
+
+    async fn trim(&self, below: u64) -> Result<(), NoAnswer> {
+        let state = &mut *self.0.lock();
+        state.first = below.min(state.last() + 1).max(state.first);
+        Ok(())
+    }
+}
+
+impl State {
+    fn last(&self) -> u64 {
+        self.blocks.len() as u64
+    }
+}
+
+fn index(sequence: u64) -> usize {
+    usize::try_from(sequence - 1).unwrap()
+}
+
+fn flipped(block: &Bytes, bit: usize) -> Bytes {
+    let mut block = block.to_vec();
+    block[bit / 8] ^= 1 << (bit % 8);
+    Bytes::from(block)
+}
+
+fn unanswered() -> Appended {
+    Appended::Unknown(NoAnswer("no answer".to_owned()))
+}

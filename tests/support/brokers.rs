@@ -1,0 +1,179 @@
+//! Three NATS servers on this machine that form a cluster, killed when dropped. `.ci/brokers`
+//! installs the program.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::process::kill;
+use crate::{Connection, PATIENCE, Request};
+
+/// How many brokers there are.
+pub const BROKERS: usize = 3;
+
+/// How often free ports are looked for. Another process may take one before a broker does.
+const STARTS_MAX: usize = 10;
+
+/// The time between two looks at a broker that starts.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The program of a broker: `PAPERBOURSE_BROKER`, or what `.ci/brokers` installed; `None` if there
+/// is none, which fails in CI.
+pub fn program() -> Option<PathBuf> {
+    if let Some(program) = std::env::var_os("PAPERBOURSE_BROKER") {
+        return Some(program.into());
+    }
+    let test = std::env::current_exe().unwrap();
+    let installed = test.ancestors().map(|folder| folder.join("brokers/bin/nats-server"));
+    let found = installed.into_iter().find(|program| program.exists());
+    if found.is_none() {
+        let reason = "there is no NATS server (.ci/brokers installs one), so no replicated log was \
+                      tested on brokers";
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{reason}");
+        eprintln!("SKIPPED: {reason}");
+    }
+    found
+}
+
+/// Three brokers.
+#[derive(Debug)]
+pub struct Brokers {
+    program: PathBuf,
+    folder: PathBuf,
+    members: Vec<Broker>,
+}
+
+#[derive(Debug)]
+struct Broker {
+    child: Option<Child>,
+    address: SocketAddr,
+    monitoring: SocketAddr,
+}
+
+impl Brokers {
+    /// Starts brokers whose files are in this folder, and waits until they serve. Their
+    /// configuration says this of when they sync, such as `always`, and has these lines besides.
+    #[track_caller]
+    pub fn start(program: &Path, folder: &Path, sync_interval: &str, lines: &str) -> Self {
+        for _ in 0..STARTS_MAX {
+            let mut brokers = Self::on_free_ports(program, folder, sync_interval, lines);
+            (0..BROKERS).for_each(|number| brokers.spawn(number));
+            if brokers.wait().is_ok() {
+                return brokers;
+            }
+        }
+        panic!("no brokers after {STARTS_MAX} starts: {}", Self::log(folder, 0));
+    }
+
+    fn on_free_ports(program: &Path, folder: &Path, sync_interval: &str, lines: &str) -> Self {
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let listeners: Vec<TcpListener> = (0..3 * BROKERS).map(|_| free()).collect();
+        let ports: Vec<SocketAddr> = listeners.iter().map(|it| it.local_addr().unwrap()).collect();
+        let mut routes = String::new();
+        for route in &ports[..BROKERS] {
+            write!(routes, "\"nats://{route}\", ").unwrap();
+        }
+        let members = (0..BROKERS).map(|number| {
+            let (route, address, monitoring) =
+                (ports[number], ports[BROKERS + number], ports[2 * BROKERS + number]);
+            let store = folder.join(format!("broker-{number}"));
+            let text = format!(
+                "server_name: broker-{number}\nlisten: \"{address}\"\nhttp: \"{monitoring}\"\n\
+                 jetstream {{ store_dir: \"{}\", sync_interval: {sync_interval} }}\n\
+                 cluster {{ name: test, listen: \"{route}\", routes: [{routes}] }}\n{lines}\n",
+                store.display()
+            );
+            fs::write(folder.join(format!("broker-{number}.conf")), text).unwrap();
+            Broker { child: None, address, monitoring }
+        });
+        Self { program: program.to_owned(), folder: folder.to_owned(), members: members.collect() }
+    }
+
+    fn spawn(&mut self, number: usize) {
+        let file = |ending| self.folder.join(format!("broker-{number}.{ending}"));
+        let mut command = Command::new(&self.program);
+        command.arg("-c").arg(file("conf")).arg("-l").arg(file("log"));
+        // What is wrong with its configuration, it says here.
+        let errors = fs::File::create(file("errors")).unwrap();
+        let child = command.stdout(Stdio::null()).stderr(errors).spawn();
+        self.members[number].child = Some(child.unwrap());
+    }
+
+    /// Waits until all brokers are healthy. An error if one has ended.
+    fn wait(&mut self) -> Result<(), ()> {
+        let began = Instant::now();
+        for (number, broker) in self.members.iter_mut().enumerate() {
+            while !is_healthy(broker.monitoring) {
+                if broker.child.as_mut().unwrap().try_wait().unwrap().is_some() {
+                    return Err(());
+                }
+                let log = || Self::log(&self.folder, number);
+                assert!(began.elapsed() < 2 * PATIENCE, "broker {number}: {}", log());
+                std::thread::sleep(PAUSE);
+            }
+        }
+        Ok(())
+    }
+
+    fn log(folder: &Path, number: usize) -> String {
+        let read = |ending| fs::read_to_string(folder.join(format!("broker-{number}.{ending}")));
+        ["log", "errors"].map(|ending| read(ending).unwrap_or_default()).concat()
+    }
+
+    /// The addresses for clients.
+    pub fn addresses(&self) -> Vec<String> {
+        self.members.iter().map(|broker| format!("nats://{}", broker.address)).collect()
+    }
+
+    /// The monitoring addresses.
+    pub fn monitoring(&self) -> Vec<String> {
+        self.members.iter().map(|broker| format!("http://{}", broker.monitoring)).collect()
+    }
+
+    /// The folder with the files of a broker.
+    pub fn store(&self, number: usize) -> PathBuf {
+        self.folder.join(format!("broker-{number}"))
+    }
+
+    /// Kills a broker, as in a crash.
+    pub fn kill(&mut self, number: usize) {
+        let mut child = self.members[number].child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Lets a broker end in order.
+    pub fn terminate(&mut self, number: usize) {
+        let mut child = self.members[number].child.take().unwrap();
+        assert!(kill("-TERM", &child.id().to_string()).status().unwrap().success());
+        child.wait().unwrap();
+    }
+
+    /// Starts a broker that has ended, and waits until all are healthy.
+    #[track_caller]
+    pub fn restart(&mut self, number: usize) {
+        self.spawn(number);
+        assert_eq!(self.wait(), Ok(()), "{}", Self::log(&self.folder, number));
+    }
+}
+
+impl Drop for Brokers {
+    fn drop(&mut self) {
+        for broker in &mut self.members {
+            if let Some(mut child) = broker.child.take() {
+                // It may have ended already.
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+    }
+}
+
+/// Whether this broker knows a leader and has caught up with it.
+fn is_healthy(monitoring: SocketAddr) -> bool {
+    let Ok(mut connection) = Connection::try_open(monitoring) else { return false };
+    connection.try_send(&Request::get("/healthz")).is_ok_and(|response| response.status == 200)
+}
