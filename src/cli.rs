@@ -2,6 +2,8 @@
 
 mod account;
 mod backup;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod completions;
 mod health;
 mod journal;
@@ -89,6 +91,10 @@ enum Command {
     /// Nothing in the original changes; start a server on the new folder.
     #[command(after_help = EXIT_CODES)]
     Restore(RestoreArgs),
+    /// Prepare and see the brokers that carry replicated logs
+    #[cfg(feature = "cluster")]
+    #[command(after_help = cluster::EXIT_CODES)]
+    Cluster(cluster::ClusterArgs),
     /// Show what a running server does, from its metrics
     ///
     /// In a terminal, until Ctrl-C; elsewhere, one look is printed.
@@ -133,6 +139,8 @@ pub fn run() -> ExitCode {
         Command::Journal(arguments) => journal::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),
+        #[cfg(feature = "cluster")]
+        Command::Cluster(arguments) => cluster::run(arguments),
         Command::Top(arguments) => top::run(arguments).map(|()| ExitCode::SUCCESS),
         Command::Health(arguments) => health::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Man(arguments) => man::run(&arguments).map(|()| ExitCode::SUCCESS),

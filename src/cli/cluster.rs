@@ -1,0 +1,89 @@
+//! `paperbourse cluster`: the brokers that carry replicated logs.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+
+use super::{WRONG_CONFIGURATION, print_report};
+use crate::cluster::{Cluster, ClusterError, ClusterFile};
+use crate::telemetry::OneLine;
+
+pub(super) const EXIT_CODES: &str =
+    "Exit codes: 0 the brokers are safe; 1 they are not, or do not answer; 2 wrong file";
+
+#[derive(Args, Debug)]
+pub(super) struct ClusterArgs {
+    #[command(subcommand)]
+    command: ClusterCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum ClusterCommand {
+    /// Create the streams that carry the logs of a cluster, unless they exist
+    ///
+    /// Creates nothing unless every broker is safe: NATS 2.15.1 or newer with `sync_interval:
+    /// always`. Run it again after a failure.
+    Init(InitArgs),
+    /// Show each broker and each log: its leader, its replicas, its newest block
+    ///
+    /// What is not safe is listed at the end, with what to change.
+    Status(StatusArgs),
+}
+
+#[derive(Args, Debug)]
+struct InitArgs {
+    /// The file that describes the cluster
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+#[derive(Args, Debug)]
+struct StatusArgs {
+    /// The file that describes the cluster
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: ClusterArgs) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("failed to start the runtime")?;
+    let done = runtime.block_on(async {
+        match arguments.command {
+            ClusterCommand::Init(arguments) => init(arguments).await,
+            ClusterCommand::Status(arguments) => status(arguments).await,
+        }
+    });
+    match done.as_ref().map_err(anyhow::Error::downcast_ref) {
+        Err(Some(ClusterError::File(error))) => {
+            eprintln!("paperbourse: {}", OneLine(error));
+            Ok(ExitCode::from(WRONG_CONFIGURATION))
+        }
+        _ => done,
+    }
+}
+
+async fn connect(file: PathBuf) -> Result<Cluster, ClusterError> {
+    Cluster::connect(ClusterFile::read(&file)?).await
+}
+
+async fn init(InitArgs { file }: InitArgs) -> anyhow::Result<ExitCode> {
+    let created = connect(file).await?.init().await?;
+    let logs = if created == 1 { "log" } else { "logs" };
+    writeln!(io::stdout(), "created {created} {logs}").context("failed to print the result")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn status(StatusArgs { file, json }: StatusArgs) -> anyhow::Result<ExitCode> {
+    let status = connect(file).await?.status().await?;
+    print_report(&status, json)?;
+    Ok(if status.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,181 @@
+//! `paperbourse cluster` beside three real brokers. `.ci/brokers` installs the program of a broker;
+//! without it, these tests say that they were skipped.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use paperbourse_test_support::brokers::{self, Brokers};
+use paperbourse_test_support::process::command;
+use serde_json::Value;
+
+/// The binary under test.
+const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
+
+fn run(arguments: &[&str], file: &Path) -> Output {
+    command(BINARY).arg("cluster").args(arguments).arg(file).output().unwrap()
+}
+
+/// What it printed, and what it says is wrong, with this exit code.
+#[track_caller]
+fn check(arguments: &[&str], file: &Path, code: i32) -> (String, String) {
+    let Output { status, stdout, stderr } = run(arguments, file);
+    let (printed, errors) =
+        (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+    assert_eq!(status.code(), Some(code), "{arguments:?}: {printed}{errors}");
+    (printed, errors)
+}
+
+/// The file of a cluster on these brokers, with these lines besides.
+fn cluster_file(folder: &Path, brokers: &Brokers, lines: &str) -> PathBuf {
+    let path = folder.join("cluster.toml");
+    let text = format!(
+        "name = \"pb\"\nbrokers = {:?}\nmonitoring = {:?}\n{lines}\n",
+        brokers.addresses(),
+        brokers.monitoring()
+    );
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn safe_brokers_get_the_logs_of_a_cluster() {
+    let Some(program) = brokers::program() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut brokers = Brokers::start(&program, folder.path(), "always", "");
+    let file = cluster_file(folder.path(), &brokers, "logs = 3");
+
+    let (printed, _) = check(&["status"], &file, 1);
+    let missing = "unsafe  stream pb-2 does not exist: run `paperbourse cluster init`";
+    assert!(printed.lines().any(|line| line == missing), "{printed}");
+
+    assert_eq!(check(&["init"], &file, 0).0, "created 3 logs\n");
+    assert_eq!(check(&["init"], &file, 0).0, "created 0 logs\n");
+    let (printed, _) = check(&["status"], &file, 0);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines.len(), 6, "{printed}");
+    for (number, line) in lines[..3].iter().enumerate() {
+        assert!(line.starts_with("broker  http://127.0.0.1:"), "{line}");
+        assert!(
+            line.ends_with(&format!("broker-{number}  version 2.15.1  synced always")),
+            "{line}"
+        );
+    }
+    for (number, line) in lines[3..].iter().enumerate() {
+        assert!(line.starts_with(&format!("log     pb-{number}  leader broker-")), "{line}");
+        assert!(line.ends_with("replicas 3 of 3 current  tail 0  blocks 0"), "{line}");
+    }
+    let status: Value = serde_json::from_str(&check(&["status", "--json"], &file, 0).0).unwrap();
+    assert_eq!(status["logs"][2]["stream"], "pb-2");
+    assert_eq!(status["brokers"][0]["is_always_synced"], true);
+
+    // The number of logs is fixed.
+    let file = cluster_file(folder.path(), &brokers, "logs = 2");
+    for command in ["init", "status"] {
+        let (printed, errors) = check(&[command], &file, 1);
+        let expected = "stream pb-0 belongs to a cluster of 3 logs: write logs = 3 into the file";
+        assert!(format!("{printed}{errors}").contains(expected), "{printed}{errors}");
+    }
+
+    // A broker that does not answer may be unsafe.
+    let file = cluster_file(folder.path(), &brokers, "logs = 3");
+    brokers.kill(2);
+    let (_, errors) = check(&["init"], &file, 1);
+    assert!(errors.contains("cannot be asked"), "{errors}");
+    let (printed, _) = check(&["status"], &file, 1);
+    assert!(printed.lines().nth(2).unwrap().ends_with("no answer"), "{printed}");
+}
+
+#[test]
+fn unsafe_brokers_are_refused() {
+    let Some(program) = brokers::program() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let brokers = Brokers::start(&program, folder.path(), "2m", "");
+    let file = cluster_file(folder.path(), &brokers, "");
+    let (_, errors) = check(&["init"], &file, 1);
+    for number in 0..brokers::BROKERS {
+        let expected = format!(
+            "broker broker-{number} acknowledges before it syncs: set sync_interval: always in the \
+             jetstream block of its file, and restart it"
+        );
+        assert!(errors.contains(&expected), "{errors}");
+    }
+    assert_eq!(errors.lines().count(), 1, "one error names all: {errors}");
+    let (printed, _) = check(&["status"], &file, 1);
+    assert!(printed.contains("version 2.15.1  synced NOT ALWAYS"), "{printed}");
+    assert!(printed.contains("stream pb-15 does not exist"), "nothing was created: {printed}");
+}
+
+#[test]
+fn brokers_are_logged_in_to_over_tls() {
+    let Some(program) = brokers::program() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
+    let settings = format!(
+        "authorization {{ user: bourse, password: \"right one\" }}\n\
+         tls {{ cert_file: {:?}, key_file: {:?} }}",
+        tls.join("localhost.pem"),
+        tls.join("localhost.key")
+    );
+    let brokers = Brokers::start(&program, folder.path(), "always", &settings);
+    let ca = format!("ca_file = {:?}\n", tls.join("authority.pem"));
+    let login = "user = \"bourse\"\npassword_file = \"password\"\n";
+    for (lines, password, expected) in [
+        (format!("{ca}{login}logs = 1"), "right one\n", None),
+        (format!("{ca}{login}"), "wrong one\n", Some("they refuse the user and the password")),
+        (ca.clone(), "", Some("they refuse the user and the password")),
+        (login.to_owned(), "right one\n", Some("cannot connect to any broker of tls://")),
+    ] {
+        fs::write(folder.path().join("password"), password).unwrap();
+        let file = cluster_file(folder.path(), &brokers, &lines);
+        let text = fs::read_to_string(&file).unwrap().replace("nats://", "tls://");
+        fs::write(&file, text).unwrap();
+        let (printed, errors) = check(&["init"], &file, i32::from(expected.is_some()));
+        match expected {
+            None => assert_eq!(printed, "created 1 log\n"),
+            Some(expected) => assert!(errors.contains(expected), "{errors}"),
+        }
+        assert!(!errors.contains("one"), "no password is shown: {errors}");
+    }
+}
+
+#[test]
+fn a_wrong_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cluster.toml");
+    for (text, code, expected) in [
+        (None, 2, "cluster.toml: No such file"),
+        (Some("name = 'pb'\nbrokers = 5\n"), 2, "cluster.toml: line 2: invalid type"),
+        (Some("name = 'pb'\nbrokers = []\nmonitoring = []\n"), 2, "brokers names no address"),
+        (
+            // Nothing listens on the discard port.
+            Some(
+                "name = 'pb'\nbrokers = ['nats://127.0.0.1:9']\n\
+                 monitoring = ['http://127.0.0.1:9']",
+            ),
+            1,
+            "cannot connect to any broker of nats://127.0.0.1:9: ",
+        ),
+    ] {
+        let _ = text.map(|text| fs::write(&path, text).unwrap());
+        for command in ["init", "status"] {
+            let (_, errors) = check(&[command], &path, code);
+            assert!(errors.contains(expected) && errors.lines().count() == 1, "{errors}");
+        }
+    }
+}
+
+#[test]
+fn the_commands_have_manual_pages_and_completions() {
+    for (arguments, expected) in [
+        (&["man", "cluster", "init"][..], "Create the streams that carry the logs"),
+        (&["man", "cluster", "status"], "Show each broker and each log"),
+        (&["completions", "bash"], "paperbourse__subcmd__cluster"),
+    ] {
+        let printed = command(BINARY).args(arguments).output().unwrap();
+        let printed = String::from_utf8(printed.stdout).unwrap();
+        assert!(printed.contains(expected), "{arguments:?}");
+    }
+}
