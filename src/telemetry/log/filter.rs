@@ -9,7 +9,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 const CRATE: &str = "paperbourse";
 
 /// What may follow it: the modules on the map, and the access log.
-const MODULES: [&str; 32] = [
+const MODULES: [&str; 33] = [
     "access",
     "auth",
     "backup",
@@ -17,6 +17,7 @@ const MODULES: [&str; 32] = [
     "cli",
     "client",
     "clock",
+    "cluster",
     "config",
     "disk",
     "engine",
