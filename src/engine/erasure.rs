@@ -131,7 +131,7 @@ impl State {
             self.remove_key(key);
         }
         self.hash -= self.accounts[slot].all_terms();
-        self.leave_unpaid(slot);
+        self.leave_unpaid(slot)?;
         self.silences.remove(id);
         let found = self.account_of.find_entry(self.hasher.hash_one(digest), |&it| it == slot);
         let Ok(found) = found else { return Err("has no identity") };

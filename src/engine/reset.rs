@@ -95,7 +95,7 @@ impl State {
     ) -> Result<(), Flaw> {
         let flaw = |flaw| Flaw::account(reset.account, flaw);
         let slot = self.account_slot(reset.account).ok_or(flaw(NOT_KEPT))?;
-        self.leave_unpaid(slot);
+        self.leave_unpaid(slot).map_err(flaw)?;
         let account = &mut self.accounts[slot];
         self.hash += account.reset(reset).map_err(flaw)?;
         account.position_in_log = position_in_log;

@@ -353,7 +353,7 @@ impl Restorer {
 
     /// The complete state, if it matches the head.
     pub fn finish(self) -> Result<State, RestoreError> {
-        let Self { head, state, oldest_orders, .. } = self;
+        let Self { head, mut state, oldest_orders, .. } = self;
         let found = state.accounts.len() as u64;
         if found != head.accounts_ever {
             let expected = head.accounts_ever;
@@ -369,6 +369,7 @@ impl Restorer {
             let [expected, found] = [head.hash, state.hash].map(StateHash::get);
             return Err(RestoreError::Hash { expected, found });
         }
+        state.sort_unpaid_positions();
         Ok(state)
     }
 }

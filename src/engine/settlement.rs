@@ -190,16 +190,26 @@ impl State {
         self.holders[market.0 as usize] = holders;
     }
 
+    /// Puts what the settlements that have begun must still pay in order. Accounts are restored with
+    /// their positions in the order of opening.
+    pub(super) fn sort_unpaid_positions(&mut self) {
+        for (market, _) in self.is_settled.iter().enumerate().filter(|&(_, is_settled)| *is_settled)
+        {
+            self.holders[market].make_contiguous().sort_unstable();
+        }
+    }
+
     /// Takes the open positions of an account out of the settlements that have begun: they are
     /// about to be closed without a payment.
-    pub(super) fn leave_unpaid(&mut self, account_slot: u32) {
+    pub(super) fn leave_unpaid(&mut self, account_slot: u32) -> Result<(), &'static str> {
         let open = self.accounts[account_slot].positions().iter().filter(|it| it.is_open());
         for position in open.filter(|it| self.is_settled[it.market.0 as usize]) {
             let holders = &mut self.holders[position.market.0 as usize];
-            if let Ok(place) = holders.binary_search(&(account_slot, position.outcome)) {
-                holders.remove(place);
-            }
+            let place = holders.binary_search(&(account_slot, position.outcome));
+            let place = place.map_err(|_| "has an open position that no settlement would pay")?;
+            holders.remove(place);
         }
+        Ok(())
     }
 
     /// The open orders of a market, held ones included.

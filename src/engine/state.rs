@@ -67,7 +67,7 @@ pub struct State {
     pub(super) is_settled: Vec<bool>,
     /// The positions in each market, by account slot and outcome: all that there ever were, since
     /// a trade only appends its account's first, until a settlement begins and leaves those that it
-    /// must pay, in order.
+    /// must pay, in order. That first look takes as long as there are positions.
     pub(super) holders: Vec<VecDeque<(u32, OutcomeIndex)>>,
     /// The settlement decisions that this shard keeps, by condition id: at most one for each market
     /// that some shard has used.

@@ -192,25 +192,52 @@ fn a_position_that_was_opened_again_is_paid_once() {
     );
 }
 
-/// An account that is reset or erased while a market is being settled has nothing left to be paid.
-#[test]
-fn positions_closed_during_a_settlement_are_not_paid() {
-    let account_count = POSITIONS_PER_RECORD_MAX + 3;
+/// A market in which everybody buys ten shares of `yes`, the last accounts after ten of `no`.
+fn half_paid(account_count: usize, with_both: usize) -> String {
     let mut script = "
         market M1 Yes No
         book M1 yes bids 0.4x100 asks 0.5x100
+        book M1 no bids 0.4x100 asks 0.5x100
         "
     .to_owned();
     for number in 1..=account_count {
         writeln!(script, "open A{number} -> opened A{number}").unwrap();
-        writeln!(script, "buy A{number} M1 yes 10 -> filled cash 995").unwrap();
+        if number > account_count - with_both {
+            writeln!(script, "buy A{number} M1 no 10 -> filled").unwrap();
+        }
+        writeln!(script, "buy A{number} M1 yes 10 -> filled").unwrap();
     }
-    let [reset, erased, paid] = [1, 2, 3].map(|number| POSITIONS_PER_RECORD_MAX + number);
-    writeln!(script, "settle M1 1 0 -> pays").unwrap();
-    writeln!(script, "reset A{reset} -> reset A{reset} closed 1").unwrap();
-    writeln!(script, "suspend A{erased} -> suspend").unwrap();
-    writeln!(script, "erase A{erased} -> erase").unwrap();
-    writeln!(script, "settle M1 1 0 -> pays A{paid}:0:10:10:1005 settled").unwrap();
+    script
+}
+
+/// An account that is reset or erased while a market is being settled has nothing left to be paid,
+/// whatever it bought first, before and after a restart.
+#[test]
+fn positions_closed_during_a_settlement_are_not_paid() {
+    for restart in ["", "restart"] {
+        let mut script = half_paid(POSITIONS_PER_RECORD_MAX + 3, 3);
+        let [reset, erased, paid] = [1, 2, 3].map(|number| POSITIONS_PER_RECORD_MAX + number);
+        writeln!(script, "settle M1 1 0 -> pays").unwrap();
+        writeln!(script, "{restart}").unwrap();
+        writeln!(script, "reset A{reset} -> reset A{reset} closed 2").unwrap();
+        writeln!(script, "suspend A{erased} -> suspend").unwrap();
+        writeln!(script, "erase A{erased} -> erase").unwrap();
+        writeln!(script, "settle M1 1 0 -> pays A{paid}:0:10:10:1000 A{paid}:1:10:0:1000 settled")
+            .unwrap();
+        check(&script);
+    }
+}
+
+/// A record of a settlement may end between the positions of one account.
+#[test]
+fn a_settlement_goes_on_after_a_restart() {
+    let mut script = half_paid(2 * POSITIONS_PER_RECORD_MAX, 1);
+    for _ in 0..2 {
+        writeln!(script, "settle M1 1 0 -> pays").unwrap();
+        writeln!(script, "restart").unwrap();
+    }
+    writeln!(script, "settle M1 1 0 -> pays A{}:1:10:0:1000 settled", 2 * POSITIONS_PER_RECORD_MAX)
+        .unwrap();
     check(&script);
 }
 
