@@ -49,7 +49,7 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const BODY_BYTES_PER_SECOND_MIN: NonZeroU32 = NonZeroU32::new(1024).unwrap();
 
 /// At a shutdown, an idle connection closes this long after it was told. Meanwhile the runtime
-/// looks at all sockets once more, so that no request that had arrived before is left unread.
+/// looks at its sockets once more, so that requests which had arrived before are read.
 const SETTLE: Duration = Duration::from_millis(1);
 
 /// How long each phase of a connection may take.
@@ -71,7 +71,7 @@ pub struct Deadlines {
     pub linger: Duration,
     /// For a client to take what a stream without an end says last.
     pub farewell: Duration,
-    /// At a shutdown, for the first byte from a client that has just connected.
+    /// At a shutdown, for the first byte from a client that has sent nothing yet.
     pub first: Duration,
 }
 
@@ -204,7 +204,9 @@ where
             }
         }
         let mut polled = Pin::new(&mut connection).poll(&mut Context::from_waker(&waker));
+        // hyper would close a connection on which a part of a head has arrived.
         if let Some((timer, note)) = &mut settling
+            && activity.phase() != Phase::Head
             && (activity.phase() != Phase::Idle
                 || activity.note() != *note
                 || timer.as_mut().poll(context).is_ready())

@@ -48,10 +48,10 @@ pub fn handle(
     // Not an `async fn`, whose future would store the request as well as its parts.
     let (mut head, mut body) = request.into_parts();
     async move {
+        let began = Instant::now();
         if body.is_pipelined() {
             worker.give_way(slot).await;
         }
-        let began = Instant::now();
         let access = worker.server.access.get();
         let mut position = 0;
         let origin = worker.server.cors.of(&head.headers);

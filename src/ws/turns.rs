@@ -1,4 +1,4 @@
-//! Whose turn it is, on one worker, of those who could keep it busy alone.
+//! Takes turns among those who could keep a worker busy alone.
 //!
 //! A worker serves requests and readers of prices on one thread. If a change woke all its readers
 //! at once, a thousand writes would run before the next request. So readers queue here, and
@@ -29,14 +29,15 @@ use std::sync::atomic as atomics;
 use loom::sync::atomic as atomics;
 
 /// How many readers have a turn before the worker looks at its requests again. Each writes one
-/// batch, which takes from ten microseconds, for a frame, to a hundred; a look takes one or two.
+/// batch, which takes from ten microseconds, for a frame, to a hundred; a look takes one or two
+/// if there is nothing to do.
 pub const READERS_PER_TURN: usize = 2;
 
 /// However many readers wait, the last one has its turn within a few times this many looks at
 /// requests: the longer the queue, the more of them have one at a time. A look at requests that
 /// saturate the worker takes some 300 microseconds, so a lap takes a tenth of a second; and 5,000
 /// readers hold up a request for 20 of them.
-const TURNS_PER_LAP: usize = 256;
+pub const TURNS_PER_LAP: usize = 256;
 
 /// The readers of one worker that wait for their turn.
 #[derive(Default)]

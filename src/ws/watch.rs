@@ -26,8 +26,7 @@ pub const PING_INTERVAL: Duration = Duration::from_secs(20);
 pub const SILENCE_MAX: Duration = Duration::from_secs(40);
 
 /// How often a socket is looked at; bounds how late a ping can be and how long a revoked credential
-/// keeps its socket. Together with [`CLOSE_MAX`](super::connection::CLOSE_MAX), ends the socket
-/// within a second.
+/// keeps its socket: together with [`CLOSE_MAX`](super::connection::CLOSE_MAX), up to a second.
 pub const WATCH_INTERVAL: Duration = Duration::from_millis(400);
 
 /// A write that makes no progress for this long ends the socket.

@@ -355,10 +355,11 @@ impl Activity {
         }
     }
 
-    /// Whether the client may still be sending something that nobody will read: a dropped body, or
-    /// the rest of a refused head.
+    /// Whether the client may still be sending something that nobody will read: a dropped body, the
+    /// rest of a refused head, or requests that follow the last one to be answered.
     pub(super) fn has_unread(&self) -> bool {
-        self.has_unread_body() || self.phase() == Phase::Head
+        let sends_ahead = self.is_closing() && self.is_pipelined();
+        self.has_unread_body() || self.phase() == Phase::Head || sends_ahead
     }
 
     fn phase_of(note: u32) -> Phase {

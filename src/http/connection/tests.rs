@@ -491,6 +491,7 @@ fn at_a_shutdown_what_has_arrived_is_answered_and_new_connections_may_ask_once()
             }
             let mut text = String::new();
             client.io.read_to_string(&mut text).await.unwrap();
+            drop(client.io);
             let (result, ended) = client.server.await.unwrap();
             let case = format!("{is_new} {request_ms:?}: {text}");
             assert!(result.is_ok(), "{case}");
@@ -498,6 +499,33 @@ fn at_a_shutdown_what_has_arrived_is_answered_and_new_connections_may_ask_once()
             assert_eq!(text.matches("HTTP/1.1 200").count(), usize::from(is_answered), "{case}");
             let elapsed_ms = (ended - began).as_millis();
             assert!((closed_ms..=closed_ms + 2).contains(&elapsed_ms), "{case}: {elapsed_ms}");
+        });
+    }
+}
+
+/// A head of which only a part has arrived is waited for, and what follows the last answer is read.
+#[test]
+fn at_a_shutdown_a_head_may_arrive_in_pieces() {
+    for (before, is_pipelined) in [("", false), (GET, false), ("", true)] {
+        run(async {
+            let mut client = Client::connect();
+            if !before.is_empty() {
+                client.send(before).await;
+                client.read_until("got 0").await;
+            }
+            let (some, rest) = GET.split_at(10);
+            client.send(some).await;
+            sleep(Duration::from_millis(1)).await;
+            client.stop.take().unwrap().send(Ending::Graceful).unwrap();
+            sleep(Duration::from_millis(5)).await;
+            client.send(rest).await;
+            if is_pipelined {
+                client.send(GET).await;
+            }
+            let (text, result, seconds) = client.end().await;
+            assert_eq!(text.matches("HTTP/1.1 200").count(), 1, "{text}");
+            assert!(text.contains("connection: close") && result.is_ok(), "{text}: {result:?}");
+            assert_eq!(seconds, 0);
         });
     }
 }
