@@ -32,8 +32,10 @@ const HEADERS_OF_ALL: usize = 4 + LIMIT_NUMBERS;
 /// Room for the digits of a request id and of what remains of two limits, 20 for each number, and
 /// for the id's hyphen.
 const HEADER_TEXT_BYTES_MAX: usize = (2 + 2) * 20 + 1;
-/// How many numbers each thread keeps as text: the limits of the tiers, and recent seconds.
-const NUMBERS_KEPT: usize = 16;
+/// How many limits each thread keeps as text.
+const LIMITS_KEPT: usize = 16;
+/// How many seconds each thread keeps as text: those from which other requests pass.
+const SECONDS_KEPT: usize = 4;
 /// The initial allocation for a body that serde writes.
 const FIRST_CAPACITY_BYTES: usize = 512;
 /// How many bytes the answers to reads may hold together that clients have not read.
@@ -200,14 +202,13 @@ pub(super) fn response_of(
     if let (Some((admission, moment)), Some(spans)) = (&admitted, remaining_spans) {
         let Admission { tier, decision, .. } = admission;
         headers.insert(TIER, HeaderValue::from_static(tier.as_str()));
-        let [per_minute, per_second] = spans.map(text);
-        let values = [
-            number_text(decision.per_minute.limit.into()),
-            number_text(decision.per_second.limit.into()),
-            per_minute,
-            per_second,
-            number_text(reset_seconds(admission, *moment)),
-        ];
+        let [remaining_per_minute, remaining_per_second] = spans.map(text);
+        let [per_minute, per_second, reset] = kept_texts(
+            decision.per_minute.limit,
+            decision.per_second.limit,
+            reset_seconds(admission, *moment),
+        );
+        let values = [per_minute, per_second, remaining_per_minute, remaining_per_second, reset];
         for (name, value) in LIMIT_NAMES.into_iter().zip(values) {
             headers.insert(name, value);
         }
@@ -227,20 +228,46 @@ fn reset_seconds(admission: &Admission, moment: Moment) -> i64 {
     reset_ns.div_euclid(1_000_000_000) + i64::from(reset_ns.rem_euclid(1_000_000_000) != 0)
 }
 
-/// The text of a number that many answers have in common.
-fn number_text(number: i64) -> HeaderValue {
-    type Kept = [Option<(i64, HeaderValue)>; NUMBERS_KEPT];
-    thread_local! {
-        static KEPT: RefCell<Kept> = const { RefCell::new([const { None }; NUMBERS_KEPT]) };
-    }
+/// Numbers and their texts, each in the place that its remainder gives it.
+type Texts<const COUNT: usize> = [Option<(i64, HeaderValue)>; COUNT];
+
+/// The texts that many answers have in common. Each header has places of its own: two numbers of
+/// one answer in one place would be written anew each time.
+struct KeptTexts {
+    per_minute: Texts<LIMITS_KEPT>,
+    per_second: Texts<LIMITS_KEPT>,
+    reset: Texts<SECONDS_KEPT>,
+}
+
+thread_local! {
+    static KEPT: RefCell<KeptTexts> = const {
+        RefCell::new(KeptTexts {
+            per_minute: [const { None }; LIMITS_KEPT],
+            per_second: [const { None }; LIMITS_KEPT],
+            reset: [const { None }; SECONDS_KEPT],
+        })
+    };
+}
+
+/// The texts of the limits per minute and per second, and of the second from which another request
+/// is certain to pass.
+fn kept_texts(per_minute: u32, per_second: u32, reset: i64) -> [HeaderValue; 3] {
     KEPT.with_borrow_mut(|kept| {
-        let place = number.unsigned_abs() % NUMBERS_KEPT as u64;
-        let place = &mut kept[usize::try_from(place).expect("below the number of places")];
-        match place {
-            Some((known, text)) if *known == number => text.clone(),
-            _ => place.insert((number, number.into())).1.clone(),
-        }
+        [
+            text_of(&mut kept.per_minute, per_minute.into()),
+            text_of(&mut kept.per_second, per_second.into()),
+            text_of(&mut kept.reset, reset),
+        ]
     })
+}
+
+fn text_of<const COUNT: usize>(texts: &mut Texts<COUNT>, number: i64) -> HeaderValue {
+    let place = number.unsigned_abs() % COUNT as u64;
+    let place = &mut texts[usize::try_from(place).expect("below the number of places")];
+    match place {
+        Some((known, text)) if *known == number => text.clone(),
+        _ => place.insert((number, number.into())).1.clone(),
+    }
 }
 
 /// Appends a number and returns the span of its text.
@@ -256,10 +283,33 @@ mod tests {
 
     #[test]
     fn every_number_has_its_own_text() {
-        let kept = i64::try_from(NUMBERS_KEPT).unwrap();
+        let kept = i64::try_from(SECONDS_KEPT).unwrap();
         for _ in 0..2 {
-            for number in [0, 1, kept, kept + 1, -1, -kept, i64::MAX, i64::MIN] {
-                assert_eq!(number_text(number), number.to_string());
+            for reset in [0, 1, kept, kept + 1, -1, -kept, i64::MAX, i64::MIN] {
+                for limit in [0, 1, 16, 17, u32::MAX] {
+                    let texts = kept_texts(limit, 1, reset);
+                    let expected = [limit.to_string(), "1".to_owned(), reset.to_string()];
+                    assert_eq!(texts, expected.map(|text| HeaderValue::try_from(text).unwrap()));
+                }
+            }
+        }
+    }
+
+    /// Whatever the limits are, and in every second.
+    #[test]
+    fn texts_are_written_once() {
+        for (per_minute, per_second) in [(100, 20), (2_147_483_647, 2_147_483_647), (60, 60)] {
+            for reset in 1_795_000_000..1_795_000_064 {
+                let addresses = |texts: &[HeaderValue; 3]| {
+                    texts.each_ref().map(|text| text.as_bytes().as_ptr())
+                };
+                let first = kept_texts(per_minute, per_second, reset);
+                let again = kept_texts(per_minute, per_second, reset);
+                assert_eq!(
+                    addresses(&again),
+                    addresses(&first),
+                    "{per_minute} {per_second} {reset}"
+                );
             }
         }
     }
