@@ -194,20 +194,22 @@ fn a_position_that_was_opened_again_is_paid_once() {
 
 /// A market in which everybody buys ten shares of `yes`, the last accounts after ten of `no`.
 fn half_paid(account_count: usize, with_both: usize) -> String {
-    let mut script = "
+    let first_with_both = account_count - with_both + 1;
+    let accounts = (1..=account_count).map(|number| {
+        let no = if number < first_with_both { "#" } else { "" };
+        format!(
+            "open A{number} -> opened A{number}
+            {no} buy A{number} M1 no 10 -> filled
+            buy A{number} M1 yes 10 -> filled
+            "
+        )
+    });
+    let market = "
         market M1 Yes No
         book M1 yes bids 0.4x100 asks 0.5x100
         book M1 no bids 0.4x100 asks 0.5x100
-        "
-    .to_owned();
-    for number in 1..=account_count {
-        writeln!(script, "open A{number} -> opened A{number}").unwrap();
-        if number > account_count - with_both {
-            writeln!(script, "buy A{number} M1 no 10 -> filled").unwrap();
-        }
-        writeln!(script, "buy A{number} M1 yes 10 -> filled").unwrap();
-    }
-    script
+        ";
+    [market.to_owned()].into_iter().chain(accounts).collect()
 }
 
 /// An account that is reset or erased while a market is being settled has nothing left to be paid,
