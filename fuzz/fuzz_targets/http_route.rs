@@ -91,7 +91,7 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
                    sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
     let answer = String::from_utf8_lossy(&world.serve(upgrade.as_bytes())).into_owned();
     assert!(answer.starts_with("HTTP/1.1 101"), "{answer}");
-    world.runtime.block_on(tokio::time::sleep(TASK_MAX));
+    world.runtime.block_on(async { tokio::time::sleep(TASK_MAX).await });
     world.worker_tasks = world.runtime.metrics().num_alive_tasks();
     world
 });
