@@ -46,6 +46,9 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// How often a stream is asked for before its silence is an error.
 const TRIES_MAX: u32 = 60;
 
+/// How often a stream is created before the brokers' refusal is an error.
+const CREATE_TRIES_MAX: u32 = 5;
+
 /// Why a cluster cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
@@ -129,12 +132,7 @@ impl Cluster {
         for stream in &missing {
             let mut id = [0; 16];
             getrandom::fill(&mut id).expect("the operating system gives random numbers");
-            let config = streams::config(stream, LogId::from_bytes(id), self.file.logs);
-            let created = self.context.create_stream(config).await;
-            created.map_err(|error| ClusterError::Stream {
-                stream: stream.clone(),
-                reason: jetstream::no_answer(&error),
-            })?;
+            self.create(stream, LogId::from_bytes(id)).await?;
         }
         Ok(missing.len())
     }
@@ -175,6 +173,25 @@ impl Cluster {
         let silent = answers.iter().filter_map(|answer| answer.as_ref().err().cloned());
         let faults = silent.chain(brokers::faults(&brokers)).collect();
         (answers, faults)
+    }
+
+    /// Creates a stream. Brokers that are busy may create it and answer too late.
+    async fn create(&self, stream: &str, id: LogId) -> Result<(), ClusterError> {
+        let mut tries = 0;
+        loop {
+            let config = streams::config(stream, id, self.file.logs);
+            let Err(error) = self.context.create_stream(config).await else { return Ok(()) };
+            let found = self.stream(stream).await?;
+            if found.is_some_and(|info| streams::log_id(&info.config) == Some(id)) {
+                return Ok(());
+            }
+            tries += 1;
+            if tries == CREATE_TRIES_MAX {
+                let reason = jetstream::no_answer(&error);
+                return Err(ClusterError::Stream { stream: stream.to_owned(), reason });
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     /// The stream with this name; `None` if there is none. Waits while it has no leader.

@@ -19,6 +19,9 @@ const RACES: usize = 200;
 /// How often a log is taken from an owner that keeps writing. Two blocks in flight show sooner.
 const TAKEOVERS: usize = 200;
 
+/// An owner without an answer for this long hangs.
+const HANGS_AFTER: Duration = Duration::from_mins(10);
+
 /// Brokers that sync always, and the folder of their files; `None` if there is no program.
 fn start() -> Option<(Brokers, TempDir)> {
     let program = brokers::program()?;

@@ -6,13 +6,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use paperbourse_test_support::PATIENCE;
 use paperbourse_test_support::brokers::{self, Brokers};
 use paperbourse_test_support::process::command;
 use serde_json::Value;
 
 /// The binary under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
+
+/// The time between two looks at brokers.
+const PAUSE: Duration = Duration::from_millis(50);
 
 fn run(arguments: &[&str], file: &Path) -> Output {
     command(BINARY).arg("cluster").args(arguments).arg(file).output().unwrap()
@@ -26,6 +32,21 @@ fn check(arguments: &[&str], file: &Path, code: i32) -> (String, String) {
         (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
     assert_eq!(status.code(), Some(code), "{arguments:?}: {printed}{errors}");
     (printed, errors)
+}
+
+/// What `status` prints once every replica of these logs has every block.
+fn status_once_current(file: &Path, logs: usize) -> String {
+    let began = Instant::now();
+    loop {
+        let Output { stdout, stderr, .. } = run(&["status"], file);
+        let printed = String::from_utf8(stdout).unwrap();
+        if printed.matches("replicas 3 of 3 current").count() == logs {
+            return printed;
+        }
+        let errors = String::from_utf8_lossy(&stderr);
+        assert!(began.elapsed() < 2 * PATIENCE, "{printed}{errors}");
+        thread::sleep(PAUSE);
+    }
 }
 
 /// The file of a cluster on these brokers, with these lines besides.
@@ -53,7 +74,7 @@ fn safe_brokers_get_the_logs_of_a_cluster() {
 
     assert_eq!(check(&["init"], &file, 0).0, "created 3 logs\n");
     assert_eq!(check(&["init"], &file, 0).0, "created 0 logs\n");
-    let (printed, _) = check(&["status"], &file, 0);
+    let printed = status_once_current(&file, 3);
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(lines.len(), 6, "{printed}");
     for (number, line) in lines[..3].iter().enumerate() {

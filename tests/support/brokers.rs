@@ -6,6 +6,7 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::process::kill;
@@ -19,6 +20,10 @@ const STARTS_MAX: usize = 10;
 
 /// The time between two looks at a broker that starts.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// Whoever holds this runs brokers. Several clusters at once, on a machine with few cores and one
+/// disk, answer so slowly that they lose their leaders.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// The program of a broker: `PAPERBOURSE_BROKER`, or what `.ci/brokers` installed; `None` if there
 /// is none, which fails in CI.
@@ -38,12 +43,14 @@ pub fn program() -> Option<PathBuf> {
     found
 }
 
-/// Three brokers.
+/// Three brokers; the only ones of this process.
 #[derive(Debug)]
 pub struct Brokers {
     program: PathBuf,
     folder: PathBuf,
     members: Vec<Broker>,
+    /// Given back after the brokers were killed.
+    _turn: MutexGuard<'static, ()>,
 }
 
 #[derive(Debug)]
@@ -54,8 +61,9 @@ struct Broker {
 }
 
 impl Brokers {
-    /// Starts brokers whose files are in this folder, and waits until they serve. Their
-    /// configuration says this of when they sync, such as `always`, and has these lines besides.
+    /// Starts brokers whose files are in this folder, once those of other tests have ended, and
+    /// waits until they serve. Their configuration says this of when they sync, such as `always`,
+    /// and has these lines besides.
     #[track_caller]
     pub fn start(program: &Path, folder: &Path, sync_interval: &str, lines: &str) -> Self {
         for _ in 0..STARTS_MAX {
@@ -89,7 +97,13 @@ impl Brokers {
             fs::write(folder.join(format!("broker-{number}.conf")), text).unwrap();
             Broker { child: None, address, monitoring }
         });
-        Self { program: program.to_owned(), folder: folder.to_owned(), members: members.collect() }
+        Self {
+            program: program.to_owned(),
+            folder: folder.to_owned(),
+            members: members.collect(),
+            // A test that failed has killed its brokers all the same.
+            _turn: ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     fn spawn(&mut self, number: usize) {
@@ -155,8 +169,15 @@ impl Brokers {
     /// Starts a broker that has ended, and waits until all are healthy.
     #[track_caller]
     pub fn restart(&mut self, number: usize) {
-        self.spawn(number);
-        assert_eq!(self.wait(), Ok(()), "{}", Self::log(&self.folder, number));
+        for _ in 0..STARTS_MAX {
+            self.spawn(number);
+            if self.wait().is_ok() {
+                return;
+            }
+            // Another process may hold one of its ports for a moment, such as a client.
+            std::thread::sleep(PATIENCE / 30);
+        }
+        panic!("broker {number} does not start again: {}", Self::log(&self.folder, number));
     }
 }
 

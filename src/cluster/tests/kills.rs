@@ -1,8 +1,13 @@
 //! The broker that leads a log is killed while its owner writes.
 
-use bytes::Bytes;
+use std::time::Instant;
 
-use super::{cluster, start};
+use bytes::Bytes;
+use paperbourse_test_support::PATIENCE;
+use tokio::time::timeout;
+
+use super::{HANGS_AFTER, cluster, start};
+use crate::cluster::{Cluster, PAUSE};
 use crate::journal::replicated::tests::{node, unseen};
 use crate::journal::replicated::{Entry, Owner, Reader, ReplicatedChain};
 
@@ -11,6 +16,19 @@ const KILLS: usize = 2;
 
 /// Blocks that must be acknowledged before each kill and after the last.
 const BLOCKS: u64 = 50;
+
+/// The broker that leads the log, once there is one.
+async fn leader(cluster: &Cluster) -> String {
+    let began = Instant::now();
+    loop {
+        let status = cluster.status().await.unwrap();
+        if let Some(leader) = status.logs.first().and_then(|log| log.leader.clone()) {
+            return leader;
+        }
+        assert!(began.elapsed() < 2 * PATIENCE, "{status}");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
 
 #[tokio::test]
 async fn an_owner_outlives_the_leader_of_its_log() {
@@ -25,8 +43,7 @@ async fn an_owner_outlives_the_leader_of_its_log() {
     let mut killed = None;
     for kill in 0..=KILLS {
         if kill > 0 {
-            let status = cluster.status().await.unwrap();
-            let leader = status.logs[0].leader.as_ref().expect("the log has a leader");
+            let leader = leader(&cluster).await;
             let number = leader.strip_prefix("broker-").unwrap().parse().unwrap();
             brokers.kill(number);
             killed = Some(number);
@@ -34,7 +51,7 @@ async fn an_owner_outlives_the_leader_of_its_log() {
         for _ in 0..BLOCKS {
             let record = Bytes::from((owner.position() + 1).to_le_bytes().to_vec());
             assert!(owner.push(&record));
-            owner.flush().await.unwrap();
+            timeout(HANGS_AFTER, owner.flush()).await.expect("an answer in the end").unwrap();
             acknowledged.push(record);
         }
         if let Some(number) = killed.take() {

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use paperbourse_test_support::PATIENCE;
 use paperbourse_test_support::brokers::Brokers;
 use serde_json::json;
+use tokio::time::timeout;
 
-use super::{cluster, start};
+use super::{HANGS_AFTER, cluster, start};
 use crate::cluster::{Cluster, PAUSE};
 use crate::disk::simulated::random::Random;
 use crate::journal::LogId;
@@ -55,7 +56,7 @@ async fn make_leader(cluster: &Cluster) {
     let rotten = format!("broker-{ROTTEN}");
     loop {
         let status = cluster.status().await.unwrap();
-        if status.logs[0].leader.as_ref() == Some(&rotten) {
+        if status.logs.first().is_some_and(|log| log.leader.as_ref() == Some(&rotten)) {
             return;
         }
         assert!(began.elapsed() < 2 * PATIENCE, "{status}");
@@ -104,7 +105,7 @@ async fn a_log_whose_leader_rots_is_served_whole_or_halts() {
     let mut owner = owner.map_err(|(_, error)| error).unwrap();
     for number in 0..BLOCKS {
         assert!(owner.push(&[&number.to_le_bytes()[..], &[0xee; 3000]].concat()));
-        owner.flush().await.unwrap();
+        timeout(HANGS_AFTER, owner.flush()).await.expect("an answer in the end").unwrap();
     }
     let mut reader = Reader::new(log.clone(), ReplicatedChain::start(id), 0);
     blocks.clear();
@@ -139,7 +140,7 @@ async fn a_log_whose_leader_rots_is_served_whole_or_halts() {
 
         // The owner goes on, or learns that the log is damaged.
         assert!(owner.push(b"after the damage"));
-        match owner.flush().await {
+        match timeout(HANGS_AFTER, owner.flush()).await.expect("an answer in the end") {
             Ok(()) => {
                 let mut reader = Reader::new(log.clone(), ReplicatedChain::start(id), 0);
                 let mut newest = Bytes::new();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::super::*;
+use super::contract::answer;
 use super::memory::{MemoryLog, TROUBLE};
 use super::{LOG, node, reader, unseen};
 use crate::disk::simulated::random::Random;
@@ -28,24 +29,34 @@ pub(crate) async fn check_races<L: Log + Clone + 'static>(logs: [L; WRITERS], ro
             let notice = Notice { kind: NoticeKind::Fence, node: node(number), nonce };
             let block = chain.seal_notice(&notice);
             racing.push(tokio::spawn(async move {
-                (log.append(expected, block.clone()).await, block, chain)
+                let (appended, is_repeated) = answer(&log, expected, &block).await;
+                (appended, is_repeated, block, chain)
             }));
         }
-        let mut winners = Vec::new();
+        let mut writers = Vec::new();
         for writer in racing {
-            let (appended, block, after) = writer.await.unwrap();
+            writers.push(writer.await.unwrap());
+        }
+        let mut placed = Vec::new();
+        let mut reader = Reader::new(&logs[0], chain, expected);
+        reader.catch_up(|_, bytes, _| placed.push(bytes.clone())).await.unwrap();
+        assert_eq!(placed.len(), 1, "round {round}");
+        for (appended, is_repeated, block, after) in writers {
+            let is_placed = block == placed[0];
             match appended {
-                Appended::Acknowledged => winners.push((block, after)),
-                Appended::Stale { tail } => assert_eq!(tail, expected + 1, "round {round}"),
+                Appended::Acknowledged => assert!(is_placed, "round {round}"),
+                // If its first answer was lost, its own block is in its way.
+                Appended::Stale { tail } => {
+                    assert_eq!(tail, expected + 1, "round {round}");
+                    assert!(!is_placed || is_repeated, "round {round}");
+                }
                 Appended::Unknown(reason) => panic!("round {round}: {reason}"),
             }
+            if is_placed {
+                chain = after;
+            }
         }
-        assert_eq!(winners.len(), 1, "round {round}");
-        let (block, after) = winners.remove(0);
-        let mut reader = Reader::new(&logs[0], chain, expected);
-        reader.catch_up(|_, bytes, _| assert_eq!(bytes, &block, "round {round}")).await.unwrap();
-        assert_eq!(reader.sequence(), expected + 1, "round {round}");
-        chain = after;
+        assert_eq!(chain, reader.chain(), "round {round}: the block of a writer");
     }
 }
 
