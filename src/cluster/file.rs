@@ -1,6 +1,7 @@
 //! The file that describes a cluster: its name, its brokers, and how to log in to them.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 
@@ -13,6 +14,9 @@ const LOGS_DEFAULT: u16 = 16;
 
 /// Most logs, one for each shard.
 const LOGS_MAX: u16 = 64;
+
+/// The longest file that is read, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Longest name of a cluster, in bytes.
 const NAME_BYTES_MAX: usize = 32;
@@ -52,7 +56,7 @@ pub enum FileError {
         /// The file.
         path: PathBuf,
         /// The error.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// It is not TOML, or a name or a type in it is wrong.
     #[error("{}: {reason}", path.display())]
@@ -112,16 +116,26 @@ impl ClusterFile {
         if self.brokers.is_empty() {
             found.push("brokers names no address".to_owned());
         }
-        for address in &self.brokers {
+        let is_secret = |address: &&String| address.contains('@');
+        for address in self.brokers.iter().filter(|address| !is_secret(address)) {
             let is_nats = address.starts_with("nats://") || address.starts_with("tls://");
             if !is_nats || ServerAddr::from_str(address).is_err() {
                 found.push(format!(
                     "brokers: \"{address}\" is not an address like nats://HOST:4222 or \
                      tls://HOST:4222"
                 ));
-            } else if address.contains('@') {
-                found.push("brokers: user and password belong in user and password_file".into());
             }
+        }
+        // An address with a password is not quoted.
+        if self.brokers.iter().any(|address| is_secret(&address)) {
+            found.push("brokers: user and password belong in user and password_file".into());
+        }
+        if self.is_encrypted() && !self.brokers.iter().all(|address| is_tls(address)) {
+            found.push(
+                "brokers: write tls:// for all or for none: the password would go to one of them \
+                 in plain text"
+                    .into(),
+            );
         }
         if self.monitoring.len() < self.brokers.len() {
             found.push(format!(
@@ -131,7 +145,10 @@ impl ClusterFile {
                 self.brokers.len()
             ));
         }
-        for address in &self.monitoring {
+        if self.monitoring.iter().any(|address| is_secret(&address)) {
+            found.push("monitoring: an address has no user and no password".into());
+        }
+        for address in self.monitoring.iter().filter(|address| !is_secret(address)) {
             let uri = address.parse::<Uri>().ok();
             let scheme = uri.as_ref().and_then(|uri| uri.scheme_str());
             if !matches!(scheme, Some("http" | "https")) {
@@ -146,14 +163,26 @@ impl ClusterFile {
         found
     }
 
+    /// Whether connections to brokers are encrypted.
+    fn is_encrypted(&self) -> bool {
+        self.brokers.iter().any(|address| is_tls(address))
+    }
+
     /// How to connect to the brokers. Reads the password.
     pub(super) fn options(&self) -> Result<ConnectOptions, FileError> {
-        let mut options = ConnectOptions::new().name("paperbourse");
+        // What a broker says before the handshake, anybody on the way can write: neither whether
+        // it wants TLS nor which other brokers there are is taken from there.
+        let mut options = ConnectOptions::new()
+            .name("paperbourse")
+            .require_tls(self.is_encrypted())
+            .ignore_discovered_servers();
         if let (Some(user), Some(path)) = (&self.user, &self.password_file) {
             let password = read(path)?.trim_end_matches(['\r', '\n']).to_owned();
             options = options.user_and_password(user.clone(), password);
         }
         if let Some(path) = &self.ca_file {
+            // The client's own error does not name the file.
+            read(path)?;
             options = options.add_root_certificates(path.clone());
         }
         Ok(options)
@@ -165,22 +194,37 @@ impl ClusterFile {
     }
 }
 
+fn is_tls(address: &str) -> bool {
+    address.starts_with("tls://")
+}
+
 fn read(path: &Path) -> Result<String, FileError> {
-    fs::read_to_string(path).map_err(|source| FileError::Read { path: path.to_owned(), source })
+    let read = || {
+        let mut text = String::new();
+        File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            let reason = format!("it is longer than {FILE_BYTES_MAX} bytes");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+        }
+        Ok(text)
+    };
+    read().map_err(|source| FileError::Read { path: path.to_owned(), source })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const WHOLE: &str = r#"
 name = "bourse"
-brokers = ["nats://10.0.0.1:4222", "tls://nats-2.example"]
+brokers = ["tls://10.0.0.1:4222", "tls://nats-2.example"]
 monitoring = ["http://10.0.0.1:8222", "https://nats-2.example:8222/base"]
 logs = 4
 user = "bourse"
 password_file = "password"
-ca_file = "/etc/ca.pem"
+ca_file = "ca.pem"
 "#;
 
     fn read_text(text: &str) -> Result<ClusterFile, String> {
@@ -188,6 +232,8 @@ ca_file = "/etc/ca.pem"
         let path = folder.path().join("cluster.toml");
         fs::write(&path, text).unwrap();
         fs::write(folder.path().join("password"), "secret\n").unwrap();
+        fs::write(folder.path().join("ca.pem"), "").unwrap();
+        fs::write(folder.path().join("long"), vec![b'a'; 1 << 21]).unwrap();
         let file = ClusterFile::read(&path).map_err(|error| error.to_string())?;
         file.options().map_err(|error| error.to_string())?;
         Ok(file)
@@ -197,7 +243,7 @@ ca_file = "/etc/ca.pem"
     fn a_file_is_read_and_its_paths_are_relative_to_its_folder() {
         let file = read_text(WHOLE).unwrap();
         assert!(file.password_file.as_ref().unwrap().is_absolute());
-        assert_eq!(file.ca_file.as_deref(), Some(Path::new("/etc/ca.pem")));
+        assert!(file.ca_file.as_ref().unwrap().is_absolute());
         let streams: Vec<String> = file.streams().collect();
         assert_eq!(streams, ["bourse-0", "bourse-1", "bourse-2", "bourse-3"]);
         let shortest = "name = 'a'\nbrokers = ['nats://a:1']\nmonitoring = ['http://a:2']";
@@ -215,15 +261,23 @@ ca_file = "/etc/ca.pem"
             ("logs = 4", "shards = 4", "line 5: unknown field `shards`"),
             ("logs = 4", "logs = ", "line 5"),
             ("tls://nats-2.example", "http://a", "\"http://a\" is not an address like nats://"),
-            ("tls://nats-2.example", "nats://u:p@a", "user and password belong in user"),
+            ("tls://nats-2.example", "nats://nats-2.example", "tls:// for all or for none"),
+            ("tls://nats-2.example", "tls://u:s3cret@a", "user and password belong in user"),
+            ("tls://nats-2.example", "u:s3cret@10.0.0.1:4222", "user and password belong in user"),
+            ("tls://nats-2.example", "tls://u:s3cret/w@h", "user and password belong in user"),
+            ("http://10.0.0.1:8222", "http://u:s3cret@h:8222", "monitoring: an address has no"),
+            ("http://10.0.0.1:8222", "u:s3cret@h:8222", "monitoring: an address has no"),
             ("http://10.0.0.1:8222", "10.0.0.1:8222", "is not an address like http://HOST:8222"),
             ("\"http://10.0.0.1:8222\", ", "", "monitoring has 1 addresses for 2 brokers"),
             ("user = \"bourse\"", "", "user and password_file belong together"),
             ("\"password\"", "\"missing\"", "missing: No such file"),
+            ("\"password\"", "\"long\"", "long: it is longer than 1048576 bytes"),
+            ("\"ca.pem\"", "\"missing.pem\"", "missing.pem: No such file"),
         ] {
             assert!(WHOLE.contains(from), "{from}");
             let error = read_text(&WHOLE.replace(from, to)).unwrap_err();
             assert!(error.contains(expected), "{to}: {error}");
+            assert!(!error.contains("s3cret"), "{error}");
         }
         let text = "name = ''\nbrokers = []\nmonitoring = ['x']\nlogs = 99";
         let error = read_text(text).unwrap_err();
