@@ -4,6 +4,7 @@
 use std::error::Error as _;
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{DirectGetErrorKind, Stream};
@@ -11,10 +12,13 @@ use async_nats::jetstream::{self, Context};
 use async_nats::{Client, StatusCode};
 use bytes::Bytes;
 
-use crate::journal::replicated::{Appended, Extent, Log, NoAnswer};
+use crate::journal::replicated::{Appended, Extent, Log, NoAnswer, beyond};
 
-/// How long a broker may take for an answer. What it does later is unknown here, and found out.
+/// How long a broker may take to answer. After that, what it did is unknown until the log is read.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Longest description of an error, in bytes.
+const REASON_BYTES_MAX: usize = 512;
 
 /// How a broker describes the error whose code says that the condition does not hold.
 const STALE: &str = "wrong last sequence: ";
@@ -22,6 +26,7 @@ const STALE: &str = "wrong last sequence: ";
 /// One stream, whose messages are the blocks of a log.
 #[derive(Clone)]
 pub struct JetStreamLog {
+    client: Client,
     context: Context,
     stream: Stream<()>,
     name: String,
@@ -37,9 +42,18 @@ pub(super) fn context(client: Client) -> Context {
 impl JetStreamLog {
     /// The log in the stream with this name, which must exist.
     pub async fn open(client: Client, name: &str) -> Result<Self, NoAnswer> {
-        let context = context(client);
+        let context = context(client.clone());
         let stream = context.get_stream_no_info(name).await.map_err(|error| no_answer(&error))?;
-        Ok(Self { context, stream, name: name.to_owned() })
+        Ok(Self { client, context, stream, name: name.to_owned() })
+    }
+
+    /// An error while there is no connection. A request would wait for one in the client's queue,
+    /// and go out then, long after its answer was given up.
+    fn check_connected(&self) -> Result<(), NoAnswer> {
+        match self.client.connection_state() {
+            State::Connected => Ok(()),
+            _ => Err(NoAnswer("there is no connection to a broker".to_owned())),
+        }
     }
 
     async fn publish(&self, expected: u64, block: Bytes) -> Result<u64, PublishError> {
@@ -68,6 +82,11 @@ pub(super) fn no_answer(error: &dyn std::error::Error) -> NoAnswer {
         }
         source = cause.source();
     }
+    // Parts of it are a broker's own words.
+    if text.len() > REASON_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(REASON_BYTES_MAX));
+        text.push('…');
+    }
     NoAnswer(text)
 }
 
@@ -89,6 +108,9 @@ impl Log for JetStreamLog {
     }
 
     async fn append(&self, expected: u64, block: Bytes) -> Appended {
+        if let Err(reason) = self.check_connected() {
+            return Appended::Unknown(reason);
+        }
         match self.publish(expected, block).await {
             Ok(sequence) if sequence == expected + 1 => Appended::Acknowledged,
             // Whatever that was, what is in the log decides.
@@ -104,6 +126,7 @@ impl Log for JetStreamLog {
     }
 
     async fn read(&self, sequence: u64) -> Result<Option<Bytes>, NoAnswer> {
+        self.check_connected()?;
         match self.stream.direct_get(sequence).await {
             Ok(message) if message.sequence == sequence => Ok(Some(message.payload)),
             Ok(message) => Err(NoAnswer(format!(
@@ -124,6 +147,7 @@ impl Log for JetStreamLog {
     }
 
     async fn extent(&self) -> Result<Extent, NoAnswer> {
+        self.check_connected()?;
         let info = self.stream.get_info().await.map_err(|error| no_answer(&error))?;
         // A stream that never had a block begins at 0.
         let first = info.state.first_sequence.max(1);
@@ -131,6 +155,15 @@ impl Log for JetStreamLog {
     }
 
     async fn trim(&self, below: u64) -> Result<(), NoAnswer> {
+        // To a broker, 0 means all blocks, and 1 none at all.
+        if below <= 1 {
+            return Ok(());
+        }
+        // Behind a purge, a stream goes on from where it was purged to, wherever that is.
+        let Extent { last, .. } = self.extent().await?;
+        if below > last + 1 {
+            return Err(beyond(below, last));
+        }
         let purge = self.stream.purge().sequence(below);
         purge.await.map(|_| ()).map_err(|error| no_answer(&error))
     }

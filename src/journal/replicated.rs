@@ -48,8 +48,8 @@ pub use reader::{ReadError, Reader};
 /// ten seconds to stop answering.
 pub const TRIES_MAX: u32 = 600;
 
-/// How often a question may stay without an answer.
-pub const SILENCES_MAX: u32 = 60;
+/// How long a question may stay without an answer.
+pub const SILENCE_MAX: Duration = Duration::from_mins(2);
 
 /// The time between two tries.
 pub const PAUSE: Duration = Duration::from_millis(50);
@@ -73,6 +73,11 @@ pub enum Appended {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NoAnswer(pub String);
+
+/// The answer to a trim that goes further than the log.
+pub(crate) fn beyond(below: u64, last: u64) -> NoAnswer {
+    NoAnswer(format!("the log ends at block {last} and cannot be trimmed below {below}"))
+}
 
 /// The blocks that a log holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,7 +103,8 @@ pub trait Log: Send + Sync {
     /// The blocks that the log holds, according to its leader.
     fn extent(&self) -> impl Future<Output = Result<Extent, NoAnswer>> + Send;
 
-    /// Removes all blocks below this sequence.
+    /// Removes all blocks below this sequence, which is at most that of the next block; a greater
+    /// one is refused, since the log would go on from there. Does nothing if there are none.
     fn trim(&self, below: u64) -> impl Future<Output = Result<(), NoAnswer>> + Send;
 }
 

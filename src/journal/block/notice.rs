@@ -32,6 +32,10 @@ use crate::journal::ChainMark;
 /// Longest block of a replicated log, in bytes. A broker's messages are at most 1 MiB.
 pub const REPLICATED_BLOCK_BYTES_MAX: usize = 512 << 10;
 
+/// The greatest position and epoch of a block that is believed without those before it: no log gets
+/// there, and nothing that is counted on from there overflows.
+const COUNT_MAX: u64 = 1 << 62;
+
 /// Longest name of a node, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -152,11 +156,15 @@ impl ReplicatedChain {
         self.0.mark()
     }
 
-    /// The chain that this block claims to continue. `None` if it is no block of this log.
+    /// The chain that this block claims to continue. `None` if it is no block of this log, or
+    /// claims a position or an epoch that no log reaches.
     pub(in crate::journal) fn before(&self, block: &[u8]) -> Option<Self> {
         let flags = u32_at(block.get(..PAGE_BYTES)?, FLAGS_AT);
         let header = Header::read_flagged(block, self.0.log_crc, flags).ok()?;
-        let begins_epoch = header.record_count == 0 && flags != NoticeKind::Release.flag();
+        if header.first_position > COUNT_MAX || header.epoch > COUNT_MAX {
+            return None;
+        }
+        let begins_epoch = flags == NoticeKind::Fence.flag();
         Some(Self(Chain {
             log_crc: self.0.log_crc,
             previous_crc: header.previous_crc,
@@ -182,6 +190,8 @@ impl ReplicatedChain {
         }
         let mut after = self.0;
         match super::read(block, PAGE_BYTES, &mut after) {
+            // Only a fence begins an epoch.
+            Reading::Block(read) if read.payload.is_empty() => Err(Damage::Records),
             Reading::Block(read) if read.bytes == block.len() => {
                 self.0 = after;
                 Ok(Entry::Records(Records(read)))
@@ -288,6 +298,7 @@ impl Default for ReplicatedBuilder {
 
 #[cfg(test)]
 mod tests {
+    use super::super::FIRST_POSITION_AT;
     use super::*;
 
     const LOG: LogId = LogId([7; 16]);
@@ -347,6 +358,41 @@ mod tests {
             assert_eq!(start.before(block), Some(before));
         }
         assert_ne!(start, before_release);
+    }
+
+    #[test]
+    fn a_block_that_claims_an_absurd_place_is_not_believed() {
+        let start = ReplicatedChain::start(LOG);
+        for (position, epoch) in [(u64::MAX - 1, 1), (1, u64::MAX - 1), (COUNT_MAX, COUNT_MAX)] {
+            let chain = ReplicatedChain(Chain { position, epoch, ..start.0 });
+            let mut builder = ReplicatedBuilder::new();
+            assert!(builder.push(b"record"));
+            for block in [
+                builder.seal(&mut chain.clone()),
+                chain.clone().seal_notice(&notice(NoticeKind::Fence)),
+            ] {
+                assert_eq!(start.behind(&block), None, "{position} {epoch}");
+            }
+        }
+        // Two records at the last position of all.
+        let chain = ReplicatedChain(Chain { position: COUNT_MAX - 1, epoch: 1, ..start.0 });
+        let mut builder = ReplicatedBuilder::new();
+        assert!(builder.push(b"one") && builder.push(b"two"));
+        let mut block = builder.seal(&mut chain.clone()).to_vec();
+        assert!(start.behind(&block).is_some());
+        block[FIRST_POSITION_AT..FIRST_POSITION_AT + 8].copy_from_slice(&u64::MAX.to_le_bytes());
+        let crc = crc32c::crc32c_append(start.0.log_crc, &block[..HEADER_CRC_AT]);
+        put_u32(&mut block, HEADER_CRC_AT, crc);
+        assert_eq!(start.behind(&block), None);
+    }
+
+    #[test]
+    fn a_block_without_records_begins_no_epoch() {
+        let start = ReplicatedChain::start(LOG);
+        let block = Builder::new().seal(&mut start.0.clone()).to_vec();
+        let mut chain = start;
+        assert!(matches!(chain.read(&block), Err(Damage::Records)));
+        assert_eq!((chain, start.behind(&block)), (start, None));
     }
 
     #[test]

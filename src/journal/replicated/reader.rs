@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{
-    Entry, Extent, Halt, HaltReason, Log, NoAnswer, PAUSE, ReplicatedChain, SILENCES_MAX, TRIES_MAX,
+    Entry, Extent, Halt, HaltReason, Log, NoAnswer, PAUSE, ReplicatedChain, SILENCE_MAX, TRIES_MAX,
 };
 use crate::faults::{self, Fault};
 
@@ -124,7 +124,8 @@ impl<L: Log> Reader<L> {
         mut see: impl FnMut(&Bytes, Entry<'_>) -> T,
     ) -> Result<(T, ReplicatedChain), ReadError> {
         let sequence = self.sequence + 1;
-        let (mut flaws, mut silences) = (0, 0);
+        let (mut flaws, mut silences) = (0_u32, 0_u32);
+        let began = Instant::now();
         loop {
             match self.log.read(sequence).await {
                 Ok(block) => {
@@ -148,14 +149,15 @@ impl<L: Log> Reader<L> {
                     }
                 }
                 Err(reason) => {
-                    silences += 1;
-                    if silences == SILENCES_MAX {
+                    silences = silences.saturating_add(1);
+                    if began.elapsed() >= SILENCE_MAX {
                         return Err(self.unreachable(reason));
                     }
                 }
             }
             // A replica may only be behind by a moment.
-            sleep(PAUSE.min(Duration::from_millis(1) * 2_u32.pow(flaws.min(6)))).await;
+            let tries = flaws.saturating_add(silences).min(6);
+            sleep(PAUSE.min(Duration::from_millis(1) * 2_u32.pow(tries))).await;
         }
     }
 
@@ -172,7 +174,8 @@ impl<L: Log> Reader<L> {
 
     /// What the log holds. Halts if it stays shorter than what has been read.
     pub(super) async fn extent(&self) -> Result<Extent, ReadError> {
-        let (mut flaws, mut silences) = (0, 0);
+        let mut flaws = 0;
+        let began = Instant::now();
         loop {
             match self.log.extent().await {
                 Ok(extent) if extent.last >= self.sequence => return Ok(extent),
@@ -184,8 +187,7 @@ impl<L: Log> Reader<L> {
                     }
                 }
                 Err(reason) => {
-                    silences += 1;
-                    if silences == SILENCES_MAX {
+                    if began.elapsed() >= SILENCE_MAX {
                         return Err(self.unreachable(reason));
                     }
                 }

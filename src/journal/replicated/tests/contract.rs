@@ -110,11 +110,19 @@ pub(crate) async fn check_contract(log: impl Log) {
     check_extent(&log, 1, last).await;
     check_missing(&log, last + 1).await;
 
+    for nothing in [0, 1] {
+        trim(&log, nothing).await;
+        check_extent(&log, 1, last).await;
+    }
     trim(&log, 3).await;
     check_extent(&log, 3, last).await;
     trim(&log, 2).await;
     check_extent(&log, 3, last).await;
     assert_eq!(read(&log, 3).await.as_ref(), Some(&blocks[2]));
+    for beyond in [last + 2, 100, u64::MAX] {
+        assert!(log.trim(beyond).await.is_err(), "{beyond}");
+        check_extent(&log, 3, last).await;
+    }
     trim(&log, last + 1).await;
     check_extent(&log, last + 1, last).await;
     check_stale(&log, 0, &blocks[0], last).await;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::super::{Appended, Extent, Log, NoAnswer};
+use super::super::{Appended, Extent, Log, NoAnswer, beyond};
 use crate::disk::simulated::random::Random;
 
 /// How long a client waits for an answer.
@@ -211,7 +211,10 @@ impl Log for MemoryLog {
 
     async fn trim(&self, below: u64) -> Result<(), NoAnswer> {
         let state = &mut *self.0.lock();
-        state.first = below.min(state.last() + 1).max(state.first);
+        if below > state.last() + 1 {
+            return Err(beyond(below, state.last()));
+        }
+        state.first = below.max(state.first);
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::super::*;
 use super::memory::{MemoryLog, Rates};
@@ -232,4 +232,44 @@ async fn brokers_that_do_not_answer_halt_nothing() {
     let (_, error) = Owner::take(reader(Silence), node(1), unseen).await.err().unwrap();
     assert_eq!(error.to_string(), "the log silence cannot be read: nobody is there");
     assert!(matches!(error, ReadError::Unreachable { .. }));
+}
+
+/// A log whose blocks cannot be read before this moment. Brokers say so at once.
+struct Outage {
+    log: MemoryLog,
+    ends: Instant,
+}
+
+impl Log for Outage {
+    fn name(&self) -> &'static str {
+        "outage"
+    }
+
+    async fn append(&self, expected: u64, block: Bytes) -> Appended {
+        self.log.append(expected, block).await
+    }
+
+    async fn read(&self, sequence: u64) -> Result<Option<Bytes>, NoAnswer> {
+        if Instant::now() < self.ends {
+            return Err(NoAnswer("nobody is there".to_owned()));
+        }
+        self.log.read(sequence).await
+    }
+
+    async fn extent(&self) -> Result<Extent, NoAnswer> {
+        self.log.extent().await
+    }
+
+    async fn trim(&self, below: u64) -> Result<(), NoAnswer> {
+        self.log.trim(below).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minute_without_brokers_leaves_no_log_without_an_owner() {
+    let log = MemoryLog::new();
+    write(&mut take(&log, 1).await, 3).await;
+    let ends = Instant::now() + Duration::from_mins(1);
+    let owner = take(Outage { log, ends }, 2).await;
+    assert_eq!((owner.epoch(), owner.sequence()), (2, 5));
 }
