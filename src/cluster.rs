@@ -18,6 +18,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::str::FromStr as _;
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ pub enum ClusterError {
         reason: String,
     },
     /// Brokers or streams would lose what they acknowledge. Names everything that is wrong.
-    #[error("the brokers are not safe: {}", .0.join("; "))]
+    #[error("the cluster is not safe: {}", .0.join("; "))]
     Unsafe(Vec<String>),
     /// The brokers do not answer.
     #[error("stream {stream}: {reason}")]
@@ -97,6 +98,9 @@ impl Cluster {
         let options = file.options()?;
         let client = options.connect(addresses).await.map_err(|error| {
             let reason = match error.kind() {
+                ConnectErrorKind::AuthorizationViolation if file.user.is_none() => {
+                    "they ask for a user and a password: set user and password_file".to_owned()
+                }
                 ConnectErrorKind::AuthorizationViolation => {
                     "they refuse the user and the password".to_owned()
                 }
@@ -115,16 +119,24 @@ impl Cluster {
         Ok(Self { file, client, context, monitoring })
     }
 
-    /// Creates the streams that do not exist yet. Refuses unless all brokers and streams are safe;
-    /// then nothing is created. Returns how many were.
+    /// Creates the streams that do not exist yet. Refuses, and creates nothing, unless all brokers
+    /// and streams are safe, and if another log has blocks already: then a missing stream had some
+    /// too. Returns how many were created.
     pub async fn init(&self) -> Result<usize, ClusterError> {
-        let (_, mut faults) = self.brokers().await;
-        let mut missing = Vec::new();
+        let names = self.safe_brokers().await?;
+        let (mut faults, mut missing, mut has_blocks) = (Vec::new(), Vec::new(), false);
         for stream in self.file.streams() {
-            match self.stream(&stream).await? {
-                Some(info) => faults.extend(streams::faults(&info, self.file.logs)),
+            match self.stream(&stream, TRIES_MAX).await? {
+                Some(info) => {
+                    faults.extend(streams::faults(&info, self.file.logs));
+                    faults.extend(brokers::strangers(&info, &names));
+                    has_blocks |= info.state.last_sequence > 0;
+                }
                 None => missing.push(stream),
             }
+        }
+        if has_blocks {
+            faults.extend(missing.iter().map(|stream| streams::missing(stream, has_blocks)));
         }
         if !faults.is_empty() {
             return Err(ClusterError::Unsafe(faults));
@@ -140,20 +152,22 @@ impl Cluster {
     /// Refuses unless all brokers and all streams are safe. Returns the logs, each with its id, in
     /// the order of their numbers.
     pub async fn open(&self) -> Result<Vec<(JetStreamLog, LogId)>, ClusterError> {
-        let (_, mut faults) = self.brokers().await;
-        let mut logs = Vec::new();
+        let names = self.safe_brokers().await?;
+        let (mut faults, mut logs) = (Vec::new(), Vec::new());
+        let (mut missing, mut has_blocks) = (Vec::new(), false);
         for stream in self.file.streams() {
-            let Some(info) = self.stream(&stream).await? else {
-                faults.push(format!(
-                    "stream {stream} does not exist: run `paperbourse cluster init`"
-                ));
+            let Some(info) = self.stream(&stream, TRIES_MAX).await? else {
+                missing.push(stream);
                 continue;
             };
             faults.extend(streams::faults(&info, self.file.logs));
+            faults.extend(brokers::strangers(&info, &names));
+            has_blocks |= info.state.last_sequence > 0;
             if let Some(id) = streams::log_id(&info.config) {
                 logs.push((JetStreamLog::open(self.client.clone(), &stream).await, id));
             }
         }
+        faults.extend(missing.iter().map(|stream| streams::missing(stream, has_blocks)));
         if !faults.is_empty() {
             return Err(ClusterError::Unsafe(faults));
         }
@@ -171,8 +185,22 @@ impl Cluster {
         }
         let brokers: Vec<Broker> = answers.iter().flatten().cloned().collect();
         let silent = answers.iter().filter_map(|answer| answer.as_ref().err().cloned());
-        let faults = silent.chain(brokers::faults(&brokers)).collect();
+        let mut faults: Vec<String> = silent.chain(brokers::faults(&brokers)).collect();
+        let connected = self.client.server_info().server_name;
+        // The broker of this connection may be the one that is silent.
+        if brokers.len() == answers.len() && brokers.iter().all(|it| it.name != connected) {
+            faults.push(brokers::stranger("this connection", &connected));
+        }
         (answers, faults)
+    }
+
+    /// The names of all brokers. Refuses unless all are safe.
+    async fn safe_brokers(&self) -> Result<BTreeSet<String>, ClusterError> {
+        let (answers, faults) = self.brokers().await;
+        if !faults.is_empty() {
+            return Err(ClusterError::Unsafe(faults));
+        }
+        Ok(answers.into_iter().flatten().map(|broker| broker.name).collect())
     }
 
     /// Creates a stream. Brokers that are busy may create it and answer too late.
@@ -181,7 +209,7 @@ impl Cluster {
         loop {
             let config = streams::config(stream, id, self.file.logs);
             let Err(error) = self.context.create_stream(config).await else { return Ok(()) };
-            let found = self.stream(stream).await?;
+            let found = self.stream(stream, TRIES_MAX).await?;
             if found.is_some_and(|info| streams::log_id(&info.config) == Some(id)) {
                 return Ok(());
             }
@@ -194,8 +222,8 @@ impl Cluster {
         }
     }
 
-    /// The stream with this name; `None` if there is none. Waits while it has no leader.
-    async fn stream(&self, name: &str) -> Result<Option<Info>, ClusterError> {
+    /// The stream with this name; `None` if there is none. Asks this often while it has no leader.
+    async fn stream(&self, name: &str, tries_max: u32) -> Result<Option<Info>, ClusterError> {
         let mut tries = 0;
         loop {
             let error = match self.context.get_stream(name).await {
@@ -208,7 +236,7 @@ impl Cluster {
                 return Ok(None);
             }
             tries += 1;
-            if tries == TRIES_MAX {
+            if tries >= tries_max {
                 let reason = jetstream::no_answer(&error);
                 return Err(ClusterError::Stream { stream: name.to_owned(), reason });
             }

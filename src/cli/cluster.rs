@@ -83,7 +83,7 @@ async fn init(InitArgs { file }: InitArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn status(StatusArgs { file, json }: StatusArgs) -> anyhow::Result<ExitCode> {
-    let status = connect(file).await?.status().await?;
+    let status = connect(file).await?.status().await;
     print_report(&status, json)?;
     Ok(if status.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

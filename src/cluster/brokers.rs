@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use async_nats::jetstream::stream::Info;
 use hyper::Uri;
 use serde::Deserialize;
 
@@ -123,8 +124,22 @@ pub(super) fn faults(brokers: &[Broker]) -> Vec<String> {
     faults
 }
 
-/// The numbers of a version such as `2.15.1` or `2.16.0-RC.1`; of the latter, those of the release
-/// before.
+/// What is wrong if something is carried by a broker that was not asked.
+pub(super) fn stranger(what: &str, name: &str) -> String {
+    format!("{what} is carried by broker {name}, which was not asked: name all in monitoring")
+}
+
+/// The brokers that carry this stream and are none of these.
+pub(super) fn strangers(info: &Info, asked: &BTreeSet<String>) -> Vec<String> {
+    let Some(cluster) = &info.cluster else { return Vec::new() };
+    let followers = cluster.replicas.iter().map(|it| &it.name);
+    let carriers = cluster.leader.iter().chain(followers).filter(|name| !asked.contains(*name));
+    let stream = format!("stream {}", info.config.name);
+    carriers.map(|name| stranger(&stream, name)).collect()
+}
+
+/// The numbers of a version such as `2.15.1` or `2.16.0-RC.1`. `None` for a preview of the oldest
+/// version that is accepted.
 fn version(text: &str) -> Option<(u32, u32, u32)> {
     let (numbers, is_preview) = match text.split_once('-') {
         Some((numbers, _)) => (numbers, true),
@@ -188,6 +203,32 @@ mod tests {
             },
             &["upgrade it", "sync_interval"],
         );
+    }
+
+    #[test]
+    fn a_stream_on_brokers_that_were_not_asked_is_named() {
+        use async_nats::jetstream::stream::Config;
+
+        let config = Config { name: "pb-0".to_owned(), ..Config::default() };
+        let replica = |name: &str| json!({"name": name, "current": true, "active": 0});
+        let info: Info = serde_json::from_value(json!({
+            "config": config,
+            "created": "2026-01-01T00:00:00Z",
+            "state": {
+                "messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0, "consumer_count": 0,
+                "first_ts": "0001-01-01T00:00:00Z", "last_ts": "0001-01-01T00:00:00Z",
+            },
+            "cluster": {"name": "test", "leader": "a", "replicas": [replica("b"), replica("x")]},
+        }))
+        .unwrap();
+        let asked = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+        assert_eq!(strangers(&info, &asked(&["a", "b", "x"])), [""; 0]);
+        let faults = strangers(&info, &asked(&["b", "c"]));
+        assert_eq!(faults.len(), 2, "{faults:?}");
+        for (fault, name) in faults.iter().zip(["a", "x"]) {
+            let expected = format!("stream pb-0 is carried by broker {name}, which was not asked");
+            assert!(fault.starts_with(&expected), "{fault}");
+        }
     }
 
     #[test]

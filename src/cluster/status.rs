@@ -1,11 +1,15 @@
 //! What an operator sees of a cluster: a line for each broker and for each log.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use async_nats::jetstream::stream::Info;
 use serde::Serialize;
 
-use super::{Cluster, ClusterError, streams};
+use super::{Cluster, brokers, streams};
+
+/// How often a stream is asked for. Without an answer, `status` still says what the brokers do.
+const TRIES_MAX: u32 = 4;
 
 /// The state of a cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -50,7 +54,7 @@ pub struct LogStatus {
 
 impl Cluster {
     /// Asks all brokers and all streams.
-    pub async fn status(&self) -> Result<Status, ClusterError> {
+    pub async fn status(&self) -> Status {
         let (answers, mut faults) = self.brokers().await;
         let brokers = self.file.monitoring.iter().zip(answers).map(|(monitoring, answer)| {
             let broker = answer.ok();
@@ -61,22 +65,28 @@ impl Cluster {
                 name: broker.map(|broker| broker.name),
             }
         });
-        let brokers = brokers.collect();
-        let mut logs = Vec::new();
+        let brokers: Vec<BrokerStatus> = brokers.collect();
+        let names: Option<BTreeSet<String>> = brokers.iter().map(|it| it.name.clone()).collect();
+        let (mut logs, mut missing) = (Vec::new(), Vec::new());
         for stream in self.file.streams() {
-            match self.stream(&stream).await? {
-                Some(info) => {
+            match self.stream(&stream, TRIES_MAX).await {
+                Ok(Some(info)) => {
                     faults.extend(streams::faults(&info, self.file.logs));
+                    // Those of a broker that is silent are not known.
+                    faults.extend(names.iter().flat_map(|names| brokers::strangers(&info, names)));
                     logs.push(LogStatus::of(stream, &info));
                 }
-                None => {
-                    faults.push(format!(
-                        "stream {stream} does not exist: run `paperbourse cluster init`"
-                    ));
+                Ok(None) => missing.push(stream),
+                Err(error) => {
+                    // The others would not answer either, each as slowly.
+                    faults.push(error.to_string());
+                    break;
                 }
             }
         }
-        Ok(Status { brokers, logs, faults })
+        let has_blocks = logs.iter().any(|log| log.tail > 0);
+        faults.extend(missing.iter().map(|stream| streams::missing(stream, has_blocks)));
+        Status { brokers, logs, faults }
     }
 }
 

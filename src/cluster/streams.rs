@@ -48,6 +48,18 @@ pub(super) fn log_id(config: &Config) -> Option<LogId> {
     u128::from_str_radix(text, 16).ok().map(|id| LogId::from_bytes(id.to_be_bytes()))
 }
 
+/// What is wrong if there is no such stream, and other logs of the cluster have blocks or not.
+pub(super) fn missing(stream: &str, has_blocks: bool) -> String {
+    if has_blocks {
+        format!(
+            "stream {stream} is gone, and other logs have blocks: restore it from a backup of the \
+             brokers; it is not created again"
+        )
+    } else {
+        format!("stream {stream} does not exist: run `paperbourse cluster init`")
+    }
+}
+
 /// Everything that is wrong with the configuration of this stream, and how to change it.
 pub(super) fn faults(info: &Info, logs: u16) -> Vec<String> {
     let Config { name, metadata, .. } = &info.config;

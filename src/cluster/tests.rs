@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::faults::{self, Fault};
 use crate::journal::replicated::tests::{check_contract, check_races, takeovers_that_failed};
+use crate::journal::replicated::{Appended, Log as _};
 
 /// How often four writers race for a place in a log.
 const RACES: usize = 200;
@@ -77,4 +78,33 @@ async fn brokers_keep_what_a_log_promises() {
     let nodes = [log(&brokers, "two").await, log(&brokers, "two").await];
     let failed = takeovers_that_failed(nodes, TAKEOVERS).await;
     println!("two in flight: {}", failed.expect_err("two blocks in flight are detected"));
+}
+
+#[tokio::test]
+async fn a_stream_that_is_gone_is_not_created_again() {
+    let Some((brokers, _folder)) = start() else { return };
+    let cluster = cluster(&brokers, "gone", 2).await;
+    let log = cluster.open().await.unwrap().remove(0).0;
+
+    // An `init` that was interrupted goes on.
+    cluster.context.delete_stream("gone-1").await.unwrap();
+    assert_eq!(cluster.init().await.unwrap(), 1);
+    let written = async {
+        while !matches!(log.append(0, "block".into()).await, Appended::Acknowledged) {
+            if log.extent().await.is_ok_and(|extent| extent.last == 1) {
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    tokio::time::timeout(HANGS_AFTER, written).await.unwrap();
+
+    cluster.context.delete_stream("gone-1").await.unwrap();
+    let expected = "stream gone-1 is gone, and other logs have blocks";
+    for refused in [cluster.init().await.err(), cluster.open().await.err()] {
+        let error = refused.unwrap().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let status = cluster.status().await;
+    assert!(status.faults.iter().any(|fault| fault.contains(expected)), "{status}");
 }

@@ -21,7 +21,7 @@ const BLOCKS: u64 = 50;
 async fn leader(cluster: &Cluster) -> String {
     let began = Instant::now();
     loop {
-        let status = cluster.status().await.unwrap();
+        let status = cluster.status().await;
         if let Some(leader) = status.logs.first().and_then(|log| log.leader.clone()) {
             return leader;
         }

@@ -55,7 +55,7 @@ async fn make_leader(cluster: &Cluster) {
     let began = Instant::now();
     let rotten = format!("broker-{ROTTEN}");
     loop {
-        let status = cluster.status().await.unwrap();
+        let status = cluster.status().await;
         if status.logs.first().is_some_and(|log| log.leader.as_ref() == Some(&rotten)) {
             return;
         }
