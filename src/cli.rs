@@ -91,7 +91,7 @@ enum Command {
     /// Nothing in the original changes; start a server on the new folder.
     #[command(after_help = EXIT_CODES)]
     Restore(RestoreArgs),
-    /// Prepare and see the brokers that carry replicated logs
+    /// Set up and inspect the brokers that carry replicated logs
     #[cfg(feature = "cluster")]
     #[command(after_help = cluster::EXIT_CODES)]
     Cluster(cluster::ClusterArgs),

@@ -96,6 +96,14 @@ impl Cluster {
             ClusterError::Connect { brokers: file.brokers.clone(), reason: error.to_string() }
         })?;
         let options = file.options()?;
+        let is_encrypted = file.monitoring.iter().any(|address| address.starts_with("https:"));
+        let roots = match &file.ca_file {
+            // Also if only the brokers need it: this error says what is wrong with it.
+            Some(path) => Roots::File(path),
+            None if is_encrypted => Roots::System,
+            None => Roots::Nobody,
+        };
+        let monitoring = Client::new(tls::client_config(roots)?, MONITORING_PATIENCE, 0);
         let client = options.connect(addresses).await.map_err(|error| {
             let reason = match error.kind() {
                 ConnectErrorKind::AuthorizationViolation if file.user.is_none() => {
@@ -108,15 +116,13 @@ impl Cluster {
             };
             ClusterError::Connect { brokers: file.brokers.clone(), reason }
         })?;
-        let is_encrypted = file.monitoring.iter().any(|address| address.starts_with("https:"));
-        let roots = match &file.ca_file {
-            _ if !is_encrypted => Roots::Nobody,
-            Some(path) => Roots::File(path),
-            None => Roots::System,
-        };
-        let monitoring = Client::new(tls::client_config(roots)?, MONITORING_PATIENCE, 0);
         let context = jetstream::context(client.clone());
         Ok(Self { file, client, context, monitoring })
+    }
+
+    /// How many logs the file says there are.
+    pub const fn logs(&self) -> u16 {
+        self.file.logs
     }
 
     /// Creates the streams that do not exist yet. Refuses, and creates nothing, unless all brokers

@@ -76,9 +76,16 @@ async fn connect(file: PathBuf) -> Result<Cluster, ClusterError> {
 }
 
 async fn init(InitArgs { file }: InitArgs) -> anyhow::Result<ExitCode> {
-    let created = connect(file).await?.init().await?;
+    let cluster = connect(file).await?;
+    let created = cluster.init().await?;
     let logs = if created == 1 { "log" } else { "logs" };
-    writeln!(io::stdout(), "created {created} {logs}").context("failed to print the result")?;
+    let existing = match usize::from(cluster.logs()) - created {
+        0 => String::new(),
+        1 => ", 1 exists already".to_owned(),
+        existing => format!(", {existing} exist already"),
+    };
+    writeln!(io::stdout(), "created {created} {logs}{existing}")
+        .context("failed to print the result")?;
     Ok(ExitCode::SUCCESS)
 }
 

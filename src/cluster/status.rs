@@ -113,6 +113,9 @@ impl fmt::Display for Status {
         let logs = self.logs.iter().map(ToString::to_string);
         let faults = self.faults.iter().map(|fault| format!("unsafe  {fault}"));
         let lines: Vec<String> = brokers.chain(logs).chain(faults).collect();
+        // Names, versions and errors are a broker's own words.
+        let lines: Vec<String> =
+            lines.iter().map(|line| line.replace(char::is_control, "\u{fffd}")).collect();
         f.write_str(&lines.join("\n"))
     }
 }
@@ -137,5 +140,24 @@ impl fmt::Display for LogStatus {
             "log     {stream}  leader {leader}  replicas {replicas_current} of {replicas} current  \
              tail {tail}  blocks {blocks}"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_cannot_control_the_terminal() {
+        let broker = BrokerStatus {
+            monitoring: "http://a:8222".to_owned(),
+            name: Some("a\u{1b}[2J\nlog     pb-0".to_owned()),
+            version: Some("2.15.1\r".to_owned()),
+            is_always_synced: true,
+        };
+        let faults = vec!["first\nsecond".to_owned()];
+        let printed = Status { brokers: vec![broker], logs: Vec::new(), faults }.to_string();
+        assert_eq!(printed.lines().count(), 2, "{printed}");
+        assert!(!printed.replace('\n', "").contains(char::is_control), "{printed:?}");
     }
 }

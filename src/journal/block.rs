@@ -28,8 +28,9 @@
 //! - *zero sectors*: how many of the block's 512-byte sectors were all zeros when it was written.
 //!   Segments are zero-filled before use, so a block with more zero sectors than this was torn, and
 //!   a block with exactly this many but a wrong checksum was damaged.
-//! - A block without records and without a flag begins a new epoch, one above the last; a block with records continues
-//!   the current epoch. The first position of an empty block is that of the next record.
+//! - A block without records and without a flag begins a new epoch, one above the last; a block
+//!   with records continues the current epoch. The first position of an empty block is that of the
+//!   next record.
 //! - *flags*: 0, except in blocks that only a replicated log has (`notice`).
 //!
 //! The format version is in the segment header ([`super::segment`]). In segments of version 1,
