@@ -22,27 +22,27 @@ pub(super) struct ClusterArgs {
 
 #[derive(Subcommand, Debug)]
 enum ClusterCommand {
-    /// Create the streams that carry the logs of a cluster, unless they exist
+    /// Create the streams for a cluster's logs, except those that already exist
     ///
     /// Creates nothing unless every broker is safe: NATS 2.15.1 or newer with `sync_interval:
     /// always`. Run it again after a failure.
     Init(InitArgs),
     /// Show each broker and each log: its leader, its replicas, its newest block
     ///
-    /// What is not safe is listed at the end, with what to change.
+    /// Problems come last, each with what to change.
     Status(StatusArgs),
 }
 
 #[derive(Args, Debug)]
 struct InitArgs {
-    /// The file that describes the cluster
+    /// The cluster file
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
 
 #[derive(Args, Debug)]
 struct StatusArgs {
-    /// The file that describes the cluster
+    /// The cluster file
     #[arg(value_name = "FILE")]
     file: PathBuf,
 

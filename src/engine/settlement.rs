@@ -193,9 +193,8 @@ impl State {
     /// Puts what the settlements that have begun must still pay in order. Accounts are restored
     /// with their positions in the order of opening.
     pub(super) fn sort_unpaid_positions(&mut self) {
-        for (market, _) in self.is_settled.iter().enumerate().filter(|&(_, is_settled)| *is_settled)
-        {
-            self.holders[market].make_contiguous().sort_unstable();
+        for market in self.settled.keys() {
+            self.holders[market.0 as usize].make_contiguous().sort_unstable();
         }
     }
 

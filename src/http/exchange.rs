@@ -428,11 +428,7 @@ impl Worker {
     /// a time.
     pub async fn give_way(&self, slot: &ConnectionSlot) {
         let pipelined = self.pipelined.get_or_init(|| self.spawn_turns());
-        let place = slot.place.get_or_init(Arc::default);
-        pipelined.ask(place);
-        while !place.take_turn() {
-            place.wake_up().notified().await;
-        }
+        pipelined.wait(slot.place.get_or_init(Arc::default)).await;
     }
 
     /// Turns, and the task that gives them. It also tends the journal: a worker with somebody who

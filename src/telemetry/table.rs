@@ -67,7 +67,7 @@ pub struct Gauges {
     pub exports: usize,
     /// Price frames that replaced others, which a slow reader missed.
     pub conflated_frames: u64,
-    /// Price streams that were cut off, because their clients read too slowly.
+    /// Price streams cut off because their clients read too slowly.
     pub streams_cut_off: u64,
     /// Fills sent to execution sockets.
     pub fill_frames: u64,
@@ -203,7 +203,7 @@ pub static METRICS: [Metric; 79] = [
     ),
     Metric::counter(
         "paperbourse_price_streams_cut_off_total",
-        "Price streams that were cut off, because their clients read too slowly.",
+        "Price streams cut off because their clients read too slowly.",
         |from, out| out.value(from.gauges.streams_cut_off),
     ),
     Metric::gauge(
@@ -218,7 +218,7 @@ pub static METRICS: [Metric; 79] = [
     ),
     Metric::counter(
         "paperbourse_price_frames_conflated_total",
-        "Price frames that replaced several, because the reader or the server could not keep up.",
+        "Price frames that replaced several because the reader or the server could not keep up.",
         |from, out| out.value(from.gauges.conflated_frames),
     ),
     Metric::gauge("paperbourse_exports", "Exports that are being sent.", |from, out| {

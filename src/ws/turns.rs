@@ -56,7 +56,7 @@ pub struct Place {
 
 impl Turns {
     /// Has the reader queue, unless it does or has its turn.
-    pub fn ask(&self, place: &Arc<Place>) {
+    pub(super) fn ask(&self, place: &Arc<Place>) {
         if place.turn.ask() {
             let mut waiting = self.waiting.lock();
             waiting.push_back(place.clone());
@@ -65,6 +65,14 @@ impl Turns {
             if is_first {
                 self.asked.notify_one();
             }
+        }
+    }
+
+    /// Waits for a turn, for somebody whom nothing else wakes.
+    pub async fn wait(&self, place: &Arc<Place>) {
+        self.ask(place);
+        while !place.take_turn() {
+            place.wake.notified().await;
         }
     }
 
@@ -95,12 +103,12 @@ impl Turns {
 
 impl Place {
     /// Takes the reader's turn, if it has one.
-    pub fn take_turn(&self) -> bool {
+    pub(super) fn take_turn(&self) -> bool {
         self.turn.take()
     }
 
     /// Wakes the reader.
-    pub const fn wake_up(&self) -> &Arc<Notify> {
+    pub(super) const fn wake_up(&self) -> &Arc<Notify> {
         &self.wake
     }
 }
