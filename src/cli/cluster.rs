@@ -22,7 +22,7 @@ pub(super) struct ClusterArgs {
 
 #[derive(Subcommand, Debug)]
 enum ClusterCommand {
-    /// Create the streams for a cluster's logs, except those that already exist
+    /// Create the streams that carry the logs of a cluster, except those that exist already
     ///
     /// Creates nothing unless every broker is safe: NATS 2.15.1 or newer with `sync_interval:
     /// always`. Run it again after a failure.
