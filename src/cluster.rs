@@ -80,6 +80,43 @@ pub enum ClusterError {
     },
 }
 
+/// The streams of a cluster.
+#[derive(Default)]
+struct Survey {
+    /// Those that there are, by name.
+    found: Vec<(String, Info)>,
+    /// The names of those that there are not.
+    missing: Vec<String>,
+    /// What is wrong with those that there are.
+    faults: Vec<String>,
+    /// Why the next one was not seen.
+    silence: Option<ClusterError>,
+}
+
+impl Survey {
+    /// Whether some log has blocks: then a missing one had some too.
+    fn has_blocks(&self) -> bool {
+        self.found.iter().any(|(_, info)| info.state.last_sequence > 0)
+    }
+
+    /// All faults, with those of missing streams.
+    fn all_faults(&self) -> impl Iterator<Item = String> + '_ {
+        let has_blocks = self.has_blocks();
+        let missing = self.missing.iter().map(move |stream| streams::missing(stream, has_blocks));
+        self.faults.iter().cloned().chain(missing)
+    }
+
+    /// Refuses unless all streams are safe, and are there if they have to be.
+    fn require_safe(mut self, may_miss: bool) -> Result<Self, ClusterError> {
+        if let Some(error) = self.silence.take() {
+            return Err(error);
+        }
+        let faults: Vec<String> =
+            if may_miss { self.faults.clone() } else { self.all_faults().collect() };
+        if faults.is_empty() { Ok(self) } else { Err(ClusterError::Unsafe(faults)) }
+    }
+}
+
 /// The brokers of a cluster, connected.
 pub struct Cluster {
     file: ClusterFile,
@@ -130,23 +167,9 @@ impl Cluster {
     /// too. Returns how many were created.
     pub async fn init(&self) -> Result<usize, ClusterError> {
         let names = self.safe_brokers().await?;
-        let (mut faults, mut missing, mut has_blocks) = (Vec::new(), Vec::new(), false);
-        for stream in self.file.streams() {
-            match self.stream(&stream, TRIES_MAX).await? {
-                Some(info) => {
-                    faults.extend(streams::faults(&info, self.file.logs));
-                    faults.extend(brokers::strangers(&info, &names));
-                    has_blocks |= info.state.last_sequence > 0;
-                }
-                None => missing.push(stream),
-            }
-        }
-        if has_blocks {
-            faults.extend(missing.iter().map(|stream| streams::missing(stream, has_blocks)));
-        }
-        if !faults.is_empty() {
-            return Err(ClusterError::Unsafe(faults));
-        }
+        let survey = self.survey(Some(&names), TRIES_MAX).await;
+        let is_new = !survey.has_blocks();
+        let Survey { missing, .. } = survey.require_safe(is_new)?;
         for stream in &missing {
             let mut id = [0; 16];
             getrandom::fill(&mut id).expect("the operating system gives random numbers");
@@ -159,28 +182,38 @@ impl Cluster {
     /// the order of their numbers.
     pub async fn open(&self) -> Result<Vec<(JetStreamLog, LogId)>, ClusterError> {
         let names = self.safe_brokers().await?;
-        let (mut faults, mut logs) = (Vec::new(), Vec::new());
-        let (mut missing, mut has_blocks) = (Vec::new(), false);
+        let Survey { found, .. } =
+            self.survey(Some(&names), TRIES_MAX).await.require_safe(false)?;
+        let mut logs = Vec::new();
+        for (stream, info) in found {
+            let id = streams::log_id(&info.config).expect("a stream without an id is a fault");
+            let log = JetStreamLog::open(self.client.clone(), &stream).await;
+            let log = log.map_err(|reason| ClusterError::Stream { stream, reason })?;
+            logs.push((log, id));
+        }
+        Ok(logs)
+    }
+
+    /// Asks every stream, and judges the answers. Stops at the first that does not answer: the
+    /// others would not either, each as slowly. `names` are those of the brokers, if all are known.
+    async fn survey(&self, names: Option<&BTreeSet<String>>, tries_max: u32) -> Survey {
+        let mut survey = Survey::default();
         for stream in self.file.streams() {
-            let Some(info) = self.stream(&stream, TRIES_MAX).await? else {
-                missing.push(stream);
-                continue;
-            };
-            faults.extend(streams::faults(&info, self.file.logs));
-            faults.extend(brokers::strangers(&info, &names));
-            has_blocks |= info.state.last_sequence > 0;
-            if let Some(id) = streams::log_id(&info.config) {
-                logs.push((JetStreamLog::open(self.client.clone(), &stream).await, id));
+            match self.stream(&stream, tries_max).await {
+                Ok(Some(info)) => {
+                    survey.faults.extend(streams::faults(&info, self.file.logs));
+                    let strangers = names.map(|names| brokers::strangers(&info, names));
+                    survey.faults.extend(strangers.into_iter().flatten());
+                    survey.found.push((stream, info));
+                }
+                Ok(None) => survey.missing.push(stream),
+                Err(error) => {
+                    survey.silence = Some(error);
+                    break;
+                }
             }
         }
-        faults.extend(missing.iter().map(|stream| streams::missing(stream, has_blocks)));
-        if !faults.is_empty() {
-            return Err(ClusterError::Unsafe(faults));
-        }
-        logs.into_iter()
-            .map(|(log, id)| log.map(|log| (log, id)))
-            .collect::<Result<_, _>>()
-            .map_err(|reason| ClusterError::Stream { stream: self.file.name.clone(), reason })
+        survey
     }
 
     /// Asks every broker, and judges the answers.

@@ -6,7 +6,7 @@ use std::fmt;
 use async_nats::jetstream::stream::Info;
 use serde::Serialize;
 
-use super::{Cluster, brokers, streams};
+use super::Cluster;
 
 /// How often a stream is asked for. Without an answer, `status` still says what the brokers do.
 const TRIES_MAX: u32 = 4;
@@ -67,26 +67,11 @@ impl Cluster {
         });
         let brokers: Vec<BrokerStatus> = brokers.collect();
         let names: Option<BTreeSet<String>> = brokers.iter().map(|it| it.name.clone()).collect();
-        let (mut logs, mut missing) = (Vec::new(), Vec::new());
-        for stream in self.file.streams() {
-            match self.stream(&stream, TRIES_MAX).await {
-                Ok(Some(info)) => {
-                    faults.extend(streams::faults(&info, self.file.logs));
-                    // Those of a broker that is silent are not known.
-                    faults.extend(names.iter().flat_map(|names| brokers::strangers(&info, names)));
-                    logs.push(LogStatus::of(stream, &info));
-                }
-                Ok(None) => missing.push(stream),
-                Err(error) => {
-                    // The others would not answer either, each as slowly.
-                    faults.push(error.to_string());
-                    break;
-                }
-            }
-        }
-        let has_blocks = logs.iter().any(|log| log.tail > 0);
-        faults.extend(missing.iter().map(|stream| streams::missing(stream, has_blocks)));
-        Status { brokers, logs, faults }
+        let survey = self.survey(names.as_ref(), TRIES_MAX).await;
+        faults.extend(survey.all_faults());
+        faults.extend(survey.silence.iter().map(ToString::to_string));
+        let logs = survey.found.into_iter().map(|(stream, info)| LogStatus::of(stream, &info));
+        Status { brokers, logs: logs.collect(), faults }
     }
 }
 
