@@ -265,18 +265,22 @@ impl Cluster {
     async fn stream(&self, name: &str, tries_max: u32) -> Result<Option<Info>, ClusterError> {
         let mut tries = 0;
         loop {
-            let error = match self.context.get_stream(name).await {
-                Ok(stream) => return Ok(Some(stream.cached_info().clone())),
-                Err(error) => error,
+            let reason = match self.context.get_stream(name).await {
+                Ok(stream) if streams::is_of_leader(stream.cached_info()) => {
+                    return Ok(Some(stream.cached_info().clone()));
+                }
+                Ok(_) => NoAnswer(streams::NO_LEADER.to_owned()),
+                Err(error) => match error.kind() {
+                    GetStreamErrorKind::JetStream(error)
+                        if error.error_code() == ErrorCode::STREAM_NOT_FOUND =>
+                    {
+                        return Ok(None);
+                    }
+                    _ => jetstream::no_answer(&error),
+                },
             };
-            if let GetStreamErrorKind::JetStream(error) = error.kind()
-                && error.error_code() == ErrorCode::STREAM_NOT_FOUND
-            {
-                return Ok(None);
-            }
             tries += 1;
             if tries >= tries_max {
-                let reason = jetstream::no_answer(&error);
                 return Err(ClusterError::Stream { stream: name.to_owned(), reason });
             }
             tokio::time::sleep(PAUSE).await;

@@ -12,6 +12,7 @@ use async_nats::jetstream::{self, Context};
 use async_nats::{Client, StatusCode};
 use bytes::Bytes;
 
+use super::streams;
 use crate::journal::replicated::{Appended, Extent, Log, NoAnswer, beyond};
 
 /// How long a broker may take to answer. After that, what it did is unknown until the log is read.
@@ -149,6 +150,9 @@ impl Log for JetStreamLog {
     async fn extent(&self) -> Result<Extent, NoAnswer> {
         self.check_connected()?;
         let info = self.stream.get_info().await.map_err(|error| no_answer(&error))?;
+        if !streams::is_of_leader(&info) {
+            return Err(NoAnswer(streams::NO_LEADER.to_owned()));
+        }
         // A stream that never had a block begins at 0.
         let first = info.state.first_sequence.max(1);
         Ok(Extent { first, last: info.state.last_sequence })

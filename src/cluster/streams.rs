@@ -48,6 +48,16 @@ pub(super) fn log_id(config: &Config) -> Option<LogId> {
     u128::from_str_radix(text, 16).ok().map(|id| LogId::from_bytes(id.to_be_bytes()))
 }
 
+/// Whether the leader of the stream gave this answer. Without a leader, any broker answers, and may
+/// lack blocks.
+pub(super) fn is_of_leader(info: &Info) -> bool {
+    info.cluster.as_ref().is_none_or(|cluster| cluster.leader.is_some())
+}
+
+/// Says that a stream has no leader.
+pub(super) const NO_LEADER: &str =
+    "it has no leader: most of its brokers must run and be connected";
+
 /// What is wrong if there is no such stream, and other logs of the cluster have blocks or not.
 pub(super) fn missing(stream: &str, has_blocks: bool) -> String {
     if has_blocks {
@@ -118,6 +128,19 @@ mod tests {
             },
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn only_the_leader_of_a_stream_is_believed() {
+        for (cluster, expected) in [
+            (json!({ "name": "c", "leader": "a" }), true),
+            (json!({ "name": "c" }), false),
+            (json!(null), true),
+        ] {
+            let mut info = info(&config("pb-3", ID, 16));
+            info.cluster = serde_json::from_value(cluster.clone()).unwrap();
+            assert_eq!(is_of_leader(&info), expected, "{cluster}");
+        }
     }
 
     /// Changes the configuration and checks what is wrong with it then.
