@@ -39,7 +39,10 @@ fn a_second_signal_waits_no_longer_for_connections() {
     server.logged("draining");
     server.signal("-INT");
     let line = server.logged("second signal");
-    assert!(line.contains("connections=1") && line.contains("held_orders=0"), "{line}");
+    // The idle one is counted until its task has ended, a moment after its client sees the end.
+    let counts = ["connections=1 ", "connections=2 "];
+    assert!(counts.iter().any(|count| line.contains(count)), "{line}");
+    assert!(line.contains("held_orders=0"), "{line}");
     server.logged("stopped; everything acknowledged is on disk");
     assert_eq!(server.wait().code(), Some(0));
 }
