@@ -201,6 +201,9 @@ pub struct JournalConfig {
     pub sync: SyncMode,
     /// Called on a failed write or fsync.
     pub on_lost: OnLost,
+    /// Gets each block first. Set it with [`Self::behind`].
+    #[cfg(feature = "cluster")]
+    pub upstream: Option<Arc<dyn replicated::Upstream>>,
 }
 
 impl Default for JournalConfig {
@@ -214,11 +217,32 @@ impl Default for JournalConfig {
             record_bytes_max: RECORD_BYTES_MAX,
             sync: SyncMode::Always,
             on_lost: Arc::new(|error| end_process(error)),
+            #[cfg(feature = "cluster")]
+            upstream: None,
         }
     }
 }
 
 impl JournalConfig {
+    /// A journal whose blocks all go to `upstream` first. They are no longer than it takes.
+    #[cfg(feature = "cluster")]
+    #[must_use]
+    pub fn behind(mut self, upstream: Arc<dyn replicated::Upstream>) -> Self {
+        self.block_bytes_max = self.block_bytes_max.min(replicated::REPLICATED_BLOCK_BYTES_MAX);
+        self.upstream = Some(upstream);
+        self
+    }
+
+    /// How long a flush is believed to take before the first, in microseconds: no time, or, behind
+    /// an upstream, too long for a worker.
+    const fn first_flush_us(&self) -> u64 {
+        #[cfg(feature = "cluster")]
+        if self.upstream.is_some() {
+            return u64::MAX;
+        }
+        0
+    }
+
     /// As many as are configured, but no more bytes than [`BYTES_AHEAD_MAX`].
     fn segments_ahead_fitting(&self) -> usize {
         let fitting = BYTES_AHEAD_MAX / self.segment_bytes;

@@ -36,6 +36,12 @@ impl AlignedBytes {
         self.length = 0;
     }
 
+    /// Drops what is beyond this length, if anything is.
+    #[cfg(any(feature = "cluster", test))]
+    pub(super) fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
+    }
+
     /// Sets a length that is no shorter. What comes in between is unspecified.
     fn grow(&mut self, length: usize) {
         debug_assert!(length >= self.length);
@@ -76,6 +82,7 @@ mod tests {
     enum Step {
         Extend(Vec<u8>),
         Pad(usize),
+        Truncate(usize),
         Clear,
     }
 
@@ -83,6 +90,7 @@ mod tests {
         prop_oneof![
             4 => prop::collection::vec(any::<u8>(), 0..40_000).prop_map(Step::Extend),
             2 => (0..20_000_usize).prop_map(Step::Pad),
+            1 => (0..60_000_usize).prop_map(Step::Truncate),
             1 => Just(Step::Clear),
         ]
     }
@@ -103,6 +111,10 @@ mod tests {
                     Step::Pad(by) => {
                         expected.resize(expected.len() + by, 0);
                         bytes.pad_to(expected.len());
+                    }
+                    Step::Truncate(length) => {
+                        bytes.truncate(length);
+                        expected.truncate(length);
                     }
                     Step::Clear => {
                         bytes.clear();

@@ -74,7 +74,7 @@ impl LocalJournal {
         let shared = Arc::new(writer::Shared {
             ring: ring.clone(),
             progress: Arc::new(Progress::new(LOCAL_LOG, position)),
-            newest_flush_us: AtomicU64::new(0),
+            newest_flush_us: AtomicU64::new(config.first_flush_us()),
             metrics: JournalMetrics::default(),
             segment: AtomicU64::new(tail.number),
             is_closing: AtomicBool::new(false),
@@ -87,6 +87,8 @@ impl LocalJournal {
             builder: block::Builder::new(),
             block_bytes_max: config.block_bytes_max,
             record_bytes_max: config.record_bytes_max,
+            #[cfg(feature = "cluster")]
+            upstream: config.upstream.clone(),
         };
         let maker = Maker {
             template,

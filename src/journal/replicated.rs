@@ -26,6 +26,7 @@
 
 mod owner;
 mod reader;
+mod upstream;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -40,8 +41,9 @@ pub use super::block::notice::{
     Entry, NodeName, NotAName, Notice, NoticeKind, REPLICATED_BLOCK_BYTES_MAX, Records,
     ReplicatedBuilder, ReplicatedChain,
 };
-pub use owner::{Lost, Owner};
+pub use owner::{Lost, Owner, Taking};
 pub use reader::{ReadError, Reader};
+pub use upstream::{NextBlock, Upstream};
 
 /// How often brokers must say that a block is not there before it counts as lost. With [`PAUSE`],
 /// half a minute: a broker that is cut off from the others, and lacks what they have, takes about

@@ -19,6 +19,8 @@ use super::block::{Builder, Chain};
 use super::maker::{BlankSegment, Stock};
 use super::metrics::JournalMetrics;
 use super::primitives::{AtomicBool, Mutex, fence, now};
+#[cfg(feature = "cluster")]
+use super::replicated::{NextBlock, Upstream};
 use super::ring::{Ring, Taken, Taker};
 use super::segment;
 use super::waiters::Progress;
@@ -205,6 +207,9 @@ pub(super) struct Writer {
     pub(super) builder: Builder,
     pub(super) block_bytes_max: usize,
     pub(super) record_bytes_max: usize,
+    /// Gets each block first.
+    #[cfg(feature = "cluster")]
+    pub(super) upstream: Option<Arc<dyn Upstream>>,
 }
 
 impl Writer {
@@ -226,11 +231,14 @@ impl Writer {
         if faults::is_on(Fault::AnswerBeforeSync) {
             self.shared.progress.publish(taken.last_position);
         }
+        #[cfg(feature = "cluster")]
+        if let Some(upstream) = &self.upstream {
+            upstream.append(NextBlock(&mut self.builder));
+        }
         let bytes = self.tail.append(&mut self.builder)?;
         let elapsed = now() - started;
         assert_eq!(self.tail.chain.position, taken.last_position, "positions are contiguous");
-        let elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
-        self.shared.newest_flush_us.store(elapsed_us, Ordering::Relaxed);
+        self.note_speed(elapsed);
         self.shared.progress.publish(taken.last_position);
         self.shared.ring.add_space(taken.promised - bytes);
         self.shared.metrics.record_flush(elapsed, taken.count as u64, bytes);
@@ -243,6 +251,16 @@ impl Writer {
             );
         }
         Ok(true)
+    }
+
+    /// Lets workers flush as long as that is quick. They never wait for an upstream.
+    fn note_speed(&self, elapsed: Duration) {
+        #[cfg(feature = "cluster")]
+        if self.upstream.is_some() {
+            return;
+        }
+        let elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+        self.shared.newest_flush_us.store(elapsed_us, Ordering::Relaxed);
     }
 
     fn take(&mut self) -> Taken {

@@ -13,6 +13,7 @@
 //!
 //! - *fence* (flag 1): the node takes the log and begins an epoch, one above the last.
 //! - *release* (flag 2): the owner gives the log up. The epoch stays the same.
+//! - *heartbeat* (flag 4): the owner has nothing to write and is alive. The epoch stays the same.
 //!
 //! The nonce is random and tells two attempts apart, even of the same node: the bytes of a fence in
 //! the log prove whose attempt it was.
@@ -85,6 +86,8 @@ pub enum NoticeKind {
     Fence,
     /// The node gives the log up.
     Release,
+    /// The node owns the log and has nothing to write.
+    Heartbeat,
 }
 
 impl NoticeKind {
@@ -92,11 +95,13 @@ impl NoticeKind {
         match self {
             Self::Fence => 1,
             Self::Release => 2,
+            Self::Heartbeat => 4,
         }
     }
 
     fn of_flags(flags: u32) -> Option<Self> {
-        [Self::Fence, Self::Release].into_iter().find(|kind| kind.flag() == flags)
+        let mut kinds = [Self::Fence, Self::Release, Self::Heartbeat].into_iter();
+        kinds.find(|kind| kind.flag() == flags)
     }
 }
 
@@ -231,6 +236,13 @@ impl ReplicatedChain {
         Ok(Notice { kind, node, nonce: *nonce })
     }
 
+    /// Makes the records, of which there must be some, the next block, and advances the chain past
+    /// it.
+    pub(in crate::journal) fn seal(&mut self, records: &mut Builder) -> Bytes {
+        assert!(records.record_count > 0, "only a fence begins an epoch");
+        records.seal_copy(&mut self.0)
+    }
+
     /// Makes the notice the next block, and advances the chain past it.
     pub fn seal_notice(&mut self, notice: &Notice) -> Bytes {
         let chain = &mut self.0;
@@ -283,8 +295,7 @@ impl ReplicatedBuilder {
     /// Makes the records the next block, which must not be empty, advances the chain past it, and
     /// starts another block.
     pub fn seal(&mut self, chain: &mut ReplicatedChain) -> Bytes {
-        assert!(!self.is_empty(), "only a fence begins an epoch");
-        let block = Bytes::copy_from_slice(self.0.seal(&mut chain.0));
+        let block = chain.seal(&mut self.0);
         self.0.clear();
         block
     }

@@ -23,6 +23,14 @@ pub struct Owner<L> {
     pub(super) unacknowledged: Option<(Bytes, ReplicatedChain)>,
 }
 
+/// What came of [`Owner::take_at_end`].
+pub enum Taking<L> {
+    /// The log was taken.
+    Taken(Owner<L>),
+    /// There is more in the log than the reader has read.
+    Outrun(Reader<L>),
+}
+
 /// Why a node does not own a log any more. Its other logs are not affected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Lost {
@@ -84,6 +92,21 @@ impl<L: Log> Owner<L> {
         Err((reader, result.expect_err("the loop ends with an error")))
     }
 
+    /// Takes the log if it ends where the reader is: begins an epoch there.
+    pub async fn take_at_end(reader: Reader<L>, node: NodeName) -> Result<Taking<L>, Halt> {
+        let mut after = reader.chain;
+        let fence = after.seal_notice(&notice(NoticeKind::Fence, &node));
+        Ok(match settle(&reader, &fence).await? {
+            Settled::Ours => Taking::Taken(Self {
+                reader: Reader::new(reader.log, after, reader.sequence + 1),
+                node,
+                builder: ReplicatedBuilder::new(),
+                unacknowledged: None,
+            }),
+            Settled::Theirs(_) => Taking::Outrun(reader),
+        })
+    }
+
     /// The epoch.
     pub const fn epoch(&self) -> u64 {
         self.reader.chain.mark().epoch
@@ -110,26 +133,38 @@ impl<L: Log> Owner<L> {
     ///
     /// If the future is dropped, the block may be in the log; the next call finds out first.
     pub async fn flush(&mut self) -> Result<(), Lost> {
-        if self.unacknowledged.is_some() {
-            self.send().await?;
-        }
+        self.send().await?;
         if !self.builder.is_empty() {
-            let mut after = self.reader.chain;
-            let block = self.builder.seal(&mut after);
-            self.unacknowledged = Some((block, after));
-            self.send().await?;
+            let mut builder = std::mem::take(&mut self.builder);
+            self.append(|chain| builder.seal(chain)).await?;
         }
         Ok(())
+    }
+
+    /// Appends the block that `seal` makes, as [`Self::flush`] does for the records that were pushed.
+    pub async fn append(
+        &mut self,
+        seal: impl FnOnce(&mut ReplicatedChain) -> Bytes,
+    ) -> Result<(), Lost> {
+        self.send().await?;
+        let mut after = self.reader.chain;
+        let block = seal(&mut after);
+        self.unacknowledged = Some((block, after));
+        self.send().await
+    }
+
+    /// Shows others that the owner is alive, and the owner that the log is still its own.
+    pub async fn beat(&mut self) -> Result<(), Lost> {
+        let heartbeat = notice(NoticeKind::Heartbeat, &self.node);
+        self.append(|chain| chain.seal_notice(&heartbeat)).await
     }
 
     /// Gives the log up, so that the next owner need not wait. Records that were pushed go first.
     pub async fn release(mut self) -> Result<Reader<L>, (Reader<L>, Lost)> {
         let mut result = self.flush().await;
         if result.is_ok() {
-            let mut after = self.reader.chain;
-            let release = after.seal_notice(&notice(NoticeKind::Release, &self.node));
-            self.unacknowledged = Some((release, after));
-            result = self.send().await;
+            let release = notice(NoticeKind::Release, &self.node);
+            result = self.append(|chain| chain.seal_notice(&release)).await;
         }
         match result {
             Ok(()) => Ok(self.reader),

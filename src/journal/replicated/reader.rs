@@ -9,6 +9,7 @@ use super::{
     Entry, Extent, Halt, HaltReason, Log, NoAnswer, PAUSE, ReplicatedChain, SILENCE_MAX, TRIES_MAX,
 };
 use crate::faults::{self, Fault};
+use crate::journal::LogId;
 
 /// How often the newest block is asked for at once. Two of three replicas may be behind.
 const QUICK_TRIES_MAX: u32 = 5;
@@ -42,6 +43,54 @@ impl<L: Log> Reader<L> {
     /// and [`ReplicatedChain::start`].
     pub const fn new(log: L, chain: ReplicatedChain, sequence: u64) -> Self {
         Self { log, chain, sequence }
+    }
+
+    /// A reader that goes on behind this record, of which there may be none yet: its next block is
+    /// the newest that does not begin further on. It believes the header of that block. Halts if
+    /// the log begins behind the record.
+    pub async fn seek(log: L, id: LogId, position: u64) -> Result<Self, ReadError> {
+        let mut reader = Self::new(log, ReplicatedChain::start(id), 0);
+        let Extent { first, last } = reader.extent().await?;
+        // The next block is at least `at`, and less than `end`.
+        let (mut at, mut end) = (first, last + 1);
+        while at < end {
+            let middle = at + (end - at) / 2;
+            let before = reader.before(middle).await?;
+            if before.mark().position <= position {
+                (reader.chain, reader.sequence) = (before, middle - 1);
+                at = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        if reader.sequence + 1 < first {
+            return Err(reader.halt(first - 1, HaltReason::Trimmed { first }).into());
+        }
+        Ok(reader)
+    }
+
+    /// The chain that the block with this sequence, which must exist, claims to continue.
+    async fn before(&self, sequence: u64) -> Result<ReplicatedChain, ReadError> {
+        let mut flaws = 0;
+        let began = Instant::now();
+        loop {
+            match self.log.read(sequence).await {
+                Ok(block) => {
+                    if let Some(before) = block.and_then(|block| self.chain.before(&block)) {
+                        return Ok(before);
+                    }
+                    flaws += 1;
+                    if flaws == TRIES_MAX {
+                        return Err(self.lacking(sequence, HaltReason::Missing).await);
+                    }
+                }
+                Err(reason) if began.elapsed() >= SILENCE_MAX => {
+                    return Err(self.unreachable(reason));
+                }
+                Err(_) => {}
+            }
+            sleep(PAUSE).await;
+        }
     }
 
     /// The newest block that has been read.

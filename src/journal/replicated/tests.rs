@@ -5,9 +5,11 @@ mod contract;
 mod memory;
 mod owners;
 mod races;
+mod upstream;
 mod world;
 
 pub(crate) use contract::check_contract;
+pub(crate) use memory::MemoryLog;
 pub(crate) use races::{check_races, takeovers_that_failed};
 
 use bytes::Bytes;

@@ -62,7 +62,7 @@ struct State {
 
 impl MemoryLog {
     /// A log that always works.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::troubled(0, Rates::default())
     }
 
