@@ -8,10 +8,15 @@
 //! - [`file`] is the file that describes a cluster.
 //! - `brokers` and `streams` judge whether brokers and streams are safe.
 //! - [`status`] is what an operator sees.
+//! - [`standby`] follows a log and takes it, [`seat`] writes it, [`lease`] says for how long reads
+//!   may be answered without asking the brokers.
 
 mod brokers;
 pub mod file;
 mod jetstream;
+pub mod lease;
+pub mod seat;
+pub mod standby;
 pub mod status;
 mod streams;
 

@@ -1,0 +1,97 @@
+//! How long the owner of a log may answer from its memory.
+//!
+//! Reads are not appended to the log, so an owner could go on answering them after another node has
+//! taken the log and changed what they would show. It therefore answers only within [`LEASE`] of
+//! the moment at which it *sent* the newest block that was acknowledged: a fence can only be behind
+//! that block. Who takes a log waits longer than that before it answers anything.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// An owner appends something at least this often, once it can.
+pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long an acknowledged block lets its owner answer.
+pub(super) const LEASE: Duration = Duration::from_secs(1);
+
+/// How long a new owner waits, from the acknowledgement of its fence: a lease by a clock that is
+/// a tenth slower.
+const LEASE_WAIT: Duration = Duration::from_millis(1_120);
+
+const _: () = assert!(2 * HEARTBEAT_INTERVAL.as_millis() <= LEASE.as_millis());
+
+/// When an owner may answer.
+#[derive(Debug)]
+pub struct Lease {
+    begins_ns: u64,
+    ends_ns: AtomicU64,
+}
+
+impl Lease {
+    /// The lease of an owner that has just taken a log, from nobody if `was_free`.
+    pub(super) fn begin(was_free: bool) -> Self {
+        let wait = if was_free { Duration::ZERO } else { LEASE_WAIT };
+        Self { begins_ns: now_ns() + nanoseconds(wait), ends_ns: AtomicU64::new(0) }
+    }
+
+    /// Whether what was read before this call may be answered.
+    pub fn holds(&self) -> bool {
+        let now_ns = now_ns();
+        self.begins_ns <= now_ns && now_ns < self.ends_ns.load(Ordering::Acquire)
+    }
+
+    /// A block was acknowledged that was first sent at this time.
+    pub(super) fn extend(&self, sent_ns: u64) {
+        self.ends_ns.fetch_max(sent_ns + nanoseconds(LEASE), Ordering::AcqRel);
+    }
+
+    /// Whether the newest acknowledged block was sent this long ago.
+    pub(super) fn is_older_than(&self, age: Duration) -> bool {
+        let sent_ns = self.ends_ns.load(Ordering::Acquire).saturating_sub(nanoseconds(LEASE));
+        now_ns().saturating_sub(sent_ns) >= nanoseconds(age)
+    }
+}
+
+/// The time by a clock that also counts while the machine is suspended.
+pub(super) fn now_ns() -> u64 {
+    #[cfg(target_os = "linux")]
+    let clock = ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let clock = ClockId::Monotonic;
+    let now = clock_gettime(clock);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or_default()
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).expect("less than centuries")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_answers_only_behind_an_acknowledged_block() {
+        let second = nanoseconds(LEASE);
+        for (was_free, sent_ago_ns, expected) in [
+            (true, None, false),
+            (true, Some(0), true),
+            (true, Some(second / 2), true),
+            (true, Some(second), false),
+            // The former owner's lease is not over.
+            (false, Some(0), false),
+        ] {
+            let lease = Lease::begin(was_free);
+            sent_ago_ns.into_iter().for_each(|ago| lease.extend(now_ns() - ago));
+            assert_eq!(lease.holds(), expected, "{was_free} {sent_ago_ns:?}");
+        }
+        let lease = Lease { begins_ns: 0, ends_ns: AtomicU64::new(0) };
+        lease.extend(now_ns());
+        lease.extend(now_ns() - second);
+        assert!(lease.holds(), "a lease never becomes shorter");
+        assert!(!lease.is_older_than(LEASE));
+    }
+}

@@ -1,0 +1,116 @@
+//! The owner of a log at work: it puts each block of the journal into the log, shows that it is
+//! alive, and gives the log up in the end.
+
+use std::io::Write as _;
+use std::process;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
+use tokio::time::sleep;
+
+use super::lease::{HEARTBEAT_INTERVAL, Lease, now_ns};
+use super::standby::Taken;
+use crate::journal::replicated::{Halt, Log, Lost, NextBlock, Owner, Upstream};
+
+/// Exit code of a process that has lost its log to another node, and has to start again: the
+/// `EX_TEMPFAIL` of `sysexits`.
+pub const EXIT_LOG_LOST: i32 = 75;
+
+/// How often the owner looks whether a heartbeat is due.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The place of the owner of a log. Clones share it.
+pub struct Seat<L> {
+    shared: Arc<Shared<L>>,
+    /// Whoever appends blocks until it is done here.
+    runtime: Handle,
+}
+
+struct Shared<L> {
+    /// `None` once the log was released.
+    owner: Mutex<Option<Owner<L>>>,
+    lease: Arc<Lease>,
+    on_lost: fn(&Lost) -> !,
+}
+
+impl<L: Log + 'static> Seat<L> {
+    /// Takes the place in a log that was taken. Shows on `runtime` that the owner is alive.
+    pub fn new(taken: Taken<L>, runtime: Handle, on_lost: fn(&Lost) -> !) -> Self {
+        let Taken { owner, was_free } = taken;
+        let lease = Arc::new(Lease::begin(was_free));
+        let shared = Arc::new(Shared { owner: Mutex::new(Some(owner)), lease, on_lost });
+        runtime.spawn(beat(shared.clone()));
+        Self { shared, runtime }
+    }
+
+    /// When the owner may answer.
+    pub fn lease(&self) -> &Arc<Lease> {
+        &self.shared.lease
+    }
+
+    /// Gives the log up, so that another node need not wait. The process must end soon: a journal
+    /// that has another block to write waits for ever.
+    pub fn release(&self) -> Result<(), Lost> {
+        self.runtime.block_on(async {
+            match self.shared.owner.lock().await.take() {
+                Some(owner) => owner.release().await.map(|_| ()).map_err(|(_, lost)| lost),
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+impl<L> Shared<L> {
+    /// What an append has come to.
+    fn done(&self, sent_ns: u64, appended: Result<(), Lost>) {
+        match appended {
+            Ok(()) => self.lease.extend(sent_ns),
+            Err(lost) => (self.on_lost)(&lost),
+        }
+    }
+}
+
+impl<L: Log + 'static> Upstream for Seat<L> {
+    fn append(&self, block: NextBlock<'_>) {
+        self.runtime.block_on(async {
+            let mut owner = self.shared.owner.lock().await;
+            let Some(owner) = &mut *owner else { return std::future::pending().await };
+            let sent_ns = now_ns();
+            let appended = owner.append(|chain| block.seal(chain)).await;
+            self.shared.done(sent_ns, appended);
+        });
+    }
+}
+
+/// Appends a heartbeat whenever nothing else was appended for a while.
+async fn beat<L: Log>(shared: Arc<Shared<L>>) {
+    loop {
+        sleep(LOOK_INTERVAL).await;
+        if !shared.lease.is_older_than(HEARTBEAT_INTERVAL - LOOK_INTERVAL) {
+            continue;
+        }
+        let mut owner = shared.owner.lock().await;
+        let Some(owner) = &mut *owner else { return };
+        let sent_ns = now_ns();
+        let appended = owner.beat().await;
+        shared.done(sent_ns, appended);
+    }
+}
+
+/// Says on stderr why the process does not own its log any more, and exits with
+/// [`EXIT_LOG_LOST`], or with 1 if the log is damaged.
+pub fn end_process(lost: &Lost) -> ! {
+    let (advice, code) = match lost {
+        Lost::Fenced { .. } => (
+            "Writes that were not answered may be in it or not. Start this node again: it then \
+             follows the other",
+            EXIT_LOG_LOST,
+        ),
+        Lost::Halted(Halt { .. }) => ("Nothing is written until that is mended", 1),
+    };
+    // Not `eprintln!`, which panics on a closed stderr: the process must exit either way.
+    let _ = writeln!(std::io::stderr(), "paperbourse: {lost}. {advice}.");
+    process::exit(code)
+}

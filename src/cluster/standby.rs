@@ -1,0 +1,138 @@
+//! A node that follows a log until nobody owns it, and takes it then.
+//!
+//! An owner that is alive appends something every [`HEARTBEAT_INTERVAL`]. It is gone once the log
+//! has stood still for [`SILENCE_MAX`] although the brokers answered all the time: whoever cannot
+//! reach them has no say, and while they have no leader nobody is judged. A wrong judgement costs
+//! a takeover and nothing else, since a fence ends the former owner's epoch wherever it is.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::lease::HEARTBEAT_INTERVAL;
+use crate::journal::replicated::{
+    Entry, Halt, Log, NodeName, NoticeKind, Owner, ReadError, Reader, Taking,
+};
+
+/// The time between two looks at the log.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A look that took longer than this says nothing about the owner: the brokers did not answer, or
+/// this process did not run.
+const LOOK_MAX: Duration = Duration::from_secs(1);
+
+/// How long the log of an owner that is alive may stand still.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
+
+const _: () = assert!(SILENCE_MAX.as_millis() >= 5 * HEARTBEAT_INTERVAL.as_millis());
+
+/// A log that was taken.
+pub struct Taken<L> {
+    /// Its owner, this node.
+    pub owner: Owner<L>,
+    /// Whether another node gave it up by a release, or none ever had it. Otherwise the former
+    /// owner may answer reads until its lease is over.
+    pub was_free: bool,
+}
+
+/// Who owns the log, as far as its blocks say.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Holder {
+    Nobody,
+    Node(NodeName),
+    /// Somebody, whose name came in a block that was not read.
+    Somebody,
+}
+
+/// Judges whether the owner of a log is alive.
+struct Watch {
+    holder: Holder,
+    /// How long the log has stood still.
+    silence: Duration,
+    looked_at: Instant,
+}
+
+impl Watch {
+    fn new(is_begun: bool) -> Self {
+        let holder = if is_begun { Holder::Somebody } else { Holder::Nobody };
+        Self { holder, silence: Duration::ZERO, looked_at: Instant::now() }
+    }
+
+    fn see(&mut self, entry: &Entry<'_>) {
+        let Entry::Notice(notice) = entry else { return };
+        let holder = match notice.kind {
+            NoticeKind::Release => Holder::Nobody,
+            NoticeKind::Fence | NoticeKind::Heartbeat => Holder::Node(notice.node.clone()),
+        };
+        if holder != self.holder {
+            match &holder {
+                Holder::Node(owner) => tracing::info!(%owner, "following the owner of the log"),
+                _ => tracing::info!(by = %notice.node, "the log was released"),
+            }
+            self.holder = holder;
+        }
+    }
+
+    fn looked(&mut self, has_moved: bool) {
+        let elapsed = self.looked_at.elapsed();
+        self.looked_at = Instant::now();
+        self.silence =
+            if has_moved || elapsed > LOOK_MAX { Duration::ZERO } else { self.silence + elapsed };
+    }
+
+    /// Whether nobody owns the log any more.
+    fn is_free(&self) -> bool {
+        self.holder == Holder::Nobody || self.silence >= SILENCE_MAX
+    }
+}
+
+/// Reads the log to its end, goes on reading what is appended, and takes it once nobody owns it.
+/// Each record goes to `copy` with its position, in order; all below the fence have when this
+/// returns. Only a log that halts ends it otherwise.
+///
+/// `owned_epoch` is the epoch that this node owned last, in a process that is gone: if it has not
+/// ended, nobody owns the log.
+pub async fn stand_by<L: Log>(
+    mut reader: Reader<L>,
+    node: &NodeName,
+    owned_epoch: Option<u64>,
+    mut copy: impl FnMut(u64, &[u8]),
+) -> Result<Taken<L>, Halt> {
+    let mut watch = Watch::new(reader.sequence() > 0);
+    loop {
+        let before = reader.sequence();
+        let read = reader.catch_up(|_, _, entry| {
+            watch.see(&entry);
+            if let Entry::Records(records) = entry {
+                (records.first_position()..).zip(records.iter()).for_each(|(position, record)| {
+                    copy(position, record);
+                });
+            }
+        });
+        match read.await {
+            Ok(()) => {}
+            Err(ReadError::Halted(halt)) => return Err(halt),
+            Err(error @ ReadError::Unreachable { .. }) => {
+                tracing::warn!(%error, "the brokers do not answer, trying again");
+            }
+        }
+        watch.looked(reader.sequence() != before);
+        let epoch = reader.chain().mark().epoch;
+        if watch.is_free() || owned_epoch == Some(epoch) {
+            let former = watch.holder.clone();
+            tracing::info!(?former, epoch = epoch + 1, "taking the log");
+            reader = match Owner::take_at_end(reader, node.clone()).await? {
+                Taking::Taken(owner) => {
+                    return Ok(Taken { owner, was_free: former == Holder::Nobody });
+                }
+                Taking::Outrun(reader) => reader,
+            };
+            watch.silence = Duration::ZERO;
+        } else {
+            sleep(LOOK_INTERVAL).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

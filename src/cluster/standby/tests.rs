@@ -1,0 +1,154 @@
+//! Standbys beside an owner, on a log in memory.
+
+use std::cell::RefCell;
+use std::pin::pin;
+use std::rc::Rc;
+
+use tokio::time::timeout;
+
+use super::*;
+use crate::journal::replicated::tests::{LOG, MemoryLog, node, reader, unseen};
+
+/// Longer than any takeover here takes.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+async fn owner(log: &MemoryLog, number: usize) -> Owner<MemoryLog> {
+    let taken = Owner::take(reader(log.clone()), node(number), unseen).await;
+    taken.map_err(|(_, error)| error).unwrap()
+}
+
+async fn write(owner: &mut Owner<MemoryLog>, records: u64) {
+    for _ in 0..records {
+        let record = (owner.position() + 1).to_le_bytes();
+        assert!(owner.push(&record));
+        owner.flush().await.unwrap();
+    }
+}
+
+/// Stands by from the beginning, and returns the owner and the records that it has copied.
+async fn taken(log: &MemoryLog, number: usize) -> (Taken<MemoryLog>, Vec<u64>) {
+    let mut copied = Vec::new();
+    let copy = |position, record: &[u8]| {
+        assert_eq!(record, u64::to_le_bytes(position));
+        copied.push(position);
+    };
+    let taken = stand_by(reader(log.clone()), &node(number), None, copy).await.unwrap();
+    (taken, copied)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_log_is_taken_at_once() {
+    let (taken, copied) = taken(&MemoryLog::new(), 1).await;
+    assert!(taken.was_free && copied.is_empty());
+    assert_eq!(taken.owner.epoch(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_is_alive_keeps_its_log() {
+    let log = MemoryLog::new();
+    let mut owner = owner(&log, 1).await;
+    let alive = async {
+        for _ in 0..1_000 {
+            sleep(HEARTBEAT_INTERVAL).await;
+            owner.beat().await.unwrap();
+        }
+    };
+    tokio::select! {
+        () = alive => {}
+        _ = taken(&log, 2) => panic!("the log was taken from an owner that is alive"),
+    }
+    assert_eq!(owner.epoch(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_owner_loses_its_log_and_nothing_that_it_wrote() {
+    let log = MemoryLog::new();
+    let mut former = owner(&log, 1).await;
+    write(&mut former, 20).await;
+    let began = Instant::now();
+    let (Taken { owner, was_free }, copied) = taken(&log, 2).await;
+    assert!(!was_free, "its lease is not over");
+    assert_eq!((owner.epoch(), owner.position()), (2, 20));
+    assert!(copied.into_iter().eq(1..=20));
+    let elapsed = began.elapsed();
+    assert!((SILENCE_MAX..2 * SILENCE_MAX).contains(&elapsed), "{elapsed:?}");
+    assert!(former.beat().await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_released_log_is_taken_at_once() {
+    let log = MemoryLog::new();
+    let mut former = owner(&log, 1).await;
+    write(&mut former, 3).await;
+    let mut standby = pin!(taken(&log, 2));
+    assert!(timeout(Duration::from_secs(1), &mut standby).await.is_err(), "not yet");
+    write(&mut former, 1).await;
+    former.release().await.map_err(|(_, lost)| lost).unwrap();
+    let began = Instant::now();
+    let (taken, copied) = standby.await;
+    assert!(taken.was_free && copied.len() == 4);
+    assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_restarted_takes_its_own_log_back_at_once() {
+    let log = MemoryLog::new();
+    let mut former = owner(&log, 1).await;
+    write(&mut former, 3).await;
+    let owned_epoch = Some(former.epoch());
+    let first = Reader::seek(log.clone(), LOG, 2).await.unwrap();
+    let began = Instant::now();
+    let taken = stand_by(first, &node(1), owned_epoch, |_, _| ()).await.unwrap();
+    assert_eq!(taken.owner.epoch(), 2);
+    assert!(!taken.was_free, "reads of the former process may be on their way");
+    assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
+}
+
+/// Of two standbys, one takes the log, and the other follows it.
+#[tokio::test(start_paused = true)]
+async fn only_one_standby_takes_the_log() {
+    let log = MemoryLog::new();
+    write(&mut owner(&log, 1).await, 3).await;
+    let owners: Rc<RefCell<Vec<usize>>> = Rc::default();
+    let node = async |number: usize| {
+        let (Taken { mut owner, .. }, _) = taken(&log, number).await;
+        owners.borrow_mut().push(number);
+        loop {
+            owner.beat().await.unwrap();
+            sleep(HEARTBEAT_INTERVAL).await;
+        }
+    };
+    let both = async { tokio::join!(node(2), node(3)) };
+    assert!(timeout(PATIENCE, both).await.is_err());
+    assert_eq!(owners.borrow().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_finds_its_place_again() {
+    let log = MemoryLog::new();
+    let mut owner = owner(&log, 1).await;
+    for records in 1..20_u64 {
+        for _ in 0..records {
+            assert!(owner.push(b"record"));
+        }
+        owner.flush().await.unwrap();
+        owner.beat().await.unwrap();
+    }
+    for position in 0..=owner.position() {
+        let mut found = Reader::seek(log.clone(), LOG, position).await.unwrap();
+        assert!(found.chain().mark().position <= position);
+        let mut read = Vec::new();
+        let show = |_, _: &_, entry: Entry<'_>| {
+            if let Entry::Records(records) = entry {
+                read.extend((records.first_position()..).take(records.iter().count()));
+            }
+        };
+        found.catch_up(show).await.unwrap();
+        assert_eq!(found.sequence(), owner.sequence());
+        read.retain(|&read| read > position);
+        assert!(read.into_iter().eq(position + 1..=owner.position()), "{position}");
+    }
+    log.trim(10).await.unwrap();
+    let error = Reader::seek(log.clone(), LOG, 3).await.err().unwrap().to_string();
+    assert!(error.contains("Start this node from a newer snapshot"), "{error}");
+}
