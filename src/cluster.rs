@@ -5,7 +5,7 @@
 //! only if they sync every block before they acknowledge it, and if nothing removes blocks, so
 //! [`Cluster::connect`] refuses all others and says what to change.
 //!
-//! - [`file`] is the file that describes a cluster.
+//! - [`file`] is the file that describes a cluster; [`folder`] is the mark of one in a data folder.
 //! - `brokers` and `streams` judge whether brokers and streams are safe.
 //! - [`status`] is what an operator sees.
 //! - [`standby`] follows a log and takes it, [`seat`] writes it, [`lease`] says for how long reads
@@ -13,6 +13,7 @@
 
 mod brokers;
 pub mod file;
+pub mod folder;
 mod jetstream;
 pub mod lease;
 pub mod seat;

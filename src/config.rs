@@ -3,6 +3,7 @@
 //! Every option of `serve` is a flag, an environment variable and a name in a TOML file, all of the
 //! same name. This module reads and checks them; it starts nothing.
 
+pub mod cluster;
 mod file;
 pub mod identity;
 pub mod logs;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use self::cluster::{ClusterConfigError, ClusterServeArgs};
 use self::identity::{IdentityArgs, IdentityChoice, IdentityConfigError};
 use self::logs::LogArgs;
 use self::traces::{TraceArgs, TraceConfigError};
@@ -245,6 +247,10 @@ pub struct ServeArgs {
     /// What is traced.
     #[command(flatten)]
     pub traces: TraceArgs,
+
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterServeArgs,
 }
 
 /// Options that contradict each other.
@@ -265,6 +271,9 @@ pub enum ContradictionError {
     /// The trace options cannot be used.
     #[error(transparent)]
     Traces(#[from] TraceConfigError),
+    /// The cluster options cannot be used.
+    #[error(transparent)]
+    Cluster(#[from] ClusterConfigError),
     /// Two sets of limits for one tier.
     #[error("--tier sets the limits of {0} twice: keep one of them")]
     TierTwice(Tier),
@@ -276,6 +285,7 @@ impl ServeArgs {
         self.identity.config()?;
         self.venue.config()?;
         self.traces.config()?;
+        self.cluster.check(matches!(self.data, DataPlace::Folder(_)))?;
         if self.issuer_data.is_some() && self.identity.identity != IdentityChoice::Embedded {
             let source_name = self.identity.identity.to_string();
             return Err(ContradictionError::UselessIssuerData { source_name });

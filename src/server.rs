@@ -13,6 +13,8 @@ mod ending;
 mod footprint;
 mod hand_over;
 mod listener;
+#[cfg(feature = "cluster")]
+mod member;
 mod memory;
 mod ready;
 mod reload;
@@ -35,6 +37,7 @@ use anyhow::Context as _;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::candles::HoursFile;
 use crate::config::sources::Configuration;
 use crate::config::{DataPlace, ServeArgs};
 use crate::disk::Disk;
@@ -44,7 +47,7 @@ use crate::http::forwarded::TrustedProxies;
 use crate::journal::DataDirectory;
 use crate::operators::{self, OperatorSocket};
 use crate::service::Service;
-use crate::snapshot::SnapshotMetrics;
+use crate::snapshot::{SnapshotKeeper, SnapshotMetrics};
 use crate::telemetry::AccessLog;
 use crate::venue::Venue;
 use activation::Passed;
@@ -52,6 +55,8 @@ pub(crate) use ending::ending_signal;
 use ending::{DRAIN_TIME_MAX, Ending};
 use hand_over::{HandOver, Predecessor, Successor};
 use listener::{AdminListener, Listeners};
+#[cfg(feature = "cluster")]
+use member::Member;
 use reload::Reloader;
 use start::{Prepared, Started};
 use supervisor::Supervisor;
@@ -69,6 +74,7 @@ const HELD_ORDERS_INTERVAL: Duration = Duration::from_millis(5);
 /// what this one does first.
 pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()> {
     let arguments = &configuration.arguments;
+    require_no_mix(arguments, takes_over)?;
     let passed = activation::passed()?;
     // A separate thread for everything but requests: the venue, the fan-out, signals.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -88,9 +94,7 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
     let listeners = listen(arguments, passed.public, worker_count)?;
     let supervisor = Arc::new(Supervisor::from_environment());
     supervisor.status("starting");
-    for name in &configuration.unknown_variables {
-        tracing::warn!(name, "no option has this variable: it sets nothing");
-    }
+    warn_of_unknown_variables(configuration);
     let admin = listen_for_metrics(arguments, passed.admin, predecessor.is_some())?;
     let server = limited(arguments, connections_max);
     server.log_requests(arguments.access_log).context("failed to start the access log's thread")?;
@@ -116,8 +120,17 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         #[cfg(feature = "traces")]
         exporter.map(|exporter| tokio::spawn(exporter.run()));
         let connections = take_connections(predecessor, connections_max)?;
-        let started = start::start(arguments, prepared).await?;
+        #[cfg(feature = "cluster")]
+        let Some(member) = Member::join(arguments, &supervisor, &server).await? else {
+            return Ok(());
+        };
+        let config = start::journal_config(arguments);
+        #[cfg(feature = "cluster")]
+        let config = member.config(config);
+        let started = start::start(arguments, &config, prepared).await?;
         let Started { exchange, venue, snapshots, hours } = started;
+        #[cfg(feature = "cluster")]
+        member.require_whole(&exchange.journal)?;
         if let Some(admin) = &admin {
             let snapshots = snapshots.as_ref().map(|snapshots| snapshots.metrics().clone());
             serve_metrics(admin, &server, &exchange, snapshots)?;
@@ -153,21 +166,49 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         drop((operators, hand_over));
         let successor = begin(end, &server);
         drain(&server, &mut workers, &exchange, &ending).await;
-        if let Some(hours) = hours {
-            exchange.service.deliver_facts().await;
-            hours.write();
-        }
-        // A snapshot in progress is abandoned; the next start takes it.
-        drop(snapshots);
+        put_away(&exchange, hours, snapshots).await;
         if let Some(successor) = successor {
             leave_to(&successor, &server);
         }
+        #[cfg(feature = "cluster")]
+        member.end().await;
         Ok(())
     });
     // Everything is on disk. To drop the runtime would be to wait for whatever a thread still does,
     // such as look up the address of the venue, and nothing would listen to a second signal.
     runtime.shutdown_background();
     ended
+}
+
+/// Refuses what would let a node of a cluster go ways of its own.
+fn require_no_mix(arguments: &ServeArgs, takes_over: bool) -> anyhow::Result<()> {
+    start::require_alone(arguments)?;
+    anyhow::ensure!(
+        !takes_over || arguments.cluster.cluster.is_none(),
+        "--take-over serves no cluster: its nodes hand over through the log, so stop this one and \
+         start it again"
+    );
+    Ok(())
+}
+
+fn warn_of_unknown_variables(configuration: &Configuration) {
+    for name in &configuration.unknown_variables {
+        tracing::warn!(name, "no option has this variable: it sets nothing");
+    }
+}
+
+/// Writes what is only written now and then.
+async fn put_away(
+    exchange: &Exchange,
+    hours: Option<Arc<HoursFile>>,
+    snapshots: Option<SnapshotKeeper>,
+) {
+    if let Some(hours) = hours {
+        exchange.service.deliver_facts().await;
+        hours.write();
+    }
+    // A snapshot in progress is abandoned; the next start takes it.
+    drop(snapshots);
 }
 
 /// How many connections there may be, once the process has raised its limit of open files.

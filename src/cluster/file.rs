@@ -10,7 +10,7 @@ use hyper::Uri;
 use serde::Deserialize;
 
 /// How many logs a cluster has if its file does not say.
-const LOGS_DEFAULT: u16 = 16;
+const LOGS_DEFAULT: u16 = 1;
 
 /// Most logs, one for each shard.
 const LOGS_MAX: u16 = 64;
@@ -247,7 +247,7 @@ ca_file = "ca.pem"
         let streams: Vec<String> = file.streams().collect();
         assert_eq!(streams, ["bourse-0", "bourse-1", "bourse-2", "bourse-3"]);
         let shortest = "name = 'a'\nbrokers = ['nats://a:1']\nmonitoring = ['http://a:2']";
-        assert_eq!(read_text(shortest).unwrap().logs, 16);
+        assert_eq!(read_text(shortest).unwrap().logs, 1);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// An owner appends something at least this often, once it can.
-pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
+/// An owner that has appended nothing for this long appends a heartbeat.
+pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(400);
 
 /// How long an acknowledged block lets its owner answer.
 pub(super) const LEASE: Duration = Duration::from_secs(1);

@@ -19,7 +19,7 @@ use crate::journal::replicated::{Halt, Log, Lost, NextBlock, Owner, Upstream};
 pub const EXIT_LOG_LOST: i32 = 75;
 
 /// How often the owner looks whether a heartbeat is due.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+const LOOK_INTERVAL: Duration = Duration::from_millis(25);
 
 /// The place of the owner of a log. Clones share it.
 pub struct Seat<L> {
@@ -52,13 +52,11 @@ impl<L: Log + 'static> Seat<L> {
 
     /// Gives the log up, so that another node need not wait. The process must end soon: a journal
     /// that has another block to write waits for ever.
-    pub fn release(&self) -> Result<(), Lost> {
-        self.runtime.block_on(async {
-            match self.shared.owner.lock().await.take() {
-                Some(owner) => owner.release().await.map(|_| ()).map_err(|(_, lost)| lost),
-                None => Ok(()),
-            }
-        })
+    pub async fn release(&self) -> Result<(), Lost> {
+        match self.shared.owner.lock().await.take() {
+            Some(owner) => owner.release().await.map(|_| ()).map_err(|(_, lost)| lost),
+            None => Ok(()),
+        }
     }
 }
 
@@ -88,7 +86,7 @@ impl<L: Log + 'static> Upstream for Seat<L> {
 async fn beat<L: Log>(shared: Arc<Shared<L>>) {
     loop {
         sleep(LOOK_INTERVAL).await;
-        if !shared.lease.is_older_than(HEARTBEAT_INTERVAL - LOOK_INTERVAL) {
+        if !shared.lease.is_older_than(HEARTBEAT_INTERVAL) {
             continue;
         }
         let mut owner = shared.owner.lock().await;

@@ -65,10 +65,11 @@ impl Watch {
             NoticeKind::Fence | NoticeKind::Heartbeat => Holder::Node(notice.node.clone()),
         };
         if holder != self.holder {
-            match &holder {
-                Holder::Node(owner) => tracing::info!(%owner, "following the owner of the log"),
-                _ => tracing::info!(by = %notice.node, "the log was released"),
-            }
+            let message = match notice.kind {
+                NoticeKind::Release => "the log was released",
+                NoticeKind::Fence | NoticeKind::Heartbeat => "following the owner of the log",
+            };
+            tracing::info!(node = %notice.node, message);
             self.holder = holder;
         }
     }

@@ -17,6 +17,8 @@ use super::operation::Operation;
 use super::operations::OPERATIONS;
 use super::reply::ANSWER_BYTES_MAX;
 use crate::clock;
+#[cfg(feature = "cluster")]
+use crate::cluster::lease::Lease;
 use crate::journal::{Journal, Waiters};
 use crate::limits::budget::ByteBudget;
 use crate::service::Service;
@@ -128,6 +130,9 @@ pub struct Server {
     pub traces: Option<Arc<Traces>>,
     /// The web pages that may call.
     pub cors: CorsOrigins,
+    /// When the owner of a cluster's log may answer. Set before the start is complete.
+    #[cfg(feature = "cluster")]
+    pub lease: OnceLock<Arc<Lease>>,
 }
 
 /// Limits the log lines that clients could cause at any rate.
@@ -166,6 +171,8 @@ impl Server {
             #[cfg(feature = "traces")]
             traces: None,
             cors: CorsOrigins::default(),
+            #[cfg(feature = "cluster")]
+            lease: OnceLock::new(),
         }
     }
 
@@ -250,6 +257,16 @@ impl Server {
     /// `None` until the start is complete.
     pub fn exchange(&self) -> Option<&Arc<Exchange>> {
         self.exchange.get()
+    }
+
+    /// Whether what was read before this call may be answered: always, unless another node of a
+    /// cluster could have changed it.
+    pub fn may_answer(&self) -> bool {
+        #[cfg(feature = "cluster")]
+        if let Some(lease) = self.lease.get() {
+            return lease.holds();
+        }
+        true
     }
 
     /// Tends the journal, if there is one yet.

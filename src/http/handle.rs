@@ -86,6 +86,14 @@ pub fn handle(
             }
             Err(error) => Err(error),
         };
+        // What was written is in the log of the cluster, wherever it is by now. Everything else was
+        // only read.
+        let is_read = operation.is_some_and(|operation| operation.method == Verb::Get);
+        let answer = match answer {
+            Ok(_) if !is_read => answer,
+            _ if admitted.is_some() && !worker.server.may_answer() => Err(ApiError::not_ready()),
+            _ => answer,
+        };
         let elapsed = began.elapsed();
         if admitted.is_some() {
             // An identified caller keeps the connection, whatever the answer is.
@@ -106,7 +114,6 @@ pub fn handle(
         });
         // A write was done, so its answer is sent whatever memory there is; there are few large
         // ones.
-        let is_read = operation.is_some_and(|operation| operation.method == Verb::Get);
         if is_read && !reply.hold(&worker.server.answers, admitted.is_none()) {
             reply = ApiError::server_busy().into_reply();
         }
@@ -176,7 +183,7 @@ async fn answer(
         }
         _ => {}
     }
-    let Some(exchange) = server.exchange() else {
+    let Some(exchange) = server.exchange().filter(|_| server.may_answer()) else {
         return Err(ApiError::not_ready());
     };
     let service = &exchange.service;

@@ -14,6 +14,10 @@ pub(crate) const JOURNAL_NAME: &str = "journal";
 /// Directory of the segments covered by a snapshot.
 pub(crate) const ARCHIVE_NAME: &str = "archive";
 
+/// File that says to which log of a cluster the records belong; there is none if they belong to a
+/// single server.
+pub(crate) const CLUSTER_NAME: &str = "cluster";
+
 /// A locked data directory. No other process can open it while this or a clone of it is alive.
 #[derive(Clone, Debug)]
 pub struct DataDirectory {

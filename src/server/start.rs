@@ -28,7 +28,9 @@ use crate::disk::Disk;
 use crate::engine::{Rules, State};
 use crate::http::exchange::Exchange;
 use crate::ids::Timestamp;
-use crate::journal::{DataDirectory, Journal, JournalConfig, MemoryJournal, OpenError, SyncMode};
+use crate::journal::{
+    CLUSTER_NAME, DataDirectory, Journal, JournalConfig, MemoryJournal, OpenError, SyncMode,
+};
 use crate::limits::tier::{TierTable, Tiers};
 use crate::market::Markets;
 use crate::market::catalogue::Outcome;
@@ -154,6 +156,7 @@ fn open_live(
 /// the start, another server may be about to release the data folder.
 pub(super) async fn start(
     arguments: &ServeArgs,
+    config: &JournalConfig,
     prepared: Option<Prepared>,
 ) -> anyhow::Result<Started> {
     let venue = arguments.venue.config()?;
@@ -164,7 +167,7 @@ pub(super) async fn start(
         }
         None => (None, None, None),
     };
-    let OpenedData { journal, recovered, folder, keys } = open_data(arguments, ahead)?;
+    let OpenedData { journal, recovered, folder, keys } = open_data(arguments, config, ahead)?;
     warn_of_future(recovered.newest_time(), Timestamp::now());
     let journal = Arc::new(journal);
     let issuer = identity.map_or_else(|| open_identity(arguments), Ok)?;
@@ -272,24 +275,30 @@ struct OpenedData {
     keys: Option<KeysAndTiers>,
 }
 
-/// Opens the journal and recovers the state, from what was read ahead if possible.
-fn open_data(
-    arguments: &ServeArgs,
-    ahead: Option<(Ahead, KeysAndTiers)>,
-) -> anyhow::Result<OpenedData> {
+/// The limits of the journal, and how it syncs.
+pub(super) fn journal_config(arguments: &ServeArgs) -> JournalConfig {
     let sync = match arguments.journal_sync {
         JournalSync::Always => SyncMode::Always,
         JournalSync::Fdatasync => SyncMode::Fdatasync,
         JournalSync::Never => SyncMode::Never,
     };
-    let config = JournalConfig {
+    JournalConfig {
         segment_bytes: arguments.journal_segment_bytes,
         sync,
         ..JournalConfig::default()
-    };
+    }
+}
+
+/// Opens the journal and recovers the state, from what was read ahead if possible.
+fn open_data(
+    arguments: &ServeArgs,
+    config: &JournalConfig,
+    ahead: Option<(Ahead, KeysAndTiers)>,
+) -> anyhow::Result<OpenedData> {
+    let sync = config.sync;
     let DataPlace::Folder(path) = &arguments.data else {
         tracing::info!("keeping data in memory only");
-        let journal = MemoryJournal::new(&config).into();
+        let journal = MemoryJournal::new(config).into();
         return Ok(OpenedData {
             journal,
             recovered: Recovered::default(),
@@ -301,11 +310,11 @@ fn open_data(
         await_release(path)?;
         let observe = key_observer(keys.clone(), tiers.clone());
         let threads = thread_count();
-        let opened = snapshot::open_ahead(Disk::System, path, &config, ahead, &observe, threads);
+        let opened = snapshot::open_ahead(Disk::System, path, config, ahead, &observe, threads);
         (opened, Some((keys, tiers)))
     } else {
         warn_of_newer_format(path)?;
-        (snapshot::open(Disk::System, path, &config, thread_count()), None)
+        (snapshot::open(Disk::System, path, config, thread_count()), None)
     };
     let Opened { journal, recovered, report, folder, has_resumed } =
         opened.with_context(|| format!("failed to open --data {}", path.display()))?;
@@ -322,6 +331,20 @@ fn open_data(
     Ok(OpenedData { journal, recovered, folder: Some(folder), keys })
 }
 
+/// Refuses to serve the folder of a node alone: what it wrote then, no other node would know.
+pub(super) fn require_alone(arguments: &ServeArgs) -> anyhow::Result<()> {
+    let DataPlace::Folder(data) = &arguments.data else { return Ok(()) };
+    let mark = data.join(CLUSTER_NAME);
+    if arguments.cluster.cluster.is_none() && Disk::System.exists(&mark)? {
+        anyhow::bail!(
+            "{} belongs to a node of a cluster: start with --cluster FILE and --node NAME. To go on \
+             with its data on a single server, restore a backup of it into another folder",
+            data.display()
+        );
+    }
+    Ok(())
+}
+
 /// Says before anything is written that there is no way back to an older version but a backup.
 fn warn_of_newer_format(path: &Path) -> anyhow::Result<()> {
     let raises = snapshot::raises_format(&Disk::System, path);
@@ -331,7 +354,7 @@ fn warn_of_newer_format(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn thread_count() -> NonZeroUsize {
+pub(super) fn thread_count() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
@@ -515,7 +538,7 @@ mod tests {
             let path = data.path().to_str().unwrap();
             let flags = ["paperbourse", "--data", path, "--journal-segment-bytes", "1048576"];
             let arguments = Line::try_parse_from(flags).unwrap().serve;
-            let start = |ahead| open_data(&arguments, ahead).unwrap();
+            let start = |ahead| open_data(&arguments, &journal_config(&arguments), ahead).unwrap();
             drop(start(None));
             let segment = data.path().join("journal").join(segment_name(1));
             let before = fs::read(&segment).unwrap();

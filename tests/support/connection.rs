@@ -31,8 +31,13 @@ impl Connection {
 
     /// Connects, or returns an error if nothing listens.
     pub fn try_open(address: SocketAddr) -> io::Result<Self> {
+        Self::try_open_within(address, PATIENCE)
+    }
+
+    /// The same to a server that has this long for each answer.
+    pub fn try_open_within(address: SocketAddr, patience: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(patience))?;
         stream.set_nodelay(true)?;
         Ok(Self { stream: BufReader::new(stream) })
     }
@@ -81,8 +86,8 @@ impl Connection {
         self.try_read(is_head).unwrap_or_else(|error| panic!("no response: {error}"))
     }
 
-    #[track_caller]
-    fn try_read(&mut self, is_head: bool) -> io::Result<Response> {
+    /// The next response, or an error if there is none.
+    pub fn try_read(&mut self, is_head: bool) -> io::Result<Response> {
         let response = self.read_head()?;
         if is_head { Ok(response) } else { self.read_body(response) }
     }

@@ -50,7 +50,8 @@ impl Troubles {
 
 /// `None` while the server starts or drains.
 pub(super) fn troubles(server: &Server) -> Option<Troubles> {
-    let exchange = server.exchange().filter(|_| !server.is_draining())?;
+    let is_serving = !server.is_draining() && server.may_answer();
+    let exchange = server.exchange().filter(|_| is_serving)?;
     let clock = clock::status().jump.map(|jump| jump.to_string());
     Some(Troubles { venue: venue_trouble(exchange), clock })
 }

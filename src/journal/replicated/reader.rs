@@ -14,6 +14,9 @@ use crate::journal::LogId;
 /// How often the newest block is asked for at once. Two of three replicas may be behind.
 const QUICK_TRIES_MAX: u32 = 5;
 
+/// A replica that lacks a block this often is not just a moment behind.
+const FLAWS_PER_WARNING: u32 = 20;
+
 /// Reads a log in order. Whoever holds it knows everything up to [`Self::sequence`].
 #[derive(Debug)]
 pub struct Reader<L> {
@@ -67,6 +70,13 @@ impl<L: Log> Reader<L> {
             return Err(reader.halt(first - 1, HaltReason::Trimmed { first }).into());
         }
         Ok(reader)
+    }
+
+    /// The position of the newest record in the log as it is now.
+    pub async fn end_position(&self) -> Result<u64, ReadError> {
+        let mut ahead = Reader::new(&self.log, self.chain, self.sequence);
+        ahead.catch_up(|_, _, _| ()).await?;
+        Ok(ahead.chain.mark().position)
     }
 
     /// The chain that the block with this sequence, which must exist, claims to continue.
@@ -189,7 +199,7 @@ impl<L: Log> Reader<L> {
                         }
                     };
                     flaws += 1;
-                    if flaws == 1 {
+                    if flaws == FLAWS_PER_WARNING {
                         let log = self.log.name();
                         tracing::warn!(log, sequence, ?reason, "a replica lacks a block");
                     }

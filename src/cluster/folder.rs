@@ -1,0 +1,140 @@
+//! The file in a data folder that says to which log its records belong.
+//!
+//! Two folders that hold different records under the same position can never be reconciled. So a
+//! folder enters a cluster while it is empty, and is never served alone after that.
+
+use std::path::{Path, PathBuf};
+
+use crate::disk::{Disk, DiskError, temporary_name};
+use crate::journal::{CLUSTER_NAME, LogId};
+
+/// Longest file that is believed, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 10;
+
+/// To which log a folder belongs, and what it has owned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Membership {
+    /// The log.
+    pub log: LogId,
+    /// The epoch that this node owned last; 0 if it never owned any.
+    pub owned_epoch: u64,
+}
+
+/// Why a folder cannot be used in a cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// The file cannot be read or written.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The file is not what this server writes.
+    #[error("{} is damaged: start this node on an empty folder", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The folder belongs to another log.
+    #[error(
+        "{} belongs to another cluster: start this node on an empty folder, or with the file of \
+         that cluster",
+        folder.display()
+    )]
+    Foreign {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The folder has records that no cluster knows.
+    #[error(
+        "{} holds the data of a single server, which a cluster cannot take over yet: start this \
+         node on an empty folder",
+        folder.display()
+    )]
+    Alone {
+        /// The folder.
+        folder: PathBuf,
+    },
+}
+
+impl Membership {
+    /// What the file in this folder says; `None` if there is none.
+    pub fn read(disk: &Disk, folder: &Path) -> Result<Option<Self>, FolderError> {
+        let path = folder.join(CLUSTER_NAME);
+        if !disk.exists(&path)? {
+            return Ok(None);
+        }
+        let file = disk.open_read(&path)?;
+        let mut bytes = Vec::new();
+        let is_whole = file.read_into(&mut bytes, FILE_BYTES_MAX)?.is_some();
+        let parsed = str::from_utf8(&bytes).ok().filter(|_| is_whole).and_then(Self::parse);
+        parsed.map(Some).ok_or(FolderError::Damaged { path })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (log, epoch) = text.strip_prefix("log ")?.strip_suffix('\n')?.split_once(" epoch ")?;
+        let log = u128::from_str_radix(log, 16).ok().filter(|_| log.len() == 32)?;
+        Some(Self { log: LogId::from_bytes(log.to_be_bytes()), owned_epoch: epoch.parse().ok()? })
+    }
+
+    /// Puts this into the folder, on disk when it returns.
+    pub fn write(self, disk: &Disk, folder: &Path) -> Result<(), FolderError> {
+        let path = folder.join(CLUSTER_NAME);
+        let log = u128::from_be_bytes(self.log.to_bytes());
+        let text = format!("log {log:032x} epoch {}\n", self.owned_epoch);
+        let temporary = temporary_name(&path);
+        let file = disk.create(&temporary)?;
+        file.append(text.as_bytes())?;
+        file.sync_all()?;
+        disk.rename(&temporary, &path)?;
+        Ok(disk.sync_directory(folder)?)
+    }
+
+    /// Checks that a folder with records up to `position` belongs to this log. An empty one does
+    /// from now on.
+    pub fn require(
+        disk: &Disk,
+        folder: &Path,
+        log: LogId,
+        position: u64,
+    ) -> Result<Self, FolderError> {
+        match Self::read(disk, folder)? {
+            Some(membership) if membership.log == log => Ok(membership),
+            Some(_) => Err(FolderError::Foreign { folder: folder.to_owned() }),
+            None if position > 0 => Err(FolderError::Alone { folder: folder.to_owned() }),
+            None => {
+                let membership = Self { log, owned_epoch: 0 };
+                membership.write(disk, folder)?;
+                Ok(membership)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const LOG: LogId = LogId::from_bytes([0xa5; 16]);
+
+    #[test]
+    fn a_folder_belongs_to_one_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let require = |log, position| {
+            Membership::require(&Disk::System, folder.path(), log, position)
+                .map(|membership| membership.owned_epoch)
+                .map_err(|error| error.to_string())
+        };
+        assert!(require(LOG, 1).unwrap_err().contains("the data of a single server"));
+        assert_eq!(require(LOG, 0), Ok(0));
+        assert_eq!(require(LOG, 7), Ok(0));
+        let owned = Membership { log: LOG, owned_epoch: 12 };
+        owned.write(&Disk::System, folder.path()).unwrap();
+        assert_eq!(require(LOG, 7), Ok(12));
+        let other = LogId::from_bytes([1; 16]);
+        assert!(require(other, 0).unwrap_err().contains("belongs to another cluster"));
+        for damaged in ["", "log a5 epoch 1\n", "log a5", &"x".repeat(2_000)] {
+            fs::write(folder.path().join(CLUSTER_NAME), damaged).unwrap();
+            assert!(require(LOG, 7).unwrap_err().contains("is damaged"), "{damaged}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Which cluster the server belongs to.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// The cluster options of `paperbourse serve`.
+#[derive(Args, Clone, Debug)]
+pub struct ClusterServeArgs {
+    /// Belong to the cluster that this file describes: follow its log, and serve once no other node
+    /// does. Requires a build with the feature `cluster`
+    #[arg(long, env = "PAPERBOURSE_CLUSTER", value_name = "FILE")]
+    pub cluster: Option<PathBuf>,
+
+    /// Name of this node in the cluster, which no other node has
+    #[arg(long, env = "PAPERBOURSE_NODE", value_name = "NAME")]
+    pub node: Option<String>,
+}
+
+/// Why the cluster options cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ClusterConfigError {
+    /// The feature `cluster` is off.
+    #[error(
+        "--cluster has no effect: this binary was built without clusters. Build it with `cargo \
+         build --release --features cluster`, or leave out the flag"
+    )]
+    NotBuilt,
+    /// `--cluster` without `--node`.
+    #[error("--cluster needs --node NAME: the name by which other nodes know this one")]
+    NoNode,
+    /// `--node` without `--cluster`.
+    #[error("--node has no effect without --cluster FILE")]
+    NoCluster,
+    /// There is no data folder.
+    #[error("--cluster needs a data folder: --data memory keeps no copy of the log")]
+    NoFolder,
+}
+
+impl ClusterServeArgs {
+    /// Refuses options that contradict each other, or that this binary cannot serve.
+    pub(super) fn check(&self, has_folder: bool) -> Result<(), ClusterConfigError> {
+        match (&self.cluster, &self.node) {
+            (None, Some(_)) => Err(ClusterConfigError::NoCluster),
+            (Some(_), _) if !cfg!(feature = "cluster") => Err(ClusterConfigError::NotBuilt),
+            (Some(_), None) => Err(ClusterConfigError::NoNode),
+            (Some(_), Some(_)) if !has_folder => Err(ClusterConfigError::NoFolder),
+            (None, None) | (Some(_), Some(_)) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        cluster: ClusterServeArgs,
+    }
+
+    #[test]
+    fn a_node_of_a_cluster_has_a_name_and_a_folder() {
+        for (line, has_folder, expected) in [
+            ("", false, None),
+            ("--node a", true, Some("--node has no effect without --cluster")),
+            ("--cluster file", true, Some("--cluster needs --node")),
+            ("--cluster file --node a", false, Some("--cluster needs a data folder")),
+            ("--cluster file --node a", true, None),
+        ] {
+            let words = std::iter::once("serve").chain(line.split_whitespace());
+            let line = Line::try_parse_from(words).unwrap().cluster;
+            let error = line.check(has_folder).err().map(|error| error.to_string());
+            let expected = match expected {
+                _ if line.cluster.is_some() && !cfg!(feature = "cluster") => {
+                    Some("built without clusters")
+                }
+                expected => expected,
+            };
+            assert_eq!(error.is_some(), expected.is_some(), "{line:?}: {error:?}");
+            assert!(error.unwrap_or_default().contains(expected.unwrap_or_default()), "{line:?}");
+        }
+    }
+}

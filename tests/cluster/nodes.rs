@@ -1,0 +1,318 @@
+//! Three nodes on three brokers: whichever of them is killed, stopped or asked to end, no
+//! acknowledged order is lost or doubled, and no read is older than an answer before it.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use paperbourse_test_support::brokers::{self, BROKERS, Brokers};
+use paperbourse_test_support::process::{Process, command};
+use paperbourse_test_support::{Connection, PATIENCE, Request, Response};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{BINARY, PAUSE, check, cluster_file, status_once};
+
+/// How many nodes there are.
+const NODES: usize = 3;
+
+/// How many accounts trade, each on a thread of its own.
+const TRADERS: usize = 3;
+
+/// How many orders must be acknowledged between two faults.
+const ORDERS: usize = 60;
+
+/// Each fault once; `PAPERBOURSE_CLUSTER_FAULTS=100` for a long run.
+const FAULTS_DEFAULT: usize = 4;
+
+/// A market of the simulated venue that is always open.
+const MARKET: &str = "0xfbedbcd006f8debf0a24458901c7d2b6129d3a14e398cfb275c00cef14bcf8d9";
+
+/// Where nothing listens.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
+
+/// A node that does not answer within this time is left for another.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// The exit code of a node that has lost its log to another.
+const EXIT_LOG_LOST: i32 = 75;
+
+/// What happens to the owner of the log.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// It is killed.
+    Killed,
+    /// It is asked to end, and releases the log.
+    Ended,
+    /// It stands still until another node owns the log, and goes on.
+    Stopped,
+    /// The broker that leads the log is killed, and comes back.
+    Broker,
+}
+
+const FAULTS: [Fault; 4] = [Fault::Killed, Fault::Stopped, Fault::Ended, Fault::Broker];
+
+/// The nodes of a cluster, as clients see them.
+struct Nodes {
+    folder: PathBuf,
+    file: PathBuf,
+    /// `None` while a node does not run.
+    processes: Vec<Option<Process>>,
+    /// Where the nodes listen now.
+    addresses: Arc<Mutex<Vec<SocketAddr>>>,
+}
+
+impl Nodes {
+    fn start(folder: &Path, file: &Path) -> Self {
+        let mut nodes = Self {
+            folder: folder.to_owned(),
+            file: file.to_owned(),
+            processes: (0..NODES).map(|_| None).collect(),
+            addresses: Arc::new(Mutex::new(vec![NOBODY; NODES])),
+        };
+        (0..NODES).for_each(|number| nodes.run(number));
+        nodes
+    }
+
+    fn run(&mut self, number: usize) {
+        let mut serve = command(BINARY);
+        serve.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"]);
+        serve.args(["--address-limits", "off", "--starting-balance", "1000000"]);
+        serve.args(["--tier", "free=unlimited/unlimited/100/5"]);
+        serve.args(["--journal-segment-bytes", "1048576", "--snapshot-bytes", "1"]);
+        serve.arg("--data").arg(self.folder.join(format!("node-{number}")));
+        serve.arg("--issuer-data").arg(self.folder.join("issuer"));
+        serve.arg("--cluster").arg(&self.file).args(["--node", &format!("node-{number}")]);
+        let process = Process::spawn(&mut serve);
+        let line = process.wait_for_line(|line| line.contains("listening on http://"));
+        let (_, address) = line.split_once("listening on http://").unwrap();
+        self.addresses.lock().unwrap()[number] = address.trim().parse().unwrap();
+        self.processes[number] = Some(process);
+    }
+
+    /// The node that is ready, once there is one.
+    fn owner(&self) -> usize {
+        let began = Instant::now();
+        loop {
+            let addresses = self.addresses.lock().unwrap().clone();
+            let mut running = (0..NODES).filter(|&number| self.processes[number].is_some());
+            if let Some(owner) = running.find(|&number| is_ready(addresses[number])) {
+                return owner;
+            }
+            let lines = self.processes.iter().flatten().map(|process| process.log_lines(""));
+            assert!(began.elapsed() < 4 * PATIENCE, "{:?}", lines.collect::<Vec<_>>());
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn process(&mut self, number: usize) -> &mut Process {
+        self.processes[number].as_mut().unwrap()
+    }
+}
+
+fn ask(address: SocketAddr, request: &Request) -> Option<Response> {
+    let mut connection = Connection::try_open_within(address, ANSWER_TIME_MAX).ok()?;
+    connection.try_send(request).ok()
+}
+
+fn is_ready(address: SocketAddr) -> bool {
+    ask(address, &Request::get("/v1/health/ready")).is_some_and(|answer| answer.status == 200)
+}
+
+/// An account that buys one share after the other, and looks at its position in between.
+struct Trader {
+    key: String,
+    name: String,
+    /// The orders that were acknowledged, by name.
+    acknowledged: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Trader {
+    fn new(folder: &Path, addresses: &[SocketAddr], number: usize) -> Self {
+        let name = format!("trader-{number}");
+        let mut token = command(BINARY);
+        token.args(["token", "--subject", &name, "--data"]).arg(folder.join("issuer"));
+        let token = String::from_utf8(token.output().unwrap().stdout).unwrap();
+        let bootstrap = Request::post("/v1/keys/bootstrap", &json!({})).bearer(token.trim());
+        let answer = answered(addresses, &bootstrap);
+        let key = answer.ok(201)["raw_key"].as_str().unwrap().to_owned();
+        Self { key, name, acknowledged: Mutex::default() }
+    }
+
+    fn count(&self) -> usize {
+        self.acknowledged.lock().unwrap().len()
+    }
+
+    fn trade(&self, addresses: &Mutex<Vec<SocketAddr>>, is_over: &AtomicBool) {
+        for number in 0.. {
+            if is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            let name = format!("{}-{number}", self.name);
+            let answer = self.until_answered(addresses, &self.order(&name));
+            let id = answer.ok(200)["order_id"].as_u64().unwrap();
+            self.acknowledged.lock().unwrap().insert(name, id);
+            // A node that owned the log before the order must not answer this from its memory.
+            let addresses = addresses.lock().unwrap().clone();
+            for address in addresses {
+                let answer = ask(address, &self.positions());
+                if let Some(answer) = answer.filter(|answer| answer.status == 200) {
+                    assert_eq!(shares(&answer.json()), number + 1, "{}: {answer:?}", self.name);
+                }
+            }
+        }
+    }
+
+    fn until_answered(&self, addresses: &Mutex<Vec<SocketAddr>>, request: &Request) -> Response {
+        let began = Instant::now();
+        loop {
+            let addresses = addresses.lock().unwrap().clone();
+            let answers = addresses.iter().filter_map(|&address| ask(address, request));
+            for answer in answers {
+                if answer.status != 503 {
+                    return answer;
+                }
+            }
+            assert!(began.elapsed() < 4 * PATIENCE, "{}: nobody answers", self.name);
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Checks that each order was decided once, as it was answered.
+    fn check(&self, address: SocketAddr) {
+        let acknowledged = self.acknowledged.lock().unwrap();
+        let positions = ask(address, &self.positions()).unwrap().ok(200);
+        assert_eq!(shares(&positions), acknowledged.len(), "{}", self.name);
+        for (name, &id) in acknowledged.iter() {
+            let answer = ask(address, &self.order(name)).unwrap();
+            assert!(answer.is_replay(), "{name}: {answer:?}");
+            assert_eq!(answer.ok(200)["order_id"], id, "{name}");
+        }
+    }
+
+    fn positions(&self) -> Request {
+        Request::get("/v1/account/positions").key(&self.key)
+    }
+
+    /// Buys one share.
+    fn order(&self, name: &str) -> Request {
+        let order = json!({"market_id": MARKET, "outcome": "Yes", "side": "BUY",
+                           "quantity": 1, "client_order_id": name});
+        Request::post("/trade", &order).key(&self.key)
+    }
+}
+
+/// What the first node answers that is ready.
+fn answered(addresses: &[SocketAddr], request: &Request) -> Response {
+    let answers = addresses.iter().filter_map(|&address| ask(address, request));
+    answers.into_iter().find(|answer| answer.status != 503).expect("a node is ready")
+}
+
+/// How many shares there are.
+fn shares(positions: &Value) -> usize {
+    let first = positions.as_array().unwrap().first();
+    first.map_or(0, |position| position["quantity"].as_str().unwrap().parse().unwrap())
+}
+
+/// The broker that leads the log.
+fn leader(file: &Path) -> usize {
+    let printed = status_once(file, |printed| printed.contains("leader broker-"));
+    let (_, leader) = printed.split_once("leader broker-").unwrap();
+    leader[..1].parse().unwrap()
+}
+
+#[test]
+fn acknowledged_orders_survive_the_loss_of_nodes_and_brokers() {
+    let Some(program) = brokers::program() else { return };
+    let folder = TempDir::new().unwrap();
+    let mut brokers = Brokers::start(&program, folder.path(), "always", "");
+    let file = cluster_file(folder.path(), &brokers, "logs = 1");
+    check(&["init"], &file, 0);
+    let mut nodes = Nodes::start(folder.path(), &file);
+    nodes.owner();
+    let addresses = nodes.addresses.clone();
+    let traders: Vec<Trader> = (0..TRADERS)
+        .map(|number| Trader::new(folder.path(), &addresses.lock().unwrap(), number))
+        .collect();
+
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let over = Over(&is_over);
+        let threads: Vec<_> = traders
+            .iter()
+            .map(|trader| scope.spawn(|| trader.trade(&addresses, &is_over)))
+            .collect();
+        let done = || traders.iter().map(Trader::count).sum::<usize>();
+        let more = || {
+            let (before, began) = (done(), Instant::now());
+            while done() < before + ORDERS {
+                assert!(threads.iter().all(|thread| !thread.is_finished()), "a trader failed");
+                assert!(began.elapsed() < 4 * PATIENCE, "the cluster does not go on");
+                thread::sleep(PAUSE);
+            }
+        };
+        let count = std::env::var("PAPERBOURSE_CLUSTER_FAULTS");
+        let count = count.map_or(FAULTS_DEFAULT, |count| count.parse().unwrap());
+        for fault in FAULTS.into_iter().cycle().take(count) {
+            more();
+            let owner = nodes.owner();
+            let began = Instant::now();
+            match fault {
+                Fault::Killed => nodes.processes[owner] = None,
+                Fault::Ended => {
+                    nodes.process(owner).signal("-TERM");
+                    assert!(nodes.process(owner).wait().success());
+                    let released = nodes.process(owner).log_lines("released the log");
+                    assert_eq!(released.len(), 1);
+                    nodes.processes[owner] = None;
+                }
+                Fault::Stopped => {
+                    // Its clients leave it.
+                    let address = std::mem::replace(&mut addresses.lock().unwrap()[owner], NOBODY);
+                    let mut connection = Connection::open(address);
+                    nodes.process(owner).signal("-STOP");
+                    let mut stopped = nodes.processes[owner].take().unwrap();
+                    more();
+                    // It finds this question before it can know that it was deposed.
+                    connection.write(&traders[0].positions().to_bytes());
+                    stopped.signal("-CONT");
+                    if let Ok(answer) = connection.try_read(false) {
+                        assert_eq!(answer.status, 503, "an answer from the past: {answer:?}");
+                    }
+                    assert_eq!(stopped.wait().code(), Some(EXIT_LOG_LOST));
+                }
+                Fault::Broker => {
+                    let leader = leader(&file);
+                    brokers.kill(leader);
+                    more();
+                    brokers.restart(leader);
+                    assert!(leader < BROKERS);
+                }
+            }
+            let next = nodes.owner();
+            println!("{fault:?}: node {owner}, then {next} after {:?}", began.elapsed());
+            if nodes.processes[owner].is_none() {
+                nodes.run(owner);
+            }
+        }
+        more();
+        drop(over);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    let owner = nodes.owner();
+    let address = addresses.lock().unwrap()[owner];
+    traders.iter().for_each(|trader| trader.check(address));
+}
+
+/// Ends the traders when it is dropped, also by a failed test.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
