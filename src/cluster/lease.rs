@@ -47,6 +47,11 @@ impl Lease {
         self.ends_ns.fetch_max(sent_ns + nanoseconds(LEASE), Ordering::AcqRel);
     }
 
+    /// Ends the lease of an owner that is about to release the log, and appends nothing else.
+    pub(super) fn end(&self) {
+        self.ends_ns.store(0, Ordering::Release);
+    }
+
     /// Whether the newest acknowledged block was sent this long ago.
     pub(super) fn is_older_than(&self, age: Duration) -> bool {
         let sent_ns = self.ends_ns.load(Ordering::Acquire).saturating_sub(nanoseconds(LEASE));
@@ -85,7 +90,9 @@ mod tests {
             (false, Some(0), false),
         ] {
             let lease = Lease::begin(was_free);
-            sent_ago_ns.into_iter().for_each(|ago| lease.extend(now_ns() - ago));
+            if let Some(ago_ns) = sent_ago_ns {
+                lease.extend(now_ns() - ago_ns);
+            }
             assert_eq!(lease.holds(), expected, "{was_free} {sent_ago_ns:?}");
         }
         let lease = Lease { begins_ns: 0, ends_ns: AtomicU64::new(0) };
@@ -93,5 +100,7 @@ mod tests {
         lease.extend(now_ns() - second);
         assert!(lease.holds(), "a lease never becomes shorter");
         assert!(!lease.is_older_than(LEASE));
+        lease.end();
+        assert!(!lease.holds(), "the next owner of a released log does not wait");
     }
 }

@@ -29,6 +29,7 @@ pub struct Seat<L> {
 }
 
 struct Shared<L> {
+    epoch: u64,
     /// `None` once the log was released.
     owner: Mutex<Option<Owner<L>>>,
     lease: Arc<Lease>,
@@ -40,7 +41,8 @@ impl<L: Log + 'static> Seat<L> {
     pub fn new(taken: Taken<L>, runtime: Handle, on_lost: fn(&Lost) -> !) -> Self {
         let Taken { owner, was_free } = taken;
         let lease = Arc::new(Lease::begin(was_free));
-        let shared = Arc::new(Shared { owner: Mutex::new(Some(owner)), lease, on_lost });
+        let epoch = owner.epoch();
+        let shared = Arc::new(Shared { epoch, owner: Mutex::new(Some(owner)), lease, on_lost });
         runtime.spawn(beat(shared.clone()));
         Self { shared, runtime }
     }
@@ -54,7 +56,10 @@ impl<L: Log + 'static> Seat<L> {
     /// that has another block to write waits for ever.
     pub async fn release(&self) -> Result<(), Lost> {
         match self.shared.owner.lock().await.take() {
-            Some(owner) => owner.release().await.map(|_| ()).map_err(|(_, lost)| lost),
+            Some(owner) => {
+                self.shared.lease.end();
+                owner.release().await.map(|_| ()).map_err(|(_, lost)| lost)
+            }
             None => Ok(()),
         }
     }
@@ -71,6 +76,10 @@ impl<L> Shared<L> {
 }
 
 impl<L: Log + 'static> Upstream for Seat<L> {
+    fn epoch(&self) -> u64 {
+        self.shared.epoch
+    }
+
     fn append(&self, block: NextBlock<'_>) {
         self.runtime.block_on(async {
             let mut owner = self.shared.owner.lock().await;

@@ -62,7 +62,8 @@ impl LocalJournal {
 
     fn assemble(recovered: recovery::Recovered, config: &JournalConfig) -> (Self, Maker) {
         let recovery::Recovered { data, template, tail, ready, next_number, .. } = recovered;
-        let (epoch, position) = (tail.chain.epoch, tail.chain.position);
+        let position = tail.chain.position;
+        let epoch = config.epoch_of_records(tail.chain.epoch);
         let is_direct = tail.file.is_direct();
         let (ring, taker) = Ring::new(config.ring_slots, config.ring_bytes, position);
         ring.add_space(tail.room() - segment::unused_bytes_max(config.record_bytes_max));

@@ -301,11 +301,15 @@ fn acknowledged_orders_survive_the_loss_of_nodes_and_brokers() {
         }
         more();
         drop(over);
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        for thread in threads {
+            thread.join().unwrap();
+        }
     });
     let owner = nodes.owner();
     let address = addresses.lock().unwrap()[owner];
-    traders.iter().for_each(|trader| trader.check(address));
+    for trader in &traders {
+        trader.check(address);
+    }
 }
 
 /// Ends the traders when it is dropped, also by a failed test.

@@ -6,9 +6,7 @@
 //! ```text
 //!        ┌───────────────────────────────┬───────────────────────────────┐
 //!     64 │ nonce, 16 bytes               │ the node's name, UTF-8        │
-//!        ├───────────────────────────────┴───────────────────────────────┤
-//!      … │ zeros up to the next multiple of 4096                         │
-//!        └───────────────────────────────────────────────────────────────┘
+//!        └───────────────────────────────┴───────────────────────────────┘
 //! ```
 //!
 //! - *fence* (flag 1): the node takes the log and begins an epoch, one above the last.
@@ -26,7 +24,7 @@ use bytes::Bytes;
 
 use super::{
     Block, Builder, Chain, Damage, FLAGS_AT, HEADER_BYTES, HEADER_CRC_AT, Header, LogId,
-    PAGE_BYTES, Reading, SECTOR_BYTES, is_zero, put_u32, to_u32, u32_at, zero_sector_count,
+    PAGE_BYTES, Reading, put_u32, to_u32, u32_at,
 };
 use crate::journal::ChainMark;
 
@@ -43,7 +41,6 @@ const NAME_BYTES_MAX: usize = 64;
 const NONCE_BYTES: usize = 16;
 const NAME_AT: usize = HEADER_BYTES + NONCE_BYTES;
 
-const _: () = assert!(NAME_AT + NAME_BYTES_MAX <= PAGE_BYTES);
 const _: () = assert!(super::alone_bytes(super::RECORD_BYTES_MAX) <= REPLICATED_BLOCK_BYTES_MAX);
 
 /// The name of a node: 1 to 64 letters, digits, dots, hyphens and underscores.
@@ -164,7 +161,7 @@ impl ReplicatedChain {
     /// The chain that this block claims to continue. `None` if it is no block of this log, or
     /// claims a position or an epoch that no log reaches.
     pub(in crate::journal) fn before(&self, block: &[u8]) -> Option<Self> {
-        let flags = u32_at(block.get(..PAGE_BYTES)?, FLAGS_AT);
+        let flags = u32_at(block.get(..HEADER_BYTES)?, FLAGS_AT);
         let header = Header::read_flagged(block, self.0.log_crc, flags).ok()?;
         if header.first_position > COUNT_MAX || header.epoch > COUNT_MAX {
             return None;
@@ -187,11 +184,14 @@ impl ReplicatedChain {
     /// Reads the block, which must be complete and nothing else, and advances the chain past it if
     /// it is intact.
     pub fn read<'a>(&mut self, block: &'a [u8]) -> Result<Entry<'a>, Damage> {
-        if block.len() < PAGE_BYTES || block.len() > REPLICATED_BLOCK_BYTES_MAX {
+        if block.len() < HEADER_BYTES || block.len() > REPLICATED_BLOCK_BYTES_MAX {
             return Err(Damage::NoBlock);
         }
         if let Some(kind) = NoticeKind::of_flags(u32_at(block, FLAGS_AT)) {
             return self.read_notice(kind, block).map(Entry::Notice);
+        }
+        if block.len() < PAGE_BYTES {
+            return Err(Damage::NoBlock);
         }
         let mut after = self.0;
         match super::read(block, PAGE_BYTES, &mut after) {
@@ -212,7 +212,7 @@ impl ReplicatedChain {
         let chain = &mut self.0;
         let header = Header::read_flagged(block, chain.log_crc, kind.flag())?;
         let end = HEADER_BYTES + header.payload_bytes as usize;
-        if block.len() != PAGE_BYTES || end <= NAME_AT || end > NAME_AT + NAME_BYTES_MAX {
+        if block.len() != end || end <= NAME_AT || end > NAME_AT + NAME_BYTES_MAX {
             return Err(Damage::Length { payload_bytes: header.payload_bytes });
         }
         let epoch = chain.epoch + u64::from(kind == NoticeKind::Fence);
@@ -222,12 +222,9 @@ impl ReplicatedChain {
         {
             return Err(Damage::Chain { position: chain.position });
         }
-        let (payload, padding) = block[HEADER_BYTES..].split_at(end - HEADER_BYTES);
+        let payload = &block[HEADER_BYTES..];
         if crc32c::crc32c(payload) != header.payload_crc {
             return Err(Damage::PayloadChecksum);
-        }
-        if !is_zero(padding) {
-            return Err(Damage::Reserved);
         }
         let (nonce, name) = payload.split_first_chunk().ok_or(Damage::Records)?;
         let name = str::from_utf8(name).ok().and_then(|name| NodeName::new(name).ok());
@@ -247,10 +244,10 @@ impl ReplicatedChain {
     pub fn seal_notice(&mut self, notice: &Notice) -> Bytes {
         let chain = &mut self.0;
         let name = notice.node.as_str().as_bytes();
-        let mut block = vec![0; PAGE_BYTES];
-        block[HEADER_BYTES..NAME_AT].copy_from_slice(&notice.nonce);
-        block[NAME_AT..NAME_AT + name.len()].copy_from_slice(name);
-        let payload = &block[HEADER_BYTES..NAME_AT + name.len()];
+        let mut block = vec![0; HEADER_BYTES];
+        block.extend_from_slice(&notice.nonce);
+        block.extend_from_slice(name);
+        let payload = &block[HEADER_BYTES..];
         let header = Header {
             record_count: 0,
             payload_bytes: to_u32(payload.len()),
@@ -258,10 +255,10 @@ impl ReplicatedChain {
             epoch: chain.epoch + u64::from(notice.kind == NoticeKind::Fence),
             previous_crc: chain.previous_crc,
             payload_crc: crc32c::crc32c(payload),
-            zero_sector_count: to_u32(zero_sector_count(&block[SECTOR_BYTES..])),
+            zero_sector_count: 0,
             crc: 0,
         };
-        let head = block.first_chunk_mut().expect("a page is longer than a header");
+        let head = block.first_chunk_mut().expect("it begins with a header");
         header.write(head, chain.log_crc);
         put_u32(head, FLAGS_AT, notice.kind.flag());
         let crc = crc32c::crc32c_append(chain.log_crc, &head[..HEADER_CRC_AT]);
@@ -418,7 +415,9 @@ mod tests {
     #[test]
     fn the_journal_of_a_single_server_takes_a_notice_for_damage() {
         let fence = &log(&[b"record"])[0];
-        let reading = super::super::read(fence, PAGE_BYTES, &mut Chain::start(LOG));
+        let mut segment = fence.to_vec();
+        segment.resize(PAGE_BYTES, 0);
+        let reading = super::super::read(&segment, PAGE_BYTES, &mut Chain::start(LOG));
         assert!(matches!(reading, Reading::Damaged(Damage::Reserved)), "{reading:?}");
     }
 

@@ -11,6 +11,9 @@ use super::LOG;
 use crate::disk::Disk;
 use crate::journal::{DataDirectory, Journal, JournalConfig, Refused};
 
+/// Greater than the folder's own.
+const EPOCH: u64 = 77;
+
 /// Keeps blocks, and holds the journal back behind a gate.
 #[derive(Default)]
 struct Elsewhere {
@@ -26,6 +29,10 @@ struct State {
 }
 
 impl Upstream for Elsewhere {
+    fn epoch(&self) -> u64 {
+        EPOCH
+    }
+
     fn append(&self, block: NextBlock<'_>) {
         assert_eq!(thread::current().name(), Some("journal"), "no worker waits for this");
         let mut state = self.state.lock();
@@ -73,6 +80,7 @@ fn a_record_is_elsewhere_before_it_is_durable_here() {
     assert!(behind.block_bytes_max <= REPLICATED_BLOCK_BYTES_MAX);
 
     let (journal, _) = open(&behind);
+    assert_eq!(journal.epoch(), EPOCH);
     // Some alone, some together, and more than fit into one block.
     let record = |number: u64| number.to_le_bytes().repeat(5_000);
     for round in 0..5 {
