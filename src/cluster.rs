@@ -76,6 +76,9 @@ pub enum ClusterError {
     /// Brokers or streams would lose what they acknowledge. Names everything that is wrong.
     #[error("the cluster is not safe: {}", .0.join("; "))]
     Unsafe(Vec<String>),
+    /// Brokers do not answer, so nobody knows whether they are safe. Names everything that is wrong.
+    #[error("the cluster may not be safe: {}", .0.join("; "))]
+    Silent(Vec<String>),
     /// The brokers do not answer.
     #[error("stream {stream}: {reason}")]
     Stream {
@@ -84,6 +87,13 @@ pub enum ClusterError {
         /// The error.
         reason: NoAnswer,
     },
+}
+
+impl ClusterError {
+    /// Whether a later try may find that all is well, without anybody changing anything.
+    pub const fn is_silence(&self) -> bool {
+        matches!(self, Self::Connect { .. } | Self::Silent(_) | Self::Stream { .. })
+    }
 }
 
 /// The streams of a cluster.
@@ -242,6 +252,9 @@ impl Cluster {
     /// The names of all brokers. Refuses unless all are safe.
     async fn safe_brokers(&self) -> Result<BTreeSet<String>, ClusterError> {
         let (answers, faults) = self.brokers().await;
+        if answers.iter().any(Result::is_err) {
+            return Err(ClusterError::Silent(faults));
+        }
         if !faults.is_empty() {
             return Err(ClusterError::Unsafe(faults));
         }

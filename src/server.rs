@@ -111,7 +111,8 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
     let start_workers = |connections| Workers::start(hands, connections, &server, &heart);
     // Who comes before the server is ready is told so, or waits in the queue of a socket that
     // somebody keeps for the time between two servers.
-    let (mut workers, start_workers) = if is_bound {
+    // Those of a standby would wait for as long as another node serves.
+    let (mut workers, start_workers) = if is_bound || arguments.cluster.cluster.is_some() {
         (Some(start_workers(Vec::new())?), None)
     } else {
         (None, Some(start_workers))
@@ -121,9 +122,11 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         exporter.map(|exporter| tokio::spawn(exporter.run()));
         let connections = take_connections(predecessor, connections_max)?;
         #[cfg(feature = "cluster")]
-        let Some(member) = Member::join(arguments, &supervisor, &server).await? else {
-            return Ok(());
-        };
+        let early = arguments.cluster.cluster.is_some().then(Ending::watch).transpose()?;
+        #[cfg(feature = "cluster")]
+        let joined = Member::join(arguments, &supervisor, &server, early.as_ref()).await?;
+        #[cfg(feature = "cluster")]
+        let Some(member) = joined else { return Ok(()) };
         let config = start::journal_config(arguments);
         #[cfg(feature = "cluster")]
         let config = member.config(config);
@@ -138,6 +141,9 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         spawn_background(&exchange, venue);
         let operators = operators(&arguments.data, &exchange);
         let hand_over = hand_over(&arguments.data);
+        #[cfg(feature = "cluster")]
+        let ending = early.map_or_else(Ending::watch, Ok)?;
+        #[cfg(not(feature = "cluster"))]
         let ending = Ending::watch()?;
         server.open(exchange.clone());
         if let Some(start_workers) = start_workers {
@@ -157,6 +163,8 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         if let Some(interval) = supervisor::watchdog_interval() {
             watchdog::start(heart.clone(), supervisor.clone(), exchange.clone(), interval)?;
         }
+        #[cfg(feature = "cluster")]
+        member.is_watched();
         let sockets = (listeners, admin.map(|admin| admin.socket));
         let end =
             until_end(&ending, reloads, hand_over.as_ref(), &sockets, &exchange.service).await;
@@ -171,7 +179,7 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
             leave_to(&successor, &server);
         }
         #[cfg(feature = "cluster")]
-        member.end().await;
+        member.end();
         Ok(())
     });
     // Everything is on disk. To drop the runtime would be to wait for whatever a thread still does,

@@ -4,10 +4,18 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
+use std::time::Duration;
 
 use async_nats::{ConnectOptions, ServerAddr};
 use hyper::Uri;
 use serde::Deserialize;
+
+/// How often a broker is asked whether it is there. The third question without an answer before it
+/// ends the connection, and another broker is asked: one whose machine has vanished says nothing.
+const PING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a broker may take to accept a connection.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// How many logs a cluster has if its file does not say.
 const LOGS_DEFAULT: u16 = 1;
@@ -174,6 +182,8 @@ impl ClusterFile {
         // it wants TLS nor which other brokers there are is taken from there.
         let mut options = ConnectOptions::new()
             .name("paperbourse")
+            .ping_interval(PING_INTERVAL)
+            .connection_timeout(CONNECT_TIME_MAX)
             .require_tls(self.is_encrypted())
             .ignore_discovered_servers();
         if let (Some(user), Some(path)) = (&self.user, &self.password_file) {

@@ -6,16 +6,19 @@
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, DiskError, temporary_name};
+use crate::journal::replicated::NodeName;
 use crate::journal::{CLUSTER_NAME, LogId};
 
 /// Longest file that is believed, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 10;
 
 /// To which log a folder belongs, and what it has owned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Membership {
     /// The log.
     pub log: LogId,
+    /// The node.
+    pub node: NodeName,
     /// The epoch that this node owned last; 0 if it never owned any.
     pub owned_epoch: u64,
 }
@@ -69,16 +72,22 @@ impl Membership {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let (log, epoch) = text.strip_prefix("log ")?.strip_suffix('\n')?.split_once(" epoch ")?;
+        let rest = text.strip_prefix("log ")?.strip_suffix('\n')?;
+        let (log, rest) = rest.split_once(" node ")?;
+        let (node, epoch) = rest.split_once(" epoch ")?;
         let log = u128::from_str_radix(log, 16).ok().filter(|_| log.len() == 32)?;
-        Some(Self { log: LogId::from_bytes(log.to_be_bytes()), owned_epoch: epoch.parse().ok()? })
+        Some(Self {
+            log: LogId::from_bytes(log.to_be_bytes()),
+            node: NodeName::new(node).ok()?,
+            owned_epoch: epoch.parse().ok()?,
+        })
     }
 
     /// Puts this into the folder, on disk when it returns.
-    pub fn write(self, disk: &Disk, folder: &Path) -> Result<(), FolderError> {
+    pub fn write(&self, disk: &Disk, folder: &Path) -> Result<(), FolderError> {
         let path = folder.join(CLUSTER_NAME);
         let log = u128::from_be_bytes(self.log.to_bytes());
-        let text = format!("log {log:032x} epoch {}\n", self.owned_epoch);
+        let text = format!("log {log:032x} node {} epoch {}\n", self.node, self.owned_epoch);
         let temporary = temporary_name(&path);
         let file = disk.create(&temporary)?;
         file.append(text.as_bytes())?;
@@ -88,19 +97,23 @@ impl Membership {
     }
 
     /// Checks that a folder with records up to `position` belongs to this log. An empty one does
-    /// from now on.
+    /// from now on. A copy of another node's folder has owned nothing.
     pub fn require(
         disk: &Disk,
         folder: &Path,
         log: LogId,
+        node: &NodeName,
         position: u64,
     ) -> Result<Self, FolderError> {
         match Self::read(disk, folder)? {
-            Some(membership) if membership.log == log => Ok(membership),
+            Some(membership) if membership.log == log && membership.node == *node => Ok(membership),
+            Some(membership) if membership.log == log => {
+                Ok(Self { node: node.clone(), owned_epoch: 0, ..membership })
+            }
             Some(_) => Err(FolderError::Foreign { folder: folder.to_owned() }),
             None if position > 0 => Err(FolderError::Alone { folder: folder.to_owned() }),
             None => {
-                let membership = Self { log, owned_epoch: 0 };
+                let membership = Self { log, node: node.clone(), owned_epoch: 0 };
                 membership.write(disk, folder)?;
                 Ok(membership)
             }
@@ -119,20 +132,23 @@ mod tests {
     #[test]
     fn a_folder_belongs_to_one_log() {
         let folder = tempfile::tempdir().unwrap();
-        let require = |log, position| {
-            Membership::require(&Disk::System, folder.path(), log, position)
+        let node = |name| NodeName::new(name).unwrap();
+        let require_as = |name, log, position| {
+            Membership::require(&Disk::System, folder.path(), log, &node(name), position)
                 .map(|membership| membership.owned_epoch)
                 .map_err(|error| error.to_string())
         };
+        let require = |log, position| require_as("a", log, position);
         assert!(require(LOG, 1).unwrap_err().contains("the data of a single server"));
         assert_eq!(require(LOG, 0), Ok(0));
         assert_eq!(require(LOG, 7), Ok(0));
-        let owned = Membership { log: LOG, owned_epoch: 12 };
+        let owned = Membership { log: LOG, node: node("a"), owned_epoch: 12 };
         owned.write(&Disk::System, folder.path()).unwrap();
         assert_eq!(require(LOG, 7), Ok(12));
+        assert_eq!(require_as("b", LOG, 7), Ok(0), "a copy has owned nothing");
         let other = LogId::from_bytes([1; 16]);
         assert!(require(other, 0).unwrap_err().contains("belongs to another cluster"));
-        for damaged in ["", "log a5 epoch 1\n", "log a5", &"x".repeat(2_000)] {
+        for damaged in ["", "log a5 node a epoch 1\n", "log a5", &"x".repeat(2_000)] {
             fs::write(folder.path().join(CLUSTER_NAME), damaged).unwrap();
             assert!(require(LOG, 7).unwrap_err().contains("is damaged"), "{damaged}");
         }

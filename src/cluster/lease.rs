@@ -25,6 +25,9 @@ const _: () = assert!(2 * HEARTBEAT_INTERVAL.as_millis() <= LEASE.as_millis());
 /// When an owner may answer.
 #[derive(Debug)]
 pub struct Lease {
+    /// When the log was taken.
+    taken_ns: u64,
+    /// When the former owner's lease is over.
     begins_ns: u64,
     ends_ns: AtomicU64,
 }
@@ -33,7 +36,8 @@ impl Lease {
     /// The lease of an owner that has just taken a log, from nobody if `was_free`.
     pub(super) fn begin(was_free: bool) -> Self {
         let wait = if was_free { Duration::ZERO } else { LEASE_WAIT };
-        Self { begins_ns: now_ns() + nanoseconds(wait), ends_ns: AtomicU64::new(0) }
+        let taken_ns = now_ns();
+        Self { taken_ns, begins_ns: taken_ns + nanoseconds(wait), ends_ns: AtomicU64::new(0) }
     }
 
     /// Whether what was read before this call may be answered.
@@ -52,10 +56,11 @@ impl Lease {
         self.ends_ns.store(0, Ordering::Release);
     }
 
-    /// Whether the newest acknowledged block was sent this long ago.
+    /// Whether the newest acknowledged block was sent this long ago, or the log was taken so long
+    /// ago and nothing was acknowledged.
     pub(super) fn is_older_than(&self, age: Duration) -> bool {
         let sent_ns = self.ends_ns.load(Ordering::Acquire).saturating_sub(nanoseconds(LEASE));
-        now_ns().saturating_sub(sent_ns) >= nanoseconds(age)
+        now_ns().saturating_sub(sent_ns.max(self.taken_ns)) >= nanoseconds(age)
     }
 }
 
@@ -95,7 +100,7 @@ mod tests {
             }
             assert_eq!(lease.holds(), expected, "{was_free} {sent_ago_ns:?}");
         }
-        let lease = Lease { begins_ns: 0, ends_ns: AtomicU64::new(0) };
+        let lease = Lease { taken_ns: 0, begins_ns: 0, ends_ns: AtomicU64::new(0) };
         lease.extend(now_ns());
         lease.extend(now_ns() - second);
         assert!(lease.holds(), "a lease never becomes shorter");

@@ -14,9 +14,12 @@ use super::lease::{HEARTBEAT_INTERVAL, Lease, now_ns};
 use super::standby::Taken;
 use crate::journal::replicated::{Halt, Log, Lost, NextBlock, Owner, Upstream};
 
-/// Exit code of a process that has lost its log to another node, and has to start again: the
+/// Exit code of a process that has lost its log, or its brokers, and has to start again: the
 /// `EX_TEMPFAIL` of `sysexits`.
 pub const EXIT_LOG_LOST: i32 = 75;
+
+/// How long the brokers may acknowledge nothing. They take up to ten seconds to elect a leader.
+const SILENCE_MAX: Duration = Duration::from_secs(20);
 
 /// How often the owner looks whether a heartbeat is due.
 const LOOK_INTERVAL: Duration = Duration::from_millis(25);
@@ -33,17 +36,32 @@ struct Shared<L> {
     /// `None` once the log was released.
     owner: Mutex<Option<Owner<L>>>,
     lease: Arc<Lease>,
-    on_lost: fn(&Lost) -> !,
+    on_lost: OnLost,
 }
+
+/// Why an owner cannot go on.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SeatLost {
+    /// The log is another's, or damaged.
+    #[error(transparent)]
+    Log(#[from] Lost),
+    /// The brokers have acknowledged nothing for too long. Others may own the log by now.
+    #[error("no broker has acknowledged anything for {} seconds", SILENCE_MAX.as_secs())]
+    Silence,
+}
+
+/// Called when an owner cannot go on. Production uses [`end_process`].
+pub type OnLost = fn(&SeatLost) -> !;
 
 impl<L: Log + 'static> Seat<L> {
     /// Takes the place in a log that was taken. Shows on `runtime` that the owner is alive.
-    pub fn new(taken: Taken<L>, runtime: Handle, on_lost: fn(&Lost) -> !) -> Self {
+    pub fn new(taken: Taken<L>, runtime: Handle, on_lost: OnLost) -> Self {
         let Taken { owner, was_free } = taken;
         let lease = Arc::new(Lease::begin(was_free));
         let epoch = owner.epoch();
         let shared = Arc::new(Shared { epoch, owner: Mutex::new(Some(owner)), lease, on_lost });
         runtime.spawn(beat(shared.clone()));
+        runtime.spawn(watch(shared.clone()));
         Self { shared, runtime }
     }
 
@@ -70,7 +88,7 @@ impl<L> Shared<L> {
     fn done(&self, sent_ns: u64, appended: Result<(), Lost>) {
         match appended {
             Ok(()) => self.lease.extend(sent_ns),
-            Err(lost) => (self.on_lost)(&lost),
+            Err(lost) => (self.on_lost)(&lost.into()),
         }
     }
 }
@@ -106,16 +124,30 @@ async fn beat<L: Log>(shared: Arc<Shared<L>>) {
     }
 }
 
-/// Says on stderr why the process does not own its log any more, and exits with
-/// [`EXIT_LOG_LOST`], or with 1 if the log is damaged.
-pub fn end_process(lost: &Lost) -> ! {
+/// Ends an owner that reaches no broker: its sockets would stay open, and say nothing of what
+/// another owner does meanwhile.
+async fn watch<L: Log>(shared: Arc<Shared<L>>) {
+    while !shared.lease.is_older_than(SILENCE_MAX) {
+        sleep(LOOK_INTERVAL).await;
+    }
+    (shared.on_lost)(&SeatLost::Silence)
+}
+
+/// Says on stderr why the process cannot go on, and exits with [`EXIT_LOG_LOST`], or with 1 if the
+/// log is damaged.
+pub fn end_process(lost: &SeatLost) -> ! {
     let (advice, code) = match lost {
-        Lost::Fenced { .. } => (
+        SeatLost::Silence => (
+            "Writes that were not answered may be in the log or not. Start this node again: it \
+             waits for the brokers",
+            EXIT_LOG_LOST,
+        ),
+        SeatLost::Log(Lost::Fenced { .. }) => (
             "Writes that were not answered may be in it or not. Start this node again: it then \
              follows the other",
             EXIT_LOG_LOST,
         ),
-        Lost::Halted(Halt { .. }) => ("Nothing is written until that is mended", 1),
+        SeatLost::Log(Lost::Halted(Halt { .. })) => ("Nothing is written until that is mended", 1),
     };
     // Not `eprintln!`, which panics on a closed stderr: the process must exit either way.
     let _ = writeln!(std::io::stderr(), "paperbourse: {lost}. {advice}.");

@@ -7,30 +7,36 @@
 
 use std::path::PathBuf;
 use std::process;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use tokio::runtime::{self, Handle};
-use tokio::time::timeout;
+use tokio::task::JoinHandle;
 
+use super::ending::Ending;
 use super::start;
 use super::supervisor::{Supervisor, watchdog_interval};
 use crate::cluster::folder::Membership;
 use crate::cluster::seat::{Seat, end_process};
-use crate::cluster::standby::{Taken, stand_by};
+use crate::cluster::standby::stand_by;
 use crate::cluster::{Cluster, ClusterFile, JetStreamLog};
 use crate::config::{DataPlace, ServeArgs};
 use crate::disk::Disk;
 use crate::http::exchange::Server;
 use crate::journal::replicated::{NodeName, Reader};
-use crate::journal::{Journal, JournalConfig, Refused};
-use crate::server::ending_signal;
-use crate::snapshot::{self, Opened, SnapshotConfig, SnapshotKeeper};
+use crate::journal::{Journal, JournalConfig, LogId, Refused, SegmentReader};
+use crate::snapshot::{self, Folder, Opened, SnapshotConfig, SnapshotKeeper};
 
 /// How long a node that ends tries to give the log up. Other nodes find out without it.
 const RELEASE_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// How long a standby waits before it asks brokers again that did not answer.
+const BROKERS_PAUSE: Duration = Duration::from_secs(1);
+
+/// Silent brokers are reported at the first and then at every so many tries.
+const TRIES_PER_WARNING: u32 = 30;
 
 /// How long a standby waits for room on its disk before it tries again.
 const ROOM_PAUSE: Duration = Duration::from_secs(1);
@@ -38,10 +44,16 @@ const ROOM_PAUSE: Duration = Duration::from_secs(1);
 /// What a server is in a cluster: the owner of its log, or nothing at all.
 pub(super) struct Member(Option<Ownership>);
 
+/// The log is released when this is dropped, also by a start that fails.
 struct Ownership {
     seat: Arc<Seat<JetStreamLog>>,
+    brokers: Handle,
+    folder: PathBuf,
+    membership: Membership,
     /// The position of the newest record below the fence.
     position: u64,
+    /// Tells the supervisor's watchdog that the node is alive, until the server does.
+    alive: JoinHandle<()>,
 }
 
 impl Member {
@@ -52,9 +64,10 @@ impl Member {
         arguments: &ServeArgs,
         supervisor: &Arc<Supervisor>,
         server: &Server,
+        ending: Option<&Ending>,
     ) -> anyhow::Result<Option<Self>> {
-        let (Some(file), Some(name), DataPlace::Folder(data)) =
-            (&arguments.cluster.cluster, &arguments.cluster.node, &arguments.data)
+        let (Some(file), Some(name), DataPlace::Folder(data), Some(ending)) =
+            (&arguments.cluster.cluster, &arguments.cluster.node, &arguments.data, ending)
         else {
             return Ok(Some(Self(None)));
         };
@@ -64,21 +77,25 @@ impl Member {
             config: start::journal_config(arguments),
             snapshots: arguments.snapshot_config(),
         };
-        let ending = ending_signal()?;
         let file = ClusterFile::read(file).context("--cluster")?;
         let brokers = start_thread()?;
         supervisor.ready("standing by");
-        let watched = tokio::spawn(keep_alive(supervisor.clone()));
+        let alive = brokers.spawn(keep_alive(supervisor.clone()));
         // On the thread of the brokers' connection, where the copy may wait for the disk.
         let owning = brokers.spawn(standby.own(file, brokers.clone()));
-        let ownership = tokio::select! {
+        let owned = tokio::select! {
             owned = owning => owned.context("the standby panicked")??,
-            signal = ending => {
+            signal = ending.asked() => {
                 tracing::info!(signal, "stopped standing by");
                 return Ok(None);
             }
         };
-        watched.abort();
+        let Owned { seat, position, membership, journal, keeper } = owned;
+        let folder = data.clone();
+        let ownership = Ownership { seat, brokers, folder, membership, position, alive };
+        // Both take their time, which heartbeats do not wait for.
+        drop(keeper);
+        drop(Arc::into_inner(journal).context("the journal of the standby is still in use")?);
         let before = server.lease.set(ownership.seat.lease().clone());
         assert!(before.is_ok(), "a process owns the log once");
         Ok(Some(Self(Some(ownership))))
@@ -92,23 +109,42 @@ impl Member {
         }
     }
 
-    /// Checks that the server starts with all that is in the log, and with nothing else.
+    /// Checks that the server has started with all that is in the log, and with nothing else. From
+    /// now on the log is this node's also after a crash.
     pub(super) fn require_whole(&self, journal: &Journal) -> anyhow::Result<()> {
-        let Some(Ownership { position, .. }) = self.0 else { return Ok(()) };
+        let Some(Ownership { position, membership, folder, .. }) = &self.0 else { return Ok(()) };
         let found = journal.newest_place().position;
         ensure!(
-            found == position,
+            found == *position,
             "the data folder ends at record {found}, and the log of the cluster at {position}: \
              start this node on an empty folder"
         );
-        Ok(())
+        Ok(membership.write(&Disk::System, folder)?)
+    }
+
+    /// The server tells the supervisor's watchdog from here on that it is alive.
+    pub(super) fn is_watched(&self) {
+        if let Some(ownership) = &self.0 {
+            ownership.alive.abort();
+        }
     }
 
     /// Gives the log up, so that another node takes it at once, and ends the process: nothing can
     /// be written any more.
-    pub(super) async fn end(self) {
-        let Some(Ownership { seat, .. }) = self.0 else { return };
-        match timeout(RELEASE_TIME_MAX, seat.release()).await {
+    pub(super) fn end(self) {
+        if let Some(ownership) = self.0 {
+            drop(ownership);
+            process::exit(0);
+        }
+    }
+}
+
+impl Drop for Ownership {
+    fn drop(&mut self) {
+        let seat = self.seat.clone();
+        let (done, released) = mpsc::channel();
+        self.brokers.spawn(async move { done.send(seat.release().await) });
+        match released.recv_timeout(RELEASE_TIME_MAX) {
             Ok(Ok(())) => tracing::info!("released the log of the cluster"),
             Ok(Err(error)) => tracing::warn!(%error, "the log was lost before it was released"),
             Err(_) => tracing::warn!(
@@ -116,8 +152,16 @@ impl Member {
                  gone"
             ),
         }
-        process::exit(0);
     }
+}
+
+/// A log that a standby has come to own, and what it stood by with.
+struct Owned {
+    seat: Arc<Seat<JetStreamLog>>,
+    position: u64,
+    membership: Membership,
+    journal: Arc<Journal>,
+    keeper: SnapshotKeeper,
 }
 
 /// The thread of everything that has to do with brokers. It lives as long as the process.
@@ -149,17 +193,9 @@ struct Standby {
 }
 
 impl Standby {
-    /// Copies the log until it can be owned, and owns it.
-    async fn own(self, file: ClusterFile, runtime: Handle) -> anyhow::Result<Ownership> {
-        let cluster = Cluster::connect(file).await?;
-        let mut logs = cluster.open().await?;
-        ensure!(
-            logs.len() == 1,
-            "nodes serve clusters of one log, and this one has {}: choose another name in the \
-             file, and logs = 1",
-            logs.len()
-        );
-        let (log, id) = logs.remove(0);
+    /// Copies the log until it can be owned, and owns it. From then on it shows that it is alive.
+    async fn own(self, file: ClusterFile, runtime: Handle) -> anyhow::Result<Owned> {
+        let (log, id) = self.only_log(file).await?;
         let opened =
             snapshot::open(Disk::System, &self.folder, &self.config, start::thread_count())
                 .with_context(|| format!("failed to open --data {}", self.folder.display()))?;
@@ -168,15 +204,10 @@ impl Standby {
         drop(recovered);
         let journal = Arc::new(journal);
         let position = journal.newest_place().position;
-        let membership = Membership::require(&Disk::System, &self.folder, id, position)?;
+        let membership =
+            Membership::require(&Disk::System, &self.folder, id, &self.node, position)?;
+        self.require_same(&log, id, &folder, position).await?;
         let reader = Reader::seek(log, id, position).await?;
-        let last = reader.end_position().await?;
-        ensure!(
-            last >= position,
-            "{} has records up to {position}, and the log of the cluster ends at {last}: the \
-             brokers have lost blocks. Keep their files and this folder",
-            self.folder.display()
-        );
         tracing::info!(node = %self.node, position, "standing by");
         let keeper = SnapshotKeeper::start(folder, journal.clone(), self.snapshots);
         let mut copied = position;
@@ -190,16 +221,87 @@ impl Standby {
             }
         };
         let owned_epoch = Some(membership.owned_epoch).filter(|&epoch| epoch > 0);
-        let Taken { owner, was_free } = stand_by(reader, &self.node, owned_epoch, copy).await?;
-        drop(keeper);
-        // Everything below the fence is on this disk from here on.
-        drop(Arc::into_inner(journal).context("the journal of the standby is still in use")?);
-        let (epoch, position) = (owner.epoch(), owner.position());
-        Membership { owned_epoch: epoch, ..membership }.write(&Disk::System, &self.folder)?;
+        let taken = stand_by(reader, &self.node, owned_epoch, copy).await?;
+        let (epoch, position) = (taken.owner.epoch(), taken.owner.position());
         tracing::info!(node = %self.node, epoch, position, "owning the log");
-        let seat = Seat::new(Taken { owner, was_free }, runtime, end_process);
-        Ok(Ownership { seat: Arc::new(seat), position })
+        let seat = Arc::new(Seat::new(taken, runtime, end_process));
+        let membership = Membership { owned_epoch: epoch, ..membership };
+        Ok(Owned { seat, position, membership, journal, keeper })
     }
+
+    /// The log of the cluster, once the brokers say that it is safe. Waits for those that do not
+    /// answer.
+    async fn only_log(&self, file: ClusterFile) -> anyhow::Result<(JetStreamLog, LogId)> {
+        let mut tries = 0;
+        let mut logs = loop {
+            let opened = match Cluster::connect(file.clone()).await {
+                Ok(cluster) => cluster.open().await,
+                Err(error) => Err(error),
+            };
+            match opened {
+                Ok(logs) => break logs,
+                Err(error) if error.is_silence() => {
+                    if tries % TRIES_PER_WARNING == 0 {
+                        tracing::warn!(%error, "waiting for the brokers");
+                    }
+                    tries += 1;
+                    tokio::time::sleep(BROKERS_PAUSE).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        ensure!(
+            logs.len() == 1,
+            "nodes serve clusters of one log, and this one has {}: choose another name in the \
+             file, and logs = 1",
+            logs.len()
+        );
+        Ok(logs.remove(0))
+    }
+
+    /// Checks that the folder's newest record, at this position, is the one that the log has there.
+    async fn require_same(
+        &self,
+        log: &JetStreamLog,
+        id: LogId,
+        folder: &Folder,
+        position: u64,
+    ) -> anyhow::Result<()> {
+        if position == 0 {
+            return Ok(());
+        }
+        let in_log = Reader::record(log.clone(), id, position).await?;
+        let here = newest_record(folder)?.filter(|&(at, _)| at == position);
+        let is_same = match (&in_log, &here) {
+            (Some(in_log), Some((_, here))) => in_log == here,
+            // The segments that hold records were removed: there is nothing to compare.
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        ensure!(
+            is_same,
+            "{} and the log of the cluster differ at record {position}: the brokers have lost \
+             blocks that this node has. Keep their files and this folder, and find out which of \
+             the two is right",
+            self.folder.display()
+        );
+        Ok(())
+    }
+}
+
+/// The newest record in the segments of a folder, with its position.
+fn newest_record(folder: &Folder) -> anyhow::Result<Option<(u64, Vec<u8>)>> {
+    for number in folder.segment_numbers()?.into_iter().rev() {
+        let Some(path) = folder.segment_path(number)? else { continue };
+        if !SegmentReader::is_begun(&Disk::System, &path)? {
+            continue;
+        }
+        let read = SegmentReader::anywhere().read_open(&Disk::System, &path, number)?;
+        if let Some((position, record)) = read.batch.iter().last() {
+            return Ok(Some((position, record.to_vec())));
+        }
+    }
+    Ok(None)
 }
 
 /// Copies the record into the journal, however long that takes.
@@ -222,5 +324,37 @@ fn append(journal: &Journal, record: &[u8]) {
         }
         // The next segment may not be ready yet.
         thread::yield_now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::journal::DataDirectory;
+
+    #[test]
+    fn the_newest_record_of_a_folder_is_found_behind_empty_starts() {
+        let data = TempDir::new().unwrap();
+        let open = || {
+            let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
+            let config = JournalConfig { segment_bytes: 1 << 20, ..JournalConfig::default() };
+            let opened =
+                Journal::open(&directory, &config, |_, _, _| Ok::<_, std::convert::Infallible>(()));
+            opened.unwrap().0
+        };
+        let newest = || newest_record(&Folder::new(Disk::System, data.path())).unwrap();
+        drop(open());
+        assert_eq!(newest(), None);
+        let journal = open();
+        for record in [&b"one"[..], b"two", b"three"] {
+            append(&journal, record);
+        }
+        drop(journal);
+        let expected = Some((3, b"three".to_vec()));
+        assert_eq!(newest(), expected);
+        drop(open());
+        assert_eq!(newest(), expected);
     }
 }

@@ -26,8 +26,8 @@ const TRADERS: usize = 3;
 /// How many orders must be acknowledged between two faults.
 const ORDERS: usize = 60;
 
-/// Each fault once; `PAPERBOURSE_CLUSTER_FAULTS=100` for a long run.
-const FAULTS_DEFAULT: usize = 4;
+/// All faults; `PAPERBOURSE_CLUSTER_FAULTS=100` for a long run.
+const FAULTS_DEFAULT: usize = FAULTS.len();
 
 /// A market of the simulated venue that is always open.
 const MARKET: &str = "0xfbedbcd006f8debf0a24458901c7d2b6129d3a14e398cfb275c00cef14bcf8d9";
@@ -44,7 +44,10 @@ const EXIT_LOG_LOST: i32 = 75;
 /// What happens to the owner of the log.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
-    /// It is killed.
+    /// It is killed and started again at once. Two of these in a row: its folder has then seen more
+    /// starts than those of the others.
+    Restarted,
+    /// It is killed, and started again once another node owns the log.
     Killed,
     /// It is asked to end, and releases the log.
     Ended,
@@ -54,7 +57,14 @@ enum Fault {
     Broker,
 }
 
-const FAULTS: [Fault; 4] = [Fault::Killed, Fault::Stopped, Fault::Ended, Fault::Broker];
+const FAULTS: [Fault; 6] = [
+    Fault::Restarted,
+    Fault::Restarted,
+    Fault::Killed,
+    Fault::Stopped,
+    Fault::Ended,
+    Fault::Broker,
+];
 
 /// The nodes of a cluster, as clients see them.
 struct Nodes {
@@ -262,6 +272,10 @@ fn acknowledged_orders_survive_the_loss_of_nodes_and_brokers() {
             let owner = nodes.owner();
             let began = Instant::now();
             match fault {
+                Fault::Restarted => {
+                    nodes.processes[owner] = None;
+                    nodes.run(owner);
+                }
                 Fault::Killed => nodes.processes[owner] = None,
                 Fault::Ended => {
                     nodes.process(owner).signal("-TERM");

@@ -148,6 +148,12 @@ async fn a_reader_finds_its_place_again() {
         read.retain(|&read| read > position);
         assert!(read.into_iter().eq(position + 1..=owner.position()), "{position}");
     }
+    let last = owner.position();
+    for position in [1, last / 2, last] {
+        let record = Reader::record(log.clone(), LOG, position).await.unwrap();
+        assert_eq!(record.as_deref(), Some(&b"record"[..]), "{position}");
+    }
+    assert_eq!(Reader::record(log.clone(), LOG, last + 1).await.unwrap(), None);
     log.trim(10).await.unwrap();
     let error = Reader::seek(log.clone(), LOG, 3).await.err().unwrap().to_string();
     assert!(error.contains("Start this node from a newer snapshot"), "{error}");

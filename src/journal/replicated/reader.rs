@@ -72,11 +72,22 @@ impl<L: Log> Reader<L> {
         Ok(reader)
     }
 
-    /// The position of the newest record in the log as it is now.
-    pub async fn end_position(&self) -> Result<u64, ReadError> {
-        let mut ahead = Reader::new(&self.log, self.chain, self.sequence);
-        ahead.catch_up(|_, _, _| ()).await?;
-        Ok(ahead.chain.mark().position)
+    /// The record at this position, which is at least 1; `None` if the log ends before it.
+    pub async fn record(log: L, id: LogId, position: u64) -> Result<Option<Bytes>, ReadError> {
+        let mut reader = Self::seek(log, id, position - 1).await?;
+        let Extent { last, .. } = reader.extent().await?;
+        let mut found = None;
+        while found.is_none() && reader.sequence < last {
+            let mut see = |_, _: &Bytes, entry: Entry<'_>| {
+                if let Entry::Records(records) = entry {
+                    let mut records = (records.first_position()..).zip(records.iter());
+                    let record = records.find(|&(at, _)| at == position);
+                    found = record.map(|(_, record)| Bytes::copy_from_slice(record));
+                }
+            };
+            reader.next(&mut see).await?;
+        }
+        Ok(found)
     }
 
     /// The chain that the block with this sequence, which must exist, claims to continue.
