@@ -233,25 +233,6 @@ impl JournalConfig {
         self
     }
 
-    /// The epoch of records in a journal that has begun this one in its folder.
-    fn epoch_of_records(&self, own: u64) -> u64 {
-        #[cfg(feature = "cluster")]
-        if let Some(upstream) = &self.upstream {
-            return upstream.epoch();
-        }
-        own
-    }
-
-    /// How long a flush is believed to take before the first, in microseconds: no time, or, behind
-    /// an upstream, too long for a worker.
-    const fn first_flush_us(&self) -> u64 {
-        #[cfg(feature = "cluster")]
-        if self.upstream.is_some() {
-            return u64::MAX;
-        }
-        0
-    }
-
     /// As many as are configured, but no more bytes than [`BYTES_AHEAD_MAX`].
     fn segments_ahead_fitting(&self) -> usize {
         let fitting = BYTES_AHEAD_MAX / self.segment_bytes;

@@ -104,7 +104,6 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         (server.tracing(traces), exporter)
     };
     let server = Arc::new(server);
-    server.cors.set(&arguments.cors_origins);
     http::prepare();
     let heart = Arc::new(Heart::default());
     let hands = listeners.deal(worker_count).context("failed to share the listening sockets")?;
@@ -122,11 +121,9 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         exporter.map(|exporter| tokio::spawn(exporter.run()));
         let connections = take_connections(predecessor, connections_max)?;
         #[cfg(feature = "cluster")]
-        let early = arguments.cluster.cluster.is_some().then(Ending::watch).transpose()?;
-        #[cfg(feature = "cluster")]
-        let joined = Member::join(arguments, &supervisor, &server, early.as_ref()).await?;
-        #[cfg(feature = "cluster")]
-        let Some(member) = joined else { return Ok(()) };
+        let Some((member, early)) = Member::join(arguments, &supervisor, &server).await? else {
+            return Ok(());
+        };
         let config = start::journal_config(arguments);
         #[cfg(feature = "cluster")]
         let config = member.config(config);
@@ -160,9 +157,7 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
             supervisor.clone(),
             status,
         );
-        if let Some(interval) = supervisor::watchdog_interval() {
-            watchdog::start(heart.clone(), supervisor.clone(), exchange.clone(), interval)?;
-        }
+        report_to_watchdog(&heart, &supervisor, &exchange)?;
         #[cfg(feature = "cluster")]
         member.is_watched();
         let sockets = (listeners, admin.map(|admin| admin.socket));
@@ -197,6 +192,20 @@ fn require_no_mix(arguments: &ServeArgs, takes_over: bool) -> anyhow::Result<()>
          start it again"
     );
     Ok(())
+}
+
+/// Tells the supervisor's watchdog from now on that the server is alive, if it wants to hear so.
+fn report_to_watchdog(
+    heart: &Arc<Heart>,
+    supervisor: &Arc<Supervisor>,
+    exchange: &Arc<Exchange>,
+) -> anyhow::Result<()> {
+    match supervisor::watchdog_interval() {
+        Some(interval) => {
+            watchdog::start(heart.clone(), supervisor.clone(), exchange.clone(), interval)
+        }
+        None => Ok(()),
+    }
 }
 
 fn warn_of_unknown_variables(configuration: &Configuration) {
@@ -427,6 +436,7 @@ fn limited(arguments: &ServeArgs, connections_max: usize) -> Server {
     }
     let per_address_max = arguments.connections_per_address(connections_max);
     let server = Server::new(connections_max).capped_by_address(connections_max, per_address_max);
+    server.cors.set(&arguments.cors_origins);
     server.trusting(TrustedProxies::new(&arguments.trusted_proxies))
 }
 

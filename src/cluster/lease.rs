@@ -24,6 +24,7 @@ const _: () = assert!(2 * HEARTBEAT_INTERVAL.as_millis() <= LEASE.as_millis());
 
 /// When an owner may answer.
 #[derive(Debug)]
+#[expect(clippy::struct_field_names, reason = "units come last")]
 pub struct Lease {
     /// When the log was taken.
     taken_ns: u64,

@@ -62,8 +62,14 @@ impl LocalJournal {
 
     fn assemble(recovered: recovery::Recovered, config: &JournalConfig) -> (Self, Maker) {
         let recovery::Recovered { data, template, tail, ready, next_number, .. } = recovered;
-        let position = tail.chain.position;
-        let epoch = config.epoch_of_records(tail.chain.epoch);
+        let (epoch, position) = (tail.chain.epoch, tail.chain.position);
+        let newest_flush_us = 0;
+        // No worker waits for an upstream, whose epoch is that of the records.
+        #[cfg(feature = "cluster")]
+        let (epoch, newest_flush_us) = match &config.upstream {
+            Some(upstream) => (upstream.epoch(), u64::MAX),
+            None => (epoch, newest_flush_us),
+        };
         let is_direct = tail.file.is_direct();
         let (ring, taker) = Ring::new(config.ring_slots, config.ring_bytes, position);
         ring.add_space(tail.room() - segment::unused_bytes_max(config.record_bytes_max));
@@ -75,7 +81,7 @@ impl LocalJournal {
         let shared = Arc::new(writer::Shared {
             ring: ring.clone(),
             progress: Arc::new(Progress::new(LOCAL_LOG, position)),
-            newest_flush_us: AtomicU64::new(config.first_flush_us()),
+            newest_flush_us: AtomicU64::new(newest_flush_us),
             metrics: JournalMetrics::default(),
             segment: AtomicU64::new(tail.number),
             is_closing: AtomicBool::new(false),

@@ -58,19 +58,19 @@ struct Ownership {
 
 impl Member {
     /// Joins the cluster, if the server belongs to one, and returns once this node owns its log.
-    /// From then on the server answers only while no other node can have taken it. `None` if a
-    /// signal ended that.
+    /// From then on the server answers only while no other node can have taken it. Also returns the
+    /// watch on signals if there is one by then. `None` if a signal ended that.
     pub(super) async fn join(
         arguments: &ServeArgs,
         supervisor: &Arc<Supervisor>,
         server: &Server,
-        ending: Option<&Ending>,
-    ) -> anyhow::Result<Option<Self>> {
-        let (Some(file), Some(name), DataPlace::Folder(data), Some(ending)) =
-            (&arguments.cluster.cluster, &arguments.cluster.node, &arguments.data, ending)
+    ) -> anyhow::Result<Option<(Self, Option<Ending>)>> {
+        let (Some(file), Some(name), DataPlace::Folder(data)) =
+            (&arguments.cluster.cluster, &arguments.cluster.node, &arguments.data)
         else {
-            return Ok(Some(Self(None)));
+            return Ok(Some((Self(None), None)));
         };
+        let ending = Ending::watch()?;
         let standby = Standby {
             node: NodeName::new(name).context("--node")?,
             folder: data.clone(),
@@ -98,7 +98,7 @@ impl Member {
         drop(Arc::into_inner(journal).context("the journal of the standby is still in use")?);
         let before = server.lease.set(ownership.seat.lease().clone());
         assert!(before.is_ok(), "a process owns the log once");
-        Ok(Some(Self(Some(ownership))))
+        Ok(Some((Self(Some(ownership)), Some(ending))))
     }
 
     /// The journal of an owner: each block is in the log first.
