@@ -76,7 +76,7 @@ pub enum ClusterError {
     /// Brokers or streams would lose what they acknowledge. Names everything that is wrong.
     #[error("the cluster is not safe: {}", .0.join("; "))]
     Unsafe(Vec<String>),
-    /// Brokers do not answer, so nobody knows whether they are safe. Names everything that is wrong.
+    /// Brokers do not answer, so nobody knows whether they are safe. Names all that is wrong.
     #[error("the cluster may not be safe: {}", .0.join("; "))]
     Silent(Vec<String>),
     /// The brokers do not answer.

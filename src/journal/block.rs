@@ -39,9 +39,6 @@
 #[cfg(feature = "cluster")]
 pub(super) mod notice;
 
-#[cfg(feature = "cluster")]
-use bytes::Bytes;
-
 use super::RECORD_BYTES_MAX;
 use super::aligned::AlignedBytes;
 use super::reader::ChainMark;
@@ -433,15 +430,6 @@ impl Builder {
         let crc = header.write(head, chain.log_crc);
         chain.advance(crc, header.epoch, self.record_count);
         &self.buffer
-    }
-
-    /// Seals a copy of the block. The block can be sealed again, in another chain.
-    #[cfg(feature = "cluster")]
-    fn seal_copy(&mut self, chain: &mut Chain) -> Bytes {
-        let unsealed_bytes = self.buffer.len();
-        let copy = Bytes::copy_from_slice(self.seal(chain));
-        self.buffer.truncate(unsealed_bytes);
-        copy
     }
 
     /// Starts the next block.

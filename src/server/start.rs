@@ -335,10 +335,11 @@ fn open_data(
 pub(super) fn require_alone(arguments: &ServeArgs) -> anyhow::Result<()> {
     let DataPlace::Folder(data) = &arguments.data else { return Ok(()) };
     let mark = data.join(CLUSTER_NAME);
-    if arguments.cluster.cluster.is_none() && Disk::System.exists(&mark)? {
+    // A folder that cannot be read is refused when it is opened.
+    if arguments.cluster.cluster.is_none() && Disk::System.exists(&mark).unwrap_or_default() {
         anyhow::bail!(
-            "{} belongs to a node of a cluster: start with --cluster FILE and --node NAME. To go on \
-             with its data on a single server, restore a backup of it into another folder",
+            "{} belongs to a node of a cluster: start with --cluster FILE and --node NAME. To go \
+             on with its data on a single server, restore a backup of it into another folder",
             data.display()
         );
     }
@@ -529,6 +530,21 @@ mod tests {
     struct Line {
         #[command(flatten)]
         serve: ServeArgs,
+    }
+
+    #[test]
+    fn the_folder_of_a_node_is_not_served_alone() {
+        let data = TempDir::new().unwrap();
+        let arguments = |flags: &[&str]| {
+            let path = data.path().to_str().unwrap();
+            let words = ["paperbourse", "--data", path].into_iter().chain(flags.iter().copied());
+            Line::try_parse_from(words).unwrap().serve
+        };
+        require_alone(&arguments(&[])).unwrap();
+        fs::write(data.path().join(CLUSTER_NAME), "").unwrap();
+        let error = require_alone(&arguments(&[])).unwrap_err().to_string();
+        assert!(error.contains("belongs to a node of a cluster"), "{error}");
+        require_alone(&arguments(&["--cluster", "file", "--node", "a"])).unwrap();
     }
 
     #[test]

@@ -237,7 +237,11 @@ impl ReplicatedChain {
     /// it.
     pub(in crate::journal) fn seal(&mut self, records: &mut Builder) -> Bytes {
         assert!(records.record_count > 0, "only a fence begins an epoch");
-        records.seal_copy(&mut self.0)
+        let unsealed_bytes = records.buffer.len();
+        let block = Bytes::copy_from_slice(records.seal(&mut self.0));
+        // They can be sealed again, in another chain.
+        records.buffer.truncate(unsealed_bytes);
+        block
     }
 
     /// Makes the notice the next block, and advances the chain past it.

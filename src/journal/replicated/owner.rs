@@ -141,7 +141,7 @@ impl<L: Log> Owner<L> {
         Ok(())
     }
 
-    /// Appends the block that `seal` makes, as [`Self::flush`] does for the records that were pushed.
+    /// Appends the block that `seal` makes, as [`Self::flush`] does for records that were pushed.
     pub async fn append(
         &mut self,
         seal: impl FnOnce(&mut ReplicatedChain) -> Bytes,
