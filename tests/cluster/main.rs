@@ -137,7 +137,7 @@ fn unsafe_brokers_are_refused() {
     assert_eq!(errors.lines().count(), 1, "one error names all: {errors}");
     let (printed, _) = check(&["status"], &file, 1);
     assert!(printed.contains("version 2.15.1  synced NOT ALWAYS"), "{printed}");
-    assert!(printed.contains("stream pb-15 does not exist"), "nothing was created: {printed}");
+    assert!(printed.contains("stream pb-0 does not exist"), "nothing was created: {printed}");
 }
 
 #[test]
