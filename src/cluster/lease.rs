@@ -5,7 +5,7 @@
 //! the moment at which it *sent* the newest block that was acknowledged: a fence can only be behind
 //! that block. Who takes a log waits longer than that before it answers anything.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -24,13 +24,14 @@ const _: () = assert!(2 * HEARTBEAT_INTERVAL.as_millis() <= LEASE.as_millis());
 
 /// When an owner may answer.
 #[derive(Debug)]
-#[expect(clippy::struct_field_names, reason = "units come last")]
 pub struct Lease {
     /// When the log was taken.
     taken_ns: u64,
     /// When the former owner's lease is over.
     begins_ns: u64,
     ends_ns: AtomicU64,
+    /// Whether the owner has given the log up.
+    is_over: AtomicBool,
 }
 
 impl Lease {
@@ -38,13 +39,19 @@ impl Lease {
     pub(super) fn begin(was_free: bool) -> Self {
         let wait = if was_free { Duration::ZERO } else { LEASE_WAIT };
         let taken_ns = now_ns();
-        Self { taken_ns, begins_ns: taken_ns + nanoseconds(wait), ends_ns: AtomicU64::new(0) }
+        Self {
+            taken_ns,
+            begins_ns: taken_ns + nanoseconds(wait),
+            ends_ns: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+        }
     }
 
     /// Whether what was read before this call may be answered.
     pub fn holds(&self) -> bool {
         let now_ns = now_ns();
-        self.begins_ns <= now_ns && now_ns < self.ends_ns.load(Ordering::Acquire)
+        let ends_ns = self.ends_ns.load(Ordering::Acquire);
+        self.begins_ns <= now_ns && now_ns < ends_ns && !self.is_over.load(Ordering::Acquire)
     }
 
     /// A block was acknowledged that was first sent at this time.
@@ -54,7 +61,7 @@ impl Lease {
 
     /// Ends the lease of an owner that is about to release the log, and appends nothing else.
     pub(super) fn end(&self) {
-        self.ends_ns.store(0, Ordering::Release);
+        self.is_over.store(true, Ordering::Release);
     }
 
     /// Whether the newest acknowledged block was sent this long ago, or the log was taken so long
@@ -101,12 +108,13 @@ mod tests {
             }
             assert_eq!(lease.holds(), expected, "{was_free} {sent_ago_ns:?}");
         }
-        let lease = Lease { taken_ns: 0, begins_ns: 0, ends_ns: AtomicU64::new(0) };
+        let lease = Lease { taken_ns: 0, begins_ns: 0, ..Lease::begin(true) };
         lease.extend(now_ns());
         lease.extend(now_ns() - second);
         assert!(lease.holds(), "a lease never becomes shorter");
         assert!(!lease.is_older_than(LEASE));
         lease.end();
         assert!(!lease.holds(), "the next owner of a released log does not wait");
+        assert!(!lease.is_older_than(LEASE), "the brokers acknowledged something just now");
     }
 }

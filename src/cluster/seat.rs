@@ -24,7 +24,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(20);
 /// How often the owner looks whether a heartbeat is due.
 const LOOK_INTERVAL: Duration = Duration::from_millis(25);
 
-/// The place of the owner of a log. Clones share it.
+/// The place of the owner of a log.
 pub struct Seat<L> {
     shared: Arc<Shared<L>>,
     /// Whoever appends blocks until it is done here.
