@@ -7,23 +7,10 @@ use std::rc::Rc;
 use tokio::time::timeout;
 
 use super::*;
-use crate::journal::replicated::tests::{LOG, MemoryLog, node, reader, unseen};
+use crate::journal::replicated::tests::{LOG, MemoryLog, node, reader, take, write};
 
 /// Longer than any takeover here takes.
 const PATIENCE: Duration = Duration::from_mins(1);
-
-async fn owner(log: &MemoryLog, number: usize) -> Owner<MemoryLog> {
-    let taken = Owner::take(reader(log.clone()), node(number), unseen).await;
-    taken.map_err(|(_, error)| error).unwrap()
-}
-
-async fn write(owner: &mut Owner<MemoryLog>, records: u64) {
-    for _ in 0..records {
-        let record = (owner.position() + 1).to_le_bytes();
-        assert!(owner.push(&record));
-        owner.flush().await.unwrap();
-    }
-}
 
 /// Stands by from the beginning, and returns the owner and the records that it has copied.
 async fn taken(log: &MemoryLog, number: usize) -> (Taken<MemoryLog>, Vec<u64>) {
@@ -46,7 +33,7 @@ async fn a_new_log_is_taken_at_once() {
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_is_alive_keeps_its_log() {
     let log = MemoryLog::new();
-    let mut owner = owner(&log, 1).await;
+    let mut owner = take(log.clone(), 1).await;
     let alive = async {
         for _ in 0..1_000 {
             sleep(HEARTBEAT_INTERVAL).await;
@@ -63,7 +50,7 @@ async fn an_owner_that_is_alive_keeps_its_log() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_owner_loses_its_log_and_nothing_that_it_wrote() {
     let log = MemoryLog::new();
-    let mut former = owner(&log, 1).await;
+    let mut former = take(log.clone(), 1).await;
     write(&mut former, 20).await;
     let began = Instant::now();
     let (Taken { owner, was_free }, copied) = taken(&log, 2).await;
@@ -78,7 +65,7 @@ async fn a_silent_owner_loses_its_log_and_nothing_that_it_wrote() {
 #[tokio::test(start_paused = true)]
 async fn a_released_log_is_taken_at_once() {
     let log = MemoryLog::new();
-    let mut former = owner(&log, 1).await;
+    let mut former = take(log.clone(), 1).await;
     write(&mut former, 3).await;
     let mut standby = pin!(taken(&log, 2));
     assert!(timeout(Duration::from_secs(1), &mut standby).await.is_err(), "not yet");
@@ -93,7 +80,7 @@ async fn a_released_log_is_taken_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_restarted_takes_its_own_log_back_at_once() {
     let log = MemoryLog::new();
-    let mut former = owner(&log, 1).await;
+    let mut former = take(log.clone(), 1).await;
     write(&mut former, 3).await;
     let owned_epoch = Some(former.epoch());
     let first = Reader::seek(log.clone(), LOG, 2).await.unwrap();
@@ -108,7 +95,7 @@ async fn a_node_that_was_restarted_takes_its_own_log_back_at_once() {
 #[tokio::test(start_paused = true)]
 async fn only_one_standby_takes_the_log() {
     let log = MemoryLog::new();
-    write(&mut owner(&log, 1).await, 3).await;
+    write(&mut take(log.clone(), 1).await, 3).await;
     let owners: Rc<RefCell<Vec<usize>>> = Rc::default();
     let node = async |number: usize| {
         let (Taken { mut owner, .. }, _) = taken(&log, number).await;
@@ -126,7 +113,7 @@ async fn only_one_standby_takes_the_log() {
 #[tokio::test(start_paused = true)]
 async fn a_reader_finds_its_place_again() {
     let log = MemoryLog::new();
-    let mut owner = owner(&log, 1).await;
+    let mut owner = take(log.clone(), 1).await;
     for records in 1..20_u64 {
         for _ in 0..records {
             assert!(owner.push(b"record"));

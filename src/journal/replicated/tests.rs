@@ -32,3 +32,17 @@ pub(crate) fn node(number: usize) -> NodeName {
 
 /// What [`Owner::take`] and [`Reader::catch_up`] show if nobody is interested.
 pub(crate) fn unseen(_: u64, _: &Bytes, _: Entry<'_>) {}
+
+/// Takes the log for this node.
+pub(crate) async fn take<L: Log>(log: L, number: usize) -> Owner<L> {
+    Owner::take(reader(log), node(number), unseen).await.map_err(|(_, error)| error).unwrap()
+}
+
+/// Appends this many blocks of one record.
+pub(crate) async fn write<L: Log>(owner: &mut Owner<L>, blocks: u64) {
+    for _ in 0..blocks {
+        let record = (owner.position() + 1).to_le_bytes();
+        assert!(owner.push(&record));
+        owner.flush().await.unwrap();
+    }
+}

@@ -7,20 +7,7 @@ use tokio::time::{Instant, timeout};
 
 use super::super::*;
 use super::memory::{MemoryLog, Rates};
-use super::{node, reader, unseen};
-
-async fn take<L: Log>(log: L, number: usize) -> Owner<L> {
-    Owner::take(reader(log), node(number), unseen).await.map_err(|(_, error)| error).unwrap()
-}
-
-/// Appends this many blocks of one record.
-async fn write<L: Log>(owner: &mut Owner<L>, blocks: u64) {
-    for _ in 0..blocks {
-        let record = (owner.position() + 1).to_le_bytes();
-        assert!(owner.push(&record));
-        owner.flush().await.unwrap();
-    }
-}
+use super::{node, reader, take, unseen, write};
 
 /// What a reader of the whole log is shown: the epoch, then records or the notice.
 async fn shown(log: &MemoryLog) -> Result<Vec<String>, ReadError> {
