@@ -29,7 +29,7 @@ enum ClusterCommand {
     Init(InitArgs),
     /// Show each broker and each log: its leader, its replicas, its newest block
     ///
-    /// Problems come last, each with what to change.
+    /// Problems are listed last, each with what to change.
     Status(StatusArgs),
 }
 

@@ -7,12 +7,12 @@ use clap::Args;
 /// The cluster options of `paperbourse serve`.
 #[derive(Args, Clone, Debug)]
 pub struct ClusterServeArgs {
-    /// Belong to the cluster that this file describes: follow its log, and serve once no other node
+    /// Join the cluster that this file describes: follow its log, and serve when no other node
     /// does. Requires a build with the feature `cluster`
     #[arg(long, env = "PAPERBOURSE_CLUSTER", value_name = "FILE")]
     pub cluster: Option<PathBuf>,
 
-    /// Name of this node in the cluster, which no other node has
+    /// Name of this node, unique within the cluster
     #[arg(long, env = "PAPERBOURSE_NODE", value_name = "NAME")]
     pub node: Option<String>,
 }
@@ -22,18 +22,18 @@ pub struct ClusterServeArgs {
 pub enum ClusterConfigError {
     /// The feature `cluster` is off.
     #[error(
-        "--cluster has no effect: this binary was built without clusters. Build it with `cargo \
-         build --release --features cluster`, or leave out the flag"
+        "--cluster has no effect: this binary was built without cluster support. Build it with \
+         `cargo build --release --features cluster`, or leave out the flag"
     )]
     NotBuilt,
     /// `--cluster` without `--node`.
-    #[error("--cluster needs --node NAME: the name by which other nodes know this one")]
+    #[error("--cluster needs --node NAME: a name for this node, unique within the cluster")]
     NoNode,
     /// `--node` without `--cluster`.
     #[error("--node has no effect without --cluster FILE")]
     NoCluster,
     /// There is no data folder.
-    #[error("--cluster needs a data folder: --data memory keeps no copy of the log")]
+    #[error("--cluster needs a data folder for its copy of the log: --data memory has none")]
     NoFolder,
 }
 
@@ -76,7 +76,7 @@ mod tests {
             let error = line.check(has_folder).err().map(|error| error.to_string());
             let expected = match expected {
                 _ if line.cluster.is_some() && !cfg!(feature = "cluster") => {
-                    Some("built without clusters")
+                    Some("built without cluster support")
                 }
                 expected => expected,
             };

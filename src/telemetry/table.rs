@@ -218,7 +218,7 @@ pub static METRICS: [Metric; 79] = [
     ),
     Metric::counter(
         "paperbourse_price_frames_conflated_total",
-        "Price frames that replaced several because the reader or the server could not keep up.",
+        "Price frames that stand for several because the reader or the server could not keep up.",
         |from, out| out.value(from.gauges.conflated_frames),
     ),
     Metric::gauge("paperbourse_exports", "Exports that are being sent.", |from, out| {
