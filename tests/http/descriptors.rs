@@ -1,8 +1,9 @@
 //! A server with fewer file descriptors than clients want connections.
 
 use std::net::TcpStream;
+use std::time::Instant;
 
-use paperbourse_test_support::{Connection, Request};
+use paperbourse_test_support::{Connection, PATIENCE, Request};
 use serde_json::{Value, json};
 
 use super::recording::PLAIN;
@@ -42,9 +43,19 @@ fn idle_connections_leave_files_to_the_journal() {
     bot.send(&request).ok(200);
     let strangers: Vec<_> =
         (0..OPEN_FILES_MAX + 100).filter_map(|_| TcpStream::connect(server.address).ok()).collect();
-    for _ in 0..ROUNDS {
+    let mut is_whole = || {
         let answer = bot.send(&request).ok(200);
-        assert_eq!(answer["failed"], 0, "{answer}");
+        let mut results = answer["results"].as_array().unwrap().iter();
+        let failed = results.find(|result| result.get("error").is_some());
+        // A busy disk may have no segment ready, and then what was not bought cannot be sold.
+        assert!(failed.is_none_or(|failed| failed["error"] == "SERVER_BUSY"), "{answer}");
+        failed.is_none()
+    };
+    let began = Instant::now();
+    let mut rounds = 0;
+    while rounds < ROUNDS {
+        rounds += usize::from(is_whole());
+        assert!(began.elapsed() < 10 * PATIENCE, "{rounds} rounds");
     }
     let segments = std::fs::read_dir(server.data().join("journal")).unwrap().count();
     // Two exist from the start.

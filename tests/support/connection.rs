@@ -2,7 +2,8 @@
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -10,6 +11,9 @@ use crate::{Request, Response};
 
 /// A server that leaves a request unanswered for this long hangs.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a client waits before it asks a busy server again.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// One connection, kept alive, with one request at a time.
 pub struct Connection {
@@ -59,11 +63,19 @@ impl Connection {
         let _ = self.stream.get_mut().write_all(bytes);
     }
 
-    /// Sends a request and reads its response.
+    /// Sends a request and reads its response. A server that is busy, as with a slow disk, has done
+    /// nothing and is asked again.
     #[track_caller]
     pub fn send(&mut self, request: &Request) -> Response {
-        self.try_write(&request.to_bytes());
-        self.read(request.is_head())
+        let began = Instant::now();
+        loop {
+            self.try_write(&request.to_bytes());
+            let response = self.read(request.is_head());
+            if !response.is_busy() || began.elapsed() > PATIENCE {
+                return response;
+            }
+            thread::park_timeout(BUSY_PAUSE);
+        }
     }
 
     /// Sends a request and reads its response. After an error its outcome is unknown.

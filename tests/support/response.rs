@@ -47,6 +47,11 @@ impl Response {
         self.header("idempotent-replayed") == Some("true")
     }
 
+    /// Whether the server was too busy to do anything.
+    pub fn is_busy(&self) -> bool {
+        self.status == 503 && self.header("x-polysim-code") == Some("SERVER_BUSY")
+    }
+
     /// The body as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
