@@ -201,9 +201,6 @@ pub struct JournalConfig {
     pub sync: SyncMode,
     /// Called on a failed write or fsync.
     pub on_lost: OnLost,
-    /// Gets each block first. Set it with [`Self::behind`].
-    #[cfg(feature = "cluster")]
-    pub upstream: Option<Arc<dyn replicated::Upstream>>,
 }
 
 impl Default for JournalConfig {
@@ -217,22 +214,11 @@ impl Default for JournalConfig {
             record_bytes_max: RECORD_BYTES_MAX,
             sync: SyncMode::Always,
             on_lost: Arc::new(|error| end_process(error)),
-            #[cfg(feature = "cluster")]
-            upstream: None,
         }
     }
 }
 
 impl JournalConfig {
-    /// A journal whose blocks all go to `upstream` first. They are no longer than it takes.
-    #[cfg(feature = "cluster")]
-    #[must_use]
-    pub fn behind(mut self, upstream: Arc<dyn replicated::Upstream>) -> Self {
-        self.block_bytes_max = self.block_bytes_max.min(replicated::REPLICATED_BLOCK_BYTES_MAX);
-        self.upstream = Some(upstream);
-        self
-    }
-
     /// As many as are configured, but no more bytes than [`BYTES_AHEAD_MAX`].
     fn segments_ahead_fitting(&self) -> usize {
         let fitting = BYTES_AHEAD_MAX / self.segment_bytes;
@@ -371,6 +357,19 @@ impl Journal {
         self.progress().wait_blocking(self.newest_place());
     }
 
+    /// Puts the journal behind `upstream`: from the next record on, each block is safe there before
+    /// it is written here, and new records are of its epoch. Everything reserved before is on disk
+    /// when this returns, and does not go there. Meanwhile nobody may reserve a place or tend the
+    /// journal. Panics if the journal is in memory.
+    #[cfg(feature = "cluster")]
+    pub fn put_behind(&self, upstream: Arc<dyn replicated::Upstream>) {
+        self.flush_blocking();
+        match self {
+            Self::Local(local) => local.put_behind(upstream),
+            Self::Memory(_) => panic!("a journal in memory has no upstream"),
+        }
+    }
+
     /// The newest place that was given.
     pub fn newest_place(&self) -> Place {
         let newest = match self {
@@ -396,10 +395,11 @@ impl Journal {
         }
     }
 
-    /// The current epoch, counted in starts of the server. Always 1 in memory.
+    /// The epoch of new records, counted in starts of the server or given by the upstream. Always 1
+    /// in memory.
     pub fn epoch(&self) -> u64 {
         match self {
-            Self::Local(local) => local.epoch,
+            Self::Local(local) => local.epoch.load(Ordering::Relaxed),
             Self::Memory(_) => 1,
         }
     }

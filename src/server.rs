@@ -16,6 +16,7 @@ mod listener;
 #[cfg(feature = "cluster")]
 mod member;
 mod memory;
+mod prepared;
 mod ready;
 mod reload;
 mod start;
@@ -56,9 +57,10 @@ use ending::{DRAIN_TIME_MAX, Ending};
 use hand_over::{HandOver, Predecessor, Successor};
 use listener::{AdminListener, Listeners};
 #[cfg(feature = "cluster")]
-use member::Member;
+use member::{Joined, Member};
+use prepared::Prepared;
 use reload::Reloader;
-use start::{Prepared, Started};
+use start::Started;
 use supervisor::Supervisor;
 use watchdog::Heart;
 use worker::Workers;
@@ -121,16 +123,13 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         exporter.map(|exporter| tokio::spawn(exporter.run()));
         let connections = take_connections(predecessor, connections_max)?;
         #[cfg(feature = "cluster")]
-        let Some((member, early)) = Member::join(arguments, &supervisor, &server).await? else {
+        let Some(Joined { mut member, prepared, ending: early }) =
+            Member::join(arguments, &supervisor, &server, prepared).await?
+        else {
             return Ok(());
         };
-        let config = start::journal_config(arguments);
-        #[cfg(feature = "cluster")]
-        let config = member.config(config);
-        let started = start::start(arguments, &config, prepared).await?;
+        let started = start::start(arguments, prepared).await?;
         let Started { exchange, venue, snapshots, hours } = started;
-        #[cfg(feature = "cluster")]
-        member.require_whole(&exchange.journal)?;
         if let Some(admin) = &admin {
             let snapshots = snapshots.as_ref().map(|snapshots| snapshots.metrics().clone());
             serve_metrics(admin, &server, &exchange, snapshots)?;
@@ -168,6 +167,8 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         supervisor.stopping("draining: finishing requests and closing sockets");
         drop((operators, hand_over));
         let successor = begin(end, &server);
+        #[cfg(feature = "cluster")]
+        member.release(&server, &exchange.journal).await;
         drain(&server, &mut workers, &exchange, &ending).await;
         put_away(&exchange, hours, snapshots).await;
         if let Some(successor) = successor {
@@ -255,7 +256,7 @@ fn take_over(arguments: &ServeArgs, passed: Passed, runtime: &Runtime) -> anyhow
     };
     // If no server is running, nobody would serve while others are waited for.
     let waits = hand_over::is_offered(data);
-    let prepared = runtime.block_on(start::prepare(arguments, data, waits))?;
+    let prepared = runtime.block_on(prepared::prepare(arguments, data, waits))?;
     let Some((predecessor, passed)) = Predecessor::ask(data)? else {
         tracing::info!(path = %data.display(), "no server to take over from: starting as usual");
         // Nobody is about to release the folder.
@@ -526,7 +527,9 @@ async fn drain(server: &Server, workers: &mut Workers, exchange: &Exchange, endi
             );
         }
     }
-    exchange.journal.flush_blocking();
+    if !server.has_given_up() {
+        exchange.journal.flush_blocking();
+    }
     #[cfg(feature = "traces")]
     if let Some(traces) = &server.traces {
         traces.flush().await;

@@ -71,14 +71,14 @@ impl<L: Log + 'static> Seat<L> {
     }
 
     /// Gives the log up, so that another node need not wait. The process must end soon: a journal
-    /// that has another block to write waits for ever.
-    pub async fn release(&self) -> Result<(), Lost> {
+    /// that has another block to write waits for ever. False if the log was released before.
+    pub async fn release(&self) -> Result<bool, Lost> {
         match self.shared.owner.lock().await.take() {
             Some(owner) => {
                 self.shared.lease.end();
-                owner.release().await.map(|_| ()).map_err(|(_, lost)| lost)
+                owner.release().await.map(|_| true).map_err(|(_, lost)| lost)
             }
-            None => Ok(()),
+            None => Ok(false),
         }
     }
 }

@@ -89,30 +89,34 @@ impl Watch {
 
 /// Reads the log to its end, goes on reading what is appended, and takes it once nobody owns it.
 /// Each record goes to `copy` with its position, in order; all below the fence have when this
-/// returns. Only a log that halts ends it otherwise.
+/// returns. Ends otherwise only if the log halts or `copy` fails.
 ///
 /// `owned_epoch` is the epoch that this node owned last, in a process that is gone: if it has not
 /// ended, nobody owns the log.
-pub async fn stand_by<L: Log>(
+pub async fn stand_by<L: Log, E: From<Halt>>(
     mut reader: Reader<L>,
     node: &NodeName,
     owned_epoch: Option<u64>,
-    mut copy: impl FnMut(u64, &[u8]),
-) -> Result<Taken<L>, Halt> {
+    mut copy: impl FnMut(u64, &[u8]) -> Result<(), E>,
+) -> Result<Taken<L>, E> {
     let mut watch = Watch::new(reader.sequence() > 0);
     loop {
         let before = reader.sequence();
+        let mut copied = Ok(());
         let read = reader.catch_up(|_, _, entry| {
             watch.see(&entry);
-            if let Entry::Records(records) = entry {
-                (records.first_position()..).zip(records.iter()).for_each(|(position, record)| {
-                    copy(position, record);
-                });
+            if let Entry::Records(records) = entry
+                && copied.is_ok()
+            {
+                let mut records = (records.first_position()..).zip(records.iter());
+                copied = records.try_for_each(|(position, record)| copy(position, record));
             }
         });
-        match read.await {
+        let read = read.await;
+        copied?;
+        match read {
             Ok(()) => {}
-            Err(ReadError::Halted(halt)) => return Err(halt),
+            Err(ReadError::Halted(halt)) => return Err(halt.into()),
             Err(error @ ReadError::Unreachable { .. }) => {
                 tracing::warn!(%error, "the brokers do not answer, trying again");
             }

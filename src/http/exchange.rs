@@ -1,5 +1,7 @@
 //! What request handlers share: the process, the worker, the connection.
 
+#[cfg(feature = "cluster")]
+use std::future::pending;
 use std::io;
 use std::net::{IpAddr, TcpStream as StdStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -133,6 +135,9 @@ pub struct Server {
     /// When the owner of a cluster's log may answer. Set before the start is complete.
     #[cfg(feature = "cluster")]
     pub lease: OnceLock<Arc<Lease>>,
+    /// Whether the owner of a cluster's log has given it up.
+    #[cfg(feature = "cluster")]
+    given_up: watch::Sender<bool>,
 }
 
 /// Limits the log lines that clients could cause at any rate.
@@ -173,6 +178,8 @@ impl Server {
             cors: CorsOrigins::default(),
             #[cfg(feature = "cluster")]
             lease: OnceLock::new(),
+            #[cfg(feature = "cluster")]
+            given_up: watch::Sender::new(false),
         }
     }
 
@@ -267,6 +274,30 @@ impl Server {
             return lease.holds();
         }
         true
+    }
+
+    /// The log of the cluster was given up: nothing becomes durable here any more. Whoever waits
+    /// for that is told to ask another node.
+    #[cfg(feature = "cluster")]
+    pub fn give_up(&self) {
+        self.given_up.send_replace(true);
+    }
+
+    /// Whether nothing becomes durable any more, since another node of a cluster serves now.
+    pub fn has_given_up(&self) -> bool {
+        #[cfg(feature = "cluster")]
+        return *self.given_up.borrow();
+        #[cfg(not(feature = "cluster"))]
+        false
+    }
+
+    /// Resolves once that is so.
+    #[cfg(feature = "cluster")]
+    pub(super) async fn given_up(&self) {
+        if self.lease.get().is_none() {
+            return pending().await;
+        }
+        let _ = self.given_up.subscribe().wait_for(|&given_up| given_up).await;
     }
 
     /// Tends the journal, if there is one yet.

@@ -64,7 +64,10 @@ pub fn handle(
         let answer = match found {
             Ok(operation) => {
                 let to = (&mut head, &mut body, &mut admitted);
-                let mut answer = pin!(answer(worker, slot, (peer, began), operation, to));
+                let answer = answer(worker, slot, (peer, began), operation, to);
+                #[cfg(feature = "cluster")]
+                let answer = unless_given_up(&worker.server, answer);
+                let mut answer = pin!(answer);
                 poll_fn(|context| {
                     #[cfg(feature = "traces")]
                     let _entered = trace.as_ref().map(|trace| trace.record().enter());
@@ -137,6 +140,17 @@ pub fn handle(
             cors::expose(response.headers_mut(), origin);
         }
         response
+    }
+}
+
+/// The answer, unless it waits for a record that never becomes durable here: another node of the
+/// cluster knows whether it has.
+#[cfg(feature = "cluster")]
+async fn unless_given_up(server: &Server, answer: impl Future<Output = Answer>) -> Answer {
+    tokio::select! {
+        biased;
+        answer = answer => answer,
+        () = server.given_up() => Err(ApiError::not_ready()),
     }
 }
 

@@ -6,6 +6,8 @@ use std::thread::{self, JoinHandle};
 
 use super::maker::{Maker, Stock};
 use super::primitives::{AtomicBool, Mutex};
+#[cfg(feature = "cluster")]
+use super::replicated::Upstream;
 use super::ring::{Claim, Ring};
 use super::waiters::Progress;
 use super::writer::{self, Writer, WriterSlot};
@@ -24,7 +26,8 @@ pub struct LocalJournal {
     writer: Arc<WriterSlot>,
     on_lost: OnLost,
     threads: Vec<JoinHandle<()>>,
-    pub(super) epoch: u64,
+    /// The epoch of new records.
+    pub(super) epoch: AtomicU64,
     pub(super) record_bytes_max: usize,
     pub(super) is_direct: bool,
     /// Released after the threads have ended.
@@ -63,13 +66,6 @@ impl LocalJournal {
     fn assemble(recovered: recovery::Recovered, config: &JournalConfig) -> (Self, Maker) {
         let recovery::Recovered { data, template, tail, ready, next_number, .. } = recovered;
         let (epoch, position) = (tail.chain.epoch, tail.chain.position);
-        let newest_flush_us = 0;
-        // No worker waits for an upstream, whose epoch is that of the records.
-        #[cfg(feature = "cluster")]
-        let (epoch, newest_flush_us) = match &config.upstream {
-            Some(upstream) => (upstream.epoch(), u64::MAX),
-            None => (epoch, newest_flush_us),
-        };
         let is_direct = tail.file.is_direct();
         let (ring, taker) = Ring::new(config.ring_slots, config.ring_bytes, position);
         ring.add_space(tail.room() - segment::unused_bytes_max(config.record_bytes_max));
@@ -81,7 +77,7 @@ impl LocalJournal {
         let shared = Arc::new(writer::Shared {
             ring: ring.clone(),
             progress: Arc::new(Progress::new(LOCAL_LOG, position)),
-            newest_flush_us: AtomicU64::new(newest_flush_us),
+            newest_flush_us: AtomicU64::new(0),
             metrics: JournalMetrics::default(),
             segment: AtomicU64::new(tail.number),
             is_closing: AtomicBool::new(false),
@@ -95,7 +91,7 @@ impl LocalJournal {
             block_bytes_max: config.block_bytes_max,
             record_bytes_max: config.record_bytes_max,
             #[cfg(feature = "cluster")]
-            upstream: config.upstream.clone(),
+            upstream: None,
         };
         let maker = Maker {
             template,
@@ -115,7 +111,7 @@ impl LocalJournal {
             writer,
             on_lost,
             threads,
-            epoch,
+            epoch: AtomicU64::new(epoch),
             record_bytes_max,
             is_direct,
             data,
@@ -131,6 +127,17 @@ impl LocalJournal {
             self.shared.progress.wakeup.request();
         }
         result
+    }
+
+    /// Sends each block to `upstream` first, from the next one on.
+    #[cfg(feature = "cluster")]
+    pub(super) fn put_behind(&self, upstream: Arc<dyn Upstream>) {
+        let mut slot = self.writer.writer.lock();
+        self.epoch.store(upstream.epoch(), Ordering::Relaxed);
+        // If the journal is lost, the process is about to end.
+        if let Some(writer) = &mut *slot {
+            writer.put_behind(upstream);
+        }
     }
 
     pub(super) fn newest_position(&self) -> u64 {

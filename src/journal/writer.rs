@@ -20,7 +20,7 @@ use super::maker::{BlankSegment, Stock};
 use super::metrics::JournalMetrics;
 use super::primitives::{AtomicBool, Mutex, fence, now};
 #[cfg(feature = "cluster")]
-use super::replicated::{NextBlock, Upstream};
+use super::replicated::{NextBlock, REPLICATED_BLOCK_BYTES_MAX, Upstream};
 use super::ring::{Ring, Taken, Taker};
 use super::segment;
 use super::waiters::Progress;
@@ -251,6 +251,14 @@ impl Writer {
             );
         }
         Ok(true)
+    }
+
+    /// Gives each block to `upstream` first. Blocks are no longer than it takes.
+    #[cfg(feature = "cluster")]
+    pub(super) fn put_behind(&mut self, upstream: Arc<dyn Upstream>) {
+        self.block_bytes_max = self.block_bytes_max.min(REPLICATED_BLOCK_BYTES_MAX);
+        self.shared.newest_flush_us.store(u64::MAX, Ordering::Relaxed);
+        self.upstream = Some(upstream);
     }
 
     /// Lets workers flush as long as that is quick. They never wait for an upstream.

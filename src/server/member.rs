@@ -1,9 +1,9 @@
 //! A node of a cluster, from its start to the moment at which it owns the log.
 //!
-//! The node copies the log into its data folder, as a journal like any other, until no other node
-//! owns the log. Then it takes the log, and starts on the folder like a single server. From then on
-//! each block is in the log before it is on this disk, so a folder never holds what the log does
-//! not.
+//! The node copies the log into its data folder, as a journal like any other, and applies each
+//! record, until no other node owns the log. Then it takes the log, and starts with what it has. From
+//! then on each block is in the log before it is on this disk, so a folder never holds what the log
+//! does not.
 
 use std::path::PathBuf;
 use std::process;
@@ -16,7 +16,9 @@ use tokio::runtime::{self, Handle};
 use tokio::task::JoinHandle;
 
 use super::ending::Ending;
-use super::start;
+use super::prepared::{self, Beforehand, Followed, KeysAndTiers, Prepared};
+use super::ready;
+use super::start::{self, OpenedData};
 use super::supervisor::{Supervisor, watchdog_interval};
 use crate::cluster::folder::Membership;
 use crate::cluster::seat::{Seat, end_process};
@@ -26,8 +28,9 @@ use crate::config::{DataPlace, ServeArgs};
 use crate::disk::Disk;
 use crate::http::exchange::Server;
 use crate::journal::replicated::{NodeName, Reader};
-use crate::journal::{Journal, JournalConfig, LogId, Refused, SegmentReader};
-use crate::snapshot::{self, Folder, Opened, SnapshotConfig, SnapshotKeeper};
+use crate::journal::{Journal, LogId, Refused, SegmentReader};
+use crate::service::key_observer;
+use crate::snapshot::{Folder, SnapshotKeeper};
 
 /// How long a node that ends tries to give the log up. Other nodes find out without it.
 const RELEASE_TIME_MAX: Duration = Duration::from_secs(2);
@@ -48,78 +51,64 @@ pub(super) struct Member(Option<Ownership>);
 struct Ownership {
     seat: Arc<Seat<JetStreamLog>>,
     brokers: Handle,
-    folder: PathBuf,
-    membership: Membership,
-    /// The position of the newest record below the fence.
-    position: u64,
     /// Tells the supervisor's watchdog that the node is alive, until the server does.
     alive: JoinHandle<()>,
 }
 
 impl Member {
     /// Joins the cluster, if the server belongs to one, and returns once this node owns its log.
-    /// From then on the server answers only while no other node can have taken it. Also returns the
-    /// watch on signals if there is one by then. `None` if a signal ended that.
+    /// From then on the server answers only while no other node can have taken it. `None` if a
+    /// signal ended that.
     pub(super) async fn join(
         arguments: &ServeArgs,
         supervisor: &Arc<Supervisor>,
         server: &Server,
-    ) -> anyhow::Result<Option<(Self, Option<Ending>)>> {
+        prepared: Option<Prepared>,
+    ) -> anyhow::Result<Option<Joined>> {
         let (Some(file), Some(name), DataPlace::Folder(data)) =
             (&arguments.cluster.cluster, &arguments.cluster.node, &arguments.data)
         else {
-            return Ok(Some((Self(None), None)));
+            return Ok(Some(Joined { member: Self(None), prepared, ending: None }));
         };
         let ending = Ending::watch()?;
         let standby = Standby {
             node: NodeName::new(name).context("--node")?,
             folder: data.clone(),
-            config: start::journal_config(arguments),
-            snapshots: arguments.snapshot_config(),
+            arguments: arguments.clone(),
         };
         let file = ClusterFile::read(file).context("--cluster")?;
+        let mut live = prepared::try_venue(arguments)?;
+        let identity = start::open_identity(arguments)?;
         let brokers = start_thread()?;
         supervisor.ready("standing by");
         let alive = brokers.spawn(keep_alive(supervisor.clone()));
         // On the thread of the brokers' connection, where the copy may wait for the disk.
         let owning = brokers.spawn(standby.own(file, brokers.clone()));
         let owned = tokio::select! {
-            owned = owning => owned.context("the standby panicked")??,
+            owned = ready::following(&mut live, owning) => {
+                owned.context("the standby panicked")??
+            }
             signal = ending.asked() => {
                 tracing::info!(signal, "stopped standing by");
                 return Ok(None);
             }
         };
-        let Owned { seat, position, membership, journal, keeper } = owned;
-        let folder = data.clone();
-        let ownership = Ownership { seat, brokers, folder, membership, position, alive };
-        // Both take their time, which heartbeats do not wait for.
-        drop(keeper);
-        drop(Arc::into_inner(journal).context("the journal of the standby is still in use")?);
-        let before = server.lease.set(ownership.seat.lease().clone());
-        assert!(before.is_ok(), "a process owns the log once");
-        Ok(Some((Self(Some(ownership)), Some(ending))))
-    }
-
-    /// The journal of an owner: each block is in the log first.
-    pub(super) fn config(&self, config: JournalConfig) -> JournalConfig {
-        match &self.0 {
-            Some(ownership) => config.behind(ownership.seat.clone()),
-            None => config,
-        }
-    }
-
-    /// Checks that the server has started with all that is in the log, and with nothing else. From
-    /// now on the log is this node's also after a crash.
-    pub(super) fn require_whole(&self, journal: &Journal) -> anyhow::Result<()> {
-        let Some(Ownership { position, membership, folder, .. }) = &self.0 else { return Ok(()) };
-        let found = journal.newest_place().position;
+        let Owned { seat, position, membership, data: followed, keys } = owned;
+        let ownership = Ownership { seat, brokers, alive };
+        let found = followed.journal.newest_place().position;
         ensure!(
-            found == *position,
+            found == position,
             "the data folder ends at record {found}, and the log of the cluster at {position}: \
              start this node on an empty folder"
         );
-        Ok(membership.write(&Disk::System, folder)?)
+        followed.journal.put_behind(ownership.seat.clone());
+        // From now on the log is this node's also after a crash.
+        membership.write(&Disk::System, data)?;
+        let before = server.lease.set(ownership.seat.lease().clone());
+        assert!(before.is_ok(), "a process owns the log once");
+        let data = Beforehand::Followed(followed);
+        let prepared = Some(Prepared { data, keys, identity, live });
+        Ok(Some(Joined { member: Self(Some(ownership)), prepared, ending: Some(ending) }))
     }
 
     /// The server tells the supervisor's watchdog from here on that it is alive.
@@ -129,23 +118,33 @@ impl Member {
         }
     }
 
-    /// Gives the log up, so that another node takes it at once, and ends the process: nothing can
-    /// be written any more.
+    /// Gives the log up, so that another node takes it at once. What waits for the disk is answered
+    /// before that, unless it takes long, and from then on nothing becomes durable any more.
+    pub(super) async fn release(&mut self, server: &Server, journal: &Arc<Journal>) {
+        let Some(ownership) = &self.0 else { return };
+        let journal = journal.clone();
+        let flushed = tokio::task::spawn_blocking(move || journal.flush_blocking());
+        let _ = tokio::time::timeout(RELEASE_TIME_MAX, flushed).await;
+        ownership.release();
+        server.give_up();
+    }
+
+    /// Ends the process of a node: what is left in its journal can never be written.
     pub(super) fn end(self) {
-        if let Some(ownership) = self.0 {
-            drop(ownership);
+        if self.0.is_some() {
             process::exit(0);
         }
     }
 }
 
-impl Drop for Ownership {
-    fn drop(&mut self) {
+impl Ownership {
+    fn release(&self) {
         let seat = self.seat.clone();
         let (done, released) = mpsc::channel();
         self.brokers.spawn(async move { done.send(seat.release().await) });
         match released.recv_timeout(RELEASE_TIME_MAX) {
-            Ok(Ok(())) => tracing::info!("released the log of the cluster"),
+            Ok(Ok(false)) => {}
+            Ok(Ok(true)) => tracing::info!("released the log of the cluster"),
             Ok(Err(error)) => tracing::warn!(%error, "the log was lost before it was released"),
             Err(_) => tracing::warn!(
                 "the brokers do not answer: other nodes wait until they notice that this one is \
@@ -155,13 +154,29 @@ impl Drop for Ownership {
     }
 }
 
+impl Drop for Ownership {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// A server that may start.
+pub(super) struct Joined {
+    pub(super) member: Member,
+    /// What was done before the start.
+    pub(super) prepared: Option<Prepared>,
+    /// The watch on signals, if there is one by now.
+    pub(super) ending: Option<Ending>,
+}
+
 /// A log that a standby has come to own, and what it stood by with.
 struct Owned {
     seat: Arc<Seat<JetStreamLog>>,
+    /// The position of the newest record below the fence.
     position: u64,
     membership: Membership,
-    journal: Arc<Journal>,
-    keeper: SnapshotKeeper,
+    data: Followed,
+    keys: KeysAndTiers,
 }
 
 /// The thread of everything that has to do with brokers. It lives as long as the process.
@@ -188,37 +203,34 @@ async fn keep_alive(supervisor: Arc<Supervisor>) {
 struct Standby {
     node: NodeName,
     folder: PathBuf,
-    config: JournalConfig,
-    snapshots: SnapshotConfig,
+    arguments: ServeArgs,
 }
 
 impl Standby {
     /// Copies the log until it can be owned, and owns it. From then on it shows that it is alive.
     async fn own(self, file: ClusterFile, runtime: Handle) -> anyhow::Result<Owned> {
         let (log, id) = self.only_log(file).await?;
-        let opened =
-            snapshot::open(Disk::System, &self.folder, &self.config, start::thread_count())
-                .with_context(|| format!("failed to open --data {}", self.folder.display()))?;
-        // A standby answers nothing.
-        let Opened { journal, recovered, folder, .. } = opened;
-        drop(recovered);
-        let journal = Arc::new(journal);
+        let OpenedData { journal, mut recovered, folder, .. } =
+            start::open_data(&self.arguments, None)?;
+        let folder = folder.context("a node has a data folder")?;
+        let keys = prepared::keys_of(recovered.states(), self.arguments.limits().tiers)?;
         let position = journal.newest_place().position;
         let membership =
             Membership::require(&Disk::System, &self.folder, id, &self.node, position)?;
         self.require_same(&log, id, &folder, position).await?;
         let reader = Reader::seek(log, id, position).await?;
         tracing::info!(node = %self.node, position, "standing by");
-        let keeper = SnapshotKeeper::start(folder, journal.clone(), self.snapshots);
+        let config = self.arguments.snapshot_config();
+        let snapshots = SnapshotKeeper::start(folder.clone(), journal.clone(), config);
+        let observe = key_observer(keys.0.clone(), keys.1.clone());
         let mut copied = position;
-        let copy = {
-            let journal = journal.clone();
-            move |position: u64, record: &[u8]| {
-                if position > copied {
-                    append(&journal, record);
-                    copied = position;
-                }
+        let copy = |position: u64, record: &[u8]| {
+            if position > copied {
+                recovered.replay(position, record, &observe)?;
+                append(&journal, record);
+                copied = position;
             }
+            anyhow::Ok(())
         };
         let owned_epoch = Some(membership.owned_epoch).filter(|&epoch| epoch > 0);
         let taken = stand_by(reader, &self.node, owned_epoch, copy).await?;
@@ -226,7 +238,8 @@ impl Standby {
         tracing::info!(node = %self.node, epoch, position, "owning the log");
         let seat = Arc::new(Seat::new(taken, runtime, end_process));
         let membership = Membership { owned_epoch: epoch, ..membership };
-        Ok(Owned { seat, position, membership, journal, keeper })
+        let data = Followed { journal, recovered, folder, snapshots };
+        Ok(Owned { seat, position, membership, data, keys })
     }
 
     /// The log of the cluster, once the brokers say that it is safe. Waits for those that do not
@@ -332,7 +345,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::journal::DataDirectory;
+    use crate::journal::{DataDirectory, JournalConfig};
 
     #[test]
     fn the_newest_record_of_a_folder_is_found_behind_empty_starts() {

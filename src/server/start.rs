@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 use super::memory::{self, Limit};
-use super::ready;
+#[cfg(feature = "cluster")]
+use super::prepared::Followed;
+use super::prepared::{Beforehand, KeysAndTiers, Prepared, keys_of};
 use crate::auth::identity::IdentitySource;
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::auth::identity::oidc::OidcIssuer;
@@ -31,20 +33,19 @@ use crate::ids::Timestamp;
 use crate::journal::{
     CLUSTER_NAME, DataDirectory, Journal, JournalConfig, MemoryJournal, OpenError, SyncMode,
 };
-use crate::limits::tier::{TierTable, Tiers};
 use crate::market::Markets;
 use crate::market::catalogue::Outcome;
 use crate::service::matcher::Matcher;
 use crate::service::settlement::{Decisions, Settler};
-use crate::service::{Keys, Parts, Service, ServiceError, key_observer, key_table};
+use crate::service::{Parts, Service, key_observer};
 use crate::shard::{Room, Shards};
-use crate::snapshot::{self, Ahead, Folder, Opened, Recovered, SnapshotKeeper};
+use crate::snapshot::{self, Folder, Opened, Recovered, SnapshotKeeper};
 use crate::tls::{self, Roots};
+use crate::venue::Venue;
 use crate::venue::feed::{Feed, MismatchPolicy};
 use crate::venue::live::{LiveVenue, LiveVenueConfig};
 use crate::venue::recorded::{Recorded, TapePlayer};
 use crate::venue::speed::Speed;
-use crate::venue::{Venue, VenueError};
 
 /// Timeout for each document fetched from an identity provider.
 const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);
@@ -65,7 +66,7 @@ const RELEASE_TIME_MAX: Duration = Duration::from_secs(30);
 const RELEASE_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Which flag is to blame if a venue cannot be opened.
-const SPEED_CONTEXT: &str = "--venue-speed";
+pub(super) const SPEED_CONTEXT: &str = "--venue-speed";
 const AUTHORITIES_CONTEXT: &str =
     "failed to load the trusted certificate authorities (--venue-ca sets them)";
 
@@ -78,98 +79,20 @@ pub(super) struct Started {
     pub(super) hours: Option<Arc<HoursFile>>,
 }
 
-/// What can be done before the server that is to be replaced ends.
-pub(super) struct Prepared {
-    ahead: Ahead,
-    /// Those of the states that were read.
-    keys: KeysAndTiers,
-    identity: IdentitySource,
-    /// Publishes to markets of its own until the start. `None` unless the venue is live.
-    live: Option<Box<dyn LiveVenue>>,
-}
-
-/// The table of all keys, and what each tier allows.
-type KeysAndTiers = (Arc<Keys>, Arc<TierTable>);
-
-fn keys_of<'s>(
-    states: impl Iterator<Item = &'s State>,
-    tiers: Tiers,
-) -> Result<KeysAndTiers, ServiceError> {
-    let keys = key_table(states, &tiers)?;
-    Ok((Arc::new(keys), Arc::new(TierTable::new(tiers))))
-}
-
-/// Reads the data folder ahead of a start, beside the server that is to be replaced, and refuses
-/// what this process could not start with. Nothing has happened to that server if this fails. With
-/// `waits`, a live venue and an identity provider get some time to send what they have.
-pub(super) async fn prepare(
-    arguments: &ServeArgs,
-    data: &Path,
-    waits: bool,
-) -> anyhow::Result<Prepared> {
-    let mut live = try_venue(arguments)?;
-    warn_of_newer_format(data)?;
-    let identity = open_identity(arguments)?;
-    if waits {
-        ready::get_ready(&mut live, &identity).await;
-    }
-    // As late as possible: what is written from now on is read while nobody serves.
-    let (folder, tiers) = (data.to_owned(), arguments.limits().tiers);
-    let read = tokio::task::spawn_blocking(move || {
-        let ahead = snapshot::read_ahead(Disk::System, &folder, thread_count())
-            .with_context(|| format!("failed to read --data {}", folder.display()))?;
-        let keys = keys_of(ahead.states(), tiers)?;
-        anyhow::Ok((ahead, keys))
-    });
-    let read = ready::following(&mut live, read).await;
-    let (ahead, keys) = read.context("failed to read ahead")??;
-    tracing::info!(
-        records = ahead.records,
-        elapsed_ms = ahead.elapsed.as_millis(),
-        "read the data folder ahead of the start"
-    );
-    Ok(Prepared { ahead, keys, identity, live })
-}
-
-/// Fails if the venue cannot be opened, for a reason that is known without asking it. Returns it if
-/// it is live.
-fn try_venue(arguments: &ServeArgs) -> anyhow::Result<Option<Box<dyn LiveVenue>>> {
-    match arguments.venue.config()? {
-        VenueConfig::Simulated { speed: Speed::Max, .. } => {
-            Err(VenueError::Endless).context(SPEED_CONTEXT)
-        }
-        VenueConfig::Simulated { .. } => Ok(None),
-        VenueConfig::Recorded { folder, .. } => load_recording(&folder).map(|_| None),
-        VenueConfig::Live(config) => open_live(config, &Arc::new(Markets::new())).map(Some),
-    }
-}
-
-fn open_live(
-    config: Box<dyn LiveVenueConfig>,
-    markets: &Arc<Markets>,
-) -> anyhow::Result<Box<dyn LiveVenue>> {
-    let feed = Feed::new(markets.clone(), MismatchPolicy::Distrust);
-    config.open(feed).context(AUTHORITIES_CONTEXT)
-}
-
 /// Starts everything behind the listeners and logs what was chosen. If something was read ahead of
 /// the start, another server may be about to release the data folder.
 pub(super) async fn start(
     arguments: &ServeArgs,
-    config: &JournalConfig,
     prepared: Option<Prepared>,
 ) -> anyhow::Result<Started> {
     let venue = arguments.venue.config()?;
     let limits = arguments.limits();
-    let (ahead, identity, live) = match prepared {
-        Some(Prepared { ahead, keys, identity, live }) => {
-            (Some((ahead, keys)), Some(identity), live)
-        }
+    let (data, identity, live) = match prepared {
+        Some(Prepared { data, keys, identity, live }) => (Some((data, keys)), Some(identity), live),
         None => (None, None, None),
     };
-    let OpenedData { journal, recovered, folder, keys } = open_data(arguments, config, ahead)?;
+    let OpenedData { journal, recovered, folder, snapshots, keys } = open_data(arguments, data)?;
     warn_of_future(recovered.newest_time(), Timestamp::now());
-    let journal = Arc::new(journal);
     let issuer = identity.map_or_else(|| open_identity(arguments), Ok)?;
     let decisions = Decisions::of(recovered.states());
     let decided = decisions.made.values().map(|decision| {
@@ -243,8 +166,8 @@ pub(super) async fn start(
         address_rules: limits.address_rules,
         account_rates: limits.account_rates,
     });
-    let snapshots = folder
-        .map(|folder| SnapshotKeeper::start(folder, journal.clone(), arguments.snapshot_config()));
+    let keep = |folder| SnapshotKeeper::start(folder, journal.clone(), arguments.snapshot_config());
+    let snapshots = snapshots.or_else(|| folder.map(keep));
     let exchange = Exchange {
         streams_per_address_max: AtomicU32::new(arguments.streams_per_address),
         ..Exchange::new(service, journal, venue.status())
@@ -266,17 +189,26 @@ fn warn_of_future(newest: Timestamp, now: Timestamp) {
     }
 }
 
-struct OpenedData {
-    journal: Journal,
-    recovered: Recovered,
+/// The data that a server starts with.
+pub(super) struct OpenedData {
+    pub(super) journal: Arc<Journal>,
+    pub(super) recovered: Recovered,
     /// Where snapshots go; `None` if data is kept in memory.
-    folder: Option<Folder>,
+    pub(super) folder: Option<Folder>,
+    /// Takes snapshots already. `None` if it is still to be started.
+    snapshots: Option<SnapshotKeeper>,
     /// Those that were built ahead and fit the states. `None` if they are still to be built.
     keys: Option<KeysAndTiers>,
 }
 
+impl OpenedData {
+    fn new(journal: Journal, recovered: Recovered, folder: Option<Folder>) -> Self {
+        Self { journal: Arc::new(journal), recovered, folder, snapshots: None, keys: None }
+    }
+}
+
 /// The limits of the journal, and how it syncs.
-pub(super) fn journal_config(arguments: &ServeArgs) -> JournalConfig {
+fn journal_config(arguments: &ServeArgs) -> JournalConfig {
     let sync = match arguments.journal_sync {
         JournalSync::Always => SyncMode::Always,
         JournalSync::Fdatasync => SyncMode::Fdatasync,
@@ -289,46 +221,50 @@ pub(super) fn journal_config(arguments: &ServeArgs) -> JournalConfig {
     }
 }
 
-/// Opens the journal and recovers the state, from what was read ahead if possible.
-fn open_data(
+/// Opens the journal and recovers the state, from what was done beforehand if possible.
+pub(super) fn open_data(
     arguments: &ServeArgs,
-    config: &JournalConfig,
-    ahead: Option<(Ahead, KeysAndTiers)>,
+    beforehand: Option<(Beforehand, KeysAndTiers)>,
 ) -> anyhow::Result<OpenedData> {
-    let sync = config.sync;
+    let config = journal_config(arguments);
     let DataPlace::Folder(path) = &arguments.data else {
         tracing::info!("keeping data in memory only");
-        let journal = MemoryJournal::new(config).into();
-        return Ok(OpenedData {
-            journal,
-            recovered: Recovered::default(),
-            folder: None,
-            keys: None,
-        });
+        let journal = MemoryJournal::new(&config).into();
+        return Ok(OpenedData::new(journal, Recovered::default(), None));
     };
-    let (opened, keys) = if let Some((ahead, (keys, tiers))) = ahead {
-        await_release(path)?;
-        let observe = key_observer(keys.clone(), tiers.clone());
-        let threads = thread_count();
-        let opened = snapshot::open_ahead(Disk::System, path, config, ahead, &observe, threads);
-        (opened, Some((keys, tiers)))
-    } else {
-        warn_of_newer_format(path)?;
-        (snapshot::open(Disk::System, path, config, thread_count()), None)
+    let (opened, keys) = match beforehand {
+        Some((Beforehand::Read(ahead), (keys, tiers))) => {
+            await_release(path)?;
+            let observe = key_observer(keys.clone(), tiers.clone());
+            let threads = thread_count();
+            let opened =
+                snapshot::open_ahead(Disk::System, path, &config, ahead, &observe, threads);
+            (opened, Some((keys, tiers)))
+        }
+        #[cfg(feature = "cluster")]
+        Some((Beforehand::Followed(followed), keys)) => {
+            let Followed { journal, recovered, folder, snapshots } = followed;
+            let (folder, snapshots) = (Some(folder), Some(snapshots));
+            return Ok(OpenedData { journal, recovered, folder, snapshots, keys: Some(keys) });
+        }
+        None => {
+            warn_of_newer_format(path)?;
+            (snapshot::open(Disk::System, path, &config, thread_count()), None)
+        }
     };
     let Opened { journal, recovered, report, folder, has_resumed } =
         opened.with_context(|| format!("failed to open --data {}", path.display()))?;
-    let keys = keys.filter(|_| has_resumed);
-    let syncs_by = match (sync, journal.is_direct()) {
+    let syncs_by = match (config.sync, journal.is_direct()) {
         (SyncMode::Never, _) => "nothing",
         (_, Some(true)) => "direct writes",
         _ => "fdatasync",
     };
     tracing::info!(path = %path.display(), syncs_by, "opened the data folder: {report}");
-    if sync == SyncMode::Never {
+    if config.sync == SyncMode::Never {
         tracing::warn!("--journal-sync never: writes are answered before they are on disk");
     }
-    Ok(OpenedData { journal, recovered, folder: Some(folder), keys })
+    let keys = keys.filter(|_| has_resumed);
+    Ok(OpenedData { keys, ..OpenedData::new(journal, recovered, Some(folder)) })
 }
 
 /// Refuses to serve the folder of a node alone: what it wrote then, no other node would know.
@@ -347,7 +283,7 @@ pub(super) fn require_alone(arguments: &ServeArgs) -> anyhow::Result<()> {
 }
 
 /// Says before anything is written that there is no way back to an older version but a backup.
-fn warn_of_newer_format(path: &Path) -> anyhow::Result<()> {
+pub(super) fn warn_of_newer_format(path: &Path) -> anyhow::Result<()> {
     let raises = snapshot::raises_format(&Disk::System, path);
     if raises.with_context(|| format!("failed to open --data {}", path.display()))? {
         tracing::warn!(path = %path.display(), "{NEWER_FORMAT}");
@@ -390,7 +326,7 @@ fn watch_memory(arguments: &ServeArgs) -> Arc<Room> {
     room
 }
 
-fn open_identity(arguments: &ServeArgs) -> anyhow::Result<IdentitySource> {
+pub(super) fn open_identity(arguments: &ServeArgs) -> anyhow::Result<IdentitySource> {
     match arguments.identity.config()? {
         IdentityConfig::Embedded => Ok(IdentitySource::Embedded(open_issuer(arguments)?)),
         IdentityConfig::Oidc { url, audience, tier_claim, authorities } => {
@@ -455,10 +391,18 @@ fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<EmbeddedIssuer> {
     Ok(issuer)
 }
 
-fn load_recording(folder: &Path) -> anyhow::Result<Recorded> {
+pub(super) fn load_recording(folder: &Path) -> anyhow::Result<Recorded> {
     Recorded::open(folder).with_context(|| {
         format!("failed to load the recording of --venue recorded:{}", folder.display())
     })
+}
+
+pub(super) fn open_live(
+    config: Box<dyn LiveVenueConfig>,
+    markets: &Arc<Markets>,
+) -> anyhow::Result<Box<dyn LiveVenue>> {
+    let feed = Feed::new(markets.clone(), MismatchPolicy::Distrust);
+    config.open(feed).context(AUTHORITIES_CONTEXT)
 }
 
 /// Opens the venue and plays whatever precedes serving. Does not wait for a live venue: its markets
@@ -554,7 +498,7 @@ mod tests {
             let path = data.path().to_str().unwrap();
             let flags = ["paperbourse", "--data", path, "--journal-segment-bytes", "1048576"];
             let arguments = Line::try_parse_from(flags).unwrap().serve;
-            let start = |ahead| open_data(&arguments, &journal_config(&arguments), ahead).unwrap();
+            let start = |ahead| open_data(&arguments, ahead).unwrap();
             drop(start(None));
             let segment = data.path().join("journal").join(segment_name(1));
             let before = fs::read(&segment).unwrap();
@@ -565,7 +509,7 @@ mod tests {
             if is_lost {
                 fs::write(&segment, &before).unwrap();
             }
-            let opened = start(Some((ahead, keys)));
+            let opened = start(Some((Beforehand::Read(ahead), keys)));
             assert_eq!(opened.keys.is_none(), is_lost);
             assert_eq!(opened.journal.epoch(), if is_lost { 2 } else { 3 });
         }

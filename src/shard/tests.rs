@@ -115,7 +115,7 @@ impl World {
     fn recovered(&self) -> Recovered {
         let mut recovered = Recovered::default();
         for record in self.memory.records() {
-            recovered.replay(&record).unwrap();
+            recovered.replay(0, &record, &|_, _| {}).unwrap();
         }
         recovered
     }

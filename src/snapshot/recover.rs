@@ -63,11 +63,19 @@ impl Recovered {
         self.shards
     }
 
-    /// Applies the next record of the journal.
-    #[cfg(test)]
-    pub(crate) fn replay(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
+    /// Applies the next record, which is at this position, and tells its events to `observer`.
+    /// After an error, discard the states.
+    #[cfg(any(test, feature = "cluster"))]
+    pub fn replay(
+        &mut self,
+        position: u64,
+        bytes: &[u8],
+        observer: RecordObserver<'_>,
+    ) -> Result<(), RecoverError> {
         let shard = record::shard_of(bytes).map_or(0, ShardId::index);
-        self.shards[shard].replay(bytes)
+        self.shards[shard]
+            .replay_decoded(record::decode(bytes), observer)
+            .map_err(|reason| RecoverError::Replay { position, reason })
     }
 }
 

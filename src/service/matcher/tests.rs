@@ -158,7 +158,7 @@ impl World {
     fn restart(self) -> Self {
         let mut recovered = Recovered::default();
         for record in self.memory.records() {
-            recovered.replay(&record).unwrap();
+            recovered.replay(0, &record, &|_, _| {}).unwrap();
         }
         Self::continued(recovered, self.memory, self.clock)
     }

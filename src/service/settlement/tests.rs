@@ -129,7 +129,7 @@ impl World {
     fn recovered(&self) -> Recovered {
         let mut recovered = Recovered::default();
         for record in self.memory.records() {
-            recovered.replay(&record).unwrap();
+            recovered.replay(0, &record, &|_, _| {}).unwrap();
         }
         recovered
     }
@@ -321,7 +321,7 @@ fn a_restarted_process_finishes_a_settlement_cut_after_any_record() {
     for cut in traded..=records.len() {
         let mut recovered = Recovered::default();
         for record in &records[..cut] {
-            recovered.replay(record).unwrap();
+            recovered.replay(0, record, &|_, _| {}).unwrap();
         }
         let decided: usize = recovered.states().map(|state| state.decisions().len()).sum();
         let memory = MemoryJournal::keeping(&JournalConfig::default());

@@ -41,6 +41,7 @@ impl Upstream for Elsewhere {
         }
         let chain = state.chain.get_or_insert_with(|| ReplicatedChain::start(LOG));
         let block = block.seal(chain);
+        assert!(block.len() <= REPLICATED_BLOCK_BYTES_MAX);
         state.blocks.push(block);
     }
 }
@@ -76,11 +77,11 @@ fn a_record_is_elsewhere_before_it_is_durable_here() {
         (opened.unwrap().0, records)
     };
     let config = JournalConfig { segment_bytes: 4 << 20, ..JournalConfig::default() };
-    let behind = config.clone().behind(elsewhere.clone());
-    assert!(behind.block_bytes_max <= REPLICATED_BLOCK_BYTES_MAX);
-
-    let (journal, _) = open(&behind);
+    let (journal, _) = open(&config);
+    journal.reserve(4).unwrap().fill_from(b"copy");
+    journal.put_behind(elsewhere.clone());
     assert_eq!(journal.epoch(), EPOCH);
+    assert_eq!(journal.durable_place().position(), 1, "what came before is on disk");
     // Some alone, some together, and more than fit into one block.
     let record = |number: u64| number.to_le_bytes().repeat(5_000);
     for round in 0..5 {
@@ -109,7 +110,8 @@ fn a_record_is_elsewhere_before_it_is_durable_here() {
     drop(journal);
 
     let (journal, records) = open(&config);
-    assert!(records.iter().cloned().eq((0..150).map(record)));
-    assert_eq!(records, elsewhere.records());
+    assert_eq!(records[0], b"copy");
+    assert!(records[1..].iter().cloned().eq((0..150).map(record)));
+    assert_eq!(records[1..], elsewhere.records(), "and what came before is here alone");
     drop(journal);
 }
