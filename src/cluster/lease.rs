@@ -35,14 +35,15 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The lease of an owner that has just taken a log, from nobody if `was_free`.
-    pub(super) fn begin(was_free: bool) -> Self {
+    /// The lease of an owner that has just taken a log, from nobody if `was_free`, by a fence that
+    /// it sent at this time.
+    pub(super) fn begin(was_free: bool, sent_ns: u64) -> Self {
         let wait = if was_free { Duration::ZERO } else { LEASE_WAIT };
         let taken_ns = now_ns();
         Self {
             taken_ns,
             begins_ns: taken_ns + nanoseconds(wait),
-            ends_ns: AtomicU64::new(0),
+            ends_ns: AtomicU64::new(sent_ns + nanoseconds(LEASE)),
             is_over: AtomicBool::new(false),
         }
     }
@@ -94,21 +95,24 @@ mod tests {
     #[test]
     fn an_owner_answers_only_behind_an_acknowledged_block() {
         let second = nanoseconds(LEASE);
-        for (was_free, sent_ago_ns, expected) in [
-            (true, None, false),
-            (true, Some(0), true),
-            (true, Some(second / 2), true),
-            (true, Some(second), false),
+        for (was_free, fence_ago_ns, sent_ago_ns, expected) in [
+            (true, 0, None, true),
+            (true, second / 2, None, true),
+            (true, second, None, false),
+            (true, second, Some(0), true),
+            (true, 2 * second, Some(second / 2), true),
+            (true, 2 * second, Some(second), false),
             // The former owner's lease is not over.
-            (false, Some(0), false),
+            (false, 0, None, false),
+            (false, 0, Some(0), false),
         ] {
-            let lease = Lease::begin(was_free);
+            let lease = Lease::begin(was_free, now_ns() - fence_ago_ns);
             if let Some(ago_ns) = sent_ago_ns {
                 lease.extend(now_ns() - ago_ns);
             }
-            assert_eq!(lease.holds(), expected, "{was_free} {sent_ago_ns:?}");
+            assert_eq!(lease.holds(), expected, "{was_free} {fence_ago_ns} {sent_ago_ns:?}");
         }
-        let lease = Lease { taken_ns: 0, begins_ns: 0, ..Lease::begin(true) };
+        let lease = Lease { taken_ns: 0, begins_ns: 0, ..Lease::begin(true, 0) };
         lease.extend(now_ns());
         lease.extend(now_ns() - second);
         assert!(lease.holds(), "a lease never becomes shorter");

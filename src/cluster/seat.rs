@@ -56,8 +56,8 @@ pub type OnLost = fn(&SeatLost) -> !;
 impl<L: Log + 'static> Seat<L> {
     /// Takes the place in a log that was taken. Shows on `runtime` that the owner is alive.
     pub fn new(taken: Taken<L>, runtime: Handle, on_lost: OnLost) -> Self {
-        let Taken { owner, was_free } = taken;
-        let lease = Arc::new(Lease::begin(was_free));
+        let Taken { owner, was_free, sent_ns } = taken;
+        let lease = Arc::new(Lease::begin(was_free, sent_ns));
         let epoch = owner.epoch();
         let shared = Arc::new(Shared { epoch, owner: Mutex::new(Some(owner)), lease, on_lost });
         runtime.spawn(beat(shared.clone()));

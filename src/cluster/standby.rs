@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::lease::HEARTBEAT_INTERVAL;
+use super::lease::{HEARTBEAT_INTERVAL, now_ns};
 use crate::journal::replicated::{
     Entry, Halt, Log, NodeName, NoticeKind, Owner, ReadError, Reader, Taking,
 };
@@ -33,6 +33,8 @@ pub struct Taken<L> {
     /// Whether another node gave it up by a release, or none ever had it. Otherwise the former
     /// owner may answer reads until its lease is over.
     pub was_free: bool,
+    /// When the fence was first sent.
+    pub sent_ns: u64,
 }
 
 /// Who owns the log, as far as its blocks say.
@@ -126,9 +128,10 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
         if watch.is_free() || owned_epoch == Some(epoch) {
             let former = watch.holder.clone();
             tracing::info!(?former, epoch = epoch + 1, "taking the log");
+            let sent_ns = now_ns();
             reader = match Owner::take_at_end(reader, node.clone()).await? {
                 Taking::Taken(owner) => {
-                    return Ok(Taken { owner, was_free: former == Holder::Nobody });
+                    return Ok(Taken { owner, was_free: former == Holder::Nobody, sent_ns });
                 }
                 Taking::Outrun(reader) => reader,
             };

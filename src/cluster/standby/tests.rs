@@ -54,7 +54,7 @@ async fn a_silent_owner_loses_its_log_and_nothing_that_it_wrote() {
     let mut former = take(log.clone(), 1).await;
     write(&mut former, 20).await;
     let began = Instant::now();
-    let (Taken { owner, was_free }, copied) = taken(&log, 2).await;
+    let (Taken { owner, was_free, .. }, copied) = taken(&log, 2).await;
     assert!(!was_free, "its lease is not over");
     assert_eq!((owner.epoch(), owner.position()), (2, 20));
     assert!(copied.into_iter().eq(1..=20));
