@@ -9,7 +9,7 @@
 //! - `brokers` and `streams` judge whether brokers and streams are safe.
 //! - [`status`] is what an operator sees.
 //! - [`standby`] follows a log and takes it, [`seat`] writes it, [`lease`] says for how long reads
-//!   may be answered without asking the brokers.
+//!   may be answered without asking the brokers, [`trim`] removes what nodes have on their disks.
 
 mod brokers;
 pub mod file;
@@ -20,6 +20,7 @@ pub mod seat;
 pub mod standby;
 pub mod status;
 mod streams;
+pub mod trim;
 
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,9 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 /// How many logs a cluster has if its file does not say.
 const LOGS_DEFAULT: u16 = 1;
 
+/// How long blocks are kept if the file does not say, in minutes: a day.
+const KEEP_MINUTES_DEFAULT: u32 = 24 * 60;
+
 /// Most logs, one for each shard.
 const LOGS_MAX: u16 = 64;
 
@@ -42,6 +45,10 @@ pub struct ClusterFile {
     /// How many logs the cluster has, from 1 to 64; the same for as long as it exists.
     #[serde(default = "logs_default")]
     pub logs: u16,
+    /// How long the brokers keep blocks that nodes have on their disks, in minutes. A node that was
+    /// away for longer needs a copy of another node's folder.
+    #[serde(default = "keep_minutes_default")]
+    pub keep_minutes: u32,
     /// The user to log in as.
     pub user: Option<String>,
     /// The file that holds the user's password.
@@ -53,6 +60,10 @@ pub struct ClusterFile {
 
 const fn logs_default() -> u16 {
     LOGS_DEFAULT
+}
+
+const fn keep_minutes_default() -> u32 {
+    KEEP_MINUTES_DEFAULT
 }
 
 /// Why the file cannot be used.

@@ -45,10 +45,11 @@ pub enum FolderError {
         /// The folder.
         folder: PathBuf,
     },
-    /// The folder has records that no cluster knows.
+    /// The folder has records, and nothing shows that they are those of the log.
     #[error(
-        "{} holds the data of a single server, which a cluster cannot take over yet: start this \
-         node on an empty folder",
+        "{} holds records that are not those of the cluster's log: start this node on an empty \
+         folder, or on a copy of another node's that `paperbourse backup` has just made. A cluster \
+         cannot take over the data of a single server yet",
         folder.display()
     )]
     Alone {
@@ -96,14 +97,15 @@ impl Membership {
         Ok(disk.sync_directory(folder)?)
     }
 
-    /// Checks that a folder with records up to `position` belongs to this log. An empty one does
-    /// from now on. A copy of another node's folder has owned nothing.
+    /// Checks that a folder belongs to this log. One without a file does from now on if
+    /// `is_continued`: it is empty, or its newest record is in the log. A copy of another node's
+    /// folder has owned nothing.
     pub fn require(
         disk: &Disk,
         folder: &Path,
         log: LogId,
         node: &NodeName,
-        position: u64,
+        is_continued: bool,
     ) -> Result<Self, FolderError> {
         match Self::read(disk, folder)? {
             Some(membership) if membership.log == log && membership.node == *node => Ok(membership),
@@ -111,7 +113,7 @@ impl Membership {
                 Ok(Self { node: node.clone(), owned_epoch: 0, ..membership })
             }
             Some(_) => Err(FolderError::Foreign { folder: folder.to_owned() }),
-            None if position > 0 => Err(FolderError::Alone { folder: folder.to_owned() }),
+            None if !is_continued => Err(FolderError::Alone { folder: folder.to_owned() }),
             None => {
                 let membership = Self { log, node: node.clone(), owned_epoch: 0 };
                 membership.write(disk, folder)?;
@@ -133,24 +135,24 @@ mod tests {
     fn a_folder_belongs_to_one_log() {
         let folder = tempfile::tempdir().unwrap();
         let node = |name| NodeName::new(name).unwrap();
-        let require_as = |name, log, position| {
-            Membership::require(&Disk::System, folder.path(), log, &node(name), position)
+        let require_as = |name, log, is_continued| {
+            Membership::require(&Disk::System, folder.path(), log, &node(name), is_continued)
                 .map(|membership| membership.owned_epoch)
                 .map_err(|error| error.to_string())
         };
-        let require = |log, position| require_as("a", log, position);
-        assert!(require(LOG, 1).unwrap_err().contains("the data of a single server"));
-        assert_eq!(require(LOG, 0), Ok(0));
-        assert_eq!(require(LOG, 7), Ok(0));
+        let require = |log, is_continued| require_as("a", log, is_continued);
+        assert!(require(LOG, false).unwrap_err().contains("not those of the cluster's log"));
+        assert_eq!(require(LOG, true), Ok(0));
+        assert_eq!(require(LOG, false), Ok(0), "it says so itself now");
         let owned = Membership { log: LOG, node: node("a"), owned_epoch: 12 };
         owned.write(&Disk::System, folder.path()).unwrap();
-        assert_eq!(require(LOG, 7), Ok(12));
-        assert_eq!(require_as("b", LOG, 7), Ok(0), "a copy has owned nothing");
+        assert_eq!(require(LOG, true), Ok(12));
+        assert_eq!(require_as("b", LOG, true), Ok(0), "a copy has owned nothing");
         let other = LogId::from_bytes([1; 16]);
-        assert!(require(other, 0).unwrap_err().contains("belongs to another cluster"));
+        assert!(require(other, true).unwrap_err().contains("belongs to another cluster"));
         for damaged in ["", "log a5 node a epoch 1\n", "log a5", &"x".repeat(2_000)] {
             fs::write(folder.path().join(CLUSTER_NAME), damaged).unwrap();
-            assert!(require(LOG, 7).unwrap_err().contains("is damaged"), "{damaged}");
+            assert!(require(LOG, true).unwrap_err().contains("is damaged"), "{damaged}");
         }
     }
 }

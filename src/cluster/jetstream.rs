@@ -48,6 +48,11 @@ impl JetStreamLog {
         Ok(Self { client, context, stream, name: name.to_owned() })
     }
 
+    /// The connection to the brokers.
+    pub(super) const fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// An error while there is no connection. A request would wait for one in the client's queue,
     /// and go out then, long after its answer was given up.
     fn check_connected(&self) -> Result<(), NoAnswer> {

@@ -70,6 +70,13 @@ impl<L: Log + 'static> Seat<L> {
         &self.shared.lease
     }
 
+    /// The position of the newest record in the log and the sequence of its newest block; `None`
+    /// once the log was released.
+    pub async fn end(&self) -> Option<(u64, u64)> {
+        let owner = self.shared.owner.lock().await;
+        owner.as_ref().map(|owner| (owner.position(), owner.sequence()))
+    }
+
     /// Gives the log up, so that another node need not wait. The process must end soon: a journal
     /// that has another block to write waits for ever. False if the log was released before.
     pub async fn release(&self) -> Result<bool, Lost> {

@@ -38,6 +38,7 @@ async fn cluster(brokers: &Brokers, name: &str, logs: u16) -> Cluster {
         brokers: brokers.addresses(),
         monitoring: brokers.monitoring(),
         logs,
+        keep_minutes: 60,
         user: None,
         password_file: None,
         ca_file: None,

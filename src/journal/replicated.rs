@@ -182,7 +182,8 @@ impl fmt::Display for HaltReason {
             Self::Trimmed { first } => write!(
                 f,
                 "it was removed before it was read here, and the log begins at block {first}. \
-                 Start this node from a newer snapshot"
+                 Start this node on a copy of another node's folder, which `paperbourse backup` \
+                 makes"
             ),
         }
     }

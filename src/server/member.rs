@@ -23,11 +23,12 @@ use super::supervisor::{Supervisor, watchdog_interval};
 use crate::cluster::folder::Membership;
 use crate::cluster::seat::{Seat, end_process};
 use crate::cluster::standby::stand_by;
+use crate::cluster::trim::{keep_trimmed, report};
 use crate::cluster::{Cluster, ClusterFile, JetStreamLog};
 use crate::config::{DataPlace, ServeArgs};
 use crate::disk::Disk;
 use crate::http::exchange::Server;
-use crate::journal::replicated::{NodeName, Reader};
+use crate::journal::replicated::{Halt, HaltReason, NodeName, ReadError, Reader};
 use crate::journal::{Journal, LogId, Refused, SegmentReader};
 use crate::service::key_observer;
 use crate::snapshot::{Folder, SnapshotKeeper};
@@ -209,17 +210,27 @@ struct Standby {
 impl Standby {
     /// Copies the log until it can be owned, and owns it. From then on it shows that it is alive.
     async fn own(self, file: ClusterFile, runtime: Handle) -> anyhow::Result<Owned> {
+        let kept_for = Duration::from_mins(file.keep_minutes.into());
         let (log, id) = self.only_log(file).await?;
         let OpenedData { journal, mut recovered, folder, .. } =
             start::open_data(&self.arguments, None)?;
         let folder = folder.context("a node has a data folder")?;
         let keys = prepared::keys_of(recovered.states(), self.arguments.limits().tiers)?;
         let position = journal.newest_place().position;
+        let overlap = overlap(&log, id, &folder, position).await?;
+        let is_continued = position == 0 || overlap == Overlap::Same;
         let membership =
-            Membership::require(&Disk::System, &self.folder, id, &self.node, position)?;
-        self.require_same(&log, id, &folder, position).await?;
-        let reader = Reader::seek(log, id, position).await?;
+            Membership::require(&Disk::System, &self.folder, id, &self.node, is_continued)?;
+        ensure!(
+            overlap != Overlap::Different,
+            "{} and the log of the cluster differ at record {position}: the brokers have lost \
+             blocks that this node has. Keep their files and this folder, and find out which of \
+             the two is right",
+            self.folder.display()
+        );
+        let reader = Reader::seek(log.clone(), id, position).await?;
         tracing::info!(node = %self.node, position, "standing by");
+        runtime.spawn(report(log.clone(), self.node.clone(), journal.clone()));
         let config = self.arguments.snapshot_config();
         let snapshots = SnapshotKeeper::start(folder.clone(), journal.clone(), config);
         let observe = key_observer(keys.0.clone(), keys.1.clone());
@@ -236,7 +247,9 @@ impl Standby {
         let taken = stand_by(reader, &self.node, owned_epoch, copy).await?;
         let (epoch, position) = (taken.owner.epoch(), taken.owner.position());
         tracing::info!(node = %self.node, epoch, position, "owning the log");
-        let seat = Arc::new(Seat::new(taken, runtime, end_process));
+        let seat = Arc::new(Seat::new(taken, runtime.clone(), end_process));
+        let (owned, kept) = (seat.clone(), journal.clone());
+        runtime.spawn(keep_trimmed(log, owned, self.node.clone(), kept, kept_for));
         let membership = Membership { owned_epoch: epoch, ..membership };
         let data = Followed { journal, recovered, folder, snapshots };
         Ok(Owned { seat, position, membership, data, keys })
@@ -271,35 +284,41 @@ impl Standby {
         );
         Ok(logs.remove(0))
     }
+}
 
-    /// Checks that the folder's newest record, at this position, is the one that the log has there.
-    async fn require_same(
-        &self,
-        log: &JetStreamLog,
-        id: LogId,
-        folder: &Folder,
-        position: u64,
-    ) -> anyhow::Result<()> {
-        if position == 0 {
-            return Ok(());
-        }
-        let in_log = Reader::record(log.clone(), id, position).await?;
-        let here = newest_record(folder)?.filter(|&(at, _)| at == position);
-        let is_same = match (&in_log, &here) {
-            (Some(in_log), Some((_, here))) => in_log == here,
-            // The segments that hold records were removed: there is nothing to compare.
-            (Some(_), None) => true,
-            (None, _) => false,
-        };
-        ensure!(
-            is_same,
-            "{} and the log of the cluster differ at record {position}: the brokers have lost \
-             blocks that this node has. Keep their files and this folder, and find out which of \
-             the two is right",
-            self.folder.display()
-        );
-        Ok(())
+/// What a folder and a log have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Overlap {
+    /// The newest record of the folder is in the log.
+    Same,
+    /// The log has another record there, or none.
+    Different,
+    /// One of the two does not have that record any more, or there is none.
+    Unknown,
+}
+
+/// Compares the folder's newest record, at this position, with that of the log.
+async fn overlap(
+    log: &JetStreamLog,
+    id: LogId,
+    folder: &Folder,
+    position: u64,
+) -> anyhow::Result<Overlap> {
+    if position == 0 {
+        return Ok(Overlap::Unknown);
     }
+    let in_log = match Reader::record(log.clone(), id, position).await {
+        Err(ReadError::Halted(Halt { reason: HaltReason::Trimmed { .. }, .. })) => {
+            return Ok(Overlap::Unknown);
+        }
+        in_log => in_log?,
+    };
+    let here = newest_record(folder)?.filter(|&(at, _)| at == position);
+    Ok(match (in_log, here) {
+        (Some(in_log), Some((_, here))) if in_log == here => Overlap::Same,
+        (Some(_), None) => Overlap::Unknown,
+        _ => Overlap::Different,
+    })
 }
 
 /// The newest record in the segments of a folder, with its position.

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod nodes;
+mod trimmed;
 
 use std::fs;
 use std::path::{Path, PathBuf};

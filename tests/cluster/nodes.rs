@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -38,6 +39,9 @@ const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
 /// A node that does not answer within this time is left for another.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 
+/// How soon a client asks again.
+const RETRY_PAUSE: Duration = Duration::from_millis(2);
+
 /// The exit code of a node that has lost its log to another.
 const EXIT_LOG_LOST: i32 = 75;
 
@@ -67,37 +71,48 @@ const FAULTS: [Fault; 6] = [
 ];
 
 /// The nodes of a cluster, as clients see them.
-struct Nodes {
+pub(crate) struct Nodes {
     folder: PathBuf,
     file: PathBuf,
     /// `None` while a node does not run.
-    processes: Vec<Option<Process>>,
+    pub(crate) processes: Vec<Option<Process>>,
     /// Where the nodes listen now.
-    addresses: Arc<Mutex<Vec<SocketAddr>>>,
+    pub(crate) addresses: Arc<Mutex<Vec<SocketAddr>>>,
 }
 
 impl Nodes {
-    fn start(folder: &Path, file: &Path) -> Self {
+    /// Nodes whose data is in this folder. Starts so many of them.
+    pub(crate) fn start(folder: &Path, file: &Path, count: usize) -> Self {
         let mut nodes = Self {
             folder: folder.to_owned(),
             file: file.to_owned(),
             processes: (0..NODES).map(|_| None).collect(),
             addresses: Arc::new(Mutex::new(vec![NOBODY; NODES])),
         };
-        (0..NODES).for_each(|number| nodes.run(number));
+        (0..count).for_each(|number| nodes.run(number));
         nodes
     }
 
-    fn run(&mut self, number: usize) {
+    /// The data folder of a node.
+    pub(crate) fn data(&self, number: usize) -> PathBuf {
+        self.folder.join(format!("node-{number}"))
+    }
+
+    /// The command that starts a node.
+    pub(crate) fn serve(&self, number: usize) -> Command {
         let mut serve = command(BINARY);
         serve.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"]);
         serve.args(["--address-limits", "off", "--starting-balance", "1000000"]);
         serve.args(["--tier", "free=unlimited/unlimited/100/5"]);
         serve.args(["--journal-segment-bytes", "1048576", "--snapshot-bytes", "1"]);
-        serve.arg("--data").arg(self.folder.join(format!("node-{number}")));
+        serve.arg("--data").arg(self.data(number));
         serve.arg("--issuer-data").arg(self.folder.join("issuer"));
         serve.arg("--cluster").arg(&self.file).args(["--node", &format!("node-{number}")]);
-        let process = Process::spawn(&mut serve);
+        serve
+    }
+
+    pub(crate) fn run(&mut self, number: usize) {
+        let process = Process::spawn(&mut self.serve(number));
         let line = process.wait_for_line(|line| line.contains("listening on http://"));
         let (_, address) = line.split_once("listening on http://").unwrap();
         self.addresses.lock().unwrap()[number] = address.trim().parse().unwrap();
@@ -105,7 +120,7 @@ impl Nodes {
     }
 
     /// The node that is ready, once there is one.
-    fn owner(&self) -> usize {
+    pub(crate) fn owner(&self) -> usize {
         let began = Instant::now();
         loop {
             let addresses = self.addresses.lock().unwrap().clone();
@@ -134,15 +149,19 @@ fn is_ready(address: SocketAddr) -> bool {
 }
 
 /// An account that buys one share after the other, and looks at its position in between.
-struct Trader {
+pub(crate) struct Trader {
     key: String,
     name: String,
     /// The orders that were acknowledged, by name.
     acknowledged: Mutex<BTreeMap<String, u64>>,
+    /// When they were.
+    acknowledged_at: Mutex<Vec<Instant>>,
+    /// How many requests were sent and got no answer.
+    cut_off: AtomicUsize,
 }
 
 impl Trader {
-    fn new(folder: &Path, addresses: &[SocketAddr], number: usize) -> Self {
+    pub(crate) fn new(folder: &Path, addresses: &[SocketAddr], number: usize) -> Self {
         let name = format!("trader-{number}");
         let mut token = command(BINARY);
         token.args(["token", "--subject", &name, "--data"]).arg(folder.join("issuer"));
@@ -150,7 +169,13 @@ impl Trader {
         let bootstrap = Request::post("/v1/keys/bootstrap", &json!({})).bearer(token.trim());
         let answer = answered(addresses, &bootstrap);
         let key = answer.ok(201)["raw_key"].as_str().unwrap().to_owned();
-        Self { key, name, acknowledged: Mutex::default() }
+        Self {
+            key,
+            name,
+            acknowledged: Mutex::default(),
+            acknowledged_at: Mutex::default(),
+            cut_off: AtomicUsize::new(0),
+        }
     }
 
     fn count(&self) -> usize {
@@ -162,10 +187,7 @@ impl Trader {
             if is_over.load(Ordering::Relaxed) {
                 return;
             }
-            let name = format!("{}-{number}", self.name);
-            let answer = self.until_answered(addresses, &self.order(&name));
-            let id = answer.ok(200)["order_id"].as_u64().unwrap();
-            self.acknowledged.lock().unwrap().insert(name, id);
+            self.buy(addresses, number);
             // A node that owned the log before the order must not answer this from its memory.
             let addresses = addresses.lock().unwrap().clone();
             for address in addresses {
@@ -177,23 +199,35 @@ impl Trader {
         }
     }
 
+    /// Places the order with this number, however often that takes.
+    pub(crate) fn buy(&self, addresses: &Mutex<Vec<SocketAddr>>, number: usize) {
+        let name = format!("{}-{number}", self.name);
+        let answer = self.until_answered(addresses, &self.order(&name));
+        let id = answer.ok(200)["order_id"].as_u64().unwrap();
+        self.acknowledged.lock().unwrap().insert(name, id);
+        self.acknowledged_at.lock().unwrap().push(Instant::now());
+    }
+
     fn until_answered(&self, addresses: &Mutex<Vec<SocketAddr>>, request: &Request) -> Response {
         let began = Instant::now();
         loop {
             let addresses = addresses.lock().unwrap().clone();
-            let answers = addresses.iter().filter_map(|&address| ask(address, request));
-            for answer in answers {
-                if answer.status != 503 {
-                    return answer;
+            for address in addresses {
+                let connection = Connection::try_open_within(address, ANSWER_TIME_MAX);
+                let Ok(mut connection) = connection else { continue };
+                match connection.try_send(request) {
+                    Ok(answer) if answer.status != 503 => return answer,
+                    Ok(answer) => assert_eq!(answer.json()["error"], "NOT_READY"),
+                    Err(_) => drop(self.cut_off.fetch_add(1, Ordering::Relaxed)),
                 }
             }
             assert!(began.elapsed() < 4 * PATIENCE, "{}: nobody answers", self.name);
-            thread::sleep(PAUSE);
+            thread::sleep(RETRY_PAUSE);
         }
     }
 
     /// Checks that each order was decided once, as it was answered.
-    fn check(&self, address: SocketAddr) {
+    pub(crate) fn check(&self, address: SocketAddr) {
         let acknowledged = self.acknowledged.lock().unwrap();
         let positions = ask(address, &self.positions()).unwrap().ok(200);
         assert_eq!(shares(&positions), acknowledged.len(), "{}", self.name);
@@ -228,6 +262,17 @@ fn shares(positions: &Value) -> usize {
     first.map_or(0, |position| position["quantity"].as_str().unwrap().parse().unwrap())
 }
 
+/// The longest time between two acknowledged orders since then.
+fn longest_pause(traders: &[Trader], since: Instant) -> Duration {
+    let mut times = vec![since];
+    for trader in traders {
+        let acknowledged_at = trader.acknowledged_at.lock().unwrap();
+        times.extend(acknowledged_at.iter().filter(|&&at| at > since));
+    }
+    times.sort();
+    times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
+}
+
 /// The broker that leads the log.
 fn leader(file: &Path) -> usize {
     let printed = status_once(file, |printed| printed.contains("leader broker-"));
@@ -242,7 +287,7 @@ fn acknowledged_orders_survive_the_loss_of_nodes_and_brokers() {
     let mut brokers = Brokers::start(&program, folder.path(), "always", "");
     let file = cluster_file(folder.path(), &brokers, "logs = 1");
     check(&["init"], &file, 0);
-    let mut nodes = Nodes::start(folder.path(), &file);
+    let mut nodes = Nodes::start(folder.path(), &file, NODES);
     nodes.owner();
     let addresses = nodes.addresses.clone();
     let traders: Vec<Trader> = (0..TRADERS)
@@ -267,6 +312,7 @@ fn acknowledged_orders_survive_the_loss_of_nodes_and_brokers() {
         };
         let count = std::env::var("PAPERBOURSE_CLUSTER_FAULTS");
         let count = count.map_or(FAULTS_DEFAULT, |count| count.parse().unwrap());
+        let mut pauses: BTreeMap<String, Vec<Duration>> = BTreeMap::new();
         for fault in FAULTS.into_iter().cycle().take(count) {
             more();
             let owner = nodes.owner();
@@ -308,12 +354,27 @@ fn acknowledged_orders_survive_the_loss_of_nodes_and_brokers() {
                 }
             }
             let next = nodes.owner();
-            println!("{fault:?}: node {owner}, then {next} after {:?}", began.elapsed());
+            more();
+            let pause = longest_pause(&traders, began);
+            println!("{fault:?}: node {owner}, then {next}, no order for {pause:?}");
+            pauses.entry(format!("{fault:?}")).or_default().push(pause);
+            let cut_off: usize =
+                traders.iter().map(|trader| trader.cut_off.swap(0, Ordering::Relaxed)).sum();
+            if matches!(fault, Fault::Ended) {
+                assert_eq!(cut_off, 0, "a node that ends answers what it was asked");
+            }
             if nodes.processes[owner].is_none() {
                 nodes.run(owner);
             }
         }
-        more();
+        for (fault, mut pauses) in pauses {
+            pauses.sort();
+            let (count, median) = (pauses.len(), pauses[pauses.len() / 2]);
+            println!(
+                "{fault} {count} times: no order for {median:?}, at most {:?}",
+                pauses[count - 1]
+            );
+        }
         drop(over);
         for thread in threads {
             thread.join().unwrap();

@@ -144,5 +144,5 @@ async fn a_reader_finds_its_place_again() {
     assert_eq!(Reader::record(log.clone(), LOG, last + 1).await.unwrap(), None);
     log.trim(10).await.unwrap();
     let error = Reader::seek(log.clone(), LOG, 3).await.err().unwrap().to_string();
-    assert!(error.contains("Start this node from a newer snapshot"), "{error}");
+    assert!(error.contains("`paperbourse backup`"), "{error}");
 }

@@ -1,0 +1,242 @@
+//! Which blocks the brokers need not keep any longer: those whose records at least two nodes have on
+//! their own disks, after the time for which the file of the cluster has them kept.
+//!
+//! Nodes tell the owner what they have on disk ([`report`]), in messages that no stream keeps. A node
+//! that was away for longer finds that the log begins behind what it has. It then needs the folder of
+//! another node.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::Client;
+use futures_util::StreamExt as _;
+use tokio::time::{Instant, interval, sleep};
+
+use super::jetstream::JetStreamLog;
+use super::seat::Seat;
+use crate::journal::Journal;
+use crate::journal::replicated::{Log as _, NodeName};
+
+/// How often a node tells what it has.
+const REPORT_INTERVAL: Duration = Duration::from_secs(2);
+
+/// A node that has told nothing for this long may be gone, and its disk with it.
+const REPORT_AGE_MAX: Duration = Duration::from_secs(10);
+
+/// The most nodes whose reports are kept.
+const NODES_MAX: usize = 64;
+
+/// How many nodes must have a record before the brokers need not.
+const COPIES_MIN: usize = 2;
+
+/// How often the log is trimmed while blocks are kept for a time: so many times in that time.
+const TRIMS_PER_TIME: u32 = 60;
+
+/// The shortest time between two trims.
+const TRIM_INTERVAL_MIN: Duration = Duration::from_secs(1);
+
+/// Where the log ended once.
+struct Mark {
+    at: Instant,
+    /// The position of the newest record.
+    position: u64,
+    /// The sequence of the newest block.
+    sequence: u64,
+}
+
+/// What is known of the log and of its copies, on the owner.
+struct Trim {
+    kept_for: Duration,
+    /// From the oldest to the newest.
+    marks: VecDeque<Mark>,
+    /// What the other nodes have on disk, and when they said so.
+    copies: BTreeMap<NodeName, (u64, Instant)>,
+}
+
+impl Trim {
+    fn new(kept_for: Duration) -> Self {
+        Self { kept_for, marks: VecDeque::new(), copies: BTreeMap::new() }
+    }
+
+    fn interval(&self) -> Duration {
+        (self.kept_for / TRIMS_PER_TIME).max(TRIM_INTERVAL_MIN)
+    }
+
+    /// This node has everything up to `position` on disk.
+    fn reported(&mut self, node: NodeName, position: u64, now: Instant) {
+        self.copies.retain(|_, &mut (_, at)| now.duration_since(at) <= REPORT_AGE_MAX);
+        if self.copies.len() < NODES_MAX || self.copies.contains_key(&node) {
+            self.copies.insert(node, (position, now));
+        }
+    }
+
+    /// The log ends with this record and this block now.
+    fn mark(&mut self, position: u64, sequence: u64, at: Instant) {
+        self.marks.push_back(Mark { at, position, sequence });
+    }
+
+    /// The block below which the log can be trimmed, if this node has everything up to `position`.
+    /// Each block is returned once.
+    fn due(&mut self, position: u64, now: Instant) -> Option<u64> {
+        let is_fresh = |&&(_, at): &&(u64, Instant)| now.duration_since(at) <= REPORT_AGE_MAX;
+        let others = self.copies.values().filter(is_fresh).map(|&(position, _)| position);
+        let mut positions: Vec<u64> = others.chain([position]).collect();
+        positions.sort_unstable_by(|a, b| b.cmp(a));
+        let safe = *positions.get(COPIES_MIN - 1)?;
+        let mut below = None;
+        while let Some(mark) = self.marks.front()
+            && mark.position <= safe
+            && now.duration_since(mark.at) >= self.kept_for
+        {
+            below = Some(mark.sequence);
+            self.marks.pop_front();
+        }
+        below
+    }
+}
+
+/// Where nodes tell what they have.
+fn subject(log: &JetStreamLog) -> String {
+    format!("{}.copies", log.name())
+}
+
+/// Tells the owner again and again what this node has on disk.
+pub async fn report(log: JetStreamLog, node: NodeName, journal: Arc<Journal>) {
+    let (client, subject) = (log.client(), subject(&log));
+    loop {
+        let text = format!("{node} {}", journal.durable_place().position());
+        // If it does not arrive, the next one will.
+        let _ = client.publish(subject.clone(), text.into()).await;
+        sleep(REPORT_INTERVAL).await;
+    }
+}
+
+/// Trims the log for its owner. Blocks stay for at least `kept_for`.
+pub async fn keep_trimmed(
+    log: JetStreamLog,
+    seat: Arc<Seat<JetStreamLog>>,
+    node: NodeName,
+    journal: Arc<Journal>,
+    kept_for: Duration,
+) {
+    let mut trim = Trim::new(kept_for);
+    let mut looks = interval(trim.interval());
+    let mut reports = subscribe(log.client(), subject(&log)).await;
+    loop {
+        tokio::select! {
+            message = reports.next() => match message {
+                Some(message) => {
+                    if let Some((other, position)) = parse(&message.payload)
+                        && other != node
+                    {
+                        trim.reported(other, position, Instant::now());
+                    }
+                }
+                None => reports = subscribe(log.client(), subject(&log)).await,
+            },
+            _ = looks.tick() => {
+                let Some((position, sequence)) = seat.end().await else { return };
+                let now = Instant::now();
+                trim.mark(position, sequence, now);
+                let Some(below) = trim.due(journal.durable_place().position(), now) else {
+                    continue;
+                };
+                match log.trim(below).await {
+                    Ok(()) => tracing::debug!(below, "trimmed the log"),
+                    // The next trim makes up for it.
+                    Err(error) => tracing::warn!(below, %error, "failed to trim the log"),
+                }
+            }
+        }
+    }
+}
+
+async fn subscribe(client: &Client, subject: String) -> async_nats::Subscriber {
+    loop {
+        match client.subscribe(subject.clone()).await {
+            Ok(subscriber) => return subscriber,
+            Err(error) => {
+                tracing::warn!(%error, "failed to listen to what other nodes have");
+                sleep(REPORT_INTERVAL).await;
+            }
+        }
+    }
+}
+
+/// The node, and what it has.
+fn parse(message: &[u8]) -> Option<(NodeName, u64)> {
+    let (node, position) = str::from_utf8(message).ok()?.split_once(' ')?;
+    Some((NodeName::new(node).ok()?, u64::from_str(position).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_mins(1);
+
+    fn node(name: &str) -> NodeName {
+        NodeName::new(name).unwrap()
+    }
+
+    /// The owner has everything up to record 30. The log ended with records 10, 20, 30 after 0, 1
+    /// and 2 minutes, each time at a block with ten times the number.
+    #[test]
+    fn blocks_are_trimmed_once_two_nodes_have_them_and_their_time_is_over() {
+        for (copies, after_minutes, expected) in [
+            (&[][..], 100, None),
+            (&[("b", 0)], 100, None),
+            (&[("b", 9)], 100, None),
+            (&[("b", 10)], 100, Some(100)),
+            (&[("b", 29)], 100, Some(200)),
+            (&[("b", 31)], 100, Some(300)),
+            (&[("b", 10), ("c", 20)], 100, Some(200)),
+            (&[("b", 30)], 9, None),
+            (&[("b", 30)], 10, Some(100)),
+            (&[("b", 30)], 11, Some(200)),
+        ] {
+            let began = Instant::now();
+            let mut trim = Trim::new(10 * MINUTE);
+            for number in 1..=3 {
+                trim.mark(
+                    10 * u64::from(number),
+                    100 * u64::from(number),
+                    began + (number - 1) * MINUTE,
+                );
+            }
+            let now = began + after_minutes * MINUTE;
+            for &(name, position) in copies {
+                trim.reported(node(name), position, now);
+            }
+            assert_eq!(trim.due(30, now), expected, "{copies:?} {after_minutes}");
+            assert_eq!(trim.due(30, now), None, "once");
+            let stale = now + REPORT_AGE_MAX + Duration::from_secs(1) + 100 * MINUTE;
+            assert_eq!(trim.due(30, stale), None, "those nodes may be gone");
+        }
+    }
+
+    #[test]
+    fn a_stranger_cannot_fill_the_table_of_nodes() {
+        let now = Instant::now();
+        let mut trim = Trim::new(MINUTE);
+        for number in 0..1_000 {
+            trim.reported(node(&format!("node-{number}")), 1, now);
+        }
+        assert_eq!(trim.copies.len(), NODES_MAX);
+        trim.reported(node("node-3"), 7, now);
+        assert_eq!(trim.copies[&node("node-3")].0, 7);
+        trim.reported(node("later"), 1, now + 2 * REPORT_AGE_MAX);
+        assert_eq!(trim.copies.len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_report_is_ignored() {
+        assert_eq!(parse(b"node-1 7"), Some((node("node-1"), 7)));
+        for text in ["", "node-1", "node-1 ", "node-1 -7", "node-1 7 8", " 7", "a/b 7"] {
+            assert_eq!(parse(text.as_bytes()), None, "{text:?}");
+        }
+        assert_eq!(parse(&[0xff, b' ', b'7']), None);
+    }
+}
