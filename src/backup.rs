@@ -107,6 +107,7 @@ fn copy(from: &Folder, to: &Folder) -> Result<BackupReport, InspectError> {
     })?;
     disk.sync_directory(&to.journal())?;
     report.lacks_price_hours = !target::copy_price_hours(from, to)?;
+    target::copy_mark(from, to)?;
     Ok(report)
 }
 

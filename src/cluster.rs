@@ -7,6 +7,7 @@
 //!
 //! - [`file`] is the file that describes a cluster; [`folder`] is the mark of one in a data folder.
 //! - `brokers` and `streams` judge whether brokers and streams are safe.
+//! - [`origin`] is the data of a single server with which a log may begin.
 //! - [`status`] is what an operator sees.
 //! - [`standby`] follows a log and takes it, [`seat`] writes it, [`lease`] says for how long reads
 //!   may be answered without asking the brokers, [`trim`] removes what nodes have on their disks.
@@ -16,6 +17,7 @@ pub mod file;
 pub mod folder;
 mod jetstream;
 pub mod lease;
+pub mod origin;
 pub mod seat;
 pub mod standby;
 pub mod status;
@@ -36,11 +38,12 @@ use async_nats::{ConnectErrorKind, ServerAddr};
 
 use crate::client::Client;
 use crate::journal::LogId;
-use crate::journal::replicated::NoAnswer;
+use crate::journal::replicated::{NoAnswer, ReplicatedChain};
 use crate::tls::{self, Roots};
 pub use brokers::Broker;
 pub use file::{ClusterFile, FileError};
 pub use jetstream::JetStreamLog;
+use origin::Origin;
 
 /// The fewest replicas of a log.
 pub(crate) const REPLICAS_MIN: usize = 3;
@@ -80,6 +83,12 @@ pub enum ClusterError {
     /// Brokers do not answer, so nobody knows whether they are safe. Names all that is wrong.
     #[error("the cluster may not be safe: {}", .0.join("; "))]
     Silent(Vec<String>),
+    /// The logs exist already, or there are several.
+    #[error(
+        "the data of a single server can only become the beginning of a new cluster with \
+         logs = 1: choose a name without streams"
+    )]
+    Begun,
     /// The brokers do not answer.
     #[error("stream {stream}: {reason}")]
     Stream {
@@ -94,6 +103,27 @@ impl ClusterError {
     /// Whether a later try may find that all is well, without anybody changing anything.
     pub const fn is_silence(&self) -> bool {
         matches!(self, Self::Connect { .. } | Self::Silent(_) | Self::Stream { .. })
+    }
+}
+
+/// A log, as its stream describes it.
+#[derive(Clone)]
+pub struct OpenLog {
+    /// Carries its blocks.
+    pub log: JetStreamLog,
+    /// Its id.
+    pub id: LogId,
+    /// What it begins with; `None` if it begins with nothing.
+    pub origin: Option<Origin>,
+}
+
+impl OpenLog {
+    /// What the first block of the log continues.
+    pub fn start(&self) -> ReplicatedChain {
+        match self.origin {
+            Some(origin) => ReplicatedChain::at(self.id, origin.end),
+            None => ReplicatedChain::start(self.id),
+        }
     }
 }
 
@@ -181,23 +211,30 @@ impl Cluster {
 
     /// Creates the streams that do not exist yet. Refuses, and creates nothing, unless all brokers
     /// and streams are safe, and if another log has blocks already: then a missing stream had some
-    /// too. Returns how many were created.
-    pub async fn init(&self) -> Result<usize, ClusterError> {
+    /// too. Returns how many were created. With an `origin`, the one log that there must be begins
+    /// with that.
+    pub async fn init(&self, origin: Option<Origin>) -> Result<usize, ClusterError> {
         let names = self.safe_brokers().await?;
         let survey = self.survey(Some(&names), TRIES_MAX).await;
         let is_new = !survey.has_blocks();
-        let Survey { missing, .. } = survey.require_safe(is_new)?;
+        let Survey { missing, found, .. } = survey.require_safe(is_new)?;
+        if let Some(origin) = origin {
+            let begins_with = |info: &Info| streams::origin(&info.config) == Ok(Some(origin));
+            if self.file.logs != 1 || found.iter().any(|(_, info)| !begins_with(info)) {
+                return Err(ClusterError::Begun);
+            }
+        }
         for stream in &missing {
             let mut id = [0; 16];
             getrandom::fill(&mut id).expect("the operating system gives random numbers");
-            self.create(stream, LogId::from_bytes(id)).await?;
+            self.create(stream, LogId::from_bytes(id), origin).await?;
         }
         Ok(missing.len())
     }
 
-    /// Refuses unless all brokers and all streams are safe. Returns the logs, each with its id, in
-    /// the order of their numbers.
-    pub async fn open(&self) -> Result<Vec<(JetStreamLog, LogId)>, ClusterError> {
+    /// Refuses unless all brokers and all streams are safe. Returns the logs in the order of their
+    /// numbers.
+    pub async fn open(&self) -> Result<Vec<OpenLog>, ClusterError> {
         let names = self.safe_brokers().await?;
         let Survey { found, .. } =
             self.survey(Some(&names), TRIES_MAX).await.require_safe(false)?;
@@ -206,7 +243,8 @@ impl Cluster {
             let id = streams::log_id(&info.config).expect("a stream without an id is a fault");
             let log = JetStreamLog::open(self.client.clone(), &stream).await;
             let log = log.map_err(|reason| ClusterError::Stream { stream, reason })?;
-            logs.push((log, id));
+            let origin = streams::origin(&info.config).expect("that would be a fault");
+            logs.push(OpenLog { log, id, origin });
         }
         Ok(logs)
     }
@@ -263,10 +301,15 @@ impl Cluster {
     }
 
     /// Creates a stream. Brokers that are busy may create it and answer too late.
-    async fn create(&self, stream: &str, id: LogId) -> Result<(), ClusterError> {
+    async fn create(
+        &self,
+        stream: &str,
+        id: LogId,
+        origin: Option<Origin>,
+    ) -> Result<(), ClusterError> {
         let mut tries = 0;
         loop {
-            let config = streams::config(stream, id, self.file.logs);
+            let config = streams::config(stream, id, self.file.logs, origin);
             let Err(error) = self.context.create_stream(config).await else { return Ok(()) };
             let found = self.stream(stream, TRIES_MAX).await?;
             if found.is_some_and(|info| streams::log_id(&info.config) == Some(id)) {

@@ -1,14 +1,19 @@
 //! `paperbourse cluster`: the brokers that carry replicated logs.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Subcommand};
 
 use super::{WRONG_CONFIGURATION, print_report};
+use crate::cluster::origin::Origin;
 use crate::cluster::{Cluster, ClusterError, ClusterFile};
+use crate::disk::Disk;
+use crate::inspect;
+use crate::journal::{CLUSTER_NAME, DataDirectory};
+use crate::snapshot::Folder;
 use crate::telemetry::OneLine;
 
 pub(super) const EXIT_CODES: &str =
@@ -38,6 +43,11 @@ struct InitArgs {
     /// The cluster file
     #[arg(value_name = "FILE")]
     file: PathBuf,
+
+    /// Begin the log with the data folder of a single server that has been stopped, keys included.
+    /// Then start the first node on that folder, and the others on copies of it
+    #[arg(long, value_name = "DIR")]
+    from: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -75,9 +85,10 @@ async fn connect(file: PathBuf) -> Result<Cluster, ClusterError> {
     Cluster::connect(ClusterFile::read(&file)?).await
 }
 
-async fn init(InitArgs { file }: InitArgs) -> anyhow::Result<ExitCode> {
+async fn init(InitArgs { file, from }: InitArgs) -> anyhow::Result<ExitCode> {
+    let origin = from.as_deref().map(origin).transpose()?;
     let cluster = connect(file).await?;
-    let created = cluster.init().await?;
+    let created = cluster.init(origin).await?;
     let logs = if created == 1 { "log" } else { "logs" };
     let existing = match usize::from(cluster.logs()) - created {
         0 => String::new(),
@@ -87,6 +98,26 @@ async fn init(InitArgs { file }: InitArgs) -> anyhow::Result<ExitCode> {
     writeln!(io::stdout(), "created {created} {logs}{existing}")
         .context("failed to print the result")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a log begins with that continues this folder, which must be whole and at rest.
+fn origin(data: &Path) -> anyhow::Result<Origin> {
+    ensure!(
+        !data.join(CLUSTER_NAME).exists(),
+        "{} belongs to a node of a cluster already",
+        data.display()
+    );
+    DataDirectory::require_free(&Disk::System, data)?;
+    let failed = || format!("{} cannot be the beginning of a log", data.display());
+    let report = inspect::verify(data).with_context(failed)?;
+    if let Some(damage) = report.damage {
+        bail!("{}: {}", failed(), damage.message);
+    }
+    let begun = Folder::new(Disk::System, data).begun_segments().with_context(failed)?;
+    let newest = begun.first().map(|(number, path)| Origin::of(&Disk::System, path, *number));
+    let origin = newest.transpose().with_context(failed)?.flatten();
+    let origin = origin.filter(|origin| origin.end.position > 0);
+    origin.with_context(|| format!("{} holds no records: leave out --from", data.display()))
 }
 
 async fn status(StatusArgs { file, json }: StatusArgs) -> anyhow::Result<ExitCode> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, DiskError, temporary_name};
 use crate::journal::replicated::NodeName;
-use crate::journal::{CLUSTER_NAME, LogId};
+use crate::journal::{CLUSTER_COPY_NAME, CLUSTER_NAME, LogId};
 
 /// Longest file that is believed, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 10;
@@ -30,7 +30,7 @@ pub enum FolderError {
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// The file is not what this server writes.
-    #[error("{} is damaged: start this node on an empty folder", path.display())]
+    #[error("{} is damaged: start this node on a copy of another node's folder", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -48,8 +48,8 @@ pub enum FolderError {
     /// The folder has records, and nothing shows that they are those of the log.
     #[error(
         "{} holds records that are not those of the cluster's log: start this node on an empty \
-         folder, or on a copy of another node's that `paperbourse backup` has just made. A cluster \
-         cannot take over the data of a single server yet",
+         folder, or on a copy of another node's that `paperbourse backup` makes. To begin a \
+         cluster with these records, create it with `paperbourse cluster init FILE --from DIR`",
         folder.display()
     )]
     Alone {
@@ -61,7 +61,10 @@ pub enum FolderError {
 impl Membership {
     /// What the file in this folder says; `None` if there is none.
     pub fn read(disk: &Disk, folder: &Path) -> Result<Option<Self>, FolderError> {
-        let path = folder.join(CLUSTER_NAME);
+        Self::read_file(disk, folder.join(CLUSTER_NAME))
+    }
+
+    fn read_file(disk: &Disk, path: PathBuf) -> Result<Option<Self>, FolderError> {
         if !disk.exists(&path)? {
             return Ok(None);
         }
@@ -97,9 +100,9 @@ impl Membership {
         Ok(disk.sync_directory(folder)?)
     }
 
-    /// Checks that a folder belongs to this log. One without a file does from now on if
-    /// `is_continued`: it is empty, or its newest record is in the log. A copy of another node's
-    /// folder has owned nothing.
+    /// Checks that a folder belongs to this log. One without a file does from now on if it is a
+    /// copy of a node's, or if `is_continued`: it is empty, or its newest record is in the log. A
+    /// copy has owned nothing.
     pub fn require(
         disk: &Disk,
         folder: &Path,
@@ -113,8 +116,12 @@ impl Membership {
                 Ok(Self { node: node.clone(), owned_epoch: 0, ..membership })
             }
             Some(_) => Err(FolderError::Foreign { folder: folder.to_owned() }),
-            None if !is_continued => Err(FolderError::Alone { folder: folder.to_owned() }),
             None => {
+                let original = Self::read_file(disk, folder.join(CLUSTER_COPY_NAME))?;
+                let is_copy = original.is_some_and(|original| original.log == log);
+                if !is_copy && !is_continued {
+                    return Err(FolderError::Alone { folder: folder.to_owned() });
+                }
                 let membership = Self { log, node: node.clone(), owned_epoch: 0 };
                 membership.write(disk, folder)?;
                 Ok(membership)
@@ -148,6 +155,12 @@ mod tests {
         owned.write(&Disk::System, folder.path()).unwrap();
         assert_eq!(require(LOG, true), Ok(12));
         assert_eq!(require_as("b", LOG, true), Ok(0), "a copy has owned nothing");
+        let copy = tempfile::tempdir().unwrap();
+        fs::copy(folder.path().join(CLUSTER_NAME), copy.path().join(CLUSTER_COPY_NAME)).unwrap();
+        for (log, expected) in [(LogId::from_bytes([1; 16]), None), (LOG, Some(0))] {
+            let copied = Membership::require(&Disk::System, copy.path(), log, &node("c"), false);
+            assert_eq!(copied.ok().map(|copied| copied.owned_epoch), expected);
+        }
         let other = LogId::from_bytes([1; 16]);
         assert!(require(other, true).unwrap_err().contains("belongs to another cluster"));
         for damaged in ["", "log a5 node a epoch 1\n", "log a5", &"x".repeat(2_000)] {

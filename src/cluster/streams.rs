@@ -9,6 +9,7 @@ use async_nats::jetstream::stream::{
 
 use super::REPLICAS_MIN;
 use super::jetstream::subject;
+use super::origin::Origin;
 use crate::journal::LogId;
 
 /// Where a stream keeps the id of its log, in hexadecimal.
@@ -17,8 +18,16 @@ const LOG_ID: &str = "paperbourse-log";
 /// Where a stream keeps the number of logs in its cluster.
 const LOGS: &str = "paperbourse-logs";
 
+/// Where a stream keeps what its log begins with.
+const ORIGIN: &str = "paperbourse-origin";
+
 /// The configuration of the stream that carries this log.
-pub(super) fn config(stream: &str, id: LogId, logs: u16) -> Config {
+pub(super) fn config(stream: &str, id: LogId, logs: u16, origin: Option<Origin>) -> Config {
+    let mut metadata = HashMap::from([
+        (LOG_ID.to_owned(), format!("{:032x}", u128::from_be_bytes(id.to_bytes()))),
+        (LOGS.to_owned(), logs.to_string()),
+    ]);
+    metadata.extend(origin.map(|origin| (ORIGIN.to_owned(), origin.to_string())));
     Config {
         name: stream.to_owned(),
         description: Some("a replicated log of paperbourse".to_owned()),
@@ -34,10 +43,7 @@ pub(super) fn config(stream: &str, id: LogId, logs: u16) -> Config {
         max_age: Duration::ZERO,
         deny_delete: true,
         allow_direct: true,
-        metadata: HashMap::from([
-            (LOG_ID.to_owned(), format!("{:032x}", u128::from_be_bytes(id.to_bytes()))),
-            (LOGS.to_owned(), logs.to_string()),
-        ]),
+        metadata,
         ..Config::default()
     }
 }
@@ -46,6 +52,12 @@ pub(super) fn config(stream: &str, id: LogId, logs: u16) -> Config {
 pub(super) fn log_id(config: &Config) -> Option<LogId> {
     let text = config.metadata.get(LOG_ID).filter(|text| text.len() == 32)?;
     u128::from_str_radix(text, 16).ok().map(|id| LogId::from_bytes(id.to_be_bytes()))
+}
+
+/// What the log in this stream begins with. `Err` if that cannot be read.
+pub(super) fn origin(config: &Config) -> Result<Option<Origin>, ()> {
+    let text = config.metadata.get(ORIGIN);
+    text.map(|text| Origin::parse(text).ok_or(())).transpose()
 }
 
 /// Whether the leader of the stream gave this answer. Without a leader, any broker answers, and may
@@ -80,6 +92,9 @@ pub(super) fn faults(info: &Info, logs: u16) -> Vec<String> {
     let faults = [
         log_id(config).is_none().then(|| {
             "was not made by `paperbourse cluster init`: choose another name for the cluster".into()
+        }),
+        origin(config).is_err().then(|| {
+            format!("says in its metadata {ORIGIN} what no version of this program wrote")
         }),
         metadata.get(LOGS).filter(|known| **known != logs.to_string()).map(|known| {
             format!("belongs to a cluster of {known} logs: write logs = {known} into the file")
@@ -137,7 +152,7 @@ mod tests {
             (json!({ "name": "c" }), false),
             (json!(null), true),
         ] {
-            let mut info = info(&config("pb-3", ID, 16));
+            let mut info = info(&config("pb-3", ID, 16, None));
             info.cluster = serde_json::from_value(cluster.clone()).unwrap();
             assert_eq!(is_of_leader(&info), expected, "{cluster}");
         }
@@ -146,7 +161,7 @@ mod tests {
     /// Changes the configuration and checks what is wrong with it then.
     #[track_caller]
     fn check(change: impl Fn(&mut Config), expected: &[&str]) {
-        let mut config = config("pb-3", ID, 16);
+        let mut config = config("pb-3", ID, 16, None);
         change(&mut config);
         let faults = faults(&info(&config), 16);
         assert_eq!(faults.len(), expected.len(), "{faults:?}");
@@ -157,8 +172,12 @@ mod tests {
 
     #[test]
     fn an_unsafe_stream_is_told_what_to_change() {
-        assert_eq!(log_id(&config("pb-3", ID, 16)), Some(ID));
+        assert_eq!(log_id(&config("pb-3", ID, 16, None)), Some(ID));
         check(|_| {}, &[]);
+        let origin = Origin::parse(&format!("{} 12 3 0000abcd", "05".repeat(16)));
+        assert_eq!(super::origin(&config("pb-3", ID, 16, origin)), Ok(origin));
+        let garbled = |it: &mut Config| drop(it.metadata.insert(ORIGIN.into(), "12".into()));
+        check(garbled, &["says in its metadata paperbourse-origin"]);
         check(|it| it.num_replicas = 5, &[]);
         check(|it| it.num_replicas = 1, &["has 1 replicas: set 3 or 5"]);
         check(|it| it.storage = StorageType::Memory, &["is not stored in files"]);

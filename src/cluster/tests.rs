@@ -44,14 +44,14 @@ async fn cluster(brokers: &Brokers, name: &str, logs: u16) -> Cluster {
         ca_file: None,
     };
     let cluster = Cluster::connect(file).await.unwrap();
-    cluster.init().await.unwrap();
+    cluster.init(None).await.unwrap();
     cluster
 }
 
 /// A handle on the first log over a connection of its own.
 async fn log(brokers: &Brokers, name: &str) -> JetStreamLog {
     let cluster = cluster(brokers, name, 1).await;
-    cluster.open().await.unwrap().remove(0).0
+    cluster.open().await.unwrap().remove(0).log
 }
 
 #[tokio::test]
@@ -85,11 +85,11 @@ async fn brokers_keep_what_a_log_promises() {
 async fn a_stream_that_is_gone_is_not_created_again() {
     let Some((brokers, _folder)) = start() else { return };
     let cluster = cluster(&brokers, "gone", 2).await;
-    let log = cluster.open().await.unwrap().remove(0).0;
+    let log = cluster.open().await.unwrap().remove(0).log;
 
     // An `init` that was interrupted goes on.
     cluster.context.delete_stream("gone-1").await.unwrap();
-    assert_eq!(cluster.init().await.unwrap(), 1);
+    assert_eq!(cluster.init(None).await.unwrap(), 1);
     let written = async {
         while !matches!(log.append(0, "block".into()).await, Appended::Acknowledged) {
             if log.extent().await.is_ok_and(|extent| extent.last == 1) {
@@ -102,7 +102,7 @@ async fn a_stream_that_is_gone_is_not_created_again() {
 
     cluster.context.delete_stream("gone-1").await.unwrap();
     let expected = "stream gone-1 is gone, and other logs have blocks";
-    for refused in [cluster.init().await.err(), cluster.open().await.err()] {
+    for refused in [cluster.init(None).await.err(), cluster.open().await.err()] {
         let error = refused.unwrap().to_string();
         assert!(error.contains(expected), "{error}");
     }

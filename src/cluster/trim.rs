@@ -1,9 +1,9 @@
-//! Which blocks the brokers need not keep any longer: those whose records at least two nodes have on
-//! their own disks, after the time for which the file of the cluster has them kept.
+//! Which blocks the brokers need not keep any longer: those whose records at least two nodes have
+//! on their own disks, after the time for which the file of the cluster has them kept.
 //!
-//! Nodes tell the owner what they have on disk ([`report`]), in messages that no stream keeps. A node
-//! that was away for longer finds that the log begins behind what it has. It then needs the folder of
-//! another node.
+//! Nodes tell the owner what they have on disk ([`report`]), in messages that no stream keeps. A
+//! node that was away for longer finds that the log begins behind what it has. It then needs the
+//! folder of another node.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::str::FromStr as _;

@@ -156,11 +156,23 @@ pub enum HaltReason {
         /// The sequence of the newest block.
         tail: u64,
     },
+    /// The log begins with data that the reader does not have.
+    Before {
+        /// The position of the newest record in that data.
+        position: u64,
+    },
     /// It was removed, and the reader has not read it.
     Trimmed {
         /// The sequence of the oldest block.
         first: u64,
     },
+}
+
+impl HaltReason {
+    /// Whether the log begins behind what was to be read.
+    pub const fn lies_before_the_log(&self) -> bool {
+        matches!(self, Self::Before { .. } | Self::Trimmed { .. })
+    }
 }
 
 impl fmt::Display for HaltReason {
@@ -178,6 +190,12 @@ impl fmt::Display for HaltReason {
                 f,
                 "it was acknowledged, and the log ends at block {tail}. Keep the brokers' files: \
                  they have lost blocks"
+            ),
+            Self::Before { position } => write!(
+                f,
+                "the log continues the data of a single server up to record {position}, which is \
+                 not here. Start this node on that server's folder, or on a copy of it or of \
+                 another node's folder, which `paperbourse backup` makes"
             ),
             Self::Trimmed { first } => write!(
                 f,

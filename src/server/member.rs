@@ -1,9 +1,9 @@
 //! A node of a cluster, from its start to the moment at which it owns the log.
 //!
 //! The node copies the log into its data folder, as a journal like any other, and applies each
-//! record, until no other node owns the log. Then it takes the log, and starts with what it has. From
-//! then on each block is in the log before it is on this disk, so a folder never holds what the log
-//! does not.
+//! record, until no other node owns the log. Then it takes the log, and starts with what it has.
+//! From then on each block is in the log before it is on this disk, so a folder never holds what
+//! the log does not.
 
 use std::path::PathBuf;
 use std::process;
@@ -21,15 +21,16 @@ use super::ready;
 use super::start::{self, OpenedData};
 use super::supervisor::{Supervisor, watchdog_interval};
 use crate::cluster::folder::Membership;
+use crate::cluster::origin::Origin;
 use crate::cluster::seat::{Seat, end_process};
 use crate::cluster::standby::stand_by;
 use crate::cluster::trim::{keep_trimmed, report};
-use crate::cluster::{Cluster, ClusterFile, JetStreamLog};
+use crate::cluster::{Cluster, ClusterFile, JetStreamLog, OpenLog};
 use crate::config::{DataPlace, ServeArgs};
 use crate::disk::Disk;
 use crate::http::exchange::Server;
-use crate::journal::replicated::{Halt, HaltReason, NodeName, ReadError, Reader};
-use crate::journal::{Journal, LogId, Refused, SegmentReader};
+use crate::journal::replicated::{NodeName, ReadError, Reader};
+use crate::journal::{Journal, Refused, SegmentReader};
 use crate::service::key_observer;
 use crate::snapshot::{Folder, SnapshotKeeper};
 
@@ -211,16 +212,16 @@ impl Standby {
     /// Copies the log until it can be owned, and owns it. From then on it shows that it is alive.
     async fn own(self, file: ClusterFile, runtime: Handle) -> anyhow::Result<Owned> {
         let kept_for = Duration::from_mins(file.keep_minutes.into());
-        let (log, id) = self.only_log(file).await?;
+        let log = self.only_log(file).await?;
         let OpenedData { journal, mut recovered, folder, .. } =
             start::open_data(&self.arguments, None)?;
         let folder = folder.context("a node has a data folder")?;
         let keys = prepared::keys_of(recovered.states(), self.arguments.limits().tiers)?;
         let position = journal.newest_place().position;
-        let overlap = overlap(&log, id, &folder, position).await?;
+        let overlap = overlap(&log, &folder, position).await?;
         let is_continued = position == 0 || overlap == Overlap::Same;
         let membership =
-            Membership::require(&Disk::System, &self.folder, id, &self.node, is_continued)?;
+            Membership::require(&Disk::System, &self.folder, log.id, &self.node, is_continued)?;
         ensure!(
             overlap != Overlap::Different,
             "{} and the log of the cluster differ at record {position}: the brokers have lost \
@@ -228,7 +229,9 @@ impl Standby {
              the two is right",
             self.folder.display()
         );
-        let reader = Reader::seek(log.clone(), id, position).await?;
+        let start = log.start();
+        let log = log.log;
+        let reader = Reader::seek(log.clone(), start, position).await?;
         tracing::info!(node = %self.node, position, "standing by");
         runtime.spawn(report(log.clone(), self.node.clone(), journal.clone()));
         let config = self.arguments.snapshot_config();
@@ -257,7 +260,7 @@ impl Standby {
 
     /// The log of the cluster, once the brokers say that it is safe. Waits for those that do not
     /// answer.
-    async fn only_log(&self, file: ClusterFile) -> anyhow::Result<(JetStreamLog, LogId)> {
+    async fn only_log(&self, file: ClusterFile) -> anyhow::Result<OpenLog> {
         let mut tries = 0;
         let mut logs = loop {
             let opened = match Cluster::connect(file.clone()).await {
@@ -297,18 +300,21 @@ enum Overlap {
     Unknown,
 }
 
-/// Compares the folder's newest record, at this position, with that of the log.
-async fn overlap(
-    log: &JetStreamLog,
-    id: LogId,
-    folder: &Folder,
-    position: u64,
-) -> anyhow::Result<Overlap> {
+/// Compares the folder's newest record, at this position, with that of the log, or with the data
+/// that the log begins with.
+async fn overlap(log: &OpenLog, folder: &Folder, position: u64) -> anyhow::Result<Overlap> {
     if position == 0 {
         return Ok(Overlap::Unknown);
     }
-    let in_log = match Reader::record(log.clone(), id, position).await {
-        Err(ReadError::Halted(Halt { reason: HaltReason::Trimmed { .. }, .. })) => {
+    if let Some(origin) = log.origin.filter(|origin| origin.end.position == position) {
+        let begun = folder.begun_segments()?;
+        let (number, path) = begun.first().context("records are in segments")?;
+        let here = Origin::of(&Disk::System, path, *number)?;
+        let is_same = here.is_some_and(|here| here.journal == origin.journal);
+        return Ok(if is_same { Overlap::Same } else { Overlap::Unknown });
+    }
+    let in_log = match Reader::record(log.log.clone(), log.start(), position).await {
+        Err(ReadError::Halted(halt)) if halt.reason.lies_before_the_log() => {
             return Ok(Overlap::Unknown);
         }
         in_log => in_log?,
@@ -323,11 +329,7 @@ async fn overlap(
 
 /// The newest record in the segments of a folder, with its position.
 fn newest_record(folder: &Folder) -> anyhow::Result<Option<(u64, Vec<u8>)>> {
-    for number in folder.segment_numbers()?.into_iter().rev() {
-        let Some(path) = folder.segment_path(number)? else { continue };
-        if !SegmentReader::is_begun(&Disk::System, &path)? {
-            continue;
-        }
+    for (number, path) in folder.begun_segments()? {
         let read = SegmentReader::anywhere().read_open(&Disk::System, &path, number)?;
         if let Some((position, record)) = read.batch.iter().last() {
             return Ok(Some((position, record.to_vec())));

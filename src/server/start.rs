@@ -31,7 +31,8 @@ use crate::engine::{Rules, State};
 use crate::http::exchange::Exchange;
 use crate::ids::Timestamp;
 use crate::journal::{
-    CLUSTER_NAME, DataDirectory, Journal, JournalConfig, MemoryJournal, OpenError, SyncMode,
+    CLUSTER_COPY_NAME, CLUSTER_NAME, DataDirectory, Journal, JournalConfig, MemoryJournal,
+    OpenError, SyncMode,
 };
 use crate::market::Markets;
 use crate::market::catalogue::Outcome;
@@ -252,6 +253,9 @@ pub(super) fn open_data(
             (snapshot::open(Disk::System, path, &config, thread_count()), None)
         }
     };
+    if arguments.cluster.cluster.is_none() {
+        part_with_cluster(path)?;
+    }
     let Opened { journal, recovered, report, folder, has_resumed } =
         opened.with_context(|| format!("failed to open --data {}", path.display()))?;
     let syncs_by = match (config.sync, journal.is_direct()) {
@@ -278,6 +282,15 @@ pub(super) fn require_alone(arguments: &ServeArgs) -> anyhow::Result<()> {
              on with its data on a single server, restore a backup of it into another folder",
             data.display()
         );
+    }
+    Ok(())
+}
+
+/// From now on this folder, if it is a copy of a node's, goes ways of its own.
+fn part_with_cluster(path: &Path) -> anyhow::Result<()> {
+    let mark = path.join(CLUSTER_COPY_NAME);
+    if Disk::System.exists(&mark)? {
+        Disk::System.remove_file(&mark)?;
     }
     Ok(())
 }

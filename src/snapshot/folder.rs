@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, DiskError};
 use crate::journal::{ARCHIVE_NAME, JOURNAL_NAME, number_before, segment_name, segment_number};
+#[cfg(feature = "cluster")]
+use crate::journal::{OpenError, SegmentReader};
 
 const SNAPSHOTS_NAME: &str = "snapshots";
 const PRICE_HOURS_NAME: &str = "price-hours";
@@ -39,6 +41,11 @@ impl Folder {
         Self { disk, root: root.to_path_buf() }
     }
 
+    /// The data directory itself.
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
     pub(crate) fn snapshots(&self) -> PathBuf {
         self.root.join(SNAPSHOTS_NAME)
     }
@@ -49,6 +56,20 @@ impl Folder {
 
     pub(crate) fn journal(&self) -> PathBuf {
         self.root.join(JOURNAL_NAME)
+    }
+
+    /// The segments with a block in them, with their numbers, from the newest to the oldest.
+    #[cfg(feature = "cluster")]
+    pub fn begun_segments(&self) -> Result<Vec<(u64, PathBuf)>, OpenError> {
+        let mut begun = Vec::new();
+        for number in self.segment_numbers()?.into_iter().rev() {
+            if let Some(path) = self.segment_path(number)?
+                && SegmentReader::is_begun(&self.disk, &path)?
+            {
+                begun.push((number, path));
+            }
+        }
+        Ok(begun)
     }
 
     /// The file of hourly prices, on which nothing here depends.

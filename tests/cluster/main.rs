@@ -3,8 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod copies;
 mod nodes;
-mod trimmed;
 
 use std::fs;
 use std::path::{Path, PathBuf};

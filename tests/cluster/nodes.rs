@@ -100,6 +100,13 @@ impl Nodes {
 
     /// The command that starts a node.
     pub(crate) fn serve(&self, number: usize) -> Command {
+        let mut serve = self.serve_alone(number);
+        serve.arg("--cluster").arg(&self.file).args(["--node", &format!("node-{number}")]);
+        serve
+    }
+
+    /// The command that starts a single server on a node's folder.
+    fn serve_alone(&self, number: usize) -> Command {
         let mut serve = command(BINARY);
         serve.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"]);
         serve.args(["--address-limits", "off", "--starting-balance", "1000000"]);
@@ -107,12 +114,20 @@ impl Nodes {
         serve.args(["--journal-segment-bytes", "1048576", "--snapshot-bytes", "1"]);
         serve.arg("--data").arg(self.data(number));
         serve.arg("--issuer-data").arg(self.folder.join("issuer"));
-        serve.arg("--cluster").arg(&self.file).args(["--node", &format!("node-{number}")]);
         serve
     }
 
     pub(crate) fn run(&mut self, number: usize) {
-        let process = Process::spawn(&mut self.serve(number));
+        self.spawn(number, self.serve(number));
+    }
+
+    pub(crate) fn run_alone(&mut self, number: usize) {
+        self.spawn(number, self.serve_alone(number));
+        self.owner();
+    }
+
+    fn spawn(&mut self, number: usize, mut serve: Command) {
+        let process = Process::spawn(&mut serve);
         let line = process.wait_for_line(|line| line.contains("listening on http://"));
         let (_, address) = line.split_once("listening on http://").unwrap();
         self.addresses.lock().unwrap()[number] = address.trim().parse().unwrap();

@@ -7,7 +7,13 @@ use std::rc::Rc;
 use tokio::time::timeout;
 
 use super::*;
+use crate::journal::replicated::ReplicatedChain;
 use crate::journal::replicated::tests::{LOG, MemoryLog, node, reader, take, write};
+
+/// What the first block of the log continues.
+fn start() -> ReplicatedChain {
+    ReplicatedChain::start(LOG)
+}
 
 /// Longer than any takeover here takes.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -84,7 +90,7 @@ async fn a_node_that_was_restarted_takes_its_own_log_back_at_once() {
     let mut former = take(log.clone(), 1).await;
     write(&mut former, 3).await;
     let owned_epoch = Some(former.epoch());
-    let first = Reader::seek(log.clone(), LOG, 2).await.unwrap();
+    let first = Reader::seek(log.clone(), start(), 2).await.unwrap();
     let began = Instant::now();
     let taken = stand_by(first, &node(1), owned_epoch, |_, _| Ok::<_, Halt>(())).await.unwrap();
     assert_eq!(taken.owner.epoch(), 2);
@@ -123,7 +129,7 @@ async fn a_reader_finds_its_place_again() {
         owner.beat().await.unwrap();
     }
     for position in 0..=owner.position() {
-        let mut found = Reader::seek(log.clone(), LOG, position).await.unwrap();
+        let mut found = Reader::seek(log.clone(), start(), position).await.unwrap();
         assert!(found.chain().mark().position <= position);
         let mut read = Vec::new();
         let show = |_, _: &_, entry: Entry<'_>| {
@@ -138,11 +144,11 @@ async fn a_reader_finds_its_place_again() {
     }
     let last = owner.position();
     for position in [1, last / 2, last] {
-        let record = Reader::record(log.clone(), LOG, position).await.unwrap();
+        let record = Reader::record(log.clone(), start(), position).await.unwrap();
         assert_eq!(record.as_deref(), Some(&b"record"[..]), "{position}");
     }
-    assert_eq!(Reader::record(log.clone(), LOG, last + 1).await.unwrap(), None);
+    assert_eq!(Reader::record(log.clone(), start(), last + 1).await.unwrap(), None);
     log.trim(10).await.unwrap();
-    let error = Reader::seek(log.clone(), LOG, 3).await.err().unwrap().to_string();
+    let error = Reader::seek(log.clone(), start(), 3).await.err().unwrap().to_string();
     assert!(error.contains("`paperbourse backup`"), "{error}");
 }

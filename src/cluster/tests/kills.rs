@@ -7,7 +7,7 @@ use paperbourse_test_support::PATIENCE;
 use tokio::time::timeout;
 
 use super::{HANGS_AFTER, cluster, start};
-use crate::cluster::{Cluster, PAUSE};
+use crate::cluster::{Cluster, OpenLog, PAUSE};
 use crate::journal::replicated::tests::{node, unseen};
 use crate::journal::replicated::{Entry, Owner, Reader, ReplicatedChain};
 
@@ -34,7 +34,7 @@ async fn leader(cluster: &Cluster) -> String {
 async fn an_owner_outlives_the_leader_of_its_log() {
     let Some((mut brokers, _folder)) = start() else { return };
     let cluster = cluster(&brokers, "kills", 1).await;
-    let (log, id) = cluster.open().await.unwrap().remove(0);
+    let OpenLog { log, id, .. } = cluster.open().await.unwrap().remove(0);
     let reader = Reader::new(log.clone(), ReplicatedChain::start(id), 0);
     let owner = Owner::take(reader, node(1), unseen).await;
     let mut owner = owner.map_err(|(_, error)| error).unwrap();

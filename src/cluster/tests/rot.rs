@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::{HANGS_AFTER, cluster, start};
-use crate::cluster::{Cluster, PAUSE};
+use crate::cluster::{Cluster, OpenLog, PAUSE};
 use crate::disk::simulated::random::Random;
 use crate::journal::LogId;
 use crate::journal::replicated::tests::node;
@@ -97,7 +97,7 @@ async fn a_log_whose_leader_rots_is_served_whole_or_halts() {
     let Some((mut brokers, _folder)) = start() else { return };
     let mut random = Random::new(7);
     let cluster = cluster(&brokers, NAME, 1).await;
-    let (log, id) = cluster.open().await.unwrap().remove(0);
+    let OpenLog { log, id, .. } = cluster.open().await.unwrap().remove(0);
 
     let mut blocks: Vec<Bytes> = Vec::new();
     let reader = Reader::new(log.clone(), ReplicatedChain::start(id), 0);

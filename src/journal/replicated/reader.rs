@@ -9,7 +9,6 @@ use super::{
     Entry, Extent, Halt, HaltReason, Log, NoAnswer, PAUSE, ReplicatedChain, SILENCE_MAX, TRIES_MAX,
 };
 use crate::faults::{self, Fault};
-use crate::journal::LogId;
 
 /// How often the newest block is asked for at once. Two of three replicas may be behind.
 const QUICK_TRIES_MAX: u32 = 5;
@@ -50,9 +49,14 @@ impl<L: Log> Reader<L> {
 
     /// A reader that goes on behind this record, of which there may be none yet: its next block is
     /// the newest that does not begin further on. It believes the header of that block. Halts if
-    /// the log begins behind the record.
-    pub async fn seek(log: L, id: LogId, position: u64) -> Result<Self, ReadError> {
-        let mut reader = Self::new(log, ReplicatedChain::start(id), 0);
+    /// the log begins behind the record. `start` is what the first block of the log continues.
+    pub async fn seek(log: L, start: ReplicatedChain, position: u64) -> Result<Self, ReadError> {
+        let mut reader = Self::new(log, start, 0);
+        let begins_behind = start.mark().position;
+        if position < begins_behind {
+            let reason = HaltReason::Before { position: begins_behind };
+            return Err(reader.halt(0, reason).into());
+        }
         let Extent { first, last } = reader.extent().await?;
         // The next block is at least `at`, and less than `end`.
         let (mut at, mut end) = (first, last + 1);
@@ -73,8 +77,12 @@ impl<L: Log> Reader<L> {
     }
 
     /// The record at this position, which is at least 1; `None` if the log ends before it.
-    pub async fn record(log: L, id: LogId, position: u64) -> Result<Option<Bytes>, ReadError> {
-        let mut reader = Self::seek(log, id, position - 1).await?;
+    pub async fn record(
+        log: L,
+        start: ReplicatedChain,
+        position: u64,
+    ) -> Result<Option<Bytes>, ReadError> {
+        let mut reader = Self::seek(log, start, position - 1).await?;
         let Extent { last, .. } = reader.extent().await?;
         let mut found = None;
         while found.is_none() && reader.sequence < last {
