@@ -1,6 +1,7 @@
 //! Replicated logs on three real brokers. `.ci/brokers` installs the program of a broker; without
 //! it, these tests say that they were skipped.
 
+mod catch_up;
 mod kills;
 mod rot;
 

@@ -5,9 +5,9 @@
 //! ([`notice`](super::block::notice)); each vouches for the ones before it by its checksum. This
 //! module knows neither brokers nor networks: a [`Log`] carries the blocks.
 //!
-//! - [`Reader`] reads blocks in order and checks each against the chain. A block that is missing or
-//!   damaged is read again, since other replicas may have it. If none has, the log **halts**: no
-//!   block is ever passed over.
+//! - [`Reader`] asks for many blocks at once, takes them in order and checks each against the
+//!   chain. A block that is missing or damaged is read again, since other replicas may have it. If
+//!   none has, the log **halts**: no block is ever passed over.
 //! - [`Owner`] writes. It holds the log for one *epoch*, which its fence begins, and has at most
 //!   one block in flight. It loses this log, and nothing else, when another node's block is where
 //!   its own should be.
@@ -99,7 +99,7 @@ pub trait Log: Send + Sync {
     fn append(&self, expected: u64, block: Bytes) -> impl Future<Output = Appended> + Send;
 
     /// The block with this sequence as some replica has it; `None` if that replica has none. Each
-    /// call may ask another replica.
+    /// call may ask another replica, and many may be under way at once.
     fn read(&self, sequence: u64) -> impl Future<Output = Result<Option<Bytes>, NoAnswer>> + Send;
 
     /// The blocks that the log holds, according to its leader.

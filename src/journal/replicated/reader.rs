@@ -3,15 +3,26 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::stream::{FuturesOrdered, StreamExt as _};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Entry, Extent, Halt, HaltReason, Log, NoAnswer, PAUSE, ReplicatedChain, SILENCE_MAX, TRIES_MAX,
+    Entry, Extent, Halt, HaltReason, Log, NoAnswer, PAUSE, REPLICATED_BLOCK_BYTES_MAX,
+    ReplicatedChain, SILENCE_MAX, TRIES_MAX,
 };
 use crate::faults::{self, Fault};
 
 /// How often the newest block is asked for at once. Two of three replicas may be behind.
 const QUICK_TRIES_MAX: u32 = 5;
+
+/// How many blocks are asked for before the first of them is there.
+pub(super) const AHEAD_MAX: usize = 64;
+
+/// How many bytes they may take together, if they are no longer than those before them. A broker
+/// hangs up on a client for which more than 64 MiB wait, and all logs share a connection.
+pub(super) const AHEAD_BYTES: usize = 1 << 20;
+
+const _: () = assert!(AHEAD_BYTES >= REPLICATED_BLOCK_BYTES_MAX);
 
 /// A replica that lacks a block this often is not just a moment behind.
 const FLAWS_PER_WARNING: u32 = 20;
@@ -93,7 +104,7 @@ impl<L: Log> Reader<L> {
                     found = record.map(|(_, record)| Bytes::copy_from_slice(record));
                 }
             };
-            reader.next(&mut see).await?;
+            reader.read_to(reader.sequence + 1, &mut see).await?;
         }
         Ok(found)
     }
@@ -150,16 +161,50 @@ impl<L: Log> Reader<L> {
         self.read_to(extent.last, &mut show).await
     }
 
-    /// Reads up to this block, which must exist, and passes each block to `show`.
+    /// Reads up to this block, which must exist, and passes each block to `show`. Asks for many
+    /// blocks before the first is there; for one that is not what it should be, again and alone.
     pub(super) async fn read_to(
         &mut self,
         last: u64,
         show: &mut impl FnMut(u64, &Bytes, Entry<'_>),
     ) -> Result<(), ReadError> {
+        let mut ahead = FuturesOrdered::new();
+        // How long a block is shows only when it is there.
+        let (mut asked, mut bytes_lately) = (self.sequence, REPLICATED_BLOCK_BYTES_MAX);
         while self.sequence < last {
-            self.next(show).await?;
+            let count_max = AHEAD_MAX.min(AHEAD_BYTES / bytes_lately);
+            while asked < last && ahead.len() < count_max {
+                asked += 1;
+                ahead.push_back(self.log.read(asked));
+            }
+            let read = ahead.next().await.expect("the next block was asked for");
+            let sequence = self.sequence + 1;
+            let mut after = self.chain;
+            if let Ok(Some(bytes)) = &read
+                && let Ok(entry) = after.read(bytes)
+            {
+                show(sequence, bytes, entry);
+                bytes_lately = bytes.len().max(bytes_lately / 2);
+            } else {
+                after = self.next(show).await?;
+            }
+            (self.chain, self.sequence) = (after, sequence);
         }
         Ok(())
+    }
+
+    /// Reads the next block, which must exist, and passes it to `show`. Returns the chain behind
+    /// it.
+    async fn next(
+        &self,
+        show: &mut impl FnMut(u64, &Bytes, Entry<'_>),
+    ) -> Result<ReplicatedChain, ReadError> {
+        let sequence = self.sequence + 1;
+        match self.fetch(|bytes, entry| show(sequence, bytes, entry)).await {
+            Ok(((), after)) => Ok(after),
+            Err(ReadError::Halted(_)) if faults::is_on(Fault::GapSkipped) => self.skip().await,
+            Err(error) => Err(error),
+        }
     }
 
     /// A reader at the end of the log, which believes the newest block of what came before it.
@@ -177,22 +222,6 @@ impl<L: Log> Reader<L> {
             }
         }
         Ok(None)
-    }
-
-    /// Reads the next block, which must exist, and passes it to `show`.
-    async fn next(
-        &mut self,
-        show: &mut impl FnMut(u64, &Bytes, Entry<'_>),
-    ) -> Result<(), ReadError> {
-        let sequence = self.sequence + 1;
-        let read = self.fetch(|bytes, entry| show(sequence, bytes, entry)).await;
-        match read {
-            Ok(((), after)) => self.chain = after,
-            Err(ReadError::Halted(_)) if faults::is_on(Fault::GapSkipped) => self.skip().await?,
-            Err(error) => return Err(error),
-        }
-        self.sequence = sequence;
-        Ok(())
     }
 
     /// Reads the block behind the newest, which must exist, again and again until some replica has
@@ -282,14 +311,11 @@ impl<L: Log> Reader<L> {
         ReadError::Unreachable { log: self.log.name().to_owned(), reason }
     }
 
-    /// Goes on as if the next block were not there, for [`Fault::GapSkipped`].
-    async fn skip(&mut self) -> Result<(), ReadError> {
+    /// The chain as if the next block were not there, for [`Fault::GapSkipped`].
+    async fn skip(&self) -> Result<ReplicatedChain, ReadError> {
         for _ in 0..TRIES_MAX {
             match self.log.read(self.sequence + 2).await {
-                Ok(Some(bytes)) if self.chain.before(&bytes).is_some() => {
-                    self.chain = self.chain.before(&bytes).unwrap_or(self.chain);
-                    return Ok(());
-                }
+                Ok(Some(bytes)) if let Some(chain) = self.chain.before(&bytes) => return Ok(chain),
                 _ => sleep(PAUSE).await,
             }
         }

@@ -1,6 +1,7 @@
 //! Replicated logs: a naive log in memory that misbehaves, what every carrier of a log must do, and
 //! owners that take a log from each other.
 
+mod catch_up;
 mod contract;
 mod memory;
 mod owners;

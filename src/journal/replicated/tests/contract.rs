@@ -1,7 +1,9 @@
 //! What everything that carries a log must do.
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 
+use super::super::reader::AHEAD_MAX;
 use super::super::*;
 use super::memory::MemoryLog;
 use super::{LOG, node};
@@ -40,6 +42,18 @@ async fn read(log: &impl Log, sequence: u64) -> Option<Bytes> {
         tokio::time::sleep(PAUSE).await;
     }
     None
+}
+
+/// Reads as many blocks at once as a reader does, and checks that each is the one asked for.
+async fn check_reads_at_once(log: &impl Log, blocks: &[Bytes]) {
+    let numbered = || (1..).zip(blocks).cycle().take(AHEAD_MAX);
+    let reads = join_all(numbered().map(|(sequence, _)| log.read(sequence))).await;
+    for ((sequence, block), answer) in numbered().zip(reads) {
+        // The replica that was asked may be behind.
+        let answer =
+            if let Ok(Some(block)) = answer { Some(block) } else { read(log, sequence).await };
+        assert_eq!(answer.as_ref(), Some(block), "{sequence}");
+    }
 }
 
 /// Appends until there is an answer. Also returns whether an earlier try had none, so that it may
@@ -109,6 +123,7 @@ pub(crate) async fn check_contract(log: impl Log) {
     let last = blocks.len() as u64;
     check_extent(&log, 1, last).await;
     check_missing(&log, last + 1).await;
+    check_reads_at_once(&log, &blocks).await;
 
     for nothing in [0, 1] {
         trim(&log, nothing).await;

@@ -33,6 +33,8 @@ pub(super) struct Rates {
     pub(super) missing: u64,
     /// It has the block with one bit flipped.
     pub(super) flipped: u64,
+    /// The replica does not answer.
+    pub(super) silent: u64,
 }
 
 /// Everything that can pass, and pass often.
@@ -45,6 +47,7 @@ pub(super) const TROUBLE: Rates = Rates {
     election: 400,
     missing: 5,
     flipped: 10,
+    silent: 50,
 };
 
 #[derive(Clone)]
@@ -77,6 +80,12 @@ impl MemoryLog {
         })))
     }
 
+    /// From now on, this much goes wrong.
+    pub(super) fn trouble(&self, seed: u64, rates: Rates) {
+        let state = &mut *self.0.lock();
+        (state.rates, state.random) = (rates, Random::new(seed));
+    }
+
     /// From now on, nothing else goes wrong.
     pub(super) fn heal(&self) {
         self.0.lock().rates = Rates::default();
@@ -103,6 +112,16 @@ impl MemoryLog {
     pub(super) fn lose_tail(&self, count: usize) {
         let state = &mut *self.0.lock();
         state.blocks.truncate(state.blocks.len() - count);
+    }
+
+    /// Removes all blocks below this sequence at once.
+    pub(super) fn forget(&self, below: u64) -> Result<(), NoAnswer> {
+        let state = &mut *self.0.lock();
+        if below > state.last() + 1 {
+            return Err(beyond(below, state.last()));
+        }
+        state.first = below.max(state.first);
+        Ok(())
     }
 
     /// The newest block's sequence.
@@ -188,6 +207,10 @@ impl Log for MemoryLog {
 
     async fn read(&self, sequence: u64) -> Result<Option<Bytes>, NoAnswer> {
         self.delay(5).await;
+        if self.roll(|rates| rates.silent) {
+            sleep(PATIENCE).await;
+            return Err(NoAnswer("no answer".to_owned()));
+        }
         if self.roll(|rates| rates.missing) {
             return Ok(None);
         }
@@ -210,12 +233,7 @@ impl Log for MemoryLog {
     }
 
     async fn trim(&self, below: u64) -> Result<(), NoAnswer> {
-        let state = &mut *self.0.lock();
-        if below > state.last() + 1 {
-            return Err(beyond(below, state.last()));
-        }
-        state.first = below.max(state.first);
-        Ok(())
+        self.forget(below)
     }
 }
 
