@@ -3,7 +3,8 @@
 //! Reads are not appended to the log, so an owner could go on answering them after another node has
 //! taken the log and changed what they would show. It therefore answers only within [`LEASE`] of
 //! the moment at which it *sent* the newest block that was acknowledged: a fence can only be behind
-//! that block. Who takes a log waits longer than that before it answers anything.
+//! that block. Who takes a log waits longer than that before it answers anything, or gives the log
+//! up again: who takes a released log does not wait.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,7 +19,7 @@ pub(super) const LEASE: Duration = Duration::from_secs(1);
 
 /// How long a new owner waits, from the acknowledgement of its fence: a lease by a clock that is
 /// a tenth slower.
-const LEASE_WAIT: Duration = Duration::from_millis(1_120);
+pub(super) const LEASE_WAIT: Duration = Duration::from_millis(1_120);
 
 const _: () = assert!(2 * HEARTBEAT_INTERVAL.as_millis() <= LEASE.as_millis());
 
@@ -53,6 +54,11 @@ impl Lease {
         let now_ns = now_ns();
         let ends_ns = self.ends_ns.load(Ordering::Acquire);
         self.begins_ns <= now_ns && now_ns < ends_ns && !self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Whether the former owner's lease is over.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begins_ns <= now_ns()
     }
 
     /// A block was acknowledged that was first sent at this time.

@@ -80,6 +80,10 @@ impl<L: Log + 'static> Seat<L> {
     /// Gives the log up, so that another node need not wait. The process must end soon: a journal
     /// that has another block to write waits for ever. False if the log was released before.
     pub async fn release(&self) -> Result<bool, Lost> {
+        // The next owner waits for no lease, so the one of the former owner has to be over too.
+        while !self.shared.lease.has_begun() {
+            sleep(LOOK_INTERVAL).await;
+        }
         match self.shared.owner.lock().await.take() {
             Some(owner) => {
                 self.shared.lease.end();
@@ -159,4 +163,22 @@ pub fn end_process(lost: &SeatLost) -> ! {
     // Not `eprintln!`, which panics on a closed stderr: the process must exit either way.
     let _ = writeln!(std::io::stderr(), "paperbourse: {lost}. {advice}.");
     process::exit(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::lease::{LEASE_WAIT, now_ns};
+    use crate::journal::replicated::tests::{MemoryLog, take};
+
+    /// Else the next owner, which waits for nobody, would answer while the one before still does.
+    #[tokio::test]
+    async fn a_log_is_not_given_up_before_the_former_lease_is_over() {
+        let began_ns = now_ns();
+        let owner = take(MemoryLog::new(), 1).await;
+        let taken = Taken { owner, was_free: false, sent_ns: began_ns };
+        let seat = Seat::new(taken, Handle::current(), |lost| panic!("{lost}"));
+        assert!(seat.release().await.unwrap());
+        assert!(u128::from(now_ns() - began_ns) >= LEASE_WAIT.as_nanos());
+    }
 }
