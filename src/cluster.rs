@@ -11,6 +11,8 @@
 //! - [`status`] is what an operator sees.
 //! - [`standby`] follows a log and takes it, [`seat`] writes it, [`lease`] says for how long reads
 //!   may be answered without asking the brokers, [`trim`] removes what nodes have on their disks.
+//!   The tests in `model` look at every state that these rules allow when nodes take a log from
+//!   each other.
 
 mod brokers;
 pub mod file;
@@ -24,6 +26,8 @@ pub mod status;
 mod streams;
 pub mod trim;
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;
 
