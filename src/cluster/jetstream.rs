@@ -2,6 +2,7 @@
 //! of an append is the stream's last sequence.
 
 use std::error::Error as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::connection::State;
@@ -11,6 +12,9 @@ use async_nats::jetstream::stream::{DirectGetErrorKind, Stream};
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, StatusCode};
 use bytes::Bytes;
+use futures_util::StreamExt as _;
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use super::streams;
 use crate::journal::replicated::{Appended, Extent, Log, NoAnswer, beyond};
@@ -31,6 +35,8 @@ pub struct JetStreamLog {
     context: Context,
     stream: Stream<()>,
     name: String,
+    /// Notified at each release that is announced.
+    released: Arc<Notify>,
 }
 
 /// The requests to `JetStream` on this connection.
@@ -45,7 +51,18 @@ impl JetStreamLog {
     pub async fn open(client: Client, name: &str) -> Result<Self, NoAnswer> {
         let context = context(client.clone());
         let stream = context.get_stream_no_info(name).await.map_err(|error| no_answer(&error))?;
-        Ok(Self { client, context, stream, name: name.to_owned() })
+        let subscribed = client.subscribe(release_subject(name)).await;
+        let mut releases = subscribed.map_err(|error| no_answer(&error))?;
+        let released = Arc::new(Notify::new());
+        tokio::spawn({
+            let released = released.clone();
+            async move {
+                while releases.next().await.is_some() {
+                    released.notify_one();
+                }
+            }
+        });
+        Ok(Self { client, context, stream, name: name.to_owned(), released })
     }
 
     /// The connection to the brokers.
@@ -75,6 +92,11 @@ impl JetStreamLog {
 /// The subject of a stream's messages.
 pub(super) fn subject(stream: &str) -> String {
     format!("{stream}.blocks")
+}
+
+/// The subject of announcements, which no stream keeps.
+fn release_subject(stream: &str) -> String {
+    format!("{stream}.released")
 }
 
 /// The error with its causes.
@@ -175,5 +197,17 @@ impl Log for JetStreamLog {
         }
         let purge = self.stream.purge().sequence(below);
         purge.await.map(|_| ()).map_err(|error| no_answer(&error))
+    }
+
+    async fn announce_release(&self) {
+        let sent = self.client.publish(release_subject(&self.name), Bytes::new()).await;
+        // The process may end before the client sends it on its own.
+        if sent.is_ok() && timeout(PATIENCE, self.client.flush()).await.is_err() {
+            tracing::debug!("the release was not announced in time");
+        }
+    }
+
+    async fn release_announced(&self) {
+        self.released.notified().await;
     }
 }

@@ -137,7 +137,10 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
             };
             watch.silence = Duration::ZERO;
         } else {
-            sleep(LOOK_INTERVAL).await;
+            tokio::select! {
+                () = sleep(LOOK_INTERVAL) => {}
+                () = reader.log().release_announced() => {}
+            }
         }
     }
 }

@@ -108,6 +108,17 @@ pub trait Log: Send + Sync {
     /// Removes all blocks below this sequence, which is at most that of the next block; a greater
     /// one is refused, since the log would go on from there. Does nothing if there are none.
     fn trim(&self, below: u64) -> impl Future<Output = Result<(), NoAnswer>> + Send;
+
+    /// Tells those who follow the log that it was released. Without that they find out a little
+    /// later.
+    fn announce_release(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
+    /// Resolves once somebody has announced a release, or never.
+    fn release_announced(&self) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
 }
 
 impl<L: Log> Log for &L {

@@ -81,7 +81,7 @@ async fn a_released_log_is_taken_at_once() {
     let began = Instant::now();
     let (taken, copied) = standby.await;
     assert!(taken.was_free && copied.len() == 4);
-    assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
+    assert!(began.elapsed() < LOOK_INTERVAL, "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -167,7 +167,10 @@ impl<L: Log> Owner<L> {
             result = self.append(|chain| chain.seal_notice(&release)).await;
         }
         match result {
-            Ok(()) => Ok(self.reader),
+            Ok(()) => {
+                self.reader.log.announce_release().await;
+                Ok(self.reader)
+            }
             Err(lost) => Err((self.reader, lost)),
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::super::{Appended, Extent, Log, NoAnswer, beyond};
@@ -61,6 +62,8 @@ struct State {
     rates: Rates,
     random: Random,
     election_ends: Instant,
+    /// Notified at each release that is announced.
+    released: Arc<Notify>,
 }
 
 impl MemoryLog {
@@ -77,6 +80,7 @@ impl MemoryLog {
             rates,
             random: Random::new(seed),
             election_ends: Instant::now(),
+            released: Arc::default(),
         })))
     }
 
@@ -234,6 +238,15 @@ impl Log for MemoryLog {
 
     async fn trim(&self, below: u64) -> Result<(), NoAnswer> {
         self.forget(below)
+    }
+
+    async fn announce_release(&self) {
+        self.0.lock().released.notify_one();
+    }
+
+    async fn release_announced(&self) {
+        let released = self.0.lock().released.clone();
+        released.notified().await;
     }
 }
 
