@@ -87,10 +87,13 @@ pub enum ClusterError {
     /// Brokers do not answer, so nobody knows whether they are safe. Names all that is wrong.
     #[error("the cluster may not be safe: {}", .0.join("; "))]
     Silent(Vec<String>),
-    /// The logs exist already, or there are several.
+    /// The data of a single server is to become several logs.
+    #[error("the data of a single server becomes one log: write logs = 1 into the file")]
+    SeveralLogs,
+    /// The log exists already, and begins with something else.
     #[error(
-        "the data of a single server can only become the beginning of a new cluster with \
-         logs = 1: choose a name without streams"
+        "the log exists already, and begins with something else: to begin another, choose a name \
+         that no cluster had"
     )]
     Begun,
     /// The brokers do not answer.
@@ -224,7 +227,10 @@ impl Cluster {
         let Survey { missing, found, .. } = survey.require_safe(is_new)?;
         if let Some(origin) = origin {
             let begins_with = |info: &Info| streams::origin(&info.config) == Ok(Some(origin));
-            if self.file.logs != 1 || found.iter().any(|(_, info)| !begins_with(info)) {
+            if self.file.logs != 1 {
+                return Err(ClusterError::SeveralLogs);
+            }
+            if found.iter().any(|(_, info)| !begins_with(info)) {
                 return Err(ClusterError::Begun);
             }
         }

@@ -357,6 +357,14 @@ impl Journal {
         self.progress().wait_blocking(self.newest_place());
     }
 
+    /// The folder has records of this epoch already, so new ones are at least of the same. Each node
+    /// of a cluster counts its own starts, and the records are of the cluster's epochs.
+    pub fn raise_epoch(&self, epoch: u64) {
+        if let Self::Local(local) = self {
+            local.epoch.fetch_max(epoch, Ordering::Relaxed);
+        }
+    }
+
     /// Puts the journal behind `upstream`: from the next record on, each block is safe there before
     /// it is written here, and new records are of its epoch. Everything reserved before is on disk
     /// when this returns, and does not go there. Meanwhile nobody may reserve a place or tend the
@@ -395,8 +403,8 @@ impl Journal {
         }
     }
 
-    /// The epoch of new records, counted in starts of the server or given by the upstream. Always 1
-    /// in memory.
+    /// The epoch of new records: how often the server was started on this folder, unless a cluster
+    /// has counted further. Always 1 in memory.
     pub fn epoch(&self) -> u64 {
         match self {
             Self::Local(local) => local.epoch.load(Ordering::Relaxed),

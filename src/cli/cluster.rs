@@ -1,8 +1,10 @@
 //! `paperbourse cluster`: the brokers that carry replicated logs.
 
 use std::io::{self, Write as _};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Subcommand};
@@ -13,7 +15,7 @@ use crate::cluster::{Cluster, ClusterError, ClusterFile};
 use crate::disk::Disk;
 use crate::inspect;
 use crate::journal::{CLUSTER_NAME, DataDirectory};
-use crate::snapshot::Folder;
+use crate::snapshot::{self, Folder};
 use crate::telemetry::OneLine;
 
 pub(super) const EXIT_CODES: &str =
@@ -114,8 +116,10 @@ fn origin(data: &Path) -> anyhow::Result<Origin> {
         bail!("{}: {}", failed(), damage.message);
     }
     let begun = Folder::new(Disk::System, data).begun_segments().with_context(failed)?;
-    let newest = begun.first().map(|(number, path)| Origin::of(&Disk::System, path, *number));
-    let origin = newest.transpose().with_context(failed)?.flatten();
+    // Nobody writes to it, so what is read ahead is everything.
+    let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let ahead = snapshot::read_ahead(Disk::System, data, threads).with_context(failed)?;
+    let origin = Origin::of(&Disk::System, &begun, ahead.newest_epoch()).with_context(failed)?;
     let origin = origin.filter(|origin| origin.end.position > 0);
     origin.with_context(|| format!("{} holds no records: leave out --from", data.display()))
 }

@@ -1,7 +1,8 @@
 //! The file in a data folder that says to which log its records belong.
 //!
 //! Two folders that hold different records under the same position can never be reconciled. So a
-//! folder enters a cluster while it is empty, and is never served alone after that.
+//! folder enters a cluster while it is empty or holds what the log holds, and is never served alone
+//! after that. A copy of it may be, and then no longer belongs to the cluster.
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +38,7 @@ pub enum FolderError {
     },
     /// The folder belongs to another log.
     #[error(
-        "{} belongs to another cluster: start this node on an empty folder, or with the file of \
+        "{} belongs to another cluster: start this node on another folder, or with the file of \
          that cluster",
         folder.display()
     )]
@@ -48,8 +49,9 @@ pub enum FolderError {
     /// The folder has records, and nothing shows that they are those of the log.
     #[error(
         "{} holds records that are not those of the cluster's log: start this node on an empty \
-         folder, or on a copy of another node's that `paperbourse backup` makes. To begin a \
-         cluster with these records, create it with `paperbourse cluster init FILE --from DIR`",
+         folder, or on a copy of another node's that `paperbourse backup` makes. To begin a new \
+         cluster with these records, run `paperbourse cluster init FILE --from DIR`, with a name \
+         in FILE that no cluster had",
         folder.display()
     )]
     Alone {

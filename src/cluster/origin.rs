@@ -1,7 +1,7 @@
 //! The data of a single server with which a log begins.
 
 use std::fmt;
-use std::path::Path;
+use std::path::PathBuf;
 
 use crate::disk::Disk;
 use crate::journal::{ChainMark, LogId, OpenError, SegmentReader};
@@ -11,29 +11,54 @@ use crate::journal::{ChainMark, LogId, OpenError, SegmentReader};
 pub struct Origin {
     /// The id of the journal. Copies of its folder have the same.
     pub journal: LogId,
-    /// Its end.
+    /// Its end. The epoch is at least that of each record.
     pub end: ChainMark,
+    /// The checksum of the newest record; `None` if its segment is in the archive.
+    pub record_crc: Option<u32>,
 }
 
 impl Origin {
-    /// What a log would begin with that is made now from the journal whose newest segment this is;
-    /// `None` if it has no block.
-    pub fn of(disk: &Disk, segment: &Path, number: u64) -> Result<Option<Self>, OpenError> {
+    /// What a log would begin with that is made now from the journal with these segments, from the
+    /// newest to the oldest, and with records of at most this epoch. `None` if there are none.
+    pub fn of(
+        disk: &Disk,
+        segments: &[(u64, PathBuf)],
+        newest_epoch: u64,
+    ) -> Result<Option<Self>, OpenError> {
+        let Some((number, path)) = segments.first() else { return Ok(None) };
         let mut reader = SegmentReader::anywhere();
-        reader.read_open(disk, segment, number)?;
-        Ok(reader.end().map(|(journal, end)| Self { journal, end }))
+        reader.read_open(disk, path, *number)?;
+        let Some((journal, end)) = reader.end() else { return Ok(None) };
+        let newest = newest_record(disk, segments)?;
+        let record_crc = newest.map(|(_, record)| crc32c::crc32c(&record));
+        let end = ChainMark { epoch: end.epoch.max(newest_epoch), ..end };
+        Ok(Some(Self { journal, end, record_crc }))
+    }
+
+    /// Whether a folder that would begin a log like that has the same records.
+    pub fn is_origin_of(&self, folder: &Self) -> bool {
+        let is_same = |(here, there)| here == there;
+        self.journal == folder.journal
+            && self.end.position == folder.end.position
+            && self.record_crc.zip(folder.record_crc).is_none_or(is_same)
     }
 
     /// Reads what [`fmt::Display`] writes.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let (journal, rest) = text.split_once(' ')?;
-        let journal = u128::from_str_radix(journal, 16).ok().filter(|_| journal.len() == 32)?;
-        let (position, rest) = rest.split_once(' ')?;
-        let (epoch, crc) = rest.split_once(' ')?;
-        let (position, epoch) = (position.parse().ok()?, epoch.parse().ok()?);
-        let crc = u32::from_str_radix(crc, 16).ok().filter(|_| crc.len() == 8)?;
-        let journal = LogId::from_bytes(journal.to_be_bytes());
-        Some(Self { journal, end: ChainMark { epoch, position, crc } })
+        let mut words = text.split(' ');
+        let mut hex = |digits: usize| {
+            let word = words.next()?;
+            u128::from_str_radix(word, 16).ok().filter(|_| word.len() == digits)
+        };
+        let journal = LogId::from_bytes(hex(32)?.to_be_bytes());
+        let crc = u32::try_from(hex(8)?).ok()?;
+        let (position, epoch) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let record_crc = match words.next()? {
+            "-" => None,
+            word => Some(u32::from_str_radix(word, 16).ok().filter(|_| word.len() == 8)?),
+        };
+        let end = ChainMark { epoch, position, crc };
+        words.next().is_none().then_some(Self { journal, end, record_crc })
     }
 }
 
@@ -41,8 +66,26 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ChainMark { epoch, position, crc } = self.end;
         let journal = u128::from_be_bytes(self.journal.to_bytes());
-        write!(f, "{journal:032x} {position} {epoch} {crc:08x}")
+        write!(f, "{journal:032x} {crc:08x} {position} {epoch} ")?;
+        match self.record_crc {
+            Some(record_crc) => write!(f, "{record_crc:08x}"),
+            None => f.write_str("-"),
+        }
     }
+}
+
+/// The newest record in these segments, from the newest to the oldest, with its position.
+pub fn newest_record(
+    disk: &Disk,
+    segments: &[(u64, PathBuf)],
+) -> Result<Option<(u64, Vec<u8>)>, OpenError> {
+    for (number, path) in segments {
+        let read = SegmentReader::anywhere().read_open(disk, path, *number)?;
+        if let Some((position, record)) = read.batch.iter().last() {
+            return Ok(Some((position, record.to_vec())));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -55,30 +98,55 @@ mod tests {
     #[test]
     fn an_origin_is_read_as_it_was_written() {
         let end = ChainMark { epoch: 7, position: 123, crc: 0x0a_bc };
-        let origin = Origin { journal: LogId::from_bytes([5; 16]), end };
-        assert_eq!(origin.to_string(), format!("{} 123 7 00000abc", "05".repeat(16)));
-        assert_eq!(Origin::parse(&origin.to_string()), Some(origin));
-        for wrong in ["", "05 123 7 00000abc", "05 123 7", &origin.to_string()[..40]] {
-            assert_eq!(Origin::parse(wrong), None, "{wrong:?}");
+        let known = Origin { journal: LogId::from_bytes([5; 16]), end, record_crc: Some(1) };
+        let archived = Origin { record_crc: None, ..known };
+        for (origin, last) in [(known, "00000001"), (archived, "-")] {
+            let text = format!("{} 00000abc 123 7 {last}", "05".repeat(16));
+            assert_eq!(origin.to_string(), text);
+            assert_eq!(Origin::parse(&text), Some(origin));
+            for wrong in [&text[..text.len() - last.len() - 1], &text[1..], &format!("{text} 1")] {
+                assert_eq!(Origin::parse(wrong), None, "{wrong:?}");
+            }
+        }
+        let other = Origin { record_crc: Some(2), ..known };
+        let longer = Origin { end: ChainMark { position: 124, ..end }, ..known };
+        let later = Origin { end: ChainMark { epoch: 9, crc: 1, ..end }, ..known };
+        for (folder, expected) in
+            [(known, true), (archived, true), (later, true), (other, false), (longer, false)]
+        {
+            assert_eq!(known.is_origin_of(&folder), expected, "{folder}");
         }
     }
 
     #[test]
-    fn the_end_of_a_journal_is_that_of_its_newest_segment() {
+    fn the_end_of_a_journal_is_behind_what_its_starts_have_written() {
         let data = TempDir::new().unwrap();
-        let run = |epoch| {
+        let open = || {
             let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
             let config = JournalConfig { segment_bytes: 1 << 20, ..JournalConfig::default() };
             let opened =
                 Journal::open(&directory, &config, |_, _, _| Ok::<_, std::convert::Infallible>(()));
-            let journal = opened.unwrap().0;
-            let place = journal.reserve(3).unwrap().fill_from(b"one");
-            journal.wait_blocking(place);
-            let segment = data.path().join("journal").join(segment_name(1));
-            let origin = Origin::of(&Disk::System, &segment, 1).unwrap().unwrap();
-            assert_eq!((origin.end.position, origin.end.epoch), (epoch, epoch));
-            origin.journal
+            opened.unwrap().0
         };
-        assert_eq!(run(1), run(2));
+        let segments = [(1, data.path().join("journal").join(segment_name(1)))];
+        let newest = || newest_record(&Disk::System, &segments).unwrap();
+        let origin = || Origin::of(&Disk::System, &segments, 5).unwrap().unwrap();
+        drop(open());
+        assert_eq!(newest(), None);
+        let journal = open();
+        for record in [&b"one"[..], b"two", b"three"] {
+            let place = journal.reserve(record.len()).unwrap().fill_from(record);
+            journal.wait_blocking(place);
+        }
+        drop(journal);
+        let first = origin();
+        for _ in 0..5 {
+            drop(open());
+            assert_eq!(newest(), Some((3, b"three".to_vec())));
+        }
+        let second = origin();
+        assert!(first.is_origin_of(&second));
+        assert_eq!((first.end.epoch, second.end.epoch), (5, 7), "whichever is greater");
+        assert_eq!(Origin::of(&Disk::System, &[], 5).unwrap(), None);
     }
 }

@@ -91,7 +91,8 @@ impl Watch {
 
 /// Reads the log to its end, goes on reading what is appended, and takes it once nobody owns it.
 /// Each record goes to `copy` with its position, in order; all below the fence have when this
-/// returns. Ends otherwise only if the log halts or `copy` fails.
+/// returns. Ends otherwise only if the log halts or `copy` fails. After each look, `looked` is told
+/// the position of the newest record and the sequence of the newest block.
 ///
 /// `owned_epoch` is the epoch that this node owned last, in a process that is gone: if it has not
 /// ended, nobody owns the log.
@@ -100,6 +101,7 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
     node: &NodeName,
     owned_epoch: Option<u64>,
     mut copy: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    mut looked: impl FnMut(u64, u64),
 ) -> Result<Taken<L>, E> {
     let mut watch = Watch::new(reader.sequence() > 0);
     loop {
@@ -124,6 +126,7 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
             }
         }
         watch.looked(reader.sequence() != before);
+        looked(reader.chain().mark().position, reader.sequence());
         let epoch = reader.chain().mark().epoch;
         if watch.is_free() || owned_epoch == Some(epoch) {
             let former = watch.holder.clone();

@@ -174,7 +174,7 @@ mod tests {
     fn an_unsafe_stream_is_told_what_to_change() {
         assert_eq!(log_id(&config("pb-3", ID, 16, None)), Some(ID));
         check(|_| {}, &[]);
-        let origin = Origin::parse(&format!("{} 12 3 0000abcd", "05".repeat(16)));
+        let origin = Origin::parse(&format!("{} 0000abcd 12 3 -", "05".repeat(16)));
         assert_eq!(super::origin(&config("pb-3", ID, 16, origin)), Ok(origin));
         let garbled = |it: &mut Config| drop(it.metadata.insert(ORIGIN.into(), "12".into()));
         check(garbled, &["says in its metadata paperbourse-origin"]);

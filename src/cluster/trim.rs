@@ -37,6 +37,9 @@ const TRIMS_PER_TIME: u32 = 60;
 /// The shortest time between two trims.
 const TRIM_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
+/// The most marks that are kept, if nothing can be trimmed for long.
+const MARKS_MAX: usize = 10 * TRIMS_PER_TIME as usize;
+
 /// Where the log ended once.
 struct Mark {
     at: Instant,
@@ -46,8 +49,9 @@ struct Mark {
     sequence: u64,
 }
 
-/// What is known of the log and of its copies, on the owner.
-struct Trim {
+/// What a node knows of the log and of its copies. A standby keeps it too, so that blocks need not
+/// grow old again after a takeover.
+pub struct Trim {
     kept_for: Duration,
     /// From the oldest to the newest.
     marks: VecDeque<Mark>,
@@ -56,7 +60,8 @@ struct Trim {
 }
 
 impl Trim {
-    fn new(kept_for: Duration) -> Self {
+    /// Blocks stay for at least this long.
+    pub fn new(kept_for: Duration) -> Self {
         Self { kept_for, marks: VecDeque::new(), copies: BTreeMap::new() }
     }
 
@@ -72,9 +77,25 @@ impl Trim {
         }
     }
 
-    /// The log ends with this record and this block now.
-    fn mark(&mut self, position: u64, sequence: u64, at: Instant) {
+    /// The log ends with this record and this block, or goes on behind them. Remembers that now and
+    /// then.
+    pub fn mark(&mut self, position: u64, sequence: u64, at: Instant) {
+        let newest = self.marks.back();
+        if newest.is_some_and(|newest| {
+            newest.sequence == sequence || at.duration_since(newest.at) < self.interval()
+        }) {
+            return;
+        }
+        if self.marks.len() == MARKS_MAX {
+            self.marks.pop_front();
+        }
         self.marks.push_back(Mark { at, position, sequence });
+    }
+
+    /// Whether blocks are due and have been for long, but no other node has them.
+    fn is_stuck(&self, now: Instant) -> bool {
+        let stuck_after = 2 * self.kept_for.max(REPORT_AGE_MAX);
+        self.marks.front().is_some_and(|oldest| now.duration_since(oldest.at) > stuck_after)
     }
 
     /// The block below which the log can be trimmed, if this node has everything up to `position`.
@@ -113,15 +134,15 @@ pub async fn report(log: JetStreamLog, node: NodeName, journal: Arc<Journal>) {
     }
 }
 
-/// Trims the log for its owner. Blocks stay for at least `kept_for`.
+/// Trims the log for its owner.
 pub async fn keep_trimmed(
     log: JetStreamLog,
     seat: Arc<Seat<JetStreamLog>>,
     node: NodeName,
     journal: Arc<Journal>,
-    kept_for: Duration,
+    mut trim: Trim,
 ) {
-    let mut trim = Trim::new(kept_for);
+    let mut is_told = false;
     let mut looks = interval(trim.interval());
     let mut reports = subscribe(log.client(), subject(&log)).await;
     loop {
@@ -141,8 +162,16 @@ pub async fn keep_trimmed(
                 let now = Instant::now();
                 trim.mark(position, sequence, now);
                 let Some(below) = trim.due(journal.durable_place().position(), now) else {
+                    if trim.is_stuck(now) && !is_told {
+                        tracing::warn!(
+                            "the brokers keep the whole log: no other node reports that it has \
+                             what is older than keep_minutes"
+                        );
+                        is_told = true;
+                    }
                     continue;
                 };
+                is_told = false;
                 match log.trim(below).await {
                     Ok(()) => tracing::debug!(below, "trimmed the log"),
                     // The next trim makes up for it.
@@ -199,6 +228,7 @@ mod tests {
         ] {
             let began = Instant::now();
             let mut trim = Trim::new(10 * MINUTE);
+            assert_eq!(trim.interval(), MINUTE / 6);
             for number in 1..=3 {
                 trim.mark(
                     10 * u64::from(number),
@@ -212,9 +242,25 @@ mod tests {
             }
             assert_eq!(trim.due(30, now), expected, "{copies:?} {after_minutes}");
             assert_eq!(trim.due(30, now), None, "once");
+            assert_eq!(trim.is_stuck(now), after_minutes > 20 && expected != Some(300));
             let stale = now + REPORT_AGE_MAX + Duration::from_secs(1) + 100 * MINUTE;
             assert_eq!(trim.due(30, stale), None, "those nodes may be gone");
         }
+    }
+
+    #[test]
+    fn there_are_few_marks_however_long_nothing_can_be_trimmed() {
+        let began = Instant::now();
+        let mut trim = Trim::new(10 * MINUTE);
+        for second in 0..100_000 {
+            trim.mark(second, second, began + Duration::from_secs(second));
+        }
+        assert_eq!(trim.marks.len(), MARKS_MAX);
+        let now = began + Duration::from_secs(100_000);
+        trim.mark(100_000, 99_990, now);
+        assert_eq!(trim.marks.back().map(|mark| mark.at), Some(now - Duration::from_secs(10)));
+        trim.reported(node("b"), u64::MAX, now);
+        assert_eq!(trim.due(u64::MAX, now), Some(99_400), "those of the last ten minutes stay");
     }
 
     #[test]

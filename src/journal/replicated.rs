@@ -205,14 +205,14 @@ impl fmt::Display for HaltReason {
             Self::Before { position } => write!(
                 f,
                 "the log continues the data of a single server up to record {position}, which is \
-                 not here. Start this node on that server's folder, or on a copy of it or of \
-                 another node's folder, which `paperbourse backup` makes"
+                 not here. Remove this node's folder, and put in its place a copy of that server's \
+                 or of another node's, which `paperbourse backup` makes"
             ),
             Self::Trimmed { first } => write!(
                 f,
                 "it was removed before it was read here, and the log begins at block {first}. \
-                 Start this node on a copy of another node's folder, which `paperbourse backup` \
-                 makes"
+                 Remove this node's folder, and put in its place a copy of another node's, which \
+                 `paperbourse backup` makes"
             ),
         }
     }

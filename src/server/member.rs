@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process;
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use tokio::runtime::{self, Handle};
@@ -21,16 +21,16 @@ use super::ready;
 use super::start::{self, OpenedData};
 use super::supervisor::{Supervisor, watchdog_interval};
 use crate::cluster::folder::Membership;
-use crate::cluster::origin::Origin;
+use crate::cluster::origin::{Origin, newest_record};
 use crate::cluster::seat::{Seat, end_process};
 use crate::cluster::standby::stand_by;
-use crate::cluster::trim::{keep_trimmed, report};
+use crate::cluster::trim::{Trim, keep_trimmed, report};
 use crate::cluster::{Cluster, ClusterFile, JetStreamLog, OpenLog};
 use crate::config::{DataPlace, ServeArgs};
 use crate::disk::Disk;
 use crate::http::exchange::Server;
 use crate::journal::replicated::{NodeName, ReadError, Reader};
-use crate::journal::{Journal, Refused, SegmentReader};
+use crate::journal::{Journal, Refused};
 use crate::service::key_observer;
 use crate::snapshot::{Folder, SnapshotKeeper};
 
@@ -83,7 +83,8 @@ impl Member {
         let identity = start::open_identity(arguments)?;
         let brokers = start_thread()?;
         supervisor.ready("standing by");
-        let alive = brokers.spawn(keep_alive(supervisor.clone()));
+        // Not on the thread of the brokers, which waits for the disk.
+        let alive = tokio::spawn(keep_alive(supervisor.clone()));
         // On the thread of the brokers' connection, where the copy may wait for the disk.
         let owning = brokers.spawn(standby.own(file, brokers.clone()));
         let owned = tokio::select! {
@@ -101,7 +102,7 @@ impl Member {
         ensure!(
             found == position,
             "the data folder ends at record {found}, and the log of the cluster at {position}: \
-             start this node on an empty folder"
+             start this node on a copy of another node's folder"
         );
         followed.journal.put_behind(ownership.seat.clone());
         // From now on the log is this node's also after a crash.
@@ -124,10 +125,11 @@ impl Member {
     /// before that, unless it takes long, and from then on nothing becomes durable any more.
     pub(super) async fn release(&mut self, server: &Server, journal: &Arc<Journal>) {
         let Some(ownership) = &self.0 else { return };
+        let began = Instant::now();
         let journal = journal.clone();
         let flushed = tokio::task::spawn_blocking(move || journal.flush_blocking());
         let _ = tokio::time::timeout(RELEASE_TIME_MAX, flushed).await;
-        ownership.release();
+        ownership.release(RELEASE_TIME_MAX.saturating_sub(began.elapsed()));
         server.give_up();
     }
 
@@ -140,11 +142,11 @@ impl Member {
 }
 
 impl Ownership {
-    fn release(&self) {
+    fn release(&self, time_max: Duration) {
         let seat = self.seat.clone();
         let (done, released) = mpsc::channel();
         self.brokers.spawn(async move { done.send(seat.release().await) });
-        match released.recv_timeout(RELEASE_TIME_MAX) {
+        match released.recv_timeout(time_max) {
             Ok(Ok(false)) => {}
             Ok(Ok(true)) => tracing::info!("released the log of the cluster"),
             Ok(Err(error)) => tracing::warn!(%error, "the log was lost before it was released"),
@@ -158,7 +160,7 @@ impl Ownership {
 
 impl Drop for Ownership {
     fn drop(&mut self) {
-        self.release();
+        self.release(RELEASE_TIME_MAX);
     }
 }
 
@@ -211,7 +213,7 @@ struct Standby {
 impl Standby {
     /// Copies the log until it can be owned, and owns it. From then on it shows that it is alive.
     async fn own(self, file: ClusterFile, runtime: Handle) -> anyhow::Result<Owned> {
-        let kept_for = Duration::from_mins(file.keep_minutes.into());
+        let mut trim = Trim::new(Duration::from_mins(file.keep_minutes.into()));
         let log = self.only_log(file).await?;
         let OpenedData { journal, mut recovered, folder, .. } =
             start::open_data(&self.arguments, None)?;
@@ -220,6 +222,8 @@ impl Standby {
         let position = journal.newest_place().position;
         let overlap = overlap(&log, &folder, position).await?;
         let is_continued = position == 0 || overlap == Overlap::Same;
+        // Before the folder is marked: a log that begins further on needs another folder.
+        let reader = Reader::seek(log.log.clone(), log.start(), position).await?;
         let membership =
             Membership::require(&Disk::System, &self.folder, log.id, &self.node, is_continued)?;
         ensure!(
@@ -229,9 +233,7 @@ impl Standby {
              the two is right",
             self.folder.display()
         );
-        let start = log.start();
         let log = log.log;
-        let reader = Reader::seek(log.clone(), start, position).await?;
         tracing::info!(node = %self.node, position, "standing by");
         runtime.spawn(report(log.clone(), self.node.clone(), journal.clone()));
         let config = self.arguments.snapshot_config();
@@ -247,12 +249,20 @@ impl Standby {
             anyhow::Ok(())
         };
         let owned_epoch = Some(membership.owned_epoch).filter(|&epoch| epoch > 0);
-        let taken = stand_by(reader, &self.node, owned_epoch, copy).await?;
+        let looked =
+            |position, sequence| trim.mark(position, sequence, tokio::time::Instant::now());
+        let taken = stand_by(reader, &self.node, owned_epoch, copy, looked).await?;
         let (epoch, position) = (taken.owner.epoch(), taken.owner.position());
+        let newest = recovered.newest_epoch();
+        ensure!(
+            newest <= epoch,
+            "the folder has records of epoch {newest}, and the log is at {epoch}: start this node \
+             on a copy of another node's folder"
+        );
         tracing::info!(node = %self.node, epoch, position, "owning the log");
         let seat = Arc::new(Seat::new(taken, runtime.clone(), end_process));
         let (owned, kept) = (seat.clone(), journal.clone());
-        runtime.spawn(keep_trimmed(log, owned, self.node.clone(), kept, kept_for));
+        runtime.spawn(keep_trimmed(log, owned, self.node.clone(), kept, trim));
         let membership = Membership { owned_epoch: epoch, ..membership };
         let data = Followed { journal, recovered, folder, snapshots };
         Ok(Owned { seat, position, membership, data, keys })
@@ -306,12 +316,11 @@ async fn overlap(log: &OpenLog, folder: &Folder, position: u64) -> anyhow::Resul
     if position == 0 {
         return Ok(Overlap::Unknown);
     }
+    let segments = folder.begun_segments()?;
     if let Some(origin) = log.origin.filter(|origin| origin.end.position == position) {
-        let begun = folder.begun_segments()?;
-        let (number, path) = begun.first().context("records are in segments")?;
-        let here = Origin::of(&Disk::System, path, *number)?;
-        let is_same = here.is_some_and(|here| here.journal == origin.journal);
-        return Ok(if is_same { Overlap::Same } else { Overlap::Unknown });
+        let here = Origin::of(&Disk::System, &segments, 0)?;
+        let is_same = here.is_some_and(|here| origin.is_origin_of(&here));
+        return Ok(if is_same { Overlap::Same } else { Overlap::Different });
     }
     let in_log = match Reader::record(log.log.clone(), log.start(), position).await {
         Err(ReadError::Halted(halt)) if halt.reason.lies_before_the_log() => {
@@ -319,23 +328,12 @@ async fn overlap(log: &OpenLog, folder: &Folder, position: u64) -> anyhow::Resul
         }
         in_log => in_log?,
     };
-    let here = newest_record(folder)?.filter(|&(at, _)| at == position);
+    let here = newest_record(&Disk::System, &segments)?.filter(|&(at, _)| at == position);
     Ok(match (in_log, here) {
         (Some(in_log), Some((_, here))) if in_log == here => Overlap::Same,
         (Some(_), None) => Overlap::Unknown,
         _ => Overlap::Different,
     })
-}
-
-/// The newest record in the segments of a folder, with its position.
-fn newest_record(folder: &Folder) -> anyhow::Result<Option<(u64, Vec<u8>)>> {
-    for (number, path) in folder.begun_segments()? {
-        let read = SegmentReader::anywhere().read_open(&Disk::System, &path, number)?;
-        if let Some((position, record)) = read.batch.iter().last() {
-            return Ok(Some((position, record.to_vec())));
-        }
-    }
-    Ok(None)
 }
 
 /// Copies the record into the journal, however long that takes.
@@ -358,37 +356,5 @@ fn append(journal: &Journal, record: &[u8]) {
         }
         // The next segment may not be ready yet.
         thread::yield_now();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tempfile::TempDir;
-
-    use super::*;
-    use crate::journal::{DataDirectory, JournalConfig};
-
-    #[test]
-    fn the_newest_record_of_a_folder_is_found_behind_empty_starts() {
-        let data = TempDir::new().unwrap();
-        let open = || {
-            let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
-            let config = JournalConfig { segment_bytes: 1 << 20, ..JournalConfig::default() };
-            let opened =
-                Journal::open(&directory, &config, |_, _, _| Ok::<_, std::convert::Infallible>(()));
-            opened.unwrap().0
-        };
-        let newest = || newest_record(&Folder::new(Disk::System, data.path())).unwrap();
-        drop(open());
-        assert_eq!(newest(), None);
-        let journal = open();
-        for record in [&b"one"[..], b"two", b"three"] {
-            append(&journal, record);
-        }
-        drop(journal);
-        let expected = Some((3, b"three".to_vec()));
-        assert_eq!(newest(), expected);
-        drop(open());
-        assert_eq!(newest(), expected);
     }
 }

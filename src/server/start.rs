@@ -253,11 +253,11 @@ pub(super) fn open_data(
             (snapshot::open(Disk::System, path, &config, thread_count()), None)
         }
     };
+    let Opened { journal, recovered, report, folder, has_resumed } =
+        opened.with_context(|| format!("failed to open --data {}", path.display()))?;
     if arguments.cluster.cluster.is_none() {
         part_with_cluster(path)?;
     }
-    let Opened { journal, recovered, report, folder, has_resumed } =
-        opened.with_context(|| format!("failed to open --data {}", path.display()))?;
     let syncs_by = match (config.sync, journal.is_direct()) {
         (SyncMode::Never, _) => "nothing",
         (_, Some(true)) => "direct writes",
@@ -291,6 +291,7 @@ fn part_with_cluster(path: &Path) -> anyhow::Result<()> {
     let mark = path.join(CLUSTER_COPY_NAME);
     if Disk::System.exists(&mark)? {
         Disk::System.remove_file(&mark)?;
+        Disk::System.sync_directory(path)?;
     }
     Ok(())
 }

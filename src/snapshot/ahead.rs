@@ -87,6 +87,12 @@ impl Ahead {
         })
     }
 
+    /// The greatest epoch of a record; 0 if there are none.
+    #[cfg(feature = "cluster")]
+    pub fn newest_epoch(&self) -> u64 {
+        self.groups.iter().flatten().map(|shard| shard.epoch).max().unwrap_or_default()
+    }
+
     /// The states, in any order.
     pub fn states(&self) -> impl Iterator<Item = &State> {
         self.groups.iter().flatten().map(|shard| &shard.state)

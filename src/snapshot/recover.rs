@@ -58,6 +58,11 @@ impl Recovered {
         self.shards.iter().map(|shard| shard.decided_at).max().unwrap_or_default()
     }
 
+    /// The greatest epoch of a record; 0 if there are none.
+    pub fn newest_epoch(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.epoch).max().unwrap_or_default()
+    }
+
     /// The shards, in their order.
     pub fn into_shards(self) -> Vec<ShardState> {
         self.shards
@@ -214,6 +219,7 @@ pub fn open_ahead(
 
 fn open_read((unopened, recovered, report, folder): Read) -> Result<Opened, RecoverError> {
     let (journal, journal_report) = unopened.open()?;
+    journal.raise_epoch(recovered.newest_epoch());
     let report = RecoverReport { journal: journal_report, ..report };
     Ok(Opened { journal, recovered, report, folder, has_resumed: false })
 }
@@ -229,6 +235,7 @@ pub(crate) fn open_stepped(
     let (unopened, recovered, report, folder) =
         read(disk, data, config, NonZeroUsize::MIN, None, &|_, _| {})?;
     let (journal, steps, journal_report) = unopened.open_stepped()?;
+    journal.raise_epoch(recovered.newest_epoch());
     let report = RecoverReport { journal: journal_report, ..report };
     Ok((Opened { journal, recovered, report, folder, has_resumed: false }, steps))
 }

@@ -66,14 +66,24 @@ impl<L: Log> Reader<L> {
         let begins_behind = start.mark().position;
         if position < begins_behind {
             let reason = HaltReason::Before { position: begins_behind };
-            return Err(reader.halt(0, reason).into());
+            return Err(reader.halt(1, reason).into());
         }
-        let Extent { first, last } = reader.extent().await?;
+        let Extent { mut first, last } = reader.extent().await?;
         // The next block is at least `at`, and less than `end`.
         let (mut at, mut end) = (first, last + 1);
         while at < end {
             let middle = at + (end - at) / 2;
-            let before = reader.before(middle).await?;
+            let before = match reader.before(middle).await {
+                // Blocks were removed meanwhile.
+                Err(ReadError::Halted(Halt {
+                    reason: HaltReason::Trimmed { first: newer },
+                    ..
+                })) => {
+                    (first, at) = (newer, newer);
+                    continue;
+                }
+                before => before?,
+            };
             if before.mark().position <= position {
                 (reader.chain, reader.sequence) = (before, middle - 1);
                 at = middle + 1;

@@ -23,6 +23,24 @@ fn a_start_reads_the_snapshot_and_the_journal_after_it() {
     assert_eq!(world.report.snapshot, Some(second.number));
 }
 
+/// A node of a cluster writes the cluster's epochs, and its folder has counted only its own starts.
+/// A copy of it that is served alone goes on with the greater number.
+#[test]
+fn no_start_goes_back_to_an_earlier_epoch() {
+    let mut world = World::new();
+    let account = world.open_account(ShardId::new(3).unwrap());
+    world.journal.raise_epoch(9);
+    world.buy(account);
+    for _ in 0..2 {
+        world = world.reopened();
+        assert_eq!(world.journal.epoch(), 9);
+        world.buy(account);
+    }
+    world.live(&mut vec![account], 300);
+    world.fold().unwrap();
+    world.reopened();
+}
+
 #[test]
 fn any_number_of_threads_recovers_the_same_state() {
     let mut world = World::new();
