@@ -47,9 +47,11 @@ impl Response {
         self.header("idempotent-replayed") == Some("true")
     }
 
-    /// Whether the server was too busy to do anything.
+    /// Whether the server was too busy to do anything, and would hear the request again.
     pub fn is_busy(&self) -> bool {
-        self.status == 503 && self.header("x-polysim-code") == Some("SERVER_BUSY")
+        self.status == 503
+            && self.header("x-polysim-code") == Some("SERVER_BUSY")
+            && self.header("connection") != Some("close")
     }
 
     /// The body as JSON.
