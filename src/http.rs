@@ -26,6 +26,7 @@ mod cursor;
 mod fields;
 mod file;
 mod query;
+mod request_headers;
 #[cfg(feature = "traces")]
 mod trace;
 

@@ -144,15 +144,20 @@ impl Message {
         let start = self.length;
         self.length += bytes.len();
         if self.length > Self::SHORT_BYTES_MAX {
-            if self.long.is_empty() {
-                self.long.extend_from_slice(&self.short[..start]);
-            }
-            self.long.extend_from_slice(bytes);
-            return &mut self.long[start..];
+            return self.add_to_long(start, bytes);
         }
         let place = &mut self.short[start..self.length];
         place.copy_from_slice(bytes);
         place
+    }
+
+    #[cold]
+    fn add_to_long(&mut self, start: usize, bytes: &[u8]) -> &mut [u8] {
+        if self.long.is_empty() {
+            self.long.extend_from_slice(&self.short[..start]);
+        }
+        self.long.extend_from_slice(bytes);
+        &mut self.long[start..]
     }
 
     /// Adds a field with its tag and its length, and returns where its value is.

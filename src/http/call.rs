@@ -15,6 +15,7 @@ use super::invalid::{FieldError, Location};
 use super::operation::Operation;
 use super::query::{Query, read_wallet};
 use super::reply::Reply;
+use super::request_headers::RequestHeaders;
 use super::route::decode;
 use crate::service::{Caller, RequestContext, Service, Wallet};
 use crate::telemetry::Metrics;
@@ -33,6 +34,7 @@ pub(super) struct Call<'a> {
     pub(super) context: RequestContext<'a>,
     pub(super) caller: Caller,
     pub(super) head: &'a Parts,
+    pub(super) headers: &'a RequestHeaders<'a>,
     /// See [`Self::take_body`].
     pub(super) body: Mutex<WholeBody>,
 }

@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue};
+use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Version};
 
@@ -24,6 +24,7 @@ use super::operation::{Access, Operation, Run, Verb};
 use super::operations::{socket, trade};
 use super::query::Query;
 use super::reply::{RequestId, response_of};
+use super::request_headers::{RequestHeaders, Sent};
 use super::route::{RouteError, decode, find, row};
 #[cfg(feature = "traces")]
 use super::trace;
@@ -36,8 +37,6 @@ use crate::telemetry::{AccessLine, AccessLog, Metrics};
 #[cfg(feature = "traces")]
 use crate::trace::{Stage, start};
 
-static API_KEY: HeaderName = HeaderName::from_static("x-api-key");
-
 /// Answers one request of a connection from `peer`.
 pub fn handle(
     worker: &Worker,
@@ -46,7 +45,7 @@ pub fn handle(
     request: Request<RequestBody>,
 ) -> impl Future<Output = Response<ReplyBody>> {
     // Not an `async fn`, whose future would store the request as well as its parts.
-    let (mut head, mut body) = request.into_parts();
+    let (head, mut body) = request.into_parts();
     async move {
         let began = Instant::now();
         if body.is_pipelined() {
@@ -55,15 +54,17 @@ pub fn handle(
         let access = worker.server.access.get();
         let mut position = 0;
         let origin = worker.server.cors.of(&head.headers);
-        let request_id = RequestId::of(&head.headers);
+        let headers = RequestHeaders::of(&head.headers);
+        let request_id = RequestId::of(headers.request_id.first());
         let mut admitted = None;
-        let found = require_host(&head).and_then(|()| Ok(find(&head.method, head.uri.path())?));
+        let host = require_host(headers.host, head.version);
+        let found = host.and_then(|()| Ok(find(&head.method, head.uri.path())?));
         let operation = found.as_ref().ok().copied();
         #[cfg(feature = "traces")]
         let trace = trace::begin(&worker.server, &head, operation, &request_id, began);
         let answer = match found {
             Ok(operation) => {
-                let to = (&mut head, &mut body, &mut admitted);
+                let to = (&head, &headers, &mut body, &mut admitted);
                 let answer = answer(worker, slot, (peer, began), operation, to);
                 #[cfg(feature = "cluster")]
                 let answer = unless_given_up(&worker.server, answer);
@@ -185,7 +186,7 @@ async fn answer(
     slot: &Arc<ConnectionSlot>,
     (peer, began): (IpAddr, Instant),
     operation: &'static Operation,
-    (head, body, admitted): (&mut Parts, &mut RequestBody, &mut Admitted),
+    (head, headers, body, admitted): (&Parts, &RequestHeaders<'_>, &mut RequestBody, &mut Admitted),
 ) -> Answer {
     let server = &*worker.server;
     match operation.run {
@@ -209,13 +210,12 @@ async fn answer(
         warn_of_forwarding(server, peer, head);
     }
     if let Run::Socket(stream) = operation.run {
-        let head = std::mem::replace(head, Request::new(()).into_parts().0);
         let row = (operation, stream);
-        return Box::pin(socket::open(worker, exchange, slot, row, head, context)).await;
+        return Box::pin(socket::open(worker, exchange, slot, row, (head, headers), context)).await;
     }
     #[cfg(feature = "traces")]
     let admission = start(Stage::Admission);
-    let presented = presented(head, operation.access);
+    let presented = presented(headers, operation.access);
     let counts = operation.access != Access::Token;
     let identified = service.identify_for(&presented, counts, address, context.moment).await;
     let mut caller = count_limited(&worker.metrics, identified)?;
@@ -244,7 +244,7 @@ async fn answer(
     drop(reading);
     let metrics = &worker.metrics;
     let (turns, body) = (worker.turns(), bytes.into());
-    let call = Call { metrics, turns, exchange, operation, context, caller, head, body };
+    let call = Call { metrics, turns, exchange, operation, context, caller, head, headers, body };
     match operation.run {
         Run::Trade => trade::trade(&call).await,
         Run::Now(run) => run(&call),
@@ -269,23 +269,22 @@ fn warn_of_forwarding(server: &Server, peer: IpAddr, head: &Parts) {
 
 /// Refuses a request from which two readers could take different hosts. Only HTTP/1.0 may name
 /// none.
-fn require_host(head: &Parts) -> Result<(), ApiError> {
-    let mut hosts = head.headers.get_all(HOST).iter();
-    match (hosts.next(), hosts.next()) {
-        (Some(_), None) => Ok(()),
-        (None, None) if head.version == Version::HTTP_10 => Ok(()),
-        _ => Err(ApiError::invalid_host()),
+fn require_host(host: Sent<'_>, version: Version) -> Result<(), ApiError> {
+    match host {
+        Sent::Once(_) => Ok(()),
+        Sent::Never if version == Version::HTTP_10 => Ok(()),
+        Sent::Never | Sent::Repeatedly(_) => Err(ApiError::invalid_host()),
     }
 }
 
 /// Which credential the headers present.
-pub(super) fn presented(head: &Parts, access: Access) -> Presented<'_> {
-    let value = |name: &HeaderName| head.headers.get(name).map(HeaderValue::as_bytes);
+pub(super) fn presented<'a>(headers: &RequestHeaders<'a>, access: Access) -> Presented<'a> {
+    let value = |sent: Sent<'a>| sent.first().map(HeaderValue::as_bytes);
     let precedence = match access {
         Access::Token => Precedence::Bearer,
         _ => Precedence::Key,
     };
-    Presented::from_headers(value(&API_KEY), value(&AUTHORIZATION), precedence)
+    Presented::from_headers(value(headers.api_key), value(headers.authorization), precedence)
 }
 
 /// Refuses a caller who has brought nothing, or the wrong kind of credential.

@@ -14,26 +14,29 @@ use serde::Serialize;
 
 use super::connection::ReplyBody;
 use crate::ids::Timestamp;
+use crate::limits::UNLIMITED_SHOWN;
 use crate::limits::budget::{ByteBudget, Share};
+use crate::limits::tier::Tier;
+use crate::limits::window::{Allowance, Decision};
 use crate::service::{Admission, Moment};
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const TIER: HeaderName = HeaderName::from_static("x-ratelimit-tier");
-const LIMIT_NUMBERS: usize = 5;
-const LIMIT_NAMES: [HeaderName; LIMIT_NUMBERS] = [
+const LIMIT_HEADERS: usize = 6;
+const LIMIT_NAMES: [HeaderName; LIMIT_HEADERS] = [
+    HeaderName::from_static("x-ratelimit-tier"),
     HeaderName::from_static("x-ratelimit-limit"),
     HeaderName::from_static("x-ratelimit-limit-per-second"),
     HeaderName::from_static("x-ratelimit-remaining"),
     HeaderName::from_static("x-ratelimit-remaining-per-second"),
     HeaderName::from_static("x-ratelimit-reset"),
 ];
-/// `Content-Type`, `X-Content-Type-Options`, request id and rate limits.
-const HEADERS_OF_ALL: usize = 4 + LIMIT_NUMBERS;
-/// Room for the digits of a request id and of what remains of two limits, 20 for each number, and
-/// for the id's hyphen.
-const HEADER_TEXT_BYTES_MAX: usize = (2 + 2) * 20 + 1;
-/// How many limits each thread keeps as text.
-const LIMITS_KEPT: usize = 16;
+/// `Content-Type` and `X-Content-Type-Options`, which come before the request id.
+const FIRST_HEADERS: usize = 2;
+/// Those, the request id and the caller's limits.
+const HEADERS_OF_ALL: usize = FIRST_HEADERS + 1 + LIMIT_HEADERS;
+/// Room for the two numbers of a request id, 16 and 20 digits at most, and for its hyphen.
+const OWN_ID_BYTES_MAX: usize = 16 + 1 + 20;
+const UNLIMITED_TEXT: HeaderValue = HeaderValue::from_static("2147483647");
 /// How many seconds each thread keeps as text: those from which other requests pass.
 const SECONDS_KEPT: usize = 4;
 /// The initial allocation for a body that serde writes.
@@ -113,8 +116,9 @@ pub(super) enum RequestId {
 }
 
 impl RequestId {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
-        let callers = headers.get(&REQUEST_ID).filter(|value| {
+    /// The client's own, if it `sent` one that can be echoed.
+    pub(super) fn of(sent: Option<&HeaderValue>) -> Self {
+        let callers = sent.filter(|value| {
             let bytes = value.as_bytes();
             (1..=REQUEST_ID_BYTES_MAX).contains(&bytes.len())
                 && bytes.iter().all(|byte| (0x21..=0x7e).contains(byte))
@@ -159,61 +163,32 @@ fn process_name() -> &'static str {
 
 /// Builds the response: the reply's headers, then the request id, then the caller's limits.
 ///
-/// This runs for every trade and so allocates almost nothing. It reuses `headers`, the request's
-/// own map, and stores the texts of headers after the body in the same buffer.
+/// This runs for every trade and so does little more than copy. Its own request ids are stored
+/// after the body, in the same buffer. `spare`, the request's own map, has room for headers.
 pub(super) fn response_of(
     reply: Reply,
     request_id: RequestId,
     admitted: Option<(Admission, Moment)>,
-    mut headers: HeaderMap,
+    spare: HeaderMap,
 ) -> Response<ReplyBody> {
-    let Reply { status, body: mut buffer, headers: own_headers, instead, held } = reply;
-    headers.clear();
-    headers.reserve(own_headers.len() + HEADERS_OF_ALL);
-    if !buffer.is_empty() {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    }
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if !own_headers.is_empty() {
-        headers.extend(own_headers);
-    }
-
+    let Reply { status, body: mut buffer, headers: own, instead, held } = reply;
     let body_bytes = buffer.len();
-    buffer.reserve_exact(HEADER_TEXT_BYTES_MAX);
     if let RequestId::Ours(number) = request_id {
+        buffer.reserve_exact(OWN_ID_BYTES_MAX);
         buffer.extend_from_slice(process_name().as_bytes());
-        write_number(&mut buffer, number);
+        buffer.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     }
-    let id_span = body_bytes..buffer.len();
-    let remaining_spans = admitted.as_ref().map(|(Admission { decision, .. }, _)| {
-        let remaining = [decision.per_minute.remaining, decision.per_second.remaining];
-        remaining.map(|number| write_number(&mut buffer, number))
-    });
-
     let mut body = Bytes::from(buffer);
-    let text = |span: Range<usize>| {
-        HeaderValue::from_maybe_shared(body.slice(span)).expect("digits are visible ASCII")
-    };
     let request_id = match request_id {
         RequestId::Callers(value) => value,
-        RequestId::Ours(_) => text(id_span),
+        RequestId::Ours(_) => header_value(body.slice(body_bytes..)),
     };
-    headers.insert(&REQUEST_ID, request_id);
-    if let (Some((admission, moment)), Some(spans)) = (&admitted, remaining_spans) {
-        let Admission { tier, decision, .. } = admission;
-        headers.insert(TIER, HeaderValue::from_static(tier.as_str()));
-        let [remaining_per_minute, remaining_per_second] = spans.map(text);
-        let [per_minute, per_second, reset] = kept_texts(
-            decision.per_minute.limit,
-            decision.per_second.limit,
-            reset_seconds(admission, *moment),
-        );
-        let values = [per_minute, per_second, remaining_per_minute, remaining_per_second, reset];
-        for (name, value) in LIMIT_NAMES.into_iter().zip(values) {
-            headers.insert(name, value);
-        }
-    }
     body.truncate(body_bytes);
+    let limits = admitted.map(|(admission, moment)| Limits::of(&admission, moment));
+    let headers = match limits {
+        Some(limits) if own.is_empty() && body_bytes > 0 => usual_headers(limits, request_id),
+        _ => headers_of(spare, own, body_bytes > 0, request_id, limits),
+    };
     let body = instead.unwrap_or_else(|| ReplyBody::Whole(Full::new(body), held));
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -221,75 +196,182 @@ pub(super) fn response_of(
     response
 }
 
-/// The second from which another request is certain to pass.
-fn reset_seconds(admission: &Admission, moment: Moment) -> i64 {
-    let wait_ns = i64::try_from(admission.decision.wait_ns).unwrap_or(i64::MAX);
-    let reset_ns = moment.now.nanos().saturating_add(wait_ns);
-    reset_ns.div_euclid(1_000_000_000) + i64::from(reset_ns.rem_euclid(1_000_000_000) != 0)
+/// The headers of a response, made in a `spare` map.
+fn headers_of(
+    spare: HeaderMap,
+    own: HeaderMap,
+    is_json: bool,
+    request_id: HeaderValue,
+    limits: Option<Limits>,
+) -> HeaderMap {
+    let mut headers = spare;
+    headers.clear();
+    headers.reserve(own.len() + HEADERS_OF_ALL);
+    if is_json {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.extend(own);
+    headers.insert(&REQUEST_ID, request_id);
+    if let Some(limits) = limits {
+        let Limits { tier, per_minute, per_second, reset_seconds } = limits;
+        let tier = HeaderValue::from_static(tier.as_str());
+        let [per_minute, per_second, minute_rest, second_rest] =
+            [per_minute.limit, per_second.limit, per_minute.remaining, per_second.remaining]
+                .map(number_text);
+        let reset = reset_seconds.into();
+        let values = [tier, per_minute, per_second, minute_rest, second_rest, reset];
+        headers.extend(LIMIT_NAMES.into_iter().zip(values));
+    }
+    headers
 }
 
-/// Numbers and their texts, each in the place that its remainder gives it.
-type Texts<const COUNT: usize> = [Option<(i64, HeaderValue)>; COUNT];
+/// The same for a JSON answer without headers of its own: a copy of those of an earlier answer to a
+/// caller of the same tier, with new values where they change. A map hashes the name of each header
+/// that is put into it, and copies the rest faster than that.
+fn usual_headers(limits: Limits, request_id: HeaderValue) -> HeaderMap {
+    let Limits { tier, per_minute, per_second, reset_seconds } = limits;
+    let (mut headers, reset) = KEPT.with_borrow_mut(|kept| {
+        let place = &mut kept.headers[tier as usize];
+        let of_tier = match place {
+            Some((known, headers)) if *known == [per_minute.limit, per_second.limit] => headers,
+            _ => {
+                // Not the request's id, whose memory has an answer in front of it.
+                let (none, id) = (HeaderMap::new(), HeaderValue::from_static(""));
+                let headers = headers_of(none.clone(), none, true, id, Some(limits));
+                &mut place.insert(([per_minute.limit, per_second.limit], headers)).1
+            }
+        };
+        (of_tier.clone(), kept.seconds_text(reset_seconds))
+    });
+    let rests = [per_minute.remaining, per_second.remaining].map(number_text);
+    let [minute_rest, second_rest] = rests.map(Some);
+    let changed = [Some(request_id), None, None, None, minute_rest, second_rest, Some(reset)];
+    for (value, changed) in headers.values_mut().skip(FIRST_HEADERS).zip(changed) {
+        if let Some(changed) = changed {
+            *value = changed;
+        }
+    }
+    headers
+}
 
-/// The texts that many answers have in common. Each header has places of its own: two numbers of
-/// one answer in one place would be written anew each time.
-struct KeptTexts {
-    per_minute: Texts<LIMITS_KEPT>,
-    per_second: Texts<LIMITS_KEPT>,
-    reset: Texts<SECONDS_KEPT>,
+/// What the headers say about the caller's limits.
+#[derive(Clone, Copy)]
+struct Limits {
+    tier: Tier,
+    per_minute: Allowance,
+    per_second: Allowance,
+    /// The second from which another request is certain to pass.
+    reset_seconds: i64,
+}
+
+impl Limits {
+    fn of(admission: &Admission, moment: Moment) -> Self {
+        let Decision { per_minute, per_second, wait_ns, .. } = admission.decision;
+        let wait_ns = i64::try_from(wait_ns).unwrap_or(i64::MAX);
+        let reset_ns = moment.now.nanos().saturating_add(wait_ns);
+        let is_between = reset_ns.rem_euclid(1_000_000_000) != 0;
+        let reset_seconds = reset_ns.div_euclid(1_000_000_000) + i64::from(is_between);
+        Self { tier: admission.tier, per_minute, per_second, reset_seconds }
+    }
+}
+
+/// What many answers have in common.
+struct Kept {
+    /// Of each tier, the limits and the headers of an answer.
+    headers: [Option<([u32; 2], HeaderMap)>; Tier::ALL.len()],
+    /// Seconds and their texts, each in the place that its remainder gives it.
+    seconds: [Option<(i64, HeaderValue)>; SECONDS_KEPT],
 }
 
 thread_local! {
-    static KEPT: RefCell<KeptTexts> = const {
-        RefCell::new(KeptTexts {
-            per_minute: [const { None }; LIMITS_KEPT],
-            per_second: [const { None }; LIMITS_KEPT],
-            reset: [const { None }; SECONDS_KEPT],
+    static KEPT: RefCell<Kept> = const {
+        RefCell::new(Kept {
+            headers: [const { None }; Tier::ALL.len()],
+            seconds: [const { None }; SECONDS_KEPT],
         })
     };
 }
 
-/// The texts of the limits per minute and per second, and of the second from which another request
-/// is certain to pass.
-fn kept_texts(per_minute: u32, per_second: u32, reset: i64) -> [HeaderValue; 3] {
-    KEPT.with_borrow_mut(|kept| {
-        [
-            text_of(&mut kept.per_minute, per_minute.into()),
-            text_of(&mut kept.per_second, per_second.into()),
-            text_of(&mut kept.reset, reset),
-        ]
-    })
-}
-
-fn text_of<const COUNT: usize>(texts: &mut Texts<COUNT>, number: i64) -> HeaderValue {
-    let place = number.unsigned_abs() % COUNT as u64;
-    let place = &mut texts[usize::try_from(place).expect("below the number of places")];
-    match place {
-        Some((known, text)) if *known == number => text.clone(),
-        _ => place.insert((number, number.into())).1.clone(),
+impl Kept {
+    fn seconds_text(&mut self, seconds: i64) -> HeaderValue {
+        let place = seconds.unsigned_abs() % SECONDS_KEPT as u64;
+        let place = &mut self.seconds[usize::try_from(place).expect("below the number of places")];
+        match place {
+            Some((known, text)) if *known == seconds => text.clone(),
+            _ => place.insert((seconds, seconds.into())).1.clone(),
+        }
     }
 }
 
-/// Appends a number and returns the span of its text.
-fn write_number(out: &mut Vec<u8>, number: impl itoa::Integer) -> Range<usize> {
-    let start = out.len();
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-    start..out.len()
+/// The numbers below ten thousand with four digits each.
+static DIGITS: [[u8; 4]; 10_000] = {
+    let mut digits = [[b'0'; 4]; 10_000];
+    let mut number = 1;
+    while number < digits.len() {
+        digits[number] = digits[number - 1];
+        let mut place = 3;
+        while digits[number][place] == b'9' {
+            digits[number][place] = b'0';
+            place -= 1;
+        }
+        digits[number][place] += 1;
+        number += 1;
+    }
+    digits
+};
+
+/// A limit or what remains of it as text, which takes memory only if it is large and not the number
+/// that is shown for no limit.
+fn number_text(number: u32) -> HeaderValue {
+    if number == UNLIMITED_SHOWN {
+        return UNLIMITED_TEXT;
+    }
+    header_value(match DIGITS.get(number as usize) {
+        Some(digits) => {
+            let zeros = digits[..3].iter().take_while(|digit| **digit == b'0').count();
+            Bytes::from_static(&digits[zeros..])
+        }
+        None => Bytes::copy_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+    })
+}
+
+fn header_value(digits: Bytes) -> HeaderValue {
+    HeaderValue::from_maybe_shared(digits).expect("digits are visible ASCII")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn limits(limit: u32, remaining: u32, reset_seconds: i64) -> Limits {
+        let allowance = Allowance { limit, remaining };
+        let tier = Tier::ALL[(limit % 3) as usize];
+        Limits { tier, per_minute: allowance, per_second: allowance, reset_seconds }
+    }
+
     #[test]
-    fn every_number_has_its_own_text() {
-        let kept = i64::try_from(SECONDS_KEPT).unwrap();
+    fn every_number_is_its_text() {
+        for number in (0..20_000).chain([UNLIMITED_SHOWN - 1, UNLIMITED_SHOWN, u32::MAX]) {
+            assert_eq!(number_text(number), number.to_string(), "{number}");
+        }
+    }
+
+    #[test]
+    fn copied_headers_are_those_that_would_be_made() {
+        let seconds = i64::try_from(SECONDS_KEPT).unwrap();
+        let id = |text| HeaderValue::from_static(text);
         for _ in 0..2 {
-            for reset in [0, 1, kept, kept + 1, -1, -kept, i64::MAX, i64::MIN] {
-                for limit in [0, 1, 16, 17, u32::MAX] {
-                    let texts = kept_texts(limit, 1, reset);
-                    let expected = [limit.to_string(), "1".to_owned(), reset.to_string()];
-                    assert_eq!(texts, expected.map(|text| HeaderValue::try_from(text).unwrap()));
+            for reset in [0, 1, seconds, seconds + 1, -1, -seconds, i64::MAX, i64::MIN] {
+                for limit in [1, 4, 5, 3_000, 10_000, UNLIMITED_SHOWN] {
+                    for (rest, text) in [(limit, "a"), (0, "b"), (limit - 1, "b")] {
+                        let limits = limits(limit, rest, reset);
+                        let none = HeaderMap::new();
+                        let made = headers_of(none.clone(), none, true, id(text), Some(limits));
+                        let copied = usual_headers(limits, id(text));
+                        assert!(copied.iter().eq(made.iter()), "{copied:?} {made:?}");
+                        assert_eq!(copied.len(), HEADERS_OF_ALL);
+                    }
                 }
             }
         }
@@ -297,19 +379,15 @@ mod tests {
 
     /// Whatever the limits are, and in every second.
     #[test]
-    fn texts_are_written_once() {
-        for (per_minute, per_second) in [(100, 20), (2_147_483_647, 2_147_483_647), (60, 60)] {
+    fn what_answers_have_in_common_is_written_once() {
+        let addresses = |headers: &HeaderMap| {
+            headers.values().map(|value| value.as_bytes().as_ptr()).collect::<Vec<_>>()
+        };
+        for limit in [60, 20_000, 30_001, UNLIMITED_SHOWN] {
             for reset in 1_795_000_000..1_795_000_064 {
-                let addresses = |texts: &[HeaderValue; 3]| {
-                    texts.each_ref().map(|text| text.as_bytes().as_ptr())
-                };
-                let first = kept_texts(per_minute, per_second, reset);
-                let again = kept_texts(per_minute, per_second, reset);
-                assert_eq!(
-                    addresses(&again),
-                    addresses(&first),
-                    "{per_minute} {per_second} {reset}"
-                );
+                let make = || usual_headers(limits(limit, 7, reset), HeaderValue::from_static("a"));
+                let (first, again) = (make(), make());
+                assert_eq!(addresses(&first), addresses(&again), "{limit} {reset}");
             }
         }
     }

@@ -56,7 +56,9 @@ fn find_offered(method: &Method, path: &str) -> Result<&'static Operation, Route
     let fits = |operation: &Operation| operation.path.segment(path);
     let found = OPERATIONS.iter().enumerate().find_map(|(row, it)| Some((row, fits(it)?)));
     let (row, segment) = found.ok_or(RouteError::NotFound)?;
-    decode(segment).ok_or(RouteError::NotFound)?;
+    if !segment.is_empty() {
+        decode(segment).ok_or(RouteError::NotFound)?;
+    }
     if segment == NO_CONDITION_ID && OPERATIONS[row].path.parameter() == "condition_id" {
         return Err(RouteError::NotFound);
     }

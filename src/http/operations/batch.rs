@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::order_fields::{IDEMPOTENCY_KEY, read_idempotency_key};
+use super::order_fields::{idempotency_key, read_idempotency_key};
 use super::orders::answer::OrderAnswer;
 use super::orders::place::{count_placed, read_new_order};
 use super::trade::read_order;
@@ -30,7 +30,7 @@ const FIELDS_OF_ANY_KIND: [&str; 5] =
     ["order_type", "price", "amount", "time_in_force", "post_only"];
 
 pub(in crate::http) async fn place_batch(call: &Call<'_>) -> Answer {
-    let requests = read_batch(&call.take_body(), call.header(&IDEMPOTENCY_KEY).as_deref())?;
+    let requests = read_batch(&call.take_body(), idempotency_key(call).as_deref())?;
     let outcomes = call.service().place_all(&call.caller, &requests, call.context).await?;
     let outcomes = outcomes.into_iter().map(|outcome| {
         let outcome = outcome.map_err(ApiError::from);

@@ -7,10 +7,12 @@ use smallvec::SmallVec;
 
 use crate::engine::command::{OrderNames, TradeOrder};
 use crate::engine::idempotency::NameHash;
+use crate::http::call::Call;
 use crate::http::fields::{Fields, Range};
 use crate::http::invalid::{FieldError, Invalid, Location, unless_invalid};
 use crate::http::json::read::{Object, RawText};
 use crate::http::parameter::{Parameter, words};
+use crate::http::request_headers::Sent;
 use crate::market::book::Side;
 use crate::money::{MICROS_PER_UNIT, Price, Rounding, Shares};
 
@@ -22,7 +24,7 @@ pub const OUTCOME_CHARACTERS_MAX: usize = 200;
 pub const ORDER_NAME_CHARACTERS_MAX: usize = 256;
 
 /// The header with a name for the order.
-pub(super) static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub(in crate::http) const NAME_HEADER: [Parameter; 1] = [Parameter::own(
     "Idempotency-Key",
     "^[!-~]{0,256}$",
@@ -119,13 +121,24 @@ pub(super) fn read_client_order_id<'a>(fields: &mut Fields<'a, '_>) -> Option<Co
     (!name.is_empty()).then_some(name)
 }
 
+/// The value of the header with a name for the order.
+pub(super) fn idempotency_key<'a>(call: &Call<'a>) -> Option<Cow<'a, [u8]>> {
+    match call.headers.idempotency_key {
+        Sent::Never => None,
+        Sent::Once(value) => Some(Cow::Borrowed(value.as_bytes())),
+        Sent::Repeatedly(_) => call.header(&IDEMPOTENCY_KEY),
+    }
+}
+
 /// The name in the header; an empty one counts as absent, an invalid one adds an error.
 pub(super) fn read_idempotency_key<'h>(
     header: Option<&'h [u8]>,
     errors: &mut Vec<FieldError>,
 ) -> Option<&'h str> {
     let value = header.filter(|value| !value.is_empty())?;
-    let is_visible = value.iter().all(u8::is_ascii_graphic);
+    // Looking at every byte is faster than stopping at the first bad one: most names are good.
+    let is_visible =
+        value.iter().fold(true, |is_visible, byte| is_visible & byte.is_ascii_graphic());
     if is_visible && value.len() <= ORDER_NAME_CHARACTERS_MAX {
         return std::str::from_utf8(value).ok();
     }

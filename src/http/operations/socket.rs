@@ -25,6 +25,7 @@ use crate::http::operation::Operation;
 use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
+use crate::http::request_headers::RequestHeaders;
 use crate::ids::Timestamp;
 use crate::journal::Waiters;
 use crate::limits::bucket::{BucketRule, TokenBucket};
@@ -74,13 +75,13 @@ pub(in crate::http) async fn open(
     exchange: &Arc<Exchange>,
     slot: &Arc<ConnectionSlot>,
     (operation, stream): (&'static Operation, Stream),
-    head: Parts,
+    (head, headers): (&Parts, &RequestHeaders<'_>),
     context: RequestContext<'_>,
 ) -> Answer {
     let token = Query::new(operation, head.uri.query()).get("token");
     // A text that is too long cannot be a valid token.
     let token = token.filter(|token| token.len() <= TOKEN_CHARACTERS_MAX);
-    let presented = presented(&head, operation.access);
+    let presented = presented(headers, operation.access);
     let identified = exchange.service.identify_socket(token.as_deref(), &presented, context).await;
     let peer = match identified {
         Ok(caller) => {
@@ -93,7 +94,7 @@ pub(in crate::http) async fn open(
         Err(ServiceError::Denied(_)) => Err(CloseReason::BadCredential),
         Err(error) => return Err(error.into()),
     };
-    let mut request = Request::from_parts(head, ());
+    let mut request = Request::from_parts(head.clone(), ());
     let (response, upgrading) = upgrade(&mut request).map_err(|_| ApiError::upgrade_required())?;
     let serving = Serving {
         stream,

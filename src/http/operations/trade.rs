@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
 use super::order_fields::{
-    IDEMPOTENCY_KEY, REPLAYED, read_client_order_id, read_expected_price, read_market_id,
+    REPLAYED, idempotency_key, read_client_order_id, read_expected_price, read_market_id,
     read_max_slippage_bps, read_named, read_outcome, read_quantity, read_side,
 };
 use crate::engine::command::TradeOrder;
@@ -20,7 +20,7 @@ use crate::money::write_micros;
 use crate::service::{OrderRequest, PositionStatus};
 
 pub(in crate::http) async fn trade(call: &Call<'_>) -> Answer {
-    let request = read_trade(&call.take_body(), call.header(&IDEMPOTENCY_KEY).as_deref())?;
+    let request = read_trade(&call.take_body(), idempotency_key(call).as_deref())?;
     let metrics = call.metrics;
     let traded = call.service().trade(&call.caller, request, call.context);
     // In a `match` that awaits it, the trade's future would be stored twice.

@@ -14,7 +14,7 @@ use crate::http::error::ApiError;
 use crate::http::fields::{Fields, Range};
 use crate::http::invalid::Invalid;
 use crate::http::operations::order_fields::{
-    IDEMPOTENCY_KEY, PRICES, REPLAYED, SIDES, read_client_order_id, read_expected_price,
+    PRICES, REPLAYED, SIDES, idempotency_key, read_client_order_id, read_expected_price,
     read_market_id, read_max_slippage_bps, read_named, read_outcome, read_quantity,
 };
 use crate::http::reply::Reply;
@@ -37,7 +37,7 @@ const TIMES_IN_FORCE: [(&str, NamedTimeInForce); 5] = [
 const EXPIRATION_MAX: i64 = i64::MAX / 1_000_000_000;
 
 pub(in crate::http) async fn place(call: &Call<'_>) -> Answer {
-    let request = read_place(&call.take_body(), call.header(&IDEMPOTENCY_KEY).as_deref())?;
+    let request = read_place(&call.take_body(), idempotency_key(call).as_deref())?;
     let placed = call.service().place(&call.caller, request, call.context).await;
     let placed = placed.map_err(ApiError::from);
     count_placed(call.metrics, &placed);
