@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use hyper::header::{
@@ -64,7 +65,11 @@ pub enum CorsOriginError {
 
 /// The origins of web pages that may call, which can change while the server runs.
 #[derive(Debug, Default)]
-pub struct CorsOrigins(ArcSwap<Vec<CorsOrigin>>);
+pub struct CorsOrigins {
+    /// Whether there are any: if not, a request need not look for its own.
+    is_any_set: AtomicBool,
+    origins: ArcSwap<Vec<CorsOrigin>>,
+}
 
 impl FromStr for CorsOrigin {
     type Err = CorsOriginError;
@@ -113,15 +118,16 @@ impl fmt::Display for CorsOrigin {
 impl CorsOrigins {
     /// Replaces the origins.
     pub fn set(&self, origins: &[CorsOrigin]) {
-        self.0.store(Arc::new(origins.to_vec()));
+        self.origins.store(Arc::new(origins.to_vec()));
+        self.is_any_set.store(!origins.is_empty(), Ordering::Release);
     }
 
     /// The origin of the page that sends this request, if it may call.
     pub(super) fn of(&self, headers: &HeaderMap) -> Option<HeaderValue> {
-        let origins = self.0.load();
-        if origins.is_empty() {
+        if !self.is_any_set.load(Ordering::Acquire) {
             return None;
         }
+        let origins = self.origins.load();
         let sent = headers.get(ORIGIN)?;
         let may_call = origins.iter().any(|origin| match origin {
             CorsOrigin::Any => true,

@@ -194,8 +194,10 @@ pub const MICROS_TEXT_BYTES_MAX: usize = 21;
 /// Appends millionths as trimmed decimal text.
 pub fn write_micros(out: &mut Vec<u8>, micros: i64) {
     let mut text = [0; MICROS_TEXT_BYTES_MAX];
-    let end = put_micros(&mut text, micros);
-    out.extend_from_slice(&text[..end]);
+    let end = out.len() + put_micros(&mut text, micros);
+    // To copy a fixed number of bytes takes no call, so what is not text is cut off afterwards.
+    out.extend_from_slice(&text);
+    out.truncate(end);
 }
 
 /// Appends millionths as decimal text with at least three decimals: `0.420`, `0.4312`, `1.000`.
