@@ -8,6 +8,7 @@
 pub mod api_key;
 pub mod identity;
 pub mod key_table;
+pub mod last_key;
 pub mod policy;
 pub mod presented;
 pub mod ws_token;

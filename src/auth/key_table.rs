@@ -86,18 +86,20 @@ impl KeyTable {
         presented: &[u8],
         now: Timestamp,
     ) -> Result<Authenticated, KeyError> {
-        let (key, ()) = self.authenticate_with(presented, now, |_, _, _| ())?;
+        let hash = KeyHash::of_presented(presented).ok_or(KeyError::Unknown)?;
+        let (key, ()) = self.authenticate_with(hash, now, |_, _, _| ())?;
         Ok(key)
     }
 
-    /// Authenticates like [`Self::authenticate`] and decides like [`Self::decide`], in one lookup.
+    /// Authenticates the key with this hash like [`Self::authenticate`] and decides like
+    /// [`Self::decide`], in one lookup.
     pub fn admit(
         &self,
-        presented: &[u8],
+        hash: KeyHash,
         now: Timestamp,
         now_ns: u64,
     ) -> Result<(Authenticated, Decision), KeyError> {
-        self.authenticate_with(presented, now, |keys, hash, held| {
+        self.authenticate_with(hash, now, |keys, hash, held| {
             // A key that is removed meanwhile was still there a moment ago.
             decide(keys, hash, held, now_ns)
                 .unwrap_or_else(|| held.windows.peek(held.entry.limits.get(), now_ns))
@@ -106,11 +108,10 @@ impl KeyTable {
 
     fn authenticate_with<T>(
         &self,
-        presented: &[u8],
+        hash: KeyHash,
         now: Timestamp,
         then: impl for<'pinned> FnOnce(&'pinned Pinned<'_>, &KeyHash, &'pinned Held) -> T,
     ) -> Result<(Authenticated, T), KeyError> {
-        let hash = KeyHash::of_presented(presented).ok_or(KeyError::Unknown)?;
         let keys = self.keys.pin();
         let held = keys.get(&hash).ok_or(KeyError::Unknown)?;
         held.entry.check(now)?;

@@ -18,6 +18,7 @@ use super::forwarded::TrustedProxies;
 use super::operation::Operation;
 use super::operations::OPERATIONS;
 use super::reply::ANSWER_BYTES_MAX;
+use crate::auth::last_key::LastKey;
 use crate::clock;
 #[cfg(feature = "cluster")]
 use crate::cluster::lease::Lease;
@@ -391,6 +392,7 @@ impl Server {
 pub struct ConnectionSlot {
     guard: ConnectionGuard,
     has_sent_request: AtomicBool,
+    last_key: LastKey,
     /// Its place among the clients of its worker that send requests ahead of the answers.
     place: OnceLock<Arc<Place>>,
     /// The worker drains until all of these are dropped.
@@ -401,7 +403,8 @@ impl ConnectionSlot {
     /// `alive` is a sender of the channel whose end the worker waits for when it drains.
     pub fn new(guard: ConnectionGuard, alive: mpsc::Sender<()>) -> Self {
         let has_sent_request = AtomicBool::new(false);
-        Self { guard, has_sent_request, place: OnceLock::new(), _alive: alive }
+        let last_key = LastKey::default();
+        Self { guard, has_sent_request, last_key, place: OnceLock::new(), _alive: alive }
     }
 
     /// Records a request. Returns whether it is the connection's first.
@@ -412,6 +415,11 @@ impl ConnectionSlot {
             self.has_sent_request.store(true, Ordering::Relaxed);
         }
         is_first
+    }
+
+    /// The key that it presented last.
+    pub(super) fn last_key(&self) -> &LastKey {
+        &self.last_key
     }
 
     /// Records a valid credential: from now on this place is never given to another connection.

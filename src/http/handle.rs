@@ -217,7 +217,9 @@ async fn answer(
     let admission = start(Stage::Admission);
     let presented = presented(headers, operation.access);
     let counts = operation.access != Access::Token;
-    let identified = service.identify_for(&presented, counts, address, context.moment).await;
+    let last_key = slot.last_key();
+    let identified =
+        service.identify_for(&presented, last_key, counts, address, context.moment).await;
     let mut caller = count_limited(&worker.metrics, identified)?;
     if !matches!(caller, Caller::Anonymous) {
         slot.recognize();

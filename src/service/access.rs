@@ -13,6 +13,7 @@ use super::{Limits, Moment, RequestContext, Service, ServiceError};
 use crate::auth::api_key::KeyHash;
 use crate::auth::identity::{TokenError, TokenFlaw, identity_digest};
 use crate::auth::key_table::{Authenticated, KeyEntry, KeyError, KeyFacts};
+use crate::auth::last_key::LastKey;
 use crate::auth::policy::{Actor, PolicyError};
 use crate::auth::presented::Presented;
 use crate::auth::ws_token::WsHolder;
@@ -247,30 +248,39 @@ impl Service {
         address: IpAddr,
         moment: Moment,
     ) -> Result<Caller, Denied> {
-        self.identify_for(presented, false, address, moment).await
+        self.identify_for(presented, &LastKey::default(), false, address, moment).await
     }
 
-    /// Identifies the caller like [`Self::identify`]. If the request `counts` against the limits of
-    /// a key, it is decided on here, in the lookup of the key; [`Self::admit`] then says how.
+    /// Identifies the caller like [`Self::identify`], on a connection with this `last_key`. If the
+    /// request `counts` against the limits of a key, it is decided on here, in the lookup of the
+    /// key; [`Self::admit`] then says how.
     pub async fn identify_for(
         &self,
         presented: &Presented<'_>,
+        last_key: &LastKey,
         counts: bool,
         address: IpAddr,
         moment: Moment,
     ) -> Result<Caller, Denied> {
         let caller = match presented {
             Presented::Nothing => return Ok(Caller::Anonymous),
-            Presented::Key(text) => self.identify_key(text, counts, moment),
+            Presented::Key(text) => self.identify_key(text, last_key, counts, moment),
             Presented::Token(token) => self.identify_token(token, moment).await,
             Presented::Unreadable => Err(TokenError::Invalid(TokenFlaw::Malformed).into()),
         };
         caller.map_err(|denied| self.count_failure(denied, address, moment))
     }
 
-    fn identify_key(&self, text: &[u8], counts: bool, moment: Moment) -> Result<Caller, Denied> {
+    fn identify_key(
+        &self,
+        text: &[u8],
+        last_key: &LastKey,
+        counts: bool,
+        moment: Moment,
+    ) -> Result<Caller, Denied> {
         let (key, decision) = if counts {
-            let (key, decision) = self.keys.admit(text, moment.now, moment.monotonic_ns)?;
+            let hash = last_key.hash_of(text).ok_or(KeyError::Unknown)?;
+            let (key, decision) = self.keys.admit(hash, moment.now, moment.monotonic_ns)?;
             (key, Some(decision))
         } else {
             (self.keys.authenticate(text, moment.now)?, None)
