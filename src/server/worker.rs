@@ -21,6 +21,10 @@ use crate::limits::bucket::{BucketRule, TokenBucket};
 /// How long to wait after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
+/// How many connections may wait when a worker stops accepting: as many as a listening socket
+/// usually holds.
+const ACCEPTED_AT_LAST_MAX: usize = 4096;
+
 #[derive(Debug)]
 pub(super) struct Workers {
     /// Closes when the last worker has drained.
@@ -110,7 +114,7 @@ async fn accept(listener: TcpListener, worker: Arc<Worker>, alive: mpsc::Sender<
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = shutdown.wait_for(|is_closing| *is_closing) => return,
+            _ = shutdown.wait_for(|is_closing| *is_closing) => break,
         };
         match accepted {
             Ok((stream, peer)) => {
@@ -126,6 +130,22 @@ async fn accept(listener: TcpListener, worker: Arc<Worker>, alive: mpsc::Sender<
                 }
                 tokio::time::sleep(ACCEPT_RETRY).await;
             }
+        }
+    }
+    // The next server has the same sockets, and accepts those that wait.
+    if worker.server.ending() == Ending::Graceful {
+        accept_rest(listener, &worker, &alive);
+    }
+}
+
+/// Accepts the connections that wait. To close the socket would reset them.
+fn accept_rest(listener: TcpListener, worker: &Arc<Worker>, alive: &mpsc::Sender<()>) {
+    let Ok(listener) = listener.into_std() else { return };
+    for _ in 0..ACCEPTED_AT_LAST_MAX {
+        let Ok((stream, peer)) = listener.accept() else { return };
+        let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+        if let Ok(stream) = stream {
+            welcome(stream, peer, worker, alive);
         }
     }
 }

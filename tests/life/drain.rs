@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
+/// How many connections wait to be accepted.
+const WAITING: usize = 50;
+
 /// Two signals of the same kind at the same time are one.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(300);
 
@@ -44,6 +47,26 @@ fn a_second_signal_waits_no_longer_for_connections() {
     assert!(counts.iter().any(|count| line.contains(count)), "{line}");
     assert!(line.contains("held_orders=0"), "{line}");
     server.logged("stopped; everything acknowledged is on disk");
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+/// They connected before the server stopped to listen, so nothing tells them to go elsewhere.
+#[test]
+fn connections_that_wait_to_be_accepted_are_answered() {
+    let data = tempfile::tempdir().unwrap();
+    let mut server = ServerProcess::start(BINARY, data.path(), &["--workers", "1"]);
+    server.signal("-STOP");
+    let health = Request::get("/v1/health");
+    let mut waiting: Vec<Connection> =
+        (0..WAITING).map(|_| Connection::open(server.address)).collect();
+    for connection in &mut waiting {
+        connection.write(&health.to_bytes());
+    }
+    server.signal("-TERM");
+    server.signal("-CONT");
+    for connection in &mut waiting {
+        connection.read(false).ok(200);
+    }
     assert_eq!(server.wait().code(), Some(0));
 }
 
