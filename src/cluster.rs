@@ -5,7 +5,8 @@
 //! only if they sync every block before they acknowledge it, and if nothing removes blocks, so
 //! [`Cluster::connect`] refuses all others and says what to change.
 //!
-//! - [`file`](mod@file) is the file that describes a cluster; [`folder`] is the mark of one in a data folder.
+//! - [`file`](mod@file) is the file that describes a cluster; [`folder`] is the mark of one in a
+//!   data folder.
 //! - `brokers` and `streams` judge whether brokers and streams are safe.
 //! - [`origin`] is the data of a single server with which a log may begin.
 //! - [`status`] is what an operator sees.

@@ -357,8 +357,8 @@ impl Journal {
         self.progress().wait_blocking(self.newest_place());
     }
 
-    /// The folder has records of this epoch already, so new ones are at least of the same. Each node
-    /// of a cluster counts its own starts, and the records are of the cluster's epochs.
+    /// The folder has records of this epoch already, so new ones are at least of the same. Each
+    /// node of a cluster counts its own starts, and the records are of the cluster's epochs.
     pub fn raise_epoch(&self, epoch: u64) {
         if let Self::Local(local) = self {
             local.epoch.fetch_max(epoch, Ordering::Relaxed);
