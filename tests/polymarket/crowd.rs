@@ -88,7 +88,8 @@ async fn sockets_reconnect_one_by_one() {
     // On a busy machine, a socket may be slow enough to be given up once more.
     let expected = socket_count + REFUSALS as usize;
     assert!((expected..=expected + socket_count).contains(&arrivals.len()), "{arrivals:?}");
-    for (before, arrival) in (1..).zip(&arrivals) {
+    // One that was given up before may have been about to connect.
+    for (before, arrival) in (0..).zip(&arrivals) {
         assert!(*arrival >= before * spacing_us, "a herd: {arrivals:?}");
     }
 }
