@@ -88,13 +88,13 @@ pub enum ClusterError {
     /// Brokers do not answer, so nobody knows whether they are safe. Names all that is wrong.
     #[error("the cluster may not be safe: {}", .0.join("; "))]
     Silent(Vec<String>),
-    /// The data of a single server is to become several logs.
-    #[error("the data of a single server becomes one log: write logs = 1 into the file")]
+    /// An import into a cluster of several logs.
+    #[error("--from imports into a single log: set logs = 1 in the cluster file")]
     SeveralLogs,
-    /// The log exists already, and begins with something else.
+    /// The log exists, and was not created from this folder.
     #[error(
-        "the log exists already, and begins with something else: to begin another, choose a name \
-         that no cluster had"
+        "the log already exists and was not created from this folder: to import it, choose a \
+         cluster name that was never used"
     )]
     Begun,
     /// The brokers do not answer.

@@ -46,8 +46,8 @@ struct InitArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Begin the log with the data folder of a single server that has been stopped, keys included.
-    /// Then start the first node on that folder, and the others on copies of it
+    /// Import the data folder of a single server, API keys included. Stop the server first; then
+    /// start one node on that folder and the others on copies of it
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
 }
@@ -102,26 +102,27 @@ async fn init(InitArgs { file, from }: InitArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a log begins with that continues this folder, which must be whole and at rest.
+/// The origin of a log that continues this folder. Fails if the folder is damaged, or if a server
+/// is running on it.
 fn origin(data: &Path) -> anyhow::Result<Origin> {
     ensure!(
         !data.join(CLUSTER_NAME).exists(),
-        "{} belongs to a node of a cluster already",
+        "{} already belongs to a node of a cluster",
         data.display()
     );
     DataDirectory::require_free(&Disk::System, data)?;
-    let failed = || format!("{} cannot be the beginning of a log", data.display());
+    let failed = || format!("cannot import {}", data.display());
     let report = inspect::verify(data).with_context(failed)?;
     if let Some(damage) = report.damage {
         bail!("{}: {}", failed(), damage.message);
     }
     let begun = Folder::new(Disk::System, data).begun_segments().with_context(failed)?;
-    // Nobody writes to it, so what is read ahead is everything.
+    // No server is writing to the folder, so this reads all of it.
     let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let ahead = snapshot::read_ahead(Disk::System, data, threads).with_context(failed)?;
     let origin = Origin::of(&Disk::System, &begun, ahead.newest_epoch()).with_context(failed)?;
     let origin = origin.filter(|origin| origin.end.position > 0);
-    origin.with_context(|| format!("{} holds no records: leave out --from", data.display()))
+    origin.with_context(|| format!("{} holds no records: omit --from", data.display()))
 }
 
 async fn status(StatusArgs { file, json }: StatusArgs) -> anyhow::Result<ExitCode> {

@@ -50,8 +50,8 @@ pub enum FolderError {
     #[error(
         "{} holds records that are not those of the cluster's log: start this node on an empty \
          folder, or on a copy of another node's that `paperbourse backup` makes. To begin a new \
-         cluster with these records, run `paperbourse cluster init FILE --from DIR`, with a name \
-         in FILE that no cluster had",
+         cluster with these records, choose a cluster name that was never used and run \
+         `paperbourse cluster init FILE --from DIR`",
         folder.display()
     )]
     Alone {

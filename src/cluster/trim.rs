@@ -1,9 +1,9 @@
-//! Which blocks the brokers need not keep any longer: those whose records at least two nodes have
-//! on their own disks, after the time for which the file of the cluster has them kept.
+//! Removes blocks that the brokers no longer need: at least two nodes have their records on disk,
+//! and they are older than the cluster file says.
 //!
-//! Nodes tell the owner what they have on disk ([`report`]), in messages that no stream keeps. A
-//! node that was away for longer finds that the log begins behind what it has. It then needs the
-//! folder of another node.
+//! Nodes report to the owner what they have on disk ([`report`]), in messages that no stream keeps.
+//! A node that was away for too long finds that the log begins after the records it has, and needs
+//! a copy of another node's folder.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::str::FromStr as _;
@@ -19,10 +19,10 @@ use super::seat::Seat;
 use crate::journal::Journal;
 use crate::journal::replicated::{Log as _, NodeName};
 
-/// How often a node tells what it has.
+/// How often a node reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A node that has told nothing for this long may be gone, and its disk with it.
+/// A node that has not reported for this long may be gone, and its disk with it.
 const REPORT_AGE_MAX: Duration = Duration::from_secs(10);
 
 /// The most nodes whose reports are kept.
@@ -118,12 +118,12 @@ impl Trim {
     }
 }
 
-/// Where nodes tell what they have.
+/// The subject of the reports.
 fn subject(log: &JetStreamLog) -> String {
     format!("{}.copies", log.name())
 }
 
-/// Tells the owner again and again what this node has on disk.
+/// Reports to the owner, at regular intervals, what this node has on disk.
 pub async fn report(log: JetStreamLog, node: NodeName, journal: Arc<Journal>) {
     let (client, subject) = (log.client(), subject(&log));
     loop {
@@ -164,8 +164,8 @@ pub async fn keep_trimmed(
                 let Some(below) = trim.due(journal.durable_place().position(), now) else {
                     if trim.is_stuck(now) && !is_told {
                         tracing::warn!(
-                            "the brokers keep the whole log: no other node reports that it has \
-                             what is older than keep_minutes"
+                            "cannot trim the log: no other node reports that it has the records \
+                             that are older than keep_minutes"
                         );
                         is_told = true;
                     }
@@ -187,7 +187,7 @@ async fn subscribe(client: &Client, subject: String) -> async_nats::Subscriber {
         match client.subscribe(subject.clone()).await {
             Ok(subscriber) => return subscriber,
             Err(error) => {
-                tracing::warn!(%error, "failed to listen to what other nodes have");
+                tracing::warn!(%error, "failed to subscribe to the reports of other nodes");
                 sleep(REPORT_INTERVAL).await;
             }
         }

@@ -134,6 +134,15 @@ impl Nodes {
         self.processes[number] = Some(process);
     }
 
+    /// Runs a node on a copy of another one's folder, and returns once it stands by.
+    pub(crate) fn run_on_copy(&mut self, number: usize, original: usize) {
+        let mut backup = command(BINARY);
+        backup.arg("backup").arg(self.data(original)).arg(self.data(number));
+        assert!(backup.status().unwrap().success());
+        self.run(number);
+        self.process(number).wait_for_line(|line| line.contains("standing by node="));
+    }
+
     /// The node that is ready, once there is one.
     pub(crate) fn owner(&self) -> usize {
         let began = Instant::now();
