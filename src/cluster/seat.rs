@@ -78,8 +78,9 @@ impl<L: Log + 'static> Seat<L> {
     }
 
     /// Gives the log up, so that another node need not wait. The process must end soon: a journal
-    /// that has another block to write waits for ever. False if the log was released before.
-    pub async fn release(&self) -> Result<bool, Lost> {
+    /// that has another block to write waits for ever. Returns the position of the newest record in
+    /// the log: later ones never get there. `None` if the log was released before.
+    pub async fn release(&self) -> Result<Option<u64>, Lost> {
         // The next owner waits for no lease, so the one of the former owner has to be over too.
         while !self.shared.lease.has_begun() {
             sleep(LOOK_INTERVAL).await;
@@ -87,9 +88,10 @@ impl<L: Log + 'static> Seat<L> {
         match self.shared.owner.lock().await.take() {
             Some(owner) => {
                 self.shared.lease.end();
-                owner.release().await.map(|_| true).map_err(|(_, lost)| lost)
+                let reader = owner.release().await.map_err(|(_, lost)| lost)?;
+                Ok(Some(reader.chain().mark().position))
             }
-            None => Ok(false),
+            None => Ok(None),
         }
     }
 }
@@ -178,7 +180,7 @@ mod tests {
         let owner = take(MemoryLog::new(), 1).await;
         let taken = Taken { owner, was_free: false, sent_ns: began_ns };
         let seat = Seat::new(taken, Handle::current(), |lost| panic!("{lost}"));
-        assert!(seat.release().await.unwrap());
+        assert_eq!(seat.release().await.unwrap(), Some(0), "it has no records");
         assert!(u128::from(now_ns() - began_ns) >= LEASE_WAIT.as_nanos());
     }
 }

@@ -144,8 +144,8 @@ pub fn handle(
     }
 }
 
-/// The answer, unless it waits for a record that never becomes durable here: another node of the
-/// cluster knows whether it has.
+/// The answer, unless it waits for a record that is not in the log of the cluster and never will
+/// be: nothing was done, and another node can do it.
 #[cfg(feature = "cluster")]
 async fn unless_given_up(server: &Server, answer: impl Future<Output = Answer>) -> Answer {
     tokio::select! {

@@ -37,6 +37,9 @@ use crate::snapshot::{Folder, SnapshotKeeper};
 /// How long a node that ends tries to give the log up. Other nodes find out without it.
 const RELEASE_TIME_MAX: Duration = Duration::from_secs(2);
 
+/// How often an owner that has released its log looks whether the last block is on its own disk.
+const FLUSH_CHECK_INTERVAL: Duration = Duration::from_millis(1);
+
 /// How long a standby waits before it asks brokers again that did not answer.
 const BROKERS_PAUSE: Duration = Duration::from_secs(1);
 
@@ -126,11 +129,18 @@ impl Member {
     pub(super) async fn release(&mut self, server: &Server, journal: &Arc<Journal>) {
         let Some(ownership) = &self.0 else { return };
         let began = Instant::now();
-        let journal = journal.clone();
-        let flushed = tokio::task::spawn_blocking(move || journal.flush_blocking());
+        let flushing = journal.clone();
+        let flushed = tokio::task::spawn_blocking(move || flushing.flush_blocking());
         let _ = tokio::time::timeout(RELEASE_TIME_MAX, flushed).await;
-        ownership.release(RELEASE_TIME_MAX.saturating_sub(began.elapsed()));
-        server.give_up();
+        let time_left = || RELEASE_TIME_MAX.saturating_sub(began.elapsed());
+        let Some(position) = ownership.release(time_left()) else { return };
+        // What is in the log is answered as done. Nothing else was, or ever will be.
+        while journal.durable_place().position() < position && !time_left().is_zero() {
+            tokio::time::sleep(FLUSH_CHECK_INTERVAL).await;
+        }
+        if journal.durable_place().position() >= position {
+            server.give_up();
+        }
     }
 
     /// Ends the process of a node: what is left in its journal can never be written.
@@ -142,19 +152,24 @@ impl Member {
 }
 
 impl Ownership {
-    fn release(&self, time_max: Duration) {
+    /// Returns the position of the newest record in the log, if it was released.
+    fn release(&self, time_max: Duration) -> Option<u64> {
         let seat = self.seat.clone();
         let (done, released) = mpsc::channel();
         self.brokers.spawn(async move { done.send(seat.release().await) });
         match released.recv_timeout(time_max) {
-            Ok(Ok(false)) => {}
-            Ok(Ok(true)) => tracing::info!("released the log of the cluster"),
+            Ok(Ok(None)) => {}
+            Ok(Ok(Some(position))) => {
+                tracing::info!("released the log of the cluster");
+                return Some(position);
+            }
             Ok(Err(error)) => tracing::warn!(%error, "the log was lost before it was released"),
             Err(_) => tracing::warn!(
                 "the brokers do not answer: other nodes wait until they notice that this one is \
                  gone"
             ),
         }
+        None
     }
 }
 
