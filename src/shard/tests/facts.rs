@@ -214,6 +214,9 @@ fn nothing_is_missed_while_writers_race_with_a_slow_subscriber() {
     const WRITERS: u8 = 3;
     const RECORDS: u64 = 300;
     let world = world();
+    let (runtime, waiters) = worker(&world);
+    let subscribe = || subscribe(&world, &runtime, &waiters, 2).unwrap();
+    let mut stream = subscribe();
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
             let world = &world;
@@ -228,12 +231,14 @@ fn nothing_is_missed_while_writers_race_with_a_slow_subscriber() {
                 }
             });
         }
-        let (runtime, waiters) = worker(&world);
+        // Many more than it has room for, so that it is cut however slow the writers are.
+        while world.memory.records().len() < 20 {
+            std::thread::yield_now();
+        }
         let total = u64::from(WRITERS) * RECORDS;
         let mut seen = BTreeMap::new();
         let (mut from, mut cut_count) = (1, 0);
-        while seen.values().sum::<u64>() < total {
-            let mut stream = subscribe(&world, &runtime, &waiters, 2).unwrap();
+        loop {
             let records = world.memory.records();
             let caught_up = (from..=records.len()).map(|position| journaled(&records, position));
             let caught_up = caught_up.filter(|it| it.sequence <= stream.begins_after(it.shard));
@@ -248,6 +253,10 @@ fn nothing_is_missed_while_writers_race_with_a_slow_subscriber() {
                     }
                 }
             }
+            if seen.values().sum::<u64>() == total {
+                break;
+            }
+            stream = subscribe();
         }
         assert!(cut_count > 0, "the subscriber was never cut");
     });
