@@ -14,12 +14,15 @@
 //!   may be answered without asking the brokers, [`trim`] removes what nodes have on their disks.
 //!   The tests in `model` look at every state that these rules allow when nodes take a log from
 //!   each other.
+//! - [`link`](mod@link) connects nodes through the brokers, for requests that only the owner of a
+//!   log can answer.
 
 mod brokers;
 pub mod file;
 pub mod folder;
 mod jetstream;
 pub mod lease;
+pub mod link;
 pub mod origin;
 pub mod seat;
 pub mod standby;
@@ -135,6 +138,26 @@ impl OpenLog {
     }
 }
 
+/// Connects to the brokers of this file.
+async fn connect(file: &ClusterFile) -> Result<async_nats::Client, ClusterError> {
+    let failed = |reason| ClusterError::Connect { brokers: file.brokers.clone(), reason };
+    let addresses = file.brokers.iter().map(|address| ServerAddr::from_str(address));
+    let addresses: Vec<ServerAddr> =
+        addresses.collect::<Result<_, _>>().map_err(|error| failed(error.to_string()))?;
+    let connected = file.options()?.connect(addresses).await;
+    connected.map_err(|error| {
+        failed(match error.kind() {
+            ConnectErrorKind::AuthorizationViolation if file.user.is_none() => {
+                "they ask for a user and a password: set user and password_file".to_owned()
+            }
+            ConnectErrorKind::AuthorizationViolation => {
+                "they refuse the user and the password".to_owned()
+            }
+            _ => jetstream::no_answer(&error).0,
+        })
+    })
+}
+
 /// The streams of a cluster.
 #[derive(Default)]
 struct Survey {
@@ -183,11 +206,6 @@ pub struct Cluster {
 impl Cluster {
     /// Connects to the brokers of this file. Does not judge them.
     pub async fn connect(file: ClusterFile) -> Result<Self, ClusterError> {
-        let addresses = file.brokers.iter().map(|address| ServerAddr::from_str(address));
-        let addresses: Vec<ServerAddr> = addresses.collect::<Result<_, _>>().map_err(|error| {
-            ClusterError::Connect { brokers: file.brokers.clone(), reason: error.to_string() }
-        })?;
-        let options = file.options()?;
         let is_encrypted = file.monitoring.iter().any(|address| address.starts_with("https:"));
         let roots = match &file.ca_file {
             // Also if only the brokers need it: this error says what is wrong with it.
@@ -196,18 +214,7 @@ impl Cluster {
             None => Roots::Nobody,
         };
         let monitoring = Client::new(tls::client_config(roots)?, MONITORING_PATIENCE, 0);
-        let client = options.connect(addresses).await.map_err(|error| {
-            let reason = match error.kind() {
-                ConnectErrorKind::AuthorizationViolation if file.user.is_none() => {
-                    "they ask for a user and a password: set user and password_file".to_owned()
-                }
-                ConnectErrorKind::AuthorizationViolation => {
-                    "they refuse the user and the password".to_owned()
-                }
-                _ => jetstream::no_answer(&error).0,
-            };
-            ClusterError::Connect { brokers: file.brokers.clone(), reason }
-        })?;
+        let client = connect(&file).await?;
         let context = jetstream::context(client.clone());
         Ok(Self { file, client, context, monitoring })
     }

@@ -9,6 +9,8 @@ pub mod connection;
 pub mod cors;
 pub mod error;
 pub mod exchange;
+#[cfg(feature = "cluster")]
+pub mod forward;
 pub mod forwarded;
 pub mod handle;
 pub mod invalid;

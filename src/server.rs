@@ -29,6 +29,8 @@ mod worker;
 use std::future::pending;
 use std::io;
 use std::net::{TcpListener as StdListener, TcpStream as StdStream};
+#[cfg(feature = "cluster")]
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::process;
 use std::sync::Arc;
@@ -98,8 +100,7 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
     supervisor.status("starting");
     warn_of_unknown_variables(configuration);
     let admin = listen_for_metrics(arguments, passed.admin, predecessor.is_some())?;
-    let server = limited(arguments, connections_max);
-    server.log_requests(arguments.access_log).context("failed to start the access log's thread")?;
+    let server = server_of(arguments, connections_max)?;
     #[cfg(feature = "traces")]
     let (server, exporter) = {
         let (traces, exporter) = traces::start(&arguments.traces)?.unzip();
@@ -123,20 +124,22 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         exporter.map(|exporter| tokio::spawn(exporter.run()));
         let connections = take_connections(predecessor, connections_max)?;
         #[cfg(feature = "cluster")]
-        let Some(Joined { mut member, prepared, ending: early }) =
-            Member::join(arguments, &supervisor, &server, prepared).await?
-        else {
-            return Ok(());
-        };
-        let started = start::start(arguments, prepared).await?;
-        let Started { exchange, venue, snapshots, hours } = started;
+        let Joined { mut member, prepared, ending: early } =
+            match Member::join(arguments, &supervisor, &server, prepared).await? {
+                ControlFlow::Continue(joined) => joined,
+                ControlFlow::Break(ending) => {
+                    stop_standing_by(&server, workers, (listeners, admin), &ending).await;
+                    return Ok(());
+                }
+            };
+        let Started { exchange, venue, snapshots, hours } =
+            start::start(arguments, prepared).await?;
         if let Some(admin) = &admin {
             let snapshots = snapshots.as_ref().map(|snapshots| snapshots.metrics().clone());
             serve_metrics(admin, &server, &exchange, snapshots)?;
         }
         spawn_background(&exchange, venue);
-        let operators = operators(&arguments.data, &exchange);
-        let hand_over = hand_over(&arguments.data);
+        let (operators, hand_over) = listen_in_folder(&arguments.data, &exchange);
         #[cfg(feature = "cluster")]
         let ending = early.map_or_else(Ending::watch, Ok)?;
         #[cfg(not(feature = "cluster"))]
@@ -158,7 +161,7 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         );
         report_to_watchdog(&heart, &supervisor, &exchange)?;
         #[cfg(feature = "cluster")]
-        member.is_watched();
+        member.serves(&server);
         let sockets = (listeners, admin.map(|admin| admin.socket));
         let end =
             until_end(&ending, reloads, hand_over.as_ref(), &sockets, &exchange.service).await;
@@ -275,6 +278,14 @@ fn take_connections(
     let Some(mut predecessor) = predecessor else { return Ok(Vec::new()) };
     predecessor.accept()?;
     Ok(predecessor.take_connections(connections_max))
+}
+
+/// Listens in the data folder to operators, and to servers that want to take over.
+fn listen_in_folder(
+    data: &DataPlace,
+    exchange: &Arc<Exchange>,
+) -> (Option<OperatorSocket>, Option<HandOver>) {
+    (operators(data, exchange), hand_over(data))
 }
 
 /// Waits for servers that want to take over. That none can is not worth a failed start.
@@ -431,14 +442,15 @@ fn listen_for_metrics(
 }
 
 /// The process as its connections see it, with the limits that the operator has chosen.
-fn limited(arguments: &ServeArgs, connections_max: usize) -> Server {
+fn server_of(arguments: &ServeArgs, connections_max: usize) -> anyhow::Result<Server> {
     for proxy in &arguments.trusted_proxies {
         tracing::info!(%proxy, "trusting X-Forwarded-For from a proxy");
     }
     let per_address_max = arguments.connections_per_address(connections_max);
     let server = Server::new(connections_max).capped_by_address(connections_max, per_address_max);
     server.cors.set(&arguments.cors_origins);
-    server.trusting(TrustedProxies::new(&arguments.trusted_proxies))
+    server.log_requests(arguments.access_log).context("failed to start the access log's thread")?;
+    Ok(server.trusting(TrustedProxies::new(&arguments.trusted_proxies)))
 }
 
 /// Serves operators in the data folder. They are not worth a failed start.
@@ -502,10 +514,23 @@ async fn release_limiters(exchange: Arc<Exchange>) {
 
 /// Waits until the connections have ended, and puts everything on disk.
 async fn drain(server: &Server, workers: &mut Workers, exchange: &Exchange, ending: &Ending) {
-    let left = || {
-        let held_orders = exchange.service.held_orders().count();
-        (held_orders, server.connections.count())
-    };
+    finish(server, workers, ending, || exchange.service.held_orders().count()).await;
+    if !server.has_given_up() {
+        exchange.journal.flush_blocking();
+    }
+    flush_telemetry(server).await;
+    tracing::info!("stopped; everything acknowledged is on disk");
+}
+
+/// Waits until the connections have finished what is in flight, unless that takes too long or a
+/// signal hurries it.
+async fn finish(
+    server: &Server,
+    workers: &mut Workers,
+    ending: &Ending,
+    held_orders: impl Fn() -> usize,
+) {
+    let left = || (held_orders(), server.connections.count());
     tokio::select! {
         () = workers.drained() => {}
         name = ending.hurried() => {
@@ -527,15 +552,33 @@ async fn drain(server: &Server, workers: &mut Workers, exchange: &Exchange, endi
             );
         }
     }
-    if !server.has_given_up() {
-        exchange.journal.flush_blocking();
-    }
+}
+
+/// Sends and writes what was recorded about requests.
+#[cfg_attr(not(feature = "traces"), expect(clippy::unused_async, reason = "traces are sent"))]
+async fn flush_telemetry(server: &Server) {
     #[cfg(feature = "traces")]
     if let Some(traces) = &server.traces {
         traces.flush().await;
     }
     server.access.get().into_iter().for_each(AccessLog::flush);
-    tracing::info!("stopped; everything acknowledged is on disk");
+}
+
+/// Ends a node that does not own the log: the requests that it has passed on are answered.
+#[cfg(feature = "cluster")]
+async fn stop_standing_by(
+    server: &Server,
+    workers: Option<Workers>,
+    sockets: (Listeners, Option<AdminListener>),
+    ending: &Ending,
+) {
+    // Connections that come from here on are refused, and not left waiting.
+    drop(sockets);
+    server.close();
+    let mut workers = workers.expect("the workers of a node start before it serves");
+    finish(server, &mut workers, ending, || 0).await;
+    flush_telemetry(server).await;
+    tracing::info!("stopped standing by");
 }
 
 /// One worker per core.

@@ -47,6 +47,8 @@ use bytes::Bytes;
 use fastwebsockets::WebSocketError;
 use fastwebsockets::upgrade::{UpgradeFut, is_upgrade_request};
 use http_body_util::Empty;
+#[cfg(feature = "cluster")]
+use hyper::http::request::Parts;
 use hyper::upgrade::Upgraded;
 use hyper::{Method, Request, Response};
 
@@ -84,6 +86,12 @@ pub fn upgrade<B>(
         Err(WebSocketError::MissingSecWebSocketKey) => Err(UpgradeError::MissingKey),
         Err(_) => Err(UpgradeError::UnsupportedVersion),
     }
+}
+
+/// Whether the request asks for a socket.
+#[cfg(feature = "cluster")]
+pub fn asks_for_upgrade(head: &Parts) -> bool {
+    head.method == Method::GET && is_upgrade_request(&Request::from_parts(head.clone(), ()))
 }
 
 impl Upgrading {

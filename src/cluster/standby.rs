@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::lease::{HEARTBEAT_INTERVAL, now_ns};
+use crate::journal::ChainMark;
 use crate::journal::replicated::{
     Entry, Halt, Log, NodeName, NoticeKind, Owner, ReadError, Reader, Taking,
 };
@@ -35,6 +36,17 @@ pub struct Taken<L> {
     pub was_free: bool,
     /// When the fence was first sent.
     pub sent_ns: u64,
+}
+
+/// The end of a log, as a standby has found it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Look {
+    /// The position of the newest record.
+    pub position: u64,
+    /// The sequence of the newest block.
+    pub sequence: u64,
+    /// Since which epoch its owner has it; `None` if nobody owns it.
+    pub owner_epoch: Option<u64>,
 }
 
 /// Who owns the log, as far as its blocks say.
@@ -92,7 +104,7 @@ impl Watch {
 /// Reads the log to its end, goes on reading what is appended, and takes it once nobody owns it.
 /// Each record goes to `copy` with its position, in order; all below the fence have when this
 /// returns. Ends otherwise only if the log halts or `copy` fails. After each look, `looked` is told
-/// the position of the newest record and the sequence of the newest block.
+/// what it found.
 ///
 /// `owned_epoch` is the epoch that this node owned last, in a process that is gone: if it has not
 /// ended, nobody owns the log.
@@ -101,7 +113,7 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
     node: &NodeName,
     owned_epoch: Option<u64>,
     mut copy: impl FnMut(u64, &[u8]) -> Result<(), E>,
-    mut looked: impl FnMut(u64, u64),
+    mut looked: impl FnMut(Look),
 ) -> Result<Taken<L>, E> {
     let mut watch = Watch::new(reader.sequence() > 0);
     loop {
@@ -126,8 +138,9 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
             }
         }
         watch.looked(reader.sequence() != before);
-        looked(reader.chain().mark().position, reader.sequence());
-        let epoch = reader.chain().mark().epoch;
+        let ChainMark { position, epoch, .. } = reader.chain().mark();
+        let owner_epoch = (watch.holder != Holder::Nobody).then_some(epoch);
+        looked(Look { position, sequence: reader.sequence(), owner_epoch });
         if watch.is_free() || owned_epoch == Some(epoch) {
             let former = watch.holder.clone();
             tracing::info!(?former, epoch = epoch + 1, "taking the log");

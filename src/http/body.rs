@@ -45,6 +45,14 @@ pub struct WholeBody {
     _held: Option<Share>,
 }
 
+#[cfg(feature = "cluster")]
+impl WholeBody {
+    /// Its bytes, which count only as long as the body itself.
+    pub fn bytes(&self) -> Bytes {
+        self.bytes.clone()
+    }
+}
+
 impl std::ops::Deref for WholeBody {
     type Target = [u8];
 

@@ -283,6 +283,17 @@ impl ApiError {
         Self::unavailable("NOT_READY", "The server is starting or stopping.")
     }
 
+    /// Another node of a cluster was asked to change something, and its answer is lost.
+    pub fn outcome_unknown() -> Self {
+        let message = "The node that owns the log was asked and has not answered: the request may \
+                       have been done or not. Repeat it with the same client_order_id or \
+                       Idempotency-Key.";
+        Self {
+            retry_after_seconds: Some(1),
+            ..Self::new(StatusCode::GATEWAY_TIMEOUT, "OUTCOME_UNKNOWN", message)
+        }
+    }
+
     /// A bug. The cause is logged, not sent to the client.
     pub fn internal(cause: &'static str) -> Self {
         let message = "Internal error; the server's log has the details under this X-Request-Id.";

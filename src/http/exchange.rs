@@ -14,6 +14,8 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use super::body::BUDGET_BYTES;
 use super::connection::{ConnectionGuard, ConnectionLimit, Ending, NoSlot};
 use super::cors::CorsOrigins;
+#[cfg(feature = "cluster")]
+use super::forward::{ClusterPlace, ToOwner};
 use super::forwarded::TrustedProxies;
 use super::operation::Operation;
 use super::operations::OPERATIONS;
@@ -136,6 +138,9 @@ pub struct Server {
     /// When the owner of a cluster's log may answer. Set before the start is complete.
     #[cfg(feature = "cluster")]
     pub lease: OnceLock<Arc<Lease>>,
+    /// Its place in a cluster.
+    #[cfg(feature = "cluster")]
+    pub place: ClusterPlace,
     /// Whether the owner of a cluster's log has given it up.
     #[cfg(feature = "cluster")]
     given_up: watch::Sender<bool>,
@@ -179,6 +184,8 @@ impl Server {
             cors: CorsOrigins::default(),
             #[cfg(feature = "cluster")]
             lease: OnceLock::new(),
+            #[cfg(feature = "cluster")]
+            place: ClusterPlace::default(),
             #[cfg(feature = "cluster")]
             given_up: watch::Sender::new(false),
         }
@@ -444,6 +451,9 @@ pub struct Worker {
     /// The turns of clients that send requests ahead of the answers.
     pipelined: OnceLock<Arc<Turns>>,
     watch: OnceLock<Arc<Watch>>,
+    /// Its link to the node of a cluster that owns the log, while that is another one.
+    #[cfg(feature = "cluster")]
+    pub to_owner: ToOwner,
 }
 
 impl Worker {
@@ -458,6 +468,8 @@ impl Worker {
             turns: OnceLock::new(),
             pipelined: OnceLock::new(),
             watch: OnceLock::new(),
+            #[cfg(feature = "cluster")]
+            to_owner: ToOwner::default(),
         }
     }
 

@@ -20,7 +20,7 @@ use ipnet::{IpNet, Ipv4Net};
 /// How many entries are read: more than any real chain of proxies has.
 pub const HOPS_MAX: usize = 32;
 
-static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(super) static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// The proxies whose `X-Forwarded-For` is believed.
 #[derive(Clone, Default, Debug)]

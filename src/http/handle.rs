@@ -157,7 +157,7 @@ async fn unless_given_up(server: &Server, answer: impl Future<Output = Answer>) 
 
 /// Adds a request to the access log, if it is among those that have a line.
 #[cold]
-fn log_request(
+pub(super) fn log_request(
     log: &AccessLog,
     operation: Option<&Operation>,
     status: StatusCode,
@@ -257,7 +257,7 @@ async fn answer(
 
 /// Warns that a proxy may be missing from the trusted ones. All its clients then share the limits
 /// of one address.
-fn warn_of_forwarding(server: &Server, peer: IpAddr, head: &Parts) {
+pub(super) fn warn_of_forwarding(server: &Server, peer: IpAddr, head: &Parts) {
     if server.proxies.ignores(peer, &head.headers)
         && let Some(unlogged) = server.lines.forwarded.pass(Instant::now())
     {
@@ -271,7 +271,7 @@ fn warn_of_forwarding(server: &Server, peer: IpAddr, head: &Parts) {
 
 /// Refuses a request from which two readers could take different hosts. Only HTTP/1.0 may name
 /// none.
-fn require_host(host: Sent<'_>, version: Version) -> Result<(), ApiError> {
+pub(super) fn require_host(host: Sent<'_>, version: Version) -> Result<(), ApiError> {
     match host {
         Sent::Once(_) => Ok(()),
         Sent::Never if version == Version::HTTP_10 => Ok(()),

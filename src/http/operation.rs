@@ -243,6 +243,13 @@ impl Operation {
         }
     }
 
+    /// Whether each node of a cluster has its own answer.
+    #[cfg(feature = "cluster")]
+    pub(super) fn is_answered_by_any_node(&self) -> bool {
+        let is_readiness = self.path.as_str() == "/v1/health/ready";
+        matches!(self.run, Run::Health(_) | Run::File(_)) && !is_readiness
+    }
+
     /// The name in metrics: `GET /v1/orders/{order_id}`.
     pub fn name(&self) -> String {
         format!("{} {}", self.method.as_str(), self.path.as_str())
@@ -269,6 +276,8 @@ impl Operation {
         // What is refused while the journal is full is a write.
         let named = if code == "ACCOUNT_SUSPENDED" { "JOURNAL_FULL" } else { code };
         self.errors.contains(&named)
+            // Another node was asked to change something.
+            || (code == "OUTCOME_UNKNOWN" && self.method != Verb::Get)
             || ALL.contains(&code)
             || (self.access != Access::Public && WITH_CREDENTIAL.contains(&code))
     }

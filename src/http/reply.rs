@@ -20,10 +20,12 @@ use crate::limits::tier::Tier;
 use crate::limits::window::{Allowance, Decision};
 use crate::service::{Admission, Moment};
 
-static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// In answers to callers whose credential is valid.
+pub(super) const RATE_LIMIT_TIER: HeaderName = HeaderName::from_static("x-ratelimit-tier");
 const LIMIT_HEADERS: usize = 6;
 const LIMIT_NAMES: [HeaderName; LIMIT_HEADERS] = [
-    HeaderName::from_static("x-ratelimit-tier"),
+    RATE_LIMIT_TIER,
     HeaderName::from_static("x-ratelimit-limit"),
     HeaderName::from_static("x-ratelimit-limit-per-second"),
     HeaderName::from_static("x-ratelimit-remaining"),
@@ -130,6 +132,17 @@ impl RequestId {
     }
 }
 
+#[cfg(feature = "cluster")]
+impl RequestId {
+    /// The value of the header.
+    pub(super) fn to_value(&self) -> HeaderValue {
+        match self {
+            Self::Callers(value) => value.clone(),
+            Self::Ours(_) => header_value(self.to_string().into()),
+        }
+    }
+}
+
 impl fmt::Display for RequestId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -155,9 +168,14 @@ fn next_number() -> u64 {
     })
 }
 
-/// The prefix of this process's request ids: the time of its start.
+/// The prefix of this process's request ids: the time of its start, and a random number, since the
+/// nodes of a cluster may start in the same second.
 fn process_name() -> &'static str {
-    static NAME: LazyLock<String> = LazyLock::new(|| format!("{:x}-", Timestamp::now().seconds()));
+    static NAME: LazyLock<String> = LazyLock::new(|| {
+        let mut bytes = [0; 4];
+        getrandom::fill(&mut bytes[1..]).expect("the operating system gives random numbers");
+        format!("{:x}{:06x}-", Timestamp::now().seconds(), u32::from_be_bytes(bytes))
+    });
     &NAME
 }
 

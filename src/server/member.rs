@@ -5,6 +5,7 @@
 //! From then on each block is in the log before it is on this disk, so a folder never holds what
 //! the log does not.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process;
 use std::sync::{Arc, mpsc};
@@ -23,13 +24,14 @@ use super::supervisor::{Supervisor, watchdog_interval};
 use crate::cluster::folder::Membership;
 use crate::cluster::origin::{Origin, newest_record};
 use crate::cluster::seat::{Seat, end_process};
-use crate::cluster::standby::stand_by;
+use crate::cluster::standby::{Look, stand_by};
 use crate::cluster::trim::{Trim, keep_trimmed, report};
 use crate::cluster::{Cluster, ClusterFile, JetStreamLog, OpenLog};
 use crate::config::{DataPlace, ServeArgs};
 use crate::disk::Disk;
 use crate::http::exchange::Server;
-use crate::journal::replicated::{NodeName, ReadError, Reader};
+use crate::http::forward::Owner;
+use crate::journal::replicated::{NodeName, ReadError, Reader, Upstream as _};
 use crate::journal::{Journal, Refused};
 use crate::service::key_observer;
 use crate::snapshot::{Folder, SnapshotKeeper};
@@ -62,26 +64,29 @@ struct Ownership {
 
 impl Member {
     /// Joins the cluster, if the server belongs to one, and returns once this node owns its log.
-    /// From then on the server answers only while no other node can have taken it. `None` if a
-    /// signal ended that.
+    /// From then on the server answers only while no other node can have taken it. Breaks if a
+    /// signal asks for the end before that.
     pub(super) async fn join(
         arguments: &ServeArgs,
         supervisor: &Arc<Supervisor>,
-        server: &Server,
+        server: &Arc<Server>,
         prepared: Option<Prepared>,
-    ) -> anyhow::Result<Option<Joined>> {
+    ) -> anyhow::Result<ControlFlow<Ending, Joined>> {
         let (Some(file), Some(name), DataPlace::Folder(data)) =
             (&arguments.cluster.cluster, &arguments.cluster.node, &arguments.data)
         else {
-            return Ok(Some(Joined { member: Self(None), prepared, ending: None }));
+            let joined = Joined { member: Self(None), prepared, ending: None };
+            return Ok(ControlFlow::Continue(joined));
         };
         let ending = Ending::watch()?;
         let standby = Standby {
             node: NodeName::new(name).context("--node")?,
             folder: data.clone(),
             arguments: arguments.clone(),
+            server: server.clone(),
         };
         let file = ClusterFile::read(file).context("--cluster")?;
+        server.place.join(file.clone(), standby.node.clone());
         let mut live = prepared::try_venue(arguments)?;
         let identity = start::open_identity(arguments)?;
         let brokers = start_thread()?;
@@ -95,8 +100,8 @@ impl Member {
                 owned.context("the standby panicked")??
             }
             signal = ending.asked() => {
-                tracing::info!(signal, "stopped standing by");
-                return Ok(None);
+                tracing::info!(signal, "draining");
+                return Ok(ControlFlow::Break(ending));
             }
         };
         let Owned { seat, position, membership, data: followed, keys } = owned;
@@ -114,13 +119,16 @@ impl Member {
         assert!(before.is_ok(), "a process owns the log once");
         let data = Beforehand::Followed(followed);
         let prepared = Some(Prepared { data, keys, identity, live });
-        Ok(Some(Joined { member: Self(Some(ownership)), prepared, ending: Some(ending) }))
+        let member = Self(Some(ownership));
+        Ok(ControlFlow::Continue(Joined { member, prepared, ending: Some(ending) }))
     }
 
-    /// The server tells the supervisor's watchdog from here on that it is alive.
-    pub(super) fn is_watched(&self) {
+    /// The server answers from here on, and tells the supervisor's watchdog that it is alive. Other
+    /// nodes pass on their requests to it.
+    pub(super) fn serves(&self, server: &Server) {
         if let Some(ownership) = &self.0 {
             ownership.alive.abort();
+            server.place.set_owner(Owner::Here { epoch: ownership.seat.epoch() });
         }
     }
 
@@ -128,6 +136,7 @@ impl Member {
     /// before that, unless it takes long, and from then on nothing becomes durable any more.
     pub(super) async fn release(&mut self, server: &Server, journal: &Arc<Journal>) {
         let Some(ownership) = &self.0 else { return };
+        server.place.set_owner(Owner::Unknown);
         let began = Instant::now();
         let flushing = journal.clone();
         let flushed = tokio::task::spawn_blocking(move || flushing.flush_blocking());
@@ -223,6 +232,7 @@ struct Standby {
     node: NodeName,
     folder: PathBuf,
     arguments: ServeArgs,
+    server: Arc<Server>,
 }
 
 impl Standby {
@@ -264,9 +274,13 @@ impl Standby {
             anyhow::Ok(())
         };
         let owned_epoch = Some(membership.owned_epoch).filter(|&epoch| epoch > 0);
-        let looked =
-            |position, sequence| trim.mark(position, sequence, tokio::time::Instant::now());
+        let place = &self.server.place;
+        let looked = |Look { position, sequence, owner_epoch }| {
+            trim.mark(position, sequence, tokio::time::Instant::now());
+            place.set_owner(owner_epoch.map_or(Owner::Unknown, |epoch| Owner::There { epoch }));
+        };
         let taken = stand_by(reader, &self.node, owned_epoch, copy, looked).await?;
+        self.server.place.set_owner(Owner::Unknown);
         let (epoch, position) = (taken.owner.epoch(), taken.owner.position());
         let newest = recovered.newest_epoch();
         ensure!(

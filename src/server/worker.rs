@@ -8,13 +8,20 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
+#[cfg(feature = "cluster")]
+use tokio::sync::oneshot;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
+#[cfg(feature = "cluster")]
+use tokio::task::JoinHandle;
 
 use super::watchdog::Heart;
 use crate::http::connection::{
     ConnectionError, ConnectionGuard, Deadlines, Ending, REFUSAL, serve_connection,
 };
 use crate::http::exchange::{ConnectionSlot, Server, Worker};
+#[cfg(feature = "cluster")]
+use crate::http::forward::{self, handle_anywhere as handle};
+#[cfg(not(feature = "cluster"))]
 use crate::http::handle::handle;
 use crate::limits::bucket::{BucketRule, TokenBucket};
 
@@ -96,15 +103,35 @@ fn run(
             let listener = TcpListener::from_std(socket).expect("our own listening socket");
             tokio::spawn(accept(listener, worker.clone(), connection_alive.clone()));
         }
+        #[cfg(feature = "cluster")]
+        let (stop_forwarding, forwarding) = spawn_forwarding(worker, connection_alive.downgrade());
         drop(connection_alive);
         // Returns when the last connection, and whoever accepts more, has dropped its sender.
         while connections_drained.recv().await.is_some() {}
+        #[cfg(feature = "cluster")]
+        {
+            // Nobody needs the links any more.
+            drop(stop_forwarding);
+            let _ = forwarding.await;
+        }
         // Nobody is accused who has ended. The runtime may take long to end: what is left of a
         // shard's turn is run then, and other workers may go on to queue more.
         answering.abort();
         let _ = answering.await;
         drop(alive);
     });
+}
+
+/// Starts to pass on requests to the node of a cluster that can answer them. Stops once the
+/// returned sender is dropped.
+#[cfg(feature = "cluster")]
+fn spawn_forwarding(
+    worker: &Arc<Worker>,
+    alive: mpsc::WeakSender<()>,
+) -> (oneshot::Sender<()>, JoinHandle<()>) {
+    let (stop, stopped) = oneshot::channel();
+    let stopped = async move { drop(stopped.await) };
+    (stop, tokio::spawn(forward::run(worker.clone(), alive, stopped)))
 }
 
 /// Accepts connections until shutdown begins.

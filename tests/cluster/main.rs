@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod copies;
+mod forwarding;
 mod nodes;
 
 use std::fs;

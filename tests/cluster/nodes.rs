@@ -31,7 +31,11 @@ const ORDERS: usize = 60;
 const FAULTS_DEFAULT: usize = FAULTS.len();
 
 /// A market of the simulated venue that is always open.
-const MARKET: &str = "0xfbedbcd006f8debf0a24458901c7d2b6129d3a14e398cfb275c00cef14bcf8d9";
+pub(crate) const MARKET: &str =
+    "0xfbedbcd006f8debf0a24458901c7d2b6129d3a14e398cfb275c00cef14bcf8d9";
+
+/// Arguments of nodes whose clients have no limits.
+pub(crate) const UNLIMITED: [&str; 2] = ["--tier", "free=unlimited/unlimited/100/5"];
 
 /// Where nothing listens.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
@@ -41,6 +45,9 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// How soon a client asks again.
 const RETRY_PAUSE: Duration = Duration::from_millis(2);
+
+/// The header that names the node that has answered, if it is another than the one that was asked.
+pub(crate) const OWNER: &str = "x-paperbourse-owner";
 
 /// The exit code of a node that has lost its log to another.
 const EXIT_LOG_LOST: i32 = 75;
@@ -74,6 +81,8 @@ const FAULTS: [Fault; 6] = [
 pub(crate) struct Nodes {
     folder: PathBuf,
     file: PathBuf,
+    /// The arguments of nodes that tests choose, which come last.
+    arguments: Vec<String>,
     /// `None` while a node does not run.
     pub(crate) processes: Vec<Option<Process>>,
     /// Where the nodes listen now.
@@ -86,11 +95,18 @@ impl Nodes {
         let mut nodes = Self {
             folder: folder.to_owned(),
             file: file.to_owned(),
+            arguments: UNLIMITED.map(str::to_owned).to_vec(),
             processes: (0..NODES).map(|_| None).collect(),
             addresses: Arc::new(Mutex::new(vec![NOBODY; NODES])),
         };
         (0..count).for_each(|number| nodes.run(number));
         nodes
+    }
+
+    /// Starts nodes with these arguments from now on, and with limits unless they say so.
+    pub(crate) fn with(mut self, arguments: &[&str]) -> Self {
+        self.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        self
     }
 
     /// The data folder of a node.
@@ -110,10 +126,10 @@ impl Nodes {
         let mut serve = command(BINARY);
         serve.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"]);
         serve.args(["--address-limits", "off", "--starting-balance", "1000000"]);
-        serve.args(["--tier", "free=unlimited/unlimited/100/5"]);
         serve.args(["--journal-segment-bytes", "1048576", "--snapshot-bytes", "1"]);
         serve.arg("--data").arg(self.data(number));
         serve.arg("--issuer-data").arg(self.folder.join("issuer"));
+        serve.args(&self.arguments);
         serve
     }
 
@@ -143,14 +159,33 @@ impl Nodes {
         self.process(number).wait_for_line(|line| line.contains("standing by node="));
     }
 
-    /// The node that is ready, once there is one.
+    /// The node that answers itself, once there is one.
     pub(crate) fn owner(&self) -> usize {
+        self.wait(|nodes| {
+            nodes.running().find(|&number| nodes.answers_by(number) == Some(Answers::Itself))
+        })
+    }
+
+    /// Waits until all nodes that run answer. Returns the one that does so itself.
+    pub(crate) fn all_answer(&self) -> usize {
+        self.wait(|nodes| {
+            let answers = nodes.running().map(|number| Some((number, nodes.answers_by(number)?)));
+            let answers = answers.collect::<Option<Vec<_>>>()?;
+            let owner = answers.iter().find(|(_, answers)| *answers == Answers::Itself);
+            owner.map(|&(number, _)| number)
+        })
+    }
+
+    fn running(&self) -> impl Iterator<Item = usize> {
+        (0..NODES).filter(|&number| self.processes[number].is_some())
+    }
+
+    /// What `found` returns, once that is something.
+    fn wait<T>(&self, found: impl Fn(&Self) -> Option<T>) -> T {
         let began = Instant::now();
         loop {
-            let addresses = self.addresses.lock().unwrap().clone();
-            let mut running = (0..NODES).filter(|&number| self.processes[number].is_some());
-            if let Some(owner) = running.find(|&number| is_ready(addresses[number])) {
-                return owner;
+            if let Some(found) = found(self) {
+                return found;
             }
             let lines = self.processes.iter().flatten().map(|process| process.log_lines(""));
             assert!(began.elapsed() < 4 * PATIENCE, "{:?}", lines.collect::<Vec<_>>());
@@ -158,30 +193,46 @@ impl Nodes {
         }
     }
 
-    fn process(&mut self, number: usize) -> &mut Process {
+    /// Who answers what this node is asked; `None` if nobody does.
+    fn answers_by(&self, number: usize) -> Option<Answers> {
+        let address = self.addresses.lock().unwrap()[number];
+        let answer = ask(address, &Request::get("/v1/health/ready"))?;
+        (answer.status == 200).then(|| match answer.header(OWNER) {
+            Some(_) => Answers::Another,
+            None => Answers::Itself,
+        })
+    }
+
+    pub(crate) fn process(&mut self, number: usize) -> &mut Process {
         self.processes[number].as_mut().unwrap()
     }
 }
 
-fn ask(address: SocketAddr, request: &Request) -> Option<Response> {
+/// Who answers what a node is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answers {
+    Itself,
+    /// The node passes it on.
+    Another,
+}
+
+pub(crate) fn ask(address: SocketAddr, request: &Request) -> Option<Response> {
     let mut connection = Connection::try_open_within(address, ANSWER_TIME_MAX).ok()?;
     connection.try_send(request).ok()
 }
 
-fn is_ready(address: SocketAddr) -> bool {
-    ask(address, &Request::get("/v1/health/ready")).is_some_and(|answer| answer.status == 200)
-}
-
 /// An account that buys one share after the other, and looks at its position in between.
 pub(crate) struct Trader {
-    key: String,
+    pub(crate) key: String,
     name: String,
+    /// The node that it asks first.
+    first: usize,
     /// The orders that were acknowledged, by name.
     acknowledged: Mutex<BTreeMap<String, u64>>,
     /// When they were.
     acknowledged_at: Mutex<Vec<Instant>>,
-    /// How many requests were sent and got no answer.
-    cut_off: AtomicUsize,
+    /// How many requests were sent, and nobody said what became of them.
+    pub(crate) cut_off: AtomicUsize,
 }
 
 impl Trader {
@@ -196,17 +247,18 @@ impl Trader {
         Self {
             key,
             name,
+            first: number,
             acknowledged: Mutex::default(),
             acknowledged_at: Mutex::default(),
             cut_off: AtomicUsize::new(0),
         }
     }
 
-    fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.acknowledged.lock().unwrap().len()
     }
 
-    fn trade(&self, addresses: &Mutex<Vec<SocketAddr>>, is_over: &AtomicBool) {
+    pub(crate) fn trade(&self, addresses: &Mutex<Vec<SocketAddr>>, is_over: &AtomicBool) {
         for number in 0.. {
             if is_over.load(Ordering::Relaxed) {
                 return;
@@ -235,12 +287,18 @@ impl Trader {
     fn until_answered(&self, addresses: &Mutex<Vec<SocketAddr>>, request: &Request) -> Response {
         let began = Instant::now();
         loop {
-            let addresses = addresses.lock().unwrap().clone();
+            let mut addresses = addresses.lock().unwrap().clone();
+            let first = self.first % addresses.len();
+            addresses.rotate_left(first);
             for address in addresses {
                 let connection = Connection::try_open_within(address, ANSWER_TIME_MAX);
                 let Ok(mut connection) = connection else { continue };
                 match connection.try_send(request) {
-                    Ok(answer) if answer.status != 503 => return answer,
+                    Ok(answer) if answer.status < 500 => return answer,
+                    Ok(answer) if answer.status == 504 => {
+                        assert_eq!(answer.json()["error"], "OUTCOME_UNKNOWN");
+                        self.cut_off.fetch_add(1, Ordering::Relaxed);
+                    }
                     Ok(answer) => assert_eq!(answer.json()["error"], "NOT_READY"),
                     Err(_) => drop(self.cut_off.fetch_add(1, Ordering::Relaxed)),
                 }
@@ -262,12 +320,12 @@ impl Trader {
         }
     }
 
-    fn positions(&self) -> Request {
+    pub(crate) fn positions(&self) -> Request {
         Request::get("/v1/account/positions").key(&self.key)
     }
 
     /// Buys one share.
-    fn order(&self, name: &str) -> Request {
+    pub(crate) fn order(&self, name: &str) -> Request {
         let order = json!({"market_id": MARKET, "outcome": "Yes", "side": "BUY",
                            "quantity": 1, "client_order_id": name});
         Request::post("/trade", &order).key(&self.key)
@@ -412,7 +470,7 @@ fn acknowledged_orders_survive_the_loss_of_nodes_and_brokers() {
 }
 
 /// Ends the traders when it is dropped, also by a failed test.
-struct Over<'a>(&'a AtomicBool);
+pub(crate) struct Over<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {

@@ -26,7 +26,7 @@ async fn taken(log: &MemoryLog, number: usize) -> (Taken<MemoryLog>, Vec<u64>) {
         copied.push(position);
         Ok::<_, Halt>(())
     };
-    let taken = stand_by(reader(log.clone()), &node(number), None, copy, |_, _| ()).await.unwrap();
+    let taken = stand_by(reader(log.clone()), &node(number), None, copy, |_| ()).await.unwrap();
     (taken, copied)
 }
 
@@ -93,7 +93,7 @@ async fn a_node_that_was_restarted_takes_its_own_log_back_at_once() {
     let first = Reader::seek(log.clone(), start(), 2).await.unwrap();
     let began = Instant::now();
     let taken =
-        stand_by(first, &node(1), owned_epoch, |_, _| Ok::<_, Halt>(()), |_, _| ()).await.unwrap();
+        stand_by(first, &node(1), owned_epoch, |_, _| Ok::<_, Halt>(()), |_| ()).await.unwrap();
     assert_eq!(taken.owner.epoch(), 2);
     assert!(!taken.was_free, "reads of the former process may be on their way");
     assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());

@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 
 /// The codes of each status. Every [`ApiError`](super::ApiError) has one of them.
-pub static CODES: [(StatusCode, &[&str]); 12] = [
+pub static CODES: [(StatusCode, &[&str]); 13] = [
     (
         StatusCode::BAD_REQUEST,
         &[
@@ -87,6 +87,7 @@ pub static CODES: [(StatusCode, &[&str]); 12] = [
             "NOT_READY",
         ],
     ),
+    (StatusCode::GATEWAY_TIMEOUT, &["OUTCOME_UNKNOWN"]),
 ];
 
 /// The status of a code.

@@ -1,0 +1,210 @@
+//! Links between the nodes of a cluster: a stream of bytes each, which the brokers carry.
+//!
+//! The owner of a log listens under a subject that names its epoch, so that nobody reaches a node
+//! which has lost the log and does not know it. Both ends send their pieces under a subject of the
+//! link. Core NATS delivers a piece once or not at all, so each is numbered, and a link that has
+//! lost one is over. Whether the other end is alive is for those to find out who use the link.
+
+use std::io;
+use std::time::Duration;
+
+use async_nats::client::RequestErrorKind;
+use async_nats::{Client, Subscriber};
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::{ClusterError, ClusterFile, connect};
+
+/// The longest piece, in bytes. Brokers take messages of a megabyte.
+const PIECE_BYTES_MAX: usize = 64 * 1024;
+
+/// The least room for a piece and its number, in bytes.
+const ROOM_BYTES_MIN: usize = 4 * 1024;
+
+/// How long the owner may take to accept a link.
+const OPEN_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// How long the end of a link may take to reach a broker.
+const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// The bytes of a link's name, at random.
+const NAME_BYTES: usize = 16;
+
+/// What the links of a log go through: a connection of its own to the brokers.
+pub struct Links {
+    client: Client,
+    log: String,
+    alive: mpsc::Sender<()>,
+}
+
+/// Why there is no link.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// No node owns the log in this epoch, or it does not accept links yet.
+    #[error("no node accepts links in epoch {epoch}")]
+    Nobody {
+        /// The epoch.
+        epoch: u64,
+    },
+    /// A broker or the owner does not answer.
+    #[error("no answer: {0}")]
+    Silence(String),
+}
+
+/// Links that other nodes open. Owners of one process share those that come.
+pub struct Listener {
+    client: Client,
+    log: String,
+    alive: mpsc::Sender<()>,
+    opened: Subscriber,
+}
+
+impl Links {
+    /// Connects to the brokers of this file, for the links of its first log. Each link keeps a
+    /// clone of `alive` until the other end has been told that it is over.
+    pub async fn connect(
+        file: &ClusterFile,
+        alive: mpsc::Sender<()>,
+    ) -> Result<Self, ClusterError> {
+        let client = connect(file).await?;
+        let log = file.streams().next().expect("a cluster has a log");
+        Ok(Self { client, log, alive })
+    }
+
+    /// Opens a link to the node that owns the log in this epoch.
+    pub async fn open(&self, epoch: u64) -> Result<DuplexStream, LinkError> {
+        let name = random_name();
+        let (here, there) = (subject(&self.log, &name, "node"), subject(&self.log, &name, "owner"));
+        let silence = |error: &dyn std::error::Error| LinkError::Silence(error.to_string());
+        let inbound = self.client.subscribe(here).await.map_err(|error| silence(&error))?;
+        let opened = self.client.request(owner_subject(&self.log, epoch), name.into());
+        match timeout(OPEN_TIME_MAX, opened).await {
+            Ok(Ok(_)) => Ok(start(self.client.clone(), inbound, there, self.alive.clone())),
+            Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {
+                Err(LinkError::Nobody { epoch })
+            }
+            Ok(Err(error)) => Err(silence(&error)),
+            Err(late) => Err(silence(&late)),
+        }
+    }
+
+    /// Accepts links as the owner of the log in this epoch.
+    pub async fn listen(&self, epoch: u64) -> Result<Listener, LinkError> {
+        let subject = owner_subject(&self.log, epoch);
+        let opened = self.client.queue_subscribe(subject, "owner".to_owned()).await;
+        let opened = opened.map_err(|error| LinkError::Silence(error.to_string()))?;
+        let (client, log, alive) = (self.client.clone(), self.log.clone(), self.alive.clone());
+        Ok(Listener { client, log, alive, opened })
+    }
+}
+
+impl Listener {
+    /// The next link. `None` once there will be no more.
+    pub async fn accept(&mut self) -> Option<DuplexStream> {
+        loop {
+            let message = self.opened.next().await?;
+            let name = std::str::from_utf8(&message.payload).ok().filter(|name| is_name(name));
+            let (Some(name), Some(answer_to)) = (name, message.reply) else { continue };
+            let there = subject(&self.log, name, "node");
+            let subscribed = self.client.subscribe(subject(&self.log, name, "owner")).await;
+            let Ok(inbound) = subscribed else { continue };
+            if self.client.publish(answer_to, Bytes::new()).await.is_ok() {
+                return Some(start(self.client.clone(), inbound, there, self.alive.clone()));
+            }
+        }
+    }
+}
+
+/// Where the owner of this epoch learns of links.
+fn owner_subject(log: &str, epoch: u64) -> String {
+    format!("{log}.owner.{epoch}")
+}
+
+/// Where one end of a link gets its pieces.
+fn subject(log: &str, name: &str, end: &str) -> String {
+    format!("{log}.link.{name}.{end}")
+}
+
+fn random_name() -> String {
+    let mut bytes = [0; NAME_BYTES];
+    getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+    format!("{:032x}", u128::from_be_bytes(bytes))
+}
+
+/// Whether this names a link, and not several by a wildcard.
+fn is_name(name: &str) -> bool {
+    name.len() == 2 * NAME_BYTES && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Carries what is written to the returned end to the subject `there`, and what is `inbound` back.
+/// The link is over when either end is dropped.
+fn start(
+    client: Client,
+    mut inbound: Subscriber,
+    there: String,
+    alive: mpsc::Sender<()>,
+) -> DuplexStream {
+    let (near, far) = tokio::io::duplex(PIECE_BYTES_MAX);
+    tokio::spawn(async move {
+        let (mut from_here, mut to_here) = tokio::io::split(far);
+        let ended = tokio::select! {
+            ended = send(&client, &there, &mut from_here) => ended,
+            ended = receive(&mut inbound, &mut to_here) => ended,
+        };
+        if let Err(error) = ended {
+            tracing::debug!(link = there, %error, "a link is over");
+        }
+        // The other end would find out, but later.
+        let told = async {
+            client.publish(there, Bytes::new()).await.is_ok() && client.flush().await.is_ok()
+        };
+        let _ = timeout(FAREWELL_TIME_MAX, told).await;
+        drop(alive);
+    });
+    near
+}
+
+/// Sends what is written, each piece with its number, until the writer is gone.
+async fn send(
+    client: &Client,
+    there: &str,
+    from_here: &mut ReadHalf<DuplexStream>,
+) -> io::Result<()> {
+    let mut buffer = BytesMut::new();
+    for number in 0.. {
+        if buffer.capacity() < ROOM_BYTES_MIN {
+            buffer.reserve(PIECE_BYTES_MAX);
+        }
+        buffer.put_u64(number);
+        if from_here.read_buf(&mut buffer).await? == 0 {
+            break;
+        }
+        let piece = buffer.split().freeze();
+        client.publish(there.to_owned(), piece).await.map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+/// Passes on each piece until the other end has closed the link.
+async fn receive(
+    inbound: &mut Subscriber,
+    to_here: &mut WriteHalf<DuplexStream>,
+) -> io::Result<()> {
+    let mut expected = 0;
+    while let Some(message) = inbound.next().await {
+        let mut piece = message.payload;
+        if piece.is_empty() {
+            break;
+        }
+        let number = piece.try_get_u64().map_err(io::Error::other)?;
+        if number != expected {
+            return Err(io::Error::other(format!("piece {number} came instead of {expected}")));
+        }
+        expected += 1;
+        to_here.write_all(&piece).await?;
+    }
+    Ok(())
+}
