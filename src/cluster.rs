@@ -42,7 +42,7 @@ use std::time::Duration;
 use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::stream::Info;
 use async_nats::jetstream::{Context, ErrorCode};
-use async_nats::{ConnectErrorKind, ServerAddr};
+use async_nats::{ConnectErrorKind, ConnectOptions, ServerAddr};
 
 use crate::client::Client;
 use crate::journal::LogId;
@@ -139,12 +139,15 @@ impl OpenLog {
 }
 
 /// Connects to the brokers of this file.
-async fn connect(file: &ClusterFile) -> Result<async_nats::Client, ClusterError> {
+async fn connect(
+    file: &ClusterFile,
+    options: ConnectOptions,
+) -> Result<async_nats::Client, ClusterError> {
     let failed = |reason| ClusterError::Connect { brokers: file.brokers.clone(), reason };
     let addresses = file.brokers.iter().map(|address| ServerAddr::from_str(address));
     let addresses: Vec<ServerAddr> =
         addresses.collect::<Result<_, _>>().map_err(|error| failed(error.to_string()))?;
-    let connected = file.options()?.connect(addresses).await;
+    let connected = options.connect(addresses).await;
     connected.map_err(|error| {
         failed(match error.kind() {
             ConnectErrorKind::AuthorizationViolation if file.user.is_none() => {
@@ -214,7 +217,7 @@ impl Cluster {
             None => Roots::Nobody,
         };
         let monitoring = Client::new(tls::client_config(roots)?, MONITORING_PATIENCE, 0);
-        let client = connect(&file).await?;
+        let client = connect(&file, file.options()?).await?;
         let context = jetstream::context(client.clone());
         Ok(Self { file, client, context, monitoring })
     }

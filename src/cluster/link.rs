@@ -9,7 +9,7 @@ use std::io;
 use std::time::Duration;
 
 use async_nats::client::RequestErrorKind;
-use async_nats::{Client, Subscriber};
+use async_nats::{Client, Message, Subject, Subscriber};
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
@@ -21,6 +21,9 @@ use super::{ClusterError, ClusterFile, connect};
 /// The longest piece, in bytes. Brokers take messages of a megabyte.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
 
+/// How many pieces wait in the client for the broker. More would keep the answers to pings waiting.
+const QUEUE_PIECES_MAX: usize = 64;
+
 /// The least room for a piece and its number, in bytes.
 const ROOM_BYTES_MIN: usize = 4 * 1024;
 
@@ -29,6 +32,10 @@ const OPEN_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// How long the end of a link may take to reach a broker.
 const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// The answer to a node for which there is no room. Others are told nothing but that they have a
+/// link.
+const REFUSED: &[u8] = b"full";
 
 /// The bytes of a link's name, at random.
 const NAME_BYTES: usize = 16;
@@ -49,17 +56,27 @@ pub enum LinkError {
         /// The epoch.
         epoch: u64,
     },
+    /// The owner has too many connections.
+    #[error("the owner of the log has no room for another connection")]
+    Refused,
     /// A broker or the owner does not answer.
     #[error("no answer: {0}")]
     Silence(String),
 }
 
-/// Links that other nodes open. Owners of one process share those that come.
+/// Learns of nodes that ask for a link. Those of one process share them.
 pub struct Listener {
     client: Client,
     log: String,
     alive: mpsc::Sender<()>,
     opened: Subscriber,
+}
+
+/// A node that asks for a link.
+pub struct Opening<'a> {
+    name: String,
+    answer_to: Subject,
+    listener: &'a Listener,
 }
 
 impl Links {
@@ -69,7 +86,9 @@ impl Links {
         file: &ClusterFile,
         alive: mpsc::Sender<()>,
     ) -> Result<Self, ClusterError> {
-        let client = connect(file).await?;
+        // All nodes prefer the first broker, so that a piece takes no way between brokers.
+        let options = file.options()?.retain_servers_order().client_capacity(QUEUE_PIECES_MAX);
+        let client = connect(file, options).await?;
         let log = file.streams().next().expect("a cluster has a log");
         Ok(Self { client, log, alive })
     }
@@ -82,6 +101,7 @@ impl Links {
         let inbound = self.client.subscribe(here).await.map_err(|error| silence(&error))?;
         let opened = self.client.request(owner_subject(&self.log, epoch), name.into());
         match timeout(OPEN_TIME_MAX, opened).await {
+            Ok(Ok(answer)) if answer.payload == REFUSED => Err(LinkError::Refused),
             Ok(Ok(_)) => Ok(start(self.client.clone(), inbound, there, self.alive.clone())),
             Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {
                 Err(LinkError::Nobody { epoch })
@@ -102,22 +122,34 @@ impl Links {
 }
 
 impl Listener {
-    /// The next link. `None` once there will be no more.
-    pub async fn accept(&mut self) -> Option<DuplexStream> {
+    /// The next node that asks for a link. `None` once there will be no more.
+    pub async fn next(&mut self) -> Option<Opening<'_>> {
         loop {
-            let message = self.opened.next().await?;
-            let name = std::str::from_utf8(&message.payload).ok().filter(|name| is_name(name));
-            let (Some(name), Some(answer_to)) = (name, message.reply) else { continue };
-            let there = subject(&self.log, name, "node");
-            let subscribed = self.client.subscribe(subject(&self.log, name, "owner")).await;
-            let Ok(inbound) = subscribed else { continue };
-            if self.client.publish(answer_to, Bytes::new()).await.is_ok() {
-                return Some(start(self.client.clone(), inbound, there, self.alive.clone()));
+            let Message { payload, reply, .. } = self.opened.next().await?;
+            let name = std::str::from_utf8(&payload).ok().filter(|name| is_name(name));
+            if let (Some(name), Some(answer_to)) = (name, reply) {
+                return Some(Opening { name: name.to_owned(), answer_to, listener: self });
             }
         }
     }
 }
 
+impl Opening<'_> {
+    /// Opens the link. `None` if there is no connection to a broker any more.
+    pub async fn accept(self) -> Option<DuplexStream> {
+        let Self { name, answer_to, listener: Listener { client, log, alive, .. } } = self;
+        let there = subject(log, &name, "node");
+        let inbound = client.subscribe(subject(log, &name, "owner")).await.ok()?;
+        client.publish(answer_to, Bytes::new()).await.ok()?;
+        Some(start(client.clone(), inbound, there, alive.clone()))
+    }
+
+    /// Tells the node that there is no room for it.
+    pub async fn refuse(self) {
+        let answer = Bytes::from_static(REFUSED);
+        let _ = self.listener.client.publish(self.answer_to, answer).await;
+    }
+}
 /// Where the owner of this epoch learns of links.
 fn owner_subject(log: &str, epoch: u64) -> String {
     format!("{log}.owner.{epoch}")

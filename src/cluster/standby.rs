@@ -49,6 +49,15 @@ pub struct Look {
     pub owner_epoch: Option<u64>,
 }
 
+/// Whether a standby may take the log. One that is about to end may not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MayTake {
+    /// It may.
+    Yes,
+    /// It goes on following the log.
+    No,
+}
+
 /// Who owns the log, as far as its blocks say.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Holder {
@@ -104,7 +113,7 @@ impl Watch {
 /// Reads the log to its end, goes on reading what is appended, and takes it once nobody owns it.
 /// Each record goes to `copy` with its position, in order; all below the fence have when this
 /// returns. Ends otherwise only if the log halts or `copy` fails. After each look, `looked` is told
-/// what it found.
+/// what it found, and says whether the node may take the log now.
 ///
 /// `owned_epoch` is the epoch that this node owned last, in a process that is gone: if it has not
 /// ended, nobody owns the log.
@@ -113,7 +122,7 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
     node: &NodeName,
     owned_epoch: Option<u64>,
     mut copy: impl FnMut(u64, &[u8]) -> Result<(), E>,
-    mut looked: impl FnMut(Look),
+    mut looked: impl FnMut(Look) -> MayTake,
 ) -> Result<Taken<L>, E> {
     let mut watch = Watch::new(reader.sequence() > 0);
     loop {
@@ -140,8 +149,9 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
         watch.looked(reader.sequence() != before);
         let ChainMark { position, epoch, .. } = reader.chain().mark();
         let owner_epoch = (watch.holder != Holder::Nobody).then_some(epoch);
-        looked(Look { position, sequence: reader.sequence(), owner_epoch });
-        if watch.is_free() || owned_epoch == Some(epoch) {
+        let may_take = looked(Look { position, sequence: reader.sequence(), owner_epoch });
+        let is_free = watch.is_free() || owned_epoch == Some(epoch);
+        if is_free && may_take == MayTake::Yes {
             let former = watch.holder.clone();
             tracing::info!(?former, epoch = epoch + 1, "taking the log");
             let sent_ns = now_ns();

@@ -35,6 +35,8 @@ pub struct RequestBody {
     /// Whether all of it has arrived. A chunked body does not say so itself.
     is_ended: bool,
     is_late: bool,
+    /// Together with others like it, the body may hold one part of so many of the budget.
+    budget_parts: usize,
     held: Option<Share>,
 }
 
@@ -87,6 +89,7 @@ impl RequestBody {
             has_begun: false,
             is_ended: false,
             is_late: false,
+            budget_parts: 1,
             held: None,
         }
     }
@@ -104,6 +107,13 @@ impl RequestBody {
         }
         self.bytes_max = bytes_max;
         Ok(())
+    }
+
+    /// Whoever sends this is not known yet. Such bodies take at most half of the budget, so that they
+    /// leave some to others.
+    #[cfg(feature = "cluster")]
+    pub(super) const fn is_of_stranger(&mut self) {
+        self.budget_parts = 2;
     }
 
     /// Reads the whole body, up to its limit, under the connection's deadlines for bodies.
@@ -201,7 +211,8 @@ impl RequestBody {
     /// Grows this body's share of the budget to `bytes`.
     fn hold(&mut self, budget: &Arc<ByteBudget>, bytes: usize) -> Result<(), BodyError> {
         let held = self.held.get_or_insert_with(|| budget.share());
-        if held.hold(bytes) { Ok(()) } else { Err(BodyError::OverBudget) }
+        let bytes_max = budget.bytes_max() / self.budget_parts;
+        if held.hold_below(bytes, bytes_max) { Ok(()) } else { Err(BodyError::OverBudget) }
     }
 
     fn poll_frame(

@@ -26,7 +26,8 @@ const REQUEST_HEADERS: &str = "authorization, content-type, idempotency-key, las
 
 /// The answer headers that a page may read, besides those that it always may.
 const EXPOSED_HEADERS: &str = "content-disposition, idempotent-replayed, retry-after, \
-                               x-polysim-code, x-ratelimit-limit, x-ratelimit-limit-per-second, \
+                               x-paperbourse-owner, x-polysim-code, x-ratelimit-limit, \
+                               x-ratelimit-limit-per-second, \
                                x-ratelimit-remaining, x-ratelimit-remaining-per-second, \
                                x-ratelimit-reset, x-ratelimit-tier, x-request-id";
 

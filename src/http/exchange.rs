@@ -434,6 +434,12 @@ impl ConnectionSlot {
         self.guard.recognize();
     }
 
+    /// Whether it has presented a valid credential.
+    #[cfg(feature = "cluster")]
+    pub(super) fn is_recognized(&self) -> bool {
+        self.guard.is_recognized()
+    }
+
     /// Resolves when this place was given to another connection.
     pub async fn dismissed(&self) {
         self.guard.dismissed().await;

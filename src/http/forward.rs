@@ -7,6 +7,7 @@
 //! keeps the connection with its deadlines. A request is passed on at most once.
 
 mod here;
+mod socket;
 mod there;
 
 use std::future::pending;

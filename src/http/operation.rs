@@ -243,11 +243,12 @@ impl Operation {
         }
     }
 
-    /// Whether each node of a cluster has its own answer.
+    /// Whether each node of a cluster has its own answer. A node that drains is not ready, and all
+    /// others are if the one is that serves.
     #[cfg(feature = "cluster")]
-    pub(super) fn is_answered_by_any_node(&self) -> bool {
+    pub(super) fn is_answered_by_any_node(&self, is_draining: bool) -> bool {
         let is_readiness = self.path.as_str() == "/v1/health/ready";
-        matches!(self.run, Run::Health(_) | Run::File(_)) && !is_readiness
+        matches!(self.run, Run::Health(_) | Run::File(_)) && (!is_readiness || is_draining)
     }
 
     /// The name in metrics: `GET /v1/orders/{order_id}`.

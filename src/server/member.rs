@@ -8,6 +8,7 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ use super::supervisor::{Supervisor, watchdog_interval};
 use crate::cluster::folder::Membership;
 use crate::cluster::origin::{Origin, newest_record};
 use crate::cluster::seat::{Seat, end_process};
-use crate::cluster::standby::{Look, stand_by};
+use crate::cluster::standby::{Look, MayTake, stand_by};
 use crate::cluster::trim::{Trim, keep_trimmed, report};
 use crate::cluster::{Cluster, ClusterFile, JetStreamLog, OpenLog};
 use crate::config::{DataPlace, ServeArgs};
@@ -84,7 +85,9 @@ impl Member {
             folder: data.clone(),
             arguments: arguments.clone(),
             server: server.clone(),
+            is_leaving: Arc::default(),
         };
+        let is_leaving = standby.is_leaving.clone();
         let file = ClusterFile::read(file).context("--cluster")?;
         server.place.join(file.clone(), standby.node.clone());
         let mut live = prepared::try_venue(arguments)?;
@@ -94,13 +97,15 @@ impl Member {
         // Not on the thread of the brokers, which waits for the disk.
         let alive = tokio::spawn(keep_alive(supervisor.clone()));
         // On the thread of the brokers' connection, where the copy may wait for the disk.
-        let owning = brokers.spawn(standby.own(file, brokers.clone()));
+        let mut owning = brokers.spawn(standby.own(file, brokers.clone()));
         let owned = tokio::select! {
-            owned = ready::following(&mut live, owning) => {
+            owned = ready::following(&mut live, &mut owning) => {
                 owned.context("the standby panicked")??
             }
             signal = ending.asked() => {
                 tracing::info!(signal, "draining");
+                is_leaving.store(true, Ordering::Relaxed);
+                tokio::spawn(release_if_taken(owning, brokers, alive));
                 return Ok(ControlFlow::Break(ending));
             }
         };
@@ -188,6 +193,18 @@ impl Drop for Ownership {
     }
 }
 
+/// Gives up the log that a node has taken at the very moment at which it was told to end.
+async fn release_if_taken(
+    owning: JoinHandle<anyhow::Result<Owned>>,
+    brokers: Handle,
+    alive: JoinHandle<()>,
+) {
+    if let Ok(Ok(Owned { seat, .. })) = owning.await {
+        let ownership = Ownership { seat, brokers, alive };
+        let _ = tokio::task::spawn_blocking(move || drop(ownership)).await;
+    }
+}
+
 /// A server that may start.
 pub(super) struct Joined {
     pub(super) member: Member,
@@ -233,6 +250,8 @@ struct Standby {
     folder: PathBuf,
     arguments: ServeArgs,
     server: Arc<Server>,
+    /// Whether the node is about to end: it takes the log no more.
+    is_leaving: Arc<AtomicBool>,
 }
 
 impl Standby {
@@ -274,10 +293,11 @@ impl Standby {
             anyhow::Ok(())
         };
         let owned_epoch = Some(membership.owned_epoch).filter(|&epoch| epoch > 0);
-        let place = &self.server.place;
+        let (is_leaving, place) = (&self.is_leaving, &self.server.place);
         let looked = |Look { position, sequence, owner_epoch }| {
             trim.mark(position, sequence, tokio::time::Instant::now());
             place.set_owner(owner_epoch.map_or(Owner::Unknown, |epoch| Owner::There { epoch }));
+            if is_leaving.load(Ordering::Relaxed) { MayTake::No } else { MayTake::Yes }
         };
         let taken = stand_by(reader, &self.node, owned_epoch, copy, looked).await?;
         self.server.place.set_owner(Owner::Unknown);

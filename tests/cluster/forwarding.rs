@@ -224,7 +224,8 @@ fn a_rolling_restart_costs_nothing_but_named_refusals() {
         drop(over);
     });
     for trader in &traders {
-        assert_eq!(trader.cut_off.load(Ordering::Relaxed), 0);
+        let cut_off = trader.cut_off.lock().unwrap();
+        assert!(cut_off.is_empty(), "{cut_off:?}");
         cluster.addresses().iter().for_each(|&address| trader.check(address));
     }
 }

@@ -6,6 +6,7 @@
 mod copies;
 mod forwarding;
 mod nodes;
+mod power;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -152,6 +152,21 @@ impl Brokers {
         self.folder.join(format!("broker-{number}"))
     }
 
+    /// Sends a signal to a broker.
+    pub fn signal(&self, number: usize, name: &str) {
+        let id = self.members[number].child.as_ref().unwrap().id();
+        assert!(kill(name, &id.to_string()).status().unwrap().success());
+    }
+
+    /// Changes when a broker syncs, from its next start on.
+    pub fn set_sync_interval(&self, number: usize, interval: &str) {
+        let path = self.folder.join(format!("broker-{number}.conf"));
+        let text = fs::read_to_string(&path).unwrap();
+        let (before, rest) = text.split_once("sync_interval: ").unwrap();
+        let (_, after) = rest.split_once(' ').unwrap();
+        fs::write(path, format!("{before}sync_interval: {interval} {after}")).unwrap();
+    }
+
     /// Kills a broker, as in a crash.
     pub fn kill(&mut self, number: usize) {
         let mut child = self.members[number].child.take().unwrap();
@@ -169,15 +184,34 @@ impl Brokers {
     /// Starts a broker that has ended, and waits until all are healthy.
     #[track_caller]
     pub fn restart(&mut self, number: usize) {
+        self.start_again([number]);
+    }
+
+    /// Starts all brokers, which have ended, and waits until they are healthy.
+    #[track_caller]
+    pub fn restart_all(&mut self) {
+        self.start_again(0..BROKERS);
+    }
+
+    #[track_caller]
+    fn start_again(&mut self, numbers: impl IntoIterator<Item = usize> + Clone) {
         for _ in 0..STARTS_MAX {
-            self.spawn(number);
+            for number in numbers.clone() {
+                let child = &mut self.members[number].child;
+                let runs = child.as_mut().is_some_and(|it| it.try_wait().unwrap().is_none());
+                if !runs {
+                    self.spawn(number);
+                }
+            }
             if self.wait().is_ok() {
                 return;
             }
-            // Another process may hold one of its ports for a moment, such as a client.
+            // Another process may hold one of their ports for a moment, such as a client.
             std::thread::sleep(PATIENCE / 30);
         }
-        panic!("broker {number} does not start again: {}", Self::log(&self.folder, number));
+        let logs: Vec<String> =
+            numbers.into_iter().map(|number| Self::log(&self.folder, number)).collect();
+        panic!("brokers do not start again: {}", logs.concat());
     }
 }
 

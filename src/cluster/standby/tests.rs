@@ -26,7 +26,8 @@ async fn taken(log: &MemoryLog, number: usize) -> (Taken<MemoryLog>, Vec<u64>) {
         copied.push(position);
         Ok::<_, Halt>(())
     };
-    let taken = stand_by(reader(log.clone()), &node(number), None, copy, |_| ()).await.unwrap();
+    let taken =
+        stand_by(reader(log.clone()), &node(number), None, copy, |_| MayTake::Yes).await.unwrap();
     (taken, copied)
 }
 
@@ -92,11 +93,30 @@ async fn a_node_that_was_restarted_takes_its_own_log_back_at_once() {
     let owned_epoch = Some(former.epoch());
     let first = Reader::seek(log.clone(), start(), 2).await.unwrap();
     let began = Instant::now();
-    let taken =
-        stand_by(first, &node(1), owned_epoch, |_, _| Ok::<_, Halt>(()), |_| ()).await.unwrap();
+    let taken = stand_by(first, &node(1), owned_epoch, |_, _| Ok::<_, Halt>(()), |_| MayTake::Yes)
+        .await
+        .unwrap();
     assert_eq!(taken.owner.epoch(), 2);
     assert!(!taken.was_free, "reads of the former process may be on their way");
     assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
+}
+
+/// It would show that it is alive until it has ended, and others would wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_about_to_end_takes_no_log_and_goes_on_following() {
+    let log = MemoryLog::new();
+    let mut owner = take(log.clone(), 1).await;
+    write(&mut owner, 3).await;
+    assert!(owner.release().await.is_ok());
+    let owners = RefCell::new(Vec::new());
+    let looked = |look: Look| {
+        let mut owners = owners.borrow_mut();
+        owners.push(look.owner_epoch);
+        if owners.len() < 100 { MayTake::No } else { MayTake::Yes }
+    };
+    let copy = |_, _: &[u8]| Ok::<_, Halt>(());
+    let taken = stand_by(reader(log), &node(2), None, copy, looked).await.unwrap();
+    assert_eq!((taken.owner.epoch(), owners.into_inner()), (2, vec![None; 100]));
 }
 
 /// Of two standbys, one takes the log, and the other follows it.

@@ -181,6 +181,12 @@ impl ConnectionGuard {
         }
     }
 
+    /// Whether a valid credential was presented.
+    #[cfg(feature = "cluster")]
+    pub fn is_recognized(&self) -> bool {
+        self.slot.is_known.load(Ordering::Relaxed)
+    }
+
     /// Resolves when the slot was given to another connection.
     pub async fn dismissed(&self) {
         self.slot.leave.notified().await;

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -26,14 +26,18 @@ use super::{
 };
 use crate::cluster::link::Links;
 use crate::http::body::RequestBody;
-use crate::http::connection::{Activity, CutOff, ReplyBody};
+use crate::http::connection::{Activity, CutOff, ReplyBody, Source};
 use crate::http::exchange::{ConnectionSlot, Server, Worker};
 use crate::http::handle::handle;
 use crate::journal::replicated::NodeName;
+use crate::limits::budget::Share;
 use crate::service::Moment;
 
 /// How long to wait before links are accepted after that has failed.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// How much of an answer is given to HTTP/2 at a time, which keeps it until the other node has it.
+const PIECE_BYTES: usize = 16 * 1024;
 
 /// The most requests and sockets that a node passes on at a time. Its own limit of connections is
 /// lower.
@@ -49,10 +53,21 @@ pub(super) async fn accept(
 ) {
     match links.listen(epoch).await {
         Ok(mut listener) => {
-            while let Some(link) = listener.accept().await {
+            while let Some(opening) = listener.next().await {
                 // Once the worker has drained, it takes no more.
                 let Some(alive) = alive.upgrade() else { break };
-                tokio::spawn(serve(worker.clone(), node.clone(), link, alive));
+                let now_ns = Moment::at(Instant::now()).monotonic_ns;
+                let Ok(guard) = worker.server.connections.admit(None, now_ns) else {
+                    tracing::warn!("refused a link to another node: all connections are taken");
+                    opening.refuse().await;
+                    continue;
+                };
+                // It serves many clients, so it is never closed to make room for one.
+                guard.recognize();
+                let slot = ConnectionSlot::new(guard, alive);
+                if let Some(link) = opening.accept().await {
+                    tokio::spawn(serve(worker.clone(), node.clone(), link, slot));
+                }
             }
         }
         Err(error) => tracing::debug!(%error, "links are not accepted"),
@@ -61,23 +76,12 @@ pub(super) async fn accept(
 }
 
 /// Answers the requests that come over a link, until it ends or the server shuts down.
-pub(super) async fn serve<Io>(
-    worker: Arc<Worker>,
-    node: NodeName,
-    link: Io,
-    alive: mpsc::Sender<()>,
-) where
+pub(super) async fn serve<Io>(worker: Arc<Worker>, node: NodeName, link: Io, slot: ConnectionSlot)
+where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let server = worker.server.clone();
-    let now_ns = Moment::at(Instant::now()).monotonic_ns;
-    let Ok(guard) = server.connections.admit(None, now_ns) else {
-        tracing::warn!("refused a link to another node: all connection slots are taken");
-        return;
-    };
-    // It serves many clients, so it is never closed to make room for one.
-    guard.recognize();
-    let slot = Arc::new(ConnectionSlot::new(guard, alive));
+    let slot = Arc::new(slot);
     let name = HeaderValue::from_str(node.as_str()).expect("a node's name has no other characters");
     let service = service_fn(|request: Request<Incoming>| {
         let (worker, slot, name) = (worker.clone(), slot.clone(), name.clone());
@@ -121,7 +125,8 @@ pub(super) async fn serve<Io>(
     }
 }
 
-/// The request as its client sent it, and the client's address. `None` if no node has sent it.
+/// The request as its client sent it, and the client's address. `None` if it does not come from a
+/// node.
 fn received(mut request: Request<Incoming>) -> Option<(IpAddr, Request<RequestBody>)> {
     let headers = request.headers_mut();
     let client: IpAddr = headers.remove(&CLIENT)?.to_str().ok()?.parse().ok()?;
@@ -139,12 +144,15 @@ fn received(mut request: Request<Incoming>) -> Option<(IpAddr, Request<RequestBo
 
 /// The answer as a node gets it.
 fn answered(response: Response<ReplyBody>, is_head: bool, worker: &Worker) -> Response<PassedBack> {
-    let (mut head, mut body) = response.into_parts();
-    if is_head && let ReplyBody::Whole(whole, _) = &body {
+    let (mut head, body) = response.into_parts();
+    let mut body = match body {
+        ReplyBody::Whole(whole, held) => Sent::Whole { bytes: bytes_of(whole), _held: held },
+        ReplyBody::Stream(source, _) => Sent::Stream(source),
+    };
+    if is_head && let Sent::Whole { bytes, .. } = &mut body {
         // hyper would send the body.
-        let bytes = whole.size_hint().exact().unwrap_or_default();
-        head.headers.insert(CONTENT_LENGTH, bytes.into());
-        body = Full::default().into();
+        head.headers.insert(CONTENT_LENGTH, bytes.len().into());
+        bytes.clear();
     }
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
         // How HTTP/2 says so.
@@ -155,7 +163,7 @@ fn answered(response: Response<ReplyBody>, is_head: bool, worker: &Worker) -> Re
         head.headers.insert(&UPGRADE_TO, protocol);
     }
     let closing = match &body {
-        ReplyBody::Stream(source, _) if source.is_endless() => Some(closing(&worker.server)),
+        Sent::Stream(source) if source.is_endless() => Some(closing(&worker.server)),
         _ => None,
     };
     Response::from_parts(head, PassedBack { body, closing, has_said_farewell: false })
@@ -172,9 +180,28 @@ fn closing(server: &Server) -> Closing {
 
 type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// All bytes of a body.
+fn bytes_of(mut body: Full<Bytes>) -> Bytes {
+    let mut context = Context::from_waker(Waker::noop());
+    match Pin::new(&mut body).poll_frame(&mut context) {
+        Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+        _ => Bytes::new(),
+    }
+}
+
+/// What is sent to another node.
+enum Sent {
+    /// All of it, and what it holds of the memory for answers.
+    Whole {
+        bytes: Bytes,
+        _held: Option<Share>,
+    },
+    Stream(Box<dyn Source>),
+}
+
 /// A body on its way to another node.
 pub(super) struct PassedBack {
-    body: ReplyBody,
+    body: Sent,
     /// Resolves when a stream without an end is to be cut off.
     closing: Option<Closing>,
     has_said_farewell: bool,
@@ -182,7 +209,11 @@ pub(super) struct PassedBack {
 
 impl PassedBack {
     fn empty() -> Self {
-        Self { body: Full::default().into(), closing: None, has_said_farewell: false }
+        Self {
+            body: Sent::Whole { bytes: Bytes::new(), _held: None },
+            closing: None,
+            has_said_farewell: false,
+        }
     }
 }
 
@@ -196,33 +227,35 @@ impl Body for PassedBack {
     ) -> Poll<Option<Result<Frame<Bytes>, CutOff>>> {
         let Self { body, closing, has_said_farewell } = self.get_mut();
         let source = match body {
-            ReplyBody::Whole(body, _) => {
-                return Pin::new(body).poll_frame(context).map_err(|never| match never {});
+            // In pieces: hyper takes each only once the other node has room for it.
+            Sent::Whole { bytes, .. } => {
+                let piece = bytes.split_to(bytes.len().min(PIECE_BYTES));
+                return Poll::Ready((!piece.is_empty()).then(|| Ok(Frame::data(piece))));
             }
-            ReplyBody::Stream(source, _) => source,
+            Sent::Stream(source) => source,
         };
         let is_closing = *has_said_farewell
             || closing.as_mut().is_some_and(|closing| closing.as_mut().poll(context).is_ready());
         if is_closing {
+            // The other node knows that such a stream has no end.
             let is_over = std::mem::replace(has_said_farewell, true);
             let last = if is_over { Bytes::new() } else { source.farewell() };
-            let last = if last.is_empty() { Err(CutOff) } else { Ok(Frame::data(last)) };
-            return Poll::Ready(Some(last));
+            return Poll::Ready((!last.is_empty()).then(|| Ok(Frame::data(last))));
         }
         source.poll_bytes(context).map(|bytes| bytes.map(|bytes| bytes.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.body {
-            ReplyBody::Whole(body, _) => body.is_end_stream(),
-            ReplyBody::Stream(..) => false,
+            Sent::Whole { bytes, .. } => bytes.is_empty(),
+            Sent::Stream(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.body {
-            ReplyBody::Whole(body, _) => body.size_hint(),
-            ReplyBody::Stream(..) => SizeHint::default(),
+            Sent::Whole { bytes, .. } => SizeHint::with_exact(bytes.len() as u64),
+            Sent::Stream(_) => SizeHint::default(),
         }
     }
 }

@@ -14,18 +14,19 @@ use hyper::body::{Body as _, Frame, Incoming};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper::ext::Protocol;
 use hyper::header::{
-    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderMap, HeaderName, HeaderValue, TE,
-    TRAILER, TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName,
+    HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::http::request::Parts;
 use hyper::http::uri::{Authority, Scheme};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::socket::carry;
 use super::{
     CLIENT, HEADER_BYTES_MAX, LINK_WINDOW_BYTES, Owner, PING_INTERVAL, PING_PATIENCE,
     STREAM_WINDOW_BYTES, UPGRADE_TO, VERSION,
@@ -47,14 +48,29 @@ use crate::ws::asks_for_upgrade;
 /// How long to wait before the next try to open a link.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
+/// How long to wait before a request is given to the next link.
+const RESEND_PAUSE: Duration = Duration::from_millis(5);
+
 /// How long a request waits for a node that can answer it.
 const OWNER_WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// Answers up to this size are sent in one piece.
-const WHOLE_BYTES_MAX: u64 = 64 * 1024;
+/// Answers up to this size are sent in one piece, and do not count towards the memory for answers.
+const WHOLE_BYTES_MAX: u64 = 16 * 1024;
 
 /// The name of the owner in requests to it. Its address is the link.
 const AUTHORITY: &str = "owner";
+
+/// How many answers that nobody wants any more the link remembers, to ignore what still comes.
+const RESET_STREAMS_MAX: usize = 10_000;
+
+/// What a client cannot declare to belong to its connection.
+static NOT_OF_CONNECTION: [HeaderName; 5] = [
+    HOST,
+    AUTHORIZATION,
+    HeaderName::from_static("x-api-key"),
+    HeaderName::from_static("x-request-id"),
+    HeaderName::from_static("idempotency-key"),
+];
 
 static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -93,14 +109,14 @@ enum Answering {
 }
 
 /// Waits for a moment until somebody can answer: in a planned hand-over another node soon does.
-async fn answering(worker: &Worker) -> Answering {
+async fn answering(worker: &Worker, time_max: Duration) -> Answering {
     let mut owner = worker.server.place.owner.subscribe();
     let is_here = |owner: &Owner| matches!(owner, Owner::Here { .. });
     tokio::select! {
         biased;
         link = worker.to_owner.get() => Answering::There(link),
         _ = owner.wait_for(is_here) => Answering::Here,
-        () = sleep(OWNER_WAIT_MAX) => Answering::Nobody,
+        () = sleep(time_max) => Answering::Nobody,
     }
 }
 
@@ -130,7 +146,10 @@ where
         .keep_alive_while_idle(true)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(LINK_WINDOW_BYTES)
-        .max_header_list_size(HEADER_BYTES_MAX);
+        .max_header_list_size(HEADER_BYTES_MAX)
+        // However many clients leave before they have their answers.
+        .max_concurrent_reset_streams(RESET_STREAMS_MAX)
+        .max_local_error_reset_streams(None);
     match builder.handshake(TokioIo::new(link)).await {
         Ok((sender, connection)) => {
             worker.to_owner.set(sender);
@@ -152,19 +171,19 @@ pub fn handle_anywhere(
     peer: IpAddr,
     request: Request<RequestBody>,
 ) -> impl Future<Output = Response<ReplyBody>> {
-    if worker.server.exchange().is_none()
-        && worker.server.place.is_in_cluster()
+    let server = &worker.server;
+    if server.exchange().is_none()
+        && server.place.is_in_cluster()
         && let Ok(operation) = find(request.method(), request.uri().path())
-        && !operation.is_answered_by_any_node()
+        && !operation.is_answered_by_any_node(server.is_draining())
     {
         // In a box: it takes more room than what this node answers itself.
         Either::Left(Box::pin(async move {
-            let owner = match answering(worker).await {
-                Answering::Here => return handle(worker, slot, peer, request).await,
-                Answering::There(owner) => Some(owner),
-                Answering::Nobody => None,
-            };
-            pass_on(worker, slot, peer, operation, owner, request).await
+            let began = Instant::now();
+            match answering(worker, OWNER_WAIT_MAX).await {
+                Answering::Here => handle(worker, slot, peer, request).await,
+                _ => pass_on(worker, slot, (peer, began), operation, request).await,
+            }
         }))
     } else {
         Either::Right(handle(worker, slot, peer, request))
@@ -174,19 +193,17 @@ pub fn handle_anywhere(
 async fn pass_on(
     worker: &Worker,
     slot: &Arc<ConnectionSlot>,
-    peer: IpAddr,
+    (peer, began): (IpAddr, Instant),
     operation: &'static Operation,
-    owner: Option<Sender>,
     request: Request<RequestBody>,
 ) -> Response<ReplyBody> {
-    let began = Instant::now();
     let (mut head, mut body) = request.into_parts();
     let origin = worker.server.cors.of(&head.headers);
     let request_id = RequestId::of(RequestHeaders::of(&head.headers).request_id.first());
     // Both nodes log it under the same id.
     head.headers.insert(&REQUEST_ID, request_id.to_value());
     let from = (slot, peer, began);
-    let response = match answer(worker, from, operation, owner, (head, &mut body)).await {
+    let response = match answer(worker, from, operation, (head, &mut body)).await {
         Ok(response) => response,
         Err(error) => {
             let reply = error.into_reply();
@@ -211,7 +228,6 @@ async fn answer(
     worker: &Worker,
     (slot, peer, began): (&Arc<ConnectionSlot>, IpAddr, Instant),
     operation: &'static Operation,
-    owner: Option<Sender>,
     (mut head, body): (Parts, &mut RequestBody),
 ) -> Result<Response<ReplyBody>, ApiError> {
     let server = &worker.server;
@@ -221,17 +237,17 @@ async fn answer(
     if slot.note_request(Moment::at(began).monotonic_ns) {
         warn_of_forwarding(server, peer, &head);
     }
+    if body.is_pipelined() {
+        worker.give_way(slot).await;
+    }
+    if !slot.is_recognized() {
+        body.is_of_stranger();
+    }
     let whole = body.read(&server.bodies).await?;
-    // Only here: once it is read, the client keeps its connection.
-    let mut owner = owner.ok_or_else(ApiError::not_ready)?;
     let upgrading = upgrading(operation, &mut head);
-    let request = request_to_owner(head, client, whole.bytes(), upgrading.is_some());
-    let sent = owner.try_send_request(request).await;
-    let response = sent.map_err(|error| {
-        tracing::debug!(error = ?error.error(), "the owner of the log has not answered");
-        let is_unsent = error.message().is_some() || is_refused(error.error());
-        lost(operation, is_unsent)
-    })?;
+    let bytes = if upgrading.is_some() { Bytes::new() } else { whole.bytes() };
+    let request = request_to_owner(head, client, bytes, upgrading.is_some());
+    let response = send(worker, operation, request).await?;
     drop(whole);
     if response.headers().contains_key(&RATE_LIMIT_TIER) {
         // The owner has identified the caller.
@@ -242,6 +258,33 @@ async fn answer(
             Ok(switch_protocols(worker, slot.clone(), client, response))
         }
         _ => answered(operation, response).await,
+    }
+}
+
+/// Sends a request to the owner, at most once.
+async fn send(
+    worker: &Worker,
+    operation: &Operation,
+    mut request: Request<Full<Bytes>>,
+) -> Result<Response<Incoming>, ApiError> {
+    let deadline = Instant::now() + OWNER_WAIT_MAX;
+    loop {
+        let time_left = deadline.saturating_duration_since(Instant::now());
+        let Answering::There(mut owner) = answering(worker, time_left).await else {
+            return Err(ApiError::not_ready());
+        };
+        let mut error = match owner.try_send_request(request).await {
+            Ok(response) => return Ok(response),
+            Err(error) => error,
+        };
+        if let Some(unsent) = error.take_message() {
+            // The link has just ended, and nobody has noticed. There may soon be another.
+            sleep(RESEND_PAUSE).await;
+            request = unsent;
+            continue;
+        }
+        tracing::debug!(error = ?error.error(), "the owner of the log has not answered");
+        return Err(lost(operation, is_refused(error.error())));
     }
 }
 
@@ -263,7 +306,7 @@ pub(super) fn request_to_owner(
     let named = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let named = named.flat_map(|names| names.split(',')).map(|name| name.trim().parse());
     let named: Vec<HeaderName> = named.filter_map(Result::ok).collect();
-    for name in &named {
+    for name in named.iter().filter(|name| !NOT_OF_CONNECTION.contains(name)) {
         headers.remove(name);
     }
     for name in [&CONNECTION, &CONTENT_LENGTH, &EXPECT, &TE, &TRAILER, &TRANSFER_ENCODING, &UPGRADE]
@@ -354,6 +397,8 @@ impl Source for PassedOn {
         loop {
             let frame = ready!(std::pin::Pin::new(&mut self.incoming).poll_frame(context));
             match frame.map(|frame| frame.map(Frame::into_data)) {
+                // A stream without an end must not look as if it had one.
+                None if self.is_endless => return Poll::Ready(Some(Err(CutOff))),
                 None => return Poll::Ready(None),
                 Some(Err(_)) => return Poll::Ready(Some(Err(CutOff))),
                 Some(Ok(Ok(bytes))) if !bytes.is_empty() => return Poll::Ready(Some(Ok(bytes))),
@@ -380,9 +425,8 @@ fn switch_protocols(
     let mut shutdown = worker.server.shutdown();
     tokio::spawn(async move {
         let carried = async {
-            let (client, owner) = (client.await?, owner.await?);
-            let (mut client, mut owner) = (TokioIo::new(client), TokioIo::new(owner));
-            copy_bidirectional(&mut client, &mut owner).await?;
+            let (client, owner) = (TokioIo::new(client.await?), TokioIo::new(owner.await?));
+            carry(client, owner, || slot.recognize()).await?;
             anyhow::Ok(())
         };
         tokio::select! {
@@ -391,10 +435,9 @@ fn switch_protocols(
                     tracing::debug!(%error, "a socket that was passed on ended");
                 }
             }
+            () = slot.dismissed() => {}
             _ = shutdown.wait_for(|is_closing| *is_closing) => {}
         }
-        // The socket counts as a connection until here.
-        drop(slot);
     });
     let (mut head, _) = response.into_parts();
     restore(&mut head);

@@ -81,7 +81,10 @@ impl Default for LogFilter {
 impl LogFilter {
     pub(super) fn targets(&self) -> Targets {
         let modules = self.modules.iter().map(|(module, level)| (&**module, *level));
-        Targets::new().with_default(self.default).with_targets(modules)
+        let targets = Targets::new().with_default(self.default).with_targets(modules);
+        // It says twice that it is connected, and has many connections.
+        let is_chatty = self.default == LevelFilter::INFO;
+        if is_chatty { targets.with_target("async_nats", LevelFilter::WARN) } else { targets }
     }
 }
 
@@ -173,14 +176,19 @@ mod tests {
 
     #[test]
     fn a_module_has_its_own_level() {
-        let targets = "warn,paperbourse::venue=debug".parse::<LogFilter>().unwrap().targets();
-        for (target, level, is_wanted) in [
-            ("paperbourse::server", Level::INFO, false),
-            ("paperbourse::server", Level::WARN, true),
-            ("paperbourse::venue::feed", Level::DEBUG, true),
-            ("paperbourse::venue::feed", Level::TRACE, false),
+        for (filter, target, level, is_wanted) in [
+            ("warn,paperbourse::venue=debug", "paperbourse::server", Level::INFO, false),
+            ("warn,paperbourse::venue=debug", "paperbourse::server", Level::WARN, true),
+            ("warn,paperbourse::venue=debug", "paperbourse::venue::feed", Level::DEBUG, true),
+            ("warn,paperbourse::venue=debug", "paperbourse::venue::feed", Level::TRACE, false),
+            ("info", "async_nats::connector", Level::INFO, false),
+            ("info", "async_nats::connector", Level::WARN, true),
+            ("debug", "async_nats::connector", Level::DEBUG, true),
+            ("error", "async_nats::connector", Level::WARN, false),
         ] {
-            assert_eq!(targets.would_enable(target, &level), is_wanted, "{target} {level}");
+            let targets = filter.parse::<LogFilter>().unwrap().targets();
+            let shown = format!("{filter}: {target} {level}");
+            assert_eq!(targets.would_enable(target, &level), is_wanted, "{shown}");
         }
     }
 
