@@ -109,8 +109,8 @@ impl RequestBody {
         Ok(())
     }
 
-    /// Whoever sends this is not known yet. Such bodies take at most half of the budget, so that they
-    /// leave some to others.
+    /// Whoever sends this is not known yet. Such bodies take at most half of the budget, so that
+    /// they leave some to others.
     #[cfg(feature = "cluster")]
     pub(super) const fn is_of_stranger(&mut self) {
         self.budget_parts = 2;

@@ -236,7 +236,7 @@ pub(crate) struct Trader {
     /// When they were.
     acknowledged_at: Mutex<Vec<Instant>>,
     /// Why nobody said what became of requests that were sent.
-    pub(crate) cut_off: Mutex<Vec<String>>,
+    cut_off: Mutex<Vec<String>>,
 }
 
 impl Trader {
@@ -256,6 +256,11 @@ impl Trader {
             acknowledged_at: Mutex::default(),
             cut_off: Mutex::default(),
         }
+    }
+
+    /// Why nobody has said since the last call what became of requests.
+    pub(crate) fn take_cut_off(&self) -> Vec<String> {
+        std::mem::take(&mut *self.cut_off.lock().unwrap())
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -307,7 +312,7 @@ impl Trader {
                         self.cut_off.lock().unwrap().push(answer.text);
                     }
                     Ok(answer) => assert_eq!(answer.json()["error"], "NOT_READY"),
-                    // A node that is slow is left for another, and one that ends does not wait long.
+                    // A slow node is left for another, and one that ends does not wait long.
                     Err(error) if error.kind() == ErrorKind::WouldBlock || is_late => {}
                     Err(error) => self.cut_off.lock().unwrap().push(error.to_string()),
                 }
@@ -449,12 +454,10 @@ fn acknowledged_orders_survive_the_loss_of_nodes_and_brokers() {
             let pause = longest_pause(&traders, began);
             println!("{fault:?}: node {owner}, then {next}, no order for {pause:?}");
             pauses.entry(format!("{fault:?}")).or_default().push(pause);
-            for trader in &traders {
-                let cut_off = std::mem::take(&mut *trader.cut_off.lock().unwrap());
-                if matches!(fault, Fault::Ended) {
-                    assert!(cut_off.is_empty(), "a node that ends answers: {cut_off:?}");
-                }
-            }
+            let cut_off = traders.iter().flat_map(Trader::take_cut_off);
+            let cut_off: Vec<String> = cut_off.collect();
+            let is_planned = matches!(fault, Fault::Ended);
+            assert!(!is_planned || cut_off.is_empty(), "a node that ends answers: {cut_off:?}");
             if nodes.processes[owner].is_none() {
                 nodes.run(owner);
             }
