@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_nats::client::RequestErrorKind;
 use async_nats::{Client, Message, Subject, Subscriber};
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
-use futures_util::StreamExt as _;
+use futures_util::{Stream, StreamExt as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -175,7 +175,7 @@ fn is_name(name: &str) -> bool {
 /// The link is over when either end is dropped.
 fn start(
     client: Client,
-    mut inbound: Subscriber,
+    inbound: Subscriber,
     there: String,
     alive: mpsc::Sender<()>,
 ) -> DuplexStream {
@@ -184,7 +184,7 @@ fn start(
         let (mut from_here, mut to_here) = tokio::io::split(far);
         let ended = tokio::select! {
             ended = send(&client, &there, &mut from_here) => ended,
-            ended = receive(&mut inbound, &mut to_here) => ended,
+            ended = receive(inbound.map(|message| message.payload), &mut to_here) => ended,
         };
         if let Err(error) = ended {
             tracing::debug!(link = there, %error, "a link is over");
@@ -222,12 +222,11 @@ async fn send(
 
 /// Passes on each piece until the other end has closed the link.
 async fn receive(
-    inbound: &mut Subscriber,
+    mut inbound: impl Stream<Item = Bytes> + Unpin,
     to_here: &mut WriteHalf<DuplexStream>,
 ) -> io::Result<()> {
     let mut expected = 0;
-    while let Some(message) = inbound.next().await {
-        let mut piece = message.payload;
+    while let Some(mut piece) = inbound.next().await {
         if piece.is_empty() {
             break;
         }
@@ -239,4 +238,51 @@ async fn receive(
         to_here.write_all(&piece).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+
+    fn piece(number: u64, text: &str) -> Bytes {
+        [&number.to_be_bytes(), text.as_bytes()].concat().into()
+    }
+
+    /// What arrives of these pieces, and whether the link ended in order.
+    async fn received(pieces: &[Bytes]) -> (String, bool) {
+        let (mut near, far) = tokio::io::duplex(PIECE_BYTES_MAX);
+        let (from_here, mut to_here) = tokio::io::split(far);
+        let ended = receive(stream::iter(pieces.to_vec()), &mut to_here).await;
+        drop((from_here, to_here));
+        let mut arrived = String::new();
+        near.read_to_string(&mut arrived).await.unwrap();
+        (arrived, ended.is_ok())
+    }
+
+    #[tokio::test]
+    async fn a_link_that_has_lost_a_piece_is_over() {
+        let (first, second, third) = (piece(0, "a"), piece(1, "b"), piece(2, "c"));
+        let end = Bytes::new();
+        let short = Bytes::from_static(&[0; 7]);
+        for (pieces, arrived, is_in_order) in [
+            (vec![first.clone(), second.clone(), third.clone()], "abc", true),
+            (vec![first.clone(), end, second.clone()], "a", true),
+            (vec![first.clone(), third.clone()], "a", false),
+            (vec![first.clone(), first.clone()], "a", false),
+            (vec![second, first.clone()], "", false),
+            (vec![first, short], "a", false),
+        ] {
+            assert_eq!(received(&pieces).await, (arrived.to_owned(), is_in_order), "{pieces:?}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_link_names_no_others() {
+        assert!(is_name(&random_name()));
+        for name in ["", "*", ">", "a.b", &"*".repeat(32), &"g".repeat(32), &"a".repeat(31)] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
 }
