@@ -168,14 +168,10 @@ fn next_number() -> u64 {
     })
 }
 
-/// The prefix of this process's request ids: the time of its start, and a random number, since the
-/// nodes of a cluster may start in the same second.
+/// The prefix of this process's request ids: the microsecond of its first one, since the nodes of a
+/// cluster may start in the same second.
 fn process_name() -> &'static str {
-    static NAME: LazyLock<String> = LazyLock::new(|| {
-        let mut bytes = [0; 4];
-        getrandom::fill(&mut bytes[1..]).expect("the operating system gives random numbers");
-        format!("{:x}{:06x}-", Timestamp::now().seconds(), u32::from_be_bytes(bytes))
-    });
+    static NAME: LazyLock<String> = LazyLock::new(|| format!("{:x}-", Timestamp::now().micros()));
     &NAME
 }
 

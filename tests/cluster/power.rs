@@ -191,10 +191,16 @@ fn brokers_that_do_not_sync_lose_acknowledged_orders_and_nodes_notice() {
     }
     assert_eq!(world.count(), 300);
     world.cut();
-    (0..BROKERS).for_each(|number| world.brokers.set_sync_interval(number, "always"));
-    world.brokers.restart_all();
-    let refused = world.nodes.serve(0).output().unwrap();
-    let error = String::from_utf8(refused.stderr).unwrap();
-    assert!(error.contains("the brokers have lost blocks that this node has"), "{error}");
-    assert_eq!(refused.status.code(), Some(1));
+    for (sync_interval, expected) in [
+        ("2m", "acknowledges before it syncs: set sync_interval: always"),
+        ("always", "the brokers have lost blocks that this node has"),
+    ] {
+        (0..BROKERS).for_each(|number| world.brokers.set_sync_interval(number, sync_interval));
+        world.brokers.restart_all();
+        let refused = world.nodes.serve(0).output().unwrap();
+        let error = String::from_utf8(refused.stderr).unwrap();
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(refused.status.code(), Some(1));
+        (0..BROKERS).for_each(|number| world.brokers.terminate(number));
+    }
 }

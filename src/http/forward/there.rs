@@ -154,9 +154,9 @@ where
         Ok((sender, connection)) => {
             worker.to_owner.set(sender);
             // A task of its own: what was sent is still answered once the owner is another.
-            let ended = tokio::spawn(connection).await.expect("a connection does not panic");
+            let ended = tokio::spawn(connection).await;
             worker.to_owner.clear();
-            if let Err(error) = ended {
+            if let Ok(Err(error)) = ended {
                 tracing::debug!(%error, "the link to the owner of the log ended");
             }
         }
@@ -278,6 +278,9 @@ async fn send(
             Err(error) => error,
         };
         if let Some(unsent) = error.take_message() {
+            if Instant::now() >= deadline {
+                return Err(ApiError::not_ready());
+            }
             // The link has just ended, and nobody has noticed. There may soon be another.
             sleep(RESEND_PAUSE).await;
             request = unsent;
