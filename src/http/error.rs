@@ -283,10 +283,10 @@ impl ApiError {
         Self::unavailable("NOT_READY", "The server is starting or stopping.")
     }
 
-    /// Another node of a cluster was asked to change something, and its answer is lost.
+    /// Another node of a cluster was sent a write and did not answer.
     pub fn outcome_unknown() -> Self {
-        let message = "The node that owns the log was asked and has not answered: the request may \
-                       have been done or not. Repeat it with the same client_order_id or \
+        let message = "The node that serves did not answer, so the request may or may not have \
+                       been carried out. Send it again with the same client_order_id or \
                        Idempotency-Key.";
         Self {
             retry_after_seconds: Some(1),

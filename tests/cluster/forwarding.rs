@@ -14,7 +14,7 @@ use paperbourse_test_support::{Connection, PATIENCE, Request, Response};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::nodes::{MARKET, Nodes, OWNER, Over, Trader, UNLIMITED, ask};
+use crate::nodes::{MARKET, Nodes, OWNER, Over, Trader, UNLIMITED, ask, trade_all};
 use crate::{PAUSE, check, cluster_file};
 
 /// A cluster whose nodes all answer.
@@ -205,10 +205,7 @@ fn a_rolling_restart_costs_nothing_but_named_refusals() {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let over = Over(&is_over);
-        let threads: Vec<_> = traders
-            .iter()
-            .map(|trader| scope.spawn(|| trader.trade(&addresses, &is_over)))
-            .collect();
+        let threads = trade_all(scope, &traders, &addresses, &is_over);
         for number in 0..3 {
             let before: Vec<usize> = traders.iter().map(Trader::count).collect();
             let went_on = || traders.iter().zip(&before).all(|(it, &before)| it.count() > before);

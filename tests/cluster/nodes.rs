@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use paperbourse_test_support::brokers::{self, BROKERS, Brokers};
@@ -267,7 +267,7 @@ impl Trader {
         self.acknowledged.lock().unwrap().len()
     }
 
-    pub(crate) fn trade(&self, addresses: &Mutex<Vec<SocketAddr>>, is_over: &AtomicBool) {
+    fn trade(&self, addresses: &Mutex<Vec<SocketAddr>>, is_over: &AtomicBool) {
         for number in 0.. {
             if is_over.load(Ordering::Relaxed) {
                 return;
@@ -393,10 +393,7 @@ fn acknowledged_orders_survive_the_loss_of_nodes_and_brokers() {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let over = Over(&is_over);
-        let threads: Vec<_> = traders
-            .iter()
-            .map(|trader| scope.spawn(|| trader.trade(&addresses, &is_over)))
-            .collect();
+        let threads = trade_all(scope, &traders, &addresses, &is_over);
         let done = || traders.iter().map(Trader::count).sum::<usize>();
         let more = || {
             let (before, began) = (done(), Instant::now());
@@ -480,6 +477,17 @@ fn acknowledged_orders_survive_the_loss_of_nodes_and_brokers() {
     for trader in &traders {
         trader.check(address);
     }
+}
+
+/// Has each account trade on a thread of its own until that is over.
+pub(crate) fn trade_all<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    traders: &'scope [Trader],
+    addresses: &'scope Mutex<Vec<SocketAddr>>,
+    is_over: &'scope AtomicBool,
+) -> Vec<ScopedJoinHandle<'scope, ()>> {
+    let spawn = |trader: &'scope Trader| scope.spawn(|| trader.trade(addresses, is_over));
+    traders.iter().map(spawn).collect()
 }
 
 /// Ends the traders when it is dropped, also by a failed test.

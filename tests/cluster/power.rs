@@ -15,7 +15,7 @@ use paperbourse_test_support::PATIENCE;
 use paperbourse_test_support::brokers::{self, BROKERS, Brokers};
 use tempfile::TempDir;
 
-use crate::nodes::{NODES, Nodes, Over, Trader, UNLIMITED};
+use crate::nodes::{NODES, Nodes, Over, Trader, UNLIMITED, trade_all};
 use crate::{PAUSE, check, cluster_file};
 
 /// Room for the files of a broker or of a node.
@@ -148,10 +148,7 @@ fn no_acknowledged_order_is_lost_when_the_power_fails_everywhere() {
     let traders = std::mem::take(&mut world.traders);
     thread::scope(|scope| {
         let over = Over(&is_over);
-        let threads: Vec<_> = traders
-            .iter()
-            .map(|trader| scope.spawn(|| trader.trade(&addresses, &is_over)))
-            .collect();
+        let threads = trade_all(scope, &traders, &addresses, &is_over);
         for cut in 0..cuts {
             let done = || traders.iter().map(Trader::count).sum::<usize>();
             let (before, began) = (done(), Instant::now());

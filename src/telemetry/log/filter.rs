@@ -82,7 +82,7 @@ impl LogFilter {
     pub(super) fn targets(&self) -> Targets {
         let modules = self.modules.iter().map(|(module, level)| (&**module, *level));
         let targets = Targets::new().with_default(self.default).with_targets(modules);
-        // It says twice that it is connected, and has many connections.
+        // It logs two lines for each connection, and a node has one for each worker.
         let is_chatty = self.default == LevelFilter::INFO;
         if is_chatty { targets.with_target("async_nats", LevelFilter::WARN) } else { targets }
     }

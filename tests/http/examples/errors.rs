@@ -40,8 +40,8 @@ pub(super) fn provoked() -> BTreeMap<String, Value> {
     of_limits(&mut errors);
     of_memory(&mut errors, server);
     // Provoked elsewhere: they take a full disk, a large export, a provider that is gone, a market
-    // with a delay, an operator, a start that is caught in the act, a node of a cluster that stands
-    // still, and a bug.
+    // with a delay, an operator, a start that is caught in the act, a cluster node that hangs, and
+    // a bug.
     for error in [
         ApiError::journal_full(),
         ApiError::export_limit_exceeded(2),
