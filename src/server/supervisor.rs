@@ -11,6 +11,8 @@ use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::io::retry_on_intr;
+use rustix::net::{SendFlags, send};
 use rustix::time::{ClockId, clock_gettime};
 
 /// How long one message may wait for a supervisor that does not read.
@@ -75,7 +77,8 @@ impl Supervisor {
 
     fn send(&self, message: &str) {
         let Some(socket) = &self.socket else { return };
-        match socket.send(message.as_bytes()) {
+        // A send with a time limit is not resumed after a signal.
+        match retry_on_intr(|| send(socket, message.as_bytes(), SendFlags::NOSIGNAL)) {
             Ok(_) => self.has_failed.store(false, Ordering::Relaxed),
             Err(error) => {
                 // Once, not with every message.

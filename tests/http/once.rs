@@ -4,7 +4,7 @@
 //! `PAPERBOURSE_LOST_ANSWERS=1000` sets how many answers are lost for each kind of order.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use paperbourse_test_support::head::Head;
@@ -95,7 +95,13 @@ fn read_response(server: &mut TcpStream) {
 
 fn read_more(stream: &mut TcpStream, received: &mut Vec<u8>) {
     let mut bytes = [0; 4096];
-    let count = stream.read(&mut bytes).unwrap();
+    let count = loop {
+        match stream.read(&mut bytes) {
+            // A read with a time limit is not resumed after the process was stopped.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            read => break read.unwrap(),
+        }
+    };
     assert!(count > 0, "the stream ended after {}", String::from_utf8_lossy(received));
     received.extend_from_slice(&bytes[..count]);
 }

@@ -130,8 +130,13 @@ impl Connection {
 
     /// Whether the server has closed the connection without sending another byte.
     pub fn is_ended(&mut self) -> bool {
-        // A reset counts as closed.
-        self.stream.fill_buf().is_ok_and(<[u8]>::is_empty) || self.has_failed()
+        loop {
+            match self.stream.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A reset counts as closed.
+                read => return read.is_ok_and(<[u8]>::is_empty) || self.has_failed(),
+            }
+        }
     }
 
     fn has_failed(&self) -> bool {
