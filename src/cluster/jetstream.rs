@@ -13,14 +13,19 @@ use async_nats::jetstream::{self, Context};
 use async_nats::{Client, StatusCode};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::streams;
 use crate::journal::replicated::{Appended, Extent, Log, NoAnswer, beyond};
 
 /// How long a broker may take to answer. After that, what it did is unknown until the log is read.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a broker may answer nothing. An election of a leader may take longer, but to change the
+/// connection does not make it any slower.
+const SILENCE_MAX: Duration = Duration::from_secs(4);
 
 /// Longest description of an error, in bytes.
 const REASON_BYTES_MAX: usize = 512;
@@ -37,6 +42,16 @@ pub struct JetStreamLog {
     name: String,
     /// Notified at each release that is announced.
     released: Arc<Notify>,
+    silence: Arc<Silence>,
+}
+
+/// Since when a broker has acknowledged none of the blocks that it was sent, and has not said where
+/// the log ends. Apart from each other: one that leads the log and is cut off from the others takes
+/// no block any more, and answers all other questions for a while.
+#[derive(Default)]
+struct Silence {
+    append_since: Mutex<Option<Instant>>,
+    extent_since: Mutex<Option<Instant>>,
 }
 
 /// The requests to `JetStream` on this connection.
@@ -62,7 +77,8 @@ impl JetStreamLog {
                 }
             }
         });
-        Ok(Self { client, context, stream, name: name.to_owned(), released })
+        let (name, silence) = (name.to_owned(), Arc::default());
+        Ok(Self { client, context, stream, name, released, silence })
     }
 
     /// The connection to the brokers.
@@ -79,6 +95,16 @@ impl JetStreamLog {
         }
     }
 
+    /// Notes whether a question was answered. A broker that has been silent for long is left for
+    /// another: it may be cut off from the rest.
+    async fn note(&self, silent_since: &Mutex<Option<Instant>>, is_answered: bool) {
+        if is_too_long(&mut silent_since.lock(), is_answered, Instant::now()) {
+            tracing::warn!(log = self.name, "a broker does not answer, connecting to another");
+            // It fails only if the connection was given up.
+            let _ = self.client.force_reconnect().await;
+        }
+    }
+
     async fn publish(&self, expected: u64, block: Bytes) -> Result<u64, PublishError> {
         let message = PublishMessage::build()
             .payload(block)
@@ -87,6 +113,20 @@ impl JetStreamLog {
         let ack = self.context.send_publish(subject(&self.name), message).await?.await?;
         Ok(ack.sequence)
     }
+}
+
+/// Whether a broker has been silent for too long by now. If so, another one has some time too.
+fn is_too_long(silent_since: &mut Option<Instant>, is_answered: bool, now: Instant) -> bool {
+    if is_answered {
+        *silent_since = None;
+        return false;
+    }
+    let since = silent_since.get_or_insert(now);
+    let is_too_long = now.duration_since(*since) >= SILENCE_MAX;
+    if is_too_long {
+        *since = now;
+    }
+    is_too_long
 }
 
 /// The subject of a stream's messages.
@@ -139,7 +179,7 @@ impl Log for JetStreamLog {
         if let Err(reason) = self.check_connected() {
             return Appended::Unknown(reason);
         }
-        match self.publish(expected, block).await {
+        let appended = match self.publish(expected, block).await {
             Ok(sequence) if sequence == expected + 1 => Appended::Acknowledged,
             // Whatever that was, what is in the log decides.
             Ok(sequence) => Appended::Unknown(NoAnswer(format!(
@@ -150,7 +190,11 @@ impl Log for JetStreamLog {
                 Some(tail) => Appended::Stale { tail },
                 None => Appended::Unknown(no_answer(&error)),
             },
-        }
+        };
+        // A broker that is cut off says so of its own block too.
+        let is_answered = appended == Appended::Acknowledged;
+        self.note(&self.silence.append_since, is_answered).await;
+        appended
     }
 
     async fn read(&self, sequence: u64) -> Result<Option<Bytes>, NoAnswer> {
@@ -176,10 +220,13 @@ impl Log for JetStreamLog {
 
     async fn extent(&self) -> Result<Extent, NoAnswer> {
         self.check_connected()?;
-        let info = self.stream.get_info().await.map_err(|error| no_answer(&error))?;
-        if !streams::is_of_leader(&info) {
-            return Err(NoAnswer(streams::NO_LEADER.to_owned()));
-        }
+        let info = match self.stream.get_info().await {
+            Ok(info) if streams::is_of_leader(&info) => Ok(info),
+            Ok(_) => Err(NoAnswer(streams::NO_LEADER.to_owned())),
+            Err(error) => Err(no_answer(&error)),
+        };
+        self.note(&self.silence.extent_since, info.is_ok()).await;
+        let info = info?;
         // A stream that never had a block begins at 0.
         let first = info.state.first_sequence.max(1);
         Ok(Extent { first, last: info.state.last_sequence })
@@ -209,5 +256,33 @@ impl Log for JetStreamLog {
 
     async fn release_announced(&self) {
         self.released.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_is_left_after_a_long_silence_and_the_next_has_its_time() {
+        let began = Instant::now();
+        let mut silent_since = None;
+        for (after_seconds, is_answered, expected) in [
+            (0, false, false),
+            (3, false, false),
+            (3, true, false),
+            // It begins with the first question that stays without an answer, however late.
+            (90, false, false),
+            (93, false, false),
+            (94, false, true),
+            (97, false, false),
+            (98, false, true),
+            (99, true, false),
+            (104, false, false),
+        ] {
+            let now = began + Duration::from_secs(after_seconds);
+            let found = is_too_long(&mut silent_since, is_answered, now);
+            assert_eq!(found, expected, "{after_seconds} {is_answered}");
+        }
     }
 }

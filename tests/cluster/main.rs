@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod copies;
+mod cuts;
 mod forwarding;
 mod nodes;
 mod power;

@@ -1,12 +1,12 @@
 //! Three nodes on three brokers: whichever of them is killed, stopped or asked to end, no
 //! acknowledged order is lost or doubled, and no read is older than an answer before it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -50,11 +50,14 @@ const FIRST_BYTE_TIME_MAX: Duration = Duration::from_millis(250);
 /// How soon a client asks again.
 const RETRY_PAUSE: Duration = Duration::from_millis(2);
 
+/// The time between two looks at a position.
+const WATCH_PAUSE: Duration = Duration::from_millis(20);
+
 /// The header that names the node that has answered, if it is another than the one that was asked.
 pub(crate) const OWNER: &str = "x-paperbourse-owner";
 
 /// The exit code of a node that has lost its log to another.
-const EXIT_LOG_LOST: i32 = 75;
+pub(crate) const EXIT_LOG_LOST: i32 = 75;
 
 /// What happens to the owner of the log.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +87,8 @@ const FAULTS: [Fault; 6] = [
 /// The nodes of a cluster, as clients see them.
 pub(crate) struct Nodes {
     folder: PathBuf,
-    file: PathBuf,
+    /// The file of the cluster for each node.
+    files: Vec<PathBuf>,
     /// The arguments of nodes that tests choose, which come last.
     arguments: Vec<String>,
     /// `None` while a node does not run.
@@ -98,7 +102,7 @@ impl Nodes {
     pub(crate) fn start(folder: &Path, file: &Path, count: usize) -> Self {
         let mut nodes = Self {
             folder: folder.to_owned(),
-            file: file.to_owned(),
+            files: vec![file.to_owned(); NODES],
             arguments: UNLIMITED.map(str::to_owned).to_vec(),
             processes: (0..NODES).map(|_| None).collect(),
             addresses: Arc::new(Mutex::new(vec![NOBODY; NODES])),
@@ -113,6 +117,11 @@ impl Nodes {
         self
     }
 
+    /// Starts each node with a file of its own from now on.
+    pub(crate) fn with_files(self, files: Vec<PathBuf>) -> Self {
+        Self { files, ..self }
+    }
+
     /// The data folder of a node.
     pub(crate) fn data(&self, number: usize) -> PathBuf {
         self.folder.join(format!("node-{number}"))
@@ -121,7 +130,8 @@ impl Nodes {
     /// The command that starts a node.
     pub(crate) fn serve(&self, number: usize) -> Command {
         let mut serve = self.serve_alone(number);
-        serve.arg("--cluster").arg(&self.file).args(["--node", &format!("node-{number}")]);
+        serve.arg("--cluster").arg(&self.files[number]);
+        serve.args(["--node", &format!("node-{number}")]);
         serve
     }
 
@@ -231,6 +241,8 @@ pub(crate) struct Trader {
     name: String,
     /// The node that it asks first.
     first: usize,
+    /// How many orders were begun.
+    begun: AtomicUsize,
     /// The orders that were acknowledged, by name.
     acknowledged: Mutex<BTreeMap<String, u64>>,
     /// When they were.
@@ -252,6 +264,7 @@ impl Trader {
             key,
             name,
             first: number,
+            begun: AtomicUsize::new(0),
             acknowledged: Mutex::default(),
             acknowledged_at: Mutex::default(),
             cut_off: Mutex::default(),
@@ -284,8 +297,33 @@ impl Trader {
         }
     }
 
+    /// Looks at the position at one node after the other, while orders are placed. No look shows
+    /// less than what was acknowledged or seen before it, nor more than was ordered by then.
+    fn watch(&self, addresses: &Mutex<Vec<SocketAddr>>, is_over: &AtomicBool) {
+        let mut least = 0;
+        for turn in 0.. {
+            if is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            let address = {
+                let addresses = addresses.lock().unwrap();
+                addresses[turn % addresses.len()]
+            };
+            least = least.max(self.count());
+            let answer = ask(address, &self.positions());
+            if let Some(answer) = answer.filter(|answer| answer.status == 200) {
+                let shown = shares(&answer.json());
+                let most = self.begun.load(Ordering::SeqCst);
+                assert!((least..=most).contains(&shown), "{shown} of {least} to {most}");
+                least = shown;
+            }
+            thread::sleep(WATCH_PAUSE);
+        }
+    }
+
     /// Places the order with this number, however often that takes.
     pub(crate) fn buy(&self, addresses: &Mutex<Vec<SocketAddr>>, number: usize) {
+        self.begun.fetch_max(number + 1, Ordering::SeqCst);
         let name = format!("{}-{number}", self.name);
         let answer = self.until_answered(addresses, &self.order(&name));
         let id = answer.ok(200)["order_id"].as_u64().unwrap();
@@ -322,16 +360,25 @@ impl Trader {
         }
     }
 
-    /// Checks that each order was decided once, as it was answered.
+    /// Checks that each order was decided once, as it was answered, and paid for.
     pub(crate) fn check(&self, address: SocketAddr) {
         let acknowledged = self.acknowledged.lock().unwrap();
         let positions = ask(address, &self.positions()).unwrap().ok(200);
         assert_eq!(shares(&positions), acknowledged.len(), "{}", self.name);
+        let mut spent = 0;
         for (name, &id) in acknowledged.iter() {
             let answer = ask(address, &self.order(name)).unwrap();
             assert!(answer.is_replay(), "{name}: {answer:?}");
-            assert_eq!(answer.ok(200)["order_id"], id, "{name}");
+            let order = answer.ok(200);
+            assert_eq!(order["order_id"], id, "{name}");
+            spent += nano(&order["notional"]) + nano(&order["fee"]);
         }
+        let ids: BTreeSet<u64> = acknowledged.values().copied().collect();
+        assert_eq!(ids.len(), acknowledged.len(), "{}: two orders have one id", self.name);
+        let balance = Request::get("/v1/account/balance").key(&self.key);
+        let balance = ask(address, &balance).unwrap().ok(200);
+        let started = nano(&balance["starting_balance"]);
+        assert_eq!(nano(&balance["balance"]) + spent, started, "{}", self.name);
     }
 
     pub(crate) fn positions(&self) -> Request {
@@ -352,6 +399,13 @@ fn answered(addresses: &[SocketAddr], request: &Request) -> Response {
     answers.into_iter().find(|answer| answer.status != 503).expect("a node is ready")
 }
 
+/// An amount of dollars, in billionths.
+fn nano(amount: &Value) -> u64 {
+    let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
+    let (whole, rest) = text.split_once('.').unwrap_or((&text, ""));
+    format!("{whole}{rest:0<9}").parse().unwrap()
+}
+
 /// How many shares there are.
 fn shares(positions: &Value) -> usize {
     let first = positions.as_array().unwrap().first();
@@ -359,7 +413,7 @@ fn shares(positions: &Value) -> usize {
 }
 
 /// The longest time between two acknowledged orders since then.
-fn longest_pause(traders: &[Trader], since: Instant) -> Duration {
+pub(crate) fn longest_pause(traders: &[Trader], since: Instant) -> Duration {
     let mut times = vec![since];
     for trader in traders {
         let acknowledged_at = trader.acknowledged_at.lock().unwrap();
@@ -370,7 +424,7 @@ fn longest_pause(traders: &[Trader], since: Instant) -> Duration {
 }
 
 /// The broker that leads the log.
-fn leader(file: &Path) -> usize {
+pub(crate) fn leader(file: &Path) -> usize {
     let printed = status_once(file, |printed| printed.contains("leader broker-"));
     let (_, leader) = printed.split_once("leader broker-").unwrap();
     leader[..1].parse().unwrap()
@@ -479,15 +533,16 @@ fn acknowledged_orders_survive_the_loss_of_nodes_and_brokers() {
     }
 }
 
-/// Has each account trade on a thread of its own until that is over.
+/// Has each account trade until that is over, on a thread of its own, and look on another.
 pub(crate) fn trade_all<'scope>(
     scope: &'scope Scope<'scope, '_>,
     traders: &'scope [Trader],
     addresses: &'scope Mutex<Vec<SocketAddr>>,
     is_over: &'scope AtomicBool,
 ) -> Vec<ScopedJoinHandle<'scope, ()>> {
-    let spawn = |trader: &'scope Trader| scope.spawn(|| trader.trade(addresses, is_over));
-    traders.iter().map(spawn).collect()
+    let trade = |trader: &'scope Trader| scope.spawn(|| trader.trade(addresses, is_over));
+    let watch = |trader: &'scope Trader| scope.spawn(|| trader.watch(addresses, is_over));
+    traders.iter().map(trade).chain(traders.iter().map(watch)).collect()
 }
 
 /// Ends the traders when it is dropped, also by a failed test.

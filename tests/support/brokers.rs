@@ -3,12 +3,13 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::link::Link;
 use crate::process::kill;
 use crate::{Connection, PATIENCE, Request};
 
@@ -20,6 +21,9 @@ const STARTS_MAX: usize = 10;
 
 /// The time between two looks at a broker that starts.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// Where nothing listens: brokers are to use the links, and not what others say of themselves.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
 
 /// Whoever holds this runs brokers. Several clusters at once, on a machine with few cores and one
 /// disk, answer so slowly that they lose their leaders.
@@ -43,12 +47,30 @@ pub fn program() -> Option<PathBuf> {
     found
 }
 
+/// What the brokers' configuration says.
+#[derive(Clone, Copy)]
+struct Settings<'a> {
+    sync_interval: &'a str,
+    lines: &'a str,
+    routes: Routes,
+}
+
+/// How brokers reach each other.
+#[derive(Clone, Copy)]
+enum Routes {
+    Direct,
+    /// Over links.
+    Linked,
+}
+
 /// Three brokers; the only ones of this process.
 #[derive(Debug)]
 pub struct Brokers {
     program: PathBuf,
     folder: PathBuf,
     members: Vec<Broker>,
+    /// Those of each broker to itself and the others; none if they are not linked.
+    routes: Vec<Vec<Link>>,
     /// Given back after the brokers were killed.
     _turn: MutexGuard<'static, ()>,
 }
@@ -66,8 +88,21 @@ impl Brokers {
     /// and has these lines besides.
     #[track_caller]
     pub fn start(program: &Path, folder: &Path, sync_interval: &str, lines: &str) -> Self {
+        let settings = Settings { sync_interval, lines, routes: Routes::Direct };
+        Self::start_with(program, folder, settings)
+    }
+
+    /// Starts brokers that reach each other over links, which can be cut.
+    #[track_caller]
+    pub fn start_linked(program: &Path, folder: &Path) -> Self {
+        let settings = Settings { sync_interval: "always", lines: "", routes: Routes::Linked };
+        Self::start_with(program, folder, settings)
+    }
+
+    #[track_caller]
+    fn start_with(program: &Path, folder: &Path, settings: Settings<'_>) -> Self {
         for _ in 0..STARTS_MAX {
-            let mut brokers = Self::on_free_ports(program, folder, sync_interval, lines);
+            let mut brokers = Self::on_free_ports(program, folder, settings);
             (0..BROKERS).for_each(|number| brokers.spawn(number));
             if brokers.wait().is_ok() {
                 return brokers;
@@ -76,22 +111,34 @@ impl Brokers {
         panic!("no brokers after {STARTS_MAX} starts: {}", Self::log(folder, 0));
     }
 
-    fn on_free_ports(program: &Path, folder: &Path, sync_interval: &str, lines: &str) -> Self {
+    fn on_free_ports(program: &Path, folder: &Path, settings: Settings<'_>) -> Self {
+        let Settings { sync_interval, lines, routes } = settings;
         let free = || TcpListener::bind("127.0.0.1:0").unwrap();
         let listeners: Vec<TcpListener> = (0..3 * BROKERS).map(|_| free()).collect();
         let ports: Vec<SocketAddr> = listeners.iter().map(|it| it.local_addr().unwrap()).collect();
-        let mut routes = String::new();
-        for route in &ports[..BROKERS] {
-            write!(routes, "\"nats://{route}\", ").unwrap();
-        }
+        let to_all = |_| ports[..BROKERS].iter().map(|&port| Link::to(port)).collect();
+        let links: Vec<Vec<Link>> = match routes {
+            Routes::Direct => Vec::new(),
+            Routes::Linked => (0..BROKERS).map(to_all).collect(),
+        };
         let members = (0..BROKERS).map(|number| {
+            let others = match links.get(number) {
+                None => ports[..BROKERS].to_vec(),
+                Some(links) => links.iter().map(|link| link.address).collect(),
+            };
+            let mut routes = String::new();
+            for other in others {
+                write!(routes, "\"nats://{other}\", ").unwrap();
+            }
+            let advertised = if links.is_empty() { ports[number] } else { NOBODY };
             let (route, address, monitoring) =
                 (ports[number], ports[BROKERS + number], ports[2 * BROKERS + number]);
             let store = folder.join(format!("broker-{number}"));
             let text = format!(
                 "server_name: broker-{number}\nlisten: \"{address}\"\nhttp: \"{monitoring}\"\n\
                  jetstream {{ store_dir: \"{}\", sync_interval: {sync_interval} }}\n\
-                 cluster {{ name: test, listen: \"{route}\", routes: [{routes}] }}\n{lines}\n",
+                 cluster {{ name: test, listen: \"{route}\", advertise: \"{advertised}\", \
+                 routes: [{routes}] }}\n{lines}\n",
                 store.display()
             );
             fs::write(folder.join(format!("broker-{number}.conf")), text).unwrap();
@@ -101,6 +148,7 @@ impl Brokers {
             program: program.to_owned(),
             folder: folder.to_owned(),
             members: members.collect(),
+            routes: links,
             // A test that failed has killed its brokers all the same.
             _turn: ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner),
         }
@@ -156,6 +204,22 @@ impl Brokers {
     pub fn signal(&self, number: usize, name: &str) {
         let id = self.members[number].child.as_ref().unwrap().id();
         assert!(kill(name, &id.to_string()).status().unwrap().success());
+    }
+
+    /// Cuts a broker off from the others, but not from its clients.
+    pub fn cut_off(&self, number: usize) {
+        self.routes_of(number).for_each(Link::cut);
+    }
+
+    /// Joins a broker with the others again.
+    pub fn join(&self, number: usize) {
+        self.routes_of(number).for_each(Link::mend);
+    }
+
+    /// The links of a broker to the others, and theirs to it.
+    fn routes_of(&self, number: usize) -> impl Iterator<Item = &Link> {
+        let others = self.routes.iter().map(move |links| &links[number]);
+        self.routes[number].iter().chain(others)
     }
 
     /// Changes when a broker syncs, from its next start on.

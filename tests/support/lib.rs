@@ -10,6 +10,7 @@ pub mod brokers;
 mod connection;
 pub mod event_stream;
 pub mod head;
+pub mod link;
 pub mod process;
 mod request;
 mod response;

@@ -165,6 +165,11 @@ impl Process {
         status
     }
 
+    /// Its exit status, if it has ended.
+    pub fn try_wait(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
     /// The log lines with this text so far.
     pub fn log_lines(&self, text: &str) -> Vec<String> {
         self.log.lines_with(text)

@@ -1,0 +1,144 @@
+//! Networks that are cut: nodes that reach no broker, brokers that reach no other, and losses that
+//! come together.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Instant;
+
+use paperbourse_test_support::PATIENCE;
+use paperbourse_test_support::brokers::{self, Brokers};
+use paperbourse_test_support::link::Link;
+use paperbourse_test_support::process::Process;
+use tempfile::TempDir;
+
+use crate::nodes::{EXIT_LOG_LOST, NODES, Nodes, Over, Trader, leader, longest_pause, trade_all};
+use crate::{PAUSE, check, cluster_file};
+
+/// How many orders must be acknowledged before and after each cut.
+const ORDERS: usize = 40;
+
+/// What happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cut {
+    /// The owner of the log reaches no broker.
+    Owner,
+    /// The broker that leads the log reaches no other, and all its clients.
+    Leader,
+    /// Both.
+    OwnerAndLeader,
+    /// The owner is killed while that broker is cut off.
+    OwnerKilled,
+    /// Both are killed.
+    BothKilled,
+}
+
+const CUTS: [Cut; 5] =
+    [Cut::Owner, Cut::Leader, Cut::OwnerAndLeader, Cut::OwnerKilled, Cut::BothKilled];
+
+/// The links of each node to the brokers, and the file that each node has.
+fn link_nodes(folder: &Path, file: &Path, brokers: &Brokers) -> (Vec<Vec<Link>>, Vec<PathBuf>) {
+    let of_node = |number| {
+        let mut text = fs::read_to_string(file).unwrap();
+        let link = |address: &String| {
+            let target: SocketAddr = address.strip_prefix("nats://").unwrap().parse().unwrap();
+            let link = Link::to(target);
+            text = text.replace(address, &format!("nats://{}", link.address));
+            link
+        };
+        let links = brokers.addresses().iter().map(link).collect();
+        let path = folder.join(format!("node-{number}.toml"));
+        fs::write(&path, text).unwrap();
+        (links, path)
+    };
+    (0..NODES).map(of_node).unzip()
+}
+
+/// Starts nodes again that have lost the log, as a supervisor does.
+fn supervise(nodes: &mut Nodes) {
+    for number in 0..NODES {
+        let ended = nodes.processes[number].as_mut().and_then(Process::try_wait);
+        if let Some(status) = ended {
+            assert_eq!(status.code(), Some(EXIT_LOG_LOST), "node {number}");
+            nodes.run(number);
+        }
+    }
+}
+
+/// Waits until so many more orders are acknowledged.
+fn wait_for_orders(nodes: &mut Nodes, traders: &[Trader], threads: &[ScopedJoinHandle<'_, ()>]) {
+    let done = || traders.iter().map(Trader::count).sum::<usize>();
+    let (before, began) = (done(), Instant::now());
+    while done() < before + ORDERS {
+        assert!(threads.iter().all(|thread| !thread.is_finished()), "a trader failed");
+        assert!(began.elapsed() < 4 * PATIENCE, "the cluster does not go on");
+        supervise(nodes);
+        thread::sleep(PAUSE);
+    }
+}
+
+/// All cuts; `PAPERBOURSE_CLUSTER_CUTS=100` for a long run.
+#[test]
+fn acknowledged_orders_survive_networks_that_are_cut() {
+    let Some(program) = brokers::program() else { return };
+    let folder = TempDir::new().unwrap();
+    let mut brokers = Brokers::start_linked(&program, folder.path());
+    let file = cluster_file(folder.path(), &brokers, "");
+    check(&["init"], &file, 0);
+    let (links, files) = link_nodes(folder.path(), &file, &brokers);
+    let mut nodes = Nodes::start(folder.path(), &file, 0).with_files(files);
+    nodes = nodes.with(&crate::nodes::UNLIMITED);
+    (0..NODES).for_each(|number| nodes.run(number));
+    nodes.all_answer();
+    let addresses = nodes.addresses.clone();
+    let open = addresses.lock().unwrap().clone();
+    let traders: Vec<Trader> =
+        (0..3).map(|number| Trader::new(folder.path(), &open, number)).collect();
+
+    let count = std::env::var("PAPERBOURSE_CLUSTER_CUTS");
+    let count = count.map_or(CUTS.len(), |count| count.parse().unwrap());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let over = Over(&is_over);
+        let threads = trade_all(scope, &traders, &addresses, &is_over);
+        for cut in CUTS.into_iter().cycle().take(count) {
+            wait_for_orders(&mut nodes, &traders, &threads);
+            let (owner, leader, began) = (nodes.owner(), leader(&file), Instant::now());
+            if matches!(cut, Cut::Owner | Cut::OwnerAndLeader) {
+                links[owner].iter().for_each(Link::cut);
+            }
+            if matches!(cut, Cut::Leader | Cut::OwnerAndLeader | Cut::OwnerKilled) {
+                brokers.cut_off(leader);
+            }
+            if matches!(cut, Cut::OwnerKilled | Cut::BothKilled) {
+                nodes.processes[owner] = None;
+            }
+            if cut == Cut::BothKilled {
+                brokers.kill(leader);
+            }
+            wait_for_orders(&mut nodes, &traders, &threads);
+            let pause = longest_pause(&traders, began);
+            println!("{cut:?}: node {owner}, broker {leader}, no order for {pause:?}");
+            brokers.join(leader);
+            links[owner].iter().for_each(Link::mend);
+            if cut == Cut::BothKilled {
+                brokers.restart(leader);
+            }
+            if nodes.processes[owner].is_none() {
+                nodes.run(owner);
+            }
+        }
+        wait_for_orders(&mut nodes, &traders, &threads);
+        drop(over);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+    let owner = nodes.owner();
+    let address = addresses.lock().unwrap()[owner];
+    for trader in &traders {
+        trader.check(address);
+    }
+}
