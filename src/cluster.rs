@@ -14,6 +14,7 @@
 //!   may be answered without asking the brokers, [`trim`] removes what nodes have on their disks.
 //!   The tests in `model` look at every state that these rules allow when nodes take a log from
 //!   each other.
+//! - [`metrics`] is what an operator sees of a log while nodes follow it.
 //! - [`link`](mod@link) connects nodes through the brokers, for requests that only the owner of a
 //!   log can answer.
 
@@ -23,6 +24,7 @@ pub mod folder;
 mod jetstream;
 pub mod lease;
 pub mod link;
+pub mod metrics;
 pub mod origin;
 pub mod seat;
 pub mod standby;

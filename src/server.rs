@@ -50,7 +50,7 @@ use crate::http::forwarded::TrustedProxies;
 use crate::journal::DataDirectory;
 use crate::operators::{self, OperatorSocket};
 use crate::service::Service;
-use crate::snapshot::{SnapshotKeeper, SnapshotMetrics};
+use crate::snapshot::SnapshotKeeper;
 use crate::telemetry::AccessLog;
 use crate::venue::Venue;
 use activation::Passed;
@@ -125,7 +125,7 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         let connections = take_connections(predecessor, connections_max)?;
         #[cfg(feature = "cluster")]
         let Joined { mut member, prepared, ending: early } =
-            match Member::join(arguments, &supervisor, &server, prepared).await? {
+            match Member::join(arguments, &supervisor, &server, prepared, admin.as_ref()).await? {
                 ControlFlow::Continue(joined) => joined,
                 ControlFlow::Break(ending) => {
                     stop_standing_by(&server, workers, (listeners, admin), &ending).await;
@@ -134,10 +134,7 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
             };
         let Started { exchange, venue, snapshots, hours } =
             start::start(arguments, prepared).await?;
-        if let Some(admin) = &admin {
-            let snapshots = snapshots.as_ref().map(|snapshots| snapshots.metrics().clone());
-            serve_metrics(admin, &server, &exchange, snapshots)?;
-        }
+        show_metrics(arguments, admin.as_ref(), &server, &exchange, snapshots.as_ref())?;
         spawn_background(&exchange, venue);
         let (operators, hand_over) = listen_in_folder(&arguments.data, &exchange);
         #[cfg(feature = "cluster")]
@@ -477,17 +474,31 @@ fn operators(data: &DataPlace, exchange: &Arc<Exchange>) -> Option<OperatorSocke
     }
 }
 
-/// Starts to serve metrics, and to count what only they show.
-fn serve_metrics(
-    admin: &AdminListener,
+/// Serves the metrics of a server that is about to serve, and counts what only they show.
+fn show_metrics(
+    arguments: &ServeArgs,
+    admin: Option<&AdminListener>,
     server: &Arc<Server>,
     exchange: &Arc<Exchange>,
-    snapshots: Option<Arc<SnapshotMetrics>>,
+    snapshots: Option<&SnapshotKeeper>,
 ) -> anyhow::Result<()> {
+    if let Some(snapshots) = snapshots {
+        server.observed.snapshots.get_or_init(|| snapshots.metrics().clone());
+    }
+    let Some(admin) = admin else { return Ok(()) };
+    // The node of a cluster has served them since it joined.
+    if arguments.cluster.cluster.is_none() {
+        serve_metrics(admin, server)?;
+    }
+    tokio::spawn(footprint::watch(exchange.clone()));
+    Ok(())
+}
+
+/// Starts to serve metrics.
+fn serve_metrics(admin: &AdminListener, server: &Arc<Server>) -> anyhow::Result<()> {
     tracing::info!("metrics on http://{}/metrics", admin.address);
     let socket = admin.socket.try_clone().context("failed to share the admin socket")?;
-    tokio::spawn(admin::serve(socket, server.clone(), snapshots));
-    tokio::spawn(footprint::watch(exchange.clone()));
+    tokio::spawn(admin::serve(socket, server.clone()));
     Ok(())
 }
 

@@ -9,6 +9,7 @@ mod log;
 mod page;
 mod process;
 mod sample;
+mod scrape;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,8 @@ pub use log::{LogFilter, LogFilterError, LogFormat, OneLine, set_log_filter, sta
 pub use page::{Kind, Metric, render};
 pub use process::{Process, kilobytes, resident_bytes};
 pub use sample::{Sample, SampleError};
-pub use table::{Gauges, METRICS, Scrape, SpanCounts};
+pub use scrape::{Gauges, LogSample, Scrape, ServingGauges, SpanCounts};
+pub use table::METRICS;
 pub use throttle::Throttle;
 #[cfg(feature = "traces")]
 pub use traces::{Answered, Asked, Exporter, Parent, Trace, Traces, origin};

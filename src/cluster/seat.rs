@@ -11,6 +11,7 @@ use tokio::sync::Mutex;
 use tokio::time::sleep;
 
 use super::lease::{HEARTBEAT_INTERVAL, Lease, now_ns};
+use super::metrics::LogMetrics;
 use super::standby::Taken;
 use crate::journal::replicated::{Halt, Log, Lost, NextBlock, Owner, Upstream};
 
@@ -36,6 +37,7 @@ struct Shared<L> {
     /// `None` once the log was released.
     owner: Mutex<Option<Owner<L>>>,
     lease: Arc<Lease>,
+    metrics: Arc<LogMetrics>,
     on_lost: OnLost,
 }
 
@@ -55,11 +57,17 @@ pub type OnLost = fn(&SeatLost) -> !;
 
 impl<L: Log + 'static> Seat<L> {
     /// Takes the place in a log that was taken. Shows on `runtime` that the owner is alive.
-    pub fn new(taken: Taken<L>, runtime: Handle, on_lost: OnLost) -> Self {
+    pub fn new(
+        taken: Taken<L>,
+        metrics: Arc<LogMetrics>,
+        runtime: Handle,
+        on_lost: OnLost,
+    ) -> Self {
         let Taken { owner, was_free, sent_ns } = taken;
         let lease = Arc::new(Lease::begin(was_free, sent_ns));
         let epoch = owner.epoch();
-        let shared = Arc::new(Shared { epoch, owner: Mutex::new(Some(owner)), lease, on_lost });
+        let owner = Mutex::new(Some(owner));
+        let shared = Arc::new(Shared { epoch, owner, lease, metrics, on_lost });
         runtime.spawn(beat(shared.clone()));
         runtime.spawn(watch(shared.clone()));
         Self { shared, runtime }
@@ -96,11 +104,15 @@ impl<L: Log + 'static> Seat<L> {
     }
 }
 
-impl<L> Shared<L> {
+impl<L: Log> Shared<L> {
     /// What an append has come to.
-    fn done(&self, sent_ns: u64, appended: Result<(), Lost>) {
+    fn done(&self, owner: &Owner<L>, sent_ns: u64, appended: Result<(), Lost>) {
         match appended {
-            Ok(()) => self.lease.extend(sent_ns),
+            Ok(()) => {
+                self.lease.extend(sent_ns);
+                let elapsed = Duration::from_nanos(now_ns() - sent_ns);
+                self.metrics.appended(owner.position(), self.epoch, elapsed);
+            }
             Err(lost) => (self.on_lost)(&lost.into()),
         }
     }
@@ -117,7 +129,7 @@ impl<L: Log + 'static> Upstream for Seat<L> {
             let Some(owner) = &mut *owner else { return std::future::pending().await };
             let sent_ns = now_ns();
             let appended = owner.append(|chain| block.seal(chain)).await;
-            self.shared.done(sent_ns, appended);
+            self.shared.done(owner, sent_ns, appended);
         });
     }
 }
@@ -133,7 +145,7 @@ async fn beat<L: Log>(shared: Arc<Shared<L>>) {
         let Some(owner) = &mut *owner else { return };
         let sent_ns = now_ns();
         let appended = owner.beat().await;
-        shared.done(sent_ns, appended);
+        shared.done(owner, sent_ns, appended);
     }
 }
 
@@ -179,7 +191,8 @@ mod tests {
         let began_ns = now_ns();
         let owner = take(MemoryLog::new(), 1).await;
         let taken = Taken { owner, was_free: false, sent_ns: began_ns };
-        let seat = Seat::new(taken, Handle::current(), |lost| panic!("{lost}"));
+        let metrics = Arc::new(LogMetrics::new("log".to_owned()));
+        let seat = Seat::new(taken, metrics, Handle::current(), |lost| panic!("{lost}"));
         assert_eq!(seat.release().await.unwrap(), Some(0), "it has no records");
         assert!(u128::from(now_ns() - began_ns) >= LEASE_WAIT.as_nanos());
     }

@@ -45,8 +45,23 @@ pub struct Look {
     pub position: u64,
     /// The sequence of the newest block.
     pub sequence: u64,
-    /// Since which epoch its owner has it; `None` if nobody owns it.
-    pub owner_epoch: Option<u64>,
+    /// The epoch of that block.
+    pub epoch: u64,
+    /// Whether somebody owns the log.
+    pub is_owned: bool,
+    /// What came of the look.
+    pub outcome: LookOutcome,
+}
+
+/// What came of a look at the end of a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LookOutcome {
+    /// The log was read to its end.
+    Whole,
+    /// The brokers did not answer.
+    Silence,
+    /// No broker has the next block intact.
+    Halt,
 }
 
 /// Whether a standby may take the log. One that is about to end may not.
@@ -112,8 +127,9 @@ impl Watch {
 
 /// Reads the log to its end, goes on reading what is appended, and takes it once nobody owns it.
 /// Each record goes to `copy` with its position, in order; all below the fence have when this
-/// returns. Ends otherwise only if the log halts or `copy` fails. After each look, `looked` is told
-/// what it found, and says whether the node may take the log now.
+/// returns. Ends otherwise only if the log begins behind the reader, or `copy` fails. A log that
+/// halts is read again and again: brokers that come back may have what is missing. After each look,
+/// `looked` is told what it found, and says whether the node may take the log now.
 ///
 /// `owned_epoch` is the epoch that this node owned last, in a process that is gone: if it has not
 /// ended, nobody owns the log.
@@ -139,19 +155,24 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
         });
         let read = read.await;
         copied?;
-        match read {
-            Ok(()) => {}
-            Err(ReadError::Halted(halt)) => return Err(halt.into()),
+        let outcome = match read {
+            Ok(()) => LookOutcome::Whole,
+            Err(ReadError::Halted(halt)) => {
+                retry_halted(halt)?;
+                LookOutcome::Halt
+            }
             Err(error @ ReadError::Unreachable { .. }) => {
                 tracing::warn!(%error, "the brokers do not answer, trying again");
+                LookOutcome::Silence
             }
-        }
+        };
         watch.looked(reader.sequence() != before);
-        let ChainMark { position, epoch, .. } = reader.chain().mark();
-        let owner_epoch = (watch.holder != Holder::Nobody).then_some(epoch);
-        let may_take = looked(Look { position, sequence: reader.sequence(), owner_epoch });
+        let (sequence, ChainMark { position, epoch, .. }) =
+            (reader.sequence(), reader.chain().mark());
+        let is_owned = watch.holder != Holder::Nobody;
+        let may_take = looked(Look { position, sequence, epoch, is_owned, outcome });
         let is_free = watch.is_free() || owned_epoch == Some(epoch);
-        if is_free && may_take == MayTake::Yes {
+        if is_free && may_take == MayTake::Yes && outcome != LookOutcome::Halt {
             let former = watch.holder.clone();
             tracing::info!(?former, epoch = epoch + 1, "taking the log");
             let sent_ns = now_ns();
@@ -169,6 +190,15 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
             }
         }
     }
+}
+
+/// Reports why a log cannot be read any further. An error if to try again is of no use.
+pub fn retry_halted(halt: Halt) -> Result<(), Halt> {
+    if halt.reason.lies_before_the_log() {
+        return Err(halt);
+    }
+    tracing::error!(%halt, "the log is damaged, reading it again");
+    Ok(())
 }
 
 #[cfg(test)]

@@ -283,6 +283,15 @@ impl ApiError {
         Self::unavailable("NOT_READY", "The server is starting or stopping.")
     }
 
+    /// The node of a cluster cannot read its log.
+    pub fn log_halted() -> Self {
+        Self::unavailable(
+            "LOG_HALTED",
+            "The log of this cluster is damaged, and this node cannot read it any further. Ask \
+             another node. If none answers, its operator has to repair the log.",
+        )
+    }
+
     /// Another node of a cluster was sent a write and did not answer.
     pub fn outcome_unknown() -> Self {
         let message = "The node that serves did not answer, so the request may or may not have \

@@ -1,5 +1,7 @@
 //! What request handlers share: the process, the worker, the connection.
 
+mod page;
+
 #[cfg(feature = "cluster")]
 use std::future::pending;
 use std::io;
@@ -17,28 +19,25 @@ use super::cors::CorsOrigins;
 #[cfg(feature = "cluster")]
 use super::forward::{ClusterPlace, ToOwner};
 use super::forwarded::TrustedProxies;
-use super::operation::Operation;
 use super::operations::OPERATIONS;
 use super::reply::ANSWER_BYTES_MAX;
 use crate::auth::last_key::LastKey;
-use crate::clock;
 #[cfg(feature = "cluster")]
 use crate::cluster::lease::Lease;
 use crate::journal::{Journal, Waiters};
 use crate::limits::budget::ByteBudget;
 use crate::service::Service;
-use crate::snapshot::SnapshotMetrics;
 #[cfg(feature = "traces")]
 use crate::telemetry::Traces;
-use crate::telemetry::{self, AccessLog, Gauges, Metrics, Process, Sample, Scrape, Throttle};
+use crate::telemetry::{AccessLog, Metrics, Sample, Throttle};
 use crate::venue::VenueStatus;
-use crate::venue::follow::status::LiveStatus;
 use crate::ws::bounds::UNSENT_BYTES_MAX;
 use crate::ws::counts::{ExportCounts, SocketCounts, StreamCounts};
 use crate::ws::executions::ExecutionCounts;
 use crate::ws::fanout::Fanout;
 use crate::ws::turns::{Place, Turns};
 use crate::ws::watch::Watch;
+pub use page::Observed;
 
 /// Connections that may be sent a refusal at the same time.
 pub const REFUSALS_MAX: usize = 64;
@@ -126,6 +125,8 @@ pub struct Server {
     /// One for each worker.
     metrics: Mutex<Vec<Arc<Metrics>>>,
     started: Instant,
+    /// What the metrics show besides.
+    pub observed: Observed,
     /// Limits the log lines about connections.
     pub lines: ConnectionLines,
     /// Logs requests, once asked for.
@@ -173,6 +174,7 @@ impl Server {
             proxies: TrustedProxies::default(),
             metrics: Mutex::default(),
             started: Instant::now(),
+            observed: Observed::default(),
             lines: ConnectionLines {
                 failed: Throttle::new(LINE_INTERVAL),
                 refused: Throttle::new(LINE_INTERVAL),
@@ -323,74 +325,6 @@ impl Server {
     /// Becomes true when the server starts to drain.
     pub fn shutdown(&self) -> watch::Receiver<bool> {
         self.shutdown.subscribe()
-    }
-
-    /// All metrics, in the Prometheus text format.
-    pub fn metrics_page(&self, snapshots: Option<&SnapshotMetrics>) -> String {
-        let clock = clock::status();
-        let mut gauges = Gauges {
-            connections: self.connections.count(),
-            body_bytes: self.bodies.held_bytes(),
-            answer_bytes: self.answers.held_bytes(),
-            uptime: self.started.elapsed(),
-            clock_jumps: clock.jumps_ever,
-            clock_off_seconds: clock.jump.map_or(0, |jump| jump.seconds().unsigned_abs()),
-            ..Gauges::default()
-        };
-        let exchange = self.exchange();
-        if let Some(exchange) = exchange {
-            gauges.sockets = exchange.sockets.total();
-            gauges.streams = exchange.streams.total();
-            gauges.exports = exchange.exports.total();
-            gauges.unsent_bytes = exchange.unsent.held_bytes();
-            gauges.subscriptions = exchange.fanout.subscription_count();
-            gauges.conflated_frames = exchange.fanout.conflated_count();
-            gauges.streams_cut_off = exchange.streams_cut_off.load(Ordering::Relaxed);
-            gauges.execution_sockets = exchange.service.fill_follower_count();
-            gauges.fill_frames = exchange.executions.fills();
-            gauges.gap_frames = exchange.executions.gaps();
-            let markets = exchange.service.markets();
-            let listing = markets.listing();
-            let fresh = listing.markets().iter().filter(|it| it.snapshot().has_fresh_book());
-            gauges.markets = listing.markets().len();
-            gauges.fresh_markets = fresh.count();
-            gauges.markets_unsettled = markets.unsettled_count();
-            gauges.crossings = markets.crossings_waiting();
-            gauges.crossings_overflowed = markets.crossings_overflowed_count();
-            gauges.open_orders = exchange.service.open_orders().count();
-            gauges.held_orders = exchange.service.held_orders().count();
-            gauges.resting_fills = exchange.service.open_orders().fill_count();
-            gauges.accounts = exchange.service.account_count();
-            gauges.keys = exchange.service.key_count();
-            gauges.journal_segment = exchange.journal.segment();
-            gauges.is_journal_full = exchange.journal.is_disk_full();
-            gauges.is_memory_full = exchange.service.room().is_full();
-            gauges.memory_limit_bytes = exchange.service.room().limit_bytes();
-        }
-        let journal = exchange.and_then(|exchange| exchange.journal.metrics());
-        let live = exchange.and_then(|exchange| exchange.venue.live.as_ref());
-        let mut memory = exchange.map_or_else(Vec::new, |exchange| exchange.memory.lock().clone());
-        if !memory.is_empty() {
-            memory.push(("bodies", self.bodies.held_bytes()));
-            memory.push(("answers", self.answers.held_bytes()));
-            let unsent = exchange.map_or(0, |exchange| exchange.unsent.held_bytes());
-            memory.push(("readers", unsent));
-        }
-        let workers = self.metrics.lock().clone();
-        telemetry::render(&Scrape {
-            workers: Metrics::sum(OPERATIONS.len(), workers.iter().map(Arc::as_ref)),
-            operations: OPERATIONS.iter().map(Operation::name).chain(["none".to_owned()]).collect(),
-            gauges,
-            memory,
-            process: Process::read(),
-            journal,
-            snapshots,
-            live: live.map(LiveStatus::get),
-            #[cfg(feature = "traces")]
-            spans: self.traces.as_ref().map(|traces| traces.counts()),
-            #[cfg(not(feature = "traces"))]
-            spans: None,
-        })
     }
 }
 

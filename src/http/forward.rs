@@ -60,6 +60,8 @@ pub enum Owner {
     /// Nobody, or nobody knows.
     #[default]
     Unknown,
+    /// Nobody knows, and this node cannot find out: it cannot read the log any further.
+    Halted,
     /// This node.
     Here {
         /// Since this epoch.
@@ -83,6 +85,11 @@ impl ClusterPlace {
     /// The server is this node of this cluster. Panics if called twice.
     pub fn join(&self, file: ClusterFile, node: NodeName) {
         assert!(self.cluster.set((file, node)).is_ok(), "a server joins one cluster");
+    }
+
+    /// Whether this node owns the log, and serves.
+    pub fn is_owner(&self) -> bool {
+        matches!(*self.owner.borrow(), Owner::Here { .. })
     }
 
     fn is_in_cluster(&self) -> bool {
@@ -120,7 +127,8 @@ async fn follow_owner(
 ) {
     let place = &worker.server.place;
     let mut owner = place.owner.subscribe();
-    if owner.wait_for(|&owner| owner != Owner::Unknown).await.is_err() {
+    let is_known = |owner: &Owner| !matches!(owner, Owner::Unknown | Owner::Halted);
+    if owner.wait_for(is_known).await.is_err() {
         return;
     }
     let (file, node) = place.cluster.get().expect("a server joins before it knows an owner");
@@ -129,7 +137,7 @@ async fn follow_owner(
         let now = *owner.borrow_and_update();
         let serving = async {
             match now {
-                Owner::Unknown => pending().await,
+                Owner::Unknown | Owner::Halted => pending().await,
                 Owner::Here { epoch } => here::accept(worker, node, &links, epoch, alive).await,
                 Owner::There { epoch } => there::keep_link(worker, &links, epoch).await,
             }

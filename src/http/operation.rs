@@ -258,7 +258,7 @@ impl Operation {
 
     /// Whether an answer can have this error code: one of the row's, or one of the common checks'.
     pub fn may_fail_with(&self, code: &str) -> bool {
-        const ALL: [&str; 13] = [
+        const ALL: [&str; 14] = [
             "BODY_INCOMPLETE",
             "BODY_TOO_LARGE",
             "IDENTITY_UNAVAILABLE",
@@ -267,6 +267,7 @@ impl Operation {
             "INVALID_TOKEN",
             "KEY_DEACTIVATED",
             "KEY_EXPIRED",
+            "LOG_HALTED",
             "NOT_READY",
             "RATE_LIMIT_EXCEEDED",
             "SERVER_BUSY",

@@ -16,7 +16,6 @@ use tokio::task::spawn_blocking;
 use crate::http::body::RequestBody;
 use crate::http::connection::{Deadlines, serve_connection};
 use crate::http::exchange::Server;
-use crate::snapshot::SnapshotMetrics;
 
 /// How many scrapers are served at a time.
 const CONNECTIONS_MAX: usize = 16;
@@ -25,11 +24,7 @@ const CONNECTIONS_MAX: usize = 16;
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// Serves metrics until the process ends.
-pub(super) async fn serve(
-    socket: StdListener,
-    server: Arc<Server>,
-    snapshots: Option<Arc<SnapshotMetrics>>,
-) {
+pub(super) async fn serve(socket: StdListener, server: Arc<Server>) {
     let listener = match TcpListener::from_std(socket) {
         Ok(listener) => listener,
         Err(error) => {
@@ -45,10 +40,10 @@ pub(super) async fn serve(
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let (server, snapshots) = (server.clone(), snapshots.clone());
+        let server = server.clone();
         tokio::spawn(async move {
             let _slot = slot;
-            let answer = |request| respond(request, server.clone(), snapshots.clone());
+            let answer = |request| respond(request, server.clone());
             let deadlines = Deadlines { idle: IDLE_MAX, ..Deadlines::default() };
             let connection = serve_connection(stream, deadlines, answer, pending());
             if let Err(error) = connection.await {
@@ -58,11 +53,7 @@ pub(super) async fn serve(
     }
 }
 
-async fn respond(
-    request: Request<RequestBody>,
-    server: Arc<Server>,
-    snapshots: Option<Arc<SnapshotMetrics>>,
-) -> Response<Full<Bytes>> {
+async fn respond(request: Request<RequestBody>, server: Arc<Server>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if request.uri().path() != "/metrics" {
@@ -71,7 +62,7 @@ async fn respond(
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
     } else {
         // Off the runtime: it visits every market and every open file.
-        let page = spawn_blocking(move || server.metrics_page(snapshots.as_deref())).await;
+        let page = spawn_blocking(move || server.metrics_page()).await;
         let page = page.expect("rendering the metrics does not panic");
         let kind = HeaderValue::from_static("text/plain; version=0.0.4");
         response.headers_mut().insert(CONTENT_TYPE, kind);

@@ -18,14 +18,16 @@ use tokio::runtime::{self, Handle};
 use tokio::task::JoinHandle;
 
 use super::ending::Ending;
+use super::listener::AdminListener;
 use super::prepared::{self, Beforehand, Followed, KeysAndTiers, Prepared};
 use super::ready;
 use super::start::{self, OpenedData};
 use super::supervisor::{Supervisor, watchdog_interval};
 use crate::cluster::folder::Membership;
+use crate::cluster::metrics::LogMetrics;
 use crate::cluster::origin::{Origin, newest_record};
 use crate::cluster::seat::{Seat, end_process};
-use crate::cluster::standby::{Look, MayTake, stand_by};
+use crate::cluster::standby::{Look, LookOutcome, MayTake, retry_halted, stand_by};
 use crate::cluster::trim::{Trim, keep_trimmed, report};
 use crate::cluster::{Cluster, ClusterFile, JetStreamLog, OpenLog};
 use crate::config::{DataPlace, ServeArgs};
@@ -72,6 +74,7 @@ impl Member {
         supervisor: &Arc<Supervisor>,
         server: &Arc<Server>,
         prepared: Option<Prepared>,
+        admin: Option<&AdminListener>,
     ) -> anyhow::Result<ControlFlow<Ending, Joined>> {
         let (Some(file), Some(name), DataPlace::Folder(data)) =
             (&arguments.cluster.cluster, &arguments.cluster.node, &arguments.data)
@@ -80,17 +83,26 @@ impl Member {
             return Ok(ControlFlow::Continue(joined));
         };
         let ending = Ending::watch()?;
+        let file = ClusterFile::read(file).context("--cluster")?;
+        let log = file.streams().next().context("a cluster has a log")?;
+        let metrics = server.observed.log.get_or_init(|| Arc::new(LogMetrics::new(log)));
         let standby = Standby {
             node: NodeName::new(name).context("--node")?,
             folder: data.clone(),
             arguments: arguments.clone(),
             server: server.clone(),
+            metrics: metrics.clone(),
             is_leaving: Arc::default(),
         };
         let is_leaving = standby.is_leaving.clone();
-        let file = ClusterFile::read(file).context("--cluster")?;
         server.place.join(file.clone(), standby.node.clone());
         let mut live = prepared::try_venue(arguments)?;
+        if let Some(live) = &live {
+            server.observed.live.get_or_init(|| live.status());
+        }
+        if let Some(admin) = admin {
+            super::serve_metrics(admin, server)?;
+        }
         let identity = start::open_identity(arguments)?;
         let brokers = start_thread()?;
         supervisor.ready("standing by");
@@ -250,6 +262,7 @@ struct Standby {
     folder: PathBuf,
     arguments: ServeArgs,
     server: Arc<Server>,
+    metrics: Arc<LogMetrics>,
     /// Whether the node is about to end: it takes the log no more.
     is_leaving: Arc<AtomicBool>,
 }
@@ -264,10 +277,11 @@ impl Standby {
         let folder = folder.context("a node has a data folder")?;
         let keys = prepared::keys_of(recovered.states(), self.arguments.limits().tiers)?;
         let position = journal.newest_place().position;
-        let overlap = overlap(&log, &folder, position).await?;
+        let overlap = self.overlap(&log, &folder, position).await?;
         let is_continued = position == 0 || overlap == Overlap::Same;
         // Before the folder is marked: a log that begins further on needs another folder.
-        let reader = Reader::seek(log.log.clone(), log.start(), position).await?;
+        let seek = || Reader::seek(log.log.clone(), log.start(), position);
+        let reader = self.until_whole(seek).await?;
         let membership =
             Membership::require(&Disk::System, &self.folder, log.id, &self.node, is_continued)?;
         ensure!(
@@ -282,6 +296,9 @@ impl Standby {
         runtime.spawn(report(log.clone(), self.node.clone(), journal.clone()));
         let config = self.arguments.snapshot_config();
         let snapshots = SnapshotKeeper::start(folder.clone(), journal.clone(), config);
+        let observed = &self.server.observed;
+        observed.journal.get_or_init(|| journal.clone());
+        observed.snapshots.get_or_init(|| snapshots.metrics().clone());
         let observe = key_observer(keys.0.clone(), keys.1.clone());
         let mut copied = position;
         let copy = |position: u64, record: &[u8]| {
@@ -293,10 +310,19 @@ impl Standby {
             anyhow::Ok(())
         };
         let owned_epoch = Some(membership.owned_epoch).filter(|&epoch| epoch > 0);
-        let (is_leaving, place) = (&self.is_leaving, &self.server.place);
-        let looked = |Look { position, sequence, owner_epoch }| {
+        let (is_leaving, place, metrics) = (&self.is_leaving, &self.server.place, &self.metrics);
+        let looked = |Look { position, sequence, epoch, is_owned, outcome }| {
             trim.mark(position, sequence, tokio::time::Instant::now());
-            place.set_owner(owner_epoch.map_or(Owner::Unknown, |epoch| Owner::There { epoch }));
+            match outcome {
+                LookOutcome::Whole => metrics.read(position, epoch),
+                LookOutcome::Silence => {}
+                LookOutcome::Halt => metrics.halted(),
+            }
+            place.set_owner(match outcome {
+                LookOutcome::Halt => Owner::Halted,
+                _ if is_owned => Owner::There { epoch },
+                _ => Owner::Unknown,
+            });
             if is_leaving.load(Ordering::Relaxed) { MayTake::No } else { MayTake::Yes }
         };
         let taken = stand_by(reader, &self.node, owned_epoch, copy, looked).await?;
@@ -309,7 +335,7 @@ impl Standby {
              on a copy of another node's folder"
         );
         tracing::info!(node = %self.node, epoch, position, "owning the log");
-        let seat = Arc::new(Seat::new(taken, runtime.clone(), end_process));
+        let seat = Arc::new(Seat::new(taken, metrics.clone(), runtime.clone(), end_process));
         let (owned, kept) = (seat.clone(), journal.clone());
         runtime.spawn(keep_trimmed(log, owned, self.node.clone(), kept, trim));
         let membership = Membership { owned_epoch: epoch, ..membership };
@@ -346,6 +372,53 @@ impl Standby {
         );
         Ok(logs.remove(0))
     }
+    /// Compares the folder's newest record, at this position, with that of the log, or with the
+    /// data that the log begins with.
+    async fn overlap(
+        &self,
+        log: &OpenLog,
+        folder: &Folder,
+        position: u64,
+    ) -> anyhow::Result<Overlap> {
+        if position == 0 {
+            return Ok(Overlap::Unknown);
+        }
+        let segments = folder.begun_segments()?;
+        if let Some(origin) = log.origin.filter(|origin| origin.end.position == position) {
+            let here = Origin::of(&Disk::System, &segments, 0)?;
+            let is_same = here.is_some_and(|here| origin.is_origin_of(&here));
+            return Ok(if is_same { Overlap::Same } else { Overlap::Different });
+        }
+        let read = || Reader::record(log.log.clone(), log.start(), position);
+        let in_log = match self.until_whole(read).await {
+            Err(ReadError::Halted(halt)) if halt.reason.lies_before_the_log() => {
+                return Ok(Overlap::Unknown);
+            }
+            in_log => in_log?,
+        };
+        let here = newest_record(&Disk::System, &segments)?.filter(|&(at, _)| at == position);
+        Ok(match (in_log, here) {
+            (Some(in_log), Some((_, here))) if in_log == here => Overlap::Same,
+            (Some(_), None) => Overlap::Unknown,
+            _ => Overlap::Different,
+        })
+    }
+
+    /// Reads the log again and again while no broker has a block intact. Meanwhile the node answers
+    /// that the log is damaged.
+    async fn until_whole<T, F>(&self, read: impl Fn() -> F) -> Result<T, ReadError>
+    where
+        F: Future<Output = Result<T, ReadError>>,
+    {
+        loop {
+            match read().await {
+                Err(ReadError::Halted(halt)) => retry_halted(halt)?,
+                other => return other,
+            }
+            self.server.place.set_owner(Owner::Halted);
+            self.metrics.halted();
+        }
+    }
 }
 
 /// What a folder and a log have in common.
@@ -357,32 +430,6 @@ enum Overlap {
     Different,
     /// One of the two does not have that record any more, or there is none.
     Unknown,
-}
-
-/// Compares the folder's newest record, at this position, with that of the log, or with the data
-/// that the log begins with.
-async fn overlap(log: &OpenLog, folder: &Folder, position: u64) -> anyhow::Result<Overlap> {
-    if position == 0 {
-        return Ok(Overlap::Unknown);
-    }
-    let segments = folder.begun_segments()?;
-    if let Some(origin) = log.origin.filter(|origin| origin.end.position == position) {
-        let here = Origin::of(&Disk::System, &segments, 0)?;
-        let is_same = here.is_some_and(|here| origin.is_origin_of(&here));
-        return Ok(if is_same { Overlap::Same } else { Overlap::Different });
-    }
-    let in_log = match Reader::record(log.log.clone(), log.start(), position).await {
-        Err(ReadError::Halted(halt)) if halt.reason.lies_before_the_log() => {
-            return Ok(Overlap::Unknown);
-        }
-        in_log => in_log?,
-    };
-    let here = newest_record(&Disk::System, &segments)?.filter(|&(at, _)| at == position);
-    Ok(match (in_log, here) {
-        (Some(in_log), Some((_, here))) if in_log == here => Overlap::Same,
-        (Some(_), None) => Overlap::Unknown,
-        _ => Overlap::Different,
-    })
 }
 
 /// Copies the record into the journal, however long that takes.

@@ -3,7 +3,8 @@
 use std::fmt::{Display, Write as _};
 use std::ops::RangeInclusive;
 
-use super::table::{METRICS, Scrape};
+use super::scrape::Scrape;
+use super::table::METRICS;
 use crate::histogram::Histogram;
 
 /// A metric: a name, and how its samples are read.

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::counters::{Metrics, OTHER_STATUS, OperationMetrics};
+use super::counters::{OTHER_STATUS, OperationMetrics};
 use super::page::{Metric, Samples};
-use super::process::Process;
+use super::scrape::{LogSample, Scrape, ServingGauges};
 use crate::histogram::{BUCKET_COUNT, Histogram};
 use crate::ids::Timestamp;
 use crate::journal::JournalMetrics;
@@ -13,105 +13,8 @@ use crate::snapshot::SnapshotMetrics;
 use crate::venue::follow::freshness::{Freshness, StateCounts};
 use crate::venue::follow::status::{LiveSnapshot, SocketSnapshot};
 
-/// What a page is made from.
-pub struct Scrape<'a> {
-    /// The sum of all workers.
-    pub workers: Metrics,
-    /// The name of each operation, in the order of the table, and of what matches none.
-    pub operations: Vec<String>,
-    /// What is read now.
-    pub gauges: Gauges,
-    /// Bytes of memory by part.
-    pub memory: Vec<(&'static str, usize)>,
-    /// The process.
-    pub process: Process,
-    /// The journal; `None` in memory.
-    pub journal: Option<&'a JournalMetrics>,
-    /// The snapshots; `None` if data is kept in memory.
-    pub snapshots: Option<&'a SnapshotMetrics>,
-    /// The venue; `None` unless it is followed live.
-    pub live: Option<LiveSnapshot>,
-    /// What became of the spans; `None` if nothing is traced.
-    pub spans: Option<SpanCounts>,
-}
-
-/// What became of the spans of traced requests since the start.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct SpanCounts {
-    /// Those that the collector has accepted.
-    pub exported: u64,
-    /// Those that it did not get, or did not take.
-    pub dropped: u64,
-}
-
-/// Values read at the time of the scrape.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Gauges {
-    /// Open connections.
-    pub connections: usize,
-    /// Bytes of request bodies that are being received or parsed, beyond the first 4 KiB of each.
-    pub body_bytes: usize,
-    /// Bytes of large answers that clients have yet to read.
-    pub answer_bytes: usize,
-    /// Bytes of sockets and price streams that clients have yet to read.
-    pub unsent_bytes: usize,
-    /// Subscriptions of sockets and price streams.
-    pub subscriptions: usize,
-    /// Open sockets.
-    pub sockets: usize,
-    /// Those of them that stream executions.
-    pub execution_sockets: usize,
-    /// Open price streams.
-    pub streams: usize,
-    /// Exports that are being sent.
-    pub exports: usize,
-    /// Price frames that replaced others, which a slow reader missed.
-    pub conflated_frames: u64,
-    /// Price streams cut off because their clients read too slowly.
-    pub streams_cut_off: u64,
-    /// Fills sent to execution sockets.
-    pub fill_frames: u64,
-    /// Gaps sent to execution sockets: fills that they asked for are no longer kept.
-    pub gap_frames: u64,
-    /// Known markets.
-    pub markets: usize,
-    /// Those of them with a book on which an order can fill.
-    pub fresh_markets: usize,
-    /// Resolved markets that are not settled yet.
-    pub markets_unsettled: usize,
-    /// Accounts.
-    pub accounts: usize,
-    /// Open orders.
-    pub open_orders: usize,
-    /// Those of them that wait for the venue's delay.
-    pub held_orders: usize,
-    /// Fills of open orders since the start.
-    pub resting_fills: u64,
-    /// Books that may fill open orders and wait for the shards.
-    pub crossings: usize,
-    /// Books that found no room among those; their markets were looked at later.
-    pub crossings_overflowed: u64,
-    /// API keys, including ended ones that are kept.
-    pub keys: usize,
-    /// The segment of the journal that is being written; `None` in memory.
-    pub journal_segment: Option<u64>,
-    /// Whether the disk was full when the journal last needed space.
-    pub is_journal_full: bool,
-    /// Whether requests are refused that would need memory.
-    pub is_memory_full: bool,
-    /// The limit of resident memory, in bytes; `None` if there is none.
-    pub memory_limit_bytes: Option<u64>,
-    /// Time since the start.
-    pub uptime: Duration,
-    /// Jumps of the system clock since the start.
-    pub clock_jumps: u64,
-    /// How far the system clock is from the server's time after a jump, in seconds, in either
-    /// direction.
-    pub clock_off_seconds: u64,
-}
-
 /// Every metric, in the order of the page.
-pub static METRICS: [Metric; 79] = [
+pub static METRICS: [Metric; 86] = [
     Metric::gauge("paperbourse_build_info", "Always 1; the label is the version.", |_, out| {
         out.sample(&[env!("CARGO_PKG_VERSION")], 1);
     })
@@ -177,12 +80,12 @@ pub static METRICS: [Metric; 79] = [
         |from, out| out.value(from.workers.connections_refused.get()),
     ),
     Metric::gauge("paperbourse_websocket_connections", "Open client WebSockets.", |from, out| {
-        out.value(from.gauges.sockets);
+        out.maybe(serving(from, |it| it.sockets));
     }),
     Metric::gauge(
         "paperbourse_execution_websocket_connections",
         "Open client WebSockets that stream executions.",
-        |from, out| out.value(from.gauges.execution_sockets),
+        |from, out| out.maybe(serving(from, |it| it.execution_sockets)),
     ),
     Metric::counter(
         "paperbourse_websockets_closed_total",
@@ -198,49 +101,49 @@ pub static METRICS: [Metric; 79] = [
         "paperbourse_price_streams",
         "Open streams of server-sent prices.",
         |from, out| {
-            out.value(from.gauges.streams);
+            out.maybe(serving(from, |it| it.streams));
         },
     ),
     Metric::counter(
         "paperbourse_price_streams_cut_off_total",
         "Price streams cut off because their clients read too slowly.",
-        |from, out| out.value(from.gauges.streams_cut_off),
+        |from, out| out.maybe(serving(from, |it| it.streams_cut_off)),
     ),
     Metric::gauge(
         "paperbourse_price_subscriptions",
         "Markets that sockets and streams are subscribed to, counted once for each of them.",
-        |from, out| out.value(from.gauges.subscriptions),
+        |from, out| out.maybe(serving(from, |it| it.subscriptions)),
     ),
     Metric::gauge(
         "paperbourse_unsent_bytes",
         "Memory held by frames and events that clients of sockets and streams have yet to read.",
-        |from, out| out.value(from.gauges.unsent_bytes),
+        |from, out| out.maybe(serving(from, |it| it.unsent_bytes)),
     ),
     Metric::counter(
         "paperbourse_price_frames_conflated_total",
         "Price frames that stand for several because the reader or the server could not keep up.",
-        |from, out| out.value(from.gauges.conflated_frames),
+        |from, out| out.maybe(serving(from, |it| it.conflated_frames)),
     ),
     Metric::gauge("paperbourse_exports", "Exports that are being sent.", |from, out| {
-        out.value(from.gauges.exports);
+        out.maybe(serving(from, |it| it.exports));
     }),
     Metric::counter(
         "paperbourse_execution_fills_total",
         "Fills sent to execution sockets.",
-        |from, out| out.value(from.gauges.fill_frames),
+        |from, out| out.maybe(serving(from, |it| it.fill_frames)),
     ),
     Metric::counter(
         "paperbourse_execution_gaps_total",
         "Times that an execution socket had missed fills that are no longer kept.",
-        |from, out| out.value(from.gauges.gap_frames),
+        |from, out| out.maybe(serving(from, |it| it.gap_frames)),
     ),
     Metric::gauge("paperbourse_accounts", "Accounts.", |from, out| {
-        out.value(from.gauges.accounts);
+        out.maybe(serving(from, |it| it.accounts));
     }),
     Metric::gauge(
         "paperbourse_api_keys",
         "API keys, ended ones that are kept included.",
-        |from, out| out.value(from.gauges.keys),
+        |from, out| out.maybe(serving(from, |it| it.keys)),
     ),
     Metric::counter(
         "paperbourse_orders_filled_total",
@@ -273,25 +176,25 @@ pub static METRICS: [Metric; 79] = [
         |from, out| out.value(from.workers.orders_rejected.get()),
     ),
     Metric::counter("paperbourse_resting_fills_total", "Fills of open orders.", |from, out| {
-        out.value(from.gauges.resting_fills);
+        out.maybe(serving(from, |it| it.resting_fills));
     }),
     Metric::gauge("paperbourse_open_orders", "Open orders.", |from, out| {
-        out.value(from.gauges.open_orders);
+        out.maybe(serving(from, |it| it.open_orders));
     }),
     Metric::gauge(
         "paperbourse_held_orders",
         "Open orders that wait as long as the venue delays them.",
-        |from, out| out.value(from.gauges.held_orders),
+        |from, out| out.maybe(serving(from, |it| it.held_orders)),
     ),
     Metric::gauge(
         "paperbourse_crossings_waiting",
         "Books that may fill open orders and have not reached the shards.",
-        |from, out| out.value(from.gauges.crossings),
+        |from, out| out.maybe(serving(from, |it| it.crossings)),
     ),
     Metric::counter(
         "paperbourse_crossings_overflowed_total",
         "Books that might fill open orders but found the queue full.",
-        |from, out| out.value(from.gauges.crossings_overflowed),
+        |from, out| out.maybe(serving(from, |it| it.crossings_overflowed)),
     ),
     Metric::counter(
         "paperbourse_comments_added_total",
@@ -301,17 +204,17 @@ pub static METRICS: [Metric; 79] = [
         },
     ),
     Metric::gauge("paperbourse_markets", "Markets in the catalogue.", |from, out| {
-        out.value(from.gauges.markets);
+        out.maybe(serving(from, |it| it.markets));
     }),
     Metric::gauge(
         "paperbourse_fresh_markets",
         "Markets in which orders can fill: open, with a book that is not stale.",
-        |from, out| out.value(from.gauges.fresh_markets),
+        |from, out| out.maybe(serving(from, |it| it.fresh_markets)),
     ),
     Metric::gauge(
         "paperbourse_unsettled_markets",
         "Resolved markets with positions left to pay.",
-        |from, out| out.value(from.gauges.markets_unsettled),
+        |from, out| out.maybe(serving(from, |it| it.markets_unsettled)),
     ),
     Metric::histogram(
         "paperbourse_journal_flush_seconds",
@@ -383,6 +286,53 @@ pub static METRICS: [Metric; 79] = [
             out.maybe(elapsed.map(|elapsed| elapsed.as_secs_f64()));
         },
     ),
+    Metric::gauge(
+        "paperbourse_cluster_owner",
+        "Whether this node owns the log, and so serves: 0 or 1.",
+        |from, out| of_log(from, out, |log| u64::from(log.is_owned)),
+    )
+    .by(&["log"]),
+    Metric::gauge(
+        "paperbourse_cluster_epoch",
+        "How often the log was taken by a node.",
+        |from, out| of_log(from, out, |log| log.epoch),
+    )
+    .by(&["log"]),
+    Metric::gauge(
+        "paperbourse_cluster_position",
+        "Position of the newest record in the log that this node knows of.",
+        |from, out| of_log(from, out, |log| log.position),
+    )
+    .by(&["log"]),
+    Metric::gauge(
+        "paperbourse_cluster_copied_position",
+        "Position of the newest record of the log on the disk of this node.",
+        |from, out| of_log(from, out, |log| log.copied_position),
+    )
+    .by(&["log"]),
+    Metric::gauge(
+        "paperbourse_cluster_broker_answer_timestamp_seconds",
+        "Unix time of the newest answer of a broker about the log; 0 before the first.",
+        |from, out| of_log(from, out, |log| log.answered_at_seconds),
+    )
+    .by(&["log"]),
+    Metric::gauge(
+        "paperbourse_cluster_halted",
+        "Whether this node can read the log no further, since a block is missing or damaged at \
+         every broker: 0 or 1.",
+        |from, out| of_log(from, out, |log| u64::from(log.is_halted)),
+    )
+    .by(&["log"]),
+    Metric::histogram(
+        "paperbourse_cluster_append_seconds",
+        "Time from sending a block of the log until a majority of brokers has it on disk.",
+        |from, out| {
+            if let Some(log) = &from.log {
+                out.histogram(&[log.name], log.append_us, 4..=26, 1e6);
+            }
+        },
+    )
+    .by(&["log"]),
     Metric::gauge(
         "paperbourse_venue_tokens",
         "Followed tokens by freshness of their books.",
@@ -514,12 +464,12 @@ pub static METRICS: [Metric; 79] = [
     Metric::gauge(
         "paperbourse_memory_limit_bytes",
         "Resident memory above which requests are refused that need more.",
-        |from, out| out.maybe(from.gauges.memory_limit_bytes),
+        |from, out| out.maybe(from.serving.and_then(|it| it.memory_limit_bytes)),
     ),
     Metric::gauge(
         "paperbourse_memory_limit_reached",
         "Whether requests that need memory are refused: 0 or 1.",
-        |from, out| out.value(u8::from(from.gauges.is_memory_full)),
+        |from, out| out.maybe(serving(from, |it| u8::from(it.is_memory_full))),
     ),
     Metric::counter(
         "paperbourse_trace_spans_exported_total",
@@ -563,8 +513,18 @@ fn journal(
     }
 }
 
+fn serving<T>(from: &Scrape<'_>, read: fn(&ServingGauges) -> T) -> Option<T> {
+    from.serving.as_ref().map(read)
+}
+
 fn snapshot(from: &Scrape<'_>, read: fn(&SnapshotMetrics) -> &AtomicU64) -> Option<u64> {
     from.snapshots.map(|snapshots| read(snapshots).load(Ordering::Relaxed))
+}
+
+fn of_log(from: &Scrape<'_>, out: &mut Samples<'_>, read: fn(&LogSample<'_>) -> u64) {
+    if let Some(log) = &from.log {
+        out.sample(&[log.name], read(log));
+    }
 }
 
 fn venue(from: &Scrape<'_>, read: fn(&LiveSnapshot) -> u64) -> Option<u64> {

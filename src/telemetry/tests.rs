@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::*;
+use crate::histogram::Histogram;
 use crate::journal::JournalMetrics;
 use crate::limits::tier::Tier;
 use crate::service::RateRule;
@@ -19,6 +20,8 @@ fn scrape(workers: Metrics) -> Scrape<'static> {
         workers,
         operations: ["POST /trade", "GET /v1/orders/{order_id}", "none"].map(Into::into).into(),
         gauges: Gauges::default(),
+        serving: None,
+        log: None,
         memory: Vec::new(),
         process: Process::default(),
         journal: None,
@@ -51,8 +54,8 @@ fn the_page_is_prometheus_text() {
     snapshots.covered_segment.store(7, Ordering::Relaxed);
     snapshots.elapsed_ms.store(1_500, Ordering::Relaxed);
     let page = render(&Scrape {
+        serving: Some(ServingGauges { sockets: 3, ..ServingGauges::default() }),
         gauges: Gauges {
-            sockets: 3,
             clock_jumps: 2,
             clock_off_seconds: 3_600,
             journal_segment: Some(8),
@@ -130,9 +133,42 @@ fn the_page_is_prometheus_text() {
 }
 
 #[test]
+fn a_node_shows_its_log() {
+    let append_us = Histogram::default();
+    append_us.record(2_000);
+    let page = render(&Scrape {
+        log: Some(LogSample {
+            name: "bourse-0",
+            is_owned: true,
+            epoch: 4,
+            position: 12,
+            copied_position: 11,
+            answered_at_seconds: 1_800_000_000,
+            is_halted: false,
+            append_us: &append_us,
+        }),
+        ..scrape(Metrics::new(2))
+    });
+    for line in [
+        "paperbourse_cluster_owner{log=\"bourse-0\"} 1",
+        "paperbourse_cluster_epoch{log=\"bourse-0\"} 4",
+        "paperbourse_cluster_position{log=\"bourse-0\"} 12",
+        "paperbourse_cluster_copied_position{log=\"bourse-0\"} 11",
+        "paperbourse_cluster_broker_answer_timestamp_seconds{log=\"bourse-0\"} 1800000000",
+        "paperbourse_cluster_halted{log=\"bourse-0\"} 0",
+        "paperbourse_cluster_append_seconds_bucket{log=\"bourse-0\",le=\"0.001024\"} 0",
+        "paperbourse_cluster_append_seconds_bucket{log=\"bourse-0\",le=\"0.002048\"} 1",
+    ] {
+        assert!(page.lines().any(|other| other == line), "no {line:?} in\n{page}");
+    }
+}
+
+#[test]
 fn what_the_server_does_not_have_is_not_on_the_page() {
     let page = render(&scrape(Metrics::new(2)));
-    for left_out in ["journal", "snapshot", "venue", "http", "process", "trace"] {
+    for left_out in
+        ["journal", "snapshot", "venue", "http", "process", "trace", "cluster", "markets", "keys"]
+    {
         assert!(!page.contains(&format!("_{left_out}")), "{left_out}:\n{page}");
     }
     assert!(page.contains("paperbourse_orders_filled_total 0"), "{page}");

@@ -6,6 +6,7 @@
 mod copies;
 mod cuts;
 mod forwarding;
+mod metrics;
 mod nodes;
 mod power;
 

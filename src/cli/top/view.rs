@@ -16,6 +16,7 @@ const REQUESTS: &str = "paperbourse_http_requests_total";
 const DURATION: &str = "paperbourse_http_request_duration_seconds";
 const FLUSH: &str = "paperbourse_journal_flush";
 const VENUE: &str = "paperbourse_venue";
+const CLUSTER: &str = "paperbourse_cluster";
 
 /// Renders what happened between two scrapes of this server, cut to fit the terminal.
 pub(super) fn text(before: &Page, after: &Page, address: &str, size: Size) -> String {
@@ -61,6 +62,7 @@ fn summary(between: &Between<'_>, page: &Page) -> Vec<String> {
         ),
     ];
     lines.extend(journal(between, page));
+    lines.extend(log(between, page));
     lines.push(format!(
         "markets    {} open for orders, {} listed, {} not settled",
         gauge("fresh_markets"),
@@ -97,6 +99,30 @@ fn journal(between: &Between<'_>, page: &Page) -> Option<String> {
         quantile(0.99),
         per_second(records)
     ))
+}
+
+/// Nothing unless the server is the node of a cluster.
+fn log(between: &Between<'_>, page: &Page) -> Option<String> {
+    let of_log = |name: &str| {
+        let name = format!("{CLUSTER}_{name}");
+        page.series(&name).next().map(|(_, value)| value)
+    };
+    let (is_owned, epoch) = (of_log("owner")? > 0.0, of_log("epoch")?);
+    let name = page.label(&format!("{CLUSTER}_owner"), "log")?;
+    let rest = if is_owned {
+        let appends = format!("{CLUSTER}_append_seconds");
+        let rate = between.rate_where(&format!("{appends}_count"), |_| true);
+        let quantile = |part| between.quantile(part, &appends, |_| true).map_or_else(unknown, time);
+        let (median, tail) = (quantile(0.5), quantile(0.99));
+        format!("owned here; appends {} (p50 {median}, p99 {tail})", per_second(rate))
+    } else {
+        let behind = (of_log("position")? - of_log("copied_position")?).max(0.0);
+        format!("another node's; this one is {} records behind", count(behind))
+    };
+    let answered = of_log("broker_answer_timestamp_seconds")?;
+    let answered =
+        if answered > 0.0 { format!("{} ago", time(unix_now() - answered)) } else { unknown() };
+    Some(format!("log        {name}, epoch {}, {rest}; brokers answered {answered}", count(epoch)))
 }
 
 /// Nothing unless the venue is followed live.
@@ -137,8 +163,10 @@ fn warnings(page: &Page) -> Vec<String> {
         ("paperbourse_system_clock_offset_seconds", "the system clock has jumped"),
         ("paperbourse_internal_errors_total", "there were internal errors: see the log"),
     ];
-    let warnings = warnings.into_iter().filter(|(name, _)| is_set(name));
-    warnings.map(|(_, text)| format!("WARNING    {text}")).collect()
+    let warnings = warnings.into_iter().filter(|(name, _)| is_set(name)).map(|(_, text)| text);
+    let is_halted = page.series("paperbourse_cluster_halted").any(|(_, value)| value > 0.0);
+    let halted = is_halted.then_some("the log of the cluster is damaged: see the log lines");
+    warnings.chain(halted).map(|text| format!("WARNING    {text}")).collect()
 }
 
 /// The operations that were ever called, the busiest first.
@@ -292,6 +320,46 @@ process_max_fds 1048576
         let (before, after) = pages(BEFORE, AFTER, 2);
         let size = Size { columns: 100, rows: 40 };
         insta::assert_snapshot!(text(&before, &after, "http://127.0.0.1:9090/metrics", size));
+    }
+
+    #[test]
+    fn a_node_shows_its_log() {
+        let line = |page: &str, appends_before: &str| {
+            let (before, after) = pages(appends_before, page, 2);
+            log(&Between::new(&before, &after), &after)
+        };
+        let of = |is_owned: u8, position: u64| {
+            format!(
+                "paperbourse_cluster_append_seconds_bucket{{log=\"a-0\",le=\"0.001\"}} 20\n\
+                 paperbourse_cluster_append_seconds_bucket{{log=\"a-0\",le=\"+Inf\"}} 20\n\
+                 paperbourse_cluster_append_seconds_count{{log=\"a-0\"}} 20\n\
+                 paperbourse_cluster_broker_answer_timestamp_seconds{{log=\"a-0\"}} 0\n\
+                 paperbourse_cluster_copied_position{{log=\"a-0\"}} 5\n\
+                 paperbourse_cluster_epoch{{log=\"a-0\"}} 7\n\
+                 paperbourse_cluster_owner{{log=\"a-0\"}} {is_owned}\n\
+                 paperbourse_cluster_position{{log=\"a-0\"}} {position}\n"
+            )
+        };
+        let before = "paperbourse_cluster_append_seconds_count{log=\"a-0\"} 10\n";
+        for (page, expected) in [
+            (String::new(), None),
+            (
+                of(0, 1_240),
+                Some(
+                    "log        a-0, epoch 7, another node's; this one is 1,235 records behind; \
+                     brokers answered -",
+                ),
+            ),
+            (
+                of(1, 5),
+                Some(
+                    "log        a-0, epoch 7, owned here; appends 5.0/s (p50 500 µs, p99 990 µs); \
+                     brokers answered -",
+                ),
+            ),
+        ] {
+            assert_eq!(line(&page, before).as_deref(), expected);
+        }
     }
 
     #[test]

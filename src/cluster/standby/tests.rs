@@ -111,12 +111,12 @@ async fn a_node_that_is_about_to_end_takes_no_log_and_goes_on_following() {
     let owners = RefCell::new(Vec::new());
     let looked = |look: Look| {
         let mut owners = owners.borrow_mut();
-        owners.push(look.owner_epoch);
+        owners.push(look.is_owned);
         if owners.len() < 100 { MayTake::No } else { MayTake::Yes }
     };
     let copy = |_, _: &[u8]| Ok::<_, Halt>(());
     let taken = stand_by(reader(log), &node(2), None, copy, looked).await.unwrap();
-    assert_eq!((taken.owner.epoch(), owners.into_inner()), (2, vec![None; 100]));
+    assert_eq!((taken.owner.epoch(), owners.into_inner()), (2, vec![false; 100]));
 }
 
 /// Of two standbys, one takes the log, and the other follows it.
@@ -172,4 +172,44 @@ async fn a_reader_finds_its_place_again() {
     log.trim(10).await.unwrap();
     let error = Reader::seek(log.clone(), start(), 3).await.err().unwrap().to_string();
     assert!(error.contains("`paperbourse backup`"), "{error}");
+}
+
+/// It would otherwise be started again and again, and say nothing in between.
+#[tokio::test(start_paused = true)]
+async fn a_damaged_log_is_read_on_as_soon_as_a_broker_has_what_was_missing() {
+    let log = MemoryLog::new();
+    let mut owner = take(log.clone(), 1).await;
+    write(&mut owner, 5).await;
+    assert!(owner.release().await.is_ok());
+    let lost = log.lose(3);
+    let (outcomes, copied) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+    let looked = |look: Look| {
+        outcomes.borrow_mut().push(look.outcome);
+        MayTake::Yes
+    };
+    let copy = |position, _: &[u8]| {
+        copied.borrow_mut().push(position);
+        Ok::<_, Halt>(())
+    };
+    let node = node(2);
+    let mut standby = pin!(stand_by(reader(log.clone()), &node, None, copy, looked));
+    assert!(timeout(3 * PATIENCE, &mut standby).await.is_err(), "nobody may take it");
+    assert_eq!(copied.borrow()[..], [1]);
+    assert!(outcomes.borrow().len() > 3, "it tries again and again");
+    assert!(outcomes.borrow().iter().all(|&outcome| outcome == LookOutcome::Halt));
+    log.restore(3, lost);
+    let taken = standby.await.unwrap();
+    assert_eq!((taken.owner.epoch(), taken.was_free), (2, true));
+    assert_eq!(copied.borrow()[..], [1, 2, 3, 4, 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_begins_behind_the_standby_is_an_error() {
+    let log = MemoryLog::new();
+    write(&mut take(log.clone(), 1).await, 5).await;
+    log.forget(3).unwrap();
+    let copy = |_, _: &[u8]| Ok::<_, Halt>(());
+    let stood = stand_by(reader(log), &node(2), None, copy, |_| MayTake::Yes).await;
+    let halt = stood.err().unwrap();
+    assert!(halt.reason.lies_before_the_log(), "{halt}");
 }

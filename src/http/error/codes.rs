@@ -85,6 +85,7 @@ pub static CODES: [(StatusCode, &[&str]); 13] = [
             "SERVER_FULL",
             "JOURNAL_FULL",
             "NOT_READY",
+            "LOG_HALTED",
         ],
     ),
     (StatusCode::GATEWAY_TIMEOUT, &["OUTCOME_UNKNOWN"]),

@@ -74,6 +74,7 @@ fn errors_of_the_edge() {
         ApiError::server_busy(),
         ApiError::journal_full(),
         ApiError::not_ready(),
+        ApiError::log_halted(),
         ApiError::outcome_unknown(),
         ApiError::internal("a bug"),
     ]));

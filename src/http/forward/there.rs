@@ -106,16 +106,24 @@ enum Answering {
     /// The owner at the other end of the link.
     There(Sender),
     Nobody,
+    /// This node cannot read the log, so it knows of no owner.
+    Halted,
 }
 
 /// Waits for a moment until somebody can answer: in a planned hand-over another node soon does.
 async fn answering(worker: &Worker, time_max: Duration) -> Answering {
     let mut owner = worker.server.place.owner.subscribe();
-    let is_here = |owner: &Owner| matches!(owner, Owner::Here { .. });
+    let is_settled = |owner: &Owner| matches!(owner, Owner::Here { .. } | Owner::Halted);
     tokio::select! {
         biased;
         link = worker.to_owner.get() => Answering::There(link),
-        _ = owner.wait_for(is_here) => Answering::Here,
+        owner = owner.wait_for(is_settled) => {
+            if owner.is_ok_and(|owner| *owner == Owner::Halted) {
+                Answering::Halted
+            } else {
+                Answering::Here
+            }
+        }
         () = sleep(time_max) => Answering::Nobody,
     }
 }
@@ -270,8 +278,10 @@ async fn send(
     let deadline = Instant::now() + OWNER_WAIT_MAX;
     loop {
         let time_left = deadline.saturating_duration_since(Instant::now());
-        let Answering::There(mut owner) = answering(worker, time_left).await else {
-            return Err(ApiError::not_ready());
+        let mut owner = match answering(worker, time_left).await {
+            Answering::There(owner) => owner,
+            Answering::Halted => return Err(ApiError::log_halted()),
+            Answering::Here | Answering::Nobody => return Err(ApiError::not_ready()),
         };
         let mut error = match owner.try_send_request(request).await {
             Ok(response) => return Ok(response),

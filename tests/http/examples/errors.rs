@@ -40,8 +40,8 @@ pub(super) fn provoked() -> BTreeMap<String, Value> {
     of_limits(&mut errors);
     of_memory(&mut errors, server);
     // Provoked elsewhere: they take a full disk, a large export, a provider that is gone, a market
-    // with a delay, an operator, a start that is caught in the act, a cluster node that hangs, and
-    // a bug.
+    // with a delay, an operator, a start that is caught in the act, a cluster whose log is damaged
+    // or whose node hangs, and a bug.
     for error in [
         ApiError::journal_full(),
         ApiError::export_limit_exceeded(2),
@@ -49,6 +49,7 @@ pub(super) fn provoked() -> BTreeMap<String, Value> {
         Rejection::ResetWhileHeld.into(),
         Rejection::AccountSuspended.into(),
         ApiError::not_ready(),
+        ApiError::log_halted(),
         ApiError::outcome_unknown(),
         ApiError::internal("a bug"),
     ] {

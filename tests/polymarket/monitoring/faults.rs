@@ -242,6 +242,8 @@ fn play(venues: &Venues) {
 fn alerts() -> Vec<String> {
     let rules = fs::read_to_string(monitoring("alerts.yml")).unwrap();
     let names = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    // The tests of clusters look at what theirs are made of.
+    let names = names.filter(|name| !name.starts_with("PaperbourseCluster"));
     names.map(str::to_owned).collect()
 }
 

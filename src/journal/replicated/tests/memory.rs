@@ -96,12 +96,12 @@ impl MemoryLog {
     }
 
     /// Every replica loses this block, which is returned.
-    pub(super) fn lose(&self, sequence: u64) -> Option<Bytes> {
+    pub(crate) fn lose(&self, sequence: u64) -> Option<Bytes> {
         self.0.lock().blocks[index(sequence)].take()
     }
 
     /// Puts a lost block back.
-    pub(super) fn restore(&self, sequence: u64, block: Option<Bytes>) {
+    pub(crate) fn restore(&self, sequence: u64, block: Option<Bytes>) {
         self.0.lock().blocks[index(sequence)] = block;
     }
 
@@ -119,7 +119,7 @@ impl MemoryLog {
     }
 
     /// Removes all blocks below this sequence at once.
-    pub(super) fn forget(&self, below: u64) -> Result<(), NoAnswer> {
+    pub(crate) fn forget(&self, below: u64) -> Result<(), NoAnswer> {
         let state = &mut *self.0.lock();
         if below > state.last() + 1 {
             return Err(beyond(below, state.last()));

@@ -1,0 +1,77 @@
+//! What a node knows of its log, for the metrics.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::histogram::Histogram;
+use crate::ids::Timestamp;
+
+/// What a node knows of its log, and how long its blocks took.
+#[derive(Debug)]
+pub struct LogMetrics {
+    name: String,
+    epoch: AtomicU64,
+    position: AtomicU64,
+    answered_at_seconds: AtomicU64,
+    is_halted: AtomicBool,
+    append_us: Histogram,
+}
+
+impl LogMetrics {
+    /// Of the log with this name, of which nothing is known yet.
+    pub fn new(name: String) -> Self {
+        Self {
+            name,
+            epoch: AtomicU64::new(0),
+            position: AtomicU64::new(0),
+            answered_at_seconds: AtomicU64::new(0),
+            is_halted: AtomicBool::new(false),
+            append_us: Histogram::default(),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The position of the newest record that is known, and the newest epoch.
+    pub fn end(&self) -> (u64, u64) {
+        (self.position.load(Ordering::Relaxed), self.epoch.load(Ordering::Relaxed))
+    }
+
+    /// When a broker last answered, in seconds since 1970; 0 before the first answer.
+    pub fn answered_at_seconds(&self) -> u64 {
+        self.answered_at_seconds.load(Ordering::Relaxed)
+    }
+
+    /// Whether this node can read it no further.
+    pub fn is_halted(&self) -> bool {
+        self.is_halted.load(Ordering::Relaxed)
+    }
+
+    /// How long blocks took that this node appended, in microseconds.
+    pub const fn append_us(&self) -> &Histogram {
+        &self.append_us
+    }
+
+    /// The brokers have said that the log ends here.
+    pub fn read(&self, position: u64, epoch: u64) {
+        self.position.fetch_max(position, Ordering::Relaxed);
+        self.epoch.fetch_max(epoch, Ordering::Relaxed);
+        let now = Timestamp::now().seconds().unsigned_abs();
+        self.answered_at_seconds.store(now, Ordering::Relaxed);
+        self.is_halted.store(false, Ordering::Relaxed);
+    }
+
+    /// A block of this node is in the log, after this time.
+    pub(super) fn appended(&self, position: u64, epoch: u64, elapsed: Duration) {
+        self.append_us.record_micros(elapsed);
+        self.read(position, epoch);
+    }
+
+    /// No broker has the next block intact.
+    pub fn halted(&self) {
+        self.is_halted.store(true, Ordering::Relaxed);
+    }
+}
