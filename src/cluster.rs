@@ -38,13 +38,17 @@ mod model;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::future::Ready;
 use std::str::FromStr as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::stream::Info;
 use async_nats::jetstream::{Context, ErrorCode};
-use async_nats::{ConnectErrorKind, ConnectOptions, ServerAddr};
+use async_nats::{
+    ConnectErrorKind, ConnectOptions, ReconnectToServer, Server, ServerAddr, ServerInfo,
+};
 
 use crate::client::Client;
 use crate::journal::LogId;
@@ -163,6 +167,18 @@ async fn connect(
     })
 }
 
+/// Which broker a client connects to again: each in turn, whether the last one was lost or left. The
+/// first time, it may be any.
+fn next_broker() -> impl Fn(Vec<Server>, ServerInfo) -> Ready<Option<ReconnectToServer>> {
+    let turn = AtomicUsize::new(0);
+    move |servers, _| {
+        let turn = turn.fetch_add(1, Ordering::Relaxed);
+        let next = servers.get(turn % servers.len().max(1)).filter(|_| turn > 0);
+        let next = next.map(|next| ReconnectToServer { addr: next.addr.clone(), delay: None });
+        std::future::ready(next)
+    }
+}
+
 /// The streams of a cluster.
 #[derive(Default)]
 struct Survey {
@@ -219,7 +235,8 @@ impl Cluster {
             None => Roots::Nobody,
         };
         let monitoring = Client::new(tls::client_config(roots)?, MONITORING_PATIENCE, 0);
-        let client = connect(&file, file.options()?).await?;
+        let options = file.options()?.reconnect_to_server_callback(next_broker());
+        let client = connect(&file, options).await?;
         let context = jetstream::context(client.clone());
         Ok(Self { file, client, context, monitoring })
     }

@@ -23,9 +23,12 @@ use crate::journal::replicated::{Appended, Extent, Log, NoAnswer, beyond};
 /// How long a broker may take to answer. After that, what it did is unknown until the log is read.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a broker may answer nothing. An election of a leader may take longer, but to change the
-/// connection does not make it any slower.
-const SILENCE_MAX: Duration = Duration::from_secs(4);
+/// How long a broker may leave a question without an answer before another is asked, and how long
+/// at most: twice as long once as many were left as there are. An election of a leader may take
+/// longer, but to connect to another broker makes it no slower.
+const SILENCE_MIN: Duration = Duration::from_secs(4);
+const SILENCE_MAX: Duration = Duration::from_secs(64);
+const BROKERS: u32 = 3;
 
 /// Longest description of an error, in bytes.
 const REASON_BYTES_MAX: usize = 512;
@@ -42,16 +45,25 @@ pub struct JetStreamLog {
     name: String,
     /// Notified at each release that is announced.
     released: Arc<Notify>,
-    silence: Arc<Silence>,
+    /// Of [`Question::Append`] and of [`Question::Extent`].
+    silences: Arc<Mutex<[Silence; 2]>>,
 }
 
-/// Since when a broker has acknowledged none of the blocks that it was sent, and has not said where
-/// the log ends. Apart from each other: one that leads the log and is cut off from the others takes
-/// no block any more, and answers all other questions for a while.
-#[derive(Default)]
+/// What a broker is asked again and again. Each is judged by itself: a broker that leads the log and
+/// is cut off from the others takes no block any more, and says for a while where the log ends.
+#[derive(Clone, Copy)]
+enum Question {
+    Append,
+    Extent,
+}
+
+/// How long a question has stayed without an answer.
+#[derive(Clone, Copy, Default)]
 struct Silence {
-    append_since: Mutex<Option<Instant>>,
-    extent_since: Mutex<Option<Instant>>,
+    /// Since when, and when it was last asked.
+    lasting: Option<(Instant, Instant)>,
+    /// How many brokers were left because of it.
+    left: u32,
 }
 
 /// The requests to `JetStream` on this connection.
@@ -77,8 +89,8 @@ impl JetStreamLog {
                 }
             }
         });
-        let (name, silence) = (name.to_owned(), Arc::default());
-        Ok(Self { client, context, stream, name, released, silence })
+        let (name, silences) = (name.to_owned(), Arc::default());
+        Ok(Self { client, context, stream, name, released, silences })
     }
 
     /// The connection to the brokers.
@@ -97,9 +109,12 @@ impl JetStreamLog {
 
     /// Notes whether a question was answered. A broker that has been silent for long is left for
     /// another: it may be cut off from the rest.
-    async fn note(&self, silent_since: &Mutex<Option<Instant>>, is_answered: bool) {
-        if is_too_long(&mut silent_since.lock(), is_answered, Instant::now()) {
-            tracing::warn!(log = self.name, "a broker does not answer, connecting to another");
+    async fn note(&self, question: Question, is_answered: bool) {
+        if note(&mut self.silences.lock(), question, is_answered, Instant::now()) {
+            tracing::warn!(
+                log = self.name,
+                "nobody leads the log as far as this broker knows, connecting to the next"
+            );
             // It fails only if the connection was given up.
             let _ = self.client.force_reconnect().await;
         }
@@ -115,18 +130,27 @@ impl JetStreamLog {
     }
 }
 
-/// Whether a broker has been silent for too long by now. If so, another one has some time too.
-fn is_too_long(silent_since: &mut Option<Instant>, is_answered: bool, now: Instant) -> bool {
+/// Notes whether a question was answered. Returns whether the broker is to be left for another, which
+/// then has some time too.
+fn note(silences: &mut [Silence; 2], question: Question, is_answered: bool, now: Instant) -> bool {
+    let silence = &mut silences[question as usize];
     if is_answered {
-        *silent_since = None;
+        *silence = Silence::default();
         return false;
     }
-    let since = silent_since.get_or_insert(now);
-    let is_too_long = now.duration_since(*since) >= SILENCE_MAX;
-    if is_too_long {
-        *since = now;
+    let is_lasting = |&(_, asked): &(Instant, Instant)| now.duration_since(asked) <= SILENCE_MIN;
+    let (since, _) = silence.lasting.filter(is_lasting).unwrap_or((now, now));
+    silence.lasting = Some((since, now));
+    let patience =
+        SILENCE_MIN.saturating_mul(2_u32.saturating_pow(silence.left / BROKERS)).min(SILENCE_MAX);
+    let is_over = now.duration_since(since) >= patience;
+    if is_over {
+        silence.left += 1;
+        for silence in silences {
+            silence.lasting = silence.lasting.map(|(_, asked)| (now, asked));
+        }
     }
-    is_too_long
+    is_over
 }
 
 /// The subject of a stream's messages.
@@ -193,7 +217,7 @@ impl Log for JetStreamLog {
         };
         // A broker that is cut off says so of its own block too.
         let is_answered = appended == Appended::Acknowledged;
-        self.note(&self.silence.append_since, is_answered).await;
+        self.note(Question::Append, is_answered).await;
         appended
     }
 
@@ -225,7 +249,7 @@ impl Log for JetStreamLog {
             Ok(_) => Err(NoAnswer(streams::NO_LEADER.to_owned())),
             Err(error) => Err(no_answer(&error)),
         };
-        self.note(&self.silence.extent_since, info.is_ok()).await;
+        self.note(Question::Extent, info.is_ok()).await;
         let info = info?;
         // A stream that never had a block begins at 0.
         let first = info.state.first_sequence.max(1);
@@ -265,24 +289,53 @@ mod tests {
 
     #[test]
     fn a_broker_is_left_after_a_long_silence_and_the_next_has_its_time() {
+        use Question::{Append, Extent};
         let began = Instant::now();
-        let mut silent_since = None;
-        for (after_seconds, is_answered, expected) in [
-            (0, false, false),
-            (3, false, false),
-            (3, true, false),
-            // It begins with the first question that stays without an answer, however late.
-            (90, false, false),
-            (93, false, false),
-            (94, false, true),
-            (97, false, false),
-            (98, false, true),
-            (99, true, false),
-            (104, false, false),
+        let mut silences = Default::default();
+        for (after_seconds, question, is_answered, expected) in [
+            (0, Append, false, false),
+            (3, Append, false, false),
+            (3, Append, true, false),
+            // What nobody asked is no silence.
+            (90, Append, false, false),
+            (93, Append, false, false),
+            (93, Extent, false, false),
+            (94, Append, false, true),
+            // The next one begins anew with both questions.
+            (97, Extent, false, false),
+            (97, Append, false, false),
+            (98, Extent, false, true),
+            (101, Append, false, false),
+            (102, Append, false, true),
+            (106, Append, false, true),
+            // All three have been asked.
+            (110, Append, false, false),
+            (113, Append, false, false),
+            (114, Append, false, true),
+            (115, Append, true, false),
+            (117, Append, false, false),
+            (121, Append, false, true),
         ] {
             let now = began + Duration::from_secs(after_seconds);
-            let found = is_too_long(&mut silent_since, is_answered, now);
-            assert_eq!(found, expected, "{after_seconds} {is_answered}");
+            let leaves = note(&mut silences, question, is_answered, now);
+            assert_eq!(leaves, expected, "{after_seconds}");
         }
+    }
+
+    #[test]
+    fn brokers_are_not_left_more_often_than_once_a_minute_in_the_end() {
+        let began = Instant::now();
+        let mut silences = Default::default();
+        let leaves = |second| {
+            note(&mut silences, Question::Extent, false, began + Duration::from_secs(second))
+        };
+        let left: Vec<u64> = (0..1_000)
+            .filter({
+                let mut leaves = leaves;
+                move |&second| leaves(second)
+            })
+            .collect();
+        assert_eq!(left[..8], [4, 8, 12, 20, 28, 36, 52, 68]);
+        assert!(left.windows(2).skip(12).all(|pair| pair[1] - pair[0] == 64), "{left:?}");
     }
 }

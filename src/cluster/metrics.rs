@@ -35,9 +35,11 @@ impl LogMetrics {
         &self.name
     }
 
-    /// The position of the newest record that is known, and the newest epoch.
-    pub fn end(&self) -> (u64, u64) {
-        (self.position.load(Ordering::Relaxed), self.epoch.load(Ordering::Relaxed))
+    /// The position of the newest record that is known, and the newest epoch, once the log was read
+    /// to its end.
+    pub fn end(&self) -> Option<(u64, u64)> {
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        (epoch > 0).then(|| (self.position.load(Ordering::Relaxed), epoch))
     }
 
     /// When a broker last answered, in seconds since 1970; 0 before the first answer.
@@ -55,13 +57,26 @@ impl LogMetrics {
         &self.append_us
     }
 
-    /// The brokers have said that the log ends here.
+    /// This record was read.
+    pub fn copied(&self, position: u64) {
+        self.position.fetch_max(position, Ordering::Relaxed);
+        self.answered();
+        if self.is_halted() {
+            self.is_halted.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// The log was read to its end, which is here.
     pub fn read(&self, position: u64, epoch: u64) {
         self.position.fetch_max(position, Ordering::Relaxed);
         self.epoch.fetch_max(epoch, Ordering::Relaxed);
+        self.answered();
+        self.is_halted.store(false, Ordering::Relaxed);
+    }
+
+    fn answered(&self) {
         let now = Timestamp::now().seconds().unsigned_abs();
         self.answered_at_seconds.store(now, Ordering::Relaxed);
-        self.is_halted.store(false, Ordering::Relaxed);
     }
 
     /// A block of this node is in the log, after this time.
@@ -72,6 +87,7 @@ impl LogMetrics {
 
     /// No broker has the next block intact.
     pub fn halted(&self) {
+        self.answered();
         self.is_halted.store(true, Ordering::Relaxed);
     }
 }

@@ -127,8 +127,8 @@ impl Watch {
 
 /// Reads the log to its end, goes on reading what is appended, and takes it once nobody owns it.
 /// Each record goes to `copy` with its position, in order; all below the fence have when this
-/// returns. Ends otherwise only if the log begins behind the reader, or `copy` fails. A log that
-/// halts is read again and again: brokers that come back may have what is missing. After each look,
+/// returns. Ends otherwise only if `copy` fails, or the log halts for good. While no broker has the
+/// next block intact, it is read again and again: one that comes back may have it. After each look,
 /// `looked` is told what it found, and says whether the node may take the log now.
 ///
 /// `owned_epoch` is the epoch that this node owned last, in a process that is gone: if it has not
@@ -172,7 +172,7 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
         let is_owned = watch.holder != Holder::Nobody;
         let may_take = looked(Look { position, sequence, epoch, is_owned, outcome });
         let is_free = watch.is_free() || owned_epoch == Some(epoch);
-        if is_free && may_take == MayTake::Yes && outcome != LookOutcome::Halt {
+        if is_free && may_take == MayTake::Yes && outcome == LookOutcome::Whole {
             let former = watch.holder.clone();
             tracing::info!(?former, epoch = epoch + 1, "taking the log");
             let sent_ns = now_ns();
@@ -192,9 +192,10 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
     }
 }
 
-/// Reports why a log cannot be read any further. An error if to try again is of no use.
+/// Reports why a log cannot be read any further. An error if it never will be: also if it has lost
+/// what was read, since it may grow again, and differently.
 pub fn retry_halted(halt: Halt) -> Result<(), Halt> {
-    if halt.reason.lies_before_the_log() {
+    if !halt.reason.may_heal() {
         return Err(halt);
     }
     tracing::error!(%halt, "the log is damaged, reading it again");

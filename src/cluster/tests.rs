@@ -2,6 +2,7 @@
 //! it, these tests say that they were skipped.
 
 mod catch_up;
+mod cut_off;
 mod kills;
 mod rot;
 

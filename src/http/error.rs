@@ -287,8 +287,8 @@ impl ApiError {
     pub fn log_halted() -> Self {
         Self::unavailable(
             "LOG_HALTED",
-            "The log of this cluster is damaged, and this node cannot read it any further. Ask \
-             another node. If none answers, its operator has to repair the log.",
+            "The log of this cluster is damaged, and this node cannot read it any further. Try \
+             another node. If none answers, the operator of the cluster has to repair the log.",
         )
     }
 

@@ -180,6 +180,11 @@ pub enum HaltReason {
 }
 
 impl HaltReason {
+    /// Whether a broker that comes back may have what is missing.
+    pub const fn may_heal(&self) -> bool {
+        matches!(self, Self::Missing | Self::Damaged(_))
+    }
+
     /// Whether the log begins behind what was to be read.
     pub const fn lies_before_the_log(&self) -> bool {
         matches!(self, Self::Before { .. } | Self::Trimmed { .. })

@@ -14,6 +14,8 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use super::{Failure, Question, socket_path};
+use crate::disk::Disk;
+use crate::journal::{CLUSTER_NAME, DataDirectory, OpenError};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -31,6 +33,16 @@ pub enum AskError {
         folder = data.display()
     )]
     NoServer {
+        /// The data folder.
+        data: PathBuf,
+    },
+    /// The node of a cluster stands by.
+    #[error(
+        "the node on {} stands by, and another node serves: run this on the machine of that one. \
+         The header X-Paperbourse-Owner of any answer names it",
+        data.display()
+    )]
+    StandsBy {
         /// The data folder.
         data: PathBuf,
     },
@@ -53,6 +65,17 @@ pub enum AskError {
     Refused(Failure),
 }
 
+/// Why nobody listens in this folder.
+fn nobody(data: PathBuf) -> AskError {
+    let is_of_node = Disk::System.exists(&data.join(CLUSTER_NAME)).unwrap_or_default();
+    let free = DataDirectory::require_free(&Disk::System, &data);
+    if is_of_node && matches!(free, Err(OpenError::InUse { .. })) {
+        AskError::StandsBy { data }
+    } else {
+        AskError::NoServer { data }
+    }
+}
+
 /// Asks the server that runs on this data folder, and waits for its answer for a minute.
 pub fn ask<A: DeserializeOwned>(data: &Path, question: &Question) -> Result<A, AskError> {
     let path = socket_path(data);
@@ -72,7 +95,7 @@ pub fn ask<A: DeserializeOwned>(data: &Path, question: &Question) -> Result<A, A
             Err(Unsent::Connect(error)) => {
                 return Err(match error.kind() {
                     io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                        AskError::NoServer { data: data.to_owned() }
+                        nobody(data.to_owned())
                     }
                     io::ErrorKind::PermissionDenied => AskError::NotAllowed { path: path.clone() },
                     _ => broken(error.to_string()),

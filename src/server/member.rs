@@ -300,17 +300,18 @@ impl Standby {
         observed.journal.get_or_init(|| journal.clone());
         observed.snapshots.get_or_init(|| snapshots.metrics().clone());
         let observe = key_observer(keys.0.clone(), keys.1.clone());
-        let mut copied = position;
+        let (mut copied, metrics) = (position, &self.metrics);
         let copy = |position: u64, record: &[u8]| {
             if position > copied {
                 recovered.replay(position, record, &observe)?;
                 append(&journal, record);
                 copied = position;
             }
+            metrics.copied(position);
             anyhow::Ok(())
         };
         let owned_epoch = Some(membership.owned_epoch).filter(|&epoch| epoch > 0);
-        let (is_leaving, place, metrics) = (&self.is_leaving, &self.server.place, &self.metrics);
+        let (is_leaving, place) = (&self.is_leaving, &self.server.place);
         let looked = |Look { position, sequence, epoch, is_owned, outcome }| {
             trim.mark(position, sequence, tokio::time::Instant::now());
             match outcome {
@@ -372,6 +373,7 @@ impl Standby {
         );
         Ok(logs.remove(0))
     }
+
     /// Compares the folder's newest record, at this position, with that of the log, or with the
     /// data that the log begins with.
     async fn overlap(
@@ -413,7 +415,11 @@ impl Standby {
         loop {
             match read().await {
                 Err(ReadError::Halted(halt)) => retry_halted(halt)?,
-                other => return other,
+                other => {
+                    // Nobody knows more before the log is read.
+                    self.server.place.set_owner(Owner::Unknown);
+                    return other;
+                }
             }
             self.server.place.set_owner(Owner::Halted);
             self.metrics.halted();

@@ -51,12 +51,12 @@ pub struct LogSample<'a> {
     pub name: &'a str,
     /// Whether this node owns it.
     pub is_owned: bool,
-    /// The epoch of the newest block that this node knows of.
-    pub epoch: u64,
-    /// The position of the newest record that this node knows of.
-    pub position: u64,
-    /// The position of the newest record that this node has on disk.
-    pub copied_position: u64,
+    /// The epoch of the newest block that this node knows of, once it has read the log.
+    pub epoch: Option<u64>,
+    /// The position of the newest record that this node knows of, from the same moment on.
+    pub position: Option<u64>,
+    /// The position of the newest record that this node has on disk, once its folder is open.
+    pub copied_position: Option<u64>,
     /// When a broker last answered, in seconds since 1970; 0 before the first answer.
     pub answered_at_seconds: u64,
     /// Whether this node can read it no further: a block is missing or damaged everywhere.

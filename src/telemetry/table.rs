@@ -289,12 +289,12 @@ pub static METRICS: [Metric; 86] = [
     Metric::gauge(
         "paperbourse_cluster_owner",
         "Whether this node owns the log, and so serves: 0 or 1.",
-        |from, out| of_log(from, out, |log| u64::from(log.is_owned)),
+        |from, out| of_log(from, out, |log| Some(log.is_owned.into())),
     )
     .by(&["log"]),
     Metric::gauge(
         "paperbourse_cluster_epoch",
-        "How often the log was taken by a node.",
+        "How many times a node has taken the log.",
         |from, out| of_log(from, out, |log| log.epoch),
     )
     .by(&["log"]),
@@ -313,14 +313,14 @@ pub static METRICS: [Metric; 86] = [
     Metric::gauge(
         "paperbourse_cluster_broker_answer_timestamp_seconds",
         "Unix time of the newest answer of a broker about the log; 0 before the first.",
-        |from, out| of_log(from, out, |log| log.answered_at_seconds),
+        |from, out| of_log(from, out, |log| Some(log.answered_at_seconds)),
     )
     .by(&["log"]),
     Metric::gauge(
         "paperbourse_cluster_halted",
         "Whether this node can read the log no further, since a block is missing or damaged at \
          every broker: 0 or 1.",
-        |from, out| of_log(from, out, |log| u64::from(log.is_halted)),
+        |from, out| of_log(from, out, |log| Some(log.is_halted.into())),
     )
     .by(&["log"]),
     Metric::histogram(
@@ -521,9 +521,11 @@ fn snapshot(from: &Scrape<'_>, read: fn(&SnapshotMetrics) -> &AtomicU64) -> Opti
     from.snapshots.map(|snapshots| read(snapshots).load(Ordering::Relaxed))
 }
 
-fn of_log(from: &Scrape<'_>, out: &mut Samples<'_>, read: fn(&LogSample<'_>) -> u64) {
-    if let Some(log) = &from.log {
-        out.sample(&[log.name], read(log));
+fn of_log(from: &Scrape<'_>, out: &mut Samples<'_>, read: fn(&LogSample<'_>) -> Option<u64>) {
+    if let Some(log) = &from.log
+        && let Some(value) = read(log)
+    {
+        out.sample(&[log.name], value);
     }
 }
 

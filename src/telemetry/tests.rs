@@ -140,9 +140,9 @@ fn a_node_shows_its_log() {
         log: Some(LogSample {
             name: "bourse-0",
             is_owned: true,
-            epoch: 4,
-            position: 12,
-            copied_position: 11,
+            epoch: Some(4),
+            position: Some(12),
+            copied_position: Some(11),
             answered_at_seconds: 1_800_000_000,
             is_halted: false,
             append_us: &append_us,

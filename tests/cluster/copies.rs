@@ -1,17 +1,26 @@
 //! Nodes that begin with a copy: of another node's folder, since the brokers keep no more of a log
 //! than they must, and of the data of a single server.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
 use paperbourse_test_support::brokers::{self, Brokers};
+use paperbourse_test_support::process::command;
 use tempfile::TempDir;
 
-use crate::nodes::{Nodes, Trader};
-use crate::{check, cluster_file, status_once};
+use crate::nodes::{Nodes, Over, Trader, trade_all, wait_for_orders};
+use crate::{BINARY, check, cluster_file, status_once};
 
 /// How many orders are placed before the log is trimmed, and how many after.
 const ORDERS: usize = 40;
 
 /// The fewest blocks that a log ever has: the owner appends heartbeats in between.
 const BLOCKS_MAX: usize = 20;
+
+/// How often a log is released until a certain node has it.
+const RELEASES_MAX: usize = 30;
 
 /// How many blocks the brokers have of the log.
 fn blocks(status: &str) -> usize {
@@ -99,4 +108,70 @@ fn a_single_server_becomes_the_first_node() {
 
     let (_, error) = check(&["init", "--from", from], &file, 1);
     assert!(error.contains("already belongs to a node of a cluster"), "{error}");
+}
+
+/// What a folder has of the log: its records, by position.
+fn records(data: &Path) -> BTreeMap<u64, String> {
+    let dump = command(BINARY).args(["journal", "dump"]).arg(data).output().unwrap();
+    assert!(dump.status.success(), "{}", String::from_utf8_lossy(&dump.stderr));
+    let text = String::from_utf8(dump.stdout).unwrap();
+    let numbered = text.lines().map(|line| line.trim_start().split_once(' ').unwrap());
+    numbered.map(|(position, record)| (position.parse().unwrap(), record.to_owned())).collect()
+}
+
+#[test]
+fn a_node_joins_under_load_serves_and_leaves_again() {
+    let Some(program) = brokers::program() else { return };
+    let folder = TempDir::new().unwrap();
+    let brokers = Brokers::start(&program, folder.path(), "always", "");
+    let file = cluster_file(folder.path(), &brokers, "keep_minutes = 0");
+    check(&["init"], &file, 0);
+    let mut nodes = Nodes::start(folder.path(), &file, 2);
+    nodes.all_answer();
+    let addresses = nodes.addresses.clone();
+    let open = addresses.lock().unwrap().clone();
+    let traders: Vec<Trader> =
+        (0..2).map(|number| Trader::new(folder.path(), &open, number)).collect();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let over = Over(&is_over);
+        let threads = trade_all(scope, &traders, &addresses, &is_over);
+        let more = || wait_for_orders(&traders, &threads, ORDERS, || {});
+        more();
+        nodes.run_on_copy(2, nodes.owner());
+        more();
+        for release in 0.. {
+            let owner = nodes.all_answer();
+            if owner == 2 {
+                break;
+            }
+            assert!(release < RELEASES_MAX, "the new node never gets the log");
+            nodes.end(owner);
+            more();
+            nodes.run(owner);
+        }
+        more();
+        nodes.end(2);
+        more();
+        drop(over);
+    });
+    let refused: usize = traders.iter().map(Trader::refused).sum();
+    println!("{refused} requests were told to come again");
+    let cut_off: Vec<String> = traders.iter().flat_map(Trader::take_cut_off).collect();
+    assert_eq!(cut_off, [""; 0], "all ends were planned");
+    let owner = nodes.owner();
+    let address = addresses.lock().unwrap()[owner];
+    for trader in &traders {
+        trader.check(address);
+    }
+    nodes.end(1 - owner);
+    nodes.end(owner);
+    let copies = [0, 1, 2].map(|number| records(&nodes.data(number)));
+    let whole = &copies[owner];
+    assert!(whole.len() > 4 * ORDERS);
+    for copy in &copies {
+        assert!(copy.len() > ORDERS, "{}", copy.len());
+        let differing = copy.iter().find(|&(position, record)| whole.get(position) != Some(record));
+        assert_eq!(differing, None, "all copies are of one log");
+    }
 }

@@ -5,17 +5,18 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::thread::{self, ScopedJoinHandle};
+use std::thread;
 use std::time::Instant;
 
-use paperbourse_test_support::PATIENCE;
 use paperbourse_test_support::brokers::{self, Brokers};
 use paperbourse_test_support::link::Link;
 use paperbourse_test_support::process::Process;
 use tempfile::TempDir;
 
-use crate::nodes::{EXIT_LOG_LOST, NODES, Nodes, Over, Trader, leader, longest_pause, trade_all};
-use crate::{PAUSE, check, cluster_file};
+use crate::nodes::{
+    EXIT_LOG_LOST, NODES, Nodes, Over, Trader, leader, longest_pause, trade_all, wait_for_orders,
+};
+use crate::{check, cluster_file};
 
 /// How many orders must be acknowledged before and after each cut.
 const ORDERS: usize = 40;
@@ -67,18 +68,6 @@ fn supervise(nodes: &mut Nodes) {
     }
 }
 
-/// Waits until so many more orders are acknowledged.
-fn wait_for_orders(nodes: &mut Nodes, traders: &[Trader], threads: &[ScopedJoinHandle<'_, ()>]) {
-    let done = || traders.iter().map(Trader::count).sum::<usize>();
-    let (before, began) = (done(), Instant::now());
-    while done() < before + ORDERS {
-        assert!(threads.iter().all(|thread| !thread.is_finished()), "a trader failed");
-        assert!(began.elapsed() < 4 * PATIENCE, "the cluster does not go on");
-        supervise(nodes);
-        thread::sleep(PAUSE);
-    }
-}
-
 /// All cuts; `PAPERBOURSE_CLUSTER_CUTS=100` for a long run.
 #[test]
 fn acknowledged_orders_survive_networks_that_are_cut() {
@@ -89,7 +78,6 @@ fn acknowledged_orders_survive_networks_that_are_cut() {
     check(&["init"], &file, 0);
     let (links, files) = link_nodes(folder.path(), &file, &brokers);
     let mut nodes = Nodes::start(folder.path(), &file, 0).with_files(files);
-    nodes = nodes.with(&crate::nodes::UNLIMITED);
     (0..NODES).for_each(|number| nodes.run(number));
     nodes.all_answer();
     let addresses = nodes.addresses.clone();
@@ -103,8 +91,11 @@ fn acknowledged_orders_survive_networks_that_are_cut() {
     thread::scope(|scope| {
         let over = Over(&is_over);
         let threads = trade_all(scope, &traders, &addresses, &is_over);
+        let more = |nodes: &mut Nodes| {
+            wait_for_orders(&traders, &threads, ORDERS, || supervise(nodes));
+        };
         for cut in CUTS.into_iter().cycle().take(count) {
-            wait_for_orders(&mut nodes, &traders, &threads);
+            more(&mut nodes);
             let (owner, leader, began) = (nodes.owner(), leader(&file), Instant::now());
             if matches!(cut, Cut::Owner | Cut::OwnerAndLeader) {
                 links[owner].iter().for_each(Link::cut);
@@ -118,7 +109,8 @@ fn acknowledged_orders_survive_networks_that_are_cut() {
             if cut == Cut::BothKilled {
                 brokers.kill(leader);
             }
-            wait_for_orders(&mut nodes, &traders, &threads);
+            more(&mut nodes);
+            assert!(!matches!(cut, Cut::Owner | Cut::OwnerAndLeader) || nodes.owner() != owner);
             let pause = longest_pause(&traders, began);
             println!("{cut:?}: node {owner}, broker {leader}, no order for {pause:?}");
             brokers.join(leader);
@@ -130,7 +122,7 @@ fn acknowledged_orders_survive_networks_that_are_cut() {
                 nodes.run(owner);
             }
         }
-        wait_for_orders(&mut nodes, &traders, &threads);
+        more(&mut nodes);
         drop(over);
         for thread in threads {
             thread.join().unwrap();

@@ -217,6 +217,13 @@ impl Nodes {
         })
     }
 
+    /// Asks a node to end, and waits until it has.
+    pub(crate) fn end(&mut self, number: usize) {
+        self.process(number).signal("-TERM");
+        assert!(self.process(number).wait().success(), "node {number}");
+        self.processes[number] = None;
+    }
+
     pub(crate) fn process(&mut self, number: usize) -> &mut Process {
         self.processes[number].as_mut().unwrap()
     }
@@ -247,6 +254,8 @@ pub(crate) struct Trader {
     acknowledged: Mutex<BTreeMap<String, u64>>,
     /// When they were.
     acknowledged_at: Mutex<Vec<Instant>>,
+    /// How many requests were told that no node can answer them now.
+    refused: AtomicUsize,
     /// Why nobody said what became of requests that were sent.
     cut_off: Mutex<Vec<String>>,
 }
@@ -267,6 +276,7 @@ impl Trader {
             begun: AtomicUsize::new(0),
             acknowledged: Mutex::default(),
             acknowledged_at: Mutex::default(),
+            refused: AtomicUsize::new(0),
             cut_off: Mutex::default(),
         }
     }
@@ -276,6 +286,12 @@ impl Trader {
         std::mem::take(&mut *self.cut_off.lock().unwrap())
     }
 
+    /// How many requests were told that no node can answer them now.
+    pub(crate) fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// How many orders are acknowledged.
     pub(crate) fn count(&self) -> usize {
         self.acknowledged.lock().unwrap().len()
     }
@@ -349,7 +365,10 @@ impl Trader {
                         assert_eq!(answer.json()["error"], "OUTCOME_UNKNOWN");
                         self.cut_off.lock().unwrap().push(answer.text);
                     }
-                    Ok(answer) => assert_eq!(answer.json()["error"], "NOT_READY"),
+                    Ok(answer) => {
+                        assert_eq!(answer.json()["error"], "NOT_READY");
+                        self.refused.fetch_add(1, Ordering::Relaxed);
+                    }
                     // A slow node is left for another, and one that ends does not wait long.
                     Err(error) if error.kind() == ErrorKind::WouldBlock || is_late => {}
                     Err(error) => self.cut_off.lock().unwrap().push(error.to_string()),
@@ -448,15 +467,7 @@ fn acknowledged_orders_survive_the_loss_of_nodes_and_brokers() {
     thread::scope(|scope| {
         let over = Over(&is_over);
         let threads = trade_all(scope, &traders, &addresses, &is_over);
-        let done = || traders.iter().map(Trader::count).sum::<usize>();
-        let more = || {
-            let (before, began) = (done(), Instant::now());
-            while done() < before + ORDERS {
-                assert!(threads.iter().all(|thread| !thread.is_finished()), "a trader failed");
-                assert!(began.elapsed() < 4 * PATIENCE, "the cluster does not go on");
-                thread::sleep(PAUSE);
-            }
-        };
+        let more = || wait_for_orders(&traders, &threads, ORDERS, || {});
         let count = std::env::var("PAPERBOURSE_CLUSTER_FAULTS");
         let count = count.map_or(FAULTS_DEFAULT, |count| count.parse().unwrap());
         let mut pauses: BTreeMap<String, Vec<Duration>> = BTreeMap::new();
@@ -543,6 +554,23 @@ pub(crate) fn trade_all<'scope>(
     let trade = |trader: &'scope Trader| scope.spawn(|| trader.trade(addresses, is_over));
     let watch = |trader: &'scope Trader| scope.spawn(|| trader.watch(addresses, is_over));
     traders.iter().map(trade).chain(traders.iter().map(watch)).collect()
+}
+
+/// Waits until so many more orders are acknowledged, and does something again and again meanwhile.
+pub(crate) fn wait_for_orders(
+    traders: &[Trader],
+    threads: &[ScopedJoinHandle<'_, ()>],
+    count: usize,
+    mut meanwhile: impl FnMut(),
+) {
+    let done = || traders.iter().map(Trader::count).sum::<usize>();
+    let (before, began) = (done(), Instant::now());
+    while done() < before + count {
+        assert!(threads.iter().all(|thread| !thread.is_finished()), "a trader failed");
+        assert!(began.elapsed() < 4 * PATIENCE, "the cluster does not go on");
+        meanwhile();
+        thread::sleep(PAUSE);
+    }
 }
 
 /// Ends the traders when it is dropped, also by a failed test.

@@ -107,7 +107,8 @@ fn log(between: &Between<'_>, page: &Page) -> Option<String> {
         let name = format!("{CLUSTER}_{name}");
         page.series(&name).next().map(|(_, value)| value)
     };
-    let (is_owned, epoch) = (of_log("owner")? > 0.0, of_log("epoch")?);
+    let is_owned = of_log("owner")? > 0.0;
+    let epoch = of_log("epoch").map_or_else(unknown, count);
     let name = page.label(&format!("{CLUSTER}_owner"), "log")?;
     let rest = if is_owned {
         let appends = format!("{CLUSTER}_append_seconds");
@@ -116,13 +117,13 @@ fn log(between: &Between<'_>, page: &Page) -> Option<String> {
         let (median, tail) = (quantile(0.5), quantile(0.99));
         format!("owned here; appends {} (p50 {median}, p99 {tail})", per_second(rate))
     } else {
-        let behind = (of_log("position")? - of_log("copied_position")?).max(0.0);
-        format!("another node's; this one is {} records behind", count(behind))
+        let copied = of_log("copied_position").map_or_else(unknown, count);
+        format!("followed here, copied up to record {copied}")
     };
     let answered = of_log("broker_answer_timestamp_seconds")?;
     let answered =
         if answered > 0.0 { format!("{} ago", time(unix_now() - answered)) } else { unknown() };
-    Some(format!("log        {name}, epoch {}, {rest}; brokers answered {answered}", count(epoch)))
+    Some(format!("log        {name}, epoch {epoch}, {rest}; brokers answered {answered}"))
 }
 
 /// Nothing unless the venue is followed live.
@@ -328,30 +329,29 @@ process_max_fds 1048576
             let (before, after) = pages(appends_before, page, 2);
             log(&Between::new(&before, &after), &after)
         };
-        let of = |is_owned: u8, position: u64| {
+        let of = |is_owned: u8| {
             format!(
                 "paperbourse_cluster_append_seconds_bucket{{log=\"a-0\",le=\"0.001\"}} 20\n\
                  paperbourse_cluster_append_seconds_bucket{{log=\"a-0\",le=\"+Inf\"}} 20\n\
                  paperbourse_cluster_append_seconds_count{{log=\"a-0\"}} 20\n\
                  paperbourse_cluster_broker_answer_timestamp_seconds{{log=\"a-0\"}} 0\n\
-                 paperbourse_cluster_copied_position{{log=\"a-0\"}} 5\n\
+                 paperbourse_cluster_copied_position{{log=\"a-0\"}} 1235\n\
                  paperbourse_cluster_epoch{{log=\"a-0\"}} 7\n\
-                 paperbourse_cluster_owner{{log=\"a-0\"}} {is_owned}\n\
-                 paperbourse_cluster_position{{log=\"a-0\"}} {position}\n"
+                 paperbourse_cluster_owner{{log=\"a-0\"}} {is_owned}\n"
             )
         };
         let before = "paperbourse_cluster_append_seconds_count{log=\"a-0\"} 10\n";
         for (page, expected) in [
             (String::new(), None),
             (
-                of(0, 1_240),
+                of(0),
                 Some(
-                    "log        a-0, epoch 7, another node's; this one is 1,235 records behind; \
-                     brokers answered -",
+                    "log        a-0, epoch 7, followed here, copied up to record 1,235; brokers \
+                     answered -",
                 ),
             ),
             (
-                of(1, 5),
+                of(1),
                 Some(
                     "log        a-0, epoch 7, owned here; appends 5.0/s (p50 500 µs, p99 990 µs); \
                      brokers answered -",

@@ -50,18 +50,17 @@ fn files_of_log(brokers: &Brokers, ending: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Makes the damaged broker the leader of the log.
-async fn make_leader(cluster: &Cluster) {
+/// Makes this broker the leader of the first log with this name.
+pub(super) async fn make_leader(cluster: &Cluster, name: &str, broker: &str) {
     let began = Instant::now();
-    let rotten = format!("broker-{ROTTEN}");
     loop {
         let status = cluster.status().await;
-        if status.logs.first().is_some_and(|log| log.leader.as_ref() == Some(&rotten)) {
+        if status.logs.first().is_some_and(|log| log.leader.as_deref() == Some(broker)) {
             return;
         }
         assert!(began.elapsed() < 2 * PATIENCE, "{status}");
-        let request = json!({"placement": {"preferred": rotten}});
-        let subject = format!("STREAM.LEADER.STEPDOWN.{NAME}-0");
+        let request = json!({"placement": {"preferred": broker}});
+        let subject = format!("STREAM.LEADER.STEPDOWN.{name}-0");
         // It may be in the middle of an election.
         let _ = cluster.context.request::<_, _, serde_json::Value>(subject, &request).await;
         tokio::time::sleep(PAUSE).await;
@@ -128,7 +127,7 @@ async fn a_log_whose_leader_rots_is_served_whole_or_halts() {
             }
         }
         brokers.restart(ROTTEN);
-        make_leader(&cluster).await;
+        make_leader(&cluster, NAME, &format!("broker-{ROTTEN}")).await;
         let lacking = lacking(&log, &blocks).await;
         has_lacked |= lacking.is_some();
         let read = check_shown(log.clone(), id, &blocks).await;

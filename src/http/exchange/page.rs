@@ -76,13 +76,13 @@ impl Server {
     #[cfg(feature = "cluster")]
     fn log_sample(&self, journal: Option<&Arc<Journal>>) -> Option<LogSample<'_>> {
         let log = self.observed.log.get()?;
-        let (position, epoch) = log.end();
+        let end = log.end();
         Some(LogSample {
             name: log.name(),
             is_owned: self.place.is_owner(),
-            epoch,
-            position,
-            copied_position: journal.map_or(0, |journal| journal.durable_place().position()),
+            epoch: end.map(|end| end.1),
+            position: end.map(|end| end.0),
+            copied_position: journal.map(|journal| journal.durable_place().position()),
             answered_at_seconds: log.answered_at_seconds(),
             is_halted: log.is_halted(),
             append_us: log.append_us(),

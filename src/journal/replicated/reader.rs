@@ -38,7 +38,7 @@ pub struct Reader<L> {
 /// Why a log cannot be read any further.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The log is damaged. To try again is of no use.
+    /// The log is damaged.
     #[error(transparent)]
     Halted(#[from] Halt),
     /// The brokers do not answer. The reader has lost nothing and can continue later.

@@ -113,7 +113,7 @@ impl MemoryLog {
     }
 
     /// All replicas lose the newest blocks.
-    pub(super) fn lose_tail(&self, count: usize) {
+    pub(crate) fn lose_tail(&self, count: usize) {
         let state = &mut *self.0.lock();
         state.blocks.truncate(state.blocks.len() - count);
     }
