@@ -167,8 +167,8 @@ async fn connect(
     })
 }
 
-/// Which broker a client connects to again: each in turn, whether the last one was lost or left. The
-/// first time, it may be any.
+/// Which broker a client connects to again: each in turn, whether the last one was lost or left.
+/// The first time, it may be any.
 fn next_broker() -> impl Fn(Vec<Server>, ServerInfo) -> Ready<Option<ReconnectToServer>> {
     let turn = AtomicUsize::new(0);
     move |servers, _| {

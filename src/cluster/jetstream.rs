@@ -49,8 +49,8 @@ pub struct JetStreamLog {
     silences: Arc<Mutex<[Silence; 2]>>,
 }
 
-/// What a broker is asked again and again. Each is judged by itself: a broker that leads the log and
-/// is cut off from the others takes no block any more, and says for a while where the log ends.
+/// What a broker is asked again and again. Each is judged by itself: a broker that leads the log
+/// and is cut off from the others takes no block any more, but says for a while where the log ends.
 #[derive(Clone, Copy)]
 enum Question {
     Append,
@@ -130,8 +130,8 @@ impl JetStreamLog {
     }
 }
 
-/// Notes whether a question was answered. Returns whether the broker is to be left for another, which
-/// then has some time too.
+/// Notes whether a question was answered. Returns whether the broker is to be left for another,
+/// which then has some time too.
 fn note(silences: &mut [Silence; 2], question: Question, is_answered: bool, now: Instant) -> bool {
     let silence = &mut silences[question as usize];
     if is_answered {
