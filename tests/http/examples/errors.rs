@@ -228,10 +228,14 @@ fn of_limits(errors: &mut Errors) {
     errors.note("RATE_LIMIT_EXCEEDED", &eventually(orders));
 
     let crowded = Server::start(&["--connections-per-address", "2"]);
+    let health = Request::get("/v1/health");
+    // The place of a connection that has ended is free a moment later.
     let held = [(); 2].map(|()| {
-        let mut connection = crowded.connect();
-        connection.send(&Request::get("/v1/health")).ok(200);
-        connection
+        eventually(|| {
+            let mut connection = crowded.connect();
+            let answer = connection.try_send(&health);
+            answer.is_ok_and(|answer| answer.status == 200).then_some(connection)
+        })
     });
     errors.note("SERVER_BUSY", &crowded.connect().read(false));
     drop(held);
