@@ -326,15 +326,11 @@ mod tests {
     fn brokers_are_not_left_more_often_than_once_a_minute_in_the_end() {
         let began = Instant::now();
         let mut silences = Default::default();
-        let leaves = |second| {
-            note(&mut silences, Question::Extent, false, began + Duration::from_secs(second))
+        let mut leaves = |second| {
+            let now = began + Duration::from_secs(second);
+            note(&mut silences, Question::Extent, false, now)
         };
-        let left: Vec<u64> = (0..1_000)
-            .filter({
-                let mut leaves = leaves;
-                move |&second| leaves(second)
-            })
-            .collect();
+        let left: Vec<u64> = (0..1_000).filter(|&second| leaves(second)).collect();
         assert_eq!(left[..8], [4, 8, 12, 20, 28, 36, 52, 68]);
         assert!(left.windows(2).skip(12).all(|pair| pair[1] - pair[0] == 64), "{left:?}");
     }
