@@ -5,6 +5,7 @@
 //! reach them has no say, and while they have no leader nobody is judged. A wrong judgement costs
 //! a takeover and nothing else, since a fence ends the former owner's epoch wherever it is.
 
+use std::fmt;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -80,6 +81,16 @@ enum Holder {
     Node(NodeName),
     /// Somebody, whose name came in a block that was not read.
     Somebody,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nobody => f.write_str("nobody"),
+            Self::Node(node) => node.fmt(f),
+            Self::Somebody => f.write_str("unknown"),
+        }
+    }
 }
 
 /// Judges whether the owner of a log is alive.
@@ -174,7 +185,7 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
         let is_free = watch.is_free() || owned_epoch == Some(epoch);
         if is_free && may_take == MayTake::Yes && outcome == LookOutcome::Whole {
             let former = watch.holder.clone();
-            tracing::info!(?former, epoch = epoch + 1, "taking the log");
+            tracing::info!(%former, epoch = epoch + 1, "taking the log");
             let sent_ns = now_ns();
             reader = match Owner::take_at_end(reader, node.clone()).await? {
                 Taking::Taken(owner) => {
