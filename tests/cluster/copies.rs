@@ -11,7 +11,7 @@ use paperbourse_test_support::process::command;
 use tempfile::TempDir;
 
 use crate::nodes::{Nodes, Over, Trader, trade_all, wait_for_orders};
-use crate::{BINARY, check, cluster_file, status_once};
+use crate::{BINARY, check, cluster_file, cluster_on_brokers, status_once};
 
 /// How many orders are placed before the log is trimmed, and how many after.
 const ORDERS: usize = 40;
@@ -30,11 +30,7 @@ fn blocks(status: &str) -> usize {
 
 #[test]
 fn a_node_that_comes_late_begins_with_a_copy_of_another() {
-    let Some(program) = brokers::program() else { return };
-    let folder = TempDir::new().unwrap();
-    let brokers = Brokers::start(&program, folder.path(), "always", "");
-    let file = cluster_file(folder.path(), &brokers, "keep_minutes = 0");
-    check(&["init"], &file, 0);
+    let Some((folder, _brokers, file)) = cluster_on_brokers("keep_minutes = 0") else { return };
     let mut nodes = Nodes::start(folder.path(), &file, 2);
     nodes.owner();
     let addresses = nodes.addresses.clone();
@@ -121,17 +117,11 @@ fn records(data: &Path) -> BTreeMap<u64, String> {
 
 #[test]
 fn a_node_joins_under_load_serves_and_leaves_again() {
-    let Some(program) = brokers::program() else { return };
-    let folder = TempDir::new().unwrap();
-    let brokers = Brokers::start(&program, folder.path(), "always", "");
-    let file = cluster_file(folder.path(), &brokers, "keep_minutes = 0");
-    check(&["init"], &file, 0);
+    let Some((folder, _brokers, file)) = cluster_on_brokers("keep_minutes = 0") else { return };
     let mut nodes = Nodes::start(folder.path(), &file, 2);
     nodes.all_answer();
     let addresses = nodes.addresses.clone();
-    let open = addresses.lock().unwrap().clone();
-    let traders: Vec<Trader> =
-        (0..2).map(|number| Trader::new(folder.path(), &open, number)).collect();
+    let traders = Trader::several(2, folder.path(), &nodes);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let over = Over(&is_over);
@@ -159,11 +149,7 @@ fn a_node_joins_under_load_serves_and_leaves_again() {
     println!("{refused} requests were told to come again");
     let cut_off: Vec<String> = traders.iter().flat_map(Trader::take_cut_off).collect();
     assert_eq!(cut_off, [""; 0], "all ends were planned");
-    let owner = nodes.owner();
-    let address = addresses.lock().unwrap()[owner];
-    for trader in &traders {
-        trader.check(address);
-    }
+    let owner = nodes.check(&traders);
     nodes.end(1 - owner);
     nodes.end(owner);
     let copies = [0, 1, 2].map(|number| records(&nodes.data(number)));

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::nodes::{
     EXIT_LOG_LOST, NODES, Nodes, Over, Trader, leader, longest_pause, trade_all, wait_for_orders,
 };
-use crate::{check, cluster_file};
+use crate::{new_cluster, setting};
 
 /// How many orders must be acknowledged before and after each cut.
 const ORDERS: usize = 40;
@@ -77,19 +77,15 @@ fn acknowledged_orders_survive_networks_that_are_cut() {
     let Some(program) = brokers::program() else { return };
     let folder = TempDir::new().unwrap();
     let mut brokers = Brokers::start_linked(&program, folder.path());
-    let file = cluster_file(folder.path(), &brokers, "");
-    check(&["init"], &file, 0);
+    let file = new_cluster(folder.path(), &brokers, "");
     let (links, files) = link_nodes(folder.path(), &file, &brokers);
     let mut nodes = Nodes::start(folder.path(), &file, 0).with_files(files);
     (0..NODES).for_each(|number| nodes.run(number));
     nodes.all_answer();
     let addresses = nodes.addresses.clone();
-    let open = addresses.lock().unwrap().clone();
-    let traders: Vec<Trader> =
-        (0..3).map(|number| Trader::new(folder.path(), &open, number)).collect();
+    let traders = Trader::several(3, folder.path(), &nodes);
 
-    let count = std::env::var("PAPERBOURSE_CLUSTER_CUTS");
-    let count = count.map_or(CUTS_DEFAULT, |count| count.parse().unwrap());
+    let count = setting("PAPERBOURSE_CLUSTER_CUTS", CUTS_DEFAULT);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let over = Over(&is_over);
@@ -131,9 +127,5 @@ fn acknowledged_orders_survive_networks_that_are_cut() {
             thread.join().unwrap();
         }
     });
-    let owner = nodes.owner();
-    let address = addresses.lock().unwrap()[owner];
-    for trader in &traders {
-        trader.check(address);
-    }
+    nodes.check(&traders);
 }

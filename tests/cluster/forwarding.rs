@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paperbourse_test_support::brokers::{self, Brokers};
+use paperbourse_test_support::brokers::Brokers;
 use paperbourse_test_support::event_stream::EventStream;
 use paperbourse_test_support::socket::{Frame, Socket, upgrade};
 use paperbourse_test_support::{Connection, PATIENCE, Request, Response};
@@ -15,7 +15,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::nodes::{MARKET, Nodes, OWNER, Over, Trader, UNLIMITED, ask, trade_all};
-use crate::{PAUSE, check, cluster_file};
+use crate::{PAUSE, cluster_on_brokers, setting};
 
 /// A cluster whose nodes all answer.
 struct Cluster {
@@ -29,11 +29,7 @@ struct Cluster {
 impl Cluster {
     /// `None` if there is no program for brokers.
     fn start(arguments: &[&str]) -> Option<Self> {
-        let program = brokers::program()?;
-        let folder = TempDir::new().unwrap();
-        let brokers = Brokers::start(&program, folder.path(), "always", "");
-        let file = cluster_file(folder.path(), &brokers, "logs = 1");
-        check(&["init"], &file, 0);
+        let (folder, brokers, file) = cluster_on_brokers("logs = 1")?;
         let mut nodes = Nodes::start(folder.path(), &file, 0).with(arguments);
         (0..3).for_each(|number| nodes.run(number));
         let owner = nodes.all_answer();
@@ -235,8 +231,7 @@ fn the_limits_of_a_key_hold_over_all_nodes() {
     let tier = format!("free={LIMIT}/unlimited/100/5");
     let Some(cluster) = Cluster::start(&["--tier", &tier]) else { return };
     let trader = cluster.trader(0);
-    let seconds = std::env::var("PAPERBOURSE_LIMIT_SECONDS");
-    let seconds = seconds.map_or(3_u64, |seconds| seconds.parse().unwrap());
+    let seconds = setting("PAPERBOURSE_LIMIT_SECONDS", 3);
     // When each request was sent that was admitted, and when its answer had come.
     let admitted = std::sync::Mutex::new(Vec::new());
     let refused = AtomicUsize::new(0);

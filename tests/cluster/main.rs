@@ -10,9 +10,11 @@ mod metrics;
 mod nodes;
 mod power;
 
+use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,7 @@ use paperbourse_test_support::PATIENCE;
 use paperbourse_test_support::brokers::{self, Brokers};
 use paperbourse_test_support::process::command;
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// The binary under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
@@ -66,6 +69,29 @@ fn cluster_file(folder: &Path, brokers: &Brokers, lines: &str) -> PathBuf {
     );
     fs::write(&path, text).unwrap();
     path
+}
+
+/// The file of a new cluster on these brokers, whose log is there.
+fn new_cluster(folder: &Path, brokers: &Brokers, lines: &str) -> PathBuf {
+    let file = cluster_file(folder, brokers, lines);
+    check(&["init"], &file, 0);
+    file
+}
+
+/// The file of a new cluster, its brokers, and the folder of it all; `None` if there is no program
+/// for brokers.
+fn cluster_on_brokers(lines: &str) -> Option<(TempDir, Brokers, PathBuf)> {
+    let program = brokers::program()?;
+    let folder = TempDir::new().unwrap();
+    let brokers = Brokers::start(&program, folder.path(), "always", "");
+    let file = new_cluster(folder.path(), &brokers, lines);
+    // Dropped in the reverse order: the folder when nobody uses it any more.
+    Some((folder, brokers, file))
+}
+
+/// A number from the environment, which makes a test longer.
+fn setting<T: FromStr<Err: Debug>>(name: &str, default: T) -> T {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
 #[test]

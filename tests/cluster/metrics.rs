@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Instant, SystemTime};
 
-use paperbourse_test_support::brokers::{self, BROKERS, Brokers};
+use paperbourse_test_support::brokers::{BROKERS, Brokers};
 use paperbourse_test_support::process::command;
 use paperbourse_test_support::{Connection, PATIENCE, Request};
-use tempfile::TempDir;
 
 use crate::nodes::{Nodes, Trader, UNLIMITED, ask};
-use crate::{BINARY, PAUSE, check, cluster_file};
+use crate::{BINARY, PAUSE, cluster_on_brokers};
 
 /// Arguments of nodes that serve metrics.
 const WITH_METRICS: [&str; 4] = [UNLIMITED[0], UNLIMITED[1], "--admin-listen", "127.0.0.1:0"];
@@ -75,11 +74,7 @@ fn page_once(admin: SocketAddr, is_so: impl Fn(&Page) -> bool) -> Page {
 
 #[test]
 fn a_standby_shows_how_far_it_is() {
-    let Some(program) = brokers::program() else { return };
-    let folder = TempDir::new().unwrap();
-    let mut brokers = Brokers::start(&program, folder.path(), "always", "");
-    let file = cluster_file(folder.path(), &brokers, "");
-    check(&["init"], &file, 0);
+    let Some((folder, mut brokers, file)) = cluster_on_brokers("") else { return };
     let mut nodes = Nodes::start(folder.path(), &file, 0).with(&WITH_METRICS);
     nodes.run(0);
     nodes.run(1);
@@ -128,29 +123,11 @@ fn a_standby_shows_how_far_it_is() {
     page_once(standby, |page| page.silence() > SILENCE_SECONDS);
 }
 
-/// The files with the blocks of the log, of all brokers.
-fn block_files(brokers: &Brokers) -> Vec<PathBuf> {
-    fn add(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                add(&path, found);
-            } else if path.extension().is_some_and(|it| it == "blk")
-                && path.to_str().unwrap().contains("streams/pb-0/msgs")
-            {
-                found.push(path);
-            }
-        }
-    }
-    let mut found = Vec::new();
-    (0..BROKERS).for_each(|number| add(&brokers.store(number), &mut found));
-    found
-}
-
-/// Flips a bit of this text wherever a broker has it.
+/// Flips a bit of this text in the blocks of the log, at every broker.
 fn damage(brokers: &Brokers, text: &str) {
+    let files = (0..BROKERS).flat_map(|number| brokers.files(number, "pb-0", ".blk"));
     let mut count = 0;
-    for path in block_files(brokers) {
+    for path in files {
         let mut bytes = fs::read(&path).unwrap();
         let at = bytes.windows(text.len()).position(|it| it == text.as_bytes());
         if let Some(at) = at {
@@ -164,11 +141,7 @@ fn damage(brokers: &Brokers, text: &str) {
 
 #[test]
 fn a_node_that_cannot_read_the_log_says_so_and_the_others_serve() {
-    let Some(program) = brokers::program() else { return };
-    let folder = TempDir::new().unwrap();
-    let mut brokers = Brokers::start(&program, folder.path(), "always", "");
-    let file = cluster_file(folder.path(), &brokers, "");
-    check(&["init"], &file, 0);
+    let Some((folder, mut brokers, file)) = cluster_on_brokers("") else { return };
     let mut nodes = Nodes::start(folder.path(), &file, 0).with(&WITH_METRICS);
     nodes.run(0);
     nodes.owner();

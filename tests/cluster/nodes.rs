@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,13 +11,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use paperbourse_test_support::brokers::{self, BROKERS, Brokers};
+use paperbourse_test_support::brokers::BROKERS;
 use paperbourse_test_support::process::{Process, command};
-use paperbourse_test_support::{Connection, PATIENCE, Request, Response};
+use paperbourse_test_support::{Connection, NOBODY, PATIENCE, Request, Response};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::{BINARY, PAUSE, check, cluster_file, status_once};
+use crate::{BINARY, PAUSE, cluster_on_brokers, setting, status_once};
 
 /// How many nodes there are.
 pub(crate) const NODES: usize = 3;
@@ -37,9 +36,6 @@ pub(crate) const MARKET: &str =
 
 /// Arguments of nodes whose clients have no limits.
 pub(crate) const UNLIMITED: [&str; 2] = ["--tier", "free=unlimited/unlimited/100/5"];
-
-/// Where nothing listens.
-const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
 
 /// A node that does not answer within this time is left for another.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
@@ -217,6 +213,16 @@ impl Nodes {
         })
     }
 
+    /// Checks at the owner that each order was decided once, as it was answered. Returns the owner.
+    pub(crate) fn check(&self, traders: &[Trader]) -> usize {
+        let owner = self.owner();
+        let address = self.addresses.lock().unwrap()[owner];
+        for trader in traders {
+            trader.check(address);
+        }
+        owner
+    }
+
     /// Asks a node to end, and waits until it has.
     pub(crate) fn end(&mut self, number: usize) {
         self.process(number).signal("-TERM");
@@ -279,6 +285,12 @@ impl Trader {
             refused: AtomicUsize::new(0),
             cut_off: Mutex::default(),
         }
+    }
+
+    /// This many accounts.
+    pub(crate) fn several(count: usize, folder: &Path, nodes: &Nodes) -> Vec<Self> {
+        let addresses = nodes.addresses.lock().unwrap().clone();
+        (0..count).map(|number| Self::new(folder, &addresses, number)).collect()
     }
 
     /// Why nobody has said since the last call what became of requests.
@@ -451,25 +463,18 @@ pub(crate) fn leader(file: &Path) -> usize {
 
 #[test]
 fn acknowledged_orders_survive_the_loss_of_nodes_and_brokers() {
-    let Some(program) = brokers::program() else { return };
-    let folder = TempDir::new().unwrap();
-    let mut brokers = Brokers::start(&program, folder.path(), "always", "");
-    let file = cluster_file(folder.path(), &brokers, "logs = 1");
-    check(&["init"], &file, 0);
+    let Some((folder, mut brokers, file)) = cluster_on_brokers("logs = 1") else { return };
     let mut nodes = Nodes::start(folder.path(), &file, NODES);
     nodes.owner();
     let addresses = nodes.addresses.clone();
-    let traders: Vec<Trader> = (0..TRADERS)
-        .map(|number| Trader::new(folder.path(), &addresses.lock().unwrap(), number))
-        .collect();
+    let traders = Trader::several(TRADERS, folder.path(), &nodes);
 
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let over = Over(&is_over);
         let threads = trade_all(scope, &traders, &addresses, &is_over);
         let more = || wait_for_orders(&traders, &threads, ORDERS, || {});
-        let count = std::env::var("PAPERBOURSE_CLUSTER_FAULTS");
-        let count = count.map_or(FAULTS_DEFAULT, |count| count.parse().unwrap());
+        let count = setting("PAPERBOURSE_CLUSTER_FAULTS", FAULTS_DEFAULT);
         let mut pauses: BTreeMap<String, Vec<Duration>> = BTreeMap::new();
         for fault in FAULTS.into_iter().cycle().take(count) {
             more();
@@ -537,11 +542,7 @@ fn acknowledged_orders_survive_the_loss_of_nodes_and_brokers() {
             thread.join().unwrap();
         }
     });
-    let owner = nodes.owner();
-    let address = addresses.lock().unwrap()[owner];
-    for trader in &traders {
-        trader.check(address);
-    }
+    nodes.check(&traders);
 }
 
 /// Has each account trade until that is over, on a thread of its own, and look on another.

@@ -11,12 +11,11 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paperbourse_test_support::PATIENCE;
 use paperbourse_test_support::brokers::{self, BROKERS, Brokers};
 use tempfile::TempDir;
 
-use crate::nodes::{NODES, Nodes, Over, Trader, UNLIMITED, trade_all};
-use crate::{PAUSE, check, cluster_file};
+use crate::nodes::{NODES, Nodes, Over, Trader, UNLIMITED, trade_all, wait_for_orders};
+use crate::{new_cluster, setting};
 
 /// Room for the files of a broker or of a node.
 const DISK_BYTES: u64 = 512 << 20;
@@ -106,13 +105,11 @@ impl World {
             }
         };
         let brokers = Brokers::start(&program, folder.path(), "always", "");
-        let file = cluster_file(folder.path(), &brokers, "logs = 1");
-        check(&["init"], &file, 0);
+        let file = new_cluster(folder.path(), &brokers, "logs = 1");
         let mut nodes = Nodes::start(folder.path(), &file, 0).with(&UNLIMITED);
         (0..NODES).for_each(|number| nodes.run(number));
         nodes.all_answer();
-        let addresses = nodes.addresses.lock().unwrap().clone();
-        let traders = (0..3).map(|number| Trader::new(folder.path(), &addresses, number)).collect();
+        let traders = Trader::several(3, folder.path(), &nodes);
         Some(Self { nodes, brokers, disks, traders, _folder: folder })
     }
 
@@ -133,10 +130,6 @@ impl World {
     }
 }
 
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().unwrap())
-}
-
 /// `PAPERBOURSE_POWER_CUTS=20 PAPERBOURSE_POWER_SECONDS=60` for a long run.
 #[test]
 fn no_acknowledged_order_is_lost_when_the_power_fails_everywhere() {
@@ -152,10 +145,9 @@ fn no_acknowledged_order_is_lost_when_the_power_fails_everywhere() {
         for cut in 0..cuts {
             let done = || traders.iter().map(Trader::count).sum::<usize>();
             let (before, began) = (done(), Instant::now());
-            while done() < before + 30 || began.elapsed() < load {
-                assert!(threads.iter().all(|thread| !thread.is_finished()), "a trader failed");
-                assert!(began.elapsed() < load + 4 * PATIENCE, "the cluster does not go on");
-                thread::sleep(PAUSE);
+            wait_for_orders(&traders, &threads, 30, || {});
+            while began.elapsed() < load {
+                wait_for_orders(&traders, &threads, 1, || {});
             }
             world.cut();
             println!("cut {cut}: {} orders acknowledged since the last one", done() - before);

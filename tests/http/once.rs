@@ -4,12 +4,12 @@
 //! `PAPERBOURSE_LOST_ANSWERS=1000` sets how many answers are lost for each kind of order.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use paperbourse_test_support::head::Head;
 use paperbourse_test_support::socket::{Socket, upgrade};
-use paperbourse_test_support::{Connection, PATIENCE, Request, Response};
+use paperbourse_test_support::{Connection, PATIENCE, Request, Response, uninterrupted};
 use serde_json::{Value, json};
 
 use super::expect::check_error;
@@ -95,13 +95,7 @@ fn read_response(server: &mut TcpStream) {
 
 fn read_more(stream: &mut TcpStream, received: &mut Vec<u8>) {
     let mut bytes = [0; 4096];
-    let count = loop {
-        match stream.read(&mut bytes) {
-            // A read with a time limit is not resumed after the process was stopped.
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            read => break read.unwrap(),
-        }
-    };
+    let count = uninterrupted(|| stream.read(&mut bytes)).unwrap();
     assert!(count > 0, "the stream ended after {}", String::from_utf8_lossy(received));
     received.extend_from_slice(&bytes[..count]);
 }

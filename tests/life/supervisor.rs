@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use paperbourse_test_support::process::{Process, command};
+use paperbourse_test_support::uninterrupted;
 use tempfile::TempDir;
 
 use crate::BINARY;
@@ -65,14 +66,10 @@ impl Supervisor {
     pub(crate) fn next_within(&self, time: Duration) -> Option<Message> {
         self.socket.set_read_timeout(Some(time.max(Duration::from_millis(1)))).unwrap();
         let mut bytes = [0; 4096];
-        let length = loop {
-            match self.socket.recv(&mut bytes) {
-                Ok(length) => break length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-                // A read with a time limit is not resumed after the process was stopped.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => panic!("{error}"),
-            }
+        let length = match uninterrupted(|| self.socket.recv(&mut bytes)) {
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+            Err(error) => panic!("{error}"),
         };
         let text = str::from_utf8(&bytes[..length]).unwrap();
         let fields = text.lines().map(|line| line.split_once('=').unwrap());

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::link::Link;
 use crate::process::kill;
-use crate::{Connection, PATIENCE, Request};
+use crate::{Connection, NOBODY, PATIENCE, Request};
 
 /// How many brokers there are.
 pub const BROKERS: usize = 3;
@@ -21,9 +21,6 @@ const STARTS_MAX: usize = 10;
 
 /// The time between two looks at a broker that starts.
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// Where nothing listens: brokers are to use the links, and not what others say of themselves.
-const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
 
 /// Whoever holds this runs brokers. Several clusters at once, on a machine with few cores and one
 /// disk, answer so slowly that they lose their leaders.
@@ -130,6 +127,7 @@ impl Brokers {
             for other in others {
                 write!(routes, "\"nats://{other}\", ").unwrap();
             }
+            // Linked brokers are to use the links, and not what others say of themselves.
             let advertised = if links.is_empty() { ports[number] } else { NOBODY };
             let (route, address, monitoring) =
                 (ports[number], ports[BROKERS + number], ports[2 * BROKERS + number]);
@@ -198,6 +196,21 @@ impl Brokers {
     /// The folder with the files of a broker.
     pub fn store(&self, number: usize) -> PathBuf {
         self.folder.join(format!("broker-{number}"))
+    }
+
+    /// The files with the messages of a stream, at this broker, whose names end like this. There
+    /// must be some.
+    #[track_caller]
+    pub fn files(&self, number: usize, stream: &str, ending: &str) -> Vec<PathBuf> {
+        let all = files_below(&self.store(number));
+        let of_stream = format!("streams/{stream}/msgs");
+        let is_wanted = |path: &&PathBuf| {
+            let path = path.to_string_lossy();
+            path.contains(&of_stream) && path.ends_with(ending)
+        };
+        let found: Vec<PathBuf> = all.iter().filter(is_wanted).cloned().collect();
+        assert!(!found.is_empty(), "a file {ending} of {stream}: {all:?}");
+        found
     }
 
     /// Sends a signal to a broker.
@@ -289,6 +302,20 @@ impl Drop for Brokers {
             }
         }
     }
+}
+
+/// All files under this folder.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_below(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
 }
 
 /// Whether this broker knows a leader and has caught up with it.

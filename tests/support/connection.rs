@@ -1,7 +1,7 @@
 //! A blocking connection.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,22 @@ use crate::{Request, Response};
 /// A server that leaves a request unanswered for this long hangs.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Where nothing listens: the discard port.
+pub const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
+
 /// How long a client waits before it asks a busy server again.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
+
+/// Reads, and again if a stop of this process has interrupted that: the kernel does not resume a
+/// read that has a time limit.
+pub fn uninterrupted<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match read() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
 
 /// One connection, kept alive, with one request at a time.
 pub struct Connection {
@@ -130,13 +144,9 @@ impl Connection {
 
     /// Whether the server has closed the connection without sending another byte.
     pub fn is_ended(&mut self) -> bool {
-        loop {
-            match self.stream.fill_buf() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A reset counts as closed.
-                read => return read.is_ok_and(<[u8]>::is_empty) || self.has_failed(),
-            }
-        }
+        let is_empty = uninterrupted(|| self.stream.fill_buf().map(<[u8]>::is_empty));
+        // A reset counts as closed.
+        is_empty.unwrap_or_default() || self.has_failed()
     }
 
     fn has_failed(&self) -> bool {

@@ -20,6 +20,6 @@ pub mod witness;
 #[cfg(feature = "otlp")]
 pub use opentelemetry_proto::tonic as otlp;
 
-pub use connection::{Client, Connection, PATIENCE};
+pub use connection::{Client, Connection, NOBODY, PATIENCE, uninterrupted};
 pub use request::Request;
 pub use response::Response;

@@ -1,7 +1,6 @@
 //! One bit flipped in a file of a broker, which then leads the log.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -27,28 +26,6 @@ const ROTTEN: usize = 1;
 
 /// How often each block is read to find what a replica lacks: each read asks one of three.
 const READS: usize = 30;
-
-/// All files under this folder whose names end like this.
-fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(files(&path, ending));
-        } else if path.to_string_lossy().ends_with(ending) {
-            found.push(path);
-        }
-    }
-    found
-}
-
-/// The files of the log of this broker that end like this.
-fn files_of_log(brokers: &Brokers, ending: &str) -> Vec<PathBuf> {
-    let mut found = files(&brokers.store(ROTTEN), ending);
-    found.retain(|path| path.to_string_lossy().contains(&format!("streams/{NAME}-0/msgs")));
-    assert!(!found.is_empty(), "a file {ending}: {:?}", files(&brokers.store(ROTTEN), ""));
-    found
-}
 
 /// Makes this broker the leader of the first log with this name.
 pub(super) async fn make_leader(cluster: &Cluster, name: &str, broker: &str) {
@@ -111,18 +88,19 @@ async fn a_log_whose_leader_rots_is_served_whole_or_halts() {
     reader.catch_up(|_, bytes, _| blocks.push(bytes.clone())).await.unwrap();
     assert_eq!(blocks.len() as u64, BLOCKS + 1);
 
+    let files = |brokers: &Brokers, ending| brokers.files(ROTTEN, &format!("{NAME}-0"), ending);
     let mut has_lacked = false;
     for is_index_kept in [true, false] {
         // A broker that ends in order writes its index.
         brokers.terminate(ROTTEN);
-        let path = files_of_log(&brokers, ".blk").remove(0);
+        let path = files(&brokers, ".blk").remove(0);
         let mut content = fs::read(&path).unwrap();
         // In the records of some block, since most of a file is records.
         let at = content.len() / 4 + random.below(content.len() / 2);
         content[at] ^= 0x10;
         fs::write(&path, content).unwrap();
         if !is_index_kept {
-            for index in files_of_log(&brokers, "index.db") {
+            for index in files(&brokers, "index.db") {
                 fs::remove_file(index).unwrap();
             }
         }
