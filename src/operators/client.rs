@@ -36,10 +36,10 @@ pub enum AskError {
         /// The data folder.
         data: PathBuf,
     },
-    /// The node of a cluster stands by.
+    /// A standby runs there.
     #[error(
-        "the node on {} stands by, and another node serves: run this on the machine of that one. \
-         The header X-Paperbourse-Owner of any answer names it",
+        "the node on {} is a standby: run this on the machine of the serving node, which the \
+         header X-Paperbourse-Owner of an answer names",
         data.display()
     )]
     StandsBy {
@@ -68,8 +68,12 @@ pub enum AskError {
 /// Why nobody listens in this folder.
 fn nobody(data: PathBuf) -> AskError {
     let is_of_node = Disk::System.exists(&data.join(CLUSTER_NAME)).unwrap_or_default();
-    let free = DataDirectory::require_free(&Disk::System, &data);
-    if is_of_node && matches!(free, Err(OpenError::InUse { .. })) {
+    // Takes the lock for a moment, so only where a node may run.
+    let is_in_use = || {
+        let free = DataDirectory::require_free(&Disk::System, &data);
+        matches!(free, Err(OpenError::InUse { .. }))
+    };
+    if is_of_node && is_in_use() {
         AskError::StandsBy { data }
     } else {
         AskError::NoServer { data }

@@ -117,7 +117,10 @@ fn a_standby_shows_how_far_it_is() {
     let mut account = command(BINARY);
     let account = account.args(["account", "list", "--data"]).arg(nodes.data(1 - owner));
     let refused = String::from_utf8(account.output().unwrap().stderr).unwrap();
-    assert!(refused.contains("stands by, and another node serves"), "{refused}");
+    assert!(
+        refused.contains("is a standby: run this on the machine of the serving node"),
+        "{refused}"
+    );
 
     (0..BROKERS).for_each(|number| brokers.kill(number));
     page_once(standby, |page| page.silence() > SILENCE_SECONDS);
