@@ -23,9 +23,9 @@ use crate::journal::replicated::{Appended, Extent, Log, NoAnswer, beyond};
 /// How long a broker may take to answer. After that, what it did is unknown until the log is read.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a broker may leave a question without an answer before another is asked, and how long
-/// at most: twice as long once as many were left as there are. An election of a leader may take
-/// longer, but to connect to another broker makes it no slower.
+/// How long a broker may leave a question unanswered before the node connects to the next one. The
+/// time doubles after each round of all brokers, up to the maximum. Electing a leader may take
+/// longer than the minimum, and changing the broker does not slow it down.
 const SILENCE_MIN: Duration = Duration::from_secs(4);
 const SILENCE_MAX: Duration = Duration::from_secs(64);
 const BROKERS: u32 = 3;
@@ -57,12 +57,12 @@ enum Question {
     Extent,
 }
 
-/// How long a question has stayed without an answer.
+/// How long a question has been unanswered.
 #[derive(Clone, Copy, Default)]
 struct Silence {
     /// Since when, and when it was last asked.
     lasting: Option<(Instant, Instant)>,
-    /// How many brokers were left because of it.
+    /// How many brokers the node has left because of it.
     left: u32,
 }
 
@@ -107,13 +107,13 @@ impl JetStreamLog {
         }
     }
 
-    /// Notes whether a question was answered. A broker that has been silent for long is left for
-    /// another: it may be cut off from the rest.
+    /// Notes whether a question was answered, and leaves a broker that has been silent for too
+    /// long: it may be cut off from the others.
     async fn note(&self, question: Question, is_answered: bool) {
         if note(&mut self.silences.lock(), question, is_answered, Instant::now()) {
             tracing::warn!(
                 log = self.name,
-                "nobody leads the log as far as this broker knows, connecting to the next"
+                "this broker knows no leader of the log, connecting to the next"
             );
             // It fails only if the connection was given up.
             let _ = self.client.force_reconnect().await;
@@ -130,8 +130,8 @@ impl JetStreamLog {
     }
 }
 
-/// Notes whether a question was answered. Returns whether the broker is to be left for another,
-/// which then has some time too.
+/// Notes whether a question was answered. Returns whether to leave the broker; the next one then
+/// gets its own time for both questions.
 fn note(silences: &mut [Silence; 2], question: Question, is_answered: bool, now: Instant) -> bool {
     let silence = &mut silences[question as usize];
     if is_answered {

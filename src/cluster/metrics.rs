@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::histogram::Histogram;
 use crate::ids::Timestamp;
 
-/// What a node knows of its log, and how long its blocks took.
+/// What a node knows of its log, and how long its appends take.
 #[derive(Debug)]
 pub struct LogMetrics {
     name: String,
@@ -18,7 +18,7 @@ pub struct LogMetrics {
 }
 
 impl LogMetrics {
-    /// Of the log with this name, of which nothing is known yet.
+    /// Metrics of the log with this name, before anything is known of it.
     pub fn new(name: String) -> Self {
         Self {
             name,
@@ -35,8 +35,8 @@ impl LogMetrics {
         &self.name
     }
 
-    /// The position of the newest record that is known, and the newest epoch, once the log was read
-    /// to its end.
+    /// The position of the newest record and the newest epoch; `None` until the log was read to its
+    /// end.
     pub fn end(&self) -> Option<(u64, u64)> {
         let epoch = self.epoch.load(Ordering::Relaxed);
         (epoch > 0).then(|| (self.position.load(Ordering::Relaxed), epoch))
@@ -47,12 +47,12 @@ impl LogMetrics {
         self.answered_at_seconds.load(Ordering::Relaxed)
     }
 
-    /// Whether this node can read it no further.
+    /// Whether no broker has the next block intact.
     pub fn is_halted(&self) -> bool {
         self.is_halted.load(Ordering::Relaxed)
     }
 
-    /// How long blocks took that this node appended, in microseconds.
+    /// Time to append a block, in microseconds.
     pub const fn append_us(&self) -> &Histogram {
         &self.append_us
     }
@@ -61,17 +61,13 @@ impl LogMetrics {
     pub fn copied(&self, position: u64) {
         self.position.fetch_max(position, Ordering::Relaxed);
         self.answered();
-        if self.is_halted() {
-            self.is_halted.store(false, Ordering::Relaxed);
-        }
+        self.is_halted.store(false, Ordering::Relaxed);
     }
 
     /// The log was read to its end, which is here.
     pub fn read(&self, position: u64, epoch: u64) {
-        self.position.fetch_max(position, Ordering::Relaxed);
+        self.copied(position);
         self.epoch.fetch_max(epoch, Ordering::Relaxed);
-        self.answered();
-        self.is_halted.store(false, Ordering::Relaxed);
     }
 
     fn answered(&self) {

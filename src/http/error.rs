@@ -283,19 +283,19 @@ impl ApiError {
         Self::unavailable("NOT_READY", "The server is starting or stopping.")
     }
 
-    /// The node of a cluster cannot read its log.
+    /// This node cannot read the cluster's log, so it knows of no node that serves.
     pub fn log_halted() -> Self {
         Self::unavailable(
             "LOG_HALTED",
-            "The log of this cluster is damaged, and this node cannot read it any further. Try \
-             another node. If none answers, the operator of the cluster has to repair the log.",
+            "The cluster's log is damaged, and this node can read no further. Try another node. If \
+             none answers, the cluster's operator must repair the log.",
         )
     }
 
-    /// Another node of a cluster was sent a write and did not answer.
+    /// Another node was sent a write and never answered, so nobody knows whether it happened.
     pub fn outcome_unknown() -> Self {
-        let message = "The node that serves did not answer, so the request may or may not have \
-                       been carried out. Send it again with the same client_order_id or \
+        let message = "The serving node did not answer, so the request may or may not have been \
+                       carried out. Send it again with the same client_order_id or \
                        Idempotency-Key.";
         Self {
             retry_after_seconds: Some(1),

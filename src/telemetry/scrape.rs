@@ -1,4 +1,4 @@
-//! What the metrics are read from.
+//! The readings from which a page of metrics is rendered.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::journal::JournalMetrics;
 use crate::snapshot::SnapshotMetrics;
 use crate::venue::follow::status::LiveSnapshot;
 
-/// What a page is made from.
+/// All readings of one page.
 pub struct Scrape<'a> {
     /// The sum of all workers.
     pub workers: Metrics,
     /// The name of each operation, in the order of the table, and of what matches none.
     pub operations: Vec<String>,
-    /// What is read now.
+    /// Readings of the process.
     pub gauges: Gauges,
-    /// The same of what serves; `None` during the start, and while the node of a cluster stands by.
+    /// Readings of the exchange; `None` until the server is ready, so on a standby too.
     pub serving: Option<ServingGauges>,
-    /// The log of the cluster; `None` outside of one.
+    /// The log of the cluster; `None` on a single server.
     pub log: Option<LogSample<'a>>,
     /// Bytes of memory by part.
     pub memory: Vec<(&'static str, usize)>,
@@ -38,9 +38,9 @@ pub struct Scrape<'a> {
 /// What became of the spans of traced requests since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SpanCounts {
-    /// Those that the collector has accepted.
+    /// Spans that the collector accepted.
     pub exported: u64,
-    /// Those that it did not get, or did not take.
+    /// Spans that never reached the collector, or that it rejected.
     pub dropped: u64,
 }
 
@@ -51,28 +51,28 @@ pub struct LogSample<'a> {
     pub name: &'a str,
     /// Whether this node owns it.
     pub is_owned: bool,
-    /// The epoch of the newest block that this node knows of, once it has read the log.
+    /// The epoch of the newest block that this node has seen; `None` until it has read the log.
     pub epoch: Option<u64>,
-    /// The position of the newest record that this node knows of, from the same moment on.
+    /// The position of the newest record that this node has seen; `None` until then too.
     pub position: Option<u64>,
-    /// The position of the newest record that this node has on disk, once its folder is open.
+    /// The position of the newest record on this node's disk; `None` until its folder is open.
     pub copied_position: Option<u64>,
     /// When a broker last answered, in seconds since 1970; 0 before the first answer.
     pub answered_at_seconds: u64,
-    /// Whether this node can read it no further: a block is missing or damaged everywhere.
+    /// Whether reading has halted: a block is missing or damaged at every broker.
     pub is_halted: bool,
-    /// How long blocks took that this node appended, in microseconds.
+    /// Time to append a block, in microseconds.
     pub append_us: &'a Histogram,
 }
 
-/// What the process has at the time of the scrape.
+/// Readings of the process, whether it serves or not.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Gauges {
     /// Open connections.
     pub connections: usize,
     /// Bytes of request bodies that are being received or parsed, beyond the first 4 KiB of each.
     pub body_bytes: usize,
-    /// Bytes of large answers that clients have yet to read.
+    /// Bytes of large answers that clients have not read yet.
     pub answer_bytes: usize,
     /// The segment of the journal that is being written; `None` in memory.
     pub journal_segment: Option<u64>,
@@ -87,32 +87,32 @@ pub struct Gauges {
     pub clock_off_seconds: u64,
 }
 
-/// What a server that serves has at the time of the scrape.
+/// Readings of the exchange.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct ServingGauges {
-    /// Bytes of sockets and price streams that clients have yet to read.
+    /// Bytes queued for clients of sockets and price streams.
     pub unsent_bytes: usize,
     /// Subscriptions of sockets and price streams.
     pub subscriptions: usize,
     /// Open sockets.
     pub sockets: usize,
-    /// Those of them that stream executions.
+    /// Open sockets that stream executions.
     pub execution_sockets: usize,
     /// Open price streams.
     pub streams: usize,
     /// Exports that are being sent.
     pub exports: usize,
-    /// Price frames that replaced others, which a slow reader missed.
+    /// Price frames that replaced an older one which a slow reader had not read.
     pub conflated_frames: u64,
     /// Price streams cut off because their clients read too slowly.
     pub streams_cut_off: u64,
     /// Fills sent to execution sockets.
     pub fill_frames: u64,
-    /// Gaps sent to execution sockets: fills that they asked for are no longer kept.
+    /// Gap frames sent to execution sockets that asked for fills which are no longer kept.
     pub gap_frames: u64,
-    /// Known markets.
+    /// Markets in the catalogue.
     pub markets: usize,
-    /// Those of them with a book on which an order can fill.
+    /// Markets with a book that can fill an order.
     pub fresh_markets: usize,
     /// Resolved markets that are not settled yet.
     pub markets_unsettled: usize,
@@ -120,17 +120,17 @@ pub struct ServingGauges {
     pub accounts: usize,
     /// Open orders.
     pub open_orders: usize,
-    /// Those of them that wait for the venue's delay.
+    /// Open orders held for the venue's delay.
     pub held_orders: usize,
     /// Fills of open orders since the start.
     pub resting_fills: u64,
-    /// Books that may fill open orders and wait for the shards.
+    /// Books that may fill open orders, queued for the shards.
     pub crossings: usize,
-    /// Books that found no room among those; their markets were looked at later.
+    /// Books dropped because that queue was full; their markets were matched later.
     pub crossings_overflowed: u64,
-    /// API keys, including ended ones that are kept.
+    /// API keys, including expired and revoked ones that are still kept.
     pub keys: usize,
-    /// Whether requests are refused that would need memory.
+    /// Whether requests that need memory are refused.
     pub is_memory_full: bool,
     /// The limit of resident memory, in bytes; `None` if there is none.
     pub memory_limit_bytes: Option<u64>,

@@ -1,5 +1,5 @@
-//! Networks that are cut: nodes that reach no broker, brokers that reach no other, and losses that
-//! come together.
+//! Network partitions: nodes that reach no broker, brokers that reach no other broker, and several
+//! faults at once.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ const ORDERS: usize = 40;
 enum Cut {
     /// The owner of the log reaches no broker.
     Owner,
-    /// The broker that leads the log reaches no other, and all its clients.
+    /// The broker that leads the log reaches no other broker, but still all its clients.
     Leader,
     /// Both.
     OwnerAndLeader,

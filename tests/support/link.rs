@@ -1,5 +1,5 @@
-//! A connection between two processes that can be cut: whatever is on its way is held back, as in
-//! a network that has lost its way, and comes once the connection is mended.
+//! A connection between two processes that can be cut: bytes are held back, as by a network that
+//! drops every packet, and arrive once the link is mended.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -101,7 +101,7 @@ fn journal(between: &Between<'_>, page: &Page) -> Option<String> {
     ))
 }
 
-/// Nothing unless the server is the node of a cluster.
+/// `None` on a single server.
 fn log(between: &Between<'_>, page: &Page) -> Option<String> {
     let of_log = |name: &str| {
         let name = format!("{CLUSTER}_{name}");

@@ -14,15 +14,14 @@ use crate::snapshot::SnapshotMetrics;
 use crate::telemetry::{self, Gauges, LogSample, Metrics, Process, Scrape, ServingGauges};
 use crate::venue::follow::status::LiveStatus;
 
-/// What metrics show besides what serves, each from the moment at which it exists. A node of a
-/// cluster has some of it before it serves.
+/// What metrics also show, each as soon as it exists: a standby has these and no exchange.
 #[derive(Default)]
 pub struct Observed {
-    /// The journal.
+    /// The copy of the log, while the node stands by.
     pub journal: OnceLock<Arc<Journal>>,
     /// The snapshots, if data is kept on disk.
     pub snapshots: OnceLock<Arc<SnapshotMetrics>>,
-    /// The connector to a live venue.
+    /// The connector to a live venue, while the node stands by.
     pub live: OnceLock<LiveStatus>,
     /// The log of the cluster.
     #[cfg(feature = "cluster")]
@@ -76,12 +75,12 @@ impl Server {
     #[cfg(feature = "cluster")]
     fn log_sample(&self, journal: Option<&Arc<Journal>>) -> Option<LogSample<'_>> {
         let log = self.observed.log.get()?;
-        let end = log.end();
+        let (position, epoch) = log.end().unzip();
         Some(LogSample {
             name: log.name(),
             is_owned: self.place.is_owner(),
-            epoch: end.map(|end| end.1),
-            position: end.map(|end| end.0),
+            epoch,
+            position,
             copied_position: journal.map(|journal| journal.durable_place().position()),
             answered_at_seconds: log.answered_at_seconds(),
             is_halted: log.is_halted(),

@@ -117,13 +117,10 @@ async fn answering(worker: &Worker, time_max: Duration) -> Answering {
     tokio::select! {
         biased;
         link = worker.to_owner.get() => Answering::There(link),
-        owner = owner.wait_for(is_settled) => {
-            if owner.is_ok_and(|owner| *owner == Owner::Halted) {
-                Answering::Halted
-            } else {
-                Answering::Here
-            }
-        }
+        owner = owner.wait_for(is_settled) => match owner.as_deref() {
+            Ok(Owner::Halted) => Answering::Halted,
+            _ => Answering::Here,
+        },
         () = sleep(time_max) => Answering::Nobody,
     }
 }
