@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use paperbourse_test_support::NOBODY;
 use paperbourse_test_support::process::ServerProcess;
 
 use super::{BINARY, in_folder};
@@ -96,10 +97,7 @@ fn whatever_would_stop_a_start_is_named() {
     fs::set_permissions(path("short"), Permissions::from_mode(0o600)).unwrap();
     fs::create_dir_all(path("open/issuer")).unwrap();
     fs::set_permissions(path("open/issuer"), Permissions::from_mode(0o755)).unwrap();
-    // Nobody listens on a port that was just closed.
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let closed = format!("http://{closed}");
-    let identity = format!("oidc:{closed}/");
+    let identity = format!("oidc:http://{NOBODY}/");
     for (flags, expected) in [
         (&["--data", "file"][..], "failed  data      file is not a folder"),
         (&["--data", "open"], "failed  identity  open/issuer is open to other users (mode 0755)"),
@@ -122,11 +120,10 @@ fn whatever_would_stop_a_start_is_named() {
 #[test]
 fn every_address_of_a_live_venue_is_asked() {
     let folder = tempfile::tempdir().unwrap();
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let gamma = format!("http://{}", service("200 OK"));
     let clob = format!("http://{}", service("404 Not Found"));
     let data = format!("http://{}", service("403 Forbidden"));
-    let socket = format!("ws://{closed}/ws");
+    let socket = format!("ws://{NOBODY}/ws");
     let (text, code) = check(
         folder.path(),
         &[

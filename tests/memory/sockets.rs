@@ -1,7 +1,7 @@
 //! The memory of an idle socket, of a whole server.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use paperbourse::auth::identity::embedded::EmbeddedIssuer;
 use paperbourse::config::sources::Configuration;
 use paperbourse::ids::Timestamp;
 use paperbourse_test_support::PATIENCE;
+use paperbourse_test_support::address::own_address;
 
 use super::allocator::live_bytes;
 
@@ -61,9 +62,7 @@ pub(super) fn an_idle_socket_is_small() {
 
 /// Runs a server in this process until the process ends.
 fn serve(data: String) -> SocketAddr {
-    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let address = TcpListener::bind(any).and_then(|listener| listener.local_addr());
-    let address = address.expect("a free port");
+    let address = own_address();
     let flags = [
         ("--listen", address.to_string()),
         ("--data", "memory".to_owned()),

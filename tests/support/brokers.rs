@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::address::own_listener;
 use crate::link::Link;
 use crate::process::kill;
 use crate::{Connection, NOBODY, PATIENCE, Request};
@@ -110,8 +111,7 @@ impl Brokers {
 
     fn on_free_ports(program: &Path, folder: &Path, settings: Settings<'_>) -> Self {
         let Settings { sync_interval, lines, routes } = settings;
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap();
-        let listeners: Vec<TcpListener> = (0..3 * BROKERS).map(|_| free()).collect();
+        let listeners: Vec<TcpListener> = (0..3 * BROKERS).map(|_| own_listener()).collect();
         let ports: Vec<SocketAddr> = listeners.iter().map(|it| it.local_addr().unwrap()).collect();
         let to_all = |_| ports[..BROKERS].iter().map(|&port| Link::to(port)).collect();
         let links: Vec<Vec<Link>> = match routes {

@@ -6,6 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+pub mod address;
 pub mod brokers;
 mod connection;
 pub mod event_stream;

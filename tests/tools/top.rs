@@ -1,7 +1,6 @@
 //! `paperbourse top` beside a server, and with wrong addresses.
 
-use std::net::TcpListener;
-
+use paperbourse_test_support::NOBODY;
 use paperbourse_test_support::process::ServerProcess;
 
 use crate::world::{BINARY, tool};
@@ -35,9 +34,8 @@ fn a_look_at_a_server_is_text_without_escapes() {
 fn a_wrong_address_is_explained() {
     let data = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(BINARY, data.path(), &["--admin-listen", "127.0.0.1:0"]);
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (arguments, code, said) in [
-        (&["--url", &format!("http://{nobody}")], 1, "`serve --admin-listen`): client error"),
+        (&["--url", &format!("http://{NOBODY}")], 1, "`serve --admin-listen`): client error"),
         (
             &["--url", &format!("http://{}", server.address)],
             1,

@@ -1,11 +1,10 @@
 //! A collector that is down, hangs or fails: requests do not notice, and what is lost is counted.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paperbourse_test_support::{Connection, PATIENCE, Request};
+use paperbourse_test_support::{Connection, NOBODY, PATIENCE, Request};
 
 use super::World;
 use super::collector::{Collector, Mood};
@@ -60,11 +59,9 @@ fn complaints(world: &World) -> Vec<String> {
 #[test]
 fn nobody_notices_a_collector_that_is_down_or_fails() {
     let failing = Collector::start(Mood::Fails);
-    // A port on which nobody listens any more.
-    let down = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (endpoint, reason) in [
         (format!("http://{}", failing.address), "the server answered with status 500"),
-        (format!("http://{down}/a-token/v1/traces"), "refused"),
+        (format!("http://{NOBODY}/a-token/v1/traces"), "refused"),
     ] {
         let world = World::start(&endpoint, "all", &[]);
         let longest = load(&world);

@@ -4,9 +4,12 @@
 mod system;
 mod venue;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+
+use paperbourse_test_support::NOBODY;
+use paperbourse_test_support::address::own_address;
 
 use super::bourse::{Bourse, Trader};
 use super::prometheus::Prometheus;
@@ -247,14 +250,9 @@ fn alerts() -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// An address that nobody listens on.
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 /// A server that is killed once it was scraped, again and again.
 fn restarts() -> Faulty<'static> {
-    let admin = free_address();
+    let admin = own_address();
     let make = move |stage: &Stage<'_>| {
         let folder = tempfile::tempdir().unwrap();
         let flags = ["--admin-listen", &admin.to_string()];

@@ -97,7 +97,7 @@ pub(super) fn resolve_unpaid(venue: &StandIn, trader: Trader, stage: &Stage<'_>)
 
 /// The flags of a server whose identity provider cannot be reached.
 pub(super) fn without_provider() -> [String; 4] {
-    let issuer = format!("oidc:https://{}/", free_address());
+    let issuer = format!("oidc:https://{NOBODY}/");
     ["--identity".to_owned(), issuer, "--audience".to_owned(), "paperbourse".to_owned()]
 }
 
