@@ -125,16 +125,16 @@ impl ClusterError {
 
 /// A log, as its stream describes it.
 #[derive(Clone)]
-pub struct OpenLog {
+pub struct OpenLog<L = JetStreamLog> {
     /// Carries its blocks.
-    pub log: JetStreamLog,
+    pub log: L,
     /// Its id.
     pub id: LogId,
     /// What it begins with; `None` if it begins with nothing.
     pub origin: Option<Origin>,
 }
 
-impl OpenLog {
+impl<L> OpenLog<L> {
     /// What the first block of the log continues.
     pub fn start(&self) -> ReplicatedChain {
         match self.origin {

@@ -5,8 +5,9 @@
 //! From then on each block is in the log before it is on this disk, so a folder never holds what
 //! the log does not.
 
+mod entry;
+
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -25,19 +26,19 @@ use super::start::{self, OpenedData};
 use super::supervisor::{Supervisor, watchdog_interval};
 use crate::cluster::folder::Membership;
 use crate::cluster::metrics::LogMetrics;
-use crate::cluster::origin::{Origin, newest_record};
 use crate::cluster::seat::{Seat, end_process};
-use crate::cluster::standby::{Look, LookOutcome, MayTake, retry_halted, stand_by};
+use crate::cluster::standby::{Look, LookOutcome, MayTake, stand_by};
 use crate::cluster::trim::{Trim, keep_trimmed, report};
 use crate::cluster::{Cluster, ClusterFile, JetStreamLog, OpenLog};
 use crate::config::{DataPlace, ServeArgs};
 use crate::disk::Disk;
 use crate::http::exchange::Server;
 use crate::http::forward::Owner;
-use crate::journal::replicated::{NodeName, ReadError, Reader, Upstream as _};
+use crate::journal::replicated::{NodeName, Upstream as _};
 use crate::journal::{Journal, Refused};
 use crate::service::key_observer;
-use crate::snapshot::{Folder, SnapshotKeeper};
+use crate::snapshot::SnapshotKeeper;
+pub(crate) use entry::{Entry, require_whole};
 
 /// How long a node that ends tries to give the log up. Other nodes find out without it.
 const RELEASE_TIME_MAX: Duration = Duration::from_secs(2);
@@ -88,7 +89,6 @@ impl Member {
         let metrics = server.observed.log.get_or_init(|| Arc::new(LogMetrics::new(log)));
         let standby = Standby {
             node: NodeName::new(name).context("--node")?,
-            folder: data.clone(),
             arguments: arguments.clone(),
             server: server.clone(),
             metrics: metrics.clone(),
@@ -121,14 +121,8 @@ impl Member {
                 return Ok(ControlFlow::Break(ending));
             }
         };
-        let Owned { seat, position, membership, data: followed, keys } = owned;
+        let Owned { seat, membership, data: followed, keys } = owned;
         let ownership = Ownership { seat, brokers, alive };
-        let found = followed.journal.newest_place().position;
-        ensure!(
-            found == position,
-            "the data folder ends at record {found}, and the log of the cluster at {position}: \
-             start this node on a copy of another node's folder"
-        );
         followed.journal.put_behind(ownership.seat.clone());
         // From now on the log is this node's also after a crash.
         membership.write(&Disk::System, data)?;
@@ -229,8 +223,6 @@ pub(super) struct Joined {
 /// A log that a standby has come to own, and what it stood by with.
 struct Owned {
     seat: Arc<Seat<JetStreamLog>>,
-    /// The position of the newest record below the fence.
-    position: u64,
     membership: Membership,
     data: Followed,
     keys: KeysAndTiers,
@@ -259,7 +251,6 @@ async fn keep_alive(supervisor: Arc<Supervisor>) {
 /// A node that does not own the log yet.
 struct Standby {
     node: NodeName,
-    folder: PathBuf,
     arguments: ServeArgs,
     server: Arc<Server>,
     metrics: Arc<LogMetrics>,
@@ -277,20 +268,15 @@ impl Standby {
         let folder = folder.context("a node has a data folder")?;
         let keys = prepared::keys_of(recovered.states(), self.arguments.limits().tiers)?;
         let position = journal.newest_place().position;
-        let overlap = self.overlap(&log, &folder, position).await?;
-        let is_continued = position == 0 || overlap == Overlap::Same;
-        // Before the folder is marked: a log that begins further on needs another folder.
-        let seek = || Reader::seek(log.log.clone(), log.start(), position);
-        let reader = self.until_whole(seek).await?;
-        let membership =
-            Membership::require(&Disk::System, &self.folder, log.id, &self.node, is_continued)?;
-        ensure!(
-            overlap != Overlap::Different,
-            "{} and the log of the cluster differ at record {position}: the brokers have lost \
-             blocks that this node has. Keep their files and this folder, and find out which of \
-             the two is right",
-            self.folder.display()
-        );
+        let (node, disk) = (&self.node, &Disk::System);
+        let entry = Entry { node, log: &log, disk, folder: &folder, position };
+        let halted = || {
+            self.server.place.set_owner(Owner::Halted);
+            self.metrics.halted();
+        };
+        let (reader, membership) = entry.enter(halted).await?;
+        // Nobody knows more before the log is read.
+        self.server.place.set_owner(Owner::Unknown);
         let log = log.log;
         tracing::info!(node = %self.node, position, "standing by");
         runtime.spawn(report(log.clone(), self.node.clone(), journal.clone()));
@@ -328,20 +314,15 @@ impl Standby {
         };
         let taken = stand_by(reader, &self.node, owned_epoch, copy, looked).await?;
         self.server.place.set_owner(Owner::Unknown);
+        require_whole(&taken.owner, &journal, &recovered)?;
         let (epoch, position) = (taken.owner.epoch(), taken.owner.position());
-        let newest = recovered.newest_epoch();
-        ensure!(
-            newest <= epoch,
-            "the folder has records of epoch {newest}, and the log is at {epoch}: start this node \
-             on a copy of another node's folder"
-        );
         tracing::info!(node = %self.node, epoch, position, "owning the log");
         let seat = Arc::new(Seat::new(taken, metrics.clone(), runtime.clone(), end_process));
         let (owned, kept) = (seat.clone(), journal.clone());
         runtime.spawn(keep_trimmed(log, owned, self.node.clone(), kept, trim));
         let membership = Membership { owned_epoch: epoch, ..membership };
         let data = Followed { journal, recovered, folder, snapshots };
-        Ok(Owned { seat, position, membership, data, keys })
+        Ok(Owned { seat, membership, data, keys })
     }
 
     /// The log of the cluster, once the brokers say that it is safe. Waits for those that do not
@@ -373,69 +354,6 @@ impl Standby {
         );
         Ok(logs.remove(0))
     }
-
-    /// Compares the folder's newest record, at this position, with that of the log, or with the
-    /// data that the log begins with.
-    async fn overlap(
-        &self,
-        log: &OpenLog,
-        folder: &Folder,
-        position: u64,
-    ) -> anyhow::Result<Overlap> {
-        if position == 0 {
-            return Ok(Overlap::Unknown);
-        }
-        let segments = folder.begun_segments()?;
-        if let Some(origin) = log.origin.filter(|origin| origin.end.position == position) {
-            let here = Origin::of(&Disk::System, &segments, 0)?;
-            let is_same = here.is_some_and(|here| origin.is_origin_of(&here));
-            return Ok(if is_same { Overlap::Same } else { Overlap::Different });
-        }
-        let read = || Reader::record(log.log.clone(), log.start(), position);
-        let in_log = match self.until_whole(read).await {
-            Err(ReadError::Halted(halt)) if halt.reason.lies_before_the_log() => {
-                return Ok(Overlap::Unknown);
-            }
-            in_log => in_log?,
-        };
-        let here = newest_record(&Disk::System, &segments)?.filter(|&(at, _)| at == position);
-        Ok(match (in_log, here) {
-            (Some(in_log), Some((_, here))) if in_log == here => Overlap::Same,
-            (Some(_), None) => Overlap::Unknown,
-            _ => Overlap::Different,
-        })
-    }
-
-    /// Reads the log again and again while no broker has a block intact. Meanwhile the node answers
-    /// that the log is damaged.
-    async fn until_whole<T, F>(&self, read: impl Fn() -> F) -> Result<T, ReadError>
-    where
-        F: Future<Output = Result<T, ReadError>>,
-    {
-        loop {
-            match read().await {
-                Err(ReadError::Halted(halt)) => retry_halted(halt)?,
-                other => {
-                    // Nobody knows more before the log is read.
-                    self.server.place.set_owner(Owner::Unknown);
-                    return other;
-                }
-            }
-            self.server.place.set_owner(Owner::Halted);
-            self.metrics.halted();
-        }
-    }
-}
-
-/// What a folder and a log have in common.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Overlap {
-    /// The newest record of the folder is in the log.
-    Same,
-    /// The log has another record there, or none.
-    Different,
-    /// One of the two does not have that record any more, or there is none.
-    Unknown,
 }
 
 /// Copies the record into the journal, however long that takes.
