@@ -43,6 +43,18 @@ pub(crate) enum Fault {
     /// A reader of a replicated log passes over a block that it does not get.
     #[cfg(feature = "cluster")]
     GapSkipped,
+    /// A node that takes a log does not read what is right below its fence.
+    #[cfg(feature = "cluster")]
+    FenceUnread,
+    /// A node that takes a log does not wait until the former owner has stopped answering.
+    #[cfg(feature = "cluster")]
+    FormerLeaseIgnored,
+    /// The lease of an owner begins when a block is acknowledged, not when it is sent.
+    #[cfg(feature = "cluster")]
+    LeaseFromAnswer,
+    /// A standby takes a log from an owner that is alive.
+    #[cfg(feature = "cluster")]
+    LiveOwnerForced,
 }
 
 #[cfg(not(test))]

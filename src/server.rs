@@ -58,6 +58,8 @@ pub(crate) use ending::ending_signal;
 use ending::{DRAIN_TIME_MAX, Ending};
 use hand_over::{HandOver, Predecessor, Successor};
 use listener::{AdminListener, Listeners};
+#[cfg(all(test, feature = "cluster"))]
+pub(crate) use member::{Entry, require_whole};
 #[cfg(feature = "cluster")]
 use member::{Joined, Member};
 use prepared::Prepared;

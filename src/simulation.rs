@@ -22,6 +22,7 @@
 //! - [`resting`] are orders that rest, in markets whose books move.
 //! - [`operated`] are accounts that operators act on.
 //! - [`auditor`] records every answer and compares it with what each start recovers.
+//! - [`cluster`] is another world: nodes that share a log, each with a disk of its own.
 //!
 //! The seed determines everything except the journal's id. The id is only ever compared, directly
 //! or in checksums, and `a_seed_always_runs_the_same` shows that nothing depends on it.
@@ -36,18 +37,25 @@ macro_rules! ensure {
     };
 }
 
+#[macro_use]
+mod totals;
+
 mod answers;
 mod auditor;
 mod clients;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod command;
 mod history;
 mod markets;
 mod operated;
 mod process;
 mod resting;
-mod totals;
+mod small;
 mod world;
 
+use std::fmt;
+use std::ops::AddAssign;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -96,16 +104,26 @@ fn the_promise_holds() {
     }
     let seeds = number("PAPERBOURSE_SIMULATION_SEEDS");
     let lives = if seeds.is_some() { LIVES_LONG } else { LIVES };
+    let totals = run_all(seeds.unwrap_or(SEEDS), |seed| simulate(seed, lives));
+    println!("{} crashes", totals.crashes());
+    totals.assert_everything_happened();
+}
+
+/// Runs all seeds below `seeds`, on all processors. Panics if one fails.
+fn run_all<T: AddAssign + Default + fmt::Display + Send>(
+    seeds: u64,
+    run: impl Fn(u64) -> (T, Result<(), String>) + Sync,
+) -> T {
     let began = Instant::now();
-    let (next, sum) = (AtomicU64::new(0), Mutex::new(Totals::default()));
+    let (next, sum) = (AtomicU64::new(0), Mutex::new(T::default()));
     let failure = Mutex::new(None);
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.unwrap_or(SEEDS) || failure.lock().is_some() {
+            if seed >= seeds || failure.lock().is_some() {
                 return;
             }
-            let (totals, result) = simulate(seed, lives);
+            let (totals, result) = run(seed);
             *sum.lock() += totals;
             if let Err(text) = result {
                 *failure.lock() = Some(text);
@@ -121,8 +139,8 @@ fn the_promise_holds() {
         panic!("{failure}");
     }
     let totals = sum.into_inner();
-    println!("{} seeds, {totals}, {:.1} s", seeds.unwrap_or(SEEDS), began.elapsed().as_secs_f64());
-    totals.assert_everything_happened();
+    println!("{seeds} seeds, {totals}, {:.1} s", began.elapsed().as_secs_f64());
+    totals
 }
 
 #[test]

@@ -8,8 +8,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+#[cfg(test)]
+use std::{sync::LazyLock, time::Instant};
 
+#[cfg(not(test))]
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::faults::{self, Fault};
 
 /// An owner that has appended nothing for this long appends a heartbeat.
 pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(400);
@@ -39,7 +44,8 @@ impl Lease {
     /// The lease of an owner that has just taken a log, from nobody if `was_free`, by a fence that
     /// it sent at this time.
     pub(super) fn begin(was_free: bool, sent_ns: u64) -> Self {
-        let wait = if was_free { Duration::ZERO } else { LEASE_WAIT };
+        let is_waiting = !was_free && !faults::is_on(Fault::FormerLeaseIgnored);
+        let wait = if is_waiting { LEASE_WAIT } else { Duration::ZERO };
         let taken_ns = now_ns();
         Self {
             taken_ns,
@@ -80,6 +86,7 @@ impl Lease {
 }
 
 /// The time by a clock that also counts while the machine is suspended.
+#[cfg(not(test))]
 pub(super) fn now_ns() -> u64 {
     #[cfg(target_os = "linux")]
     let clock = ClockId::Boottime;
@@ -88,6 +95,16 @@ pub(super) fn now_ns() -> u64 {
     let now = clock_gettime(clock);
     let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or_default()
+}
+
+/// The time by the clock of the runtime, which tests can pause.
+#[cfg(test)]
+pub(super) fn now_ns() -> u64 {
+    // A paused clock may be behind the one that is asked first.
+    static LONG_AGO: LazyLock<Instant> = LazyLock::new(|| {
+        Instant::now().checked_sub(Duration::from_hours(1)).expect("an hour can be subtracted")
+    });
+    nanoseconds(tokio::time::Instant::now().into_std() - *LONG_AGO)
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

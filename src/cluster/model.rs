@@ -1,7 +1,7 @@
 //! The takeover of a log as a model, of which every state within a bound is looked at.
 //!
-//! The simulation in `journal::replicated` runs the code itself through some of its histories. The
-//! model has only the rules of [`standby`](super::standby), [`seat`](super::seat) and
+//! The simulation of clusters runs the code itself through some of its histories. The model has
+//! only the rules of [`standby`](super::standby), [`seat`](super::seat) and
 //! [`lease`](super::lease), and goes through all histories of three nodes that own a log, take it
 //! from each other, crash and start again.
 //!

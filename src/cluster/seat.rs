@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use super::lease::{HEARTBEAT_INTERVAL, Lease, now_ns};
 use super::metrics::LogMetrics;
 use super::standby::Taken;
+use crate::faults::{self, Fault};
 use crate::journal::replicated::{Halt, Log, Lost, NextBlock, Owner, Upstream};
 
 /// Exit code of a process that has lost its log, or its brokers, and has to start again: the
@@ -85,6 +86,15 @@ impl<L: Log + 'static> Seat<L> {
         owner.as_ref().map(|owner| (owner.position(), owner.sequence()))
     }
 
+    /// Puts the block into the log. Waits for ever once the log was released.
+    pub(crate) async fn write(&self, block: NextBlock<'_>) {
+        let mut owner = self.shared.owner.lock().await;
+        let Some(owner) = &mut *owner else { return std::future::pending().await };
+        let sent_ns = now_ns();
+        let appended = owner.append(|chain| block.seal(chain)).await;
+        self.shared.done(owner, sent_ns, appended);
+    }
+
     /// Gives the log up, so that another node need not wait. The process must end soon: a journal
     /// that has another block to write waits for ever. Returns the position of the newest record in
     /// the log: later ones never get there. `None` if the log was released before.
@@ -109,7 +119,8 @@ impl<L: Log> Shared<L> {
     fn done(&self, owner: &Owner<L>, sent_ns: u64, appended: Result<(), Lost>) {
         match appended {
             Ok(()) => {
-                self.lease.extend(sent_ns);
+                let from_answer = faults::is_on(Fault::LeaseFromAnswer);
+                self.lease.extend(if from_answer { now_ns() } else { sent_ns });
                 let elapsed = Duration::from_nanos(now_ns() - sent_ns);
                 self.metrics.appended(owner.position(), self.epoch, elapsed);
             }
@@ -124,13 +135,7 @@ impl<L: Log + 'static> Upstream for Seat<L> {
     }
 
     fn append(&self, block: NextBlock<'_>) {
-        self.runtime.block_on(async {
-            let mut owner = self.shared.owner.lock().await;
-            let Some(owner) = &mut *owner else { return std::future::pending().await };
-            let sent_ns = now_ns();
-            let appended = owner.append(|chain| block.seal(chain)).await;
-            self.shared.done(owner, sent_ns, appended);
-        });
+        self.runtime.block_on(self.write(block));
     }
 }
 

@@ -6,6 +6,8 @@ use std::thread::{self, JoinHandle};
 
 use super::maker::{Maker, Stock};
 use super::primitives::{AtomicBool, Mutex};
+#[cfg(all(test, feature = "cluster"))]
+use super::replicated::NextBlock;
 #[cfg(feature = "cluster")]
 use super::replicated::Upstream;
 use super::ring::{Claim, Ring};
@@ -191,6 +193,15 @@ impl Steps {
     /// Flushes the filled records as one block. Returns false when there were none.
     pub(crate) fn flush(&mut self) -> Result<bool, DiskError> {
         self.writer.flush()
+    }
+
+    /// The same for a journal that was put behind an upstream, which gets the block first.
+    #[cfg(feature = "cluster")]
+    pub(crate) async fn flush_through(
+        &mut self,
+        upstream: impl AsyncFnOnce(NextBlock<'_>),
+    ) -> Result<bool, DiskError> {
+        self.writer.flush_through(upstream).await
     }
 
     /// Makes a segment if one is wanted. Returns false if none is, or if the disk is full.

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::block::{Builder, Chain};
 use super::maker::{BlankSegment, Stock};
@@ -186,6 +186,24 @@ impl WriterSlot {
     pub(super) fn flush(&self) -> Result<bool, DiskError> {
         flush(&mut self.writer.lock())
     }
+
+    /// The same without blocking on the upstream: the caller gives the block to it.
+    #[cfg(all(test, feature = "cluster"))]
+    #[expect(clippy::await_holding_lock, reason = "everything runs in one thread")]
+    pub(super) async fn flush_through(
+        &self,
+        upstream: impl AsyncFnOnce(NextBlock<'_>),
+    ) -> Result<bool, DiskError> {
+        let mut slot = self.writer.lock();
+        let Some(writer) = &mut *slot else { return Ok(false) };
+        let Some(begun) = writer.begin() else { return Ok(false) };
+        upstream(NextBlock(&mut writer.builder)).await;
+        let result = writer.finish(&begun);
+        if result.is_err() {
+            *slot = None;
+        }
+        result.map(|()| true)
+    }
 }
 
 fn flush(slot: &mut Option<Writer>) -> Result<bool, DiskError> {
@@ -212,9 +230,26 @@ pub(super) struct Writer {
     pub(super) upstream: Option<Arc<dyn Upstream>>,
 }
 
+/// A flush that has taken its records.
+struct Begun {
+    taken: Taken,
+    started: Instant,
+}
+
 impl Writer {
     /// Flushes the filled records as one block. Returns false if there were none.
     fn flush(&mut self) -> Result<bool, DiskError> {
+        let Some(begun) = self.begin() else { return Ok(false) };
+        #[cfg(feature = "cluster")]
+        if let Some(upstream) = &self.upstream {
+            upstream.append(NextBlock(&mut self.builder));
+        }
+        self.finish(&begun)?;
+        Ok(true)
+    }
+
+    /// Takes the filled records; `None` if there are none.
+    fn begin(&mut self) -> Option<Begun> {
         let mut taken = self.take();
         // Only a filled record that did not fit ends a segment. Asking the ring again would also
         // find a record filled just now, for which there is room.
@@ -224,19 +259,20 @@ impl Writer {
             assert!(taken.count > 0, "a record must fit into an empty segment");
         }
         if taken.count == 0 {
-            return Ok(false);
+            return None;
         }
         let started = now();
         self.shared.metrics.begin_flush(started);
         if faults::is_on(Fault::AnswerBeforeSync) {
             self.shared.progress.publish(taken.last_position);
         }
-        #[cfg(feature = "cluster")]
-        if let Some(upstream) = &self.upstream {
-            upstream.append(NextBlock(&mut self.builder));
-        }
+        Some(Begun { taken, started })
+    }
+
+    /// Writes what was taken, and publishes that it is on disk.
+    fn finish(&mut self, Begun { taken, started }: &Begun) -> Result<(), DiskError> {
         let bytes = self.tail.append(&mut self.builder)?;
-        let elapsed = now() - started;
+        let elapsed = now() - *started;
         assert_eq!(self.tail.chain.position, taken.last_position, "positions are contiguous");
         self.note_speed(elapsed);
         self.shared.progress.publish(taken.last_position);
@@ -250,7 +286,7 @@ impl Writer {
                 "a flush of the journal was slow: the disk is busy or failing"
             );
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Gives each block to `upstream` first. Blocks are no longer than it takes.

@@ -1,32 +1,28 @@
 //! Statistics of a run: a run without failures proves little unless everything has happened in it.
 
-use std::fmt;
-use std::ops::AddAssign;
-
 /// Declares the statistics, their sum and their text.
 macro_rules! totals {
-    ($($(#[$doc:meta])* $name:ident: $text:literal,)*) => {
+    ($totals:ident: $($(#[$doc:meta])* $name:ident: $text:literal,)*) => {
         /// How often each thing happened.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-        pub(super) struct Totals {
+        pub(super) struct $totals {
             $($(#[$doc])* pub(super) $name: u64,)*
         }
 
-        impl AddAssign for Totals {
+        impl std::ops::AddAssign for $totals {
             fn add_assign(&mut self, other: Self) {
                 $(self.$name += other.$name;)*
             }
         }
 
-        impl fmt::Display for Totals {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(formatter, "{} crashes", self.crashes())?;
-                $(write!(formatter, concat!(", {} ", $text), self.$name)?;)*
-                Ok(())
+        impl std::fmt::Display for $totals {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let counts = [$(format!(concat!("{} ", $text), self.$name),)*];
+                formatter.write_str(&counts.join(", "))
             }
         }
 
-        impl Totals {
+        impl $totals {
             #[track_caller]
             pub(super) fn assert_everything_happened(&self) {
                 $(assert!(self.$name > 0, "never: {}", $text);)*
@@ -36,6 +32,7 @@ macro_rules! totals {
 }
 
 totals! {
+    Totals:
     /// The power failed while a process started.
     power_lost_in_start: "power losses while it starts",
     /// The power failed during an operation.

@@ -6,7 +6,6 @@ mod bits;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use super::answers::deliver;
 use super::auditor::Auditor;
@@ -15,6 +14,7 @@ use super::markets::MARKETS;
 use super::process::Process;
 use super::resting::orders::OPEN_ORDERS_MAX;
 use super::resting::venue::Venue;
+use super::small::{DATA, SEGMENT_BYTES, journal_config, snapshot_config};
 use super::totals::Totals;
 use crate::clock::Clock;
 use crate::disk::simulated::random::Random;
@@ -22,15 +22,9 @@ use crate::disk::simulated::{Faults, SimulatedDisk, When};
 use crate::disk::{Disk, DiskError};
 use crate::engine::Rules;
 use crate::ids::Timestamp;
-use crate::journal::{JournalConfig, OpenError};
+use crate::journal::OpenError;
 use crate::money::Usd;
-use crate::snapshot::{
-    FoldError, LoadError, Pace, RecoverError, SnapshotConfig, Stopped, Upkeep, open_stepped,
-};
-
-const DATA: &str = "/data";
-
-const SEGMENT_BYTES: u64 = 64 << 10;
+use crate::snapshot::{FoldError, LoadError, Pace, RecoverError, Stopped, Upkeep, open_stepped};
 
 /// One action in this many resolves a market, until all that ever will be are resolved.
 const MARKET_RESOLVED_ONE_IN: u64 = 200;
@@ -216,13 +210,8 @@ impl World {
         for change in self.venue.opening(&mut self.random) {
             process.publish(change);
         }
-        let config = SnapshotConfig {
-            journal_bytes: 1,
-            interval: Duration::MAX,
-            cpu_percent: 100,
-            archive_bytes: 4 * SEGMENT_BYTES,
-        };
-        Ok(Some((process, Upkeep::new(opened.folder, config, Arc::default()))))
+        let upkeep = Upkeep::new(opened.folder, snapshot_config(), Arc::default());
+        Ok(Some((process, upkeep)))
     }
 
     /// Resolves a market, which from now on takes no orders.
@@ -542,29 +531,6 @@ impl Pace for Meanwhile<'_> {
             self.outcome = self.world.act(self.process);
         }
         if self.outcome == Ok(Condition::Running) { Ok(()) } else { Err(Stopped) }
-    }
-}
-
-/// Takes a snapshot without running anything else.
-struct Uninterrupted;
-
-impl Pace for Uninterrupted {
-    fn step(&mut self) -> Result<(), Stopped> {
-        Ok(())
-    }
-}
-
-/// Small limits, so that everything happens often.
-fn journal_config() -> JournalConfig {
-    JournalConfig {
-        segment_bytes: SEGMENT_BYTES,
-        segments_ahead_max: 1,
-        ring_slots: 8,
-        ring_bytes: 64 << 10,
-        block_bytes_max: 16 << 10,
-        record_bytes_max: 3000,
-        on_lost: Arc::new(|error| panic!("never called without threads: {error}")),
-        ..JournalConfig::default()
     }
 }
 

@@ -103,8 +103,26 @@ impl<L: Log> Owner<L> {
                 builder: ReplicatedBuilder::new(),
                 unacknowledged: None,
             }),
+            Settled::Theirs(_) if faults::is_on(Fault::FenceUnread) => {
+                return Self::take_unread(reader, node).await;
+            }
             Settled::Theirs(_) => Taking::Outrun(reader),
         })
+    }
+
+    /// Takes the log at its end, whatever is there, for [`Fault::FenceUnread`].
+    async fn take_unread(reader: Reader<L>, node: NodeName) -> Result<Taking<L>, Halt> {
+        let Ok(Some(fence)) = place_fence(&reader, &node).await else {
+            return Ok(Taking::Outrun(reader));
+        };
+        let Ok(Some(end)) = reader.at_end().await else { return Ok(Taking::Outrun(reader)) };
+        let (chain, sequence) = (end.chain, end.sequence);
+        if sequence != fence {
+            return Ok(Taking::Outrun(reader));
+        }
+        let reader = Reader::new(reader.log, chain, sequence);
+        let builder = ReplicatedBuilder::new();
+        Ok(Taking::Taken(Self { reader, node, builder, unacknowledged: None }))
     }
 
     /// The epoch.

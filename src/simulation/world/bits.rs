@@ -3,9 +3,10 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::{Condition, DATA, Uninterrupted, World, journal_config};
+use super::{Condition, World};
 use crate::disk::DiskError;
 use crate::journal::{segment_name, segment_number};
+use crate::simulation::small::{DATA, Uninterrupted, journal_config};
 use crate::snapshot::{Upkeep, open_stepped};
 
 /// About the length of a short block.

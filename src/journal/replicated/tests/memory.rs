@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
 
 use super::super::{Appended, Extent, Log, NoAnswer, beyond};
 use crate::disk::simulated::random::Random;
@@ -17,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often what goes wrong: once in so many times, or never if 0.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Rates {
+pub(crate) struct Rates {
     /// A message to the brokers is lost.
     pub(super) lost: u64,
     /// It comes when the client has given up.
@@ -39,7 +40,7 @@ pub(super) struct Rates {
 }
 
 /// Everything that can pass, and pass often.
-pub(super) const TROUBLE: Rates = Rates {
+pub(crate) const TROUBLE: Rates = Rates {
     lost: 20,
     late: 10,
     doubled: 10,
@@ -61,7 +62,10 @@ struct State {
     first: u64,
     rates: Rates,
     random: Random,
-    election_ends: Instant,
+    /// How many elections are under way.
+    elections: watch::Sender<u32>,
+    /// Where the brokers' own work is done; `None` for the runtime of whoever asks for it.
+    brokers: Option<Handle>,
     /// Notified at each release that is announced.
     released: Arc<Notify>,
 }
@@ -73,15 +77,26 @@ impl MemoryLog {
     }
 
     /// A log in which this much goes wrong.
-    pub(super) fn troubled(seed: u64, rates: Rates) -> Self {
+    pub(crate) fn troubled(seed: u64, rates: Rates) -> Self {
         Self(Arc::new(Mutex::new(State {
             blocks: Vec::new(),
             first: 1,
             rates,
             random: Random::new(seed),
-            election_ends: Instant::now(),
+            elections: watch::Sender::default(),
+            brokers: None,
             released: Arc::default(),
         })))
+    }
+
+    /// From now on, the brokers' own work is done here, and goes on when a client is gone.
+    pub(crate) fn run_on(&self, brokers: Handle) {
+        self.0.lock().brokers = Some(brokers);
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let brokers = self.0.lock().brokers.clone();
+        brokers.unwrap_or_else(Handle::current).spawn(work);
     }
 
     /// From now on, this much goes wrong.
@@ -91,7 +106,7 @@ impl MemoryLog {
     }
 
     /// From now on, nothing else goes wrong.
-    pub(super) fn heal(&self) {
+    pub(crate) fn heal(&self) {
         self.0.lock().rates = Rates::default();
     }
 
@@ -129,7 +144,7 @@ impl MemoryLog {
     }
 
     /// The newest block's sequence.
-    pub(super) fn tail(&self) -> u64 {
+    pub(crate) fn tail(&self) -> u64 {
         self.0.lock().last()
     }
 
@@ -147,12 +162,23 @@ impl MemoryLog {
 
     async fn election(&self) {
         if self.roll(|rates| rates.election) {
-            let state = &mut *self.0.lock();
-            let length = Duration::from_millis(500 + state.random.below(3_500) as u64);
-            state.election_ends = Instant::now() + length;
+            self.elect();
         }
-        let ends = self.0.lock().election_ends;
-        sleep_until(ends).await;
+        let mut elections = self.0.lock().elections.subscribe();
+        elections.wait_for(|&count| count == 0).await.expect("the log is there");
+    }
+
+    /// The leader dies, and an election begins.
+    pub(crate) fn elect(&self) {
+        let (length, elections) = {
+            let state = &mut *self.0.lock();
+            (500 + state.random.below(3_500) as u64, state.elections.clone())
+        };
+        elections.send_modify(|count| *count += 1);
+        self.spawn(async move {
+            sleep(Duration::from_millis(length)).await;
+            elections.send_modify(|count| *count -= 1);
+        });
     }
 
     fn apply(&self, expected: u64, block: Bytes) -> Appended {
@@ -167,7 +193,7 @@ impl MemoryLog {
     /// The message comes once more, later than a client waits.
     fn apply_late(&self, expected: u64, block: Bytes) {
         let log = self.clone();
-        tokio::spawn(async move {
+        self.spawn(async move {
             sleep(PATIENCE).await;
             log.delay(2_000).await;
             log.apply(expected, block);

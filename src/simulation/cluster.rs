@@ -1,0 +1,398 @@
+//! Whole clusters: brokers that misbehave, and nodes with disks and clocks of their own, in one
+//! thread, seed by seed.
+//!
+//! Every node is what a real one is, from the folder that it opens to the answers that it gives,
+//! except sockets and threads: journal, snapshots, shards, entry into the cluster, standby, seat
+//! and lease. Machines are killed, lose their power and stand still; their lines to the brokers are
+//! cut or lead to a broker that is cut off itself; their clocks differ by almost as much as the
+//! lease allows. Clients send one order at a time and look at accounts at any node, and every
+//! answer is compared with what may be answered then. In the end all nodes and the log hold the
+//! same.
+//!
+//! In *calm* worlds the brokers make no mistake, and no node takes the log from another to which
+//! nothing has happened. In the others anything goes wrong, and nodes also take the log from owners
+//! that are well.
+//!
+//! `PAPERBOURSE_CLUSTER_SEEDS=10000` makes a long run, `PAPERBOURSE_CLUSTER_SEED=7` repeats a seed.
+
+mod clients;
+mod line;
+mod machine;
+mod node;
+mod totals;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::disk::Disk;
+use crate::disk::simulated::random::Random;
+use crate::faults::{self, Fault};
+use crate::journal::replicated::Entry;
+use crate::journal::replicated::tests::{MemoryLog, TROUBLE, reader};
+use crate::snapshot::{Recovered, open_stepped};
+use clients::Clients;
+use line::Condition;
+use machine::{Brokers, Ended, Machine, wall_clock};
+
+use super::small::{DATA, journal_config};
+use super::{number, run_all};
+use totals::Totals;
+
+/// Seeds of a run in the normal test suite.
+const SEEDS: u64 = 24;
+
+/// Seeds within which each fault must be noticed.
+const SEEDS_PER_FAULT: u64 = 200;
+
+const NODES: usize = 3;
+
+/// How far machines run before the next one does, in milliseconds.
+const STEP_MS: u64 = 4;
+
+/// How long faults happen, in milliseconds.
+const LIFE_MS: u64 = 60_000;
+
+/// How long the cluster may take to serve everybody once nothing is wrong, in milliseconds.
+const RECOVERY_MS: u64 = 60_000;
+
+/// How much slower the slowest clock runs, in percent. A step is not exact.
+const SLOWNESS_PERCENT: usize = 7;
+
+/// A block that all brokers lose.
+struct Gap {
+    sequence: u64,
+    /// The machine that has yet to read it.
+    machine: usize,
+    /// When they have it again.
+    until_ms: u64,
+    /// The block, once they have lost it.
+    block: Option<Bytes>,
+}
+
+struct World {
+    random: Random,
+    is_calm: bool,
+    steps_per_fault: u64,
+    now_ms: u64,
+    nanos: Arc<AtomicI64>,
+    log: MemoryLog,
+    brokers: Brokers,
+    machines: Vec<Machine>,
+    clients: Clients,
+    /// The machine that has taken the log last, and the number of its process.
+    owner: Option<(usize, u64)>,
+    gap: Option<Gap>,
+    totals: Totals,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(!seed);
+        let is_calm = seed.is_multiple_of(3);
+        let log = if is_calm { MemoryLog::new() } else { MemoryLog::troubled(seed, TROUBLE) };
+        let brokers = Brokers::new(&log);
+        let nanos = Arc::new(AtomicI64::new(1_800_000_000_000_000_000));
+        let machines = (0..NODES).map(|number| {
+            let rate_percent = 100 - random.below(SLOWNESS_PERCENT + 1) as u64;
+            let seed = seed * NODES as u64 + number as u64;
+            Machine::new(number, seed, log.clone(), wall_clock(&nanos), rate_percent)
+        });
+        Self {
+            machines: machines.collect(),
+            steps_per_fault: if is_calm { [300, 1_000, 3_000][random.below(3)] } else { 300 },
+            random,
+            is_calm,
+            now_ms: 0,
+            nanos,
+            log,
+            brokers,
+            clients: Clients::new(),
+            owner: None,
+            gap: None,
+            totals: Totals::default(),
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        let mut totals = self.totals;
+        totals += self.clients.totals;
+        totals
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        let lived = self.live().and_then(|()| self.judge());
+        lived.map_err(|error| format!("after {} ms: {error}", self.now_ms))
+    }
+
+    fn live(&mut self) -> Result<(), String> {
+        while self.now_ms < LIFE_MS {
+            self.step()?;
+            if self.random.one_in(self.steps_per_fault) {
+                self.fail();
+            }
+        }
+        self.heal();
+        let (before, ends_ms) = (self.clients.done(), self.now_ms + RECOVERY_MS);
+        let positions = |machines: &[Machine]| {
+            let position = |machine: &Machine| machine.port().map_or(0, |it| it.position.get());
+            machines.iter().map(position).collect::<Vec<u64>>()
+        };
+        let newest = positions(&self.machines).into_iter().max();
+        loop {
+            self.step()?;
+            let done = self.clients.done();
+            let is_served = before.iter().zip(&done).all(|(before, done)| done > before);
+            if is_served && positions(&self.machines).into_iter().min() >= newest {
+                return Ok(());
+            }
+            if self.now_ms > ends_ms {
+                return Err("nothing is wrong any more, and the cluster stands still".to_owned());
+            }
+        }
+    }
+
+    /// Runs everything for a moment.
+    fn step(&mut self) -> Result<(), String> {
+        self.now_ms += STEP_MS;
+        self.nanos.fetch_add(STEP_MS.cast_signed() * 1_000_000, Ordering::Relaxed);
+        self.brokers.run(Duration::from_millis(STEP_MS));
+        self.keep_gap();
+        for (node, number, request) in self.clients.send(self.now_ms, NODES, &mut self.random) {
+            if !self.machines[node].send(number, request) {
+                self.clients.unsent(number, self.now_ms, &mut self.random);
+            }
+        }
+        let first = self.random.below(NODES);
+        for index in (0..NODES).map(|index| (first + index) % NODES) {
+            let ended = self.machines[index].advance(self.now_ms)?;
+            self.totals.lost += u64::from(matches!(ended, Some(Ended::Lost(_))));
+            for (number, answer) in self.machines[index].take_answers() {
+                let from = (index, number);
+                self.clients.receive(from, answer, self.now_ms, &mut self.random)?;
+            }
+            let took = self.machines[index].port().and_then(|port| port.took.take());
+            if let Some((_, was_free)) = took {
+                self.took(index, was_free)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A machine has taken the log.
+    fn took(&mut self, index: usize, was_free: bool) -> Result<(), String> {
+        let former = self.owner.replace((index, self.machines[index].lives));
+        if was_free {
+            self.totals.taken_free += 1;
+            return Ok(());
+        }
+        self.totals.taken_over += 1;
+        match former {
+            Some((former, life))
+                if self.is_calm && self.machines[former].is_well_since(life, self.now_ms) =>
+            {
+                Err(format!("node {index} takes the log from node {former}, which is well"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Something goes wrong.
+    fn fail(&mut self) {
+        let (random, now_ms) = (&mut self.random, self.now_ms);
+        let index = random.below(NODES);
+        let mut until = |seconds: usize| now_ms + 100 + random.below(seconds * 1_000) as u64;
+        // It takes half a minute until it gives the block up.
+        let waits = self.gap.as_ref().map(|gap| gap.machine);
+        if waits == Some(index) {
+            return;
+        }
+        let (soon_ms, later_ms, late_ms) = (until(3), until(9), until(25));
+        let kind = random.below(if self.is_calm { 23 } else { 36 });
+        let machine = &mut self.machines[index];
+        match kind {
+            0..6 => {
+                self.totals.killed += 1;
+                machine.kill(false, soon_ms);
+            }
+            6..8 => {
+                self.totals.power_lost += 1;
+                machine.kill(true, later_ms);
+            }
+            8 => {
+                self.totals.power_lost += 1;
+                for (_, machine) in
+                    self.machines.iter_mut().enumerate().filter(|it| Some(it.0) != waits)
+                {
+                    machine.kill(true, soon_ms);
+                }
+            }
+            9..13 => {
+                self.totals.stopped += 1;
+                machine.stop(later_ms);
+            }
+            13..16 => {
+                self.totals.cut += 1;
+                let until_ms = if kind == 13 { late_ms } else { later_ms };
+                machine.cut(Condition::Cut, until_ms);
+            }
+            16..18 => {
+                self.totals.isolated += 1;
+                machine.cut(Condition::Isolated { tail: self.log.tail() }, later_ms);
+            }
+            18..22 => {
+                self.totals.left += 1;
+                machine.leave(now_ms);
+            }
+            22 => self.open_gap(index),
+            23..26 => {
+                self.totals.elections += 1;
+                self.log.elect();
+            }
+            _ => {
+                if let Some(port) = machine.port() {
+                    port.takes_anyway.set(true);
+                }
+            }
+        }
+    }
+
+    /// A machine dies for a while, and all brokers lose a block that it has yet to read.
+    fn open_gap(&mut self, index: usize) {
+        if self.gap.is_none() {
+            let until = |seconds: usize| self.now_ms + 1_000 * seconds as u64;
+            self.totals.gaps += 1;
+            self.machines[index].kill(false, until(4));
+            let (sequence, until_ms) = (self.log.tail() + 2, until(30 + self.random.below(20)));
+            self.gap = Some(Gap { sequence, machine: index, until_ms, block: None });
+        }
+    }
+
+    /// Opens a gap once all others have read the block, and closes it in time.
+    fn keep_gap(&mut self) {
+        match &mut self.gap {
+            Some(gap) if gap.until_ms <= self.now_ms => self.close_gap(),
+            Some(Gap { sequence, block: block @ None, .. }) if self.log.tail() > *sequence + 3 => {
+                *block = self.log.lose(*sequence);
+            }
+            _ => {}
+        }
+    }
+
+    fn close_gap(&mut self) {
+        if let Some(Gap { sequence, block: Some(block), .. }) = self.gap.take() {
+            self.log.restore(sequence, Some(block));
+        }
+    }
+
+    /// From now on nothing goes wrong.
+    fn heal(&mut self) {
+        self.close_gap();
+        self.log.heal();
+        for machine in &mut self.machines {
+            machine.heal(self.now_ms);
+        }
+    }
+
+    /// Compares the log, the disks of all machines and what the clients were told.
+    fn judge(&mut self) -> Result<(), String> {
+        let mut records: Vec<Bytes> = Vec::new();
+        let mut reader = reader(&self.log);
+        let read = reader.catch_up(|_, _, entry| {
+            if let Entry::Records(block) = entry {
+                records.extend(block.iter().map(Bytes::copy_from_slice));
+            }
+        });
+        self.brokers.block_on(read).map_err(|error| error.to_string())?;
+        let mut held = Vec::new();
+        for (index, machine) in self.machines.iter_mut().enumerate() {
+            machine.switch_off();
+            let disk = Disk::Simulated(machine.disk.clone());
+            let (opened, _) = open_stepped(disk, Path::new(DATA), &journal_config())
+                .map_err(|error| format!("node {index} does not start: {error}"))?;
+            let position = opened.journal.newest_place().position();
+            held.push((index, position, hashes(&opened.recovered)));
+        }
+        let mut all = Recovered::default();
+        for position in 0..=records.len() as u64 {
+            for (index, _, hashes_there) in held.iter().filter(|held| held.1 == position) {
+                if *hashes_there != hashes(&all) {
+                    return Err(format!("node {index} differs from the log at {position}"));
+                }
+            }
+            if let Some(record) = records.get(usize::try_from(position).expect("few")) {
+                all.replay(position + 1, record, &|_, _| ()).map_err(|error| error.to_string())?;
+            }
+        }
+        if let Some((index, position, _)) = held.iter().find(|it| it.1 > records.len() as u64) {
+            return Err(format!("node {index} has {position} records, the log {}", records.len()));
+        }
+        self.clients.judge(all.states())
+    }
+}
+
+/// The hashes of all shards.
+fn hashes(recovered: &Recovered) -> Vec<u64> {
+    recovered.states().map(|state| state.hash().get()).collect()
+}
+
+/// Runs one seed, which an error names.
+fn run(seed: u64) -> (Totals, Result<(), String>) {
+    let mut world = World::new(seed);
+    let result = world.run().map_err(|error| format!("seed {seed}, {error}"));
+    (world.totals(), result)
+}
+
+#[test]
+fn clusters_keep_their_word() {
+    if let Some(seed) = number("PAPERBOURSE_CLUSTER_SEED") {
+        let (totals, result) = run(seed);
+        println!("{totals}");
+        result.unwrap();
+        return;
+    }
+    let seeds = number("PAPERBOURSE_CLUSTER_SEEDS").unwrap_or(SEEDS);
+    run_all(seeds, run).assert_everything_happened();
+}
+
+/// Checks that some seed fails when this fault is switched on.
+#[track_caller]
+fn check_noticed(fault: Fault) {
+    faults::switch_on(fault);
+    match (0..SEEDS_PER_FAULT).find_map(|seed| run(seed).1.err()) {
+        Some(error) => println!("{fault:?} was noticed: {error}"),
+        None => panic!("{fault:?} was not noticed within {SEEDS_PER_FAULT} seeds"),
+    }
+}
+
+macro_rules! each_fault_is_noticed {
+    ($($name:ident: $fault:ident,)*) => {
+        mod each_fault_is_noticed {
+            use super::*;
+            $(#[test]
+            fn $name() {
+                check_noticed(Fault::$fault);
+            })*
+        }
+    };
+}
+
+each_fault_is_noticed! {
+    answer_before_acknowledgement: AnswerBeforeSync,
+    fence_unread: FenceUnread,
+    former_lease_ignored: FormerLeaseIgnored,
+    gap_skipped: GapSkipped,
+    lease_from_answer: LeaseFromAnswer,
+    live_owner_forced: LiveOwnerForced,
+    unknown_taken_for_acknowledged: UnknownTakenForAcknowledged,
+}
+
+#[test]
+fn a_seed_always_runs_the_same() {
+    for seed in [1, 3] {
+        assert_eq!(run(seed), run(seed));
+    }
+}

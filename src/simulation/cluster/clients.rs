@@ -1,0 +1,297 @@
+//! Traders, each with one order at a time, and watchers, who read what the traders have.
+
+use std::collections::BTreeSet;
+
+use super::node::{Answer, Request};
+use super::totals::Totals;
+use crate::disk::simulated::random::Random;
+use crate::engine::State;
+use crate::engine::command::{Identity, OrderNames, Owner, Trade, TradeOrder};
+use crate::engine::idempotency::NameHash;
+use crate::engine::view::AccountPage;
+use crate::ids::{AccountId, OrderId, ShardId};
+use crate::market::book::Side;
+use crate::money::Shares;
+use crate::simulation::clients::START_MICROS;
+use crate::simulation::markets::{Fill, LASTING_COUNT, MARKETS};
+
+/// The shards of the traders; two share one.
+const SHARDS: [u8; 4] = [3, 3, 17, 40];
+
+/// How long a client waits for an answer.
+const PATIENCE_MS: u64 = 1_500;
+
+/// An order on its way.
+struct Attempt {
+    number: usize,
+    request: Option<u64>,
+    sent_ms: u64,
+    /// Whether some try was not answered, so that nobody knows what came of it.
+    may_be_done: bool,
+}
+
+/// A question on its way.
+struct Look {
+    request: u64,
+    sent_ms: u64,
+    /// How many orders must be seen.
+    floor: usize,
+}
+
+struct Trader {
+    identity: Identity,
+    account: Option<AccountId>,
+    /// What each order costs, by its number.
+    costs: Vec<i64>,
+    /// The cash after each order that is done.
+    cash: Vec<i64>,
+    /// Those that are done.
+    done: Vec<(usize, OrderId)>,
+    attempt: Option<Attempt>,
+    /// When the next order is due.
+    next_ms: u64,
+    look: Option<Look>,
+    next_look_ms: u64,
+    /// The most orders that any look has shown.
+    seen: usize,
+}
+
+impl Trader {
+    fn new(index: usize) -> Self {
+        let mut digest = [0xc0 + u8::try_from(index).expect("few traders"); 32];
+        digest[0] = SHARDS[index];
+        let subject = format!("trader {index}").into();
+        Self {
+            identity: Identity { digest, issuer: "cluster".into(), subject },
+            account: None,
+            costs: Vec::new(),
+            cash: vec![START_MICROS],
+            done: Vec::new(),
+            attempt: None,
+            next_ms: 0,
+            look: None,
+            next_look_ms: 0,
+            seen: 0,
+        }
+    }
+
+    /// A cheap order, the same for each number.
+    fn order(index: usize, number: usize) -> (usize, i64) {
+        let market = (index + number) % LASTING_COUNT;
+        (market, 1_000_000 + 10_000 * i64::try_from(number % 50).expect("few"))
+    }
+
+    fn trade(&self, index: usize, number: usize) -> Trade {
+        let (market, quantity_micros) = Self::order(index, number);
+        let name = NameHash::of_order(&format!("order {number} of {index}"));
+        let names = OrderNames::new(vec![name], None);
+        let order = TradeOrder {
+            market_id: MARKETS[market].id.into(),
+            outcome: "Yes".into(),
+            side: Side::Buy,
+            quantity: Shares::from_micros(quantity_micros),
+            expected_price: None,
+            max_slippage_bps: None,
+        };
+        Trade::new(Owner::Identity(self.identity.clone()), order, names)
+    }
+
+    /// The numbers of orders that an account with this cash has, if any order that is done or on
+    /// its way makes it so.
+    fn count_of(&self, cash: i64) -> Option<usize> {
+        let on_its_way = self.attempt.as_ref().map(|attempt| {
+            self.cash.last().expect("the first is there") - self.costs[attempt.number]
+        });
+        self.cash.iter().copied().chain(on_its_way).position(|known| known == cash)
+    }
+}
+
+pub(super) struct Clients {
+    traders: Vec<Trader>,
+    requests: u64,
+    /// The node that has answered last.
+    believed: usize,
+    orders: BTreeSet<OrderId>,
+    pub(super) totals: Totals,
+}
+
+/// A request for this node.
+pub(super) type Sent = (usize, u64, Request);
+
+impl Clients {
+    pub(super) fn new() -> Self {
+        Self {
+            traders: (0..SHARDS.len()).map(Trader::new).collect(),
+            requests: 0,
+            believed: 0,
+            orders: BTreeSet::new(),
+            totals: Totals::default(),
+        }
+    }
+
+    /// How many orders are done.
+    pub(super) fn done(&self) -> Vec<usize> {
+        self.traders.iter().map(|trader| trader.done.len()).collect()
+    }
+
+    /// The requests that are due.
+    pub(super) fn send(&mut self, now_ms: u64, nodes: usize, random: &mut Random) -> Vec<Sent> {
+        let mut sent = Vec::new();
+        for (index, trader) in self.traders.iter_mut().enumerate() {
+            let mut node = || if random.one_in(6) { random.below(nodes) } else { self.believed };
+            let attempt = trader.attempt.get_or_insert_with(|| {
+                let number = trader.costs.len();
+                let (market, quantity_micros) = Trader::order(index, number);
+                let Fill { notional_micros, fee_micros, .. } =
+                    MARKETS[market].fill(Side::Buy, quantity_micros);
+                trader.costs.push(notional_micros + fee_micros);
+                Attempt { number, request: None, sent_ms: 0, may_be_done: false }
+            });
+            if attempt.request.is_some() && now_ms >= attempt.sent_ms + PATIENCE_MS {
+                self.totals.unanswered += 1;
+                attempt.request = None;
+                attempt.may_be_done = true;
+            }
+            if attempt.request.is_none() && now_ms >= trader.next_ms {
+                self.requests += 1;
+                (attempt.request, attempt.sent_ms) = (Some(self.requests), now_ms);
+                let number = attempt.number;
+                let trade = trader.trade(index, number);
+                let shard = trader.identity.shard();
+                sent.push((
+                    node(),
+                    self.requests,
+                    Request::Order { shard, trade: Box::new(trade) },
+                ));
+            }
+            if trader.look.as_ref().is_some_and(|look| now_ms >= look.sent_ms + PATIENCE_MS) {
+                trader.look = None;
+            }
+            if let Some(account) = trader.account
+                && trader.look.is_none()
+                && now_ms >= trader.next_look_ms
+            {
+                self.requests += 1;
+                let floor = trader.done.len().max(trader.seen);
+                trader.look = Some(Look { request: self.requests, sent_ms: now_ms, floor });
+                // Also a node that owned the log once may still answer.
+                let node = random.below(nodes);
+                sent.push((node, self.requests, Request::Read { account }));
+            }
+        }
+        sent
+    }
+
+    /// Compares an answer with what it may be.
+    pub(super) fn receive(
+        &mut self,
+        (node, number): (usize, u64),
+        answer: Answer,
+        now_ms: u64,
+        random: &mut Random,
+    ) -> Result<(), String> {
+        for trader in &mut self.traders {
+            if trader.look.as_ref().is_some_and(|look| look.request == number) {
+                let floor = trader.look.take().expect("just seen").floor;
+                trader.next_look_ms = now_ms + random.below(60) as u64;
+                if let Answer::Page(page) = answer {
+                    self.totals.looks += 1;
+                    let page = page.ok_or("an account is gone")?;
+                    trader.seen = seen(trader, &page, floor)?;
+                }
+                return Ok(());
+            }
+            let Some(attempt) = &mut trader.attempt else { continue };
+            if attempt.request != Some(number) {
+                continue;
+            }
+            attempt.request = None;
+            let known = attempt.number;
+            match answer {
+                Answer::Done(receipt) => {
+                    self.totals.orders += 1;
+                    self.totals.repeated += u64::from(attempt.may_be_done);
+                    self.believed = node;
+                    trader.attempt = None;
+                    trader.next_ms = now_ms + random.below(100) as u64;
+                    trader.account = Some(receipt.account);
+                    if !self.orders.insert(receipt.order) {
+                        return Err(format!("order {} was given twice", receipt.order));
+                    }
+                    trader.done.push((known, receipt.order));
+                    let cash = trader.cash.last().expect("the first") - trader.costs[known];
+                    trader.cash.push(cash);
+                }
+                Answer::NotReady => {
+                    self.totals.not_ready += 1;
+                    trader.next_ms = now_ms + 20 + random.below(100) as u64;
+                    self.believed = random.below(3);
+                    if !attempt.may_be_done && random.one_in(4) {
+                        // Nothing was done, so nothing will ever show of it.
+                        self.totals.given_up += 1;
+                        trader.attempt = None;
+                    }
+                }
+                Answer::Refused(refusal) => {
+                    let is_busy = !matches!(refusal, crate::shard::Refusal::Rejected(_));
+                    if !is_busy {
+                        return Err(format!("an order was refused: {refusal}"));
+                    }
+                    trader.next_ms = now_ms + 20;
+                }
+                Answer::Page(_) => return Err("an order was answered with a page".to_owned()),
+            }
+            return Ok(());
+        }
+        // The answer to a request that its client has given up.
+        Ok(())
+    }
+
+    /// A request could not be sent.
+    pub(super) fn unsent(&mut self, number: u64, now_ms: u64, random: &mut Random) {
+        for trader in &mut self.traders {
+            if let Some(attempt) = &mut trader.attempt
+                && attempt.request == Some(number)
+            {
+                attempt.request = None;
+                trader.next_ms = now_ms + 20;
+                self.believed = random.below(3);
+            }
+            trader.look.take_if(|look| look.request == number);
+        }
+    }
+
+    /// Compares the states of all shards with what the traders were told.
+    pub(super) fn judge<'s>(&self, states: impl Iterator<Item = &'s State>) -> Result<(), String> {
+        let states: Vec<&State> = states.collect();
+        for (index, trader) in self.traders.iter().enumerate() {
+            let Some(account) = trader.account else { continue };
+            let state = states[ShardId::index(account.shard())];
+            let page = state.observe_account(account, 0).value;
+            let page = page.ok_or_else(|| format!("the account of trader {index} is gone"))?;
+            let count = seen(trader, &page, trader.done.len().max(trader.seen))
+                .map_err(|error| format!("trader {index}, in the end: {error}"))?;
+            let orders = state.account(account).expect("it is there").order_count_ever();
+            if orders != count as u64 {
+                return Err(format!("trader {index} has {orders} orders, and paid for {count}"));
+            }
+            for &(number, order) in &trader.done {
+                if state.observe_order(account, order).value.is_none() {
+                    return Err(format!("order {number} of trader {index} is gone"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many orders this page shows. At least `floor` must be there.
+fn seen(trader: &Trader, page: &AccountPage, floor: usize) -> Result<usize, String> {
+    let ledger = page.ledger;
+    let cash = START_MICROS - ledger.purchases.micros() - ledger.fees.micros();
+    match trader.count_of(cash) {
+        Some(count) if count >= floor => Ok(count),
+        Some(count) => Err(format!("a look shows {count} orders, and {floor} were there before")),
+        None => Err(format!("a look shows cash of {cash}, which no orders explain")),
+    }
+}

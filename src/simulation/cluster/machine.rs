@@ -1,0 +1,262 @@
+//! A machine: a disk, a clock, a line to the brokers, and at most one process.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use tokio::time::{advance, sleep};
+
+use super::line::{Condition, Line};
+use super::node::{Answer, Node, Port, Request, take_lost};
+use crate::clock::Clock;
+use crate::cluster::OpenLog;
+use crate::cluster::seat::SeatLost;
+use crate::disk::Disk;
+use crate::disk::simulated::SimulatedDisk;
+use crate::journal::replicated::Lost;
+use crate::journal::replicated::tests::{LOG, MemoryLog, node};
+
+/// How a process has ended by itself.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// It was told to.
+    Left,
+    /// It has lost its log, or its brokers.
+    Lost(SeatLost),
+}
+
+struct Process {
+    /// Dropped before the runtime that it uses.
+    tasks: LocalSet,
+    life: JoinHandle<anyhow::Result<()>>,
+    runtime: Runtime,
+    node: Rc<Node>,
+    began_ms: u64,
+    /// How far its own clock is.
+    clock_ms: u64,
+    /// Whether it was stopped, and its clock went on.
+    was_stopped: bool,
+    inbox: VecDeque<(u64, Request)>,
+}
+
+pub(super) struct Machine {
+    number: usize,
+    pub(super) disk: SimulatedDisk,
+    line: Line,
+    clock: Clock,
+    /// How fast its clock is, in percent.
+    rate_percent: u64,
+    process: Option<Process>,
+    /// When the next process starts.
+    starts_ms: u64,
+    /// Until when the process stands still.
+    stopped_until_ms: u64,
+    /// Until when the line is not whole.
+    cut_until_ms: u64,
+    /// Until when others may take the log from its process.
+    excused_until_ms: u64,
+    /// How many processes there were.
+    pub(super) lives: u64,
+}
+
+impl Machine {
+    pub(super) fn new(
+        number: usize,
+        seed: u64,
+        log: MemoryLog,
+        clock: Clock,
+        rate_percent: u64,
+    ) -> Self {
+        Self {
+            number,
+            disk: SimulatedDisk::new(seed),
+            line: Line::new(log),
+            clock,
+            rate_percent,
+            process: None,
+            starts_ms: 0,
+            stopped_until_ms: 0,
+            cut_until_ms: 0,
+            excused_until_ms: 0,
+            lives: 0,
+        }
+    }
+
+    /// What the world sees of the process, if there is one.
+    pub(super) fn port(&self) -> Option<&Port> {
+        self.process.as_ref().map(|process| &process.node.port)
+    }
+
+    /// Sends a request. False if nobody takes it.
+    pub(super) fn send(&mut self, number: u64, request: Request) -> bool {
+        let Some(process) = &mut self.process else { return false };
+        process.inbox.push_back((number, request));
+        true
+    }
+
+    /// Whether this process runs, and nothing has happened to it lately.
+    pub(super) fn is_well_since(&self, life: u64, now_ms: u64) -> bool {
+        self.process.is_some() && self.lives == life && now_ms > self.excused_until_ms
+    }
+
+    /// Others may take the log from this machine until this long after the fault is over.
+    fn excuse(&mut self, until_ms: u64) {
+        self.excused_until_ms = self.excused_until_ms.max(until_ms + 6_000);
+    }
+
+    /// The process dies, and with `loses_power` what was not synced.
+    pub(super) fn kill(&mut self, loses_power: bool, starts_ms: u64) {
+        self.process = None;
+        if loses_power {
+            self.disk.power_loss();
+        } else {
+            self.disk.kill();
+        }
+        self.starts_ms = starts_ms;
+        self.stopped_until_ms = 0;
+        self.excuse(starts_ms);
+    }
+
+    /// The process dies, and no other starts.
+    pub(super) fn switch_off(&mut self) {
+        self.process = None;
+        self.disk.kill();
+    }
+
+    /// The process stands still until then.
+    pub(super) fn stop(&mut self, until_ms: u64) {
+        if self.process.is_some() {
+            self.stopped_until_ms = until_ms;
+            self.excuse(until_ms);
+        }
+    }
+
+    /// The process is told to end.
+    pub(super) fn leave(&mut self, now_ms: u64) {
+        if let Some(process) = &self.process {
+            process.node.port.leave();
+            self.excuse(now_ms);
+        }
+    }
+
+    /// The line leads elsewhere until then.
+    pub(super) fn cut(&mut self, condition: Condition, until_ms: u64) {
+        self.line.set(condition);
+        self.cut_until_ms = until_ms;
+        self.excuse(until_ms);
+    }
+
+    /// Nothing is wrong from now on.
+    pub(super) fn heal(&mut self, now_ms: u64) {
+        self.line.set(Condition::Whole);
+        self.stopped_until_ms = self.stopped_until_ms.min(now_ms);
+        self.starts_ms = self.starts_ms.min(now_ms);
+    }
+
+    /// Runs the process up to this time. An error is one that no process may end with.
+    pub(super) fn advance(&mut self, now_ms: u64) -> Result<Option<Ended>, String> {
+        if now_ms >= self.cut_until_ms {
+            self.line.set(Condition::Whole);
+        }
+        if self.process.is_none() && now_ms >= self.starts_ms {
+            self.lives += 1;
+            self.process = Some(self.start(now_ms));
+        }
+        let Some(process) = &mut self.process else { return Ok(None) };
+        if now_ms < self.stopped_until_ms {
+            process.was_stopped = true;
+            return Ok(None);
+        }
+        let clock_ms = (now_ms - process.began_ms) * self.rate_percent / 100;
+        process.run(clock_ms);
+        let ended = if let Some(lost) = take_lost() {
+            Some(Ended::Lost(lost))
+        } else if process.life.is_finished() {
+            let ended = process.runtime.block_on(&mut process.life);
+            let ended = ended.map_err(|panic| format!("node {} panics: {panic}", self.number))?;
+            ended.map_err(|error| format!("node {} ends: {error:#}", self.number))?;
+            Some(Ended::Left)
+        } else {
+            None
+        };
+        if let Some(Ended::Lost(SeatLost::Log(Lost::Halted(halt)))) = &ended {
+            return Err(format!("node {} ends: {halt}", self.number));
+        }
+        if ended.is_some() {
+            self.kill(false, now_ms + 200);
+        }
+        Ok(ended)
+    }
+
+    /// The answers that have come.
+    pub(super) fn take_answers(&self) -> Vec<(u64, Answer)> {
+        self.port().map(|port| port.answers.take()).unwrap_or_default()
+    }
+
+    fn start(&self, began_ms: u64) -> Process {
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+        let runtime = runtime.expect("a runtime of this thread");
+        let log = OpenLog { log: self.line.clone(), id: LOG, origin: None };
+        let node = Rc::new(Node {
+            name: node(self.number),
+            log,
+            disk: Disk::Simulated(self.disk.clone()),
+            clock: self.clock.clone(),
+            port: Port::default(),
+        });
+        let tasks = LocalSet::new();
+        let life = tasks.spawn_local(node.clone().live());
+        let inbox = VecDeque::new();
+        let (clock_ms, was_stopped) = (0, false);
+        Process { tasks, life, runtime, node, began_ms, clock_ms, was_stopped, inbox }
+    }
+}
+
+impl Process {
+    /// Runs until its clock is that far.
+    fn run(&mut self, clock_ms: u64) {
+        let time = Duration::from_millis(clock_ms - self.clock_ms);
+        self.clock_ms = clock_ms;
+        let was_stopped = std::mem::take(&mut self.was_stopped);
+        let (inbox, node) = (&mut self.inbox, &self.node);
+        self.tasks.block_on(&self.runtime, async {
+            if was_stopped {
+                advance(time).await;
+            }
+            for (number, request) in inbox.drain(..) {
+                spawn_local(node.clone().handle(number, request));
+            }
+            if !was_stopped {
+                sleep(time).await;
+            }
+        });
+    }
+}
+
+/// Runs the brokers' own work.
+pub(super) struct Brokers(Runtime);
+
+impl Brokers {
+    pub(super) fn new(log: &MemoryLog) -> Self {
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+        let runtime = runtime.expect("a runtime of this thread");
+        log.run_on(runtime.handle().clone());
+        Self(runtime)
+    }
+
+    pub(super) fn run(&self, time: Duration) {
+        self.block_on(async { sleep(time).await });
+    }
+
+    pub(super) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.0.block_on(work)
+    }
+}
+
+/// A clock that the world sets.
+pub(super) fn wall_clock(nanos: &Arc<std::sync::atomic::AtomicI64>) -> Clock {
+    Clock::Virtual(nanos.clone())
+}

@@ -1,0 +1,291 @@
+//! A node from its start to its end: what `server::member` and `http::handle` do, without their
+//! sockets and threads.
+
+use std::cell::{Cell, RefCell};
+use std::panic::resume_unwind;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::line::Line;
+use crate::clock::Clock;
+use crate::cluster::OpenLog;
+use crate::cluster::folder::Membership;
+use crate::cluster::lease::Lease;
+use crate::cluster::metrics::LogMetrics;
+use crate::cluster::seat::{Seat, SeatLost};
+use crate::cluster::standby::{MayTake, Taken, stand_by};
+use crate::disk::Disk;
+use crate::engine::command::Trade;
+use crate::engine::order::OrderReceipt;
+use crate::engine::view::AccountPage;
+use crate::engine::{Rules, State};
+use crate::ids::{AccountId, ShardId};
+use crate::journal::replicated::NodeName;
+use crate::journal::{Journal, Steps, Waiters};
+use crate::market::Markets;
+use crate::server::{Entry, require_whole};
+use crate::shard::{Refusal, Shards};
+use crate::simulation::markets;
+use crate::simulation::small::{DATA, Uninterrupted, journal_config, snapshot_config};
+use crate::snapshot::{Opened, Upkeep, open_stepped};
+
+/// How long a node that ends tries to give the log up.
+const RELEASE_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// How often an owner with nothing to do looks whether there is a segment to make.
+const IDLE: Duration = Duration::from_millis(50);
+
+/// A request of a client.
+#[derive(Clone, Debug)]
+pub(super) enum Request {
+    Order { shard: ShardId, trade: Box<Trade> },
+    Read { account: AccountId },
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Done(OrderReceipt),
+    Page(Option<AccountPage>),
+    /// Nothing was done, or read.
+    NotReady,
+    Refused(Refusal),
+}
+
+/// What the world decides about a node, and sees of it.
+#[derive(Default)]
+pub(super) struct Port {
+    pub(super) answers: RefCell<Vec<(u64, Answer)>>,
+    /// Whether the node was told to end.
+    is_leaving: watch::Sender<bool>,
+    /// Takes the log at its next look, whoever owns it.
+    pub(super) takes_anyway: Cell<bool>,
+    /// The epoch of the log that the node has just taken, and whether it was free.
+    pub(super) took: Cell<Option<(u64, bool)>>,
+    /// The position of the newest record that is on its disk.
+    pub(super) position: Cell<u64>,
+    serving: RefCell<Option<Rc<Serving>>>,
+    /// A record was made.
+    record: Notify,
+}
+
+impl Port {
+    pub(super) fn leave(&self) {
+        self.is_leaving.send_replace(true);
+    }
+}
+
+/// An owner that answers.
+struct Serving {
+    shards: Arc<Shards>,
+    waiters: Arc<Waiters>,
+    lease: Arc<Lease>,
+    has_given_up: watch::Sender<bool>,
+}
+
+pub(super) struct Node {
+    pub(super) name: NodeName,
+    pub(super) log: OpenLog<Line>,
+    pub(super) disk: Disk,
+    pub(super) clock: Clock,
+    pub(super) port: Port,
+}
+
+thread_local! {
+    /// Why the process that runs now had to end.
+    static LOST: RefCell<Option<SeatLost>> = const { RefCell::new(None) };
+}
+
+/// Why the process that has just run had to end, if it had to.
+pub(super) fn take_lost() -> Option<SeatLost> {
+    LOST.take()
+}
+
+/// Ends the process: nothing that it does after this counts.
+fn end(lost: &SeatLost) -> ! {
+    LOST.set(Some(lost.clone()));
+    resume_unwind(Box::new("the process has ended"))
+}
+
+impl Node {
+    /// Follows the log, owns it, and serves until it is told to leave.
+    pub(super) async fn live(self: Rc<Self>) -> anyhow::Result<()> {
+        let data = Path::new(DATA);
+        let (opened, steps) = open_stepped(self.disk.clone(), data, &journal_config())?;
+        let Opened { journal, mut recovered, folder, .. } = opened;
+        let upkeep = Upkeep::new(folder.clone(), snapshot_config(), Arc::default());
+        let (journal, steps) = (Arc::new(journal), RefCell::new(steps));
+        let position = journal.newest_place().position;
+        let entry =
+            Entry { node: &self.name, log: &self.log, disk: &self.disk, folder: &folder, position };
+        let (reader, membership) = entry.enter(|| ()).await?;
+        let mut copied = position;
+        let copy = |position: u64, record: &[u8]| {
+            if position > copied {
+                recovered.replay(position, record, &|_, _| ())?;
+                append(&journal, &mut steps.borrow_mut(), record)?;
+                copied = position;
+            }
+            anyhow::Ok(())
+        };
+        let owned_epoch = Some(membership.owned_epoch).filter(|&epoch| epoch > 0);
+        let mut failure = None;
+        let looked = |_| {
+            failure = steps.borrow_mut().flush().err().or(failure.take());
+            self.port.position.set(journal.durable_place().position());
+            match (*self.port.is_leaving.borrow(), self.port.takes_anyway.take()) {
+                (true, _) => MayTake::No,
+                (false, true) => MayTake::Anyway,
+                (false, false) => MayTake::Yes,
+            }
+        };
+        let mut is_leaving = self.port.is_leaving.subscribe();
+        let taken = tokio::select! {
+            biased;
+            taken = stand_by(reader, &self.name, owned_epoch, copy, looked) => taken?,
+            () = told(&mut is_leaving) => return Ok(()),
+        };
+        anyhow::ensure!(failure.is_none(), "the disk of a standby fails without a reason");
+        require_whole(&taken.owner, &journal, &recovered)?;
+        while steps.borrow_mut().flush()? {}
+        let Taken { owner, was_free, .. } = &taken;
+        let epoch = owner.epoch();
+        self.port.took.set(Some((epoch, *was_free)));
+        let metrics = Arc::new(LogMetrics::new("simulated".to_owned()));
+        let seat = Arc::new(Seat::new(taken, metrics, Handle::current(), end));
+        journal.put_behind(seat.clone());
+        Membership { owned_epoch: epoch, ..membership }.write(&self.disk, data)?;
+        let markets = Arc::new(Markets::new());
+        markets::list(&markets, &(0..0));
+        let serving = Rc::new(Serving {
+            shards: Arc::new(Shards::new(
+                recovered,
+                journal.clone(),
+                markets,
+                Rules::default(),
+                self.clock.clone(),
+                Arc::default(),
+                Box::new(|_, _| ()),
+            )),
+            waiters: journal.register(),
+            lease: seat.lease().clone(),
+            has_given_up: watch::Sender::new(false),
+        });
+        let waiters = serving.waiters.clone();
+        spawn_local(async move { waiters.run().await });
+        self.port.serving.replace(Some(serving.clone()));
+        let flushing =
+            self.clone().flush(journal.clone(), steps.into_inner(), seat.clone(), upkeep);
+        let flushing = spawn_local(flushing);
+        tokio::select! {
+            biased;
+            ended = flushing => ended.context("the process has ended")??,
+            () = told(&mut is_leaving) => give_up(&journal, &seat, &serving).await,
+        }
+        Ok(())
+    }
+
+    /// The journal's own threads, and snapshots.
+    async fn flush(
+        self: Rc<Self>,
+        journal: Arc<Journal>,
+        mut steps: Steps,
+        seat: Arc<Seat<Line>>,
+        mut upkeep: Upkeep,
+    ) -> anyhow::Result<()> {
+        loop {
+            let has_flushed = steps.flush_through(async |block| seat.write(block).await).await?;
+            self.port.position.set(journal.durable_place().position());
+            if steps.make_segment()? {
+                let closed = journal.segment().context("the journal is on disk")? - 1;
+                upkeep.keep(closed, &mut Uninterrupted)?;
+            } else if !has_flushed {
+                let _ = timeout(IDLE, self.port.record.notified()).await;
+            }
+        }
+    }
+
+    /// Answers a request, unless the process ends before.
+    pub(super) async fn handle(self: Rc<Self>, number: u64, request: Request) {
+        let answer = self.answer(request).await;
+        if LOST.with_borrow(Option::is_none) {
+            self.port.answers.borrow_mut().push((number, answer));
+        }
+    }
+
+    async fn answer(&self, request: Request) -> Answer {
+        let serving = self.port.serving.borrow().clone();
+        let Some(serving) = serving.filter(|serving| serving.lease.holds()) else {
+            return Answer::NotReady;
+        };
+        let Serving { shards, waiters, lease, has_given_up } = &*serving;
+        let answer = match request {
+            Request::Order { shard, trade } => {
+                let placed = shards.execute(shard, *trade, waiters);
+                self.port.record.notify_one();
+                let mut given_up = has_given_up.subscribe();
+                tokio::select! {
+                    biased;
+                    placed = placed => match placed {
+                        Ok(placed) => return Answer::Done(placed.receipt),
+                        Err(refusal) => Answer::Refused(refusal),
+                    },
+                    () = told(&mut given_up) => return Answer::NotReady,
+                }
+            }
+            Request::Read { account } => {
+                let read = move |state: &State| state.observe_account(account, 0);
+                match shards.observe(account.shard(), waiters, read).await {
+                    Ok(page) => Answer::Page(page),
+                    Err(refusal) => Answer::Refused(refusal),
+                }
+            }
+        };
+        if lease.holds() { answer } else { Answer::NotReady }
+    }
+}
+
+/// Resolves once that is so.
+async fn told(it: &mut watch::Receiver<bool>) {
+    // The guard must not outlive this.
+    let _ = it.wait_for(|&it| it).await;
+}
+
+/// Copies the record into the journal.
+fn append(journal: &Journal, steps: &mut Steps, record: &[u8]) -> anyhow::Result<()> {
+    loop {
+        if let Ok(reservation) = journal.reserve(record.len()) {
+            reservation.fill_from(record);
+            return Ok(());
+        }
+        let has_moved = steps.flush()?;
+        anyhow::ensure!(steps.make_segment()? || has_moved, "the journal of a standby is full");
+    }
+}
+
+/// Gives the log up. What is in it by then is answered as done, and nothing else ever will be.
+async fn give_up(journal: &Journal, seat: &Seat<Line>, serving: &Serving) {
+    let ends_at = Instant::now() + RELEASE_TIME_MAX;
+    let wait_for = async |position: u64| {
+        while journal.durable_place().position() < position && Instant::now() < ends_at {
+            sleep(Duration::from_millis(1)).await;
+        }
+        journal.durable_place().position() >= position
+    };
+    wait_for(journal.newest_place().position()).await;
+    let left = ends_at.saturating_duration_since(Instant::now());
+    let Ok(Ok(Some(position))) = timeout(left, seat.release()).await else { return };
+    if wait_for(position).await {
+        serving.has_given_up.send_replace(true);
+        // Those who wait are answered.
+        sleep(Duration::from_millis(2)).await;
+    }
+}
