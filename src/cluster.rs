@@ -102,8 +102,8 @@ pub enum ClusterError {
     SeveralLogs,
     /// The log exists, and was not created from this folder.
     #[error(
-        "the log already exists and was not created from this folder: to import it, choose a \
-         cluster name that was never used"
+        "the log already exists and was not created from this folder: choose a cluster name that \
+         was never used"
     )]
     Begun,
     /// The brokers do not answer.

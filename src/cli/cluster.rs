@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 
 use super::{WRONG_CONFIGURATION, print_report};
+use crate::cluster::folder::Membership;
 use crate::cluster::origin::Origin;
 use crate::cluster::{Cluster, ClusterError, ClusterFile};
 use crate::disk::Disk;
@@ -34,6 +35,13 @@ enum ClusterCommand {
     /// Creates nothing unless every broker is safe: NATS 2.15.1 or newer with `sync_interval:
     /// always`. Run it again after a failure.
     Init(InitArgs),
+    /// Make the log again that the brokers of a cluster have lost, from the folder of a node
+    ///
+    /// Stop all nodes first, and take the folder with the most records, as `paperbourse journal
+    /// stats` shows them: any other lacks what was answered last. Then start that node on it, and
+    /// the others on copies. If the brokers still have a part of the log, choose a cluster name
+    /// that was never used, and give all nodes the file with that name.
+    Repair(RepairArgs),
     /// Show each broker and each log: its leader, its replicas, its newest block
     ///
     /// Problems are listed last, each with what to change.
@@ -50,6 +58,17 @@ struct InitArgs {
     /// start one node on that folder and the others on copies of it
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+struct RepairArgs {
+    /// The cluster file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// The data folder of a node, which is stopped
+    #[arg(long, value_name = "DIR")]
+    from: PathBuf,
 }
 
 #[derive(Args, Debug)]
@@ -71,6 +90,7 @@ pub(super) fn run(arguments: ClusterArgs) -> anyhow::Result<ExitCode> {
     let done = runtime.block_on(async {
         match arguments.command {
             ClusterCommand::Init(arguments) => init(arguments).await,
+            ClusterCommand::Repair(arguments) => repair(arguments).await,
             ClusterCommand::Status(arguments) => status(arguments).await,
         }
     });
@@ -88,6 +108,13 @@ async fn connect(file: PathBuf) -> Result<Cluster, ClusterError> {
 }
 
 async fn init(InitArgs { file, from }: InitArgs) -> anyhow::Result<ExitCode> {
+    if let Some(data) = from.as_deref().filter(|data| data.join(CLUSTER_NAME).exists()) {
+        bail!(
+            "{} already belongs to a node of a cluster. If the brokers have lost its log, run \
+             `paperbourse cluster repair`",
+            data.display()
+        );
+    }
     let origin = from.as_deref().map(origin).transpose()?;
     let cluster = connect(file).await?;
     let created = cluster.init(origin).await?;
@@ -105,11 +132,6 @@ async fn init(InitArgs { file, from }: InitArgs) -> anyhow::Result<ExitCode> {
 /// The origin of a log that continues this folder. Fails if the folder is damaged, or if a server
 /// is running on it.
 fn origin(data: &Path) -> anyhow::Result<Origin> {
-    ensure!(
-        !data.join(CLUSTER_NAME).exists(),
-        "{} already belongs to a node of a cluster",
-        data.display()
-    );
     DataDirectory::require_free(&Disk::System, data)?;
     let failed = || format!("cannot import {}", data.display());
     let report = inspect::verify(data).with_context(failed)?;
@@ -123,6 +145,34 @@ fn origin(data: &Path) -> anyhow::Result<Origin> {
     let origin = Origin::of(&Disk::System, &begun, ahead.newest_epoch()).with_context(failed)?;
     let origin = origin.filter(|origin| origin.end.position > 0);
     origin.with_context(|| format!("{} holds no records: omit --from", data.display()))
+}
+
+async fn repair(RepairArgs { file, from }: RepairArgs) -> anyhow::Result<ExitCode> {
+    let disk = Disk::System;
+    let former = Membership::read(&disk, &from)?;
+    let former = former.with_context(|| {
+        format!(
+            "{} does not belong to a node of a cluster: `paperbourse cluster init --from` begins a \
+             cluster with it",
+            from.display()
+        )
+    })?;
+    let origin = origin(&from)?;
+    let cluster = connect(file).await?;
+    cluster.init(Some(origin)).await?;
+    let logs = cluster.open().await?;
+    let log = logs.first().context("a cluster has a log")?;
+    let Membership { node, .. } = &former;
+    Membership { log: log.id, node: node.clone(), owned_epoch: 0 }.write(&disk, &from)?;
+    writeln!(
+        io::stdout(),
+        "the log begins again behind record {}. Start {node} on {}, and each of the others on a \
+         copy of it that `paperbourse backup` makes",
+        origin.end.position,
+        from.display()
+    )
+    .context("failed to print the result")?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn status(StatusArgs { file, json }: StatusArgs) -> anyhow::Result<ExitCode> {

@@ -39,7 +39,7 @@ pub enum FolderError {
     /// The folder belongs to another log.
     #[error(
         "{} belongs to another cluster: start this node on another folder, or with the file of \
-         that cluster",
+         that cluster. If the brokers have lost its log, run `paperbourse cluster repair`",
         folder.display()
     )]
     Foreign {

@@ -78,7 +78,10 @@ pub(super) fn missing(stream: &str, has_blocks: bool) -> String {
              brokers; it is not created again"
         )
     } else {
-        format!("stream {stream} does not exist: run `paperbourse cluster init`")
+        format!(
+            "stream {stream} does not exist: run `paperbourse cluster init`, or `paperbourse \
+             cluster repair` if it did"
+        )
     }
 }
 

@@ -209,9 +209,9 @@ impl fmt::Display for HaltReason {
             ),
             Self::Before { position } => write!(
                 f,
-                "the log continues the data of a single server up to record {position}, which is \
-                 not here. Remove this node's folder, and put in its place a copy of that server's \
-                 or of another node's, which `paperbourse backup` makes"
+                "the log continues older data up to record {position}, which this node does not \
+                 have. Remove its folder, and put in its place a copy of another node's, which \
+                 `paperbourse backup` makes"
             ),
             Self::Trimmed { first } => write!(
                 f,

@@ -9,6 +9,7 @@ mod forwarding;
 mod metrics;
 mod nodes;
 mod power;
+mod repair;
 
 use std::fmt::Debug;
 use std::fs;
@@ -103,7 +104,7 @@ fn safe_brokers_get_the_logs_of_a_cluster() {
 
     let (printed, _) = check(&["status"], &file, 1);
     let missing = "unsafe  stream pb-2 does not exist: run `paperbourse cluster init`";
-    assert!(printed.lines().any(|line| line == missing), "{printed}");
+    assert!(printed.lines().any(|line| line.starts_with(missing)), "{printed}");
 
     assert_eq!(check(&["init"], &file, 0).0, "created 3 logs\n");
     assert_eq!(check(&["init"], &file, 0).0, "created 0 logs, 3 exist already\n");
@@ -112,7 +113,7 @@ fn safe_brokers_get_the_logs_of_a_cluster() {
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(lines.len(), 6, "{printed}");
     for (number, line) in lines[..3].iter().enumerate() {
-        assert!(line.starts_with("broker  http://127.0.0.1:"), "{line}");
+        assert!(line.starts_with("broker  http://127."), "{line}");
         assert!(
             line.ends_with(&format!("broker-{number}  version 2.15.1  synced always")),
             "{line}"
@@ -234,6 +235,7 @@ fn a_wrong_file_is_refused() {
 fn the_commands_have_manual_pages_and_completions() {
     for (arguments, expected) in [
         (&["man", "cluster", "init"][..], "Create the streams that carry the logs"),
+        (&["man", "cluster", "repair"], "the brokers of a cluster have lost"),
         (&["man", "cluster", "status"], "Show each broker and each log"),
         (&["completions", "bash"], "paperbourse__subcmd__cluster"),
     ] {

@@ -111,7 +111,13 @@ impl Brokers {
 
     fn on_free_ports(program: &Path, folder: &Path, settings: Settings<'_>) -> Self {
         let Settings { sync_interval, lines, routes } = settings;
-        let listeners: Vec<TcpListener> = (0..3 * BROKERS).map(|_| own_listener()).collect();
+        let is_encrypted = lines.contains("tls {");
+        let listener = |index| match index / BROKERS {
+            // The certificate is for this address.
+            1 if is_encrypted => TcpListener::bind("127.0.0.1:0").unwrap(),
+            _ => own_listener(),
+        };
+        let listeners: Vec<TcpListener> = (0..3 * BROKERS).map(listener).collect();
         let ports: Vec<SocketAddr> = listeners.iter().map(|it| it.local_addr().unwrap()).collect();
         let to_all = |_| ports[..BROKERS].iter().map(|&port| Link::to(port)).collect();
         let links: Vec<Vec<Link>> = match routes {
