@@ -1,7 +1,7 @@
-//! Faults that tests inject into the durability code, to prove that the simulation would detect
-//! them. They do not exist in non-test builds.
+//! Faults that tests inject, to prove that the simulations would detect them. They do not exist in
+//! non-test builds.
 
-/// One way to break the promise that every answered write is durable.
+/// One way to break a promise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     /// The journal reports records as durable before writing them.

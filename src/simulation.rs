@@ -54,6 +54,7 @@ mod resting;
 mod small;
 mod world;
 
+use std::any::Any;
 use std::fmt;
 use std::ops::AddAssign;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -79,13 +80,15 @@ const LIVES_LONG: u64 = 160;
 fn simulate(seed: u64, lives: u64) -> (Totals, Result<(), String>) {
     let mut world = World::new(seed);
     let run = catch_unwind(AssertUnwindSafe(|| world.run(lives)));
-    let result = run.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
-        Err(format!("a panic: {}", text.unwrap_or_default()))
-    });
+    let result = run.unwrap_or_else(|panic| Err(panic_text(&*panic)));
     let named = |failure| format!("seed {seed} of {lives} lives, {failure}");
     (world.totals(), result.map_err(named))
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("a panic: {}", text.unwrap_or_default())
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -59,7 +59,7 @@ impl Lease {
     pub fn holds(&self) -> bool {
         let now_ns = now_ns();
         let ends_ns = self.ends_ns.load(Ordering::Acquire);
-        self.begins_ns <= now_ns && now_ns < ends_ns && !self.is_over.load(Ordering::Acquire)
+        self.begins_ns <= now_ns && now_ns < ends_ns && !self.is_over()
     }
 
     /// Whether the former owner's lease is over.
@@ -77,11 +77,24 @@ impl Lease {
         self.is_over.store(true, Ordering::Release);
     }
 
+    /// Whether the owner has given the log up.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
     /// Whether the newest acknowledged block was sent this long ago, or the log was taken so long
     /// ago and nothing was acknowledged.
     pub(super) fn is_older_than(&self, age: Duration) -> bool {
         let sent_ns = self.ends_ns.load(Ordering::Acquire).saturating_sub(nanoseconds(LEASE));
         now_ns().saturating_sub(sent_ns.max(self.taken_ns)) >= nanoseconds(age)
+    }
+}
+
+#[cfg(test)]
+impl Lease {
+    /// The lease of an owner that may answer now.
+    pub(crate) fn begun() -> Self {
+        Self::begin(true, now_ns())
     }
 }
 

@@ -35,7 +35,7 @@ pub struct Seat<L> {
 
 struct Shared<L> {
     epoch: u64,
-    /// `None` once the log was released.
+    /// `None` once the place was left.
     owner: Mutex<Option<Owner<L>>>,
     lease: Arc<Lease>,
     metrics: Arc<LogMetrics>,
@@ -80,13 +80,13 @@ impl<L: Log + 'static> Seat<L> {
     }
 
     /// The position of the newest record in the log and the sequence of its newest block; `None`
-    /// once the log was released.
+    /// once the place was left.
     pub async fn end(&self) -> Option<(u64, u64)> {
         let owner = self.shared.owner.lock().await;
         owner.as_ref().map(|owner| (owner.position(), owner.sequence()))
     }
 
-    /// Puts the block into the log. Waits for ever once the log was released.
+    /// Puts the block into the log. Waits for ever once the place was left.
     pub(crate) async fn write(&self, block: NextBlock<'_>) {
         let mut owner = self.shared.owner.lock().await;
         let Some(owner) = &mut *owner else { return std::future::pending().await };
@@ -95,22 +95,18 @@ impl<L: Log + 'static> Seat<L> {
         self.shared.done(owner, sent_ns, appended);
     }
 
-    /// Gives the log up, so that another node need not wait. The process must end soon: a journal
-    /// that has another block to write waits for ever. Returns the position of the newest record in
-    /// the log: later ones never get there. `None` if the log was released before.
-    pub async fn release(&self) -> Result<Option<u64>, Lost> {
+    /// Leaves the place, once no block is on its way, and returns the owner, which can release the
+    /// log so that another node need not wait. No later record gets into the log, and a journal
+    /// that has one to write waits for ever: the process must end soon. `None` if the place was
+    /// left before. If the future is dropped, nothing has happened.
+    pub async fn leave(&self) -> Option<Owner<L>> {
         // The next owner waits for no lease, so the one of the former owner has to be over too.
         while !self.shared.lease.has_begun() {
             sleep(LOOK_INTERVAL).await;
         }
-        match self.shared.owner.lock().await.take() {
-            Some(owner) => {
-                self.shared.lease.end();
-                let reader = owner.release().await.map_err(|(_, lost)| lost)?;
-                Ok(Some(reader.chain().mark().position))
-            }
-            None => Ok(None),
-        }
+        let owner = self.shared.owner.lock().await.take()?;
+        self.shared.lease.end();
+        Some(owner)
     }
 }
 
@@ -159,6 +155,9 @@ async fn beat<L: Log>(shared: Arc<Shared<L>>) {
 async fn watch<L: Log>(shared: Arc<Shared<L>>) {
     while !shared.lease.is_older_than(SILENCE_MAX) {
         sleep(LOOK_INTERVAL).await;
+        if shared.lease.is_over() {
+            return;
+        }
     }
     (shared.on_lost)(&SeatLost::Silence)
 }
@@ -198,7 +197,8 @@ mod tests {
         let taken = Taken { owner, was_free: false, sent_ns: began_ns };
         let metrics = Arc::new(LogMetrics::new("log".to_owned()));
         let seat = Seat::new(taken, metrics, Handle::current(), |lost| panic!("{lost}"));
-        assert_eq!(seat.release().await.unwrap(), Some(0), "it has no records");
+        assert_eq!(seat.leave().await.unwrap().position(), 0, "it has no records");
+        assert!(seat.leave().await.is_none(), "it can be left once");
         assert!(u128::from(now_ns() - began_ns) >= LEASE_WAIT.as_nanos());
     }
 }

@@ -200,7 +200,9 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
             let sent_ns = now_ns();
             reader = match Owner::take_at_end(reader, node.clone()).await? {
                 Taking::Taken(owner) => {
-                    return Ok(Taken { owner, was_free: former == Holder::Nobody, sent_ns });
+                    // Who does not read what is below its fence does not know that it is free.
+                    let was_free = former == Holder::Nobody && !faults::is_on(Fault::FenceUnread);
+                    return Ok(Taken { owner, was_free, sent_ns });
                 }
                 Taking::Outrun(reader) => reader,
             };

@@ -142,9 +142,9 @@ pub struct Server {
     /// Its place in a cluster.
     #[cfg(feature = "cluster")]
     pub place: ClusterPlace,
-    /// Whether the owner of a cluster's log has given it up.
+    /// The end of a cluster's log when its owner has given it up.
     #[cfg(feature = "cluster")]
-    given_up: watch::Sender<bool>,
+    given_up: watch::Sender<Option<u64>>,
 }
 
 /// Limits the log lines that clients could cause at any rate.
@@ -189,7 +189,7 @@ impl Server {
             #[cfg(feature = "cluster")]
             place: ClusterPlace::default(),
             #[cfg(feature = "cluster")]
-            given_up: watch::Sender::new(false),
+            given_up: watch::Sender::new(None),
         }
     }
 
@@ -286,28 +286,38 @@ impl Server {
         true
     }
 
-    /// The log of the cluster was given up: nothing becomes durable here any more. Whoever waits
-    /// for that is told to ask another node.
+    /// The log of the cluster was given up, and ends at this position: nothing behind it becomes
+    /// durable here any more. Whoever waits for that is told to ask another node.
     #[cfg(feature = "cluster")]
-    pub fn give_up(&self) {
-        self.given_up.send_replace(true);
+    pub fn give_up(&self, position: u64) {
+        self.given_up.send_replace(Some(position));
+    }
+
+    /// Whether this is a node of a cluster that has owned its log.
+    pub(super) fn is_owner(&self) -> bool {
+        #[cfg(feature = "cluster")]
+        return self.lease.get().is_some();
+        #[cfg(not(feature = "cluster"))]
+        false
     }
 
     /// Whether nothing becomes durable any more, since another node of a cluster serves now.
     pub fn has_given_up(&self) -> bool {
         #[cfg(feature = "cluster")]
-        return *self.given_up.borrow();
+        return self.given_up.borrow().is_some();
         #[cfg(not(feature = "cluster"))]
         false
     }
 
-    /// Resolves once that is so.
+    /// Resolves once that is so, to the position at which the log ends.
     #[cfg(feature = "cluster")]
-    pub(super) async fn given_up(&self) {
-        if self.lease.get().is_none() {
+    pub(super) async fn given_up(&self) -> u64 {
+        if !self.is_owner() {
             return pending().await;
         }
-        let _ = self.given_up.subscribe().wait_for(|&given_up| given_up).await;
+        let mut given_up = self.given_up.subscribe();
+        let position = given_up.wait_for(Option::is_some).await.ok().and_then(|it| *it);
+        position.expect("the sender is here")
     }
 
     /// Tends the journal, if there is one yet.

@@ -8,6 +8,7 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::header::HeaderValue;
@@ -52,7 +53,7 @@ pub fn handle(
             worker.give_way(slot).await;
         }
         let access = worker.server.access.get();
-        let mut position = 0;
+        let positions = Positions::default();
         let origin = worker.server.cors.of(&head.headers);
         let headers = RequestHeaders::of(&head.headers);
         let request_id = RequestId::of(headers.request_id.first());
@@ -62,23 +63,26 @@ pub fn handle(
         let operation = found.as_ref().ok().copied();
         #[cfg(feature = "traces")]
         let trace = trace::begin(&worker.server, &head, operation, &request_id, began);
+        let is_read = operation.is_some_and(|operation| operation.method == Verb::Get);
         let answer = match found {
             Ok(operation) => {
                 let to = (&head, &headers, &mut body, &mut admitted);
                 let answer = answer(worker, slot, (peer, began), operation, to);
                 #[cfg(feature = "cluster")]
-                let answer = unless_given_up(&worker.server, answer);
+                let answer = unless_given_up(&worker.server, answer, |end| {
+                    !is_read && (operation.is_batch || (1..=end).contains(&positions.first()))
+                });
                 let mut answer = pin!(answer);
                 poll_fn(|context| {
                     #[cfg(feature = "traces")]
                     let _entered = trace.as_ref().map(|trace| trace.record().enter());
-                    if access.is_none() {
+                    if access.is_none() && !worker.server.is_owner() {
                         return answer.as_mut().poll(context);
                     }
                     // No other request runs meanwhile, so it is this one that asks.
                     worker.take_position();
                     let polled = answer.as_mut().poll(context);
-                    position = worker.take_position().max(position);
+                    positions.note(worker.take_position());
                     polled
                 })
                 .await
@@ -92,9 +96,9 @@ pub fn handle(
         };
         // What was written is in the log of the cluster, wherever it is by now. Everything else was
         // only read.
-        let is_read = operation.is_some_and(|operation| operation.method == Verb::Get);
         let answer = match answer {
             Ok(_) if !is_read => answer,
+            Err(ApiError { code: "OUTCOME_UNKNOWN", .. }) => answer,
             _ if admitted.is_some() && !worker.server.may_answer() => Err(ApiError::not_ready()),
             _ => answer,
         };
@@ -124,7 +128,8 @@ pub fn handle(
         worker.metrics.answered(row(operation), reply.status.as_u16(), elapsed);
         if let Some(log) = access {
             let key_id = admitted.and_then(|(admission, _)| admission.key_id);
-            log_request(log, operation, reply.status, elapsed, &request_id, (key_id, position));
+            let about = (key_id, positions.newest());
+            log_request(log, operation, reply.status, elapsed, &request_id, about);
         }
         #[cfg(feature = "traces")]
         if let Some(mut trace) = trace {
@@ -144,14 +149,75 @@ pub fn handle(
     }
 }
 
+/// The positions in the journal that a request has waited for; 0 if there was none. Only the
+/// request's own thread uses them.
+#[derive(Default)]
+struct Positions {
+    first: AtomicU64,
+    newest: AtomicU64,
+}
+
+impl Positions {
+    fn note(&self, position: u64) {
+        if self.first() == 0 {
+            self.first.store(position, Ordering::Relaxed);
+        }
+        self.newest.store(self.newest().max(position), Ordering::Relaxed);
+    }
+
+    fn first(&self) -> u64 {
+        self.first.load(Ordering::Relaxed)
+    }
+
+    fn newest(&self) -> u64 {
+        self.newest.load(Ordering::Relaxed)
+    }
+}
+
 /// The answer, unless it waits for a record that is not in the log of the cluster and never will
-/// be: nothing was done, and another node can do it.
+/// be. Then another node can do what was asked, and `may_be_done_in_part` says of the end of the
+/// log whether an earlier record of the request may be below it, such as that of a held order.
 #[cfg(feature = "cluster")]
-async fn unless_given_up(server: &Server, answer: impl Future<Output = Answer>) -> Answer {
+async fn unless_given_up(
+    server: &Server,
+    answer: impl Future<Output = Answer>,
+    may_be_done_in_part: impl FnOnce(u64) -> bool,
+) -> Answer {
     tokio::select! {
         biased;
         answer = answer => answer,
-        () = server.given_up() => Err(ApiError::not_ready()),
+        end = server.given_up() => Err(if may_be_done_in_part(end) {
+            ApiError::outcome_unknown()
+        } else {
+            ApiError::not_ready()
+        }),
+    }
+}
+
+#[cfg(all(test, feature = "cluster"))]
+mod tests {
+    use std::future::{pending, ready};
+    use std::pin::Pin;
+
+    use super::*;
+    use crate::cluster::lease::Lease;
+
+    #[tokio::test]
+    async fn who_waits_for_a_log_that_was_given_up_is_told_whether_anything_may_have_been_done() {
+        let server = Server::new(1);
+        server.lease.set(Arc::new(Lease::begun())).unwrap();
+        server.give_up(7);
+        let code = async |answer: Pin<Box<dyn Future<Output = Answer>>>, first: u64| {
+            let answer = unless_given_up(&server, answer, |end| (1..=end).contains(&first)).await;
+            answer.err().map(|error| error.code)
+        };
+        for (first, expected) in
+            [(0, "NOT_READY"), (1, "OUTCOME_UNKNOWN"), (7, "OUTCOME_UNKNOWN"), (8, "NOT_READY")]
+        {
+            assert_eq!(code(Box::pin(pending()), first).await, Some(expected), "{first}");
+        }
+        let refused = || Box::pin(ready(Err(ApiError::server_busy())));
+        assert_eq!(code(refused(), 1).await, Some("SERVER_BUSY"), "it is there");
     }
 }
 

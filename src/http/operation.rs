@@ -31,6 +31,8 @@ pub struct Operation {
     pub access: Access,
     /// The longest accepted body, in bytes.
     pub body_bytes_max: usize,
+    /// Whether it makes several records of which a part may be on disk.
+    pub is_batch: bool,
     /// What a call creates, as far as that is rate limited.
     pub makes: Makes,
     /// The query parameters.
@@ -162,6 +164,7 @@ impl Operation {
             path: Pattern::new(path),
             access,
             body_bytes_max: BODY_BYTES_MAX,
+            is_batch: false,
             makes: Makes { account: false, key: false },
             query: &[],
             headers: &[],
@@ -174,7 +177,7 @@ impl Operation {
     }
 
     pub(super) const fn batch_body(self) -> Self {
-        Self { body_bytes_max: BATCH_BODY_BYTES_MAX, ..self }
+        Self { body_bytes_max: BATCH_BODY_BYTES_MAX, is_batch: true, ..self }
     }
 
     pub(super) const fn makes_account(self) -> Self {

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use tokio::runtime::{self, Handle};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::ending::Ending;
 use super::listener::AdminListener;
@@ -64,6 +65,8 @@ struct Ownership {
     brokers: Handle,
     /// Tells the supervisor's watchdog that the node is alive, until the server does.
     alive: JoinHandle<()>,
+    /// Hears of the release, once that has begun.
+    released: Option<mpsc::Receiver<()>>,
 }
 
 impl Member {
@@ -122,7 +125,7 @@ impl Member {
             }
         };
         let Owned { seat, membership, data: followed, keys } = owned;
-        let ownership = Ownership { seat, brokers, alive };
+        let ownership = Ownership { seat, brokers, alive, released: None };
         followed.journal.put_behind(ownership.seat.clone());
         // From now on the log is this node's also after a crash.
         membership.write(&Disk::System, data)?;
@@ -146,56 +149,66 @@ impl Member {
     /// Gives the log up, so that another node takes it at once. What waits for the disk is answered
     /// before that, unless it takes long, and from then on nothing becomes durable any more.
     pub(super) async fn release(&mut self, server: &Server, journal: &Arc<Journal>) {
-        let Some(ownership) = &self.0 else { return };
+        let Some(ownership) = &mut self.0 else { return };
         server.place.set_owner(Owner::Unknown);
         let began = Instant::now();
         let flushing = journal.clone();
         let flushed = tokio::task::spawn_blocking(move || flushing.flush_blocking());
-        let _ = tokio::time::timeout(RELEASE_TIME_MAX, flushed).await;
-        let time_left = || RELEASE_TIME_MAX.saturating_sub(began.elapsed());
-        let Some(position) = ownership.release(time_left()) else { return };
-        // What is in the log is answered as done. Nothing else was, or ever will be.
-        while journal.durable_place().position() < position && !time_left().is_zero() {
+        let _ = timeout(RELEASE_TIME_MAX, flushed).await;
+        let time_left = RELEASE_TIME_MAX.saturating_sub(began.elapsed());
+        let Some(position) = ownership.leave(time_left) else { return };
+        // What is in the log is answered as done. No other record was or ever will be in it.
+        while journal.durable_place().position() < position {
             tokio::time::sleep(FLUSH_CHECK_INTERVAL).await;
         }
-        if journal.durable_place().position() >= position {
-            server.give_up();
-        }
+        server.give_up(position);
     }
 
     /// Ends the process of a node: what is left in its journal can never be written.
     pub(super) fn end(self) {
-        if self.0.is_some() {
+        if let Some(ownership) = self.0 {
+            drop(ownership);
             process::exit(0);
         }
     }
 }
 
 impl Ownership {
-    /// Returns the position of the newest record in the log, if it was released.
-    fn release(&self, time_max: Duration) -> Option<u64> {
+    /// Leaves the place in the log unless a block takes too long, and begins to release the log.
+    /// Returns the position of the newest record in it.
+    fn leave(&mut self, time_max: Duration) -> Option<u64> {
         let seat = self.seat.clone();
-        let (done, released) = mpsc::channel();
-        self.brokers.spawn(async move { done.send(seat.release().await) });
-        match released.recv_timeout(time_max) {
-            Ok(Ok(None)) => {}
-            Ok(Ok(Some(position))) => {
-                tracing::info!("released the log of the cluster");
-                return Some(position);
+        let (to_left, left) = mpsc::channel();
+        let (to_released, released) = mpsc::channel();
+        self.brokers.spawn(async move {
+            // Whoever does not get the place in time still has it.
+            let Ok(Some(owner)) = timeout(time_max, seat.leave()).await else { return };
+            let _ = to_left.send(owner.position());
+            match owner.release().await {
+                Ok(_) => tracing::info!("released the log of the cluster"),
+                Err((_, error)) => tracing::warn!(%error, "the log was lost before its release"),
             }
-            Ok(Err(error)) => tracing::warn!(%error, "the log was lost before it was released"),
-            Err(_) => tracing::warn!(
-                "the brokers do not answer: other nodes wait until they notice that this one is \
-                 gone"
-            ),
-        }
-        None
+            let _ = to_released.send(());
+        });
+        let position = left.recv().ok()?;
+        self.released = Some(released);
+        Some(position)
     }
 }
 
+/// Releases the log, if that does not take long.
 impl Drop for Ownership {
     fn drop(&mut self) {
-        self.release(RELEASE_TIME_MAX);
+        if self.released.is_none() {
+            self.leave(RELEASE_TIME_MAX);
+        }
+        let released = self.released.as_ref();
+        if released.is_none_or(|released| released.recv_timeout(RELEASE_TIME_MAX).is_err()) {
+            tracing::warn!(
+                "the brokers do not answer: other nodes wait until they notice that this one is \
+                 gone"
+            );
+        }
     }
 }
 
@@ -206,7 +219,7 @@ async fn release_if_taken(
     alive: JoinHandle<()>,
 ) {
     if let Ok(Ok(Owned { seat, .. })) = owning.await {
-        let ownership = Ownership { seat, brokers, alive };
+        let ownership = Ownership { seat, brokers, alive, released: None };
         let _ = tokio::task::spawn_blocking(move || drop(ownership)).await;
     }
 }
@@ -314,7 +327,11 @@ impl Standby {
         };
         let taken = stand_by(reader, &self.node, owned_epoch, copy, looked).await?;
         self.server.place.set_owner(Owner::Unknown);
-        require_whole(&taken.owner, &journal, &recovered)?;
+        if let Err(error) = require_whole(&taken.owner, &journal, &recovered) {
+            // Nobody need wait for a node that does not start.
+            let _ = timeout(RELEASE_TIME_MAX, taken.owner.release()).await;
+            return Err(error);
+        }
         let (epoch, position) = (taken.owner.epoch(), taken.owner.position());
         tracing::info!(node = %self.node, epoch, position, "owning the log");
         let seat = Arc::new(Seat::new(taken, metrics.clone(), runtime.clone(), end_process));

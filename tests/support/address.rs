@@ -4,17 +4,16 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Listens on an address that stays this test's own after the listener is dropped: on a host of the
-/// loopback network that is this process's, where nobody gets the port who asks for any that is
-/// free.
+/// Listens on an address that stays this test's own after the listener is dropped: on a loopback
+/// host that belongs to this process, where no other process asks for a free port.
 ///
-/// Not on every system: some have no more than 127.0.0.1.
+/// On a system that has no loopback host but 127.0.0.1, it is any free address.
 #[track_caller]
 pub fn own_listener() -> TcpListener {
     static COUNT: AtomicU8 = AtomicU8::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed) % 100;
     let [.., high, low] = process::id().to_be_bytes();
-    let own = Ipv4Addr::new(127, 100 + number, high, low.clamp(1, 254));
+    let own = Ipv4Addr::new(127, 100 + number, high, low);
     TcpListener::bind((own, 0)).or_else(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap()
 }
 

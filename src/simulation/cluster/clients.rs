@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::NODES;
 use super::node::{Answer, Request};
 use super::totals::Totals;
 use crate::disk::simulated::random::Random;
@@ -12,6 +13,7 @@ use crate::engine::view::AccountPage;
 use crate::ids::{AccountId, OrderId, ShardId};
 use crate::market::book::Side;
 use crate::money::Shares;
+use crate::shard::Refusal;
 use crate::simulation::clients::START_MICROS;
 use crate::simulation::markets::{Fill, LASTING_COUNT, MARKETS};
 
@@ -30,7 +32,7 @@ struct Attempt {
     may_be_done: bool,
 }
 
-/// A question on its way.
+/// A read on its way.
 struct Look {
     request: u64,
     sent_ms: u64,
@@ -51,6 +53,8 @@ struct Trader {
     /// When the next order is due.
     next_ms: u64,
     look: Option<Look>,
+    /// Those whose answers may still come, and then hold as ever.
+    late_looks: Vec<Look>,
     next_look_ms: u64,
     /// The most orders that any look has shown.
     seen: usize,
@@ -70,6 +74,7 @@ impl Trader {
             attempt: None,
             next_ms: 0,
             look: None,
+            late_looks: Vec::new(),
             next_look_ms: 0,
             seen: 0,
         }
@@ -96,10 +101,10 @@ impl Trader {
         Trade::new(Owner::Identity(self.identity.clone()), order, names)
     }
 
-    /// The numbers of orders that an account with this cash has, if any order that is done or on
-    /// its way makes it so.
+    /// How many orders explain this cash; `None` if no number does.
     fn count_of(&self, cash: i64) -> Option<usize> {
-        let on_its_way = self.attempt.as_ref().map(|attempt| {
+        let is_on_its_way = |attempt: &&Attempt| attempt.request.is_some() || attempt.may_be_done;
+        let on_its_way = self.attempt.as_ref().filter(is_on_its_way).map(|attempt| {
             self.cash.last().expect("the first is there") - self.costs[attempt.number]
         });
         self.cash.iter().copied().chain(on_its_way).position(|known| known == cash)
@@ -135,10 +140,10 @@ impl Clients {
     }
 
     /// The requests that are due.
-    pub(super) fn send(&mut self, now_ms: u64, nodes: usize, random: &mut Random) -> Vec<Sent> {
+    pub(super) fn send(&mut self, now_ms: u64, random: &mut Random) -> Vec<Sent> {
         let mut sent = Vec::new();
         for (index, trader) in self.traders.iter_mut().enumerate() {
-            let mut node = || if random.one_in(6) { random.below(nodes) } else { self.believed };
+            let mut node = || if random.one_in(6) { random.below(NODES) } else { self.believed };
             let attempt = trader.attempt.get_or_insert_with(|| {
                 let number = trader.costs.len();
                 let (market, quantity_micros) = Trader::order(index, number);
@@ -164,9 +169,8 @@ impl Clients {
                     Request::Order { shard, trade: Box::new(trade) },
                 ));
             }
-            if trader.look.as_ref().is_some_and(|look| now_ms >= look.sent_ms + PATIENCE_MS) {
-                trader.look = None;
-            }
+            let is_late = |look: &mut Look| now_ms >= look.sent_ms + PATIENCE_MS;
+            trader.late_looks.extend(trader.look.take_if(is_late));
             if let Some(account) = trader.account
                 && trader.look.is_none()
                 && now_ms >= trader.next_look_ms
@@ -174,8 +178,8 @@ impl Clients {
                 self.requests += 1;
                 let floor = trader.done.len().max(trader.seen);
                 trader.look = Some(Look { request: self.requests, sent_ms: now_ms, floor });
-                // Also a node that owned the log once may still answer.
-                let node = random.below(nodes);
+                // A former owner may still answer.
+                let node = random.below(NODES);
                 sent.push((node, self.requests, Request::Read { account }));
             }
         }
@@ -191,13 +195,14 @@ impl Clients {
         random: &mut Random,
     ) -> Result<(), String> {
         for trader in &mut self.traders {
-            if trader.look.as_ref().is_some_and(|look| look.request == number) {
-                let floor = trader.look.take().expect("just seen").floor;
+            let late = trader.late_looks.extract_if(.., |look| look.request == number).next();
+            let look = trader.look.take_if(|look| look.request == number).or(late);
+            if let Some(Look { floor, .. }) = look {
                 trader.next_look_ms = now_ms + random.below(60) as u64;
                 if let Answer::Page(page) = answer {
                     self.totals.looks += 1;
                     let page = page.ok_or("an account is gone")?;
-                    trader.seen = seen(trader, &page, floor)?;
+                    trader.seen = trader.seen.max(seen(trader, &page, floor)?);
                 }
                 return Ok(());
             }
@@ -225,7 +230,7 @@ impl Clients {
                 Answer::NotReady => {
                     self.totals.not_ready += 1;
                     trader.next_ms = now_ms + 20 + random.below(100) as u64;
-                    self.believed = random.below(3);
+                    self.believed = random.below(NODES);
                     if !attempt.may_be_done && random.one_in(4) {
                         // Nothing was done, so nothing will ever show of it.
                         self.totals.given_up += 1;
@@ -233,9 +238,8 @@ impl Clients {
                     }
                 }
                 Answer::Refused(refusal) => {
-                    let is_busy = !matches!(refusal, crate::shard::Refusal::Rejected(_));
-                    if !is_busy {
-                        return Err(format!("an order was refused: {refusal}"));
+                    if let Refusal::Rejected(reason) = refusal {
+                        return Err(format!("an order was refused: {reason}"));
                     }
                     trader.next_ms = now_ms + 20;
                 }
@@ -255,7 +259,7 @@ impl Clients {
             {
                 attempt.request = None;
                 trader.next_ms = now_ms + 20;
-                self.believed = random.below(3);
+                self.believed = random.below(NODES);
             }
             trader.look.take_if(|look| look.request == number);
         }

@@ -15,17 +15,22 @@ use crate::clock::Clock;
 use crate::cluster::OpenLog;
 use crate::cluster::seat::SeatLost;
 use crate::disk::Disk;
-use crate::disk::simulated::SimulatedDisk;
+use crate::disk::simulated::{Faults, SimulatedDisk, When};
 use crate::journal::replicated::Lost;
 use crate::journal::replicated::tests::{LOG, MemoryLog, node};
 
-/// How a process has ended by itself.
-#[derive(Debug)]
-pub(super) enum Ended {
-    /// It was told to.
-    Left,
-    /// It has lost its log, or its brokers.
-    Lost(SeatLost),
+/// For how long after a fault others may take the log from the machine that had it: they judge its
+/// owner for three seconds, and it may have been cut off from the brokers for longer than it knows.
+const EXCUSED_MS: u64 = 6_000;
+
+/// What a process has done.
+#[derive(Default)]
+pub(super) struct Ran {
+    pub(super) answers: Vec<(u64, Answer)>,
+    /// Whether the log was free, if the process has taken it.
+    pub(super) took: Option<bool>,
+    /// Whether it has ended because its log, or its brokers, were lost to it.
+    pub(super) is_lost: bool,
 }
 
 struct Process {
@@ -40,6 +45,7 @@ struct Process {
     /// Whether it was stopped, and its clock went on.
     was_stopped: bool,
     inbox: VecDeque<(u64, Request)>,
+    handling: Vec<JoinHandle<()>>,
 }
 
 pub(super) struct Machine {
@@ -52,6 +58,8 @@ pub(super) struct Machine {
     process: Option<Process>,
     /// When the next process starts.
     starts_ms: u64,
+    /// When the next process starts once the power is lost.
+    restarts_ms: u64,
     /// Until when the process stands still.
     stopped_until_ms: u64,
     /// Until when the line is not whole.
@@ -78,6 +86,7 @@ impl Machine {
             rate_percent,
             process: None,
             starts_ms: 0,
+            restarts_ms: 0,
             stopped_until_ms: 0,
             cut_until_ms: 0,
             excused_until_ms: 0,
@@ -104,12 +113,26 @@ impl Machine {
 
     /// Others may take the log from this machine until this long after the fault is over.
     fn excuse(&mut self, until_ms: u64) {
-        self.excused_until_ms = self.excused_until_ms.max(until_ms + 6_000);
+        self.excused_until_ms = self.excused_until_ms.max(until_ms + EXCUSED_MS);
     }
 
-    /// The process dies, and with `loses_power` what was not synced.
-    pub(super) fn kill(&mut self, loses_power: bool, starts_ms: u64) {
+    /// The machine loses its power after this many more operations of its disk.
+    pub(super) fn lose_power_after(&mut self, operations: u64, starts_ms: u64) {
+        let crash = When::From(self.disk.operations() + operations);
+        self.disk.set_faults(Faults { crash, sectors_tear: true, ..Faults::default() });
+        self.restarts_ms = starts_ms;
+        self.excuse(starts_ms);
+    }
+
+    /// The process dies.
+    pub(super) fn kill(&mut self, starts_ms: u64) {
+        self.end(false, starts_ms);
+    }
+
+    /// The process ends, and with `loses_power` what was not synced is lost.
+    fn end(&mut self, loses_power: bool, starts_ms: u64) {
         self.process = None;
+        self.disk.set_faults(Faults::default());
         if loses_power {
             self.disk.power_loss();
         } else {
@@ -126,20 +149,22 @@ impl Machine {
         self.disk.kill();
     }
 
-    /// The process stands still until then.
-    pub(super) fn stop(&mut self, until_ms: u64) {
+    /// The process stands still until then. False if there is none.
+    pub(super) fn stop(&mut self, until_ms: u64) -> bool {
         if self.process.is_some() {
             self.stopped_until_ms = until_ms;
             self.excuse(until_ms);
         }
+        self.process.is_some()
     }
 
-    /// The process is told to end.
-    pub(super) fn leave(&mut self, now_ms: u64) {
+    /// The process is told to end. False if there is none.
+    pub(super) fn leave(&mut self, now_ms: u64) -> bool {
         if let Some(process) = &self.process {
             process.node.port.leave();
             self.excuse(now_ms);
         }
+        self.process.is_some()
     }
 
     /// The line leads elsewhere until then.
@@ -151,13 +176,14 @@ impl Machine {
 
     /// Nothing is wrong from now on.
     pub(super) fn heal(&mut self, now_ms: u64) {
+        self.disk.set_faults(Faults::default());
         self.line.set(Condition::Whole);
         self.stopped_until_ms = self.stopped_until_ms.min(now_ms);
         self.starts_ms = self.starts_ms.min(now_ms);
     }
 
     /// Runs the process up to this time. An error is one that no process may end with.
-    pub(super) fn advance(&mut self, now_ms: u64) -> Result<Option<Ended>, String> {
+    pub(super) fn run_until(&mut self, now_ms: u64) -> Result<Ran, String> {
         if now_ms >= self.cut_until_ms {
             self.line.set(Condition::Whole);
         }
@@ -165,35 +191,35 @@ impl Machine {
             self.lives += 1;
             self.process = Some(self.start(now_ms));
         }
-        let Some(process) = &mut self.process else { return Ok(None) };
+        let number = self.number;
+        let Some(process) = &mut self.process else { return Ok(Ran::default()) };
         if now_ms < self.stopped_until_ms {
             process.was_stopped = true;
-            return Ok(None);
+            return Ok(Ran::default());
         }
-        let clock_ms = (now_ms - process.began_ms) * self.rate_percent / 100;
-        process.run(clock_ms);
-        let ended = if let Some(lost) = take_lost() {
-            Some(Ended::Lost(lost))
+        process.run((now_ms - process.began_ms) * self.rate_percent / 100);
+        let port = &process.node.port;
+        let mut ran = Ran { answers: port.answers.take(), took: port.took.take(), is_lost: false };
+        let lost = take_lost();
+        let is_crashed = self.disk.is_crashed();
+        if lost.is_none() && !is_crashed {
+            process.require_no_panic(number)?;
+        }
+        if is_crashed {
+            self.end(true, self.restarts_ms.max(now_ms));
+        } else if let Some(lost) = lost {
+            if let SeatLost::Log(Lost::Halted(halt)) = lost {
+                return Err(format!("node {number} ends: {halt}"));
+            }
+            ran.is_lost = true;
+            self.end(false, now_ms + 200);
         } else if process.life.is_finished() {
             let ended = process.runtime.block_on(&mut process.life);
-            let ended = ended.map_err(|panic| format!("node {} panics: {panic}", self.number))?;
-            ended.map_err(|error| format!("node {} ends: {error:#}", self.number))?;
-            Some(Ended::Left)
-        } else {
-            None
-        };
-        if let Some(Ended::Lost(SeatLost::Log(Lost::Halted(halt)))) = &ended {
-            return Err(format!("node {} ends: {halt}", self.number));
+            let ended = ended.map_err(|panic| format!("node {number} panics: {panic}"))?;
+            ended.map_err(|error| format!("node {number} ends: {error:#}"))?;
+            self.end(false, now_ms + 200);
         }
-        if ended.is_some() {
-            self.kill(false, now_ms + 200);
-        }
-        Ok(ended)
-    }
-
-    /// The answers that have come.
-    pub(super) fn take_answers(&self) -> Vec<(u64, Answer)> {
-        self.port().map(|port| port.answers.take()).unwrap_or_default()
+        Ok(ran)
     }
 
     fn start(&self, began_ms: u64) -> Process {
@@ -211,7 +237,8 @@ impl Machine {
         let life = tasks.spawn_local(node.clone().live());
         let inbox = VecDeque::new();
         let (clock_ms, was_stopped) = (0, false);
-        Process { tasks, life, runtime, node, began_ms, clock_ms, was_stopped, inbox }
+        let handling = Vec::new();
+        Process { tasks, life, runtime, node, began_ms, clock_ms, was_stopped, inbox, handling }
     }
 }
 
@@ -221,18 +248,29 @@ impl Process {
         let time = Duration::from_millis(clock_ms - self.clock_ms);
         self.clock_ms = clock_ms;
         let was_stopped = std::mem::take(&mut self.was_stopped);
-        let (inbox, node) = (&mut self.inbox, &self.node);
+        let Self { inbox, node, handling, .. } = self;
         self.tasks.block_on(&self.runtime, async {
             if was_stopped {
                 advance(time).await;
             }
             for (number, request) in inbox.drain(..) {
-                spawn_local(node.clone().handle(number, request));
+                handling.push(spawn_local(node.clone().handle(number, request)));
             }
             if !was_stopped {
                 sleep(time).await;
             }
         });
+    }
+}
+
+impl Process {
+    /// An error if a request has ended in a panic.
+    fn require_no_panic(&mut self, number: usize) -> Result<(), String> {
+        let Self { runtime, handling, .. } = self;
+        handling.extract_if(.., |task| task.is_finished()).try_for_each(|task| {
+            let handled = runtime.block_on(task);
+            handled.map_err(|panic| format!("a request panics at node {number}: {panic}"))
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_local;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::line::Line;
 use crate::clock::Clock;
@@ -68,8 +68,8 @@ pub(super) struct Port {
     is_leaving: watch::Sender<bool>,
     /// Takes the log at its next look, whoever owns it.
     pub(super) takes_anyway: Cell<bool>,
-    /// The epoch of the log that the node has just taken, and whether it was free.
-    pub(super) took: Cell<Option<(u64, bool)>>,
+    /// Whether the log was free that the node has just taken.
+    pub(super) took: Cell<Option<bool>>,
     /// The position of the newest record that is on its disk.
     pub(super) position: Cell<u64>,
     serving: RefCell<Option<Rc<Serving>>>,
@@ -151,14 +151,14 @@ impl Node {
         let taken = tokio::select! {
             biased;
             taken = stand_by(reader, &self.name, owned_epoch, copy, looked) => taken?,
-            () = told(&mut is_leaving) => return Ok(()),
+            () = until_set(&mut is_leaving) => return Ok(()),
         };
         anyhow::ensure!(failure.is_none(), "the disk of a standby fails without a reason");
         require_whole(&taken.owner, &journal, &recovered)?;
         while steps.borrow_mut().flush()? {}
         let Taken { owner, was_free, .. } = &taken;
         let epoch = owner.epoch();
-        self.port.took.set(Some((epoch, *was_free)));
+        self.port.took.set(Some(*was_free));
         let metrics = Arc::new(LogMetrics::new("simulated".to_owned()));
         let seat = Arc::new(Seat::new(taken, metrics, Handle::current(), end));
         journal.put_behind(seat.clone());
@@ -188,7 +188,7 @@ impl Node {
         tokio::select! {
             biased;
             ended = flushing => ended.context("the process has ended")??,
-            () = told(&mut is_leaving) => give_up(&journal, &seat, &serving).await,
+            () = until_set(&mut is_leaving) => give_up(&journal, &seat, &serving).await,
         }
         Ok(())
     }
@@ -238,14 +238,19 @@ impl Node {
                         Ok(placed) => return Answer::Done(placed.receipt),
                         Err(refusal) => Answer::Refused(refusal),
                     },
-                    () = told(&mut given_up) => return Answer::NotReady,
+                    () = until_set(&mut given_up) => return Answer::NotReady,
                 }
             }
             Request::Read { account } => {
                 let read = move |state: &State| state.observe_account(account, 0);
-                match shards.observe(account.shard(), waiters, read).await {
-                    Ok(page) => Answer::Page(page),
-                    Err(refusal) => Answer::Refused(refusal),
+                let mut given_up = has_given_up.subscribe();
+                tokio::select! {
+                    biased;
+                    page = shards.observe(account.shard(), waiters, read) => match page {
+                        Ok(page) => Answer::Page(page),
+                        Err(refusal) => Answer::Refused(refusal),
+                    },
+                    () = until_set(&mut given_up) => return Answer::NotReady,
                 }
             }
         };
@@ -253,10 +258,10 @@ impl Node {
     }
 }
 
-/// Resolves once that is so.
-async fn told(it: &mut watch::Receiver<bool>) {
+/// Waits until the flag is set.
+async fn until_set(flag: &mut watch::Receiver<bool>) {
     // The guard must not outlive this.
-    let _ = it.wait_for(|&it| it).await;
+    let _ = flag.wait_for(|&is_set| is_set).await;
 }
 
 /// Copies the record into the journal.
@@ -271,21 +276,27 @@ fn append(journal: &Journal, steps: &mut Steps, record: &[u8]) -> anyhow::Result
     }
 }
 
-/// Gives the log up. What is in it by then is answered as done, and nothing else ever will be.
+/// Gives the log up, as a server that drains does. What is in it by then is answered as done, and
+/// no other record ever will be in it.
 async fn give_up(journal: &Journal, seat: &Seat<Line>, serving: &Serving) {
-    let ends_at = Instant::now() + RELEASE_TIME_MAX;
     let wait_for = async |position: u64| {
-        while journal.durable_place().position() < position && Instant::now() < ends_at {
+        while journal.durable_place().position() < position {
             sleep(Duration::from_millis(1)).await;
         }
-        journal.durable_place().position() >= position
     };
-    wait_for(journal.newest_place().position()).await;
-    let left = ends_at.saturating_duration_since(Instant::now());
-    let Ok(Ok(Some(position))) = timeout(left, seat.release()).await else { return };
-    if wait_for(position).await {
-        serving.has_given_up.send_replace(true);
-        // Those who wait are answered.
-        sleep(Duration::from_millis(2)).await;
-    }
+    let ends_at = Instant::now() + RELEASE_TIME_MAX;
+    let _ = timeout(RELEASE_TIME_MAX, wait_for(journal.newest_place().position())).await;
+    let left = match timeout_at(ends_at, seat.leave()).await {
+        Ok(left) => left,
+        // Once it has drained.
+        Err(_) => timeout(RELEASE_TIME_MAX, seat.leave()).await.ok().flatten(),
+    };
+    let Some(owner) = left else { return };
+    let position = owner.position();
+    let releasing = spawn_local(owner.release());
+    wait_for(position).await;
+    serving.has_given_up.send_replace(true);
+    // Those who wait are answered.
+    sleep(Duration::from_millis(2)).await;
+    let _ = timeout(RELEASE_TIME_MAX, releasing).await;
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
-use tokio::time::sleep;
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::{sleep, timeout};
 
 use super::super::{Appended, Extent, Log, NoAnswer, beyond};
 use crate::disk::simulated::random::Random;
@@ -200,28 +200,29 @@ impl MemoryLog {
         });
     }
 
-    async fn append_slowly(&self, expected: u64, block: Bytes) -> Appended {
+    /// What the brokers do with a block and answer; `None` if they do not.
+    async fn append_slowly(&self, expected: u64, block: Bytes) -> Option<Appended> {
         self.delay(20).await;
         self.election().await;
         if self.roll(|rates| rates.lost) {
-            sleep(2 * PATIENCE).await;
+            return None;
         }
         if self.roll(|rates| rates.phantom) {
-            return Appended::Stale { tail: expected + 1 };
+            return Some(Appended::Stale { tail: expected + 1 });
         }
         if self.roll(|rates| rates.late) {
             self.apply_late(expected, block);
-            return unanswered();
+            return None;
         }
         if self.roll(|rates| rates.doubled) {
             self.apply_late(expected, block.clone());
         }
         let appended = self.apply(expected, block);
         if self.roll(|rates| rates.unanswered) {
-            return unanswered();
+            return None;
         }
         self.delay(20).await;
-        appended
+        Some(appended)
     }
 }
 
@@ -231,8 +232,20 @@ impl Log for MemoryLog {
     }
 
     async fn append(&self, expected: u64, block: Bytes) -> Appended {
-        let appended = tokio::time::timeout(PATIENCE, self.append_slowly(expected, block)).await;
-        appended.unwrap_or_else(|_| unanswered())
+        // A block on its way gets there whatever becomes of its sender.
+        let (answer, answered) = oneshot::channel();
+        let log = self.clone();
+        self.spawn(async move {
+            if let Some(appended) = log.append_slowly(expected, block).await {
+                let _ = answer.send(appended);
+            } else {
+                sleep(PATIENCE).await;
+            }
+        });
+        match timeout(PATIENCE, answered).await {
+            Ok(Ok(appended)) => appended,
+            _ => unanswered(),
+        }
     }
 
     async fn read(&self, sequence: u64) -> Result<Option<Bytes>, NoAnswer> {
@@ -258,6 +271,10 @@ impl Log for MemoryLog {
 
     async fn extent(&self) -> Result<Extent, NoAnswer> {
         self.delay(5).await;
+        if *self.0.lock().elections.borrow() > 0 {
+            sleep(PATIENCE).await;
+            return Err(NoAnswer("no leader".to_owned()));
+        }
         let state = &*self.0.lock();
         Ok(Extent { first: state.first, last: state.last() })
     }
