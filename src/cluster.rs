@@ -102,8 +102,9 @@ pub enum ClusterError {
     SeveralLogs,
     /// The log exists, and was not created from this folder.
     #[error(
-        "the log already exists and was not created from this folder: choose a cluster name that \
-         was never used"
+        "the log already exists and was not created from this folder. If it was created from \
+         another node's, start this node on a copy of that one. Otherwise choose a cluster name \
+         that was never used"
     )]
     Begun,
     /// The brokers do not answer.
@@ -256,7 +257,10 @@ impl Cluster {
         let is_new = !survey.has_blocks();
         let Survey { missing, found, .. } = survey.require_safe(is_new)?;
         if let Some(origin) = origin {
-            let begins_with = |info: &Info| streams::origin(&info.config) == Ok(Some(origin));
+            let begins_with = |info: &Info| {
+                let found = streams::origin(&info.config).ok().flatten();
+                found.is_some_and(|found| found.is_origin_of(&origin))
+            };
             if self.file.logs != 1 {
                 return Err(ClusterError::SeveralLogs);
             }

@@ -35,12 +35,12 @@ enum ClusterCommand {
     /// Creates nothing unless every broker is safe: NATS 2.15.1 or newer with `sync_interval:
     /// always`. Run it again after a failure.
     Init(InitArgs),
-    /// Make the log again that the brokers of a cluster have lost, from the folder of a node
+    /// Recreate a log that the brokers have lost, from a node's data folder
     ///
-    /// Stop all nodes first, and take the folder with the most records, as `paperbourse journal
-    /// stats` shows them: any other lacks what was answered last. Then start that node on it, and
-    /// the others on copies. If the brokers still have a part of the log, choose a cluster name
-    /// that was never used, and give all nodes the file with that name.
+    /// Stop all nodes first. Take the folder whose records end at the highest position, as
+    /// `paperbourse journal verify` shows it: any other may lack what was answered last. Then start
+    /// that node on it, and the others on copies. If the brokers still have a part of the log,
+    /// choose a cluster name that was never used, and give all nodes the file with that name.
     Repair(RepairArgs),
     /// Show each broker and each log: its leader, its replicas, its newest block
     ///
@@ -115,7 +115,7 @@ async fn init(InitArgs { file, from }: InitArgs) -> anyhow::Result<ExitCode> {
             data.display()
         );
     }
-    let origin = from.as_deref().map(origin).transpose()?;
+    let origin = from.as_deref().map(free_origin).transpose()?;
     let cluster = connect(file).await?;
     let created = cluster.init(origin).await?;
     let logs = if created == 1 { "log" } else { "logs" };
@@ -129,10 +129,14 @@ async fn init(InitArgs { file, from }: InitArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The origin of a log that continues this folder. Fails if the folder is damaged, or if a server
-/// is running on it.
-fn origin(data: &Path) -> anyhow::Result<Origin> {
+/// The origin of a log that continues this folder. Fails if a server is running on it.
+fn free_origin(data: &Path) -> anyhow::Result<Origin> {
     DataDirectory::require_free(&Disk::System, data)?;
+    origin(data)
+}
+
+/// The origin of a log that continues this folder. Fails if the folder is damaged.
+fn origin(data: &Path) -> anyhow::Result<Origin> {
     let failed = || format!("cannot import {}", data.display());
     let report = inspect::verify(data).with_context(failed)?;
     if let Some(damage) = report.damage {
@@ -144,7 +148,7 @@ fn origin(data: &Path) -> anyhow::Result<Origin> {
     let ahead = snapshot::read_ahead(Disk::System, data, threads).with_context(failed)?;
     let origin = Origin::of(&Disk::System, &begun, ahead.newest_epoch()).with_context(failed)?;
     let origin = origin.filter(|origin| origin.end.position > 0);
-    origin.with_context(|| format!("{} holds no records: omit --from", data.display()))
+    origin.with_context(|| format!("{} holds no records", data.display()))
 }
 
 async fn repair(RepairArgs { file, from }: RepairArgs) -> anyhow::Result<ExitCode> {
@@ -157,6 +161,8 @@ async fn repair(RepairArgs { file, from }: RepairArgs) -> anyhow::Result<ExitCod
             from.display()
         )
     })?;
+    // Until the end, so that no node starts on it meanwhile.
+    let _held = DataDirectory::open(disk.clone(), &from)?;
     let origin = origin(&from)?;
     let cluster = connect(file).await?;
     cluster.init(Some(origin)).await?;
@@ -166,8 +172,8 @@ async fn repair(RepairArgs { file, from }: RepairArgs) -> anyhow::Result<ExitCod
     Membership { log: log.id, node: node.clone(), owned_epoch: 0 }.write(&disk, &from)?;
     writeln!(
         io::stdout(),
-        "the log begins again behind record {}. Start {node} on {}, and each of the others on a \
-         copy of it that `paperbourse backup` makes",
+        "the log continues after record {}. Start {node} on {}, and each of the others on a copy \
+         of it that `paperbourse backup` makes",
         origin.end.position,
         from.display()
     )

@@ -38,8 +38,9 @@ pub enum FolderError {
     },
     /// The folder belongs to another log.
     #[error(
-        "{} belongs to another cluster: start this node on another folder, or with the file of \
-         that cluster. If the brokers have lost its log, run `paperbourse cluster repair`",
+        "{} belongs to another log: start this node with the file of its cluster. If the log was \
+         made again from another node's folder, keep this one aside and start on a copy of that \
+         one, which `paperbourse backup` makes",
         folder.display()
     )]
     Foreign {
@@ -164,7 +165,7 @@ mod tests {
             assert_eq!(copied.ok().map(|copied| copied.owned_epoch), expected);
         }
         let other = LogId::from_bytes([1; 16]);
-        assert!(require(other, true).unwrap_err().contains("belongs to another cluster"));
+        assert!(require(other, true).unwrap_err().contains("belongs to another log"));
         for damaged in ["", "log a5 node a epoch 1\n", "log a5", &"x".repeat(2_000)] {
             fs::write(folder.path().join(CLUSTER_NAME), damaged).unwrap();
             assert!(require(LOG, true).unwrap_err().contains("is damaged"), "{damaged}");

@@ -79,8 +79,8 @@ pub(super) fn missing(stream: &str, has_blocks: bool) -> String {
         )
     } else {
         format!(
-            "stream {stream} does not exist: run `paperbourse cluster init`, or `paperbourse \
-             cluster repair` if it did"
+            "stream {stream} does not exist: run `paperbourse cluster init` if this cluster is \
+             new, and `paperbourse cluster repair` if the brokers have lost it"
         )
     }
 }

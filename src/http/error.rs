@@ -292,11 +292,11 @@ impl ApiError {
         )
     }
 
-    /// Another node was sent a write and never answered, so nobody knows whether it happened.
+    /// A write was under way at a node that is gone or has given the log up, so nobody knows
+    /// whether it happened.
     pub fn outcome_unknown() -> Self {
-        let message = "The serving node did not answer, so the request may or may not have been \
-                       carried out. Send it again with the same client_order_id or \
-                       Idempotency-Key.";
+        let message = "It is not known whether the request was carried out. Send it again with the \
+                       same client_order_id or Idempotency-Key.";
         Self {
             retry_after_seconds: Some(1),
             ..Self::new(StatusCode::GATEWAY_TIMEOUT, "OUTCOME_UNKNOWN", message)

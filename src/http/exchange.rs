@@ -478,6 +478,13 @@ impl Worker {
         self.waiters.get().map_or(0, |waiters| waiters.take_asked())
     }
 
+    /// The position that was first waited for since the last call of [`Self::take_position`], 0 if
+    /// none was.
+    #[cfg(feature = "cluster")]
+    pub(super) fn first_position(&self) -> u64 {
+        self.waiters.get().map_or(0, |waiters| waiters.first_asked())
+    }
+
     /// Called whenever this worker's thread is about to sleep.
     pub fn before_sleep(&self) {
         self.server.tend();

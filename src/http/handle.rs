@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::header::HeaderValue;
@@ -53,7 +53,7 @@ pub fn handle(
             worker.give_way(slot).await;
         }
         let access = worker.server.access.get();
-        let positions = Positions::default();
+        let progress = Progress::default();
         let origin = worker.server.cors.of(&head.headers);
         let headers = RequestHeaders::of(&head.headers);
         let request_id = RequestId::of(headers.request_id.first());
@@ -66,12 +66,10 @@ pub fn handle(
         let is_read = operation.is_some_and(|operation| operation.method == Verb::Get);
         let answer = match found {
             Ok(operation) => {
-                let to = (&head, &headers, &mut body, &mut admitted);
+                let to = (&head, &headers, &mut body, &mut admitted, &progress);
                 let answer = answer(worker, slot, (peer, began), operation, to);
                 #[cfg(feature = "cluster")]
-                let answer = unless_given_up(&worker.server, answer, |end| {
-                    !is_read && (operation.is_batch || (1..=end).contains(&positions.first()))
-                });
+                let answer = unless_given_up(worker, operation, &progress, answer);
                 let mut answer = pin!(answer);
                 poll_fn(|context| {
                     #[cfg(feature = "traces")]
@@ -82,7 +80,7 @@ pub fn handle(
                     // No other request runs meanwhile, so it is this one that asks.
                     worker.take_position();
                     let polled = answer.as_mut().poll(context);
-                    positions.note(worker.take_position());
+                    progress.note_newest(worker.take_position());
                     polled
                 })
                 .await
@@ -128,7 +126,7 @@ pub fn handle(
         worker.metrics.answered(row(operation), reply.status.as_u16(), elapsed);
         if let Some(log) = access {
             let key_id = admitted.and_then(|(admission, _)| admission.key_id);
-            let about = (key_id, positions.newest());
+            let about = (key_id, progress.newest_position());
             log_request(log, operation, reply.status, elapsed, &request_id, about);
         }
         #[cfg(feature = "traces")]
@@ -149,48 +147,76 @@ pub fn handle(
     }
 }
 
-/// The positions in the journal that a request has waited for; 0 if there was none. Only the
-/// request's own thread uses them.
+/// How far a request has come. Only its own thread uses this.
 #[derive(Default)]
-struct Positions {
-    first: AtomicU64,
-    newest: AtomicU64,
+struct Progress {
+    /// Whether its operation has begun, which may have made a record.
+    has_begun: AtomicBool,
+    /// The position in the journal for which the operation has waited first; 0 if there was none.
+    first_position: AtomicU64,
+    /// The position for which the request has waited last; 0 if there was none.
+    newest_position: AtomicU64,
 }
 
-impl Positions {
-    fn note(&self, position: u64) {
-        if self.first() == 0 {
-            self.first.store(position, Ordering::Relaxed);
+impl Progress {
+    /// The operation begins: what was waited for before is no record of its own.
+    fn begin(&self, worker: &Worker) {
+        if worker.server.is_owner() {
+            self.note_newest(worker.take_position());
+            self.first_position.store(0, Ordering::Relaxed);
+            self.has_begun.store(true, Ordering::Relaxed);
         }
-        self.newest.store(self.newest().max(position), Ordering::Relaxed);
     }
 
-    fn first(&self) -> u64 {
-        self.first.load(Ordering::Relaxed)
+    fn note_newest(&self, position: u64) {
+        let newest = self.newest_position().max(position);
+        self.newest_position.store(newest, Ordering::Relaxed);
     }
 
-    fn newest(&self) -> u64 {
-        self.newest.load(Ordering::Relaxed)
+    fn newest_position(&self) -> u64 {
+        self.newest_position.load(Ordering::Relaxed)
+    }
+
+    #[cfg(feature = "cluster")]
+    fn note_first(&self, position: u64) {
+        if self.first_position.load(Ordering::Relaxed) == 0 {
+            self.first_position.store(position, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the request may have made a record in a log with this end. It may be there before
+    /// its place is known here.
+    #[cfg(feature = "cluster")]
+    fn may_be_below(&self, end: u64) -> bool {
+        let first = self.first_position.load(Ordering::Relaxed);
+        self.has_begun.load(Ordering::Relaxed) && first <= end
     }
 }
 
 /// The answer, unless it waits for a record that is not in the log of the cluster and never will
-/// be. Then another node can do what was asked, and `may_be_done_in_part` says of the end of the
-/// log whether an earlier record of the request may be below it, such as that of a held order.
+/// be. Then another node can do what was asked. 503 says that nothing was done, so it is for who
+/// has no record in the log, as a held order or a part of a batch may have one.
 #[cfg(feature = "cluster")]
 async fn unless_given_up(
-    server: &Server,
+    worker: &Worker,
+    operation: &Operation,
+    progress: &Progress,
     answer: impl Future<Output = Answer>,
-    may_be_done_in_part: impl FnOnce(u64) -> bool,
 ) -> Answer {
+    let mut answer = pin!(answer);
+    let answer = poll_fn(|context| {
+        let polled = answer.as_mut().poll(context);
+        progress.note_first(worker.first_position());
+        polled
+    });
     tokio::select! {
         biased;
         answer = answer => answer,
-        end = server.given_up() => Err(if may_be_done_in_part(end) {
-            ApiError::outcome_unknown()
-        } else {
-            ApiError::not_ready()
-        }),
+        end = worker.server.given_up() => {
+            let end = if operation.is_batch { u64::MAX } else { end };
+            let is_unknown = operation.method != Verb::Get && progress.may_be_below(end);
+            Err(if is_unknown { ApiError::outcome_unknown() } else { ApiError::not_ready() })
+        }
     }
 }
 
@@ -199,25 +225,45 @@ mod tests {
     use std::future::{pending, ready};
     use std::pin::Pin;
 
+    use hyper::Method;
+
     use super::*;
     use crate::cluster::lease::Lease;
 
     #[tokio::test]
     async fn who_waits_for_a_log_that_was_given_up_is_told_whether_anything_may_have_been_done() {
-        let server = Server::new(1);
-        server.lease.set(Arc::new(Lease::begun())).unwrap();
-        server.give_up(7);
-        let code = async |answer: Pin<Box<dyn Future<Output = Answer>>>, first: u64| {
-            let answer = unless_given_up(&server, answer, |end| (1..=end).contains(&first)).await;
+        let worker = Worker::new(Arc::new(Server::new(1)));
+        worker.server.lease.set(Arc::new(Lease::begun())).unwrap();
+        worker.server.give_up(7);
+        let operation = |method, path| find(&method, path).unwrap();
+        let (trade, read) = (operation(Method::POST, "/trade"), operation(Method::GET, "/v1/keys"));
+        let batch = operation(Method::POST, "/v1/orders/batch");
+        let code = async |operation: &Operation, first: Option<u64>, answer: Pin<Box<_>>| {
+            let progress = Progress::default();
+            if let Some(first) = first {
+                progress.begin(&worker);
+                progress.note_first(first);
+            }
+            let answer: Pin<Box<dyn Future<Output = Answer>>> = answer;
+            let answer = unless_given_up(&worker, operation, &progress, answer).await;
             answer.err().map(|error| error.code)
         };
-        for (first, expected) in
-            [(0, "NOT_READY"), (1, "OUTCOME_UNKNOWN"), (7, "OUTCOME_UNKNOWN"), (8, "NOT_READY")]
-        {
-            assert_eq!(code(Box::pin(pending()), first).await, Some(expected), "{first}");
+        for (operation, first, expected) in [
+            // Its body has not come.
+            (trade, None, "NOT_READY"),
+            // It has begun, and waits for its turn.
+            (trade, Some(0), "OUTCOME_UNKNOWN"),
+            (trade, Some(7), "OUTCOME_UNKNOWN"),
+            (trade, Some(8), "NOT_READY"),
+            (read, Some(7), "NOT_READY"),
+            (batch, None, "NOT_READY"),
+            (batch, Some(8), "OUTCOME_UNKNOWN"),
+        ] {
+            let found = code(operation, first, Box::pin(pending())).await;
+            assert_eq!(found, Some(expected), "{operation:?} {first:?}");
         }
-        let refused = || Box::pin(ready(Err(ApiError::server_busy())));
-        assert_eq!(code(refused(), 1).await, Some("SERVER_BUSY"), "it is there");
+        let refused = Box::pin(ready(Err(ApiError::server_busy())));
+        assert_eq!(code(trade, Some(1), refused).await, Some("SERVER_BUSY"), "it is there");
     }
 }
 
@@ -247,12 +293,16 @@ pub(super) fn log_request(
 /// The state of the caller's rate limits, for the answer's headers; `None` before they are checked.
 type Admitted = Option<(Admission, Moment)>;
 
+/// A request, and what is found out about it.
+type Asked<'a> =
+    (&'a Parts, &'a RequestHeaders<'a>, &'a mut RequestBody, &'a mut Admitted, &'a Progress);
+
 async fn answer(
     worker: &Worker,
     slot: &Arc<ConnectionSlot>,
     (peer, began): (IpAddr, Instant),
     operation: &'static Operation,
-    (head, headers, body, admitted): (&Parts, &RequestHeaders<'_>, &mut RequestBody, &mut Admitted),
+    (head, headers, body, admitted, progress): Asked<'_>,
 ) -> Answer {
     let server = &*worker.server;
     match operation.run {
@@ -313,6 +363,7 @@ async fn answer(
     let metrics = &worker.metrics;
     let (turns, body) = (worker.turns(), bytes.into());
     let call = Call { metrics, turns, exchange, operation, context, caller, head, headers, body };
+    progress.begin(worker);
     match operation.run {
         Run::Trade => trade::trade(&call).await,
         Run::Now(run) => run(&call),

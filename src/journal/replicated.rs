@@ -205,7 +205,8 @@ impl fmt::Display for HaltReason {
             Self::Lost { tail } => write!(
                 f,
                 "it was acknowledged, and the log ends at block {tail}. Keep the brokers' files: \
-                 they have lost blocks"
+                 they have lost blocks. `paperbourse cluster repair` makes a log from a node's \
+                 folder"
             ),
             Self::Before { position } => write!(
                 f,

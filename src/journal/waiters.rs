@@ -95,6 +95,8 @@ impl Progress {
             waiting: Mutex::new(Waiting::default()),
             due: Notify::new(),
             asked: std::sync::atomic::AtomicU64::new(0),
+            #[cfg(feature = "cluster")]
+            first_asked: std::sync::atomic::AtomicU64::new(0),
         });
         let mut groups = self.groups.lock();
         groups.retain(|group| group.strong_count() > 0);
@@ -114,6 +116,9 @@ pub struct Waiters {
     due: Notify,
     /// See [`Self::take_asked`]. Only this worker's thread uses it, so no model needs to see it.
     asked: std::sync::atomic::AtomicU64,
+    /// See [`Self::first_asked`].
+    #[cfg(feature = "cluster")]
+    first_asked: std::sync::atomic::AtomicU64,
 }
 
 #[derive(Default)]
@@ -135,12 +140,25 @@ impl Waiters {
     /// Waits until the record at `place` is on disk. The worker must be running [`Self::run`].
     pub fn durable(self: &Arc<Self>, place: Place) -> DurableWait {
         self.asked.store(place.position, std::sync::atomic::Ordering::Relaxed);
+        #[cfg(feature = "cluster")]
+        if self.first_asked() == 0 {
+            self.first_asked.store(place.position, std::sync::atomic::Ordering::Relaxed);
+        }
         DurableWait { waiters: self.clone(), place, entry: None }
     }
 
     /// The position that was last waited for since the last call, 0 if none was.
     pub fn take_asked(&self) -> u64 {
+        #[cfg(feature = "cluster")]
+        self.first_asked.store(0, std::sync::atomic::Ordering::Relaxed);
         self.asked.swap(0, std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// The position that was first waited for since the last call of [`Self::take_asked`], 0 if
+    /// none was.
+    #[cfg(feature = "cluster")]
+    pub fn first_asked(&self) -> u64 {
+        self.first_asked.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Wakes a task of this worker once the record at `place` is on disk, at once if it already is.

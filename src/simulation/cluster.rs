@@ -90,6 +90,8 @@ struct World {
     clients: Clients,
     /// The machine that has taken the log last, and the number of its process.
     owner: Option<(usize, u64)>,
+    /// Its epoch.
+    epoch: u64,
     gap: Option<Gap>,
     totals: Totals,
 }
@@ -117,6 +119,7 @@ impl World {
             brokers,
             clients: Clients::new(),
             owner: None,
+            epoch: 0,
             gap: None,
             totals: Totals::default(),
         }
@@ -179,15 +182,20 @@ impl World {
                 let from = (index, number);
                 self.clients.receive(from, answer, self.now_ms, &mut self.random)?;
             }
-            if let Some(was_free) = took {
-                self.took(index, was_free)?;
+            if let Some((epoch, was_free)) = took {
+                self.took(index, epoch, was_free)?;
             }
         }
         Ok(())
     }
 
     /// A machine has taken the log.
-    fn took(&mut self, index: usize, was_free: bool) -> Result<(), String> {
+    fn took(&mut self, index: usize, epoch: u64, was_free: bool) -> Result<(), String> {
+        // It hears only now that its fence got into the log, and others have gone on.
+        if epoch < self.epoch {
+            return Ok(());
+        }
+        self.epoch = epoch;
         let former = self.owner.replace((index, self.machines[index].lives));
         self.totals.taken_free += u64::from(was_free);
         self.totals.taken_over += u64::from(!was_free);

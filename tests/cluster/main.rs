@@ -103,7 +103,7 @@ fn safe_brokers_get_the_logs_of_a_cluster() {
     let file = cluster_file(folder.path(), &brokers, "logs = 3");
 
     let (printed, _) = check(&["status"], &file, 1);
-    let missing = "unsafe  stream pb-2 does not exist: run `paperbourse cluster init`";
+    let missing = "unsafe  stream pb-2 does not exist: run `paperbourse cluster init` if";
     assert!(printed.lines().any(|line| line.starts_with(missing)), "{printed}");
 
     assert_eq!(check(&["init"], &file, 0).0, "created 3 logs\n");
@@ -235,7 +235,7 @@ fn a_wrong_file_is_refused() {
 fn the_commands_have_manual_pages_and_completions() {
     for (arguments, expected) in [
         (&["man", "cluster", "init"][..], "Create the streams that carry the logs"),
-        (&["man", "cluster", "repair"], "the brokers of a cluster have lost"),
+        (&["man", "cluster", "repair"], "Recreate a log that the brokers have lost"),
         (&["man", "cluster", "status"], "Show each broker and each log"),
         (&["completions", "bash"], "paperbourse__subcmd__cluster"),
     ] {

@@ -42,7 +42,7 @@ fn a_log_that_the_brokers_have_lost_is_made_again_from_a_node() {
     // Also if it is interrupted, and run again.
     for _ in 0..2 {
         let (printed, _) = check(&["repair", "--from", from], &file, 0);
-        assert!(printed.starts_with("the log begins again behind record "), "{printed}");
+        assert!(printed.starts_with("the log continues after record "), "{printed}");
     }
     nodes.run(first);
     assert_eq!(nodes.owner(), first);
@@ -51,7 +51,7 @@ fn a_log_that_the_brokers_have_lost_is_made_again_from_a_node() {
     // The other one may lack records that the log does not have any more.
     let error = refused(&nodes, second);
     let is_behind = error.contains("the log continues older data up to record ");
-    assert!(is_behind || error.contains("belongs to another cluster"), "{error}");
+    assert!(is_behind || error.contains("belongs to another log"), "{error}");
     fs::remove_dir_all(nodes.data(second)).unwrap();
     nodes.run_on_copy(second, first);
     nodes.processes[first] = None;

@@ -27,8 +27,8 @@ const EXCUSED_MS: u64 = 6_000;
 #[derive(Default)]
 pub(super) struct Ran {
     pub(super) answers: Vec<(u64, Answer)>,
-    /// Whether the log was free, if the process has taken it.
-    pub(super) took: Option<bool>,
+    /// The epoch of the log, and whether it was free, if the process has taken it.
+    pub(super) took: Option<(u64, bool)>,
     /// Whether it has ended because its log, or its brokers, were lost to it.
     pub(super) is_lost: bool,
 }

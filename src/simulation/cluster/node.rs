@@ -68,8 +68,8 @@ pub(super) struct Port {
     is_leaving: watch::Sender<bool>,
     /// Takes the log at its next look, whoever owns it.
     pub(super) takes_anyway: Cell<bool>,
-    /// Whether the log was free that the node has just taken.
-    pub(super) took: Cell<Option<bool>>,
+    /// The epoch of the log that the node has just taken, and whether it was free.
+    pub(super) took: Cell<Option<(u64, bool)>>,
     /// The position of the newest record that is on its disk.
     pub(super) position: Cell<u64>,
     serving: RefCell<Option<Rc<Serving>>>,
@@ -158,7 +158,7 @@ impl Node {
         while steps.borrow_mut().flush()? {}
         let Taken { owner, was_free, .. } = &taken;
         let epoch = owner.epoch();
-        self.port.took.set(Some(*was_free));
+        self.port.took.set(Some((epoch, *was_free)));
         let metrics = Arc::new(LogMetrics::new("simulated".to_owned()));
         let seat = Arc::new(Seat::new(taken, metrics, Handle::current(), end));
         journal.put_behind(seat.clone());
