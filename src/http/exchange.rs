@@ -294,7 +294,7 @@ impl Server {
     }
 
     /// Whether this is a node of a cluster that has owned its log.
-    pub(super) fn is_owner(&self) -> bool {
+    pub fn is_owner(&self) -> bool {
         #[cfg(feature = "cluster")]
         return self.lease.get().is_some();
         #[cfg(not(feature = "cluster"))]
