@@ -405,7 +405,7 @@ macro_rules! each_fault_is_noticed {
 
 each_fault_is_noticed! {
     answer_before_acknowledgement: AnswerBeforeSync, &[STALE, "was given twice"];
-    fence_unread: FenceUnread, &[STALE, "was given twice", "is gone"];
+    fence_unread: FenceUnread, &[STALE, "was given twice", "is gone", "skips from record"];
     former_lease_ignored: FormerLeaseIgnored, &[STALE];
     gap_skipped: GapSkipped, &["skips from record"];
     lease_from_answer: LeaseFromAnswer, &[STALE];
