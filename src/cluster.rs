@@ -103,7 +103,7 @@ pub enum ClusterError {
     /// The log exists, and was not created from this folder.
     #[error(
         "the log already exists and was not created from this folder. If it was created from \
-         another node's, start this node on a copy of that one. Otherwise choose a cluster name \
+         another node's, start this node on a copy of that one. Otherwise give the cluster a name \
          that was never used"
     )]
     Begun,

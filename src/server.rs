@@ -59,7 +59,7 @@ use ending::{DRAIN_TIME_MAX, Ending};
 use hand_over::{HandOver, Predecessor, Successor};
 use listener::{AdminListener, Listeners};
 #[cfg(all(test, feature = "cluster"))]
-pub(crate) use member::{Entry, require_whole};
+pub(crate) use member::{Entry, RELEASE_TIME_MAX, require_whole};
 #[cfg(feature = "cluster")]
 use member::{Joined, Member};
 use prepared::Prepared;

@@ -62,6 +62,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::faults::{self, Fault};
 use totals::Totals;
@@ -83,6 +84,12 @@ fn simulate(seed: u64, lives: u64) -> (Totals, Result<(), String>) {
     let result = run.unwrap_or_else(|panic| Err(panic_text(&*panic)));
     let named = |failure| format!("seed {seed} of {lives} lives, {failure}");
     (world.totals(), result.map_err(named))
+}
+
+/// A runtime of this thread, with a clock of its own that stands still while there is work.
+fn paused_runtime() -> Runtime {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime of this thread")
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Subcommand};
 
 use super::{WRONG_CONFIGURATION, print_report};
@@ -37,10 +37,10 @@ enum ClusterCommand {
     Init(InitArgs),
     /// Recreate a log that the brokers have lost, from a node's data folder
     ///
-    /// Stop all nodes first. Take the folder whose records end at the highest position, as
-    /// `paperbourse journal verify` shows it: any other may lack what was answered last. Then start
-    /// that node on it, and the others on copies. If the brokers still have a part of the log,
-    /// choose a cluster name that was never used, and give all nodes the file with that name.
+    /// Stop all nodes first. Use the folder whose records reach the highest position, as
+    /// `paperbourse journal verify` shows it; any other may lack the newest answers. Then start
+    /// that node on it, and the others on copies. If the brokers still have a part of the log, give
+    /// the cluster a new name first, in the file of every node.
     Repair(RepairArgs),
     /// Show each broker and each log: its leader, its replicas, its newest block
     ///
@@ -66,7 +66,7 @@ struct RepairArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// The data folder of a node, which is stopped
+    /// The data folder of a stopped node
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
 }
@@ -108,14 +108,7 @@ async fn connect(file: PathBuf) -> Result<Cluster, ClusterError> {
 }
 
 async fn init(InitArgs { file, from }: InitArgs) -> anyhow::Result<ExitCode> {
-    if let Some(data) = from.as_deref().filter(|data| data.join(CLUSTER_NAME).exists()) {
-        bail!(
-            "{} already belongs to a node of a cluster. If the brokers have lost its log, run \
-             `paperbourse cluster repair`",
-            data.display()
-        );
-    }
-    let origin = from.as_deref().map(free_origin).transpose()?;
+    let origin = from.as_deref().map(single_server_origin).transpose()?;
     let cluster = connect(file).await?;
     let created = cluster.init(origin).await?;
     let logs = if created == 1 { "log" } else { "logs" };
@@ -129,8 +122,15 @@ async fn init(InitArgs { file, from }: InitArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The origin of a log that continues this folder. Fails if a server is running on it.
-fn free_origin(data: &Path) -> anyhow::Result<Origin> {
+/// The origin of a log that continues the folder of a single server. Fails also if a server is
+/// running on it.
+fn single_server_origin(data: &Path) -> anyhow::Result<Origin> {
+    ensure!(
+        !data.join(CLUSTER_NAME).exists(),
+        "{} already belongs to a node of a cluster. If the brokers have lost its log, run \
+         `paperbourse cluster repair`",
+        data.display()
+    );
     DataDirectory::require_free(&Disk::System, data)?;
     origin(data)
 }
@@ -167,14 +167,15 @@ async fn repair(RepairArgs { file, from }: RepairArgs) -> anyhow::Result<ExitCod
     let cluster = connect(file).await?;
     cluster.init(Some(origin)).await?;
     let logs = cluster.open().await?;
-    let log = logs.first().context("a cluster has a log")?;
-    let Membership { node, .. } = &former;
-    Membership { log: log.id, node: node.clone(), owned_epoch: 0 }.write(&disk, &from)?;
+    let log = logs.first().context("the cluster has no log")?;
+    let membership = Membership { log: log.id, owned_epoch: 0, ..former };
+    membership.write(&disk, &from)?;
     writeln!(
         io::stdout(),
-        "the log continues after record {}. Start {node} on {}, and each of the others on a copy \
-         of it that `paperbourse backup` makes",
+        "the log continues after record {}. Start {} on {}, and every other node on a copy made \
+         with `paperbourse backup`",
         origin.end.position,
+        membership.node,
         from.display()
     )
     .context("failed to print the result")?;

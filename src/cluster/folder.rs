@@ -39,8 +39,8 @@ pub enum FolderError {
     /// The folder belongs to another log.
     #[error(
         "{} belongs to another log: start this node with the file of its cluster. If the log was \
-         made again from another node's folder, keep this one aside and start on a copy of that \
-         one, which `paperbourse backup` makes",
+         recreated from another node's folder, set this one aside and start on a copy of that one, \
+         made with `paperbourse backup`",
         folder.display()
     )]
     Foreign {

@@ -80,7 +80,7 @@ pub(super) fn missing(stream: &str, has_blocks: bool) -> String {
     } else {
         format!(
             "stream {stream} does not exist: run `paperbourse cluster init` if this cluster is \
-             new, and `paperbourse cluster repair` if the brokers have lost it"
+             new, or `paperbourse cluster repair` if the brokers have lost it"
         )
     }
 }

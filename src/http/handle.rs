@@ -8,7 +8,9 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+#[cfg(feature = "cluster")]
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::header::HeaderValue;
@@ -151,8 +153,10 @@ pub fn handle(
 #[derive(Default)]
 struct Progress {
     /// Whether its operation has begun, which may have made a record.
+    #[cfg(feature = "cluster")]
     has_begun: AtomicBool,
     /// The position in the journal for which the operation has waited first; 0 if there was none.
+    #[cfg(feature = "cluster")]
     first_position: AtomicU64,
     /// The position for which the request has waited last; 0 if there was none.
     newest_position: AtomicU64,
@@ -161,8 +165,12 @@ struct Progress {
 impl Progress {
     /// The operation begins: what was waited for before is no record of its own.
     fn begin(&self, worker: &Worker) {
-        if worker.server.is_owner() {
-            self.note_newest(worker.take_position());
+        if !worker.server.is_owner() {
+            return;
+        }
+        self.note_newest(worker.take_position());
+        #[cfg(feature = "cluster")]
+        {
             self.first_position.store(0, Ordering::Relaxed);
             self.has_begun.store(true, Ordering::Relaxed);
         }

@@ -31,7 +31,7 @@ pub struct Operation {
     pub access: Access,
     /// The longest accepted body, in bytes.
     pub body_bytes_max: usize,
-    /// Whether it makes several records of which a part may be on disk.
+    /// Whether its body is a batch, of which a part may be done when the rest is not.
     pub is_batch: bool,
     /// What a call creates, as far as that is rate limited.
     pub makes: Makes,

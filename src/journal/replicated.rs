@@ -205,14 +205,13 @@ impl fmt::Display for HaltReason {
             Self::Lost { tail } => write!(
                 f,
                 "it was acknowledged, and the log ends at block {tail}. Keep the brokers' files: \
-                 they have lost blocks. `paperbourse cluster repair` makes a log from a node's \
-                 folder"
+                 they have lost blocks"
             ),
             Self::Before { position } => write!(
                 f,
                 "the log continues older data up to record {position}, which this node does not \
-                 have. Remove its folder, and put in its place a copy of another node's, which \
-                 `paperbourse backup` makes"
+                 have. Replace its folder with a copy of another node's, made with `paperbourse \
+                 backup`"
             ),
             Self::Trimmed { first } => write!(
                 f,

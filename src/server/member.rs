@@ -42,7 +42,7 @@ use crate::snapshot::SnapshotKeeper;
 pub(crate) use entry::{Entry, require_whole};
 
 /// How long a node that ends tries to give the log up. Other nodes find out without it.
-const RELEASE_TIME_MAX: Duration = Duration::from_secs(2);
+pub(crate) const RELEASE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// How often an owner that has released its log looks whether the last block is on its own disk.
 const FLUSH_CHECK_INTERVAL: Duration = Duration::from_millis(1);
@@ -88,7 +88,7 @@ impl Member {
         };
         let ending = Ending::watch()?;
         let file = ClusterFile::read(file).context("--cluster")?;
-        let log = file.streams().next().context("a cluster has a log")?;
+        let log = file.streams().next().context("the cluster has no log")?;
         let metrics = server.observed.log.get_or_init(|| Arc::new(LogMetrics::new(log)));
         let standby = Standby {
             node: NodeName::new(name).context("--node")?,

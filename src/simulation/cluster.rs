@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::disk::simulated::random::Random;
 use crate::faults::{self, Fault};
@@ -40,7 +41,7 @@ use crate::journal::replicated::tests::{MemoryLog, TROUBLE, reader};
 use crate::snapshot::{Recovered, open_stepped};
 use clients::Clients;
 use line::Condition;
-use machine::{Brokers, Machine, Ran, wall_clock};
+use machine::{Brokers, Machine, Ran};
 
 use super::small::{DATA, journal_config};
 use super::{number, panic_text, run_all};
@@ -106,7 +107,7 @@ impl World {
         let machines = (0..NODES).map(|number| {
             let rate_percent = 100 - random.below(SLOWNESS_PERCENT + 1) as u64;
             let seed = seed * NODES as u64 + number as u64;
-            Machine::new(number, seed, log.clone(), wall_clock(&nanos), rate_percent)
+            Machine::new(number, seed, log.clone(), Clock::Virtual(nanos.clone()), rate_percent)
         });
         Self {
             machines: machines.collect(),

@@ -9,12 +9,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
 use super::clients::{Clients, Request, SHARDS};
 use super::command::Done;
 use super::history::History;
 use super::markets::{self, MARKETS};
+use super::paused_runtime;
 use super::resting::venue::RESTING_MARKETS;
 use crate::clock::Clock;
 use crate::disk::DiskError;
@@ -135,8 +136,7 @@ impl Process {
         let settler = Box::pin(settler.work());
         let feed = Feed::new(markets.clone(), MismatchPolicy::Count);
         let matcher = Matcher::new(markets.clone(), shards.clone(), clock.clone());
-        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
-        let runtime = runtime.expect("a runtime of this thread");
+        let runtime = paused_runtime();
         let pending = VecDeque::new();
         Self {
             pending,

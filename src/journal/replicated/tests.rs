@@ -10,7 +10,7 @@ mod upstream;
 mod world;
 
 pub(crate) use contract::check_contract;
-pub(crate) use memory::{MemoryLog, TROUBLE};
+pub(crate) use memory::{MemoryLog, PATIENCE, TROUBLE};
 pub(crate) use races::{check_races, takeovers_that_failed};
 
 use bytes::Bytes;

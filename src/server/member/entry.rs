@@ -52,7 +52,7 @@ impl<L: Log + Clone> Entry<'_, L> {
             overlap != Overlap::Different,
             "{} and the log of the cluster differ at record {}: the brokers have lost blocks that \
              this node has. Keep their files and this folder, and find out which of the two is \
-             right: `paperbourse cluster repair` makes a log from a folder",
+             right: `paperbourse cluster repair` recreates the log from a folder",
             self.path().display(),
             self.position
         );

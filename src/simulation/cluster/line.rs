@@ -2,17 +2,13 @@
 //! from the others.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use crate::journal::replicated::tests::MemoryLog;
+use crate::journal::replicated::tests::{MemoryLog, PATIENCE};
 use crate::journal::replicated::{Appended, Extent, Log, NoAnswer};
-
-/// How long a node waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a line leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

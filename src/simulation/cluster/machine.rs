@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{advance, sleep};
 
@@ -18,6 +17,7 @@ use crate::disk::Disk;
 use crate::disk::simulated::{Faults, SimulatedDisk, When};
 use crate::journal::replicated::Lost;
 use crate::journal::replicated::tests::{LOG, MemoryLog, node};
+use crate::simulation::paused_runtime;
 
 /// For how long after a fault others may take the log from the machine that had it: they judge its
 /// owner for three seconds, and it may have been cut off from the brokers for longer than it knows.
@@ -223,8 +223,7 @@ impl Machine {
     }
 
     fn start(&self, began_ms: u64) -> Process {
-        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
-        let runtime = runtime.expect("a runtime of this thread");
+        let runtime = paused_runtime();
         let log = OpenLog { log: self.line.clone(), id: LOG, origin: None };
         let node = Rc::new(Node {
             name: node(self.number),
@@ -261,9 +260,7 @@ impl Process {
             }
         });
     }
-}
 
-impl Process {
     /// An error if a request has ended in a panic.
     fn require_no_panic(&mut self, number: usize) -> Result<(), String> {
         let Self { runtime, handling, .. } = self;
@@ -279,8 +276,7 @@ pub(super) struct Brokers(Runtime);
 
 impl Brokers {
     pub(super) fn new(log: &MemoryLog) -> Self {
-        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
-        let runtime = runtime.expect("a runtime of this thread");
+        let runtime = paused_runtime();
         log.run_on(runtime.handle().clone());
         Self(runtime)
     }
@@ -292,9 +288,4 @@ impl Brokers {
     pub(super) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
         self.0.block_on(work)
     }
-}
-
-/// A clock that the world sets.
-pub(super) fn wall_clock(nanos: &Arc<std::sync::atomic::AtomicI64>) -> Clock {
-    Clock::Virtual(nanos.clone())
 }

@@ -31,14 +31,11 @@ use crate::ids::{AccountId, ShardId};
 use crate::journal::replicated::NodeName;
 use crate::journal::{Journal, Steps, Waiters};
 use crate::market::Markets;
-use crate::server::{Entry, require_whole};
+use crate::server::{Entry, RELEASE_TIME_MAX, require_whole};
 use crate::shard::{Refusal, Shards};
 use crate::simulation::markets;
 use crate::simulation::small::{DATA, Uninterrupted, journal_config, snapshot_config};
 use crate::snapshot::{Opened, Upkeep, open_stepped};
-
-/// How long a node that ends tries to give the log up.
-const RELEASE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// How often an owner with nothing to do looks whether there is a segment to make.
 const IDLE: Duration = Duration::from_millis(50);
@@ -227,34 +224,27 @@ impl Node {
             return Answer::NotReady;
         };
         let Serving { shards, waiters, lease, has_given_up } = &*serving;
-        let answer = match request {
-            Request::Order { shard, trade } => {
-                let placed = shards.execute(shard, *trade, waiters);
-                self.port.record.notify_one();
-                let mut given_up = has_given_up.subscribe();
-                tokio::select! {
-                    biased;
-                    placed = placed => match placed {
-                        Ok(placed) => return Answer::Done(placed.receipt),
-                        Err(refusal) => Answer::Refused(refusal),
-                    },
-                    () = until_set(&mut given_up) => return Answer::NotReady,
+        let asked = async {
+            match request {
+                Request::Order { shard, trade } => {
+                    let placed = shards.execute(shard, *trade, waiters);
+                    self.port.record.notify_one();
+                    placed.await.map(|placed| Answer::Done(placed.receipt))
                 }
-            }
-            Request::Read { account } => {
-                let read = move |state: &State| state.observe_account(account, 0);
-                let mut given_up = has_given_up.subscribe();
-                tokio::select! {
-                    biased;
-                    page = shards.observe(account.shard(), waiters, read) => match page {
-                        Ok(page) => Answer::Page(page),
-                        Err(refusal) => Answer::Refused(refusal),
-                    },
-                    () = until_set(&mut given_up) => return Answer::NotReady,
+                Request::Read { account } => {
+                    let read = move |state: &State| state.observe_account(account, 0);
+                    shards.observe(account.shard(), waiters, read).await.map(Answer::Page)
                 }
             }
         };
-        if lease.holds() { answer } else { Answer::NotReady }
+        let mut given_up = has_given_up.subscribe();
+        let answer = tokio::select! {
+            biased;
+            answer = asked => answer.unwrap_or_else(Answer::Refused),
+            () = until_set(&mut given_up) => return Answer::NotReady,
+        };
+        // What was done is in the log. Everything else was only read.
+        if matches!(answer, Answer::Done(_)) || lease.holds() { answer } else { Answer::NotReady }
     }
 }
 

@@ -14,7 +14,7 @@ use super::super::{Appended, Extent, Log, NoAnswer, beyond};
 use crate::disk::simulated::random::Random;
 
 /// How long a client waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often what goes wrong: once in so many times, or never if 0.
 #[derive(Clone, Copy, Default, Debug)]
