@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use paperbourse::money::{Rounding, Usd};
+use paperbourse_test_support::value::{id, micros};
 use paperbourse_test_support::{Connection, Request};
 use serde_json::Value;
 
-use crate::load::{Kind, Sent, Trader, id};
+use crate::load::{Kind, Sent, Trader};
 
 const STARTING_BALANCE_MICROS: i64 = 1_000_000_000;
 const ROWS_PER_PAGE: usize = 200;
@@ -283,13 +283,4 @@ impl Books {
     fn get(&self, path: &str) -> Request {
         Request::get(path).key(&self.trader.key)
     }
-}
-
-/// A JSON number or decimal text in millionths.
-#[track_caller]
-pub(crate) fn micros(value: &Value) -> i64 {
-    let text = value.as_str().map_or_else(|| value.to_string(), String::from);
-    Usd::from_text(&text, Rounding::Exact)
-        .unwrap_or_else(|error| panic!("{value}: {error}"))
-        .micros()
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 
+use paperbourse_test_support::value::id;
 use paperbourse_test_support::{Connection, Request, Response};
 use serde_json::{Value, json};
 
@@ -224,10 +225,4 @@ pub(crate) fn assert_replay(request: &Request, first: &Response, again: &Respons
     let [again_text, first_text] =
         [again, first].map(|answer| answer.text.replace(",\"is_replay\":true", ""));
     assert_eq!((again.status, again_text), (first.status, first_text), "{request:?}");
-}
-
-/// An id in an answer.
-#[track_caller]
-pub(crate) fn id(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is not an id"))
 }

@@ -5,15 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+use paperbourse_test_support::follower::order_rows;
+use paperbourse_test_support::value::{id, micros};
 use paperbourse_test_support::{Connection, Request, Response};
 use serde_json::{Value, json};
 
-use crate::books::micros;
-use crate::load::{Kind, Load, Sent, Trader, assert_replay, id};
+use crate::load::{Kind, Load, Sent, Trader, assert_replay};
 use crate::rounds::RestingTotals;
 
 const STARTING_BALANCE_MICROS: i64 = 1_000_000_000;
-const ROWS_PER_PAGE: usize = 200;
 /// Requests refer to one of this many of the newest orders.
 const REMEMBERED_MAX: usize = 24;
 /// How often the rows are read until none changes meanwhile: books go on moving.
@@ -228,11 +228,11 @@ impl RestingBooks {
             connection.done(&Request::get(path).key(&self.trader.key)).json()
         };
         for _ in 0..READINGS_MAX {
-            let before = order_rows(&self.trader, connection);
+            let before = order_rows(&self.trader.key, connection);
             let balance = get(connection, "/v1/account/balance");
             let positions = get(connection, "/v1/account/positions");
             // An order only ever changes forwards.
-            if before == order_rows(&self.trader, connection)
+            if before == order_rows(&self.trader.key, connection)
                 && let Some(rows) = before
             {
                 return (rows, balance, positions);
@@ -264,27 +264,6 @@ impl RestingBooks {
         let is_killed = is_cancelled && row["cancelled_reason"] == "fak_not_filled";
         assert!(!is_cancelled || is_killed || is_by_user && is_asked, "ended by itself: {row}");
     }
-}
-
-/// All orders of a trader by id; `None` if they changed while the pages were read.
-pub(crate) fn order_rows(
-    trader: &Trader,
-    connection: &mut Connection,
-) -> Option<BTreeMap<u64, Value>> {
-    let mut rows = BTreeMap::new();
-    for page in 0.. {
-        let path = format!("/v1/orders?limit={ROWS_PER_PAGE}&offset={}", page * ROWS_PER_PAGE);
-        let answer = connection.done(&Request::get(path).key(&trader.key)).json();
-        for row in answer["orders"].as_array().expect("a list") {
-            if rows.insert(id(&row["order_id"]), row.clone()).is_some() {
-                return None;
-            }
-        }
-        if answer["has_more"] == false {
-            break;
-        }
-    }
-    Some(rows)
 }
 
 /// An order is what its first answer said, and has at least filled as much.

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use paperbourse::journal::segment_number;
 use paperbourse_test_support::process::ServerProcess;
+use paperbourse_test_support::value::id;
 use paperbourse_test_support::{Connection, Request};
 use serde_json::json;
 
 use crate::books::Books;
-use crate::load::{Kind, Load, Sent, Trader, assert_replay, id};
+use crate::load::{Kind, Load, Sent, Trader, assert_replay};
 use crate::random::Random;
 use crate::resting::{Rester, RestingBooks};
 use crate::server::{start, start_and_kill, token};

@@ -9,6 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use paperbourse_test_support::head::Head;
 use paperbourse_test_support::socket::{Socket, upgrade};
+use paperbourse_test_support::value::micros;
 use paperbourse_test_support::{Connection, PATIENCE, Request, Response, uninterrupted};
 use serde_json::{Value, json};
 
@@ -265,14 +266,6 @@ fn check_account(
     let follow = upgrade("/v1/ws/executions").key(&account.key);
     let hello = Socket::open(account.server, &follow).unwrap().text();
     assert_eq!(hello["seq"], fill_count);
-}
-
-/// Decimal text in millionths.
-#[track_caller]
-fn micros(value: &Value) -> i64 {
-    let (whole, part) =
-        value.as_str().unwrap().split_once('.').unwrap_or((value.as_str().unwrap(), ""));
-    format!("{whole}{part:0<6}").parse().unwrap()
 }
 
 #[test]

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use paperbourse::money::{Price, Rounding, Shares, Usd};
+use paperbourse::money::{Price, Shares, Usd};
 use paperbourse_test_support::Client;
 use paperbourse_test_support::process::ServerProcess;
-use serde_json::{Value, json};
+use paperbourse_test_support::value::micros;
+use serde_json::json;
 
 use crate::world::{self, Trader, get, payout, text};
 
@@ -53,19 +54,19 @@ impl OwnBooks {
             let label = &market.labels[turn / 7 % 2];
             let held = books.held_micros.entry((market.id.clone(), label.clone())).or_default();
             let is_sale = *held > 0 && turn % 3 == 0;
-            let micros = if is_sale { *held / 2 + 1 } else { 1_000_000 + small(turn % 999_983) };
+            let wanted = if is_sale { *held / 2 + 1 } else { 1_000_000 + small(turn % 999_983) };
             let order = json!({
                 "market_id": market.id, "outcome": label,
                 "side": if is_sale { "SELL" } else { "BUY" },
-                "quantity": format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000),
+                "quantity": format!("{}.{:06}", wanted / 1_000_000, wanted % 1_000_000),
             });
             let answer = client.post("/trade", &order);
             let body = answer.json();
             match (answer.status, body["error"].as_str()) {
                 (200, _) => {
-                    let (notional, fee) = (micros_of(&body["notional"]), micros_of(&body["fee"]));
+                    let (notional, fee) = (micros(&body["notional"]), micros(&body["fee"]));
                     let sign = if is_sale { -1 } else { 1 };
-                    *held += sign * micros;
+                    *held += sign * wanted;
                     books.spent_micros += sign * notional + fee;
                     books.fill_count += 1;
                 }
@@ -105,11 +106,6 @@ impl OwnBooks {
 
 fn small(number: usize) -> i64 {
     i64::try_from(number).unwrap()
-}
-
-/// A number of an answer in millionths.
-fn micros_of(number: &Value) -> i64 {
-    Usd::from_text(&number.to_string(), Rounding::Exact).unwrap().micros()
 }
 
 /// The open markets with an end date.

@@ -10,12 +10,14 @@ pub mod address;
 pub mod brokers;
 mod connection;
 pub mod event_stream;
+pub mod follower;
 pub mod head;
 pub mod link;
 pub mod process;
 mod request;
 mod response;
 pub mod socket;
+pub mod value;
 pub mod witness;
 
 #[cfg(feature = "otlp")]

@@ -81,7 +81,14 @@ impl Socket {
         address: impl Into<SocketAddr>,
         request: &Request,
     ) -> io::Result<Result<Self, Response>> {
-        let mut connection = Connection::try_open(address.into())?;
+        Self::try_upgrade(Connection::try_open(address.into())?, request)
+    }
+
+    /// The same on a connection that is open.
+    pub fn try_upgrade(
+        mut connection: Connection,
+        request: &Request,
+    ) -> io::Result<Result<Self, Response>> {
         let response = connection.try_send(request)?;
         if response.status != 101 {
             return Ok(Err(response));
