@@ -50,6 +50,9 @@ use totals::Totals;
 /// Seeds of a run in the normal test suite.
 const SEEDS: u64 = 24;
 
+/// Seeds that are run twice.
+const SEEDS_REPEATED: u64 = 8;
+
 /// Seeds within which each fault must be noticed.
 const SEEDS_PER_FAULT: u64 = 200;
 
@@ -367,6 +370,17 @@ fn clusters_keep_their_word() {
     }
     let seeds = number("PAPERBOURSE_CLUSTER_SEEDS").unwrap_or(SEEDS);
     run_all(seeds, run).assert_everything_happened();
+}
+
+#[test]
+fn a_seed_always_runs_the_same() {
+    for seed in 0..SEEDS_REPEATED {
+        let [once, again] = [(); 2].map(|()| {
+            let (totals, result) = run(seed);
+            (totals.to_string(), result)
+        });
+        assert_eq!(once, again, "seed {seed}");
+    }
 }
 
 /// Checks that some seed fails when this fault is switched on, with one of these errors.

@@ -3,6 +3,7 @@
 
 mod catch_up;
 mod contract;
+mod level;
 mod memory;
 mod owners;
 mod races;
@@ -10,6 +11,7 @@ mod upstream;
 mod world;
 
 pub(crate) use contract::check_contract;
+pub(crate) use level::Level;
 pub(crate) use memory::{MemoryLog, PATIENCE, TROUBLE};
 pub(crate) use races::{check_races, takeovers_that_failed};
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -29,6 +29,7 @@ use crate::engine::view::AccountPage;
 use crate::engine::{Rules, State};
 use crate::ids::{AccountId, ShardId};
 use crate::journal::replicated::NodeName;
+use crate::journal::replicated::tests::Level;
 use crate::journal::{Journal, Steps, Waiters};
 use crate::market::Markets;
 use crate::server::{Entry, RELEASE_TIME_MAX, require_whole};
@@ -62,7 +63,7 @@ pub(super) enum Answer {
 pub(super) struct Port {
     pub(super) answers: RefCell<Vec<(u64, Answer)>>,
     /// Whether the node was told to end.
-    is_leaving: watch::Sender<bool>,
+    is_leaving: Level,
     /// Takes the log at its next look, whoever owns it.
     pub(super) takes_anyway: Cell<bool>,
     /// The epoch of the log that the node has just taken, and whether it was free.
@@ -76,7 +77,7 @@ pub(super) struct Port {
 
 impl Port {
     pub(super) fn leave(&self) {
-        self.is_leaving.send_replace(true);
+        self.is_leaving.change(|_| 1);
     }
 }
 
@@ -85,7 +86,7 @@ struct Serving {
     shards: Arc<Shards>,
     waiters: Arc<Waiters>,
     lease: Arc<Lease>,
-    has_given_up: watch::Sender<bool>,
+    has_given_up: Level,
 }
 
 pub(super) struct Node {
@@ -138,17 +139,16 @@ impl Node {
         let looked = |_| {
             failure = steps.borrow_mut().flush().err().or(failure.take());
             self.port.position.set(journal.durable_place().position());
-            match (*self.port.is_leaving.borrow(), self.port.takes_anyway.take()) {
+            match (is_set(self.port.is_leaving.get()), self.port.takes_anyway.take()) {
                 (true, _) => MayTake::No,
                 (false, true) => MayTake::Anyway,
                 (false, false) => MayTake::Yes,
             }
         };
-        let mut is_leaving = self.port.is_leaving.subscribe();
         let taken = tokio::select! {
             biased;
             taken = stand_by(reader, &self.name, owned_epoch, copy, looked) => taken?,
-            () = until_set(&mut is_leaving) => return Ok(()),
+            () = self.port.is_leaving.until(is_set) => return Ok(()),
         };
         anyhow::ensure!(failure.is_none(), "the disk of a standby fails without a reason");
         require_whole(&taken.owner, &journal, &recovered)?;
@@ -174,7 +174,7 @@ impl Node {
             )),
             waiters: journal.register(),
             lease: seat.lease().clone(),
-            has_given_up: watch::Sender::new(false),
+            has_given_up: Level::default(),
         });
         let waiters = serving.waiters.clone();
         spawn_local(async move { waiters.run().await });
@@ -185,7 +185,7 @@ impl Node {
         tokio::select! {
             biased;
             ended = flushing => ended.context("the process has ended")??,
-            () = until_set(&mut is_leaving) => give_up(&journal, &seat, &serving).await,
+            () = self.port.is_leaving.until(is_set) => give_up(&journal, &seat, &serving).await,
         }
         Ok(())
     }
@@ -237,21 +237,18 @@ impl Node {
                 }
             }
         };
-        let mut given_up = has_given_up.subscribe();
         let answer = tokio::select! {
             biased;
             answer = asked => answer.unwrap_or_else(Answer::Refused),
-            () = until_set(&mut given_up) => return Answer::NotReady,
+            () = has_given_up.until(is_set) => return Answer::NotReady,
         };
         // What was done is in the log. Everything else was only read.
         if matches!(answer, Answer::Done(_)) || lease.holds() { answer } else { Answer::NotReady }
     }
 }
 
-/// Waits until the flag is set.
-async fn until_set(flag: &mut watch::Receiver<bool>) {
-    // The guard must not outlive this.
-    let _ = flag.wait_for(|&is_set| is_set).await;
+const fn is_set(flag: u32) -> bool {
+    flag > 0
 }
 
 /// Copies the record into the journal.
@@ -285,7 +282,7 @@ async fn give_up(journal: &Journal, seat: &Seat<Line>, serving: &Serving) {
     let position = owner.position();
     let releasing = spawn_local(owner.release());
     wait_for(position).await;
-    serving.has_given_up.send_replace(true);
+    serving.has_given_up.change(|_| 1);
     // Those who wait are answered.
     sleep(Duration::from_millis(2)).await;
     let _ = timeout(RELEASE_TIME_MAX, releasing).await;

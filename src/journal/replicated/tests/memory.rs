@@ -7,10 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::super::{Appended, Extent, Log, NoAnswer, beyond};
+use super::level::Level;
 use crate::disk::simulated::random::Random;
 
 /// How long a client waits for an answer.
@@ -63,7 +64,7 @@ struct State {
     rates: Rates,
     random: Random,
     /// How many elections are under way.
-    elections: watch::Sender<u32>,
+    elections: Arc<Level>,
     /// Where the brokers' own work is done; `None` for the runtime of whoever asks for it.
     brokers: Option<Handle>,
     /// Notified at each release that is announced.
@@ -83,7 +84,7 @@ impl MemoryLog {
             first: 1,
             rates,
             random: Random::new(seed),
-            elections: watch::Sender::default(),
+            elections: Arc::default(),
             brokers: None,
             released: Arc::default(),
         })))
@@ -164,8 +165,8 @@ impl MemoryLog {
         if self.roll(|rates| rates.election) {
             self.elect();
         }
-        let mut elections = self.0.lock().elections.subscribe();
-        elections.wait_for(|&count| count == 0).await.expect("the log is there");
+        let elections = self.0.lock().elections.clone();
+        elections.until(|count| count == 0).await;
     }
 
     /// The leader dies, and an election begins.
@@ -174,10 +175,10 @@ impl MemoryLog {
             let state = &mut *self.0.lock();
             (500 + state.random.below(3_500) as u64, state.elections.clone())
         };
-        elections.send_modify(|count| *count += 1);
+        elections.change(|count| count + 1);
         self.spawn(async move {
             sleep(Duration::from_millis(length)).await;
-            elections.send_modify(|count| *count -= 1);
+            elections.change(|count| count - 1);
         });
     }
 
@@ -271,7 +272,7 @@ impl Log for MemoryLog {
 
     async fn extent(&self) -> Result<Extent, NoAnswer> {
         self.delay(5).await;
-        if *self.0.lock().elections.borrow() > 0 {
+        if self.0.lock().elections.get() > 0 {
             sleep(PATIENCE).await;
             return Err(NoAnswer("no leader".to_owned()));
         }
