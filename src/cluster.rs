@@ -15,10 +15,12 @@
 //!   The tests in `model` look at every state that these rules allow when nodes take a log from
 //!   each other.
 //! - [`metrics`] is what an operator sees of a log while nodes follow it.
+//! - [`copies`] is how a node without data asks another for some.
 //! - [`link`](mod@link) connects nodes through the brokers, for requests that only the owner of a
 //!   log can answer.
 
 mod brokers;
+pub mod copies;
 pub mod file;
 pub mod folder;
 mod jetstream;
@@ -103,8 +105,8 @@ pub enum ClusterError {
     /// The log exists, and was not created from this folder.
     #[error(
         "the log already exists and was not created from this folder. If it was created from \
-         another node's, start this node on a copy of that one. Otherwise give the cluster a name \
-         that was never used"
+         another node's, start this node on an empty folder. Otherwise give the cluster a name that \
+         was never used"
     )]
     Begun,
     /// The brokers do not answer.

@@ -172,8 +172,7 @@ async fn repair(RepairArgs { file, from }: RepairArgs) -> anyhow::Result<ExitCod
     membership.write(&disk, &from)?;
     writeln!(
         io::stdout(),
-        "the log continues after record {}. Start {} on {}, and every other node on a copy made \
-         with `paperbourse backup`",
+        "the log continues after record {}. Start {} on {}, and every other node on an empty folder",
         origin.end.position,
         membership.node,
         from.display()

@@ -46,7 +46,7 @@ pub struct ClusterFile {
     #[serde(default = "logs_default")]
     pub logs: u16,
     /// How long the brokers keep blocks that nodes have on their disks, in minutes. A node that was
-    /// away for longer needs a copy of another node's folder.
+    /// away for longer needs a new copy of another node's data.
     #[serde(default = "keep_minutes_default")]
     pub keep_minutes: u32,
     /// The user to log in as.

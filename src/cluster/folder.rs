@@ -31,7 +31,10 @@ pub enum FolderError {
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// The file is not what this server writes.
-    #[error("{} is damaged: start this node on a copy of another node's folder", path.display())]
+    #[error(
+        "{} is damaged: set this node's folder aside and start it on an empty one",
+        path.display()
+    )]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -39,8 +42,7 @@ pub enum FolderError {
     /// The folder belongs to another log.
     #[error(
         "{} belongs to another log: start this node with the file of its cluster. If the log was \
-         recreated from another node's folder, set this one aside and start on a copy of that one, \
-         made with `paperbourse backup`",
+         recreated from another node's folder, set this one aside and start on an empty one",
         folder.display()
     )]
     Foreign {
@@ -50,9 +52,8 @@ pub enum FolderError {
     /// The folder has records, and nothing shows that they are those of the log.
     #[error(
         "{} holds records that are not those of the cluster's log: start this node on an empty \
-         folder, or on a copy of another node's that `paperbourse backup` makes. To begin a new \
-         cluster with these records, choose a cluster name that was never used and run \
-         `paperbourse cluster init FILE --from DIR`",
+         folder. To begin a new cluster with these records, choose a cluster name that was never \
+         used and run `paperbourse cluster init FILE --from DIR`",
         folder.display()
     )]
     Alone {

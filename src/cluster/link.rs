@@ -160,14 +160,14 @@ fn subject(log: &str, name: &str, end: &str) -> String {
     format!("{log}.link.{name}.{end}")
 }
 
-fn random_name() -> String {
+pub(super) fn random_name() -> String {
     let mut bytes = [0; NAME_BYTES];
     getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
     format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
 /// Whether this names a link, and not several by a wildcard.
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     name.len() == 2 * NAME_BYTES && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Nodes report to the owner what they have on disk ([`report`]), in messages that no stream keeps.
 //! A node that was away for too long finds that the log begins after the records it has, and needs
-//! a copy of another node's folder.
+//! the data of another ([`copies`](super::copies)).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::str::FromStr as _;

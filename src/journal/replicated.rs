@@ -210,14 +210,14 @@ impl fmt::Display for HaltReason {
             Self::Before { position } => write!(
                 f,
                 "the log continues older data up to record {position}, which this node does not \
-                 have. Replace its folder with a copy of another node's, made with `paperbourse \
-                 backup`"
+                 have. Set its folder aside and start it on an empty one: it then copies the data \
+                 of another node"
             ),
             Self::Trimmed { first } => write!(
                 f,
-                "it was removed before it was read here, and the log begins at block {first}. \
-                 Remove this node's folder, and put in its place a copy of another node's, which \
-                 `paperbourse backup` makes"
+                "it was removed before it was read here, and the log begins at block {first}. Set \
+                 this node's folder aside and start it on an empty one: it then copies the data of \
+                 another node"
             ),
         }
     }

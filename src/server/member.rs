@@ -5,6 +5,7 @@
 //! From then on each block is in the log before it is on this disk, so a folder never holds what
 //! the log does not.
 
+mod copy;
 mod entry;
 
 use std::ops::ControlFlow;
@@ -25,6 +26,7 @@ use super::prepared::{self, Beforehand, Followed, KeysAndTiers, Prepared};
 use super::ready;
 use super::start::{self, OpenedData};
 use super::supervisor::{Supervisor, watchdog_interval};
+use crate::cluster::copies::offer;
 use crate::cluster::folder::Membership;
 use crate::cluster::metrics::LogMetrics;
 use crate::cluster::seat::{Seat, end_process};
@@ -38,7 +40,7 @@ use crate::http::forward::Owner;
 use crate::journal::replicated::{NodeName, Upstream as _};
 use crate::journal::{Journal, Refused};
 use crate::service::key_observer;
-use crate::snapshot::SnapshotKeeper;
+use crate::snapshot::{Folder, SnapshotKeeper};
 pub(crate) use entry::{Entry, require_whole};
 
 /// How long a node that ends tries to give the log up. Other nodes find out without it.
@@ -275,7 +277,8 @@ impl Standby {
     /// Copies the log until it can be owned, and owns it. From then on it shows that it is alive.
     async fn own(self, file: ClusterFile, runtime: Handle) -> anyhow::Result<Owned> {
         let mut trim = Trim::new(Duration::from_mins(file.keep_minutes.into()));
-        let log = self.only_log(file).await?;
+        let log = self.only_log(file.clone()).await?;
+        self.require_data(&log, &file, &runtime).await?;
         let OpenedData { journal, mut recovered, folder, .. } =
             start::open_data(&self.arguments, None)?;
         let folder = folder.context("a node has a data folder")?;
@@ -293,6 +296,9 @@ impl Standby {
         let log = log.log;
         tracing::info!(node = %self.node, position, "standing by");
         runtime.spawn(report(log.clone(), self.node.clone(), journal.clone()));
+        let server = self.server.clone();
+        let answers = copy::answers(folder.clone());
+        runtime.spawn(offer(file, self.node.clone(), move || server.place.is_owner(), answers));
         let config = self.arguments.snapshot_config();
         let snapshots = SnapshotKeeper::start(folder.clone(), journal.clone(), config);
         let observed = &self.server.observed;
@@ -340,6 +346,23 @@ impl Standby {
         let membership = Membership { owned_epoch: epoch, ..membership };
         let data = Followed { journal, recovered, folder, snapshots };
         Ok(Owned { seat, membership, data, keys })
+    }
+
+    /// Copies another node's data, if this one has none and the log alone is not enough.
+    async fn require_data(
+        &self,
+        log: &OpenLog,
+        file: &ClusterFile,
+        brokers: &Handle,
+    ) -> anyhow::Result<()> {
+        let DataPlace::Folder(data) = &self.arguments.data else { return Ok(()) };
+        if !copy::is_needed(&Folder::new(Disk::System, data), log).await? {
+            return Ok(());
+        }
+        let (data, file, brokers) = (data.clone(), file.clone(), brokers.clone());
+        // The brokers' thread has to be free for the answers.
+        let filled = tokio::task::spawn_blocking(move || copy::fill(&data, &file, &brokers));
+        filled.await.context("the copy panicked")?
     }
 
     /// The log of the cluster, once the brokers say that it is safe. Waits for those that do not

@@ -77,11 +77,11 @@ impl Folder {
         self.root.join(PRICE_HOURS_NAME)
     }
 
-    pub(super) fn snapshot_path(&self, number: u64) -> PathBuf {
+    pub(crate) fn snapshot_path(&self, number: u64) -> PathBuf {
         self.snapshots().join(format!("{number:020}{SNAPSHOT_SUFFIX}"))
     }
 
-    pub(super) fn orders_path(&self, number: u64) -> PathBuf {
+    pub(crate) fn orders_path(&self, number: u64) -> PathBuf {
         self.snapshots().join(format!("{number:020}{ORDERS_SUFFIX}"))
     }
 

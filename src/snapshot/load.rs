@@ -140,6 +140,16 @@ impl Snapshot {
         self.states.bytes() + self.orders.iter().map(Container::bytes).sum::<u64>()
     }
 
+    /// The size of its own file, in bytes.
+    pub fn own_bytes(&self) -> u64 {
+        self.states.bytes()
+    }
+
+    /// The numbers of the files with its orders, and their sizes in bytes.
+    pub fn order_files(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.orders.iter().map(|file| (file.header().number, file.bytes()))
+    }
+
     /// The paths of all files, the snapshot's own last.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.orders.iter().map(Container::path).chain([self.states.path()])

@@ -2,6 +2,7 @@
 //! than they must, and of the data of a single server.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -10,7 +11,8 @@ use paperbourse_test_support::brokers::{self, Brokers};
 use paperbourse_test_support::process::command;
 use tempfile::TempDir;
 
-use crate::nodes::{Nodes, Over, Trader, trade_all, wait_for_orders};
+use crate::load::{Load, Trader};
+use crate::nodes::{Nodes, ask};
 use crate::{BINARY, check, cluster_file, cluster_on_brokers, status_once};
 
 /// How many orders are placed before the log is trimmed, and how many after.
@@ -24,12 +26,37 @@ const RELEASES_MAX: usize = 30;
 
 /// How many blocks the brokers have of the log.
 fn blocks(status: &str) -> usize {
-    let (_, blocks) = status.split_once("  blocks ").unwrap();
-    blocks.split_whitespace().next().unwrap().parse().unwrap()
+    number(status, "  blocks ")
+}
+
+/// Whether the brokers have removed blocks of the log.
+fn is_trimmed(status: &str) -> bool {
+    blocks(status) < number(status, "  tail ")
+}
+
+/// The number behind these words.
+fn number(status: &str, words: &str) -> usize {
+    let (_, rest) = status.split_once(words).unwrap();
+    rest.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// Runs a node whose data is not enough, and returns once it has that of another.
+pub(crate) fn run_on_others_data(nodes: &mut Nodes, number: usize) {
+    nodes.run(number);
+    let process = nodes.process(number);
+    process.wait_for_line(|line| line.contains("copied another node's data"));
+    process.wait_for_line(|line| line.contains("standing by node="));
+}
+
+/// Sets the folder of a node aside, and runs it on the data of another.
+fn run_anew(nodes: &mut Nodes, number: usize) {
+    let data = nodes.data(number);
+    fs::rename(&data, data.with_extension("aside")).unwrap();
+    run_on_others_data(nodes, number);
 }
 
 #[test]
-fn a_node_that_comes_late_begins_with_a_copy_of_another() {
+fn a_node_that_comes_late_begins_with_the_data_of_another() {
     let Some((folder, _brokers, file)) = cluster_on_brokers("keep_minutes = 0") else { return };
     let mut nodes = Nodes::start(folder.path(), &file, 2);
     nodes.owner();
@@ -38,15 +65,16 @@ fn a_node_that_comes_late_begins_with_a_copy_of_another() {
     (0..ORDERS).for_each(|number| trader.buy(&addresses, number));
     status_once(&file, |status| blocks(status) < BLOCKS_MAX);
 
-    // On an empty folder.
-    let late = nodes.serve(2).output().unwrap();
-    let error = String::from_utf8(late.stderr).unwrap();
-    assert!(error.contains("it was removed before it was read here"), "{error}");
-    assert!(error.contains("`paperbourse backup`"), "{error}");
-    assert_eq!(late.status.code(), Some(1));
-    std::fs::remove_dir_all(nodes.data(2)).unwrap();
-
-    nodes.run_on_copy(2, 0);
+    // On what a copy that was interrupted has left.
+    let snapshots = nodes.data(2).join("snapshots");
+    fs::create_dir_all(&snapshots).unwrap();
+    fs::write(snapshots.join("00000000000000000007.snapshot"), "half of").unwrap();
+    fs::write(nodes.data(2).join("unfinished-copy"), "").unwrap();
+    let alone = nodes.serve_alone(2).output().unwrap();
+    let error = String::from_utf8(alone.stderr).unwrap();
+    assert!(error.contains("is an unfinished copy of another node's data"), "{error}");
+    assert_eq!(alone.status.code(), Some(1));
+    run_on_others_data(&mut nodes, 2);
     (ORDERS..2 * ORDERS).for_each(|number| trader.buy(&addresses, number));
 
     // A standby that was away for a moment, on a log that is trimmed all the time.
@@ -56,6 +84,45 @@ fn a_node_that_comes_late_begins_with_a_copy_of_another() {
     nodes.run(standby);
     nodes.processes[owner] = None;
     nodes.processes[standby] = None;
+    assert_eq!(nodes.owner(), 2);
+    trader.check(addresses.lock().unwrap()[2]);
+
+    // One that was away for too long says what to do.
+    run_anew(&mut nodes, 0);
+    (2 * ORDERS..3 * ORDERS).for_each(|number| trader.buy(&addresses, number));
+    status_once(&file, |status| blocks(status) < BLOCKS_MAX);
+    let late = nodes.serve(1).output().unwrap();
+    let error = String::from_utf8(late.stderr).unwrap();
+    assert!(error.contains("it was removed before it was read here"), "{error}");
+    assert_eq!(late.status.code(), Some(1));
+    run_anew(&mut nodes, 1);
+    nodes.processes[0] = None;
+    nodes.processes[2] = None;
+    assert_eq!(nodes.owner(), 1);
+    trader.check(addresses.lock().unwrap()[1]);
+}
+
+/// The other nodes come later than one without data.
+#[test]
+fn a_node_without_data_waits_for_one_that_has_some() {
+    let Some((folder, _brokers, file)) = cluster_on_brokers("keep_minutes = 0") else { return };
+    let mut nodes = Nodes::start(folder.path(), &file, 2);
+    nodes.owner();
+    let addresses = nodes.addresses.clone();
+    let trader = Trader::new(folder.path(), &addresses.lock().unwrap(), 0);
+    (0..ORDERS).for_each(|number| trader.buy(&addresses, number));
+    status_once(&file, |status| blocks(status) < BLOCKS_MAX);
+    let owner = nodes.owner();
+    nodes.end(1 - owner);
+    nodes.end(owner);
+    nodes.run(2);
+    nodes.process(2).wait_for_line(|line| line.contains("no other node offers its data yet"));
+    let answer = ask(addresses.lock().unwrap()[2], &trader.positions()).unwrap();
+    assert_eq!(answer.ok(503)["error"], "NOT_READY");
+    nodes.run(owner);
+    nodes.process(2).wait_for_line(|line| line.contains("copied another node's data"));
+    nodes.process(2).wait_for_line(|line| line.contains("standing by node="));
+    nodes.processes[owner] = None;
     assert_eq!(nodes.owner(), 2);
     trader.check(addresses.lock().unwrap()[2]);
 }
@@ -93,11 +160,7 @@ fn a_single_server_becomes_the_first_node() {
     (20..30).for_each(|number| trader.buy(&addresses, number));
 
     // Nobody else has what the log begins with.
-    let late = nodes.serve(1).output().unwrap();
-    let error = String::from_utf8(late.stderr).unwrap();
-    assert!(error.contains("the log continues older data"), "{error}");
-    std::fs::remove_dir_all(nodes.data(1)).unwrap();
-    nodes.run_on_copy(1, 0);
+    run_on_others_data(&mut nodes, 1);
     nodes.processes[0] = None;
     assert_eq!(nodes.owner(), 1);
     trader.check(addresses.lock().unwrap()[1]);
@@ -121,14 +184,14 @@ fn a_node_joins_under_load_serves_and_leaves_again() {
     let mut nodes = Nodes::start(folder.path(), &file, 2);
     nodes.all_answer();
     let addresses = nodes.addresses.clone();
-    let traders = Trader::several(2, folder.path(), &nodes);
+    let load = Load::new(2, folder.path(), &nodes);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let over = Over(&is_over);
-        let threads = trade_all(scope, &traders, &addresses, &is_over);
-        let more = || wait_for_orders(&traders, &threads, ORDERS, || {});
+        let running = load.begin(scope, &addresses, &is_over);
+        let more = || running.wait_for_orders(ORDERS, || {});
         more();
-        nodes.run_on_copy(2, nodes.owner());
+        status_once(&file, is_trimmed);
+        run_on_others_data(&mut nodes, 2);
         more();
         for release in 0.. {
             let owner = nodes.all_answer();
@@ -143,13 +206,10 @@ fn a_node_joins_under_load_serves_and_leaves_again() {
         more();
         nodes.end(2);
         more();
-        drop(over);
     });
-    let refused: usize = traders.iter().map(Trader::refused).sum();
-    println!("{refused} requests were told to come again");
-    let cut_off: Vec<String> = traders.iter().flat_map(Trader::take_cut_off).collect();
-    assert_eq!(cut_off, [""; 0], "all ends were planned");
-    let owner = nodes.check(&traders);
+    println!("{} requests were told to come again", load.refused());
+    assert_eq!(load.take_cut_off(), [""; 0], "all ends were planned");
+    let owner = nodes.check(&load);
     nodes.end(1 - owner);
     nodes.end(owner);
     let copies = [0, 1, 2].map(|number| records(&nodes.data(number)));

@@ -13,9 +13,8 @@ use paperbourse_test_support::link::Link;
 use paperbourse_test_support::process::Process;
 use tempfile::TempDir;
 
-use crate::nodes::{
-    EXIT_LOG_LOST, NODES, Nodes, Over, Trader, leader, longest_pause, trade_all, wait_for_orders,
-};
+use crate::load::Load;
+use crate::nodes::{EXIT_LOG_LOST, NODES, Nodes, leader};
 use crate::{new_cluster, setting};
 
 /// How many orders must be acknowledged before and after each cut.
@@ -83,16 +82,13 @@ fn acknowledged_orders_survive_networks_that_are_cut() {
     (0..NODES).for_each(|number| nodes.run(number));
     nodes.all_answer();
     let addresses = nodes.addresses.clone();
-    let traders = Trader::several(3, folder.path(), &nodes);
+    let load = Load::new(3, folder.path(), &nodes);
 
     let count = setting("PAPERBOURSE_CLUSTER_CUTS", CUTS_DEFAULT);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let over = Over(&is_over);
-        let threads = trade_all(scope, &traders, &addresses, &is_over);
-        let more = |nodes: &mut Nodes| {
-            wait_for_orders(&traders, &threads, ORDERS, || supervise(nodes));
-        };
+        let running = load.begin(scope, &addresses, &is_over);
+        let more = |nodes: &mut Nodes| running.wait_for_orders(ORDERS, || supervise(nodes));
         for cut in CUTS.into_iter().cycle().take(count) {
             more(&mut nodes);
             let (owner, leader, began) = (nodes.owner(), leader(&file), Instant::now());
@@ -110,7 +106,7 @@ fn acknowledged_orders_survive_networks_that_are_cut() {
             }
             more(&mut nodes);
             assert!(!matches!(cut, Cut::Owner | Cut::OwnerAndLeader) || nodes.owner() != owner);
-            let pause = longest_pause(&traders, began);
+            let pause = load.longest_pause(began);
             println!("{cut:?}: node {owner}, broker {leader}, no order for {pause:?}");
             brokers.join(leader);
             links[owner].iter().for_each(Link::mend);
@@ -122,10 +118,6 @@ fn acknowledged_orders_survive_networks_that_are_cut() {
             }
         }
         more(&mut nodes);
-        drop(over);
-        for thread in threads {
-            thread.join().unwrap();
-        }
     });
-    nodes.check(&traders);
+    nodes.check(&load);
 }

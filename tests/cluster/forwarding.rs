@@ -14,7 +14,8 @@ use paperbourse_test_support::{Connection, PATIENCE, Request, Response};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::nodes::{MARKET, Nodes, OWNER, Over, Trader, UNLIMITED, ask, trade_all};
+use crate::load::{Load, Trader};
+use crate::nodes::{MARKET, Nodes, OWNER, UNLIMITED, ask};
 use crate::{PAUSE, cluster_on_brokers, setting};
 
 /// A cluster whose nodes all answer.
@@ -69,7 +70,7 @@ fn comparable(answer: &Response) -> (u16, BTreeMap<String, String>, String) {
 fn all_nodes_give_the_same_answers() {
     let Some(cluster) = Cluster::start(&UNLIMITED) else { return };
     let trader = cluster.trader(0);
-    let key = trader.key.as_str();
+    let key = trader.key();
     let (owner, other) = cluster.pair();
     let mut connection = Connection::open(other);
     let order = trader.order("an order");
@@ -128,10 +129,10 @@ fn sockets_and_streams_are_open_at_any_node() {
     let trader = cluster.trader(0);
     let (owner, other) = cluster.pair();
 
-    let mut prices = Socket::prices(other, &trader.key);
+    let mut prices = Socket::prices(other, trader.key());
     prices.subscribe(&[MARKET]);
     assert_eq!(prices.text()["type"], "subscribed");
-    let executions = upgrade("/v1/ws/executions").key(&trader.key);
+    let executions = upgrade("/v1/ws/executions").key(trader.key());
     let mut executions = Socket::open(other, &executions).unwrap();
     assert_eq!(executions.text()["type"], "connected");
     let stream = Request::get(format!("/prices/stream?condition_ids={MARKET}"));
@@ -196,30 +197,21 @@ fn nobody_knows_what_an_owner_has_done_that_does_not_answer() {
 #[test]
 fn a_rolling_restart_costs_nothing_but_named_refusals() {
     let Some(mut cluster) = Cluster::start(&UNLIMITED) else { return };
-    let traders: Vec<Trader> = (0..3).map(|number| cluster.trader(number)).collect();
+    let load = Load::new(3, cluster.folder.path(), &cluster.nodes);
     let addresses = cluster.nodes.addresses.clone();
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let over = Over(&is_over);
-        let threads = trade_all(scope, &traders, &addresses, &is_over);
+        let running = load.begin(scope, &addresses, &is_over);
         for number in 0..3 {
-            let before: Vec<usize> = traders.iter().map(Trader::count).collect();
-            let went_on = || traders.iter().zip(&before).all(|(it, &before)| it.count() > before);
-            while !went_on() {
-                assert!(threads.iter().all(|thread| !thread.is_finished()), "a trader failed");
-                thread::sleep(PAUSE);
-            }
+            running.wait_for_each();
             cluster.nodes.process(number).signal("-TERM");
             assert!(cluster.nodes.process(number).wait().success());
             cluster.nodes.run(number);
             cluster.nodes.all_answer();
         }
-        drop(over);
     });
-    for trader in &traders {
-        assert_eq!(trader.take_cut_off(), Vec::<String>::new());
-        cluster.addresses().iter().for_each(|&address| trader.check(address));
-    }
+    assert_eq!(load.take_cut_off(), [""; 0]);
+    cluster.addresses().iter().for_each(|&address| load.check(address));
 }
 
 /// The limit of the key, per second.

@@ -6,10 +6,12 @@
 mod copies;
 mod cuts;
 mod forwarding;
+mod load;
 mod metrics;
 mod nodes;
 mod power;
 mod repair;
+mod resting;
 
 use std::fmt::Debug;
 use std::fs;

@@ -12,7 +12,8 @@ use paperbourse_test_support::brokers::{BROKERS, Brokers};
 use paperbourse_test_support::process::command;
 use paperbourse_test_support::{Connection, PATIENCE, Request};
 
-use crate::nodes::{Nodes, Trader, UNLIMITED, ask};
+use crate::load::Trader;
+use crate::nodes::{Nodes, UNLIMITED, ask};
 use crate::{BINARY, PAUSE, cluster_on_brokers};
 
 /// Arguments of nodes that serve metrics.

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use paperbourse_test_support::brokers::{self, BROKERS, Brokers};
 use tempfile::TempDir;
 
-use crate::nodes::{NODES, Nodes, Over, Trader, UNLIMITED, trade_all, wait_for_orders};
+use crate::load::{Load, Trader};
+use crate::nodes::{NODES, Nodes, UNLIMITED};
 use crate::{new_cluster, setting};
 
 /// Room for the files of a broker or of a node.
@@ -77,14 +78,13 @@ fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{}: {said}", program.display())) }
 }
 
-/// Brokers and nodes with a disk each, and accounts that trade.
+/// Brokers and nodes with a disk each.
 struct World {
     // Dropped in this order: a disk only when nobody uses it any more.
     nodes: Nodes,
     brokers: Brokers,
     disks: Vec<Disk>,
-    traders: Vec<Trader>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl World {
@@ -109,8 +109,7 @@ impl World {
         let mut nodes = Nodes::start(folder.path(), &file, 0).with(&UNLIMITED);
         (0..NODES).for_each(|number| nodes.run(number));
         nodes.all_answer();
-        let traders = Trader::several(3, folder.path(), &nodes);
-        Some(Self { nodes, brokers, disks, traders, _folder: folder })
+        Some(Self { nodes, brokers, disks, folder })
     }
 
     /// The power fails everywhere. Nothing runs afterwards.
@@ -123,11 +122,6 @@ impl World {
         (0..BROKERS).for_each(|number| self.brokers.kill(number));
         self.disks.iter().for_each(Disk::replace);
     }
-
-    /// How many orders are acknowledged.
-    fn count(&self) -> usize {
-        self.traders.iter().map(Trader::count).sum()
-    }
 }
 
 /// `PAPERBOURSE_POWER_CUTS=20 PAPERBOURSE_POWER_SECONDS=60` for a long run.
@@ -138,29 +132,24 @@ fn no_acknowledged_order_is_lost_when_the_power_fails_everywhere() {
     let load = Duration::from_secs(setting("PAPERBOURSE_POWER_SECONDS", 1));
     let addresses = world.nodes.addresses.clone();
     let is_over = AtomicBool::new(false);
-    let traders = std::mem::take(&mut world.traders);
+    let accounts = Load::new(3, world.folder.path(), &world.nodes);
     thread::scope(|scope| {
-        let over = Over(&is_over);
-        let threads = trade_all(scope, &traders, &addresses, &is_over);
+        let running = accounts.begin(scope, &addresses, &is_over);
         for cut in 0..cuts {
-            let done = || traders.iter().map(Trader::count).sum::<usize>();
-            let (before, began) = (done(), Instant::now());
-            wait_for_orders(&traders, &threads, 30, || {});
+            let (before, began) = (accounts.count(), Instant::now());
+            running.wait_for_orders(30, || {});
             while began.elapsed() < load {
-                wait_for_orders(&traders, &threads, 1, || {});
+                running.wait_for_orders(1, || {});
             }
             world.cut();
-            println!("cut {cut}: {} orders acknowledged since the last one", done() - before);
+            let done = accounts.count() - before;
+            println!("cut {cut}: {done} orders acknowledged since the last one");
             world.brokers.restart_all();
             (0..NODES).for_each(|number| world.nodes.run(number));
         }
         world.nodes.all_answer();
-        drop(over);
     });
-    let addresses = addresses.lock().unwrap().clone();
-    for trader in &traders {
-        trader.check(addresses[0]);
-    }
+    world.nodes.check(&accounts);
 }
 
 /// The brokers' default is to sync every two minutes.
@@ -175,10 +164,8 @@ fn brokers_that_do_not_sync_lose_acknowledged_orders_and_nodes_notice() {
     }
     world.nodes.all_answer();
     let addresses = world.nodes.addresses.clone();
-    for number in 0..100 {
-        world.traders.iter().for_each(|trader| trader.buy(&addresses, number));
-    }
-    assert_eq!(world.count(), 300);
+    let trader = Trader::new(world.folder.path(), &addresses.lock().unwrap(), 0);
+    (0..300).for_each(|number| trader.buy(&addresses, number));
     world.cut();
     for (sync_interval, expected) in [
         ("2m", "acknowledges before it syncs: set sync_interval: always"),

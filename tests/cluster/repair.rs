@@ -4,7 +4,9 @@ use std::fs;
 
 use paperbourse_test_support::brokers::BROKERS;
 
-use crate::nodes::{Nodes, Trader};
+use crate::copies::run_on_others_data;
+use crate::load::Trader;
+use crate::nodes::Nodes;
 use crate::{check, cluster_on_brokers};
 
 #[test]
@@ -53,7 +55,7 @@ fn a_log_that_the_brokers_have_lost_is_made_again_from_a_node() {
     let is_behind = error.contains("the log continues older data up to record ");
     assert!(is_behind || error.contains("belongs to another log"), "{error}");
     fs::remove_dir_all(nodes.data(second)).unwrap();
-    nodes.run_on_copy(second, first);
+    run_on_others_data(&mut nodes, second);
     nodes.processes[first] = None;
     assert_eq!(nodes.owner(), second);
     trader.check(addresses.lock().unwrap()[second]);

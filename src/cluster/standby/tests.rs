@@ -171,7 +171,7 @@ async fn a_reader_finds_its_place_again() {
     assert_eq!(Reader::record(log.clone(), start(), last + 1).await.unwrap(), None);
     log.trim(10).await.unwrap();
     let error = Reader::seek(log.clone(), start(), 3).await.err().unwrap().to_string();
-    assert!(error.contains("`paperbourse backup`"), "{error}");
+    assert!(error.contains("start it on an empty one"), "{error}");
 }
 
 /// It would otherwise be started again and again, and say nothing in between.

@@ -118,14 +118,14 @@ pub(crate) fn require_whole<L: Log>(
     let (epoch, newest) = (owner.epoch(), recovered.newest_epoch());
     ensure!(
         newest <= epoch,
-        "the folder has records of epoch {newest}, and the log is at {epoch}: start this node on a \
-         copy of another node's folder"
+        "the folder has records of epoch {newest}, and the log is at {epoch}: set it aside and \
+         start this node on an empty one"
     );
     let (position, found) = (owner.position(), journal.newest_place().position);
     ensure!(
         found == position,
-        "the data folder ends at record {found}, and the log of the cluster at {position}: start \
-         this node on a copy of another node's folder"
+        "the data folder ends at record {found}, and the log of the cluster at {position}: set it \
+         aside and start this node on an empty one"
     );
     Ok(())
 }

@@ -86,7 +86,7 @@ async fn an_owner_that_comes_back_after_a_trim_has_lost_the_log() {
     assert!(first.push(b"too late"));
     assert!(matches!(first.flush().await.unwrap_err(), Lost::Fenced { by: None, .. }));
     let (_, error) = Owner::take(first.into_reader(), node(1), unseen).await.err().unwrap();
-    assert!(error.to_string().contains("`paperbourse backup`"), "{error}");
+    assert!(error.to_string().contains("start it on an empty one"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

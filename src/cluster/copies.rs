@@ -1,0 +1,165 @@
+//! Questions of a node that has no data to one that has some. Each is a request of its own, so the
+//! node that asks decides how fast it gets answers, and the brokers keep nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::client::{RequestError, RequestErrorKind};
+use async_nats::{Client, Request, Subscriber};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use parking_lot::Mutex;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use super::link::{is_name, random_name};
+use super::{ClusterError, ClusterFile, connect};
+use crate::journal::replicated::NodeName;
+
+/// The longest answer, in bytes. Brokers take messages of a megabyte.
+pub const ANSWER_BYTES_MAX: usize = 512 << 10;
+
+/// How long all nodes may take to say that they have data.
+const FIND_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// How long a node may take for an answer. It may read its whole journal for that.
+const ANSWER_TIME_MAX: Duration = Duration::from_mins(1);
+
+/// How long the owner of the log leaves it to others to say that they have data.
+const OWNER_PAUSE: Duration = Duration::from_millis(250);
+
+/// How long to wait before the next try to connect to the brokers.
+const CONNECT_PAUSE: Duration = Duration::from_secs(1);
+
+/// How an answer begins, and how an error does.
+const ANSWER: u8 = b'+';
+const ERROR: u8 = b'-';
+
+/// A node that has data.
+pub struct Peer {
+    /// Its name.
+    pub node: NodeName,
+    client: Client,
+    subject: String,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// There is no connection to the brokers.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// No node has data, or none says so.
+    #[error("no node offers its data")]
+    Nobody,
+    /// The node or the brokers do not answer.
+    #[error("no answer: {0}")]
+    Silence(#[from] RequestError),
+    /// The node cannot answer.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Peer {
+    /// The first node that offers its data, over a connection of its own. The owner of the log is
+    /// the last choice.
+    pub async fn find(file: &ClusterFile) -> Result<Self, AskError> {
+        let client = connect(file, file.options().map_err(ClusterError::from)?).await?;
+        let request = Request::new().timeout(Some(FIND_TIME_MAX));
+        let found = client.send_request(offers_subject(file), request).await;
+        let found = found.map_err(|error| match error.kind() {
+            RequestErrorKind::NoResponders | RequestErrorKind::TimedOut => AskError::Nobody,
+            _ => error.into(),
+        })?;
+        let parsed = str::from_utf8(&found.payload).ok().and_then(|text| {
+            let (node, name) = text.split_once(' ')?;
+            Some((NodeName::new(node).ok()?, Some(name).filter(|name| is_name(name))?))
+        });
+        let (node, name) = parsed.ok_or(AskError::Nobody)?;
+        Ok(Self { node, subject: questions_subject(file, name), client })
+    }
+
+    /// What the node answers.
+    pub async fn ask(&self, question: String) -> Result<Bytes, AskError> {
+        let request = Request::new().payload(question.into()).timeout(Some(ANSWER_TIME_MAX));
+        let mut answer = self.client.send_request(self.subject.clone(), request).await?.payload;
+        match answer.split_to(answer.len().min(1)).first() {
+            Some(&ANSWER) => Ok(answer),
+            _ => Err(AskError::Refused(String::from_utf8_lossy(&answer).into_owned())),
+        }
+    }
+}
+
+/// Offers this node's data and answers questions about it, one after the other, over a connection
+/// of its own. `answer` may take its time and wait for the disk.
+pub async fn offer<A>(file: ClusterFile, node: NodeName, is_owner: impl Fn() -> bool, answer: A)
+where
+    A: FnMut(&str) -> Result<Vec<u8>, String> + Send + 'static,
+{
+    let name = random_name();
+    let (client, mut offers, mut questions) = loop {
+        match listen(&file, &name).await {
+            Ok(listening) => break listening,
+            Err(error) => {
+                tracing::warn!(%error, "cannot offer this node's data to new nodes yet");
+                sleep(CONNECT_PAUSE).await;
+            }
+        }
+    };
+    let answer = Arc::new(Mutex::new(answer));
+    loop {
+        let (reply_to, reply) = tokio::select! {
+            message = offers.next() => {
+                let Some(message) = message else { return };
+                if is_owner() {
+                    sleep(OWNER_PAUSE).await;
+                }
+                (message.reply, format!("{node} {name}").into())
+            }
+            message = questions.next() => {
+                let Some(message) = message else { return };
+                let answer = answer.clone();
+                let answered = spawn_blocking(move || {
+                    let question = String::from_utf8_lossy(&message.payload);
+                    (*answer.lock())(&question)
+                });
+                let (kind, text) = match answered.await {
+                    Ok(Ok(bytes)) if bytes.len() <= ANSWER_BYTES_MAX => (ANSWER, bytes),
+                    Ok(Ok(bytes)) => (ERROR, format!("{} bytes are too many", bytes.len()).into()),
+                    Ok(Err(reason)) => (ERROR, reason.into_bytes()),
+                    Err(panicked) => (ERROR, panicked.to_string().into_bytes()),
+                };
+                (message.reply, [&[kind], text.as_slice()].concat().into())
+            }
+        };
+        if let Some(reply_to) = reply_to {
+            // Whoever gets no answer asks again.
+            let _ = client.publish(reply_to, reply).await;
+        }
+    }
+}
+
+async fn listen(
+    file: &ClusterFile,
+    name: &str,
+) -> Result<(Client, Subscriber, Subscriber), AskError> {
+    let client = connect(file, file.options().map_err(ClusterError::from)?).await?;
+    let refused = |error: async_nats::SubscribeError| AskError::Refused(error.to_string());
+    let offers = client.subscribe(offers_subject(file)).await.map_err(refused)?;
+    let questions = client.subscribe(questions_subject(file, name)).await.map_err(refused)?;
+    Ok((client, offers, questions))
+}
+
+/// Where nodes learn that another one looks for data.
+fn offers_subject(file: &ClusterFile) -> String {
+    format!("{}.offers", first_log(file))
+}
+
+/// Where the node with this name for it gets questions.
+fn questions_subject(file: &ClusterFile, name: &str) -> String {
+    format!("{}.questions.{name}", first_log(file))
+}
+
+fn first_log(file: &ClusterFile) -> String {
+    file.streams().next().expect("a cluster has a log")
+}
