@@ -105,8 +105,8 @@ pub enum ClusterError {
     /// The log exists, and was not created from this folder.
     #[error(
         "the log already exists and was not created from this folder. If it was created from \
-         another node's, start this node on an empty folder. Otherwise give the cluster a name that \
-         was never used"
+         another node's, start this node on an empty folder. Otherwise give the cluster a name \
+         that was never used"
     )]
     Begun,
     /// The brokers do not answer.

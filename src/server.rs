@@ -61,7 +61,7 @@ use listener::{AdminListener, Listeners};
 #[cfg(all(test, feature = "cluster"))]
 pub(crate) use member::{Entry, RELEASE_TIME_MAX, require_whole};
 #[cfg(feature = "cluster")]
-use member::{Joined, Member};
+use member::{Joined, Left, Member};
 use prepared::Prepared;
 use reload::Reloader;
 use start::Started;
@@ -129,8 +129,8 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         let Joined { mut member, prepared, ending: early } =
             match Member::join(arguments, &supervisor, &server, prepared, admin.as_ref()).await? {
                 ControlFlow::Continue(joined) => joined,
-                ControlFlow::Break(ending) => {
-                    stop_standing_by(&server, workers, (listeners, admin), &ending).await;
+                ControlFlow::Break(left) => {
+                    stop_standing_by(&server, workers, (listeners, admin), left).await;
                     return Ok(());
                 }
             };
@@ -583,13 +583,13 @@ async fn stop_standing_by(
     server: &Server,
     workers: Option<Workers>,
     sockets: (Listeners, Option<AdminListener>),
-    ending: &Ending,
+    left: Left,
 ) {
-    // Connections that come from here on are refused, and not left waiting.
-    drop(sockets);
+    drop(sockets); // Connections that come from here on are refused, and not left waiting.
     server.close();
-    let mut workers = workers.expect("the workers of a node start before it serves");
-    finish(server, &mut workers, ending, || 0).await;
+    let workers = &mut workers.expect("the workers of a node start before it serves");
+    finish(server, workers, &left.ending, || 0).await;
+    left.given_up().await;
     flush_telemetry(server).await;
     tracing::info!("stopped standing by");
 }

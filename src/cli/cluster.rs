@@ -172,7 +172,8 @@ async fn repair(RepairArgs { file, from }: RepairArgs) -> anyhow::Result<ExitCod
     membership.write(&disk, &from)?;
     writeln!(
         io::stdout(),
-        "the log continues after record {}. Start {} on {}, and every other node on an empty folder",
+        "the log continues after record {}. Start {} on {}, and every other node on an empty \
+         folder",
         origin.end.position,
         membership.node,
         from.display()

@@ -7,10 +7,10 @@
 
 mod copy;
 mod entry;
+mod leaving;
 
 use std::ops::ControlFlow;
 use std::process;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ use crate::cluster::copies::offer;
 use crate::cluster::folder::Membership;
 use crate::cluster::metrics::LogMetrics;
 use crate::cluster::seat::{Seat, end_process};
-use crate::cluster::standby::{Look, LookOutcome, MayTake, stand_by};
+use crate::cluster::standby::{Look, LookOutcome, stand_by};
 use crate::cluster::trim::{Trim, keep_trimmed, report};
 use crate::cluster::{Cluster, ClusterFile, JetStreamLog, OpenLog};
 use crate::config::{DataPlace, ServeArgs};
@@ -42,6 +42,8 @@ use crate::journal::{Journal, Refused};
 use crate::service::key_observer;
 use crate::snapshot::{Folder, SnapshotKeeper};
 pub(crate) use entry::{Entry, require_whole};
+use leaving::Leaving;
+pub(super) use leaving::Left;
 
 /// How long a node that ends tries to give the log up. Other nodes find out without it.
 pub(crate) const RELEASE_TIME_MAX: Duration = Duration::from_secs(2);
@@ -81,7 +83,7 @@ impl Member {
         server: &Arc<Server>,
         prepared: Option<Prepared>,
         admin: Option<&AdminListener>,
-    ) -> anyhow::Result<ControlFlow<Ending, Joined>> {
+    ) -> anyhow::Result<ControlFlow<Left, Joined>> {
         let (Some(file), Some(name), DataPlace::Folder(data)) =
             (&arguments.cluster.cluster, &arguments.cluster.node, &arguments.data)
         else {
@@ -97,9 +99,9 @@ impl Member {
             arguments: arguments.clone(),
             server: server.clone(),
             metrics: metrics.clone(),
-            is_leaving: Arc::default(),
+            leaving: Arc::default(),
         };
-        let is_leaving = standby.is_leaving.clone();
+        let leaving = standby.leaving.clone();
         server.place.join(file.clone(), standby.node.clone());
         let mut live = prepared::try_venue(arguments)?;
         if let Some(live) = &live {
@@ -121,9 +123,8 @@ impl Member {
             }
             signal = ending.asked() => {
                 tracing::info!(signal, "draining");
-                is_leaving.store(true, Ordering::Relaxed);
-                tokio::spawn(release_if_taken(owning, brokers, alive));
-                return Ok(ControlFlow::Break(ending));
+                let left = Left::begin(ending, leaving, owning, brokers, alive);
+                return Ok(ControlFlow::Break(left));
             }
         };
         let Owned { seat, membership, data: followed, keys } = owned;
@@ -214,18 +215,6 @@ impl Drop for Ownership {
     }
 }
 
-/// Gives up the log that a node has taken at the very moment at which it was told to end.
-async fn release_if_taken(
-    owning: JoinHandle<anyhow::Result<Owned>>,
-    brokers: Handle,
-    alive: JoinHandle<()>,
-) {
-    if let Ok(Ok(Owned { seat, .. })) = owning.await {
-        let ownership = Ownership { seat, brokers, alive, released: None };
-        let _ = tokio::task::spawn_blocking(move || drop(ownership)).await;
-    }
-}
-
 /// A server that may start.
 pub(super) struct Joined {
     pub(super) member: Member,
@@ -269,8 +258,7 @@ struct Standby {
     arguments: ServeArgs,
     server: Arc<Server>,
     metrics: Arc<LogMetrics>,
-    /// Whether the node is about to end: it takes the log no more.
-    is_leaving: Arc<AtomicBool>,
+    leaving: Arc<Leaving>,
 }
 
 impl Standby {
@@ -316,7 +304,7 @@ impl Standby {
             anyhow::Ok(())
         };
         let owned_epoch = Some(membership.owned_epoch).filter(|&epoch| epoch > 0);
-        let (is_leaving, place) = (&self.is_leaving, &self.server.place);
+        let (leaving, place) = (&self.leaving, &self.server.place);
         let looked = |Look { position, sequence, epoch, is_owned, outcome }| {
             trim.mark(position, sequence, tokio::time::Instant::now());
             match outcome {
@@ -329,7 +317,7 @@ impl Standby {
                 _ if is_owned => Owner::There { epoch },
                 _ => Owner::Unknown,
             });
-            if is_leaving.load(Ordering::Relaxed) { MayTake::No } else { MayTake::Yes }
+            leaving.decide()
         };
         let taken = stand_by(reader, &self.node, owned_epoch, copy, looked).await?;
         self.server.place.set_owner(Owner::Unknown);

@@ -238,6 +238,23 @@ pub(crate) fn leader(file: &Path) -> usize {
     leader[..1].parse().unwrap()
 }
 
+/// The next node need not wait until it has missed a sign of life.
+#[test]
+fn a_node_that_ends_while_it_takes_the_log_gives_it_up() {
+    let Some((folder, _brokers, file)) = cluster_on_brokers("") else { return };
+    let mut nodes = Nodes::start(folder.path(), &file, 2);
+    let owner = nodes.all_answer();
+    let standby = 1 - owner;
+    nodes.process(owner).signal("-KILL");
+    nodes.process(standby).wait_for_line(|line| line.contains("taking the log former=node-"));
+    nodes.process(standby).signal("-TERM");
+    assert!(nodes.process(standby).wait().success());
+    nodes.run(2);
+    let line = nodes.process(2).wait_for_line(|line| line.contains("taking the log former="));
+    assert!(line.contains("former=nobody"), "{line}");
+    assert_eq!(nodes.owner(), 2);
+}
+
 #[test]
 fn acknowledged_orders_survive_the_loss_of_nodes_and_brokers() {
     let Some((folder, mut brokers, file)) = cluster_on_brokers("logs = 1") else { return };
