@@ -12,6 +12,7 @@ mod assemble;
 mod check;
 mod line;
 mod moment;
+#[cfg(feature = "cluster")]
 pub mod parts;
 mod point;
 mod repository;
@@ -27,12 +28,12 @@ use serde::Serialize;
 
 use crate::auth::identity::key_file;
 use crate::inspect::{self, InspectError, count, run, walk};
-use crate::snapshot::Folder;
+use crate::journal::{Batch, SegmentReader, segment_name};
+use crate::snapshot::{Folder, Snapshot};
 
 pub use add::{AddReport, BeginsAnew, add};
 pub use check::{CheckReport, ListReport, check, list};
 pub use moment::{Known, Moment};
-use parts::{File, Pieces};
 pub use point::PointError;
 pub use repository::RepositoryError;
 pub use restore::{RestoreError, restore};
@@ -41,7 +42,7 @@ pub use retention::{Keep, PruneReport, prune};
 pub use target::TargetError;
 
 /// The contents of a backup.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct BackupReport {
     /// Path of the backup.
     pub target: String,
@@ -78,24 +79,37 @@ pub fn backup(directory: &Path, target: &Path) -> Result<BackupReport, TargetErr
 }
 
 fn copy(from: &Folder, to: &Folder) -> Result<BackupReport, InspectError> {
-    let parts = parts::parts(from)?;
-    let mut pieces = Pieces::of(from.clone());
-    let read =
-        |file, offset, piece: &mut [u8]| Ok::<_, InspectError>(pieces.read(file, offset, piece)?);
-    parts::write(to, &parts, read)?;
-    let has = |file| parts.iter().any(|part| part.file == file);
-    let hours = from.price_hours();
-    let lacks_price_hours = !has(File::PriceHours) && from.disk.exists(&hours)?;
-    let mut report = BackupReport { lacks_price_hours, ..BackupReport::default() };
-    for part in &parts {
-        match part.file {
-            File::Snapshot(number) => report.snapshot_segment = Some(number),
-            File::Segment(_) => report.segments += 1,
-            File::Orders(_) => {}
-            File::PriceHours | File::Mark => continue,
-        }
-        report.bytes += part.room_bytes;
+    let disk = &from.disk;
+    let mut report = BackupReport {
+        target: String::new(),
+        snapshot_segment: None,
+        segments: 0,
+        last_position: 0,
+        bytes: 0,
+        has_issuer_key: false,
+        lacks_price_hours: false,
+    };
+    // The snapshot first: the segments after it stay until two newer snapshots exist.
+    let snapshot = Snapshot::newest(from)?;
+    if let Some(snapshot) = &snapshot {
+        target::copy_snapshot(snapshot, to)?;
+        report.snapshot_segment = Some(snapshot.number);
+        report.bytes += snapshot.bytes();
     }
+    disk.create_directory(&to.journal())?;
+    let first = snapshot.as_ref().map_or(1, |snapshot| snapshot.number + 1);
+    let reader = SegmentReader::after(snapshot.as_ref().map(Snapshot::mark));
+    walk::read_to_end(from, reader, first, &mut |batch: &Batch| -> Result<(), InspectError> {
+        let path = to.journal().join(segment_name(batch.segment()));
+        let bytes = batch.content().len() as u64;
+        disk.create_zeroed(&path, &batch.content()[..batch.end() as usize], bytes, || ())?;
+        report.segments += 1;
+        report.bytes += bytes;
+        Ok(())
+    })?;
+    disk.sync_directory(&to.journal())?;
+    report.lacks_price_hours = !target::copy_price_hours(from, to)?;
+    target::copy_mark(from, to)?;
     Ok(report)
 }
 

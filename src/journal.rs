@@ -108,9 +108,7 @@ pub use crate::ids::Place;
 pub use block::{Damage, LogId};
 pub(crate) use block::{u32_at, u64_at};
 pub use directory::DataDirectory;
-pub(crate) use directory::{
-    ARCHIVE_NAME, CLUSTER_COPY_NAME, CLUSTER_NAME, JOURNAL_NAME, UNFINISHED_NAME,
-};
+pub(crate) use directory::{ARCHIVE_NAME, CLUSTER_COPY_NAME, CLUSTER_NAME, JOURNAL_NAME};
 pub use local::LocalJournal;
 #[cfg(test)]
 pub(crate) use local::Steps;

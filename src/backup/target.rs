@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::auth::identity::key_file::KeyFileError;
 use crate::disk::{Disk, DiskError, temporary_name};
 use crate::inspect::{InspectError, message, verify};
+use crate::journal::{CLUSTER_COPY_NAME, CLUSTER_NAME};
 use crate::snapshot::{Folder, Snapshot};
 
 /// Why a data directory could not be made. Nothing is left behind unless stated.
@@ -148,4 +149,15 @@ pub(super) fn copy_price_hours(from: &Folder, to: &Folder) -> Result<bool, DiskE
         to.disk.copy(&hours, &to.price_hours())?;
     }
     Ok(is_regular)
+}
+
+/// Copies the mark of a cluster under the name that lets the copy be served alone as well.
+pub(super) fn copy_mark(from: &Folder, to: &Folder) -> Result<(), DiskError> {
+    for name in [CLUSTER_NAME, CLUSTER_COPY_NAME] {
+        let mark = from.path().join(name);
+        if from.disk.exists(&mark)? && from.disk.is_regular_file(&mark)? {
+            return to.disk.copy(&mark, &to.path().join(CLUSTER_COPY_NAME));
+        }
+    }
+    Ok(())
 }

@@ -39,8 +39,8 @@ enum ClusterCommand {
     ///
     /// Stop all nodes first. Use the folder whose records reach the highest position, as
     /// `paperbourse journal verify` shows it; any other may lack the newest answers. Then start
-    /// that node on it, and the others on copies. If the brokers still have a part of the log, give
-    /// the cluster a new name first, in the file of every node.
+    /// that node on it, and the others on empty folders. If the brokers still have a part of the
+    /// log, give the cluster a new name first, in the file of every node.
     Repair(RepairArgs),
     /// Show each broker and each log: its leader, its replicas, its newest block
     ///
@@ -55,7 +55,7 @@ struct InitArgs {
     file: PathBuf,
 
     /// Import the data folder of a single server, API keys included. Stop the server first; then
-    /// start one node on that folder and the others on copies of it
+    /// start one node on that folder and the others on empty ones
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::client::{RequestError, RequestErrorKind};
-use async_nats::{Client, Request, Subscriber};
+use async_nats::{Client, Message, Request, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::link::{is_name, random_name};
 use super::{ClusterError, ClusterFile, connect};
@@ -24,6 +24,9 @@ const FIND_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// How long a node may take for an answer. It may read its whole journal for that.
 const ANSWER_TIME_MAX: Duration = Duration::from_mins(1);
+
+/// How long nobody has to ask until whoever has is taken to be gone.
+const IDLE_MAX: Duration = Duration::from_secs(30);
 
 /// How long the owner of the log leaves it to others to say that they have data.
 const OWNER_PAUSE: Duration = Duration::from_millis(250);
@@ -41,6 +44,17 @@ pub struct Peer {
     pub node: NodeName,
     client: Client,
     subject: String,
+    /// This node, by which the other knows who asks.
+    asker: NodeName,
+}
+
+/// Answers questions of other nodes about a node's data.
+pub trait Answers: Send + 'static {
+    /// The answer, or why there is none.
+    fn answer(&mut self, asker: &str, question: &str) -> Result<Vec<u8>, String>;
+
+    /// Nobody has asked for some time: whoever has may be gone.
+    fn idle(&mut self);
 }
 
 /// Why there is no answer.
@@ -63,7 +77,7 @@ pub enum AskError {
 impl Peer {
     /// The first node that offers its data, over a connection of its own. The owner of the log is
     /// the last choice.
-    pub async fn find(file: &ClusterFile) -> Result<Self, AskError> {
+    pub async fn find(file: &ClusterFile, asker: NodeName) -> Result<Self, AskError> {
         let client = connect(file, file.options().map_err(ClusterError::from)?).await?;
         let request = Request::new().timeout(Some(FIND_TIME_MAX));
         let found = client.send_request(offers_subject(file), request).await;
@@ -76,11 +90,12 @@ impl Peer {
             Some((NodeName::new(node).ok()?, Some(name).filter(|name| is_name(name))?))
         });
         let (node, name) = parsed.ok_or(AskError::Nobody)?;
-        Ok(Self { node, subject: questions_subject(file, name), client })
+        Ok(Self { node, subject: questions_subject(file, name), client, asker })
     }
 
     /// What the node answers.
-    pub async fn ask(&self, question: String) -> Result<Bytes, AskError> {
+    pub async fn ask(&self, question: &str) -> Result<Bytes, AskError> {
+        let question = format!("{} {question}", self.asker);
         let request = Request::new().payload(question.into()).timeout(Some(ANSWER_TIME_MAX));
         let mut answer = self.client.send_request(self.subject.clone(), request).await?.payload;
         match answer.split_to(answer.len().min(1)).first() {
@@ -91,13 +106,15 @@ impl Peer {
 }
 
 /// Offers this node's data and answers questions about it, one after the other, over a connection
-/// of its own. `answer` may take its time and wait for the disk.
-pub async fn offer<A>(file: ClusterFile, node: NodeName, is_owner: impl Fn() -> bool, answer: A)
-where
-    A: FnMut(&str) -> Result<Vec<u8>, String> + Send + 'static,
-{
+/// of its own.
+pub async fn offer(
+    file: ClusterFile,
+    node: NodeName,
+    is_owner: impl Fn() -> bool,
+    answers: impl Answers,
+) {
     let name = random_name();
-    let (client, mut offers, mut questions) = loop {
+    let (client, mut offers, questions) = loop {
         match listen(&file, &name).await {
             Ok(listening) => break listening,
             Err(error) => {
@@ -106,36 +123,42 @@ where
             }
         }
     };
-    let answer = Arc::new(Mutex::new(answer));
-    loop {
-        let (reply_to, reply) = tokio::select! {
-            message = offers.next() => {
-                let Some(message) = message else { return };
-                if is_owner() {
-                    sleep(OWNER_PAUSE).await;
-                }
-                (message.reply, format!("{node} {name}").into())
-            }
-            message = questions.next() => {
-                let Some(message) = message else { return };
-                let answer = answer.clone();
-                let answered = spawn_blocking(move || {
-                    let question = String::from_utf8_lossy(&message.payload);
-                    (*answer.lock())(&question)
-                });
-                let (kind, text) = match answered.await {
-                    Ok(Ok(bytes)) if bytes.len() <= ANSWER_BYTES_MAX => (ANSWER, bytes),
-                    Ok(Ok(bytes)) => (ERROR, format!("{} bytes are too many", bytes.len()).into()),
-                    Ok(Err(reason)) => (ERROR, reason.into_bytes()),
-                    Err(panicked) => (ERROR, panicked.to_string().into_bytes()),
-                };
-                (message.reply, [&[kind], text.as_slice()].concat().into())
-            }
-        };
-        if let Some(reply_to) = reply_to {
-            // Whoever gets no answer asks again.
-            let _ = client.publish(reply_to, reply).await;
+    // An answer may take longer than somebody waits for an offer.
+    tokio::spawn(answer_all(client.clone(), questions, answers));
+    let offered = Bytes::from(format!("{node} {name}"));
+    while let Some(message) = offers.next().await {
+        if is_owner() {
+            sleep(OWNER_PAUSE).await;
         }
+        if let Some(reply) = message.reply {
+            // Whoever gets no answer asks again.
+            let _ = client.publish(reply, offered.clone()).await;
+        }
+    }
+}
+
+async fn answer_all(client: Client, mut questions: Subscriber, answers: impl Answers) {
+    let answers = Arc::new(Mutex::new(answers));
+    loop {
+        let Ok(question) = timeout(IDLE_MAX, questions.next()).await else {
+            answers.lock().idle();
+            continue;
+        };
+        let Some(Message { payload, reply: Some(reply), .. }) = question else { return };
+        let answers = answers.clone();
+        // It may take its time, and wait for the disk.
+        let answered = spawn_blocking(move || {
+            let question = String::from_utf8_lossy(&payload);
+            let (asker, question) = question.split_once(' ').unwrap_or_default();
+            (*answers.lock()).answer(asker, question)
+        });
+        let (kind, text) = match answered.await {
+            Ok(Ok(bytes)) if bytes.len() <= ANSWER_BYTES_MAX => (ANSWER, bytes),
+            Ok(Ok(bytes)) => (ERROR, format!("{} bytes are too many", bytes.len()).into()),
+            Ok(Err(reason)) => (ERROR, reason.into_bytes()),
+            Err(panicked) => (ERROR, panicked.to_string().into_bytes()),
+        };
+        let _ = client.publish(reply, [&[kind], text.as_slice()].concat().into()).await;
     }
 }
 

@@ -21,9 +21,6 @@ pub(crate) const CLUSTER_NAME: &str = "cluster";
 /// The same in a copy of a node's directory, which may also be served alone.
 pub(crate) const CLUSTER_COPY_NAME: &str = "cluster-copy";
 
-/// File that says that the directory is a copy which is not complete.
-pub(crate) const UNFINISHED_NAME: &str = "unfinished-copy";
-
 /// A locked data directory. No other process can open it while this or a clone of it is alive.
 #[derive(Clone, Debug)]
 pub struct DataDirectory {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use tokio::runtime::{self, Handle};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
 use super::ending::Ending;
@@ -37,10 +37,11 @@ use crate::config::{DataPlace, ServeArgs};
 use crate::disk::Disk;
 use crate::http::exchange::Server;
 use crate::http::forward::Owner;
-use crate::journal::replicated::{NodeName, Upstream as _};
+use crate::journal::replicated::{NodeName, Reader, Upstream as _};
 use crate::journal::{Journal, Refused};
 use crate::service::key_observer;
 use crate::snapshot::{Folder, SnapshotKeeper};
+use copy::Offered;
 pub(crate) use entry::{Entry, require_whole};
 use leaving::Leaving;
 pub(super) use leaving::Left;
@@ -156,7 +157,7 @@ impl Member {
         server.place.set_owner(Owner::Unknown);
         let began = Instant::now();
         let flushing = journal.clone();
-        let flushed = tokio::task::spawn_blocking(move || flushing.flush_blocking());
+        let flushed = spawn_blocking(move || flushing.flush_blocking());
         let _ = timeout(RELEASE_TIME_MAX, flushed).await;
         let time_left = RELEASE_TIME_MAX.saturating_sub(began.elapsed());
         let Some(position) = ownership.leave(time_left) else { return };
@@ -266,27 +267,18 @@ impl Standby {
     async fn own(self, file: ClusterFile, runtime: Handle) -> anyhow::Result<Owned> {
         let mut trim = Trim::new(Duration::from_mins(file.keep_minutes.into()));
         let log = self.only_log(file.clone()).await?;
-        self.require_data(&log, &file, &runtime).await?;
-        let OpenedData { journal, mut recovered, folder, .. } =
-            start::open_data(&self.arguments, None)?;
+        let (opened, reader, membership) = self.open(&log, &file, &runtime).await?;
+        let OpenedData { journal, mut recovered, folder, .. } = opened;
         let folder = folder.context("a node has a data folder")?;
         let keys = prepared::keys_of(recovered.states(), self.arguments.limits().tiers)?;
         let position = journal.newest_place().position;
-        let (node, disk) = (&self.node, &Disk::System);
-        let entry = Entry { node, log: &log, disk, folder: &folder, position };
-        let halted = || {
-            self.server.place.set_owner(Owner::Halted);
-            self.metrics.halted();
-        };
-        let (reader, membership) = entry.enter(halted).await?;
         // Nobody knows more before the log is read.
         self.server.place.set_owner(Owner::Unknown);
-        let log = log.log;
+        let (log, id) = (log.log, log.id);
         tracing::info!(node = %self.node, position, "standing by");
         runtime.spawn(report(log.clone(), self.node.clone(), journal.clone()));
-        let server = self.server.clone();
-        let answers = copy::answers(folder.clone());
-        runtime.spawn(offer(file, self.node.clone(), move || server.place.is_owner(), answers));
+        let (server, data) = (self.server.clone(), Offered::new(folder.clone(), id));
+        runtime.spawn(offer(file, self.node.clone(), move || server.place.is_owner(), data));
         let config = self.arguments.snapshot_config();
         let snapshots = SnapshotKeeper::start(folder.clone(), journal.clone(), config);
         let observed = &self.server.observed;
@@ -336,21 +328,56 @@ impl Standby {
         Ok(Owned { seat, membership, data, keys })
     }
 
-    /// Copies another node's data, if this one has none and the log alone is not enough.
+    /// The data of this node, which may first have to be copied from another, and a reader of what
+    /// follows it.
+    async fn open(
+        &self,
+        log: &OpenLog,
+        file: &ClusterFile,
+        brokers: &Handle,
+    ) -> anyhow::Result<(OpenedData, Reader<JetStreamLog>, Membership)> {
+        loop {
+            let is_copied = self.require_data(log, file, brokers).await?;
+            let opened = start::open_data(&self.arguments, None)?;
+            let folder = opened.folder.clone().context("a node has a data folder")?;
+            let (node, disk) = (&self.node, &Disk::System);
+            let position = opened.journal.newest_place().position;
+            let entry = Entry { node, log, disk, folder: &folder, position };
+            let halted = || {
+                self.server.place.set_owner(Owner::Halted);
+                self.metrics.halted();
+            };
+            match entry.enter(halted).await {
+                Ok((reader, membership)) => return Ok((opened, reader, membership)),
+                // The brokers have removed what follows while it was copied.
+                Err(error) if is_copied && copy::is_outrun(&error) => {
+                    tracing::info!("the brokers have removed what follows the copy, copying anew");
+                    drop(opened);
+                    copy::discard(&folder)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Copies another node's data, if this one has none and the log alone is not enough. Returns
+    /// whether it has.
     async fn require_data(
         &self,
         log: &OpenLog,
         file: &ClusterFile,
         brokers: &Handle,
-    ) -> anyhow::Result<()> {
-        let DataPlace::Folder(data) = &self.arguments.data else { return Ok(()) };
+    ) -> anyhow::Result<bool> {
+        let DataPlace::Folder(data) = &self.arguments.data else { return Ok(false) };
         if !copy::is_needed(&Folder::new(Disk::System, data), log).await? {
-            return Ok(());
+            return Ok(false);
         }
-        let (data, file, brokers) = (data.clone(), file.clone(), brokers.clone());
+        let (data, node, id) = (data.clone(), self.node.clone(), log.id);
+        let (file, brokers) = (file.clone(), brokers.clone());
         // The brokers' thread has to be free for the answers.
-        let filled = tokio::task::spawn_blocking(move || copy::fill(&data, &file, &brokers));
-        filled.await.context("the copy panicked")?
+        let filled = spawn_blocking(move || copy::fill(&data, (&node, id), &file, &brokers));
+        filled.await.context("the copy panicked")??;
+        Ok(true)
     }
 
     /// The log of the cluster, once the brokers say that it is safe. Waits for those that do not

@@ -32,7 +32,7 @@ use crate::http::exchange::Exchange;
 use crate::ids::Timestamp;
 use crate::journal::{
     CLUSTER_COPY_NAME, CLUSTER_NAME, DataDirectory, Journal, JournalConfig, MemoryJournal,
-    OpenError, SyncMode, UNFINISHED_NAME,
+    OpenError, SyncMode,
 };
 use crate::market::Markets;
 use crate::market::catalogue::Outcome;
@@ -274,18 +274,9 @@ pub(super) fn open_data(
 /// Refuses to serve the folder of a node alone: what it wrote then, no other node would know.
 pub(super) fn require_alone(arguments: &ServeArgs) -> anyhow::Result<()> {
     let DataPlace::Folder(data) = &arguments.data else { return Ok(()) };
-    if arguments.cluster.cluster.is_some() {
-        return Ok(());
-    }
+    let mark = data.join(CLUSTER_NAME);
     // A folder that cannot be read is refused when it is opened.
-    let has = |name| Disk::System.exists(&data.join(name)).unwrap_or_default();
-    anyhow::ensure!(
-        !has(UNFINISHED_NAME),
-        "{} is an unfinished copy of another node's data: start the node again with --cluster FILE \
-         and --node NAME",
-        data.display()
-    );
-    if has(CLUSTER_NAME) {
+    if arguments.cluster.cluster.is_none() && Disk::System.exists(&mark).unwrap_or_default() {
         anyhow::bail!(
             "{} belongs to a node of a cluster: start with --cluster FILE and --node NAME. To go \
              on with its data on a single server, restore a backup of it into another folder",

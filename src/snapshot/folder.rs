@@ -10,6 +10,8 @@
 //!             00000000000000000040.orders
 //! archive/    00000000000000000033.segment …  covered segments, as many as --archive-bytes allows
 //! price-hours hourly prices
+//! cluster     the log that the records belong to, in a node's folder; cluster-copy in a copy of it
+//! incoming/   a copy of another node's data, until all of it is moved to its place
 //! ```
 //!
 //! A snapshot exists once its file has its final name: its content and the order files that it

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
+use paperbourse_test_support::NOBODY;
 use paperbourse_test_support::brokers::{self, Brokers};
 use paperbourse_test_support::process::command;
 use tempfile::TempDir;
@@ -20,6 +21,9 @@ const ORDERS: usize = 40;
 
 /// The fewest blocks that a log ever has: the owner appends heartbeats in between.
 const BLOCKS_MAX: usize = 20;
+
+/// How often a node is stopped until that was in the middle of its copy.
+const STOPS_MAX: usize = 10;
 
 /// How often a log is released until a certain node has it.
 const RELEASES_MAX: usize = 30;
@@ -66,15 +70,11 @@ fn a_node_that_comes_late_begins_with_the_data_of_another() {
     status_once(&file, |status| blocks(status) < BLOCKS_MAX);
 
     // On what a copy that was interrupted has left.
-    let snapshots = nodes.data(2).join("snapshots");
+    let snapshots = nodes.data(2).join("incoming.tmp").join("snapshots");
     fs::create_dir_all(&snapshots).unwrap();
-    fs::write(snapshots.join("00000000000000000007.snapshot"), "half of").unwrap();
-    fs::write(nodes.data(2).join("unfinished-copy"), "").unwrap();
-    let alone = nodes.serve_alone(2).output().unwrap();
-    let error = String::from_utf8(alone.stderr).unwrap();
-    assert!(error.contains("is an unfinished copy of another node's data"), "{error}");
-    assert_eq!(alone.status.code(), Some(1));
+    fs::write(snapshots.join("00000000000000000007.snapshot"), "half of one").unwrap();
     run_on_others_data(&mut nodes, 2);
+    assert!(!nodes.data(2).join("incoming").exists());
     (ORDERS..2 * ORDERS).for_each(|number| trader.buy(&addresses, number));
 
     // A standby that was away for a moment, on a log that is trimmed all the time.
@@ -102,6 +102,40 @@ fn a_node_that_comes_late_begins_with_the_data_of_another() {
     trader.check(addresses.lock().unwrap()[1]);
 }
 
+/// A new node stands still between its copy and its look at the log.
+#[test]
+fn a_copy_that_the_log_has_outrun_is_made_anew() {
+    let Some((folder, _brokers, file)) = cluster_on_brokers("keep_minutes = 0") else { return };
+    let mut nodes = Nodes::start(folder.path(), &file, 2);
+    nodes.owner();
+    let addresses = nodes.addresses.clone();
+    let trader = Trader::new(folder.path(), &addresses.lock().unwrap(), 0);
+    (0..ORDERS).for_each(|number| trader.buy(&addresses, number));
+    status_once(&file, is_trimmed);
+    for stop in 1.. {
+        assert!(stop <= STOPS_MAX, "the node is always faster than its stop");
+        nodes.run(2);
+        let copying = "copying another node's data";
+        nodes.process(2).wait_for_line(|line| line.contains(copying));
+        nodes.process(2).signal("-STOP");
+        let behind = ORDERS * stop..ORDERS * (stop + 1);
+        let address = std::mem::replace(&mut addresses.lock().unwrap()[2], NOBODY);
+        behind.for_each(|number| trader.buy(&addresses, number));
+        status_once(&file, |status| blocks(status) < BLOCKS_MAX);
+        addresses.lock().unwrap()[2] = address;
+        nodes.process(2).signal("-CONT");
+        nodes.process(2).wait_for_line(|line| line.contains("standing by node="));
+        if !nodes.process(2).log_lines("copying anew").is_empty() {
+            break;
+        }
+        nodes.processes[2] = None;
+        fs::remove_dir_all(nodes.data(2)).unwrap();
+    }
+    (nodes.processes[0], nodes.processes[1]) = (None, None);
+    assert_eq!(nodes.owner(), 2);
+    trader.check(addresses.lock().unwrap()[2]);
+}
+
 /// The other nodes come later than one without data.
 #[test]
 fn a_node_without_data_waits_for_one_that_has_some() {
@@ -116,7 +150,7 @@ fn a_node_without_data_waits_for_one_that_has_some() {
     nodes.end(1 - owner);
     nodes.end(owner);
     nodes.run(2);
-    nodes.process(2).wait_for_line(|line| line.contains("no other node offers its data yet"));
+    nodes.process(2).wait_for_line(|line| line.contains("waiting for a node to copy from"));
     let answer = ask(addresses.lock().unwrap()[2], &trader.positions()).unwrap();
     assert_eq!(answer.ok(503)["error"], "NOT_READY");
     nodes.run(owner);

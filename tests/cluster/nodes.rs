@@ -125,7 +125,7 @@ impl Nodes {
     }
 
     /// The command that starts a single server on a node's folder.
-    pub(crate) fn serve_alone(&self, number: usize) -> Command {
+    fn serve_alone(&self, number: usize) -> Command {
         let mut serve = command(BINARY);
         serve.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"]);
         serve.args(["--address-limits", "off", "--starting-balance", STARTING_BALANCE]);

@@ -6,12 +6,14 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 
 use paperbourse_test_support::follower::{Follower, order_rows};
 use paperbourse_test_support::value::{id, micros};
 use paperbourse_test_support::{Connection, Request};
 use serde_json::{Value, json};
 
+use crate::PAUSE;
 use crate::load::{Addresses, Caller};
 use crate::nodes::{ANSWER_TIME_MAX, STARTING_BALANCE};
 
@@ -138,8 +140,11 @@ impl Rester {
             };
             let shown = self.shown.load(Ordering::SeqCst);
             let connection = Connection::try_open_within(address, ANSWER_TIME_MAX);
-            let Ok(connection) = connection else { continue };
-            let Some((mut socket, newest)) = follower.connect(connection) else { continue };
+            let opened = connection.ok().and_then(|connection| follower.connect(connection));
+            let Some((mut socket, newest)) = opened else {
+                thread::sleep(PAUSE);
+                continue;
+            };
             assert!(newest >= shown, "{newest} fills, and answers have shown {shown}");
             for _ in 0..FILLS_PER_CONNECTION {
                 if follower.read(&mut socket).is_none() {

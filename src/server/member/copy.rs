@@ -1,14 +1,20 @@
 //! The data of a new node: a copy of another one's, when the log alone is not enough. Brokers
 //! remove blocks in time, and a log may begin with the data of a single server.
 //!
-//! The copy is made in the node's data folder itself, which may be all that the node may write to.
-//! Until it is complete and verified, a file says that it is not: a start begins anew.
+//! The copy is made in a folder within the node's data folder, which may be all that the node may
+//! write to. Once it is complete and verified, that folder gets its final name, and what is in it
+//! is moved to where it belongs. Nothing else is ever removed.
+//!
+//! ```text
+//! incoming.tmp/   a copy that is being made, or was interrupted
+//! incoming/       a whole copy, of which parts may have been moved
+//! ```
 
 use std::fmt::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
@@ -16,18 +22,21 @@ use tokio::runtime::Handle;
 
 use super::{BROKERS_PAUSE, TRIES_PER_WARNING};
 use crate::backup::parts::{self, File, PIECE_BYTES_MAX, Part, Pieces};
-use crate::cluster::copies::{ANSWER_BYTES_MAX, AskError, Peer};
-use crate::cluster::origin::newest_record;
+use crate::cluster::copies::{ANSWER_BYTES_MAX, Answers, AskError, Peer};
+use crate::cluster::folder::Membership;
 use crate::cluster::{ClusterFile, OpenLog};
-use crate::disk::Disk;
-use crate::inspect::verify;
-use crate::journal::replicated::{Extent, Log, NodeName};
-use crate::journal::{
-    ARCHIVE_NAME, CLUSTER_COPY_NAME, DataDirectory, SEGMENT_BYTES_MAX, UNFINISHED_NAME,
-};
+use crate::disk::{Disk, DiskError, temporary_name};
+use crate::inspect::{message, verify};
+use crate::journal::replicated::{Extent, Log, NodeName, ReadError};
+use crate::journal::{ARCHIVE_NAME, DataDirectory, LogId, SEGMENT_BYTES_MAX};
 use crate::snapshot::Folder;
 
 const _: () = assert!(PIECE_BYTES_MAX <= ANSWER_BYTES_MAX);
+
+const INCOMING_NAME: &str = "incoming";
+
+/// The longest pause before the next try after a copy that failed.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// What a new node asks another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,41 +45,82 @@ enum Question {
     Parts,
     /// This many bytes of a file, from this offset.
     Read { file: File, offset: u64, bytes: usize },
+    /// Nothing more: others may copy.
+    Done,
 }
 
-/// Answers questions about the data in this folder, while a node runs on it.
-pub(super) fn answers(folder: Folder) -> impl FnMut(&str) -> Result<Vec<u8>, String> {
-    let mut pieces = Pieces::of(folder.clone());
-    move |question| match Question::from_str(question).map_err(|error| error.to_string())? {
-        Question::Parts => {
-            pieces = Pieces::of(folder.clone());
-            let parts = parts::parts(&folder).map_err(|error| error.to_string())?;
-            let mut text = String::new();
-            for part in parts {
-                writeln!(text, "{} {} {}", Named(part.file), part.bytes, part.room_bytes)
-                    .expect("text grows");
+/// The data of a node, for one other node at a time.
+pub(super) struct Offered {
+    folder: Folder,
+    log: LogId,
+    /// Who copies, and from what.
+    copying: Option<(String, Pieces)>,
+}
+
+impl Offered {
+    /// The data in this folder, on which a node may run.
+    pub(super) const fn new(folder: Folder, log: LogId) -> Self {
+        Self { folder, log, copying: None }
+    }
+}
+
+impl Answers for Offered {
+    fn answer(&mut self, asker: &str, question: &str) -> Result<Vec<u8>, String> {
+        let question = Question::from_str(question).map_err(|error| format!("{error:#}"))?;
+        if self.copying.as_ref().is_some_and(|(known, _)| known != asker) {
+            return Err("another node is copying from it".to_owned());
+        }
+        match question {
+            Question::Parts => {
+                let listed = Pieces::of(self.folder.clone());
+                let (parts, pieces) = listed.map_err(|error| message(&error))?;
+                self.copying = Some((asker.to_owned(), pieces));
+                let mut text = format!("{}\n", Logged(self.log));
+                for Part { file, bytes, room_bytes } in parts {
+                    writeln!(text, "{} {bytes} {room_bytes}", Named(file)).expect("text grows");
+                }
+                Ok(text.into_bytes())
             }
-            Ok(text.into_bytes())
+            Question::Read { file, offset, bytes } => {
+                let (_, pieces) = self.copying.as_mut().ok_or("it was not asked for its parts")?;
+                let mut piece = vec![0; bytes];
+                pieces.read(file, offset, &mut piece).map_err(|error| message(&error))?;
+                Ok(piece)
+            }
+            Question::Done => {
+                self.copying = None;
+                Ok(Vec::new())
+            }
         }
-        Question::Read { file, offset, bytes } => {
-            let mut piece = vec![0; bytes];
-            pieces.read(file, offset, &mut piece).map_err(|error| error.to_string())?;
-            Ok(piece)
-        }
+    }
+
+    fn idle(&mut self) {
+        self.copying = None;
     }
 }
 
-/// Whether the folder has no data, and the log does not begin with the first record.
+/// Whether the log does not begin with the first record, and the folder holds nothing. Whatever is
+/// in it counts, also what cannot be read. Waits for the brokers.
 pub(super) async fn is_needed<L: Log>(folder: &Folder, log: &OpenLog<L>) -> anyhow::Result<bool> {
-    let disk = &folder.disk;
-    let is_unfinished = disk.exists(&folder.path().join(UNFINISHED_NAME))?;
-    let has_data = !folder.snapshot_numbers()?.is_empty()
-        || !folder.archived_numbers()?.is_empty()
-        || newest_record(disk, &folder.begun_segments()?)?.is_some();
-    if has_data && !is_unfinished {
-        return Ok(false);
+    let incoming = folder.path().join(INCOMING_NAME);
+    let is_whole = folder.disk.exists(&incoming)?;
+    Ok(is_whole || is_empty(folder)? && (log.origin.is_some() || first_block(&log.log).await > 1))
+}
+
+fn is_empty(folder: &Folder) -> Result<bool, DiskError> {
+    for place in places(folder) {
+        let is_there = folder.disk.exists(&place)?;
+        if is_there && (place == folder.price_hours() || !folder.disk.names(&place)?.is_empty()) {
+            return Ok(false);
+        }
     }
-    Ok(is_unfinished || log.origin.is_some() || first_block(&log.log).await > 1)
+    Ok(true)
+}
+
+/// Where the data in a folder is. The journal comes last: without it there is none.
+fn places(folder: &Folder) -> [PathBuf; 4] {
+    let archive = folder.path().join(ARCHIVE_NAME);
+    [archive, folder.price_hours(), folder.snapshots(), folder.journal()]
 }
 
 /// The sequence of the first block, once the brokers say what it is.
@@ -90,87 +140,142 @@ async fn first_block(log: &impl Log) -> u64 {
     }
 }
 
-/// Fills a data folder that holds nothing of value with a copy of another node's, however long that
-/// takes. Waits for the disk, and for the brokers on their thread.
-pub(super) fn fill(folder: &Path, file: &ClusterFile, brokers: &Handle) -> anyhow::Result<()> {
+/// Fills an empty data folder with a copy of another node's, however long that takes. Waits for the
+/// disk, and for the brokers on their thread. An error if the folder or its disk is unfit.
+pub(super) fn fill(
+    folder: &Path,
+    (node, log): (&NodeName, LogId),
+    file: &ClusterFile,
+    brokers: &Handle,
+) -> anyhow::Result<()> {
     let directory = DataDirectory::open(Disk::System, folder)?;
-    let disk = directory.disk();
-    let unfinished = folder.join(UNFINISHED_NAME);
-    disk.create(&unfinished)?;
-    disk.sync_directory(folder)?;
-    let to = Folder::new(disk.clone(), folder);
-    for tries in 0.. {
-        let copied = brokers.block_on(Peer::find(file)).map_err(anyhow::Error::from);
-        let copied = copied.and_then(|peer| {
-            let ask = |question: Question| brokers.block_on(peer.ask(question.to_string()));
-            copy(&to, &peer.node, ask)
-        });
-        match copied {
-            Ok(()) => break,
-            Err(error) if is_nobody(&error) => {
-                if tries % TRIES_PER_WARNING == 0 {
-                    tracing::warn!(
-                        "no other node offers its data yet, and the brokers no longer have the \
-                         beginning of the log: start a node that has data"
-                    );
-                }
-            }
-            Err(error) => {
-                tracing::warn!(error = format!("{error:#}"), "the copy failed, beginning anew");
-            }
-        }
-        thread::sleep(BROKERS_PAUSE);
+    let (disk, to) = (directory.disk(), Folder::new(Disk::System, folder));
+    let incoming = Folder::new(disk.clone(), &folder.join(INCOMING_NAME));
+    if !disk.exists(incoming.path())? {
+        // Another process may have been here since the last look.
+        ensure!(is_empty(&to)?, "{} has got data from elsewhere", folder.display());
+        Membership::require(disk, folder, log, node, true)?;
+        copy_until_whole(&incoming, (node, log), file, brokers)?;
     }
-    disk.remove_file(&unfinished)?;
-    Ok(disk.sync_directory(folder)?)
+    move_in(&incoming, &to)
 }
 
-fn is_nobody(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(AskError::Nobody))
+/// Tries again and again, less and less often after a copy that failed.
+fn copy_until_whole(
+    incoming: &Folder,
+    (node, log): (&NodeName, LogId),
+    file: &ClusterFile,
+    brokers: &Handle,
+) -> anyhow::Result<()> {
+    let (mut tries, mut pause) = (0, BROKERS_PAUSE);
+    loop {
+        let error = match brokers.block_on(Peer::find(file, node.clone())) {
+            Ok(peer) => {
+                let ask = |question: Question| brokers.block_on(peer.ask(&question.to_string()));
+                match copy(incoming, &peer.node, log, ask) {
+                    Ok(()) => return Ok(()),
+                    Err(error) if error.is::<DiskError>() => return Err(error),
+                    Err(error) => error,
+                }
+            }
+            Err(error @ (AskError::Nobody | AskError::Cluster(_))) => {
+                if tries % TRIES_PER_WARNING == 0 {
+                    tracing::warn!(
+                        %error,
+                        "waiting for a node to copy from: the brokers no longer have the \
+                         beginning of the log"
+                    );
+                }
+                tries += 1;
+                thread::sleep(BROKERS_PAUSE);
+                continue;
+            }
+            Err(error) => error.into(),
+        };
+        let error = format!("{error:#}");
+        tracing::warn!(error, ?pause, "cannot copy another node's data, trying again");
+        thread::sleep(pause);
+        pause = PAUSE_MAX.min(2 * pause);
+    }
 }
 
 /// Copies the data of this node, and checks it as a start would.
 fn copy(
-    to: &Folder,
+    incoming: &Folder,
     from: &NodeName,
+    log: LogId,
     ask: impl Fn(Question) -> Result<Bytes, AskError>,
 ) -> anyhow::Result<()> {
+    let ask = |question| ask(question).with_context(|| format!("node {from}"));
     let began = Instant::now();
-    clear(to)?;
-    let parts = parse_parts(&ask(Question::Parts)?)?;
+    let listed = ask(Question::Parts)?;
+    let (has, parts) = parse_parts(&listed).with_context(|| format!("node {from}"))?;
+    ensure!(has == log, "node {from} has the data of another log");
     let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
     tracing::info!(%from, files = parts.len(), bytes, "copying another node's data");
-    parts::write(to, &parts, |file, offset, piece: &mut [u8]| {
+    let disk = &incoming.disk;
+    let unfinished = Folder::new(disk.clone(), &temporary_name(incoming.path()));
+    disk.remove_directory(unfinished.path())?;
+    disk.create_directory(unfinished.path())?;
+    parts::write(&unfinished, &parts, |file, offset, piece: &mut [u8]| {
         let answer = ask(Question::Read { file, offset, bytes: piece.len() })?;
         ensure!(answer.len() == piece.len(), "a piece of {} has another length", Named(file));
         piece.copy_from_slice(&answer);
         anyhow::Ok(())
     })?;
-    let verified = verify(to.path())?;
+    // If that does not arrive, the other node finds out.
+    let _ = ask(Question::Done);
+    let verified = verify(unfinished.path())?;
     if let Some(damage) = verified.damage {
         bail!("the copy is damaged: {}", damage.message);
     }
+    disk.rename(unfinished.path(), incoming.path())?;
+    disk.sync_directory(incoming.path().parent().expect("it is in a data folder"))?;
     let (position, elapsed_ms) = (verified.last_position, began.elapsed().as_millis());
     tracing::info!(%from, position, elapsed_ms, "copied another node's data");
     Ok(())
 }
 
-/// Removes what an unfinished copy has left.
-fn clear(folder: &Folder) -> anyhow::Result<()> {
-    let disk = &folder.disk;
-    for directory in [folder.snapshots(), folder.journal(), folder.path().join(ARCHIVE_NAME)] {
-        disk.remove_directory(&directory)?;
-    }
-    for file in [folder.price_hours(), folder.path().join(CLUSTER_COPY_NAME)] {
-        if disk.exists(&file)? {
-            disk.remove_file(&file)?;
+/// Moves a whole copy to where it belongs, or what is left of it. There is nothing there.
+fn move_in(incoming: &Folder, to: &Folder) -> anyhow::Result<()> {
+    let disk = &to.disk;
+    for (from, to) in places(incoming).into_iter().zip(places(to)) {
+        if disk.exists(&from)? {
+            disk.rename(&from, &to)?;
         }
     }
-    Ok(disk.sync_directory(folder.path())?)
+    disk.sync_directory(to.path())?;
+    disk.remove_directory(incoming.path())?;
+    Ok(disk.sync_directory(to.path())?)
 }
 
-fn parse_parts(text: &[u8]) -> anyhow::Result<Vec<Part>> {
-    let text = str::from_utf8(text)?;
+/// Removes a copy again that was just made, and that the log does not continue any more.
+pub(super) fn discard(folder: &Folder) -> Result<(), DiskError> {
+    let disk = &folder.disk;
+    let unfinished = Folder::new(disk.clone(), &temporary_name(&folder.path().join(INCOMING_NAME)));
+    disk.create_directory(unfinished.path())?;
+    for (from, to) in places(folder).into_iter().zip(places(&unfinished)) {
+        if disk.exists(&from)? {
+            disk.rename(&from, &to)?;
+        }
+    }
+    disk.sync_directory(folder.path())?;
+    disk.remove_directory(unfinished.path())
+}
+
+/// Whether the log does not continue a folder any more.
+pub(super) fn is_outrun(error: &anyhow::Error) -> bool {
+    let halted = |error: &ReadError| match error {
+        ReadError::Halted(halt) => halt.reason.lies_before_the_log(),
+        ReadError::Unreachable { .. } => false,
+    };
+    error.downcast_ref().is_some_and(halted)
+}
+
+/// The log that the data belongs to, and the parts of a copy.
+fn parse_parts(text: &[u8]) -> anyhow::Result<(LogId, Vec<Part>)> {
+    let (log, lines) = str::from_utf8(text)?.split_once('\n').context("a line is missing")?;
+    let log = log.parse::<Logged>()?.0;
     let parse = |line: &str| {
         let mut words = line.rsplitn(3, ' ');
         let mut next = || words.next().context("a word is missing");
@@ -183,8 +288,26 @@ fn parse_parts(text: &[u8]) -> anyhow::Result<Vec<Part>> {
         ensure!((bytes..=room_max).contains(&room_bytes), "{bytes} bytes in {room_bytes}");
         anyhow::Ok(part)
     };
-    let parts = text.lines().map(|line| parse(line).with_context(|| format!("part {line:?}")));
-    parts.collect()
+    let parts = lines.lines().map(|line| parse(line).with_context(|| format!("part {line:?}")));
+    Ok((log, parts.collect::<anyhow::Result<_>>()?))
+}
+
+/// A log, as answers name it.
+struct Logged(LogId);
+
+impl fmt::Display for Logged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "log {:032x}", u128::from_be_bytes(self.0.to_bytes()))
+    }
+}
+
+impl FromStr for Logged {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let id = text.strip_prefix("log ").context("no log is named")?;
+        Ok(Self(LogId::from_bytes(u128::from_str_radix(id, 16)?.to_be_bytes())))
+    }
 }
 
 /// A file, as questions and answers name it.
@@ -197,7 +320,6 @@ impl fmt::Display for Named {
             File::Orders(number) => write!(f, "orders {number}"),
             File::Segment(number) => write!(f, "segment {number}"),
             File::PriceHours => f.write_str("price-hours"),
-            File::Mark => f.write_str("mark"),
         }
     }
 }
@@ -212,7 +334,6 @@ impl FromStr for Named {
             ("orders", number) => File::Orders(number.parse()?),
             ("segment", number) => File::Segment(number.parse()?),
             ("price-hours", "") => File::PriceHours,
-            ("mark", "") => File::Mark,
             _ => bail!("{text:?} is no file"),
         }))
     }
@@ -222,6 +343,7 @@ impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Parts => f.write_str("parts"),
+            Self::Done => f.write_str("done"),
             Self::Read { file, offset, bytes } => {
                 write!(f, "read {} {offset} {bytes}", Named(file))
             }
@@ -233,8 +355,10 @@ impl FromStr for Question {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
-        if text == "parts" {
-            return Ok(Self::Parts);
+        match text {
+            "parts" => return Ok(Self::Parts),
+            "done" => return Ok(Self::Done),
+            _ => {}
         }
         let rest = text.strip_prefix("read ").context("an unknown question")?;
         let mut words = rest.rsplitn(3, ' ');

@@ -19,7 +19,7 @@ const GIVE_UP_TIME_MAX: Duration = Duration::from_secs(2 * RELEASE_TIME_MAX.as_s
 /// Whether a standby may take the log.
 #[derive(Default)]
 pub(super) struct Leaving {
-    is_leaving: AtomicBool,
+    has_begun: AtomicBool,
     /// Whether it may be taking it now.
     may_take: AtomicBool,
     declined: Notify,
@@ -30,7 +30,7 @@ impl Leaving {
     pub(super) fn decide(&self) -> MayTake {
         // In this order: of the two threads, one sees what the other has stored.
         self.may_take.store(true, Ordering::SeqCst);
-        if self.is_leaving.load(Ordering::SeqCst) {
+        if self.has_begun.load(Ordering::SeqCst) {
             self.may_take.store(false, Ordering::SeqCst);
             self.declined.notify_one();
             return MayTake::No;
@@ -40,7 +40,7 @@ impl Leaving {
 
     /// From now on the log is taken no more.
     fn begin(&self) {
-        self.is_leaving.store(true, Ordering::SeqCst);
+        self.has_begun.store(true, Ordering::SeqCst);
     }
 
     /// Returns once the node is not taking the log, after [`Self::begin`].

@@ -1,0 +1,118 @@
+//! How much replicated logs take, by their number: three brokers on this machine, and a writer for
+//! each log, with one block of a hundred records in flight.
+//!
+//! `cargo bench --features cluster --bench logs -- 5` measures for five seconds each time. The
+//! numbers of logs take turns, so that what slows the machine down meets all of them.
+
+#![expect(clippy::unwrap_used, reason = "a measurement fails by panicking")]
+
+use std::time::{Duration, Instant};
+
+use paperbourse::cluster::{Cluster, ClusterFile, JetStreamLog, OpenLog};
+use paperbourse::journal::replicated::{NodeName, Owner, Reader, Taking};
+use paperbourse_test_support::brokers::{self, Brokers};
+use tokio::task::JoinSet;
+
+const LOGS: [u16; 4] = [1, 4, 16, 64];
+const ROUNDS: usize = 3;
+const SECONDS_DEFAULT: u64 = 2;
+/// A busy owner's blocks: about what a hundred orders take.
+const RECORDS: usize = 100;
+const RECORD_BYTES: usize = 200;
+
+/// What the writers of all logs have measured.
+struct Measured {
+    blocks_per_second: f64,
+    /// From the shortest to the longest.
+    latencies: Vec<Duration>,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    // `cargo test --benches` only checks that it runs.
+    let is_test = std::env::args().any(|argument| argument == "--test");
+    let seconds = std::env::args().find_map(|argument| argument.parse().ok());
+    let (rounds, time) = match (is_test, seconds) {
+        (true, _) => (1, Duration::from_millis(100)),
+        (false, seconds) => (ROUNDS, Duration::from_secs(seconds.unwrap_or(SECONDS_DEFAULT))),
+    };
+    let Some(program) = brokers::program() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let brokers = Brokers::start(&program, folder.path(), "always", "");
+    let mut measured: [Vec<Measured>; LOGS.len()] = Default::default();
+    for round in 0..rounds {
+        for (of_number, logs) in measured.iter_mut().zip(LOGS) {
+            of_number.push(measure(&brokers, &format!("logs-{round}-{logs}"), logs, time).await);
+        }
+    }
+    println!("logs  blocks/s (range)     records/s  p50 ms  p99 ms");
+    for (mut rounds, logs) in measured.into_iter().zip(LOGS) {
+        rounds.sort_by(|a, b| a.blocks_per_second.total_cmp(&b.blocks_per_second));
+        let speed = |at: usize| rounds[at].blocks_per_second;
+        let (median, last) = (rounds.len() / 2, rounds.len() - 1);
+        let latencies = &rounds[median].latencies;
+        let milliseconds =
+            |percent: usize| latencies[latencies.len() * percent / 100].as_secs_f64() * 1_000.0;
+        println!(
+            "{logs:4}  {:5.0} ({:.0} to {:.0})  {:9.0}  {:6.2}  {:6.2}",
+            speed(median),
+            speed(0),
+            speed(last),
+            speed(median) * RECORDS as f64,
+            milliseconds(50),
+            milliseconds(99),
+        );
+    }
+}
+
+/// Writes to as many new logs at once for this long.
+async fn measure(brokers: &Brokers, name: &str, logs: u16, time: Duration) -> Measured {
+    let file = ClusterFile {
+        name: name.to_owned(),
+        brokers: brokers.addresses(),
+        monitoring: brokers.monitoring(),
+        logs,
+        keep_minutes: 60,
+        user: None,
+        password_file: None,
+        ca_file: None,
+    };
+    let cluster = Cluster::connect(file).await.unwrap();
+    cluster.init(None).await.unwrap();
+    let mut owners = Vec::new();
+    for open in cluster.open().await.unwrap() {
+        owners.push(own(open).await);
+    }
+    let began = Instant::now();
+    let mut writers = JoinSet::new();
+    for owner in owners {
+        writers.spawn(write(owner, began + time));
+    }
+    let mut latencies: Vec<Duration> = writers.join_all().await.into_iter().flatten().collect();
+    let blocks_per_second = latencies.len() as f64 / began.elapsed().as_secs_f64();
+    latencies.sort();
+    Measured { blocks_per_second, latencies }
+}
+
+async fn own(OpenLog { log, id, origin }: OpenLog) -> Owner<JetStreamLog> {
+    let start = OpenLog { log: (), id, origin }.start();
+    let reader = Reader::new(log, start, 0);
+    match Owner::take_at_end(reader, NodeName::new("writer").unwrap()).await.unwrap() {
+        Taking::Taken(owner) => owner,
+        Taking::Outrun(_) => panic!("nobody else writes"),
+    }
+}
+
+/// Appends block after block until then. Returns how long each took.
+async fn write(mut owner: Owner<JetStreamLog>, until: Instant) -> Vec<Duration> {
+    let mut latencies = Vec::new();
+    while Instant::now() < until {
+        for _ in 0..RECORDS {
+            assert!(owner.push(&[7; RECORD_BYTES]), "there is room in a block");
+        }
+        let began = Instant::now();
+        owner.flush().await.unwrap();
+        latencies.push(began.elapsed());
+    }
+    latencies
+}
