@@ -17,7 +17,7 @@ const LOGS: [u16; 4] = [1, 4, 16, 64];
 const ROUNDS: usize = 3;
 const SECONDS_DEFAULT: u64 = 2;
 /// A busy owner's blocks: about what a hundred orders take.
-const RECORDS: usize = 100;
+const RECORDS: u32 = 100;
 const RECORD_BYTES: usize = 200;
 
 /// What the writers of all logs have measured.
@@ -58,7 +58,7 @@ async fn main() {
             speed(median),
             speed(0),
             speed(last),
-            speed(median) * RECORDS as f64,
+            speed(median) * f64::from(RECORDS),
             milliseconds(50),
             milliseconds(99),
         );
@@ -89,7 +89,8 @@ async fn measure(brokers: &Brokers, name: &str, logs: u16, time: Duration) -> Me
         writers.spawn(write(owner, began + time));
     }
     let mut latencies: Vec<Duration> = writers.join_all().await.into_iter().flatten().collect();
-    let blocks_per_second = latencies.len() as f64 / began.elapsed().as_secs_f64();
+    let blocks = u32::try_from(latencies.len()).expect("a few thousand a second");
+    let blocks_per_second = f64::from(blocks) / began.elapsed().as_secs_f64();
     latencies.sort();
     Measured { blocks_per_second, latencies }
 }
