@@ -1,5 +1,5 @@
 //! How much replicated logs take, by their number: three brokers on this machine, and a writer for
-//! each log, with one block of a hundred records in flight.
+//! each log, with one block in flight.
 //!
 //! `cargo bench --features cluster --bench logs -- 5` measures for five seconds each time. The
 //! numbers of logs take turns, so that what slows the machine down meets all of them.
@@ -13,11 +13,11 @@ use paperbourse::journal::replicated::{NodeName, Owner, Reader, Taking};
 use paperbourse_test_support::brokers::{self, Brokers};
 use tokio::task::JoinSet;
 
-const LOGS: [u16; 4] = [1, 4, 16, 64];
+/// How many logs, and how many records in each block. A busy owner's block has about a hundred.
+const ROWS: [(u16, u32); 5] = [(1, 100), (4, 100), (16, 100), (64, 100), (1, 1_000)];
 const ROUNDS: usize = 3;
 const SECONDS_DEFAULT: u64 = 2;
-/// A busy owner's blocks: about what a hundred orders take.
-const RECORDS: u32 = 100;
+/// About what an order takes.
 const RECORD_BYTES: usize = 200;
 
 /// What the writers of all logs have measured.
@@ -39,14 +39,14 @@ async fn main() {
     let Some(program) = brokers::program() else { return };
     let folder = tempfile::tempdir().unwrap();
     let brokers = Brokers::start(&program, folder.path(), "always", "");
-    let mut measured: [Vec<Measured>; LOGS.len()] = Default::default();
+    let mut measured: [Vec<Measured>; ROWS.len()] = Default::default();
     for round in 0..rounds {
-        for (of_number, logs) in measured.iter_mut().zip(LOGS) {
-            of_number.push(measure(&brokers, &format!("logs-{round}-{logs}"), logs, time).await);
+        for (of_row, row) in measured.iter_mut().zip(ROWS) {
+            of_row.push(measure(&brokers, round, row, time).await);
         }
     }
-    println!("logs  blocks/s (range)     records/s  p50 ms  p99 ms");
-    for (mut rounds, logs) in measured.into_iter().zip(LOGS) {
+    println!("logs  records  blocks/s (range)     records/s  p50 ms  p99 ms");
+    for (mut rounds, (logs, records)) in measured.into_iter().zip(ROWS) {
         rounds.sort_by(|a, b| a.blocks_per_second.total_cmp(&b.blocks_per_second));
         let speed = |at: usize| rounds[at].blocks_per_second;
         let (median, last) = (rounds.len() / 2, rounds.len() - 1);
@@ -54,11 +54,11 @@ async fn main() {
         let milliseconds =
             |percent: usize| latencies[latencies.len() * percent / 100].as_secs_f64() * 1_000.0;
         println!(
-            "{logs:4}  {:5.0} ({:.0} to {:.0})  {:9.0}  {:6.2}  {:6.2}",
+            "{logs:4}  {records:7}  {:5.0} ({:.0} to {:.0})  {:9.0}  {:6.2}  {:6.2}",
             speed(median),
             speed(0),
             speed(last),
-            speed(median) * f64::from(RECORDS),
+            speed(median) * f64::from(records),
             milliseconds(50),
             milliseconds(99),
         );
@@ -66,9 +66,14 @@ async fn main() {
 }
 
 /// Writes to as many new logs at once for this long.
-async fn measure(brokers: &Brokers, name: &str, logs: u16, time: Duration) -> Measured {
+async fn measure(
+    brokers: &Brokers,
+    round: usize,
+    (logs, records): (u16, u32),
+    time: Duration,
+) -> Measured {
     let file = ClusterFile {
-        name: name.to_owned(),
+        name: format!("logs-{round}-{logs}-{records}"),
         brokers: brokers.addresses(),
         monitoring: brokers.monitoring(),
         logs,
@@ -86,7 +91,7 @@ async fn measure(brokers: &Brokers, name: &str, logs: u16, time: Duration) -> Me
     let began = Instant::now();
     let mut writers = JoinSet::new();
     for owner in owners {
-        writers.spawn(write(owner, began + time));
+        writers.spawn(write(owner, records, began + time));
     }
     let mut latencies: Vec<Duration> = writers.join_all().await.into_iter().flatten().collect();
     let blocks = u32::try_from(latencies.len()).expect("a few thousand a second");
@@ -105,10 +110,10 @@ async fn own(OpenLog { log, id, origin }: OpenLog) -> Owner<JetStreamLog> {
 }
 
 /// Appends block after block until then. Returns how long each took.
-async fn write(mut owner: Owner<JetStreamLog>, until: Instant) -> Vec<Duration> {
+async fn write(mut owner: Owner<JetStreamLog>, records: u32, until: Instant) -> Vec<Duration> {
     let mut latencies = Vec::new();
     while Instant::now() < until {
-        for _ in 0..RECORDS {
+        for _ in 0..records {
             assert!(owner.push(&[7; RECORD_BYTES]), "there is room in a block");
         }
         let began = Instant::now();
