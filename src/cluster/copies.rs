@@ -25,11 +25,13 @@ const FIND_TIME_MAX: Duration = Duration::from_secs(3);
 /// How long a node may take for an answer. It may read its whole journal for that.
 const ANSWER_TIME_MAX: Duration = Duration::from_mins(1);
 
-/// How long nobody has to ask until whoever has is taken to be gone.
-const IDLE_MAX: Duration = Duration::from_secs(30);
+/// After this long without a question, whoever has asked is gone.
+pub const IDLE_MAX: Duration = Duration::from_secs(90);
+
+const _: () = assert!(IDLE_MAX.as_secs() > ANSWER_TIME_MAX.as_secs());
 
 /// How long the owner of the log leaves it to others to say that they have data.
-const OWNER_PAUSE: Duration = Duration::from_millis(250);
+const LAST_CHOICE_PAUSE: Duration = Duration::from_millis(250);
 
 /// How long to wait before the next try to connect to the brokers.
 const CONNECT_PAUSE: Duration = Duration::from_secs(1);
@@ -76,10 +78,15 @@ pub enum AskError {
 
 impl Peer {
     /// The first node that offers its data, over a connection of its own. The owner of the log is
-    /// the last choice.
-    pub async fn find(file: &ClusterFile, asker: NodeName) -> Result<Self, AskError> {
+    /// the last choice, and so is a node from which a copy has `failed`.
+    pub async fn find(
+        file: &ClusterFile,
+        asker: NodeName,
+        failed: Option<&NodeName>,
+    ) -> Result<Self, AskError> {
         let client = connect(file, file.options().map_err(ClusterError::from)?).await?;
-        let request = Request::new().timeout(Some(FIND_TIME_MAX));
+        let failed = failed.map_or_else(String::new, NodeName::to_string);
+        let request = Request::new().payload(failed.into()).timeout(Some(FIND_TIME_MAX));
         let found = client.send_request(offers_subject(file), request).await;
         let found = found.map_err(|error| match error.kind() {
             RequestErrorKind::NoResponders | RequestErrorKind::TimedOut => AskError::Nobody,
@@ -127,8 +134,8 @@ pub async fn offer(
     tokio::spawn(answer_all(client.clone(), questions, answers));
     let offered = Bytes::from(format!("{node} {name}"));
     while let Some(message) = offers.next().await {
-        if is_owner() {
-            sleep(OWNER_PAUSE).await;
+        if is_owner() || message.payload == node.as_str() {
+            sleep(LAST_CHOICE_PAUSE).await;
         }
         if let Some(reply) = message.reply {
             // Whoever gets no answer asks again.
@@ -144,7 +151,8 @@ async fn answer_all(client: Client, mut questions: Subscriber, answers: impl Ans
             answers.lock().idle();
             continue;
         };
-        let Some(Message { payload, reply: Some(reply), .. }) = question else { return };
+        let Some(Message { payload, reply, .. }) = question else { return };
+        let Some(reply) = reply else { continue };
         let answers = answers.clone();
         // It may take its time, and wait for the disk.
         let answered = spawn_blocking(move || {

@@ -351,9 +351,9 @@ impl Standby {
                 Ok((reader, membership)) => return Ok((opened, reader, membership)),
                 // The brokers have removed what follows while it was copied.
                 Err(error) if is_copied && copy::is_outrun(&error) => {
-                    tracing::info!("the brokers have removed what follows the copy, copying anew");
+                    tracing::warn!("the brokers have removed what follows the copy, copying anew");
                     drop(opened);
-                    copy::discard(&folder)?;
+                    copy::discard(folder.path())?;
                 }
                 Err(error) => return Err(error),
             }
@@ -361,7 +361,7 @@ impl Standby {
     }
 
     /// Copies another node's data, if this one has none and the log alone is not enough. Returns
-    /// whether it has.
+    /// whether it has, and the folder holds nothing else.
     async fn require_data(
         &self,
         log: &OpenLog,
@@ -376,8 +376,7 @@ impl Standby {
         let (file, brokers) = (file.clone(), brokers.clone());
         // The brokers' thread has to be free for the answers.
         let filled = spawn_blocking(move || copy::fill(&data, (&node, id), &file, &brokers));
-        filled.await.context("the copy panicked")??;
-        Ok(true)
+        filled.await.context("the copy panicked")?
     }
 
     /// The log of the cluster, once the brokers say that it is safe. Waits for those that do not

@@ -3,11 +3,12 @@
 //!
 //! The copy is made in a folder within the node's data folder, which may be all that the node may
 //! write to. Once it is complete and verified, that folder gets its final name, and what is in it
-//! is moved to where it belongs. Nothing else is ever removed.
+//! is moved to where it belongs, if nothing is there. Nothing is ever removed but such copies.
 //!
 //! ```text
 //! incoming.tmp/   a copy that is being made, or was interrupted
 //! incoming/       a whole copy, of which parts may have been moved
+//! outrun/         a copy that the log did not continue any more, and that is being removed
 //! ```
 
 use std::fmt::{self, Write as _};
@@ -22,7 +23,7 @@ use tokio::runtime::Handle;
 
 use super::{BROKERS_PAUSE, TRIES_PER_WARNING};
 use crate::backup::parts::{self, File, PIECE_BYTES_MAX, Part, Pieces};
-use crate::cluster::copies::{ANSWER_BYTES_MAX, Answers, AskError, Peer};
+use crate::cluster::copies::{ANSWER_BYTES_MAX, Answers, AskError, IDLE_MAX, Peer};
 use crate::cluster::folder::Membership;
 use crate::cluster::{ClusterFile, OpenLog};
 use crate::disk::{Disk, DiskError, temporary_name};
@@ -34,6 +35,10 @@ use crate::snapshot::Folder;
 const _: () = assert!(PIECE_BYTES_MAX <= ANSWER_BYTES_MAX);
 
 const INCOMING_NAME: &str = "incoming";
+const OUTRUN_NAME: &str = "outrun";
+
+/// How often the same piece is asked for.
+const ASKED_MAX: u32 = 3;
 
 /// The longest pause before the next try after a copy that failed.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -53,8 +58,8 @@ enum Question {
 pub(super) struct Offered {
     folder: Folder,
     log: LogId,
-    /// Who copies, and from what.
-    copying: Option<(String, Pieces)>,
+    /// Who copies, from what, and when it last asked.
+    copying: Option<(String, Pieces, Instant)>,
 }
 
 impl Offered {
@@ -67,14 +72,15 @@ impl Offered {
 impl Answers for Offered {
     fn answer(&mut self, asker: &str, question: &str) -> Result<Vec<u8>, String> {
         let question = Question::from_str(question).map_err(|error| format!("{error:#}"))?;
-        if self.copying.as_ref().is_some_and(|(known, _)| known != asker) {
+        let other = self.copying.as_ref().filter(|(known, ..)| known != asker);
+        if other.is_some_and(|(.., asked)| asked.elapsed() <= IDLE_MAX) {
             return Err("another node is copying from it".to_owned());
         }
         match question {
             Question::Parts => {
                 let listed = Pieces::of(self.folder.clone());
                 let (parts, pieces) = listed.map_err(|error| message(&error))?;
-                self.copying = Some((asker.to_owned(), pieces));
+                self.copying = Some((asker.to_owned(), pieces, Instant::now()));
                 let mut text = format!("{}\n", Logged(self.log));
                 for Part { file, bytes, room_bytes } in parts {
                     writeln!(text, "{} {bytes} {room_bytes}", Named(file)).expect("text grows");
@@ -82,7 +88,9 @@ impl Answers for Offered {
                 Ok(text.into_bytes())
             }
             Question::Read { file, offset, bytes } => {
-                let (_, pieces) = self.copying.as_mut().ok_or("it was not asked for its parts")?;
+                let known = self.copying.as_mut().filter(|(known, ..)| known == asker);
+                let (_, pieces, asked) = known.ok_or("it was not asked for its parts")?;
+                *asked = Instant::now();
                 let mut piece = vec![0; bytes];
                 pieces.read(file, offset, &mut piece).map_err(|error| message(&error))?;
                 Ok(piece)
@@ -102,19 +110,26 @@ impl Answers for Offered {
 /// Whether the log does not begin with the first record, and the folder holds nothing. Whatever is
 /// in it counts, also what cannot be read. Waits for the brokers.
 pub(super) async fn is_needed<L: Log>(folder: &Folder, log: &OpenLog<L>) -> anyhow::Result<bool> {
-    let incoming = folder.path().join(INCOMING_NAME);
-    let is_whole = folder.disk.exists(&incoming)?;
-    Ok(is_whole || is_empty(folder)? && (log.origin.is_some() || first_block(&log.log).await > 1))
+    for name in [INCOMING_NAME, OUTRUN_NAME] {
+        if folder.disk.exists(&folder.path().join(name))? {
+            return Ok(true);
+        }
+    }
+    Ok(is_empty(folder)? && (log.origin.is_some() || first_block(&log.log).await > 1))
 }
 
 fn is_empty(folder: &Folder) -> Result<bool, DiskError> {
     for place in places(folder) {
-        let is_there = folder.disk.exists(&place)?;
-        if is_there && (place == folder.price_hours() || !folder.disk.names(&place)?.is_empty()) {
+        if holds_something(folder, &place)? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+fn holds_something(folder: &Folder, place: &Path) -> Result<bool, DiskError> {
+    let is_file = place == folder.price_hours();
+    Ok(folder.disk.exists(place)? && (is_file || !folder.disk.names(place)?.is_empty()))
 }
 
 /// Where the data in a folder is. The journal comes last: without it there is none.
@@ -141,15 +156,19 @@ async fn first_block(log: &impl Log) -> u64 {
 }
 
 /// Fills an empty data folder with a copy of another node's, however long that takes. Waits for the
-/// disk, and for the brokers on their thread. An error if the folder or its disk is unfit.
+/// disk, and for the brokers on their thread. Returns whether the folder holds that copy and
+/// nothing else. An error if the folder or its disk is unfit.
 pub(super) fn fill(
     folder: &Path,
     (node, log): (&NodeName, LogId),
     file: &ClusterFile,
     brokers: &Handle,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<bool> {
     let directory = DataDirectory::open(Disk::System, folder)?;
     let (disk, to) = (directory.disk(), Folder::new(Disk::System, folder));
+    if disk.exists(&folder.join(OUTRUN_NAME))? {
+        move_out(&to)?;
+    }
     let incoming = Folder::new(disk.clone(), &folder.join(INCOMING_NAME));
     if !disk.exists(incoming.path())? {
         // Another process may have been here since the last look.
@@ -167,12 +186,22 @@ fn copy_until_whole(
     file: &ClusterFile,
     brokers: &Handle,
 ) -> anyhow::Result<()> {
-    let (mut tries, mut pause) = (0, BROKERS_PAUSE);
+    let (mut tries, mut pause, mut failed) = (0, BROKERS_PAUSE, None);
     loop {
-        let error = match brokers.block_on(Peer::find(file, node.clone())) {
+        let error = match brokers.block_on(Peer::find(file, node.clone(), failed.as_ref())) {
             Ok(peer) => {
-                let ask = |question: Question| brokers.block_on(peer.ask(&question.to_string()));
-                match copy(incoming, &peer.node, log, ask) {
+                let ask = |question: Question| {
+                    let mut asked = 1;
+                    loop {
+                        match brokers.block_on(peer.ask(&question.to_string())) {
+                            Err(AskError::Silence(_)) if asked < ASKED_MAX => asked += 1,
+                            answer => return answer,
+                        }
+                    }
+                };
+                let copied = copy(incoming, &peer.node, log, ask);
+                failed = Some(peer.node);
+                match copied {
                     Ok(()) => return Ok(()),
                     Err(error) if error.is::<DiskError>() => return Err(error),
                     Err(error) => error,
@@ -182,8 +211,7 @@ fn copy_until_whole(
                 if tries % TRIES_PER_WARNING == 0 {
                     tracing::warn!(
                         %error,
-                        "waiting for a node to copy from: the brokers no longer have the \
-                         beginning of the log"
+                        "waiting for a node to copy from: the log alone is not enough"
                     );
                 }
                 tries += 1;
@@ -236,31 +264,50 @@ fn copy(
     Ok(())
 }
 
-/// Moves a whole copy to where it belongs, or what is left of it. There is nothing there.
-fn move_in(incoming: &Folder, to: &Folder) -> anyhow::Result<()> {
+/// Moves a whole copy to where it belongs, or what is left of it. Returns whether its journal was
+/// among that. An error, before anything is moved, if something is there.
+fn move_in(incoming: &Folder, to: &Folder) -> anyhow::Result<bool> {
     let disk = &to.disk;
-    for (from, to) in places(incoming).into_iter().zip(places(to)) {
-        if disk.exists(&from)? {
-            disk.rename(&from, &to)?;
-        }
+    let has_journal = disk.exists(&incoming.journal())?;
+    for (from, place) in places(incoming).into_iter().zip(places(to)) {
+        ensure!(
+            !disk.exists(&from)? || !holds_something(to, &place)?,
+            "{} and {} both hold data: remove the one that is not wanted",
+            from.display(),
+            place.display()
+        );
     }
-    disk.sync_directory(to.path())?;
+    move_all(incoming, to)?;
     disk.remove_directory(incoming.path())?;
-    Ok(disk.sync_directory(to.path())?)
+    disk.sync_directory(to.path())?;
+    Ok(has_journal)
 }
 
-/// Removes a copy again that was just made, and that the log does not continue any more.
-pub(super) fn discard(folder: &Folder) -> Result<(), DiskError> {
-    let disk = &folder.disk;
-    let unfinished = Folder::new(disk.clone(), &temporary_name(&folder.path().join(INCOMING_NAME)));
-    disk.create_directory(unfinished.path())?;
-    for (from, to) in places(folder).into_iter().zip(places(&unfinished)) {
-        if disk.exists(&from)? {
-            disk.rename(&from, &to)?;
+fn move_all(from: &Folder, to: &Folder) -> Result<(), DiskError> {
+    for (from, place) in places(from).into_iter().zip(places(to)) {
+        if to.disk.exists(&from)? {
+            to.disk.rename(&from, &place)?;
         }
     }
-    disk.sync_directory(folder.path())?;
-    disk.remove_directory(unfinished.path())
+    to.disk.sync_directory(from.path())?;
+    to.disk.sync_directory(to.path())
+}
+
+/// Removes a copy again that was just made, and that the log does not continue any more. No server
+/// runs on it.
+pub(super) fn discard(folder: &Path) -> anyhow::Result<()> {
+    let directory = DataDirectory::open(Disk::System, folder)?;
+    directory.disk().create_directory(&folder.join(OUTRUN_NAME))?;
+    directory.disk().sync_directory(folder)?;
+    Ok(move_out(&Folder::new(Disk::System, folder))?)
+}
+
+/// Removes all data, or what was not removed yet. Until it is gone, a folder says that it is to be.
+fn move_out(folder: &Folder) -> Result<(), DiskError> {
+    let outrun = Folder::new(folder.disk.clone(), &folder.path().join(OUTRUN_NAME));
+    move_all(folder, &outrun)?;
+    folder.disk.remove_directory(outrun.path())?;
+    folder.disk.sync_directory(folder.path())
 }
 
 /// Whether the log does not continue a folder any more.

@@ -131,21 +131,40 @@ fn only_an_empty_folder_is_filled() {
         fs::remove_dir_all(to.path().join(name)).unwrap();
     }
 
-    // A move that was interrupted goes on. What is there already is never replaced.
+    // What is there already is never replaced.
     copy_with(&data, &to, |_, _| Ok(())).unwrap();
-    fs::create_dir(to.path().join("journal")).unwrap();
-    fs::write(to.path().join("journal").join("anything"), "").unwrap();
-    let error = format!("{:#}", move_in(&incoming(&to), &folder(&to)).unwrap_err());
-    assert!(error.contains("incoming/journal"), "{error}");
-    assert!(to.path().join("price-hours").exists(), "it was moved before");
-    fs::remove_file(to.path().join("journal").join("anything")).unwrap();
-    move_in(&incoming(&to), &folder(&to)).unwrap();
+    for name in ["price-hours", "journal"] {
+        let path = to.path().join(name);
+        let anything = if name == "journal" { path.join("anything") } else { path };
+        fs::create_dir_all(anything.parent().unwrap()).unwrap();
+        fs::write(&anything, "mine").unwrap();
+        let error = format!("{:#}", move_in(&incoming(&to), &folder(&to)).unwrap_err());
+        assert!(error.contains(&format!("incoming/{name} and ")), "{error}");
+        assert_eq!(fs::read(&anything).unwrap(), b"mine");
+        fs::remove_file(&anything).unwrap();
+    }
+
+    // A move that was interrupted goes on.
+    fs::rename(incoming(&to).price_hours(), to.path().join("price-hours")).unwrap();
+    assert!(move_in(&incoming(&to), &folder(&to)).unwrap());
     assert!(to.path().join("journal/00000000000000000001.segment").exists());
     assert!(!is_empty(&folder(&to)).unwrap());
 
-    discard(&folder(&to)).unwrap();
+    // What came from elsewhere is no copy.
+    fs::create_dir(to.path().join("incoming")).unwrap();
+    assert!(!move_in(&incoming(&to), &folder(&to)).unwrap());
+    assert!(to.path().join("journal/00000000000000000001.segment").exists());
+
+    // A removal that was interrupted goes on.
+    fs::create_dir(to.path().join("outrun")).unwrap();
+    fs::rename(to.path().join("price-hours"), to.path().join("outrun/price-hours")).unwrap();
+    move_out(&folder(&to)).unwrap();
     assert!(is_empty(&folder(&to)).unwrap());
     assert_eq!(fs::read_dir(to.path()).unwrap().count(), 0);
+    copy_with(&data, &to, |_, _| Ok(())).unwrap();
+    move_in(&incoming(&to), &folder(&to)).unwrap();
+    discard(to.path()).unwrap();
+    assert!(is_empty(&folder(&to)).unwrap());
 }
 
 #[test]
@@ -170,6 +189,13 @@ fn one_node_at_a_time_copies() {
     offered.answer("a", "done").unwrap();
     offered.answer("b", "parts").unwrap();
     offered.idle();
-    offered.answer("a", "parts").unwrap();
-    offered.answer("a", "parts").unwrap();
+    assert!(offered.answer("b", "read price-hours 0 5").is_err(), "it has to ask for parts first");
+    for _ in 0..2 {
+        offered.answer("a", "parts").unwrap();
+    }
+    // One that was killed does not keep others away for good.
+    let (_, _, asked) = offered.copying.as_mut().unwrap();
+    *asked -= IDLE_MAX + Duration::from_secs(1);
+    assert!(offered.answer("b", "read price-hours 0 5").is_err(), "it has to ask for parts first");
+    offered.answer("b", "parts").unwrap();
 }
