@@ -166,13 +166,16 @@ pub(super) fn fill(
 ) -> anyhow::Result<bool> {
     let directory = DataDirectory::open(Disk::System, folder)?;
     let (disk, to) = (directory.disk(), Folder::new(Disk::System, folder));
-    if disk.exists(&folder.join(OUTRUN_NAME))? {
-        move_out(&to)?;
+    let outrun = Folder::new(disk.clone(), &folder.join(OUTRUN_NAME));
+    if disk.exists(outrun.path())? {
+        move_out(&outrun, &to)?;
     }
     let incoming = Folder::new(disk.clone(), &folder.join(INCOMING_NAME));
     if !disk.exists(incoming.path())? {
         // Another process may have been here since the last look.
-        ensure!(is_empty(&to)?, "{} has got data from elsewhere", folder.display());
+        if !is_empty(&to)? {
+            return Ok(false);
+        }
         Membership::require(disk, folder, log, node, true)?;
         copy_until_whole(&incoming, (node, log), file, brokers)?;
     }
@@ -270,12 +273,8 @@ fn move_in(incoming: &Folder, to: &Folder) -> anyhow::Result<bool> {
     let disk = &to.disk;
     let has_journal = disk.exists(&incoming.journal())?;
     for (from, place) in places(incoming).into_iter().zip(places(to)) {
-        ensure!(
-            !disk.exists(&from)? || !holds_something(to, &place)?,
-            "{} and {} both hold data: remove the one that is not wanted",
-            from.display(),
-            place.display()
-        );
+        let is_free = !disk.exists(&from)? || !holds_something(to, &place)?;
+        ensure!(is_free, "{}", both_hold_data(&from, &place));
     }
     move_all(incoming, to)?;
     disk.remove_directory(incoming.path())?;
@@ -297,17 +296,35 @@ fn move_all(from: &Folder, to: &Folder) -> Result<(), DiskError> {
 /// runs on it.
 pub(super) fn discard(folder: &Path) -> anyhow::Result<()> {
     let directory = DataDirectory::open(Disk::System, folder)?;
-    directory.disk().create_directory(&folder.join(OUTRUN_NAME))?;
-    directory.disk().sync_directory(folder)?;
-    Ok(move_out(&Folder::new(Disk::System, folder))?)
+    let (disk, from) = (directory.disk(), Folder::new(Disk::System, folder));
+    let outrun = Folder::new(disk.clone(), &folder.join(OUTRUN_NAME));
+    disk.create_directory(outrun.path())?;
+    // The journal first: what is there without one belongs to it.
+    disk.rename(&from.journal(), &outrun.journal())?;
+    disk.sync_directory(folder)?;
+    move_out(&outrun, &from)
 }
 
-/// Removes all data, or what was not removed yet. Until it is gone, a folder says that it is to be.
-fn move_out(folder: &Folder) -> Result<(), DiskError> {
-    let outrun = Folder::new(folder.disk.clone(), &folder.path().join(OUTRUN_NAME));
-    move_all(folder, &outrun)?;
-    folder.disk.remove_directory(outrun.path())?;
-    folder.disk.sync_directory(folder.path())
+/// Removes the rest of a copy whose journal was moved to `outrun`. If there is a journal, it is
+/// another, and stays.
+fn move_out(outrun: &Folder, from: &Folder) -> anyhow::Result<()> {
+    let disk = &from.disk;
+    if holds_something(from, &from.journal())? {
+        let (gone, journal) = (outrun.journal(), from.journal());
+        ensure!(!disk.exists(&gone)?, "{}", both_hold_data(&gone, &journal));
+    } else {
+        move_all(from, outrun)?;
+    }
+    disk.remove_directory(outrun.path())?;
+    Ok(disk.sync_directory(from.path())?)
+}
+
+fn both_hold_data(one: &Path, other: &Path) -> String {
+    format!(
+        "{} and {} both hold data: remove the one that is not wanted",
+        one.display(),
+        other.display()
+    )
 }
 
 /// Whether the log does not continue a folder any more.

@@ -155,10 +155,20 @@ fn only_an_empty_folder_is_filled() {
     assert!(!move_in(&incoming(&to), &folder(&to)).unwrap());
     assert!(to.path().join("journal/00000000000000000001.segment").exists());
 
+    // Nor is it removed for what was to be removed once.
+    let outrun = Folder::new(Disk::System, &to.path().join("outrun"));
+    fs::create_dir(outrun.path()).unwrap();
+    move_out(&outrun, &folder(&to)).unwrap();
+    assert!(to.path().join("journal/00000000000000000001.segment").exists());
+    assert!(!outrun.path().exists());
+    fs::create_dir_all(outrun.journal()).unwrap();
+    let error = format!("{:#}", move_out(&outrun, &folder(&to)).unwrap_err());
+    assert!(error.contains("outrun/journal and "), "{error}");
+    fs::remove_dir(outrun.journal()).unwrap();
+
     // A removal that was interrupted goes on.
-    fs::create_dir(to.path().join("outrun")).unwrap();
-    fs::rename(to.path().join("price-hours"), to.path().join("outrun/price-hours")).unwrap();
-    move_out(&folder(&to)).unwrap();
+    fs::rename(folder(&to).journal(), outrun.journal()).unwrap();
+    move_out(&outrun, &folder(&to)).unwrap();
     assert!(is_empty(&folder(&to)).unwrap());
     assert_eq!(fs::read_dir(to.path()).unwrap().count(), 0);
     copy_with(&data, &to, |_, _| Ok(())).unwrap();
