@@ -72,17 +72,9 @@ async fn measure(
     (logs, records): (u16, u32),
     time: Duration,
 ) -> Measured {
-    let file = ClusterFile {
-        name: format!("logs-{round}-{logs}-{records}"),
-        brokers: brokers.addresses(),
-        monitoring: brokers.monitoring(),
-        logs,
-        keep_minutes: 60,
-        user: None,
-        password_file: None,
-        ca_file: None,
-    };
-    let cluster = Cluster::connect(file).await.unwrap();
+    let name = format!("logs-{round}-{logs}-{records}");
+    let file = ClusterFile::new(&name, brokers.addresses(), brokers.monitoring());
+    let cluster = Cluster::connect(ClusterFile { logs, ..file }).await.unwrap();
     cluster.init(None).await.unwrap();
     let mut owners = Vec::new();
     for open in cluster.open().await.unwrap() {

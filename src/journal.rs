@@ -78,6 +78,7 @@ mod broken;
 mod cut;
 mod directory;
 mod local;
+mod log_id;
 mod maker;
 mod memory;
 mod metrics;
@@ -105,13 +106,14 @@ use std::sync::atomic::Ordering;
 pub use crate::disk::DiskError;
 use crate::disk::{Disk, DiskFile};
 pub use crate::ids::Place;
-pub use block::{Damage, LogId};
+pub use block::Damage;
 pub(crate) use block::{u32_at, u64_at};
 pub use directory::DataDirectory;
 pub(crate) use directory::{ARCHIVE_NAME, CLUSTER_COPY_NAME, CLUSTER_NAME, JOURNAL_NAME};
 pub use local::LocalJournal;
 #[cfg(test)]
 pub(crate) use local::Steps;
+pub use log_id::{LogId, NotALogId};
 pub use memory::{Gate, MemoryJournal};
 pub use metrics::JournalMetrics;
 #[cfg(test)]

@@ -301,16 +301,14 @@ impl<'de> Deserialize<'de> for TimeText {
 
 impl Serialize for LogText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&hexadecimal(&self.0.to_bytes()))
+        serializer.collect_str(&self.0)
     }
 }
 
 impl<'de> Deserialize<'de> for LogText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let id = u128::from_str_radix(&text, 16).ok().filter(|_| text.len() == 32);
-        let id = id.ok_or_else(|| serde::de::Error::custom("expected 32 hexadecimal digits"))?;
-        Ok(Self(LogId::from_bytes(id.to_be_bytes())))
+        text.parse().map(Self).map_err(serde::de::Error::custom)
     }
 }
 

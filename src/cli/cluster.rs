@@ -37,10 +37,10 @@ enum ClusterCommand {
     Init(InitArgs),
     /// Recreate a log that the brokers have lost, from a node's data folder
     ///
-    /// Stop all nodes first. Use the folder whose records reach the highest position, as
-    /// `paperbourse journal verify` shows it; any other may lack the newest answers. Then start
-    /// that node on it, and the others on empty folders. If the brokers still have a part of the
-    /// log, give the cluster a new name first, in the file of every node.
+    /// Stop all nodes first. Use the folder whose records reach the highest position, as shown by
+    /// `paperbourse journal verify`; any other may lack the newest answers. Then start that node on
+    /// it, and the others on empty folders. If the brokers still have part of the log, first give
+    /// the cluster a new name in every node's file.
     Repair(RepairArgs),
     /// Show each broker and each log: its leader, its replicas, its newest block
     ///
@@ -122,7 +122,7 @@ async fn init(InitArgs { file, from }: InitArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The origin of a log that continues the folder of a single server. Fails also if a server is
+/// The origin of a log that continues the folder of a single server. Also fails if a server is
 /// running on it.
 fn single_server_origin(data: &Path) -> anyhow::Result<Origin> {
     ensure!(

@@ -1,5 +1,5 @@
-//! Questions of a node that has no data to one that has some. Each is a request of its own, so the
-//! node that asks decides how fast it gets answers, and the brokers keep nothing.
+//! What a node without data asks one that has some. Each question is a request of its own, so the
+//! node that asks decides how fast the answers come, and the brokers keep nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,18 +25,18 @@ const FIND_TIME_MAX: Duration = Duration::from_secs(3);
 /// How long a node may take for an answer. It may read its whole journal for that.
 const ANSWER_TIME_MAX: Duration = Duration::from_mins(1);
 
-/// After this long without a question, whoever has asked is gone.
+/// A node that asks nothing for this long is taken to be gone.
 pub const IDLE_MAX: Duration = Duration::from_secs(90);
 
 const _: () = assert!(IDLE_MAX.as_secs() > ANSWER_TIME_MAX.as_secs());
 
-/// How long the owner of the log leaves it to others to say that they have data.
+/// How long a node that is the last choice leaves it to others to say that they have data.
 const LAST_CHOICE_PAUSE: Duration = Duration::from_millis(250);
 
 /// How long to wait before the next try to connect to the brokers.
 const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 
-/// How an answer begins, and how an error does.
+/// The first byte of an answer, and that of an error.
 const ANSWER: u8 = b'+';
 const ERROR: u8 = b'-';
 
@@ -183,14 +183,10 @@ async fn listen(
 
 /// Where nodes learn that another one looks for data.
 fn offers_subject(file: &ClusterFile) -> String {
-    format!("{}.offers", first_log(file))
+    format!("{}.offers", file.first_stream())
 }
 
 /// Where the node with this name for it gets questions.
 fn questions_subject(file: &ClusterFile, name: &str) -> String {
-    format!("{}.questions.{name}", first_log(file))
-}
-
-fn first_log(file: &ClusterFile) -> String {
-    file.streams().next().expect("a cluster has a log")
+    format!("{}.questions.{name}", file.first_stream())
 }

@@ -209,6 +209,25 @@ impl ClusterFile {
         Ok(options)
     }
 
+    /// A file that names these brokers by their addresses, and leaves the rest to its defaults.
+    pub fn new(name: &str, brokers: Vec<String>, monitoring: Vec<String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            brokers,
+            monitoring,
+            logs: LOGS_DEFAULT,
+            keep_minutes: KEEP_MINUTES_DEFAULT,
+            user: None,
+            password_file: None,
+            ca_file: None,
+        }
+    }
+
+    /// The name of the first log's stream.
+    pub fn first_stream(&self) -> String {
+        self.streams().next().expect("a cluster has a log")
+    }
+
     /// The names of the streams, one for each log.
     pub fn streams(&self) -> impl Iterator<Item = String> {
         (0..self.logs).map(|number| format!("{}-{number}", self.name))

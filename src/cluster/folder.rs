@@ -83,9 +83,8 @@ impl Membership {
         let rest = text.strip_prefix("log ")?.strip_suffix('\n')?;
         let (log, rest) = rest.split_once(" node ")?;
         let (node, epoch) = rest.split_once(" epoch ")?;
-        let log = u128::from_str_radix(log, 16).ok().filter(|_| log.len() == 32)?;
         Some(Self {
-            log: LogId::from_bytes(log.to_be_bytes()),
+            log: log.parse().ok()?,
             node: NodeName::new(node).ok()?,
             owned_epoch: epoch.parse().ok()?,
         })
@@ -94,8 +93,8 @@ impl Membership {
     /// Puts this into the folder, on disk when it returns.
     pub fn write(&self, disk: &Disk, folder: &Path) -> Result<(), FolderError> {
         let path = folder.join(CLUSTER_NAME);
-        let log = u128::from_be_bytes(self.log.to_bytes());
-        let text = format!("log {log:032x} node {} epoch {}\n", self.node, self.owned_epoch);
+        let Self { log, node, owned_epoch } = self;
+        let text = format!("log {log} node {node} epoch {owned_epoch}\n");
         let temporary = temporary_name(&path);
         let file = disk.create(&temporary)?;
         file.append(text.as_bytes())?;

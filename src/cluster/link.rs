@@ -89,7 +89,7 @@ impl Links {
         // All nodes prefer the first broker, so that a piece takes no way between brokers.
         let options = file.options()?.retain_servers_order().client_capacity(QUEUE_PIECES_MAX);
         let client = connect(file, options).await?;
-        let log = file.streams().next().expect("a cluster has a log");
+        let log = file.first_stream();
         Ok(Self { client, log, alive })
     }
 

@@ -46,16 +46,12 @@ impl Origin {
     /// Reads what [`fmt::Display`] writes.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
-        let mut hex = |digits: usize| {
-            let word = words.next()?;
-            u128::from_str_radix(word, 16).ok().filter(|_| word.len() == digits)
-        };
-        let journal = LogId::from_bytes(hex(32)?.to_be_bytes());
-        let crc = u32::try_from(hex(8)?).ok()?;
+        let checksum = |word: &str| u32::from_str_radix(word, 16).ok().filter(|_| word.len() == 8);
+        let (journal, crc) = (words.next()?.parse().ok()?, checksum(words.next()?)?);
         let (position, epoch) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         let record_crc = match words.next()? {
             "-" => None,
-            word => Some(u32::from_str_radix(word, 16).ok().filter(|_| word.len() == 8)?),
+            word => Some(checksum(word)?),
         };
         let end = ChainMark { epoch, position, crc };
         words.next().is_none().then_some(Self { journal, end, record_crc })
@@ -65,8 +61,7 @@ impl Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ChainMark { epoch, position, crc } = self.end;
-        let journal = u128::from_be_bytes(self.journal.to_bytes());
-        write!(f, "{journal:032x} {crc:08x} {position} {epoch} ")?;
+        write!(f, "{} {crc:08x} {position} {epoch} ", self.journal)?;
         match self.record_crc {
             Some(record_crc) => write!(f, "{record_crc:08x}"),
             None => f.write_str("-"),

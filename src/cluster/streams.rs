@@ -23,10 +23,8 @@ const ORIGIN: &str = "paperbourse-origin";
 
 /// The configuration of the stream that carries this log.
 pub(super) fn config(stream: &str, id: LogId, logs: u16, origin: Option<Origin>) -> Config {
-    let mut metadata = HashMap::from([
-        (LOG_ID.to_owned(), format!("{:032x}", u128::from_be_bytes(id.to_bytes()))),
-        (LOGS.to_owned(), logs.to_string()),
-    ]);
+    let mut metadata =
+        HashMap::from([(LOG_ID.to_owned(), id.to_string()), (LOGS.to_owned(), logs.to_string())]);
     metadata.extend(origin.map(|origin| (ORIGIN.to_owned(), origin.to_string())));
     Config {
         name: stream.to_owned(),
@@ -50,8 +48,7 @@ pub(super) fn config(stream: &str, id: LogId, logs: u16, origin: Option<Origin>)
 
 /// The id of the log in this stream, if it carries one.
 pub(super) fn log_id(config: &Config) -> Option<LogId> {
-    let text = config.metadata.get(LOG_ID).filter(|text| text.len() == 32)?;
-    u128::from_str_radix(text, 16).ok().map(|id| LogId::from_bytes(id.to_be_bytes()))
+    config.metadata.get(LOG_ID)?.parse().ok()
 }
 
 /// What the log in this stream begins with. `Err` if that cannot be read.

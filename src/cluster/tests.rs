@@ -35,16 +35,8 @@ fn start() -> Option<(Brokers, TempDir)> {
 
 /// A connection of a new cluster with this many logs.
 async fn cluster(brokers: &Brokers, name: &str, logs: u16) -> Cluster {
-    let file = ClusterFile {
-        name: name.to_owned(),
-        brokers: brokers.addresses(),
-        monitoring: brokers.monitoring(),
-        logs,
-        keep_minutes: 60,
-        user: None,
-        password_file: None,
-        ca_file: None,
-    };
+    let file = ClusterFile::new(name, brokers.addresses(), brokers.monitoring());
+    let file = ClusterFile { logs, keep_minutes: 60, ..file };
     let cluster = Cluster::connect(file).await.unwrap();
     cluster.init(None).await.unwrap();
     cluster

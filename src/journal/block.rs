@@ -41,6 +41,7 @@ pub(super) mod notice;
 
 use super::RECORD_BYTES_MAX;
 use super::aligned::AlignedBytes;
+use super::log_id::LogId;
 use super::reader::ChainMark;
 use crate::disk;
 use crate::faults::{self, Fault};
@@ -86,22 +87,6 @@ const _: () = assert!(alone_bytes(RECORD_BYTES_MAX) <= BLOCK_BYTES_MAX);
 pub(super) const fn alone_bytes(record_bytes: usize) -> usize {
     let record = (RECORD_HEADER_BYTES + record_bytes).next_multiple_of(RECORD_ALIGNMENT);
     (HEADER_BYTES + record).next_multiple_of(PAGE_BYTES)
-}
-
-/// Identifies a log; chosen at random when it is created.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LogId(pub(super) [u8; 16]);
-
-impl LogId {
-    /// Reads the id as stored in files.
-    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(bytes)
-    }
-
-    /// The id as stored in files.
-    pub const fn to_bytes(self) -> [u8; 16] {
-        self.0
-    }
 }
 
 /// The end of the checksum chain: what the next block must continue.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::SyncMode;
-use super::block::LogId;
+use super::log_id::LogId;
 use super::ring::Ring;
 use super::segment::{self, Header};
 use crate::disk::{self, Disk, DiskError, DiskFile};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::block::{self, Chain, Damage, LogId, Reading, SECTOR_BYTES, is_zero};
+use super::block::{self, Chain, Damage, Reading, SECTOR_BYTES, is_zero};
+use super::log_id::LogId;
 use super::recovery::OpenError;
 use super::segment::{self, Header, HeaderError, SEGMENT_BYTES_MAX};
 use super::tail::{self, Tail};

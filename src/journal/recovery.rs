@@ -10,12 +10,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::block::{self, BLOCK_BYTES_MAX, Builder, Chain, Damage, LogId, PAGE_BYTES};
+use super::block::{self, BLOCK_BYTES_MAX, Builder, Chain, Damage, PAGE_BYTES};
 use super::broken;
 use super::directory::{ARCHIVE_NAME, JOURNAL_NAME};
 use super::local::LocalJournal;
 #[cfg(test)]
 use super::local::Steps;
+use super::log_id::LogId;
 use super::maker::{BlankSegment, SegmentTemplate};
 use super::reader::{Batch, ChainMark, JournalMark, Parsed, Segment, SegmentReader};
 use super::segment;

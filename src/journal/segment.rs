@@ -37,8 +37,9 @@
 //! | 2 | blocks start at 4096, start and end on pages |
 
 use super::block::{
-    LogId, PAGE_BYTES, SECTOR_BYTES, alone_bytes, is_zero, put_u32, put_u64, u32_at, u64_at,
+    PAGE_BYTES, SECTOR_BYTES, alone_bytes, is_zero, put_u32, put_u64, u32_at, u64_at,
 };
+use super::log_id::LogId;
 
 /// The format version that this server writes.
 pub(super) const VERSION: u32 = 2;

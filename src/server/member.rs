@@ -55,7 +55,7 @@ const FLUSH_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// How long a standby waits before it asks brokers again that did not answer.
 const BROKERS_PAUSE: Duration = Duration::from_secs(1);
 
-/// Silent brokers are reported at the first and then at every so many tries.
+/// What waits for others is reported at the first and then at every so many tries.
 const TRIES_PER_WARNING: u32 = 30;
 
 /// How long a standby waits for room on its disk before it tries again.
@@ -93,7 +93,7 @@ impl Member {
         };
         let ending = Ending::watch()?;
         let file = ClusterFile::read(file).context("--cluster")?;
-        let log = file.streams().next().context("the cluster has no log")?;
+        let log = file.first_stream();
         let metrics = server.observed.log.get_or_init(|| Arc::new(LogMetrics::new(log)));
         let standby = Standby {
             node: NodeName::new(name).context("--node")?,
@@ -253,6 +253,19 @@ async fn keep_alive(supervisor: Arc<Supervisor>) {
     }
 }
 
+/// Counts tries.
+#[derive(Default)]
+struct Tries(u32);
+
+impl Tries {
+    /// Counts one more. Returns whether it is reported.
+    const fn is_told(&mut self) -> bool {
+        let is_told = self.0.is_multiple_of(TRIES_PER_WARNING);
+        self.0 = self.0.wrapping_add(1);
+        is_told
+    }
+}
+
 /// A node that does not own the log yet.
 struct Standby {
     node: NodeName,
@@ -382,7 +395,7 @@ impl Standby {
     /// The log of the cluster, once the brokers say that it is safe. Waits for those that do not
     /// answer.
     async fn only_log(&self, file: ClusterFile) -> anyhow::Result<OpenLog> {
-        let mut tries = 0;
+        let mut tries = Tries::default();
         let mut logs = loop {
             let opened = match Cluster::connect(file.clone()).await {
                 Ok(cluster) => cluster.open().await,
@@ -391,10 +404,9 @@ impl Standby {
             match opened {
                 Ok(logs) => break logs,
                 Err(error) if error.is_silence() => {
-                    if tries % TRIES_PER_WARNING == 0 {
+                    if tries.is_told() {
                         tracing::warn!(%error, "waiting for the brokers");
                     }
-                    tries += 1;
                     tokio::time::sleep(BROKERS_PAUSE).await;
                 }
                 Err(error) => return Err(error.into()),

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
@@ -12,7 +14,7 @@ use paperbourse_test_support::brokers::{self, Brokers};
 use paperbourse_test_support::process::command;
 use tempfile::TempDir;
 
-use crate::load::{Load, Trader};
+use crate::load::{Addresses, Load, Trader};
 use crate::nodes::{Nodes, ask};
 use crate::{BINARY, check, cluster_file, cluster_on_brokers, status_once};
 
@@ -59,23 +61,56 @@ fn run_anew(nodes: &mut Nodes, number: usize) {
     run_on_others_data(nodes, number);
 }
 
+/// Two nodes, an account with as many orders as there are before a trim, and a log that is trimmed
+/// all the time.
+struct Trimmed {
+    // Dropped in this order.
+    nodes: Nodes,
+    _brokers: Brokers,
+    _folder: TempDir,
+    file: PathBuf,
+    addresses: Arc<Addresses>,
+    trader: Trader,
+}
+
+impl Trimmed {
+    /// `None` if there is no program for brokers.
+    fn start() -> Option<Self> {
+        let (folder, brokers, file) = cluster_on_brokers("keep_minutes = 0")?;
+        let nodes = Nodes::start(folder.path(), &file, 2);
+        nodes.owner();
+        let addresses = nodes.addresses.clone();
+        let trader = Trader::new(folder.path(), &addresses.lock().unwrap(), 0);
+        let started = Self { nodes, _brokers: brokers, _folder: folder, file, addresses, trader };
+        started.buy(0..ORDERS);
+        Some(started)
+    }
+
+    /// Places these orders, and waits until the brokers have removed nearly all blocks.
+    fn buy(&self, orders: Range<usize>) {
+        orders.for_each(|number| self.trader.buy(&self.addresses, number));
+        status_once(&self.file, |status| blocks(status) < BLOCKS_MAX);
+    }
+
+    /// Checks that this node owns the log, and has all orders.
+    fn check(&self, owner: usize) {
+        assert_eq!(self.nodes.owner(), owner);
+        self.trader.check(self.addresses.lock().unwrap()[owner]);
+    }
+}
+
 #[test]
 fn a_node_that_comes_late_begins_with_the_data_of_another() {
-    let Some((folder, _brokers, file)) = cluster_on_brokers("keep_minutes = 0") else { return };
-    let mut nodes = Nodes::start(folder.path(), &file, 2);
-    nodes.owner();
-    let addresses = nodes.addresses.clone();
-    let trader = Trader::new(folder.path(), &addresses.lock().unwrap(), 0);
-    (0..ORDERS).for_each(|number| trader.buy(&addresses, number));
-    status_once(&file, |status| blocks(status) < BLOCKS_MAX);
+    let Some(mut trimmed) = Trimmed::start() else { return };
+    let Trimmed { nodes, trader, addresses, .. } = &mut trimmed;
 
     // On what a copy that was interrupted has left.
     let snapshots = nodes.data(2).join("incoming.tmp").join("snapshots");
     fs::create_dir_all(&snapshots).unwrap();
     fs::write(snapshots.join("00000000000000000007.snapshot"), "half of one").unwrap();
-    run_on_others_data(&mut nodes, 2);
+    run_on_others_data(nodes, 2);
     assert!(!nodes.data(2).join("incoming").exists());
-    (ORDERS..2 * ORDERS).for_each(|number| trader.buy(&addresses, number));
+    (ORDERS..2 * ORDERS).for_each(|number| trader.buy(addresses, number));
 
     // A standby that was away for a moment, on a log that is trimmed all the time.
     let owner = nodes.owner();
@@ -84,68 +119,53 @@ fn a_node_that_comes_late_begins_with_the_data_of_another() {
     nodes.run(standby);
     nodes.processes[owner] = None;
     nodes.processes[standby] = None;
-    assert_eq!(nodes.owner(), 2);
-    trader.check(addresses.lock().unwrap()[2]);
+    trimmed.check(2);
 
     // One that was away for too long says what to do.
-    run_anew(&mut nodes, 0);
-    (2 * ORDERS..3 * ORDERS).for_each(|number| trader.buy(&addresses, number));
-    status_once(&file, |status| blocks(status) < BLOCKS_MAX);
+    run_anew(&mut trimmed.nodes, 0);
+    trimmed.buy(2 * ORDERS..3 * ORDERS);
+    let nodes = &mut trimmed.nodes;
     let late = nodes.serve(1).output().unwrap();
     let error = String::from_utf8(late.stderr).unwrap();
     assert!(error.contains("it was removed before it was read here"), "{error}");
     assert_eq!(late.status.code(), Some(1));
-    run_anew(&mut nodes, 1);
+    run_anew(nodes, 1);
     nodes.processes[0] = None;
     nodes.processes[2] = None;
-    assert_eq!(nodes.owner(), 1);
-    trader.check(addresses.lock().unwrap()[1]);
+    trimmed.check(1);
 }
 
 /// A new node stands still between its copy and its look at the log.
 #[test]
 fn a_copy_that_the_log_has_outrun_is_made_anew() {
-    let Some((folder, _brokers, file)) = cluster_on_brokers("keep_minutes = 0") else { return };
-    let mut nodes = Nodes::start(folder.path(), &file, 2);
-    nodes.owner();
-    let addresses = nodes.addresses.clone();
-    let trader = Trader::new(folder.path(), &addresses.lock().unwrap(), 0);
-    (0..ORDERS).for_each(|number| trader.buy(&addresses, number));
-    status_once(&file, is_trimmed);
+    let Some(mut trimmed) = Trimmed::start() else { return };
     for stop in 1.. {
         assert!(stop <= STOPS_MAX, "the node is always faster than its stop");
-        nodes.run(2);
+        trimmed.nodes.run(2);
         let copying = "copying another node's data";
-        nodes.process(2).wait_for_line(|line| line.contains(copying));
-        nodes.process(2).signal("-STOP");
-        let behind = ORDERS * stop..ORDERS * (stop + 1);
-        let address = std::mem::replace(&mut addresses.lock().unwrap()[2], NOBODY);
-        behind.for_each(|number| trader.buy(&addresses, number));
-        status_once(&file, |status| blocks(status) < BLOCKS_MAX);
-        addresses.lock().unwrap()[2] = address;
-        nodes.process(2).signal("-CONT");
-        nodes.process(2).wait_for_line(|line| line.contains("standing by node="));
-        if !nodes.process(2).log_lines("copying anew").is_empty() {
+        trimmed.nodes.process(2).wait_for_line(|line| line.contains(copying));
+        trimmed.nodes.process(2).signal("-STOP");
+        let address = std::mem::replace(&mut trimmed.addresses.lock().unwrap()[2], NOBODY);
+        trimmed.buy(ORDERS * stop..ORDERS * (stop + 1));
+        trimmed.addresses.lock().unwrap()[2] = address;
+        let node = trimmed.nodes.process(2);
+        node.signal("-CONT");
+        node.wait_for_line(|line| line.contains("standing by node="));
+        if !node.log_lines("copying anew").is_empty() {
             break;
         }
-        nodes.processes[2] = None;
-        fs::remove_dir_all(nodes.data(2)).unwrap();
+        trimmed.nodes.processes[2] = None;
+        fs::remove_dir_all(trimmed.nodes.data(2)).unwrap();
     }
-    (nodes.processes[0], nodes.processes[1]) = (None, None);
-    assert_eq!(nodes.owner(), 2);
-    trader.check(addresses.lock().unwrap()[2]);
+    (trimmed.nodes.processes[0], trimmed.nodes.processes[1]) = (None, None);
+    trimmed.check(2);
 }
 
 /// The other nodes come later than one without data.
 #[test]
 fn a_node_without_data_waits_for_one_that_has_some() {
-    let Some((folder, _brokers, file)) = cluster_on_brokers("keep_minutes = 0") else { return };
-    let mut nodes = Nodes::start(folder.path(), &file, 2);
-    nodes.owner();
-    let addresses = nodes.addresses.clone();
-    let trader = Trader::new(folder.path(), &addresses.lock().unwrap(), 0);
-    (0..ORDERS).for_each(|number| trader.buy(&addresses, number));
-    status_once(&file, |status| blocks(status) < BLOCKS_MAX);
+    let Some(mut trimmed) = Trimmed::start() else { return };
+    let Trimmed { nodes, trader, addresses, .. } = &mut trimmed;
     let owner = nodes.owner();
     nodes.end(1 - owner);
     nodes.end(owner);
@@ -157,8 +177,7 @@ fn a_node_without_data_waits_for_one_that_has_some() {
     nodes.process(2).wait_for_line(|line| line.contains("copied another node's data"));
     nodes.process(2).wait_for_line(|line| line.contains("standing by node="));
     nodes.processes[owner] = None;
-    assert_eq!(nodes.owner(), 2);
-    trader.check(addresses.lock().unwrap()[2]);
+    trimmed.check(2);
 }
 
 #[test]

@@ -30,6 +30,18 @@ const WATCH_PAUSE: Duration = Duration::from_millis(20);
 /// Where the nodes listen now.
 pub(crate) type Addresses = Mutex<Vec<SocketAddr>>;
 
+/// The address of one node after the other, until it is over.
+pub(crate) fn in_turn(
+    addresses: &Addresses,
+    is_over: &AtomicBool,
+) -> impl Iterator<Item = SocketAddr> {
+    let turns = (0..).take_while(|_| !is_over.load(Ordering::Relaxed));
+    turns.map(|turn: usize| {
+        let addresses = addresses.lock().unwrap();
+        addresses[turn % addresses.len()]
+    })
+}
+
 /// An account whose requests are repeated, at one node after the other, until one has answered.
 pub(crate) struct Caller {
     pub(crate) key: String,
@@ -145,14 +157,7 @@ impl Trader {
     /// less than what was acknowledged or seen before it, nor more than was ordered by then.
     fn watch(&self, addresses: &Addresses, is_over: &AtomicBool) {
         let mut least = 0;
-        for turn in 0.. {
-            if is_over.load(Ordering::Relaxed) {
-                return;
-            }
-            let address = {
-                let addresses = addresses.lock().unwrap();
-                addresses[turn % addresses.len()]
-            };
+        for address in in_turn(addresses, is_over) {
             least = least.max(self.count());
             let answer = ask(address, &self.positions());
             if let Some(answer) = answer.filter(|answer| answer.status == 200) {

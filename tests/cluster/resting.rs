@@ -14,7 +14,7 @@ use paperbourse_test_support::{Connection, Request};
 use serde_json::{Value, json};
 
 use crate::PAUSE;
-use crate::load::{Addresses, Caller};
+use crate::load::{Addresses, Caller, in_turn};
 use crate::nodes::{ANSWER_TIME_MAX, STARTING_BALANCE};
 
 /// How many fills a connection reads before it is given up for one at the next node.
@@ -130,14 +130,7 @@ impl Rester {
     /// answers or another node have shown before.
     pub(crate) fn follow(&self, addresses: &Addresses, is_over: &AtomicBool) {
         let mut follower = self.follower.lock().unwrap();
-        for turn in 0.. {
-            if is_over.load(Ordering::Relaxed) {
-                return;
-            }
-            let address = {
-                let addresses = addresses.lock().unwrap();
-                addresses[turn % addresses.len()]
-            };
+        for address in in_turn(addresses, is_over) {
             let shown = self.shown.load(Ordering::SeqCst);
             let connection = Connection::try_open_within(address, ANSWER_TIME_MAX);
             let opened = connection.ok().and_then(|connection| follower.connect(connection));

@@ -60,7 +60,7 @@ fn segments_are_zero_filled() {
     let template = maker::SegmentTemplate {
         disk: Disk::System,
         directory: data.path().to_path_buf(),
-        log: block::LogId([3; 16]),
+        log: LogId([3; 16]),
         segment_bytes: 3 << 20,
         sync: SyncMode::Always,
     };

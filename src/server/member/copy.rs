@@ -8,7 +8,7 @@
 //! ```text
 //! incoming.tmp/   a copy that is being made, or was interrupted
 //! incoming/       a whole copy, of which parts may have been moved
-//! outrun/         a copy that the log did not continue any more, and that is being removed
+//! outrun/         a copy that the log no longer continues, while it is being removed
 //! ```
 
 use std::fmt::{self, Write as _};
@@ -21,7 +21,7 @@ use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
 use tokio::runtime::Handle;
 
-use super::{BROKERS_PAUSE, TRIES_PER_WARNING};
+use super::{BROKERS_PAUSE, Tries};
 use crate::backup::parts::{self, File, PIECE_BYTES_MAX, Part, Pieces};
 use crate::cluster::copies::{ANSWER_BYTES_MAX, Answers, AskError, IDLE_MAX, Peer};
 use crate::cluster::folder::Membership;
@@ -37,7 +37,7 @@ const _: () = assert!(PIECE_BYTES_MAX <= ANSWER_BYTES_MAX);
 const INCOMING_NAME: &str = "incoming";
 const OUTRUN_NAME: &str = "outrun";
 
-/// How often the same piece is asked for.
+/// How often to ask for the same piece.
 const ASKED_MAX: u32 = 3;
 
 /// The longest pause before the next try after a copy that failed.
@@ -81,7 +81,7 @@ impl Answers for Offered {
                 let listed = Pieces::of(self.folder.clone());
                 let (parts, pieces) = listed.map_err(|error| message(&error))?;
                 self.copying = Some((asker.to_owned(), pieces, Instant::now()));
-                let mut text = format!("{}\n", Logged(self.log));
+                let mut text = format!("log {}\n", self.log);
                 for Part { file, bytes, room_bytes } in parts {
                     writeln!(text, "{} {bytes} {room_bytes}", Named(file)).expect("text grows");
                 }
@@ -140,15 +140,14 @@ fn places(folder: &Folder) -> [PathBuf; 4] {
 
 /// The sequence of the first block, once the brokers say what it is.
 async fn first_block(log: &impl Log) -> u64 {
-    let mut tries = 0;
+    let mut tries = Tries::default();
     loop {
         match log.extent().await {
             Ok(Extent { first, .. }) => return first,
             Err(error) => {
-                if tries % TRIES_PER_WARNING == 0 {
+                if tries.is_told() {
                     tracing::warn!(%error, "waiting for the brokers");
                 }
-                tries += 1;
                 tokio::time::sleep(BROKERS_PAUSE).await;
             }
         }
@@ -189,7 +188,7 @@ fn copy_until_whole(
     file: &ClusterFile,
     brokers: &Handle,
 ) -> anyhow::Result<()> {
-    let (mut tries, mut pause, mut failed) = (0, BROKERS_PAUSE, None);
+    let (mut tries, mut pause, mut failed) = (Tries::default(), BROKERS_PAUSE, None);
     loop {
         let error = match brokers.block_on(Peer::find(file, node.clone(), failed.as_ref())) {
             Ok(peer) => {
@@ -211,13 +210,12 @@ fn copy_until_whole(
                 }
             }
             Err(error @ (AskError::Nobody | AskError::Cluster(_))) => {
-                if tries % TRIES_PER_WARNING == 0 {
+                if tries.is_told() {
                     tracing::warn!(
                         %error,
                         "waiting for a node to copy from: the log alone is not enough"
                     );
                 }
-                tries += 1;
                 thread::sleep(BROKERS_PAUSE);
                 continue;
             }
@@ -292,8 +290,7 @@ fn move_all(from: &Folder, to: &Folder) -> Result<(), DiskError> {
     to.disk.sync_directory(to.path())
 }
 
-/// Removes a copy again that was just made, and that the log does not continue any more. No server
-/// runs on it.
+/// Removes a copy that was just made, because the log no longer continues it. No server runs on it.
 pub(super) fn discard(folder: &Path) -> anyhow::Result<()> {
     let directory = DataDirectory::open(Disk::System, folder)?;
     let (disk, from) = (directory.disk(), Folder::new(Disk::System, folder));
@@ -327,7 +324,7 @@ fn both_hold_data(one: &Path, other: &Path) -> String {
     )
 }
 
-/// Whether the log does not continue a folder any more.
+/// Whether this says that the log no longer continues a folder.
 pub(super) fn is_outrun(error: &anyhow::Error) -> bool {
     let halted = |error: &ReadError| match error {
         ReadError::Halted(halt) => halt.reason.lies_before_the_log(),
@@ -339,39 +336,26 @@ pub(super) fn is_outrun(error: &anyhow::Error) -> bool {
 /// The log that the data belongs to, and the parts of a copy.
 fn parse_parts(text: &[u8]) -> anyhow::Result<(LogId, Vec<Part>)> {
     let (log, lines) = str::from_utf8(text)?.split_once('\n').context("a line is missing")?;
-    let log = log.parse::<Logged>()?.0;
+    let log = log.strip_prefix("log ").context("no log is named")?.parse()?;
     let parse = |line: &str| {
-        let mut words = line.rsplitn(3, ' ');
-        let mut next = || words.next().context("a word is missing");
-        let (room_bytes, bytes) = (next()?.parse()?, next()?.parse()?);
-        let part = Part { file: next()?.parse::<Named>()?.0, bytes, room_bytes };
-        let room_max = match part.file {
+        let (file, bytes, room_bytes) = parse_file_and_numbers(line)?;
+        let room_max = match file {
             File::Segment(_) => SEGMENT_BYTES_MAX,
             _ => bytes,
         };
         ensure!((bytes..=room_max).contains(&room_bytes), "{bytes} bytes in {room_bytes}");
-        anyhow::Ok(part)
+        anyhow::Ok(Part { file, bytes, room_bytes })
     };
     let parts = lines.lines().map(|line| parse(line).with_context(|| format!("part {line:?}")));
     Ok((log, parts.collect::<anyhow::Result<_>>()?))
 }
 
-/// A log, as answers name it.
-struct Logged(LogId);
-
-impl fmt::Display for Logged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "log {:032x}", u128::from_be_bytes(self.0.to_bytes()))
-    }
-}
-
-impl FromStr for Logged {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> anyhow::Result<Self> {
-        let id = text.strip_prefix("log ").context("no log is named")?;
-        Ok(Self(LogId::from_bytes(u128::from_str_radix(id, 16)?.to_be_bytes())))
-    }
+/// The name of a file, and two numbers.
+fn parse_file_and_numbers(text: &str) -> anyhow::Result<(File, u64, u64)> {
+    let mut words = text.rsplitn(3, ' ');
+    let mut next = || words.next().context("a word is missing");
+    let (second, first) = (next()?.parse()?, next()?.parse()?);
+    Ok((next()?.parse::<Named>()?.0, first, second))
 }
 
 /// A file, as questions and answers name it.
@@ -425,11 +409,10 @@ impl FromStr for Question {
             _ => {}
         }
         let rest = text.strip_prefix("read ").context("an unknown question")?;
-        let mut words = rest.rsplitn(3, ' ');
-        let mut next = || words.next().context("a word is missing");
-        let (bytes, offset) = (next()?.parse()?, next()?.parse()?);
+        let (file, offset, bytes) = parse_file_and_numbers(rest)?;
+        let bytes = usize::try_from(bytes)?;
         ensure!(bytes <= PIECE_BYTES_MAX, "{bytes} bytes are too many");
-        Ok(Self::Read { file: next()?.parse::<Named>()?.0, offset, bytes })
+        Ok(Self::Read { file, offset, bytes })
     }
 }
 

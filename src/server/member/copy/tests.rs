@@ -11,7 +11,7 @@ const LOG: LogId = LogId::from_bytes([0xa5; 16]);
 
 #[test]
 fn questions_and_parts_are_read_as_they_are_written() {
-    let log = format!("{}\n", Logged(LOG));
+    let log = format!("log {LOG}\n");
     assert_eq!(log, format!("log {}\n", "a5".repeat(16)));
     let parse = |line: &str| parse_parts(format!("{log}{line}").as_bytes());
     let files = [
