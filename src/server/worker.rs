@@ -1,5 +1,7 @@
 //! The worker threads that serve requests, each with its own runtime and listener.
 
+mod balancer;
+
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,6 +26,7 @@ use crate::http::forward::{self, handle_anywhere as handle};
 #[cfg(not(feature = "cluster"))]
 use crate::http::handle::handle;
 use crate::limits::bucket::{BucketRule, TokenBucket};
+use balancer::{Accepted, Balancer, Seat};
 
 /// How long to wait after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
@@ -47,20 +50,31 @@ impl Workers {
         server: &Arc<Server>,
         heart: &Heart,
     ) -> anyhow::Result<Self> {
+        let seats = Balancer::seats(sockets.len());
+        Self::seated(seats, sockets, connections, server, heart)
+    }
+
+    fn seated(
+        seats: Vec<Seat>,
+        sockets: Vec<Vec<StdListener>>,
+        connections: Vec<StdStream>,
+        server: &Arc<Server>,
+        heart: &Heart,
+    ) -> anyhow::Result<Self> {
         let (alive, drained) = mpsc::channel(1);
         let mut shares: Vec<Vec<StdStream>> = sockets.iter().map(|_| Vec::new()).collect();
         for (index, connection) in connections.into_iter().enumerate() {
             let worker_count = shares.len();
             shares[index % worker_count].push(connection);
         }
-        for (index, (sockets, connections)) in sockets.into_iter().zip(shares).enumerate() {
+        for ((sockets, connections), seat) in sockets.into_iter().zip(shares).zip(seats) {
             let worker = Arc::new(Worker::new(server.clone()));
             let alive = alive.clone();
-            let name = format!("worker-{index}");
+            let name = format!("worker-{}", seat.index);
             let answering = heart.answer(&name);
             std::thread::Builder::new()
                 .name(name)
-                .spawn(move || run(sockets, connections, &worker, answering, alive))
+                .spawn(move || run(sockets, connections, &worker, seat, answering, alive))
                 .context("failed to start a worker thread")?;
         }
         Ok(Self { drained })
@@ -77,9 +91,11 @@ fn run(
     sockets: Vec<StdListener>,
     connections: Vec<StdStream>,
     worker: &Arc<Worker>,
+    seat: Seat,
     answering: impl Future<Output = ()> + Send + 'static,
     alive: mpsc::Sender<()>,
 ) {
+    let Seat { balancer, index, alive: connection_alive, mut drained, handed } = seat;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .on_thread_park({
@@ -90,24 +106,26 @@ fn run(
         .expect("a runtime of one thread needs an epoll instance and a waker");
     runtime.block_on(async {
         let answering = tokio::spawn(answering);
-        let (connection_alive, mut connections_drained) = mpsc::channel(1);
+        let door = Door { worker: worker.clone(), balancer, index, alive: connection_alive };
         for connection in connections {
             // It may have ended meanwhile.
             let welcomed = TcpStream::from_std(connection)
                 .and_then(|stream| stream.peer_addr().map(|peer| (stream, peer)));
             if let Ok((stream, peer)) = welcomed {
-                welcome(stream, peer, worker, &connection_alive);
+                door.welcome_here(stream, peer);
             }
         }
+        tokio::spawn(receive(handed, worker.clone()));
+        let door = Arc::new(door);
         for socket in sockets {
             let listener = TcpListener::from_std(socket).expect("our own listening socket");
-            tokio::spawn(accept(listener, worker.clone(), connection_alive.clone()));
+            tokio::spawn(accept(listener, door.clone()));
         }
         #[cfg(feature = "cluster")]
-        let (stop_forwarding, forwarding) = spawn_forwarding(worker, connection_alive.downgrade());
-        drop(connection_alive);
+        let (stop_forwarding, forwarding) = spawn_forwarding(worker, door.alive.downgrade());
+        drop(door);
         // Returns when the last connection, and whoever accepts more, has dropped its sender.
-        while connections_drained.recv().await.is_some() {}
+        while drained.recv().await.is_some() {}
         #[cfg(feature = "cluster")]
         {
             // Nobody needs the links any more.
@@ -135,8 +153,9 @@ fn spawn_forwarding(
 }
 
 /// Accepts connections until shutdown begins.
-async fn accept(listener: TcpListener, worker: Arc<Worker>, alive: mpsc::Sender<()>) {
-    let mut shutdown = worker.server.shutdown();
+async fn accept(listener: TcpListener, door: Arc<Door>) {
+    let server = &door.worker.server;
+    let mut shutdown = server.shutdown();
     let mut pace = Pace::new(BucketRule::ACCEPTS);
     loop {
         let accepted = tokio::select! {
@@ -145,14 +164,11 @@ async fn accept(listener: TcpListener, worker: Arc<Worker>, alive: mpsc::Sender<
         };
         match accepted {
             Ok((stream, peer)) => {
-                welcome(stream, peer, &worker, &alive);
-                // One at a time, so that open connections get their turn in between.
-                tokio::task::yield_now().await;
-                // Beyond the rate, new connections queue in the kernel.
-                pace.wait().await;
+                door.welcome(stream, peer);
+                pace.give_way().await;
             }
             Err(error) => {
-                if let Some(unlogged) = worker.server.lines.failed.pass(Instant::now()) {
+                if let Some(unlogged) = server.lines.failed.pass(Instant::now()) {
                     tracing::warn!(%error, unlogged, "failed to accept a connection");
                 }
                 tokio::time::sleep(ACCEPT_RETRY).await;
@@ -160,20 +176,34 @@ async fn accept(listener: TcpListener, worker: Arc<Worker>, alive: mpsc::Sender<
         }
     }
     // The next server has the same sockets, and accepts those that wait.
-    if worker.server.ending() == Ending::Graceful {
-        accept_rest(listener, &worker, &alive);
+    if server.ending() == Ending::Graceful {
+        accept_rest(listener, &door);
     }
 }
 
 /// Accepts the connections that wait. To close the socket would reset them.
-fn accept_rest(listener: TcpListener, worker: &Arc<Worker>, alive: &mpsc::Sender<()>) {
+fn accept_rest(listener: TcpListener, door: &Door) {
     let Ok(listener) = listener.into_std() else { return };
     for _ in 0..ACCEPTED_AT_LAST_MAX {
         let Ok((stream, peer)) = listener.accept() else { return };
         let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
         if let Ok(stream) = stream {
-            welcome(stream, peer, worker, alive);
+            door.welcome_here(stream, peer);
         }
+    }
+}
+
+/// Serves the connections that other workers accepted for this one, as long as the worker runs.
+async fn receive(mut handed: mpsc::UnboundedReceiver<Accepted>, worker: Arc<Worker>) {
+    let mut pace = Pace::new(BucketRule::ACCEPTS);
+    while let Some(Accepted { stream, peer, guard, alive }) = handed.recv().await {
+        match TcpStream::from_std(stream) {
+            Ok(stream) => {
+                tokio::spawn(serve(stream, peer, worker.clone(), guard, alive));
+            }
+            Err(error) => tracing::debug!("the connection from {peer} ended early: {error}"),
+        }
+        pace.give_way().await;
     }
 }
 
@@ -186,6 +216,13 @@ struct Pace {
 impl Pace {
     fn new(rule: BucketRule) -> Self {
         Self { bucket: TokenBucket::new(rule), began: tokio::time::Instant::now() }
+    }
+
+    /// Gives open connections their turn, and waits until the rate allows the next new one. Beyond
+    /// the rate, new connections queue in the kernel or where they were handed over.
+    async fn give_way(&mut self) {
+        tokio::task::yield_now().await;
+        self.wait().await;
     }
 
     /// Waits until the rate allows the next one.
@@ -201,20 +238,56 @@ impl Pace {
     }
 }
 
-fn welcome(stream: TcpStream, peer: SocketAddr, worker: &Arc<Worker>, alive: &mpsc::Sender<()>) {
-    let server = &worker.server;
-    match server.admit(peer.ip()) {
-        Ok(guard) => {
-            tokio::spawn(serve(stream, peer, worker.clone(), guard, alive.clone()));
+/// Where the connections of a worker come in.
+struct Door {
+    worker: Arc<Worker>,
+    balancer: Arc<Balancer>,
+    /// The worker's number.
+    index: usize,
+    /// The worker runs until all of these are dropped.
+    alive: mpsc::Sender<()>,
+}
+
+impl Door {
+    /// Has a connection served by the worker with the fewest.
+    fn welcome(&self, stream: TcpStream, peer: SocketAddr) {
+        let Some((stream, guard)) = self.admit(stream, peer) else { return };
+        let Some(place) = self.balancer.emptier_than(self.index) else {
+            self.serve(stream, peer, guard);
+            return;
+        };
+        match stream.into_std() {
+            Ok(stream) => place.take(stream, peer, guard),
+            Err(error) => tracing::debug!("the connection from {peer} ended early: {error}"),
         }
-        Err(reason) => {
-            worker.metrics.connections_refused.increment();
-            if let Some(unlogged) = server.lines.refused.pass(Instant::now()) {
-                tracing::warn!(%peer, %reason, unlogged, "refused a connection");
-            }
-            // Beyond this many refusals at a time, connections are closed without an answer.
-            if let Ok(permit) = server.refusals.clone().try_acquire_owned() {
-                tokio::spawn(refuse(stream, permit));
+    }
+
+    /// Serves a connection here: the others may have ended, or have got their share.
+    fn welcome_here(&self, stream: TcpStream, peer: SocketAddr) {
+        if let Some((stream, guard)) = self.admit(stream, peer) {
+            self.serve(stream, peer, guard);
+        }
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, guard: ConnectionGuard) {
+        tokio::spawn(serve(stream, peer, self.worker.clone(), guard, self.alive.clone()));
+    }
+
+    /// Gives a connection its slot, or refuses it.
+    fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Option<(TcpStream, ConnectionGuard)> {
+        let Worker { server, metrics, .. } = &*self.worker;
+        match server.admit(peer.ip()) {
+            Ok(guard) => Some((stream, guard)),
+            Err(reason) => {
+                metrics.connections_refused.increment();
+                if let Some(unlogged) = server.lines.refused.pass(Instant::now()) {
+                    tracing::warn!(%peer, %reason, unlogged, "refused a connection");
+                }
+                // Beyond this many refusals at a time, connections are closed without an answer.
+                if let Ok(permit) = server.refusals.clone().try_acquire_owned() {
+                    tokio::spawn(refuse(stream, permit));
+                }
+                None
             }
         }
     }
@@ -273,12 +346,14 @@ async fn refuse(mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::io::{Read as _, Write as _};
     use std::sync::Mutex;
     use std::sync::mpsc::{Receiver as StdReceiver, Sender as StdSender, channel};
 
     use mpsc::error::TryRecvError;
 
     use super::*;
+    use crate::server::listener::Listeners;
 
     /// Says when it is dropped whether the worker had drained by then.
     struct Answering {
@@ -304,8 +379,65 @@ mod tests {
             let _answering = answering;
             pending::<()>().await;
         };
-        run(Vec::new(), Vec::new(), &worker, answering, alive);
+        let seat = Balancer::seats(1).remove(0);
+        run(Vec::new(), Vec::new(), &worker, seat, answering, alive);
         assert!(!was_drained.recv().unwrap());
+    }
+
+    /// Three workers on one port, and what the balancer counts of their connections.
+    fn serving(server: &Arc<Server>) -> (SocketAddr, Arc<Balancer>, Workers) {
+        let listeners = Listeners::bind("127.0.0.1:0".parse().unwrap(), 3).unwrap();
+        let seats = Balancer::seats(3);
+        let balancer = seats[0].balancer.clone();
+        let sockets = listeners.deal(3).unwrap();
+        let workers = Workers::seated(seats, sockets, Vec::new(), server, &Heart::default());
+        (listeners.addresses[0], balancer, workers.unwrap())
+    }
+
+    /// A connection that a worker serves: it has answered a request.
+    fn connect(address: SocketAddr) -> StdStream {
+        let mut stream = StdStream::connect(address).unwrap();
+        stream.write_all(b"GET /v1/health/live HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        stream
+    }
+
+    #[test]
+    fn all_workers_have_equally_many_connections() {
+        let server = Arc::new(Server::new(100));
+        let (address, balancer, _workers) = serving(&server);
+        let accepting = 1;
+        let mut streams: Vec<StdStream> = Vec::new();
+        for count in 1..=30 {
+            streams.push(connect(address));
+            let counts = balancer.counts();
+            let most = accepting + usize::div_ceil(count, 3);
+            assert!(counts.iter().all(|&it| it == most || it + 1 == most), "{counts:?}");
+        }
+        // Whichever worker loses most gets most of the next ones.
+        let mut numbers = 0..;
+        streams.retain(|_| numbers.next().is_some_and(|number| number % 3 > 0));
+        while balancer.counts().iter().sum::<usize>() > 3 * accepting + 20 {
+            std::thread::yield_now();
+        }
+        streams.extend((0..10).map(|_| connect(address)));
+        assert_eq!(balancer.counts(), [accepting + 10; 3]);
+    }
+
+    /// Those that were handed over have their time to end, like all others.
+    #[test]
+    fn workers_drain_what_they_got_from_others() {
+        let server = Arc::new(Server::new(100));
+        let (address, _balancer, mut workers) = serving(&server);
+        let streams: Vec<StdStream> = (0..30).map(|_| connect(address)).collect();
+        server.close();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(workers.drained());
+        for mut stream in streams {
+            stream.read_to_end(&mut Vec::new()).unwrap();
+        }
     }
 
     #[tokio::test(start_paused = true)]
