@@ -189,11 +189,8 @@ pub struct JournalConfig {
     /// Maximum number of segments to preallocate, at least 1. Starts at one and doubles whenever a
     /// segment was not ready in time.
     pub segments_ahead_max: usize,
-    /// Maximum number of records reserved but not yet taken by the writer; rounded up to a power of
-    /// two.
-    pub ring_slots: usize,
-    /// Maximum disk space those records may need, in bytes, counting each as if it had a block of
-    /// its own.
+    /// Maximum disk space that records may need which are reserved but not yet taken by the writer,
+    /// in bytes, counting each as if it had a block of its own, so at least 4096.
     pub ring_bytes: u64,
     /// Longest block, in bytes; a multiple of 4096, up to 4 MiB.
     pub block_bytes_max: usize,
@@ -210,7 +207,6 @@ impl Default for JournalConfig {
         Self {
             segment_bytes: 64 << 20,
             segments_ahead_max: 16,
-            ring_slots: 16 << 10,
             ring_bytes: 48 << 20,
             block_bytes_max: 1 << 20,
             record_bytes_max: RECORD_BYTES_MAX,
@@ -227,6 +223,11 @@ impl JournalConfig {
         self.segments_ahead_max.min(usize::try_from(fitting).unwrap_or(usize::MAX)).max(1)
     }
 
+    /// How many records the ring can hold: each needs at least a page.
+    fn ring_slots(&self) -> usize {
+        usize::try_from(self.ring_bytes).unwrap_or(usize::MAX).div_ceil(block::PAGE_BYTES)
+    }
+
     fn check(&self) {
         let page = block::PAGE_BYTES;
         let alone = block::alone_bytes(self.record_bytes_max);
@@ -240,7 +241,7 @@ impl JournalConfig {
         let segment_min = (2 * page + 2 * alone) as u64;
         assert!(self.segment_bytes >= segment_min, "a record must fit into a segment");
         assert!(self.segments_ahead_max >= 1, "at least one segment must be preallocated");
-        assert!(self.ring_slots >= 1 && self.ring_bytes >= alone as u64, "the ring is too small");
+        assert!(self.ring_bytes >= alone as u64, "the ring is too small");
     }
 }
 

@@ -69,7 +69,7 @@ impl LocalJournal {
         let recovery::Recovered { data, template, tail, ready, next_number, .. } = recovered;
         let (epoch, position) = (tail.chain.epoch, tail.chain.position);
         let is_direct = tail.file.is_direct();
-        let (ring, taker) = Ring::new(config.ring_slots, config.ring_bytes, position);
+        let (ring, taker) = Ring::new(config.ring_slots(), config.ring_bytes, position);
         ring.add_space(tail.room() - segment::unused_bytes_max(config.record_bytes_max));
         for segment in &ready {
             let bytes = segment.header.segment_bytes;

@@ -69,7 +69,7 @@ impl MemoryJournal {
     }
 
     fn kept_behind(config: &JournalConfig, gate: u64) -> Self {
-        let (ring, taker) = Ring::new(config.ring_slots, config.ring_bytes, 0);
+        let (ring, taker) = Ring::new(config.ring_slots(), config.ring_bytes, 0);
         ring.add_space(u64::MAX / 2);
         let state = Mutex::new(State { taker, filled: 0, gate, records: Vec::new() });
         Self::with(config, Progress::new(LOG, 0), Records::Kept(Kept { ring, state }))

@@ -1,13 +1,14 @@
 //! The ring buffer between the threads that reserve places and the writer that takes the records.
 //!
-//! A reservation wins a position with one compare-and-swap. The position selects a slot, which
-//! belongs to the winner until it is filled and to the taker from then on. So the slot's mutex is
-//! never contended: it hands the buffer over without unsafe code.
+//! A reservation first gets a promise of the bytes that its record may need on disk, with one
+//! compare-and-swap, and then takes the next position with one addition. The position selects a
+//! slot, which belongs to that thread until it is filled and to the taker from then on. So the
+//! slot's mutex is never contended: it hands the buffer over without unsafe code.
 //!
-//! The ring bounds the number of slots and the bytes that reservations may need on disk. The bytes
-//! are a worst case (each record alone in its block), checked against both the ring's capacity and
-//! the preallocated disk space. Bytes are promised before the position is taken; the writer returns
-//! what the records turned out not to need.
+//! The bytes are a worst case (each record alone in its block), checked against both the ring's
+//! capacity and the preallocated disk space. The writer returns what the records turned out not to
+//! need. Each record is promised at least its slot's share of the capacity, so that whoever has a
+//! promise finds a free slot.
 //!
 //! The ring does not know what a record means, where it is written, or when it is durable.
 
@@ -25,6 +26,8 @@ const SLOT_KEPT_BYTES_MAX: usize = 1024;
 pub(super) struct Ring {
     slots: Box<[Slot]>,
     bytes_max: u64,
+    /// What each record is promised at least.
+    slot_bytes: u64,
     entrance: Entrance,
     exit: Exit,
 }
@@ -51,6 +54,8 @@ struct Exit {
     is_disk_full: AtomicBool,
 }
 
+/// Slots have cache lines of their own, since different threads fill neighbours.
+#[repr(align(64))]
 struct Slot {
     /// The position of the newest record in this slot.
     filled: AtomicU64,
@@ -98,12 +103,14 @@ impl Ring {
     /// A ring with at least `slot_count` slots and room for `bytes_max` promised bytes, whose first
     /// position follows `last_position`. It starts without any disk space.
     pub(super) fn new(slot_count: usize, bytes_max: u64, last_position: u64) -> (Arc<Self>, Taker) {
-        let slots = (0..slot_count.next_power_of_two())
+        let slots: Box<[Slot]> = (0..slot_count.next_power_of_two())
             .map(|_| Slot { filled: AtomicU64::new(0), content: Mutex::new(Content::default()) })
             .collect();
+        let slot_bytes = bytes_max.div_ceil(slots.len() as u64);
         let ring = Arc::new(Self {
             slots,
             bytes_max,
+            slot_bytes,
             entrance: Entrance {
                 next: AtomicU64::new(last_position + 1),
                 promised: AtomicU64::new(0),
@@ -130,26 +137,13 @@ impl Ring {
 
     /// Takes the next position, for a record that needs at most `bytes` on disk.
     pub(super) fn reserve(&self, bytes: u64) -> Result<Claim, Refused> {
-        self.promise(bytes)?;
-        let mut position = self.entrance.next.load(Ordering::Relaxed);
-        loop {
-            // Acquire: the taker finished with the slot before it counted it as taken.
-            let taken = self.exit.taken.load(Ordering::Acquire);
-            // A stale position may be behind what is taken, hence the saturating subtraction.
-            if position.saturating_sub(taken) > self.slots.len() as u64 {
-                self.entrance.promised.fetch_sub(bytes, Ordering::Relaxed);
-                return Err(Refused::Busy);
-            }
-            match self.entrance.next.compare_exchange_weak(
-                position,
-                position + 1,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return Ok(Claim { position, promised: bytes }),
-                Err(newer) => position = newer,
-            }
-        }
+        let promised = bytes.max(self.slot_bytes);
+        self.promise(promised)?;
+        // The slot is free: no more records are between a promise and its release than there are
+        // slots. Acquire and release: whichever thread saw that the taker is done with this slot,
+        // its addition came before this one.
+        let position = self.entrance.next.fetch_add(1, Ordering::AcqRel);
+        Ok(Claim { position, promised })
     }
 
     /// The newest reserved position; at first `last_position` of [`Self::new`].
@@ -391,7 +385,7 @@ mod model {
         builder.preemption_bound = Some(2);
         builder.check(|| {
             let (ring, mut taker) = Ring::new(1, 100, 0);
-            ring.add_space(100);
+            ring.add_space(200);
             let producers: Vec<_> = [10_u8, 20]
                 .into_iter()
                 .map(|base| {
@@ -427,12 +421,12 @@ mod model {
     fn disk_space_is_never_promised_twice() {
         loom::model(|| {
             let (ring, _taker) = Ring::new(4, 100, 0);
-            ring.add_space(15);
+            ring.add_space(45);
             let other = {
                 let ring = ring.clone();
-                loom::thread::spawn(move || ring.reserve(10).is_ok())
+                loom::thread::spawn(move || ring.reserve(30).is_ok())
             };
-            let here = ring.reserve(10).is_ok();
+            let here = ring.reserve(30).is_ok();
             assert!(here ^ other.join().unwrap(), "exactly one fits");
         });
     }

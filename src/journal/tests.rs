@@ -24,7 +24,6 @@ fn config() -> JournalConfig {
     JournalConfig {
         segment_bytes: 48 << 10,
         segments_ahead_max: 1,
-        ring_slots: 8,
         ring_bytes: 48 << 10,
         block_bytes_max: 16 << 10,
         record_bytes_max: 6000,

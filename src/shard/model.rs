@@ -84,7 +84,6 @@ fn execute(shards: &Arc<Shards>, journal: &Journal, trader: u8, idle: Idle) {
 fn open() -> (Journal, Steps) {
     let config = JournalConfig {
         segment_bytes: 16 << 10,
-        ring_slots: 2,
         ring_bytes: 16 << 10,
         block_bytes_max: 8 << 10,
         record_bytes_max: 3000,

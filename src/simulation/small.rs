@@ -34,7 +34,6 @@ pub(super) fn journal_config() -> JournalConfig {
     JournalConfig {
         segment_bytes: SEGMENT_BYTES,
         segments_ahead_max: 1,
-        ring_slots: 8,
         ring_bytes: 64 << 10,
         block_bytes_max: 16 << 10,
         record_bytes_max: 3000,
