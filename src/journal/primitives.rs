@@ -12,7 +12,7 @@ mod real {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, fence};
     pub(crate) use std::thread::{Thread, current, park, park_timeout};
 
-    pub(crate) use parking_lot::Mutex;
+    pub(crate) use parking_lot::{Mutex, RwLock};
 
     /// The current time, for measuring durations.
     pub(crate) fn now() -> std::time::Instant {
@@ -25,8 +25,8 @@ mod modelled {
     use std::sync::LazyLock;
     use std::time::{Duration, Instant};
 
-    pub(crate) use loom::sync::MutexGuard;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, fence};
+    pub(crate) use loom::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
     pub(crate) use loom::thread::{Thread, current, park};
 
     /// The timeout may expire at any time.
@@ -55,6 +55,24 @@ mod modelled {
 
         pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
             self.0.try_lock().ok()
+        }
+    }
+
+    /// The same for the lock with many readers.
+    #[derive(Debug)]
+    pub(crate) struct RwLock<T>(loom::sync::RwLock<T>);
+
+    impl<T> RwLock<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(loom::sync::RwLock::new(value))
+        }
+
+        pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+            self.0.read().expect("a model that panicked has already failed")
+        }
+
+        pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+            self.0.write().expect("a model that panicked has already failed")
         }
     }
 }

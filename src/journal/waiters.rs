@@ -1,7 +1,8 @@
 //! Waiting until a place is on disk.
 //!
-//! A flush covers the records of many commands, whose tasks belong to a few workers. The journal
-//! wakes each worker's group once; the group's own task then wakes the others, on their own thread.
+//! A flush covers the records of many commands, whose tasks belong to a few workers. Whoever has
+//! flushed wakes each worker's group once; the group's own task then wakes the others, on their own
+//! thread. Several threads may wake groups at a time, each for its own flush.
 //!
 //! No wake-up is lost: the journal publishes the durable position and then checks each group under
 //! its lock; a waiter checks the position under the same lock and then enters the group. Whichever
@@ -18,7 +19,7 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::Place;
-use super::primitives::{AtomicU64, Mutex};
+use super::primitives::{AtomicU64, Mutex, RwLock};
 use super::wakeup::FlushWakeup;
 
 /// Maximum number of groups at a time, one for each worker thread.
@@ -33,7 +34,8 @@ pub(super) struct Progress {
     /// Wakes the thread that flushes.
     pub(super) wakeup: FlushWakeup,
     durable: AtomicU64,
-    groups: Mutex<Vec<Weak<Waiters>>>,
+    /// Changes only when a worker starts.
+    groups: RwLock<Vec<Weak<Waiters>>>,
     blocked: parking_lot::Mutex<()>,
     advanced: Condvar,
 }
@@ -45,7 +47,7 @@ impl Progress {
             log,
             wakeup: FlushWakeup::default(),
             durable: AtomicU64::new(durable),
-            groups: Mutex::new(Vec::new()),
+            groups: RwLock::new(Vec::new()),
             blocked: parking_lot::Mutex::new(()),
             advanced: Condvar::new(),
         }
@@ -64,18 +66,19 @@ impl Progress {
         place.position <= self.durable.load(Ordering::Acquire)
     }
 
-    /// Advances the durable position and wakes all who wait for it. Only one thread at a time may
-    /// call this.
+    /// Advances the durable position. Only one thread at a time may call this, and then
+    /// [`Self::wake`].
     pub(super) fn publish(&self, position: u64) {
         debug_assert!(position >= self.durable.load(Ordering::Relaxed));
         self.durable.store(position, Ordering::Release);
-        self.groups.lock().retain(|group| {
-            let group = group.upgrade();
-            if let Some(group) = &group {
-                group.notify_up_to(position);
-            }
-            group.is_some()
-        });
+    }
+
+    /// Wakes all who wait for what is durable.
+    pub(super) fn wake(&self) {
+        let position = self.durable.load(Ordering::Acquire);
+        for group in self.groups.read().iter().filter_map(Weak::upgrade) {
+            group.notify_up_to(position);
+        }
         // A thread in `wait_blocking` has either not checked yet or is waiting on the condition.
         drop(self.blocked.lock());
         self.advanced.notify_all();
@@ -98,7 +101,7 @@ impl Progress {
             #[cfg(feature = "cluster")]
             first_asked: std::sync::atomic::AtomicU64::new(0),
         });
-        let mut groups = self.groups.lock();
+        let mut groups = self.groups.write();
         groups.retain(|group| group.strong_count() > 0);
         assert!(groups.len() < WAITER_GROUPS_MAX, "more than {WAITER_GROUPS_MAX} waiter groups");
         groups.push(Arc::downgrade(&group));
@@ -181,7 +184,7 @@ impl Waiters {
         }
     }
 
-    /// Called by the journal after publishing `position`.
+    /// Called once `position` is published.
     fn notify_up_to(&self, position: u64) {
         let first = self.waiting.lock().wakers.first_key_value().map(|(&(first, _), _)| first);
         if first.is_some_and(|first| first <= position) {
@@ -308,6 +311,11 @@ mod tests {
         (progress, waiters)
     }
 
+    fn publish(progress: &Progress, position: u64) {
+        progress.publish(position);
+        progress.wake();
+    }
+
     #[test]
     fn a_flush_wakes_the_group_once_and_the_group_wakes_covered_tasks() {
         let (progress, waiters) = group();
@@ -320,7 +328,7 @@ mod tests {
         for (wait, count) in waits.iter_mut().zip(&counts) {
             assert!(!is_ready(wait.as_mut(), count));
         }
-        progress.publish(150);
+        publish(&progress, 150);
         assert_eq!(completer.get(), 1);
         assert_eq!(counts[0].get(), 0, "the group's own task wakes them");
         assert!(!is_ready(run.as_mut(), &completer));
@@ -329,7 +337,7 @@ mod tests {
             assert_eq!(is_ready(wait.as_mut(), count), index < 150);
         }
         assert_eq!(waiters.len(), 50);
-        progress.publish(150);
+        publish(&progress, 150);
         assert_eq!(completer.get(), 1, "nobody is due");
     }
 
@@ -354,7 +362,7 @@ mod tests {
         let count = Arc::new(Count::default());
         let mut wait = pin!(waiters.durable(progress.place(1)));
         assert!(!is_ready(wait.as_mut(), &count));
-        progress.publish(1);
+        publish(&progress, 1);
         assert!(is_ready(wait.as_mut(), &count), "a poll sees it without a wake-up");
         assert_eq!(waiters.len(), 0);
     }
@@ -364,7 +372,7 @@ mod tests {
         let (progress, waiters) = group();
         let early = Arc::new(Count::default());
         waiters.wake_when_durable(progress.place(3), early.clone().into());
-        progress.publish(3);
+        publish(&progress, 3);
         waiters.wake_up_to(3);
         waiters.wake_up_to(3);
         let late = Arc::new(Count::default());
@@ -387,7 +395,7 @@ mod tests {
         assert!(!is_ready(Pin::new(&mut inner), &Arc::default()));
         let task = Arc::new(Task(parking_lot::Mutex::new(Some(inner))));
         waiters.wake_when_durable(progress.place(1), task.into());
-        progress.publish(1);
+        publish(&progress, 1);
         waiters.wake_up_to(1);
         assert_eq!(waiters.len(), 0);
     }
@@ -398,7 +406,7 @@ mod tests {
         for _ in 0..3 * WAITER_GROUPS_MAX {
             drop(progress.register());
         }
-        assert!(progress.groups.lock().len() <= 1);
+        assert!(progress.groups.read().len() <= 1);
     }
 
     #[test]
@@ -417,7 +425,7 @@ mod tests {
             let (sender, receiver) = std::sync::mpsc::channel();
             scope.spawn({
                 let progress = &progress;
-                move || receiver.iter().for_each(|position| progress.publish(position))
+                move || receiver.iter().for_each(|position| publish(progress, position))
             });
             runtime.block_on(async {
                 let waiters = waiters.clone();

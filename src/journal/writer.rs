@@ -1,10 +1,11 @@
 //! Flushes records: takes what the ring holds, makes one block of it, writes it, syncs it and
 //! publishes the new durable position.
 //!
-//! One thread at a time flushes. An idle worker flushes the records it has just filled, so on an
-//! idle server an answer waits only for the disk and not for another thread. The journal's own
-//! thread flushes on request, and whatever has waited too long ([`watch`]). There is no delay to
-//! collect more records: those that arrive during a flush share the next one.
+//! One thread at a time flushes, and wakes those who waited only once another may. An idle worker
+//! flushes the records it has just filled, so on an idle server an answer waits only for the disk
+//! and not for another thread. The journal's own thread flushes on request, and whatever has waited
+//! too long ([`watch`]). There is no delay to collect more records: those that arrive during a
+//! flush share the next one.
 //!
 //! Nobody waits for the writer. A thread that finds it taken goes on, since the thread that holds
 //! it checks for records again after releasing it.
@@ -165,7 +166,11 @@ impl WriterSlot {
             if slot.is_none() {
                 return Ok(Drained::Lost);
             }
-            flush(&mut slot)?;
+            let has_flushed = flush(&mut slot)?;
+            drop(slot);
+            if has_flushed {
+                self.shared.progress.wake();
+            }
         }
         Ok(if self.has_next() { Drained::Partly } else { Drained::Fully })
     }
@@ -184,7 +189,9 @@ impl WriterSlot {
     /// journal is lost.
     #[cfg(test)]
     pub(super) fn flush(&self) -> Result<bool, DiskError> {
-        flush(&mut self.writer.lock())
+        let has_flushed = flush(&mut self.writer.lock())?;
+        self.shared.progress.wake();
+        Ok(has_flushed)
     }
 
     /// The same without blocking on the upstream: the caller gives the block to it.
@@ -202,6 +209,7 @@ impl WriterSlot {
         if result.is_err() {
             *slot = None;
         }
+        self.shared.progress.wake();
         result.map(|()| true)
     }
 }
@@ -265,6 +273,7 @@ impl Writer {
         self.shared.metrics.begin_flush(started);
         if faults::is_on(Fault::AnswerBeforeSync) {
             self.shared.progress.publish(taken.last_position);
+            self.shared.progress.wake();
         }
         Some(Begun { taken, started })
     }

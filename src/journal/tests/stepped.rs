@@ -1,6 +1,8 @@
 //! The journal without threads: only the steps do work.
 
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
+
+use parking_lot::Mutex;
 
 use super::*;
 use crate::disk::simulated::SimulatedDisk;
@@ -157,4 +159,34 @@ fn a_tending_worker_flushes_records_itself() {
     assert!(steps.flush().unwrap());
     drop((journal, directory));
     assert_eq!(open(data.path()).bytes(), written);
+}
+
+/// Woken, it writes another record and flushes it, as another worker would.
+struct WritesMore {
+    journal: Journal,
+    is_durable: Mutex<Option<bool>>,
+}
+
+impl Wake for WritesMore {
+    fn wake(self: Arc<Self>) {
+        let place = write(&self.journal, b"more");
+        self.journal.tend();
+        *self.is_durable.lock() = Some(self.journal.is_durable(place));
+    }
+}
+
+#[test]
+fn others_flush_while_waiters_are_woken() {
+    let data = TempDir::new().unwrap();
+    let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
+    let (journal, _steps) = open_stepped(&directory);
+    let waiters = journal.register();
+    let woken = Arc::new(WritesMore { journal, is_durable: Mutex::new(None) });
+    let waker = Waker::from(woken.clone());
+    let mut run = std::pin::pin!(waiters.run());
+    assert!(run.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let place = write(&woken.journal, b"first");
+    waiters.wake_when_durable(place, Waker::noop().clone());
+    woken.journal.tend();
+    assert_eq!(*woken.is_durable.lock(), Some(true));
 }
