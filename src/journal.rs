@@ -190,7 +190,7 @@ pub struct JournalConfig {
     /// segment was not ready in time.
     pub segments_ahead_max: usize,
     /// Maximum disk space that records may need which are reserved but not yet taken by the writer,
-    /// in bytes, counting each as if it had a block of its own, so at least 4096.
+    /// in bytes, counting each as if it had a block of its own: at least 4096 for each.
     pub ring_bytes: u64,
     /// Longest block, in bytes; a multiple of 4096, up to 4 MiB.
     pub block_bytes_max: usize,

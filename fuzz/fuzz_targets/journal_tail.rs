@@ -88,7 +88,6 @@ fn segment(data: &Path, number: usize) -> PathBuf {
 fn open(data: &Path) -> Result<(Journal, Vec<Vec<u8>>), OpenError> {
     let config = JournalConfig {
         segment_bytes: SEGMENT_BYTES as u64,
-        ring_slots: 8,
         ring_bytes: 32 << 10,
         block_bytes_max: 8 << 10,
         record_bytes_max: 3000,

@@ -351,7 +351,8 @@ pub struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    /// `alive` is a sender of the channel whose end the worker waits for when it drains.
+    /// `alive` is a sender of the channel whose end the worker waits for when it drains. The number
+    /// of its senders is that of the worker's connections.
     pub fn new(guard: ConnectionGuard, alive: mpsc::Sender<()>) -> Self {
         let has_sent_request = AtomicBool::new(false);
         let last_key = LastKey::default();

@@ -140,8 +140,8 @@ impl Ring {
         let promised = bytes.max(self.slot_bytes);
         self.promise(promised)?;
         // The slot is free: no more records are between a promise and its release than there are
-        // slots. Acquire and release: whichever thread saw that the taker is done with this slot,
-        // its addition came before this one.
+        // slots. Acquire and release: the addition of the thread that saw the taker finish with this
+        // slot came before this one.
         let position = self.entrance.next.fetch_add(1, Ordering::AcqRel);
         Ok(Claim { position, promised })
     }
@@ -413,6 +413,47 @@ mod model {
             look(&mut taker);
             filled.sort_unstable();
             assert_eq!(taken, filled);
+        });
+    }
+
+    /// A thread that has its promise may take its position late, when others have reused slots.
+    #[test]
+    fn a_slot_is_free_however_late_its_position_is_taken() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let (ring, mut taker) = Ring::new(2, 100, 0);
+            ring.add_space(200);
+            let claim = ring.reserve(10).expect("the ring is empty");
+            ring.fill(&claim, |bytes| bytes.push(1));
+            let producers: Vec<_> = [10_u8, 20]
+                .into_iter()
+                .map(|byte| {
+                    let ring = ring.clone();
+                    loom::thread::spawn(move || {
+                        let claim = ring.reserve(10).ok()?;
+                        ring.fill(&claim, |bytes| {
+                            assert!(bytes.is_empty(), "the slot was not free");
+                            bytes.push(byte);
+                        });
+                        Some(byte)
+                    })
+                })
+                .collect();
+            let mut taken = Vec::new();
+            let mut look = |taker: &mut Taker| {
+                taker.take(|bytes| {
+                    taken.extend_from_slice(bytes);
+                    true
+                });
+            };
+            look(&mut taker);
+            let filled = producers.into_iter().filter_map(|producer| producer.join().unwrap());
+            let mut expected: Vec<u8> = [1].into_iter().chain(filled).collect();
+            look(&mut taker);
+            taken.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(taken, expected);
         });
     }
 

@@ -34,7 +34,7 @@ pub(super) struct Progress {
     /// Wakes the thread that flushes.
     pub(super) wakeup: FlushWakeup,
     durable: AtomicU64,
-    /// Changes only when a worker starts.
+    /// Changes only when a group is registered.
     groups: RwLock<Vec<Weak<Waiters>>>,
     blocked: parking_lot::Mutex<()>,
     advanced: Condvar,
@@ -66,8 +66,8 @@ impl Progress {
         place.position <= self.durable.load(Ordering::Acquire)
     }
 
-    /// Advances the durable position. Only one thread at a time may call this, and then
-    /// [`Self::wake`].
+    /// Advances the durable position. Only one thread at a time may call this. It then calls
+    /// [`Self::wake`], which several may do at a time.
     pub(super) fn publish(&self, position: u64) {
         debug_assert!(position >= self.durable.load(Ordering::Relaxed));
         self.durable.store(position, Ordering::Release);

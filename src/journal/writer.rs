@@ -1,9 +1,9 @@
 //! Flushes records: takes what the ring holds, makes one block of it, writes it, syncs it and
 //! publishes the new durable position.
 //!
-//! One thread at a time flushes, and wakes those who waited only once another may. An idle worker
-//! flushes the records it has just filled, so on an idle server an answer waits only for the disk
-//! and not for another thread. The journal's own thread flushes on request, and whatever has waited
+//! One thread at a time flushes. It wakes those who waited after it has released the writer, so
+//! that the next flush can begin meanwhile. An idle worker flushes the records it has just filled,
+//! so on an idle server an answer waits only for the disk and not for another thread. The journal's own thread flushes on request, and whatever has waited
 //! too long ([`watch`]). There is no delay to collect more records: those that arrive during a
 //! flush share the next one.
 //!
@@ -166,10 +166,11 @@ impl WriterSlot {
             if slot.is_none() {
                 return Ok(Drained::Lost);
             }
-            let has_flushed = flush(&mut slot)?;
+            let flushed = flush(&mut slot)?;
             drop(slot);
-            if has_flushed {
+            if let Some(flushed) = flushed {
                 self.shared.progress.wake();
+                flushed.warn_if_slow();
             }
         }
         Ok(if self.has_next() { Drained::Partly } else { Drained::Fully })
@@ -189,9 +190,9 @@ impl WriterSlot {
     /// journal is lost.
     #[cfg(test)]
     pub(super) fn flush(&self) -> Result<bool, DiskError> {
-        let has_flushed = flush(&mut self.writer.lock())?;
+        let flushed = flush(&mut self.writer.lock())?;
         self.shared.progress.wake();
-        Ok(has_flushed)
+        Ok(flushed.is_some())
     }
 
     /// The same without blocking on the upstream: the caller gives the block to it.
@@ -209,13 +210,15 @@ impl WriterSlot {
         if result.is_err() {
             *slot = None;
         }
+        drop(slot);
         self.shared.progress.wake();
-        result.map(|()| true)
+        result.map(|_| true)
     }
 }
 
-fn flush(slot: &mut Option<Writer>) -> Result<bool, DiskError> {
-    let Some(writer) = slot else { return Ok(false) };
+/// Flushes the filled records as one block; `None` if there were none, or once the journal is lost.
+fn flush(slot: &mut Option<Writer>) -> Result<Option<Flushed>, DiskError> {
+    let Some(writer) = slot else { return Ok(None) };
     let result = writer.flush();
     if result.is_err() {
         // The state of the pages after a failed fsync is unknowable: no second attempt.
@@ -244,16 +247,37 @@ struct Begun {
     started: Instant,
 }
 
+/// What a flush wrote, and how long that took.
+struct Flushed {
+    records: usize,
+    bytes: u64,
+    elapsed: Duration,
+}
+
+impl Flushed {
+    /// Logs a slow flush. A log that is slow itself should hold back nobody who waits.
+    fn warn_if_slow(&self) {
+        let &Self { records, bytes, elapsed } = self;
+        if elapsed > SLOW_FLUSH {
+            tracing::warn!(
+                elapsed_ms = elapsed.as_millis(),
+                records,
+                bytes,
+                "a flush of the journal was slow: the disk is busy or failing"
+            );
+        }
+    }
+}
+
 impl Writer {
-    /// Flushes the filled records as one block. Returns false if there were none.
-    fn flush(&mut self) -> Result<bool, DiskError> {
-        let Some(begun) = self.begin() else { return Ok(false) };
+    /// Flushes the filled records as one block; `None` if there were none.
+    fn flush(&mut self) -> Result<Option<Flushed>, DiskError> {
+        let Some(begun) = self.begin() else { return Ok(None) };
         #[cfg(feature = "cluster")]
         if let Some(upstream) = &self.upstream {
             upstream.append(NextBlock(&mut self.builder));
         }
-        self.finish(&begun)?;
-        Ok(true)
+        self.finish(&begun).map(Some)
     }
 
     /// Takes the filled records; `None` if there are none.
@@ -279,7 +303,7 @@ impl Writer {
     }
 
     /// Writes what was taken, and publishes that it is on disk.
-    fn finish(&mut self, Begun { taken, started }: &Begun) -> Result<(), DiskError> {
+    fn finish(&mut self, Begun { taken, started }: &Begun) -> Result<Flushed, DiskError> {
         let bytes = self.tail.append(&mut self.builder)?;
         let elapsed = now() - *started;
         assert_eq!(self.tail.chain.position, taken.last_position, "positions are contiguous");
@@ -287,15 +311,7 @@ impl Writer {
         self.shared.progress.publish(taken.last_position);
         self.shared.ring.add_space(taken.promised - bytes);
         self.shared.metrics.record_flush(elapsed, taken.count as u64, bytes);
-        if elapsed > SLOW_FLUSH {
-            tracing::warn!(
-                elapsed_ms = elapsed.as_millis(),
-                records = taken.count,
-                bytes,
-                "a flush of the journal was slow: the disk is busy or failing"
-            );
-        }
-        Ok(())
+        Ok(Flushed { records: taken.count, bytes, elapsed })
     }
 
     /// Gives each block to `upstream` first. Blocks are no longer than it takes.

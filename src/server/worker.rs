@@ -195,15 +195,19 @@ fn accept_rest(listener: TcpListener, door: &Door) {
 
 /// Serves the connections that other workers accepted for this one, as long as the worker runs.
 async fn receive(mut handed: mpsc::UnboundedReceiver<Accepted>, worker: Arc<Worker>) {
+    let shutdown = worker.server.shutdown();
     let mut pace = Pace::new(BucketRule::ACCEPTS);
     while let Some(Accepted { stream, peer, guard, alive }) = handed.recv().await {
         match TcpStream::from_std(stream) {
             Ok(stream) => {
                 tokio::spawn(serve(stream, peer, worker.clone(), guard, alive));
             }
-            Err(error) => tracing::debug!("the connection from {peer} ended early: {error}"),
+            Err(error) => tracing::debug!("the connection from {peer} was not served: {error}"),
         }
-        pace.give_way().await;
+        // At the end, those that wait have no time to lose.
+        if !*shutdown.borrow() {
+            pace.give_way().await;
+        }
     }
 }
 
@@ -258,7 +262,7 @@ impl Door {
         };
         match stream.into_std() {
             Ok(stream) => place.take(stream, peer, guard),
-            Err(error) => tracing::debug!("the connection from {peer} ended early: {error}"),
+            Err(error) => tracing::debug!("the connection from {peer} was not served: {error}"),
         }
     }
 

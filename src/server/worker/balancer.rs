@@ -3,6 +3,9 @@
 //! The kernel deals connections out by a hash of their addresses. Among thousands, each worker gets
 //! its share; of ten, one worker often gets most and another none. So the worker that accepts a
 //! connection hands it to the worker with the fewest, if that is another.
+//!
+//! What counts is how many there are, not what they do. A worker that hangs counts what is handed
+//! to it, so it gets no more than its share.
 
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::sync::Arc;
@@ -19,7 +22,8 @@ pub(super) struct Balancer {
 
 #[derive(Debug)]
 struct Candidate {
-    /// The channel whose senders the worker's connections hold, and so their number.
+    /// Each of the worker's connections holds a sender of this channel: the number of senders is
+    /// that of connections.
     alive: mpsc::WeakSender<()>,
     /// Holds no more connections than may be open.
     handed: mpsc::UnboundedSender<Accepted>,
@@ -99,7 +103,7 @@ impl Place<'_> {
     /// Hands over the connection that takes the place.
     pub(super) fn take(self, stream: StdStream, peer: SocketAddr, guard: ConnectionGuard) {
         let accepted = Accepted { stream, peer, guard, alive: self.alive };
-        // It waits for what holds `alive`, so it still receives.
+        // That worker does not end while `alive` exists, so it still receives.
         let sent = self.at.handed.send(accepted);
         debug_assert!(sent.is_ok(), "a worker with a connection has not ended");
     }
