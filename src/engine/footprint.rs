@@ -64,11 +64,12 @@ impl State {
 
     fn tables(&self) -> Footprint {
         let settled = tree_bytes(&self.settled) + tree_bytes(&self.decisions);
-        // Two outcomes each, as a rule. The catalogue has the texts.
+        // Two outcomes each, as a rule. The catalogue has the texts of their tokens.
         let outcomes = self.markets.len() * 2 * size_of::<(Arc<str>, Arc<str>)>();
         let used = vec_bytes(&self.markets)
             + vec_bytes(&self.introductions)
             + self.is_settled.capacity()
+            + self.market_text_bytes
             + outcomes;
         let of_comments = map_bytes(&self.comments_of)
             + self.comments_of.len() * (4 * size_of::<CommentId>())

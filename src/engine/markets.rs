@@ -30,7 +30,12 @@ impl State {
         if index.0 as usize != self.markets.len() {
             return Err(Flaw::market(index, NOT_NEXT));
         }
-        let market = UsedMarket { condition_id: condition_id.clone(), outcomes: outcomes.to_vec() };
+        // What each answer shows is the shard's own: an answer counts references, and no other shard
+        // should have to wait for that. Tokens stay shared, since each order compares them with those
+        // of the quote, which takes no look at their texts then.
+        let outcomes = outcomes.iter().map(|(label, token)| (Arc::from(&**label), token.clone()));
+        let market =
+            UsedMarket { condition_id: Arc::from(&**condition_id), outcomes: outcomes.collect() };
         let inserted = self.insert_market(market, position_in_log);
         inserted.ok_or(Flaw::market(index, "was introduced before"))
     }
@@ -43,6 +48,7 @@ impl State {
         }
         self.market_of.insert(market.condition_id.clone(), MarketIndex(index));
         self.hash += market.term(index);
+        self.market_text_bytes += market.text_bytes();
         self.markets.push(market);
         self.introductions.push(position_in_log);
         self.is_settled.push(false);
@@ -153,5 +159,25 @@ pub(super) fn introduction(index: MarketIndex, quote: &Quote<'_>) -> Event {
             .iter()
             .map(|outcome| (outcome.label.clone(), outcome.token_id.clone()))
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::ShardId;
+
+    #[test]
+    fn the_texts_of_each_answer_are_the_shards_own() {
+        let text = |text: &str| Arc::<str>::from(text);
+        let (condition_id, outcomes) = (text("0x01"), [(text("Yes"), text("1"))]);
+        let mut state = State::new(ShardId::new(0).unwrap());
+        let index = MarketIndex(0);
+        state.introduce_market(index, &condition_id, &outcomes, 1).unwrap();
+        let market = state.used_market(index);
+        assert_eq!(market.condition_id, condition_id);
+        assert_eq!(market.outcomes, outcomes);
+        assert_eq!(Arc::strong_count(&condition_id), 1);
+        assert_eq!(Arc::strong_count(&outcomes[0].0), 1);
     }
 }

@@ -54,6 +54,8 @@ pub struct State {
     /// The log position of the newest record that removed an order, a key or a comment.
     pub(super) last_removal: u64,
     pub(super) markets: Vec<UsedMarket>,
+    /// The memory of the texts that are the shard's own.
+    pub(super) market_text_bytes: usize,
     /// The log position of the record that introduced each market.
     pub(super) introductions: Vec<u64>,
     /// The issuers of all accounts' identities; usually one.
@@ -97,6 +99,7 @@ impl State {
             comments_of: HashMap::default(),
             last_removal: 0,
             markets: Vec::new(),
+            market_text_bytes: 0,
             introductions: Vec::new(),
             issuers: Vec::new(),
             account_of: HashTable::new(),

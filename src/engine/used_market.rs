@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::heap::text_bytes;
 use super::state_hash::{StateHash, Term, TermKind};
 use crate::ids::OutcomeIndex;
 use crate::market::catalogue::Outcome;
@@ -31,6 +32,13 @@ impl UsedMarket {
     /// The token of an outcome.
     pub fn token(&self, outcome: OutcomeIndex) -> &Arc<str> {
         &self.outcomes[outcome.index()].1
+    }
+
+    /// The memory of the condition id and the labels, each with its counts of references.
+    pub(super) fn text_bytes(&self) -> usize {
+        let labels = self.outcomes.iter().map(|(label, _)| label);
+        let texts = labels.chain([&self.condition_id]);
+        texts.map(|text| text_bytes(text.len() + 2 * size_of::<usize>())).sum()
     }
 
     /// The market's term in the state hash.
