@@ -3,11 +3,18 @@
 //!
 //! That processor lacks the instructions for SHA-256 that today's have, so the crypto library
 //! compresses blocks in software, some fifteen times as many instructions. These are counted apart.
+//!
+//! *Locked instructions* are those that make a core own a cache line alone or wait for its earlier
+//! writes: atomic changes and fences. On a line that no other core wants they take some 20 cycles;
+//! on one that all cores change, they bound how much several cores can do together. Those of the C
+//! library are not counted.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::env;
 use std::ops::Sub;
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::LazyLock;
 
 use tempfile::NamedTempFile;
 
@@ -20,14 +27,34 @@ pub(crate) const UNIT: &str = "instructions";
 /// The unit of those that would be far fewer on a real processor.
 const SHA256_UNIT: &str = "SHA-256 instructions";
 
+/// The unit of atomic changes and fences.
+const LOCKED_UNIT: &str = "locked instructions";
+
 /// What the crypto library's functions that compress blocks have in their names.
 const SHA256_FUNCTIONS: &str = "sha256_block_data_order";
 
+/// The parts of names of functions in which this program's allocator counts.
+const COUNTING_FUNCTIONS: [&str; 2] = ["::allocator::", "__rust_"];
+
 const VALGRIND: &str = "valgrind";
 
-/// Whether valgrind is installed.
+const OBJDUMP: &str = "objdump";
+
+/// This program's file.
+static PROGRAM: LazyLock<PathBuf> =
+    LazyLock::new(|| env::current_exe().expect("this program's file"));
+
+/// The addresses of the locked instructions in this program.
+static LOCKED: LazyLock<HashSet<u64>> = LazyLock::new(|| {
+    let output = Command::new(OBJDUMP).args(["-d", "--no-show-raw-insn"]).arg(&*PROGRAM).output();
+    let output = output.expect("objdump runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    locked_addresses(&String::from_utf8_lossy(&output.stdout))
+});
+
+/// Whether valgrind and objdump are installed.
 pub(crate) fn is_possible() -> bool {
-    Command::new(VALGRIND).arg("--version").output().is_ok()
+    [VALGRIND, OBJDUMP].iter().all(|it| Command::new(it).arg("--version").output().is_ok())
 }
 
 /// Counts for each operation: the difference between two runs that repeat it a different number of
@@ -35,13 +62,17 @@ pub(crate) fn is_possible() -> bool {
 pub(crate) fn count() -> Vec<Count> {
     let times = TIMES_MAX / 2;
     let count = |(name, _)| {
-        let Instructions { sha256, others } = run(name, 2 * times) - run(name, times);
-        let each = |(unit, sum): (_, i64)| {
+        let Instructions { sha256, locked, others } = run(name, 2 * times) - run(name, times);
+        let each = |sum: i64| {
             let sum = f64::from(i32::try_from(sum).expect("a moderate number"));
-            Count::new(name, unit, sum / f64::from(u32::try_from(times).expect("few")))
+            sum / f64::from(u32::try_from(times).expect("few"))
         };
-        let sha256 = Some((SHA256_UNIT, sha256)).filter(|(_, sum)| *sum > 0);
-        [(UNIT, others)].into_iter().chain(sha256).map(each)
+        // What the allocator does now and then is a fraction of one.
+        let locked = each(locked).round();
+        let apart = [(SHA256_UNIT, each(sha256)), (LOCKED_UNIT, locked)];
+        let apart = apart.into_iter().filter(|&(_, count)| count > 0.0);
+        let counts = [(UNIT, each(others))].into_iter().chain(apart);
+        counts.map(move |(unit, count)| Count::new(name, unit, count))
     };
     OPERATIONS.into_iter().flat_map(count).collect()
 }
@@ -49,6 +80,8 @@ pub(crate) fn count() -> Vec<Count> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Instructions {
     sha256: i64,
+    /// Also part of `others`.
+    locked: i64,
     others: i64,
 }
 
@@ -56,56 +89,75 @@ impl Sub for Instructions {
     type Output = Self;
 
     fn sub(self, other: Self) -> Self {
-        Self { sha256: self.sha256 - other.sha256, others: self.others - other.others }
+        Self {
+            sha256: self.sha256 - other.sha256,
+            locked: self.locked - other.locked,
+            others: self.others - other.others,
+        }
     }
 }
 
 /// The instructions of a whole run.
 fn run(operation: &str, times: usize) -> Instructions {
-    let program = env::current_exe().expect("this program's file");
     let profile = NamedTempFile::new().expect("a temporary file");
-    let output = Command::new(VALGRIND)
-        .arg("--tool=callgrind")
+    let Output { status, stderr, .. } = Command::new(VALGRIND)
+        .args(["--tool=callgrind", "--dump-instr=yes"])
+        .args(["--compress-pos=no", "--compress-strings=no"])
         .arg(format!("--callgrind-out-file={}", profile.path().display()))
-        .arg(program)
+        .arg(&*PROGRAM)
         .args(["run", operation, &times.to_string()])
         .output()
         .expect("valgrind runs");
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{operation}: {text}");
+    assert!(status.success(), "{operation}: {}", String::from_utf8_lossy(&stderr));
     let profile = std::fs::read_to_string(profile.path()).expect("valgrind writes its profile");
-    read(&profile)
+    read(&profile, &PROGRAM.to_string_lossy(), &LOCKED)
 }
 
-/// Sums up a profile in callgrind's format: after the line that names a function come lines with
-/// the costs of its instructions. The line after `calls=` has the cost of the functions that it
-/// calls, which have lines of their own.
-fn read(profile: &str) -> Instructions {
-    let mut sums = Instructions { sha256: 0, others: 0 };
-    // A name is written where its number occurs first.
-    let mut is_sha256 = HashMap::new();
-    let mut current_is_sha256 = false;
+/// Sums up a profile in callgrind's format: after the lines that name a program or library and a
+/// function of it come lines with an instruction's address, its source line and its cost. The line
+/// after `calls=` has the cost of a function that is called, which has lines of its own.
+fn read(profile: &str, program: &str, locked_addresses: &HashSet<u64>) -> Instructions {
+    let mut sums = Instructions { sha256: 0, locked: 0, others: 0 };
+    let mut is_program = false;
+    let mut function = "";
     let mut is_of_callee = false;
     for line in profile.lines() {
-        if let Some(function) = line.strip_prefix("fn=").or_else(|| line.strip_prefix("cfn=")) {
-            let (number, name) = function.split_once(' ').unwrap_or((function, ""));
-            let known = is_sha256.entry(number).or_insert_with(|| name.contains(SHA256_FUNCTIONS));
-            if line.starts_with("fn=") {
-                current_is_sha256 = *known;
-            }
+        if let Some(object) = line.strip_prefix("ob=") {
+            is_program = object == program;
+        } else if let Some(name) = line.strip_prefix("fn=") {
+            function = name;
         } else if line.starts_with("calls=") {
             is_of_callee = true;
-        } else if line.starts_with(['+', '-', '*'])
-            || line.starts_with(|c: char| c.is_ascii_digit())
-        {
-            let cost = line.split_once(' ').map_or("0", |(_, cost)| cost);
-            let cost: i64 = cost.parse().expect("a number of instructions");
-            if !std::mem::take(&mut is_of_callee) {
-                *(if current_is_sha256 { &mut sums.sha256 } else { &mut sums.others }) += cost;
+        } else if let Some(cost) = line.strip_prefix("0x") {
+            if std::mem::take(&mut is_of_callee) {
+                continue;
+            }
+            let mut numbers = cost.split(' ');
+            let address = numbers.next().map(|it| u64::from_str_radix(it, 16).expect("an address"));
+            let cost = numbers.nth(1).map_or(0, |it| it.parse().expect("a number"));
+            let is_sha256 = function.contains(SHA256_FUNCTIONS);
+            *(if is_sha256 { &mut sums.sha256 } else { &mut sums.others }) += cost;
+            let is_counting = COUNTING_FUNCTIONS.iter().any(|part| function.contains(part));
+            let is_locked = address.is_some_and(|it| locked_addresses.contains(&it));
+            if is_program && is_locked && !is_counting {
+                sums.locked += cost;
             }
         }
     }
     sums
+}
+
+/// The addresses of the locked instructions in a program, as `objdump` shows it.
+fn locked_addresses(disassembly: &str) -> HashSet<u64> {
+    let locked = |line: &str| {
+        let (address, instruction) = line.split_once(":\t")?;
+        // An exchange of registers touches no memory; some are only padding.
+        let is_exchange = instruction.starts_with("xchg") && instruction.contains('(');
+        let is_locked = instruction.starts_with("lock ") || instruction.starts_with("mfence");
+        let address = u64::from_str_radix(address.trim(), 16).ok()?;
+        (is_locked || is_exchange).then_some(address)
+    };
+    disassembly.lines().filter_map(locked).collect()
 }
 
 #[cfg(test)]
@@ -115,10 +167,27 @@ mod tests {
     #[test]
     fn costs_belong_to_the_function_before_them_but_for_those_of_calls() {
         let profile = "\
-            version: 1\npositions: line\nevents: Ir\n\n\
-            fn=(1) main\n16 400\n+3 20\ncfn=(2) aws_lc_0_1_sha256_block_data_order_avx\n\
-            calls=2 50\n* 7000\n-1 5\n\n\
-            fn=(2)\n50 6900\ncfn=(3) memcpy\ncalls=1 9\n* 100\n\nfn=(3)\n9 100\n";
-        assert_eq!(read(profile), Instructions { sha256: 6_900, others: 525 });
+            version: 1\npositions: instr line\nevents: Ir\n\n\
+            ob=/lib/libc.so.6\nfl=???\nfn=memcpy\n0x20 9 100\n\n\
+            ob=/bin/counts\nfl=main.rs\nfn=main\n0x10 16 400\n0x20 17 20\n\
+            cfn=aws_lc_0_1_sha256_block_data_order_avx\ncalls=2 0x50 50\n0x20 19 7000\n\
+            0x30 18 5\n\n\
+            fn=aws_lc_0_1_sha256_block_data_order_avx\n0x50 50 6900\ncob=/lib/libc.so.6\n\
+            cfn=memcpy\ncalls=1 0x20 9\n0x54 50 100\n\n\
+            fn=counts::allocator::note\n0x60 3 7\n";
+        let locked = HashSet::from([0x20, 0x60]);
+        let expected = Instructions { sha256: 6_900, locked: 20, others: 532 };
+        assert_eq!(read(profile, "/bin/counts", &locked), expected);
+    }
+
+    #[test]
+    fn atomic_changes_and_fences_are_locked() {
+        let disassembly = "\
+            counts:     file format elf64-x86-64\n\n\
+            000000000000a1a0 <_ZN6counts3fn>:\n    \
+            a1a0:\tlock add %rsi,0x9029a8(%rip)        # bcdb50 <COUNT>\n    \
+            a1a8:\txchg   %ax,%ax\n    a1aa:\txchg   %al,0x10(%rdi)\n    \
+            a1ad:\tmfence\n    a1b0:\tmov    %rax,(%rdi)\n";
+        assert_eq!(locked_addresses(disassembly), HashSet::from([0xa1a0, 0xa1aa, 0xa1ad]));
     }
 }

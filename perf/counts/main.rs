@@ -74,7 +74,7 @@ fn count() -> (Vec<Count>, Vec<&'static str>) {
     if instructions::is_possible() {
         counts.extend(instructions::count());
     } else {
-        skip(instructions::UNIT, "valgrind", &mut skipped);
+        skip(instructions::UNIT, "valgrind and objdump", &mut skipped);
     }
     if syscalls::is_possible() {
         counts.extend(syscalls::count());
