@@ -30,9 +30,9 @@ impl State {
         if index.0 as usize != self.markets.len() {
             return Err(Flaw::market(index, NOT_NEXT));
         }
-        // What each answer shows is the shard's own: an answer counts references, and no other shard
-        // should have to wait for that. Tokens stay shared, since each order compares them with those
-        // of the quote, which takes no look at their texts then.
+        // What each answer shows is the shard's own: an answer counts references, and no other
+        // shard should have to wait for that. Tokens stay shared: each order compares them with
+        // those of the quote, which are then the same without a look at their texts.
         let outcomes = outcomes.iter().map(|(label, token)| (Arc::from(&**label), token.clone()));
         let market =
             UsedMarket { condition_id: Arc::from(&**condition_id), outcomes: outcomes.collect() };

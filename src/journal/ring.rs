@@ -140,8 +140,8 @@ impl Ring {
         let promised = bytes.max(self.slot_bytes);
         self.promise(promised)?;
         // The slot is free: no more records are between a promise and its release than there are
-        // slots. Acquire and release: the addition of the thread that saw the taker finish with this
-        // slot came before this one.
+        // slots. Acquire and release: the addition of the thread that saw the taker finish with
+        // this slot came before this one.
         let position = self.entrance.next.fetch_add(1, Ordering::AcqRel);
         Ok(Claim { position, promised })
     }

@@ -3,9 +3,9 @@
 //!
 //! One thread at a time flushes. It wakes those who waited after it has released the writer, so
 //! that the next flush can begin meanwhile. An idle worker flushes the records it has just filled,
-//! so on an idle server an answer waits only for the disk and not for another thread. The journal's own thread flushes on request, and whatever has waited
-//! too long ([`watch`]). There is no delay to collect more records: those that arrive during a
-//! flush share the next one.
+//! so on an idle server an answer waits only for the disk and not for another thread. The journal's
+//! own thread flushes on request, and whatever has waited too long ([`watch`]). There is no delay
+//! to collect more records: those that arrive during a flush share the next one.
 //!
 //! Nobody waits for the writer. A thread that finds it taken goes on, since the thread that holds
 //! it checks for records again after releasing it.

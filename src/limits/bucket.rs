@@ -159,8 +159,8 @@ impl BucketRule {
     pub const SOCKETS: Self = Self::constant(5, SECOND_NS, 100);
     /// Frames that a client sends on one socket.
     pub const SOCKET_FRAMES: Self = Self::constant(20, SECOND_NS, 50);
-    /// Connections that one worker accepts, and as many that others accepted for it. Clients that reconnect as soon as they are dismissed
-    /// would otherwise starve the connected ones.
+    /// Connections that one worker accepts, and as many that others accepted for it. Clients that
+    /// reconnect as soon as they are dismissed would otherwise starve the connected ones.
     pub const ACCEPTS: Self = Self::constant(2_000, SECOND_NS, 1_000);
 
     /// `rate` tokens per second, at most `burst` at once, both from 1 to [`LIMIT_MAX`]. The time
