@@ -4,7 +4,7 @@
 //! That processor lacks the instructions for SHA-256 that today's have, so the crypto library
 //! compresses blocks in software, some fifteen times as many instructions. These are counted apart.
 //!
-//! *Locked instructions* are those that make a core own a cache line alone or wait for its earlier
+//! *Locked instructions* make a core take sole ownership of a cache line, or wait for its earlier
 //! writes: atomic changes and fences. On a line that no other core wants they take some 20 cycles;
 //! on one that all cores change, they bound how much several cores can do together. Those of the C
 //! library are not counted.
@@ -67,7 +67,7 @@ pub(crate) fn count() -> Vec<Count> {
             let sum = f64::from(i32::try_from(sum).expect("a moderate number"));
             sum / f64::from(u32::try_from(times).expect("few"))
         };
-        // What the allocator does now and then is a fraction of one.
+        // The allocator's own come only now and then, and would add fractions.
         let locked = each(locked).round();
         let apart = [(SHA256_UNIT, each(sha256)), (LOCKED_UNIT, locked)];
         let apart = apart.into_iter().filter(|&(_, count)| count > 0.0);

@@ -138,7 +138,6 @@ impl MemoryJournal {
         let durable = state.filled.min(state.gate);
         if durable > self.shared.progress.durable_place().position {
             self.shared.progress.publish(durable);
-            self.shared.progress.wake();
         }
     }
 }

@@ -377,24 +377,27 @@ mod tests {
 mod model {
     use super::*;
 
-    /// Two threads reserve and fill while a third takes: each position is won once, and the records
-    /// are taken exactly as filled, whole and in order, even when both use the same slot.
-    #[test]
-    fn each_record_is_taken_once_and_whole() {
+    /// Takes a place and fills it with two bytes; `None` if the ring refuses.
+    fn fill(ring: &Ring, byte: u8) -> Option<(u64, [u8; 2])> {
+        let claim = ring.reserve(10).ok()?;
+        ring.fill(&claim, |bytes| bytes.extend([byte, byte + 1]));
+        Some((claim.position, [byte, byte + 1]))
+    }
+
+    /// Two threads reserve and fill while a third takes, which may have filled a record before:
+    /// each position is won once, and the records are taken exactly as filled, whole and in order.
+    fn check(slot_count: usize, is_begun: bool, preemptions_max: usize) {
         let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(2);
-        builder.check(|| {
-            let (ring, mut taker) = Ring::new(1, 100, 0);
+        builder.preemption_bound = Some(preemptions_max);
+        builder.check(move || {
+            let (ring, mut taker) = Ring::new(slot_count, 100, 0);
             ring.add_space(200);
-            let producers: Vec<_> = [10_u8, 20]
+            let begun = is_begun.then(|| fill(&ring, 1).expect("the ring is empty"));
+            let producers: Vec<_> = [10, 20]
                 .into_iter()
-                .map(|base| {
+                .map(|byte| {
                     let ring = ring.clone();
-                    loom::thread::spawn(move || {
-                        let claim = ring.reserve(10).ok()?;
-                        ring.fill(&claim, |bytes| bytes.extend([base, base + 1]));
-                        Some((claim.position, [base, base + 1]))
-                    })
+                    loom::thread::spawn(move || fill(&ring, byte))
                 })
                 .collect();
             let mut taken = Vec::new();
@@ -408,53 +411,24 @@ mod model {
                 });
             };
             look(&mut taker);
-            let mut filled: Vec<_> =
-                producers.into_iter().flat_map(|producer| producer.join().unwrap()).collect();
+            let others = producers.into_iter().flat_map(|producer| producer.join().unwrap());
+            let mut filled: Vec<_> = begun.into_iter().chain(others).collect();
             look(&mut taker);
             filled.sort_unstable();
             assert_eq!(taken, filled);
         });
     }
 
+    /// Even when both use the same slot.
+    #[test]
+    fn each_record_is_taken_once_and_whole() {
+        check(1, false, 2);
+    }
+
     /// A thread that has its promise may take its position late, when others have reused slots.
     #[test]
     fn a_slot_is_free_however_late_its_position_is_taken() {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(|| {
-            let (ring, mut taker) = Ring::new(2, 100, 0);
-            ring.add_space(200);
-            let claim = ring.reserve(10).expect("the ring is empty");
-            ring.fill(&claim, |bytes| bytes.push(1));
-            let producers: Vec<_> = [10_u8, 20]
-                .into_iter()
-                .map(|byte| {
-                    let ring = ring.clone();
-                    loom::thread::spawn(move || {
-                        let claim = ring.reserve(10).ok()?;
-                        ring.fill(&claim, |bytes| {
-                            assert!(bytes.is_empty(), "the slot was not free");
-                            bytes.push(byte);
-                        });
-                        Some(byte)
-                    })
-                })
-                .collect();
-            let mut taken = Vec::new();
-            let mut look = |taker: &mut Taker| {
-                taker.take(|bytes| {
-                    taken.extend_from_slice(bytes);
-                    true
-                });
-            };
-            look(&mut taker);
-            let filled = producers.into_iter().filter_map(|producer| producer.join().unwrap());
-            let mut expected: Vec<u8> = [1].into_iter().chain(filled).collect();
-            look(&mut taker);
-            taken.sort_unstable();
-            expected.sort_unstable();
-            assert_eq!(taken, expected);
-        });
+        check(2, true, 3);
     }
 
     /// Promises never exceed the space, whichever thread is refused.

@@ -66,9 +66,16 @@ impl Progress {
         place.position <= self.durable.load(Ordering::Acquire)
     }
 
+    /// Advances the durable position and wakes all who wait for it. Only one thread at a time may
+    /// call this.
+    pub(super) fn publish(&self, position: u64) {
+        self.advance(position);
+        self.wake();
+    }
+
     /// Advances the durable position. Only one thread at a time may call this. It then calls
     /// [`Self::wake`], which several may do at a time.
-    pub(super) fn publish(&self, position: u64) {
+    pub(super) fn advance(&self, position: u64) {
         debug_assert!(position >= self.durable.load(Ordering::Relaxed));
         self.durable.store(position, Ordering::Release);
     }
@@ -311,11 +318,6 @@ mod tests {
         (progress, waiters)
     }
 
-    fn publish(progress: &Progress, position: u64) {
-        progress.publish(position);
-        progress.wake();
-    }
-
     #[test]
     fn a_flush_wakes_the_group_once_and_the_group_wakes_covered_tasks() {
         let (progress, waiters) = group();
@@ -328,7 +330,7 @@ mod tests {
         for (wait, count) in waits.iter_mut().zip(&counts) {
             assert!(!is_ready(wait.as_mut(), count));
         }
-        publish(&progress, 150);
+        progress.publish(150);
         assert_eq!(completer.get(), 1);
         assert_eq!(counts[0].get(), 0, "the group's own task wakes them");
         assert!(!is_ready(run.as_mut(), &completer));
@@ -337,7 +339,7 @@ mod tests {
             assert_eq!(is_ready(wait.as_mut(), count), index < 150);
         }
         assert_eq!(waiters.len(), 50);
-        publish(&progress, 150);
+        progress.publish(150);
         assert_eq!(completer.get(), 1, "nobody is due");
     }
 
@@ -362,7 +364,7 @@ mod tests {
         let count = Arc::new(Count::default());
         let mut wait = pin!(waiters.durable(progress.place(1)));
         assert!(!is_ready(wait.as_mut(), &count));
-        publish(&progress, 1);
+        progress.publish(1);
         assert!(is_ready(wait.as_mut(), &count), "a poll sees it without a wake-up");
         assert_eq!(waiters.len(), 0);
     }
@@ -372,7 +374,7 @@ mod tests {
         let (progress, waiters) = group();
         let early = Arc::new(Count::default());
         waiters.wake_when_durable(progress.place(3), early.clone().into());
-        publish(&progress, 3);
+        progress.publish(3);
         waiters.wake_up_to(3);
         waiters.wake_up_to(3);
         let late = Arc::new(Count::default());
@@ -395,7 +397,7 @@ mod tests {
         assert!(!is_ready(Pin::new(&mut inner), &Arc::default()));
         let task = Arc::new(Task(parking_lot::Mutex::new(Some(inner))));
         waiters.wake_when_durable(progress.place(1), task.into());
-        publish(&progress, 1);
+        progress.publish(1);
         waiters.wake_up_to(1);
         assert_eq!(waiters.len(), 0);
     }
@@ -425,7 +427,7 @@ mod tests {
             let (sender, receiver) = std::sync::mpsc::channel();
             scope.spawn({
                 let progress = &progress;
-                move || receiver.iter().for_each(|position| publish(progress, position))
+                move || receiver.iter().for_each(|position| progress.publish(position))
             });
             runtime.block_on(async {
                 let waiters = waiters.clone();

@@ -297,7 +297,6 @@ impl Writer {
         self.shared.metrics.begin_flush(started);
         if faults::is_on(Fault::AnswerBeforeSync) {
             self.shared.progress.publish(taken.last_position);
-            self.shared.progress.wake();
         }
         Some(Begun { taken, started })
     }
@@ -308,7 +307,7 @@ impl Writer {
         let elapsed = now() - *started;
         assert_eq!(self.tail.chain.position, taken.last_position, "positions are contiguous");
         self.note_speed(elapsed);
-        self.shared.progress.publish(taken.last_position);
+        self.shared.progress.advance(taken.last_position);
         self.shared.ring.add_space(taken.promised - bytes);
         self.shared.metrics.record_flush(elapsed, taken.count as u64, bytes);
         Ok(Flushed { records: taken.count, bytes, elapsed })

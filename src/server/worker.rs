@@ -204,7 +204,7 @@ async fn receive(mut handed: mpsc::UnboundedReceiver<Accepted>, worker: Arc<Work
             }
             Err(error) => tracing::debug!("the connection from {peer} was not served: {error}"),
         }
-        // At the end, those that wait have no time to lose.
+        // During shutdown, connections that wait have little time left.
         if !*shutdown.borrow() {
             pace.give_way().await;
         }
@@ -253,7 +253,7 @@ struct Door {
 }
 
 impl Door {
-    /// Has a connection served by the worker with the fewest.
+    /// Passes a connection to the worker that has the fewest.
     fn welcome(&self, stream: TcpStream, peer: SocketAddr) {
         let Some((stream, guard)) = self.admit(stream, peer) else { return };
         let Some(place) = self.balancer.emptier_than(self.index) else {
@@ -266,7 +266,7 @@ impl Door {
         }
     }
 
-    /// Serves a connection here: the others may have ended, or have got their share.
+    /// Serves a connection on this worker: it was dealt out before, or the others may have ended.
     fn welcome_here(&self, stream: TcpStream, peer: SocketAddr) {
         if let Some((stream, guard)) = self.admit(stream, peer) {
             self.serve(stream, peer, guard);

@@ -4,8 +4,8 @@
 //! its share; of ten, one worker often gets most and another none. So the worker that accepts a
 //! connection hands it to the worker with the fewest, if that is another.
 //!
-//! What counts is how many there are, not what they do. A worker that hangs counts what is handed
-//! to it, so it gets no more than its share.
+//! Only their number counts, not what they do. Connections that are handed to a hung worker count
+//! at once, so it gets no more than its share.
 
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::sync::Arc;
