@@ -163,7 +163,7 @@ impl Comparison<'_> {
         match peer {
             Peer::Bare => {
                 let server = own(Kind::Bare)?;
-                let target = Target::of(&server, vec!["ps_live_".to_owned() + &"0".repeat(64)]);
+                let target = Target::of(&server, Kind::bare_keys());
                 Ok(Running::Http { target, _process: Box::new(server) })
             }
             Peer::Durable | Peer::Durable1 | Peer::Memory => {
@@ -307,10 +307,6 @@ impl Figures {
         self.row(peer, generator, connection_count)
     }
 
-    fn throughput(&self, peer: Peer, connection_count: usize) -> f64 {
-        median(self.goal_row(peer, connection_count), |sample| sample.throughput)
-    }
-
     /// The ratios of a figure of one peer to that of another in the same turn.
     fn ratio(
         &self,
@@ -328,18 +324,6 @@ impl Figures {
     fn latency_us(&self, peer: Peer, connection_count: usize, quantile: usize) -> f64 {
         let row = self.row(peer, Generator::Own, connection_count);
         median(row, |sample| sample.quantiles_us[quantile])
-    }
-
-    /// The highest throughput of the durable server and its number of connections; `None` if it was
-    /// not measured.
-    pub(crate) fn highest_durable(&self) -> Option<(f64, usize)> {
-        let rows = self.samples.iter().filter(|sample| sample.peer == Peer::Durable);
-        let mut connections: Vec<usize> = rows.map(|sample| sample.connection_count).collect();
-        connections.sort_unstable();
-        connections.dedup();
-        let all =
-            connections.into_iter().map(|count| (self.throughput(Peer::Durable, count), count));
-        all.max_by(|left, right| left.0.total_cmp(&right.0))
     }
 
     /// The disk alone as an open loop: p50, p99 and p99.9, each the median of the rounds.

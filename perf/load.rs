@@ -18,8 +18,9 @@ use hdrhistogram::Histogram;
 use tokio::task::LocalSet;
 
 use crate::client::Connection;
+use crate::cores;
 use crate::machine::{CpuClock, context_switches, cpu_seconds};
-use crate::schedule::{self, Due};
+use crate::schedule::{self, Clock, Due};
 use crate::trade::{Side, TradeTemplate};
 
 /// The highest recorded latency; the histogram keeps three digits.
@@ -41,8 +42,8 @@ pub(crate) struct Load {
     pub(crate) rate: Option<f64>,
     /// The number of connections.
     pub(crate) connection_count: usize,
-    /// The number of threads that share them.
-    pub(crate) thread_count: usize,
+    /// The threads that share them.
+    pub(crate) threads: Threads,
     /// The time before measuring starts.
     pub(crate) warm_up: Duration,
     /// The measured time.
@@ -51,6 +52,15 @@ pub(crate) struct Load {
     pub(crate) server_pids: Vec<u32>,
     /// Unique to each load of a run, so that no idempotency key repeats.
     pub(crate) run_number: u32,
+}
+
+/// The generator's threads.
+#[derive(Clone, Debug)]
+pub(crate) enum Threads {
+    /// So many, wherever the system runs them.
+    Anywhere(usize),
+    /// One on each of these cores, where nothing else runs. In an open loop they never sleep.
+    OnCores(Vec<usize>),
 }
 
 /// The result of a load.
@@ -94,7 +104,7 @@ impl Load {
         let start = Instant::now();
         let begin = start + self.warm_up;
         let window = Window { begin, end: begin + self.measured };
-        let thread_count = self.thread_count.min(self.connection_count).max(1);
+        let thread_count = self.threads.count().min(self.connection_count).max(1);
         let threads: Vec<_> = (0..thread_count)
             .map(|index| {
                 let load = self.clone();
@@ -143,6 +153,13 @@ impl Load {
         start: Instant,
         window: Window,
     ) -> anyhow::Result<Recorder> {
+        let timing = match &self.threads {
+            Threads::Anywhere(_) => Clock::Timer,
+            Threads::OnCores(cores) => {
+                cores::use_only(&cores[index..=index])?;
+                Clock::Spin
+            }
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let recorder = Rc::new(RefCell::new(Recorder::new()));
         let tasks = LocalSet::new();
@@ -157,7 +174,7 @@ impl Load {
             // The threads take turns, like the connections of one.
             #[expect(clippy::cast_precision_loss, reason = "few threads")]
             let first = Duration::from_secs_f64(index as f64 / rate);
-            tasks.spawn_local(schedule::deal(dues, share, start + first, window.end))
+            tasks.spawn_local(schedule::deal(dues, timing, share, start + first, window.end))
         });
         let handles: Vec<_> = connections
             .into_iter()
@@ -213,6 +230,15 @@ impl Load {
             recorder.borrow_mut().record(window, sent, Instant::now(), status)?;
         }
         Ok(())
+    }
+}
+
+impl Threads {
+    const fn count(&self) -> usize {
+        match self {
+            Self::Anywhere(count) => *count,
+            Self::OnCores(cores) => cores.len(),
+        }
     }
 }
 
@@ -301,12 +327,14 @@ mod tests {
 
     #[test]
     fn a_load_counts_the_servers_answers() {
+        let any_core = usize::from(std::thread::available_parallelism().unwrap()) - 1;
         for rate in [None, Some(500.0)] {
-            check_counts(rate);
+            check_counts(rate, Threads::Anywhere(2));
+            check_counts(rate, Threads::OnCores(vec![any_core]));
         }
     }
 
-    fn check_counts(rate: Option<f64>) {
+    fn check_counts(rate: Option<f64>, threads: Threads) {
         let server = CannedServer::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
         let address = server.address();
         thread::spawn(move || server.serve());
@@ -317,7 +345,7 @@ mod tests {
             keys: Arc::new(["ps_live_1".into()]),
             rate,
             connection_count: 3,
-            thread_count: 2,
+            threads,
             warm_up: Duration::ZERO,
             measured: Duration::from_millis(200),
             server_pids: vec![std::process::id()],

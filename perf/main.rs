@@ -9,6 +9,7 @@ mod attack;
 mod canned;
 mod client;
 mod closed;
+mod cores;
 mod engine;
 mod event_stream;
 mod executions;

@@ -7,15 +7,19 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde::Serialize;
 
+use crate::cores::Cores;
 use crate::load::Outcome;
 use crate::plot::{Plot, Series};
-use crate::report::Part;
-use crate::server::Kind;
+use crate::report::{Goal, Part};
+use crate::server::{Kind, Server};
 use crate::setup::{Setup, Shape, Target};
 use crate::spread::{Spread, median};
 
 /// The offered loads, relative to the highest throughput of the closed loop.
 const LOADS: [f64; 6] = [0.1, 0.25, 0.5, 0.65, 0.8, 0.9];
+
+/// The load at which the p99 has a goal.
+const HIGH_LOAD: f64 = 0.8;
 
 /// The title of the plot.
 const TITLE: &str = "Latency of a durable trade against offered load";
@@ -44,17 +48,25 @@ pub(crate) struct Sample {
     server_cpu_us: f64,
 }
 
+/// One measurement of a server.
+#[derive(Serialize)]
+struct Measured {
+    is_durable: bool,
+    sample: Sample,
+}
+
 /// The results.
 pub(crate) struct Figures {
+    cores: Cores,
     highest: Highest,
-    samples: Vec<Sample>,
+    measured: Vec<Measured>,
 }
 
 impl Highest {
-    /// Measures a closed loop on a new server, if no earlier measurement provides this.
-    pub(crate) fn find(setup: &Setup, account_count: u32) -> anyhow::Result<Self> {
+    /// Measures a closed loop on a new server.
+    pub(crate) fn find(setup: &Setup, cores: &Cores, account_count: u32) -> anyhow::Result<Self> {
         let folder = setup.scratch.0.join("highest");
-        let (server, target) = durable(setup, &folder, account_count)?;
+        let (server, target) = start(setup, cores, Kind::Durable, &folder, account_count)?;
         let mut found = Self { throughput: 0.0, connection_count: 0 };
         for connection_count in [64, 256] {
             let outcome = setup.load(&target, setup.closed_loop(connection_count))?;
@@ -103,12 +115,19 @@ impl Sample {
     }
 }
 
-/// Measures every load on the durable server.
-pub(crate) fn run(setup: &Setup, highest: Highest, account_count: u32) -> anyhow::Result<Figures> {
-    let mut samples = Vec::new();
+/// Measures every load on the durable server and, beside it, on bare hyper: what that takes is the
+/// machine's and the generator's share.
+pub(crate) fn run(
+    setup: &Setup,
+    cores: Cores,
+    highest: Highest,
+    account_count: u32,
+) -> anyhow::Result<Figures> {
+    let mut measured = Vec::new();
     for round in 1..=setup.arguments.rounds {
         let folder = setup.scratch.0.join(format!("open-{round}"));
-        let (server, target) = durable(setup, &folder, account_count)?;
+        let durable = start(setup, &cores, Kind::Durable, &folder, account_count)?;
+        let bare = start(setup, &cores, Kind::Bare, &folder, account_count)?;
         // Each load comes first in turn.
         let mut loads = LOADS;
         loads.rotate_left(round as usize % LOADS.len());
@@ -117,24 +136,37 @@ pub(crate) fn run(setup: &Setup, highest: Highest, account_count: u32) -> anyhow
             let Highest { connection_count, .. } = highest;
             let seconds = setup.arguments.seconds;
             let shape = Shape { connection_count, rate: Some(rate), seconds };
-            let outcome = setup.load(&target, shape)?;
-            let sample = Sample::of(round, rate, &outcome);
-            eprintln!("open loop, {}", sample.line());
-            samples.push(sample);
+            for (is_durable, (_, target)) in [(true, &durable), (false, &bare)] {
+                let outcome = setup.load(target, shape)?;
+                let sample = Sample::of(round, rate, &outcome);
+                eprintln!("open loop, {}, {}", server_name(is_durable), sample.line());
+                measured.push(Measured { is_durable, sample });
+            }
         }
-        drop(server);
+        drop((durable, bare));
         std::fs::remove_dir_all(&folder).context("failed to remove a round's data")?;
     }
-    Ok(Figures { highest, samples })
+    Ok(Figures { cores, highest, measured })
 }
 
-fn durable(
+const fn server_name(is_durable: bool) -> &'static str {
+    if is_durable { "durable" } else { "bare" }
+}
+
+/// Starts a server on its own cores.
+fn start(
     setup: &Setup,
+    cores: &Cores,
+    kind: Kind,
     folder: &Path,
     account_count: u32,
-) -> anyhow::Result<(crate::server::Server, Target)> {
-    let server = setup.start(Kind::Durable, folder, &[])?;
-    let target = Target::of(&server, server.make_keys(account_count)?);
+) -> anyhow::Result<(Server, Target)> {
+    let server = setup.start_apart(cores, kind, folder, &[])?;
+    let keys = match kind {
+        Kind::Bare => Kind::bare_keys(),
+        Kind::Durable | Kind::Memory => server.make_keys(account_count)?,
+    };
+    let target = Target::apart(&server, keys, cores);
     Ok((server, target))
 }
 
@@ -147,34 +179,46 @@ impl Figures {
             name: "open",
             title: "Latency against offered load",
             markdown: picture + &self.markdown(),
-            goals: Vec::new(),
-            json: serde_json::json!({ "highest": self.highest, "samples": self.samples }),
+            goals: self.goals(),
+            json: serde_json::json!({ "highest": self.highest, "measured": self.measured }),
         }
     }
 
-    /// The samples of one offered load.
-    fn row(&self, load: f64) -> Vec<&Sample> {
+    fn goals(&self) -> Vec<Goal> {
+        let p99_us = median(self.row(HIGH_LOAD, true), |sample| sample.quantiles_us[1]);
+        let name = format!("4: open loop at {HIGH_LOAD} of the highest load: p99 in milliseconds");
+        vec![Goal::at_most(name, p99_us / 1e3, 3.0)]
+    }
+
+    /// The samples of one offered load on one server.
+    fn row(&self, load: f64, is_durable: bool) -> Vec<&Sample> {
         let offered = load * self.highest.throughput;
-        self.samples.iter().filter(|sample| sample.offered.total_cmp(&offered).is_eq()).collect()
+        let is_in = |measured: &&Measured| {
+            measured.is_durable == is_durable && measured.sample.offered.total_cmp(&offered).is_eq()
+        };
+        self.measured.iter().filter(is_in).map(|measured| &measured.sample).collect()
     }
 
     fn markdown(&self) -> String {
         let Highest { throughput, connection_count } = self.highest;
         let names = QUANTILES.map(|(name, _)| name).join(" | ");
         let mut out = format!(
-            "An open loop over {connection_count} connections on the durable server; the highest \
-             throughput of the closed loop is {throughput:.0}/s. Latencies from when a request was \
-             due, in microseconds: medians, with the lowest and the highest. *Clock late* is how \
-             late the generator learned that a request was due, p50 and p99.\n\n| offered | of the \
-             highest | requests/s | {names} | clock late | server CPU |\n|---|---|---|{}---|---|\n",
+            "An open loop over {connection_count} connections. Server and generator have cores of \
+             their own: {}. With them, the highest throughput of the durable server's closed loop \
+             is {throughput:.0}/s. Latencies from when a request was due, in microseconds: \
+             medians, with the lowest and the highest. *Clock late* is how late the generator \
+             learned that a request was due, p50 and p99.\n\n| of the highest | offered | server | \
+             requests/s | {names} | clock late | server CPU |\n|---|---|---|---|{}---|---|\n",
+            self.cores.description(),
             "---|".repeat(QUANTILES.len())
         );
-        for load in LOADS {
-            let row = self.row(load);
+        for (load, is_durable) in LOADS.iter().flat_map(|&load| [(load, true), (load, false)]) {
+            let row = self.row(load, is_durable);
             let _ = write!(
                 out,
-                "| {:.0} | {load} | {:.0} |",
+                "| {load} | {:.0} | {} | {:.0} |",
                 load * throughput,
+                server_name(is_durable),
                 median(row.iter().copied(), |sample| sample.throughput)
             );
             for index in 0..QUANTILES.len() {
@@ -192,21 +236,22 @@ impl Figures {
 
     /// The plot as SVG.
     pub(crate) fn plot(&self) -> String {
-        let series = (0..3).map(|index| Series {
-            name: QUANTILES[index].0,
-            points: LOADS
-                .iter()
-                .map(|&load| {
-                    let latency = median(self.row(load), |sample| sample.quantiles_us[index]);
-                    (load * self.highest.throughput, latency)
-                })
-                .collect(),
-        });
+        let points = |index: usize, is_durable| {
+            let point = |&load: &f64| {
+                let latency =
+                    median(self.row(load, is_durable), |sample| sample.quantiles_us[index]);
+                (load * self.highest.throughput, latency)
+            };
+            LOADS.iter().map(point).collect()
+        };
+        let durable =
+            |index: usize| Series { name: QUANTILES[index].0, points: points(index, true) };
+        let bare = Series { name: "p99 of bare hyper", points: points(1, false) };
         let plot = Plot {
             title: TITLE,
             x_label: "requests a second, due on a clock",
             y_label: "latency from when the request was due",
-            series: series.collect(),
+            series: (0..3).map(durable).chain([bare]).collect(),
         };
         plot.svg()
     }
@@ -217,7 +262,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_holds_one_load_of_all_rounds() {
+    fn a_row_holds_one_load_of_one_server_in_all_rounds() {
+        let Ok(cores) = Cores::divide(1) else { return };
         let highest = Highest { throughput: 12_345.6, connection_count: 64 };
         let sample = |round, load: f64, value: f64| Sample {
             round,
@@ -227,15 +273,21 @@ mod tests {
             clock_late_us: [value / 100.0; 2],
             server_cpu_us: value,
         };
-        let samples = (1_u32..=3)
-            .flat_map(|round| {
-                LOADS.map(|load| sample(round, load, load * 100.0 + f64::from(round)))
+        let measured = |round: u32, load: f64| {
+            let value = load * 100.0 + f64::from(round);
+            [(true, value), (false, value / 2.0)].map(|(is_durable, value)| Measured {
+                is_durable,
+                sample: sample(round, load, value),
             })
+        };
+        let measured = (1..=3)
+            .flat_map(|round| LOADS.into_iter().flat_map(move |load| measured(round, load)))
             .collect();
-        let figures = Figures { highest, samples };
-        assert_eq!(figures.row(0.25).len(), 3);
+        let figures = Figures { cores, highest, measured };
+        assert_eq!(figures.row(0.25, true).len(), 3);
         let markdown = figures.markdown();
-        assert!(markdown.contains("| 3086 | 0.25 | 27 | 27 (26–28) |"), "{markdown}");
+        assert!(markdown.contains("| 0.25 | 3086 | durable | 27 | 27 (26–28) |"), "{markdown}");
+        assert!(markdown.contains("| 0.25 | 3086 | bare | 14 | 14 (13–14) |"), "{markdown}");
         assert!(figures.plot().contains("p99.9"));
     }
 }

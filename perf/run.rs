@@ -6,6 +6,7 @@ use anyhow::{Context as _, ensure};
 use clap::{Args, ValueEnum};
 
 use crate::closed::Comparison;
+use crate::cores::Cores;
 use crate::engine;
 use crate::growth::{self, GrowthArgs};
 use crate::machine;
@@ -96,6 +97,10 @@ pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
     let peers = available(&arguments.peers, &mut report.skipped);
     ensure!(peers.iter().any(|&peer| peer != Peer::Wrk), "there is no server to compare");
     let wants = |part| arguments.only.contains(&part);
+    if wants(PartName::Open) || wants(PartName::Snapshots) {
+        // Better now than after all other parts.
+        Cores::divide(arguments.setup.threads)?;
+    }
     let mut highest = None;
     if wants(PartName::Closed) {
         let comparison = Comparison {
@@ -107,18 +112,13 @@ pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
             python: arguments.python.as_deref(),
         };
         let figures = comparison.run()?;
-        highest = figures
-            .highest_durable()
-            .map(|(throughput, connection_count)| Highest { throughput, connection_count });
         report.parts.push(figures.part(&arguments.connections));
     }
     if wants(PartName::Open) {
-        let found = match highest {
-            Some(highest) => highest,
-            None => Highest::find(&setup, arguments.accounts)?,
-        };
+        let cores = Cores::divide(arguments.setup.threads)?;
+        let found = Highest::find(&setup, &cores, arguments.accounts)?;
         highest = Some(found);
-        let figures = open::run(&setup, found, arguments.accounts)?;
+        let figures = open::run(&setup, cores, found, arguments.accounts)?;
         if let Some(path) = &arguments.plot {
             std::fs::write(path, figures.plot())
                 .with_context(|| format!("failed to write {}", path.display()))?;

@@ -1,8 +1,9 @@
 //! When the requests of an open loop are due, whether or not earlier ones were answered.
 //!
-//! A kernel timer wakes the runtime at each due time, since the runtime's own timers have
-//! millisecond resolution. Each connection has a queue of due times. A request that is late is sent
-//! as soon as possible, and its latency counts from its due time.
+//! A generator that has a core of its own looks at the clock all the time. Any other is woken by a
+//! kernel timer at each due time, since the runtime's own timers have millisecond resolution. Each
+//! connection has a queue of due times. A request that is late is sent as soon as possible, and its
+//! latency counts from its due time.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -45,17 +46,27 @@ impl Due {
     }
 }
 
+/// How to wait for the next due time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Clock {
+    /// Sleep until a timer of the kernel wakes the runtime.
+    Timer,
+    /// Look at the clock in every turn of the runtime, which then never sleeps.
+    Spin,
+}
+
 /// Distributes due times to the connections of one runtime until the end.
 ///
 /// `rate` is their total in requests per second. Returns how late each due time was dealt, in
 /// nanoseconds: the error of this clock, which is part of every latency.
 pub(crate) async fn deal(
     connections: Vec<Rc<Due>>,
+    clock: Clock,
     rate: f64,
     begin: Instant,
     end: Instant,
 ) -> io::Result<Histogram<u64>> {
-    let dealt = deal_all(&connections, DueTimes::new(rate, begin, end)).await;
+    let dealt = deal_all(&connections, clock, DueTimes::new(rate, begin, end)).await;
     for connection in &connections {
         connection.is_over.set(true);
         connection.changed.notify_one();
@@ -63,13 +74,20 @@ pub(crate) async fn deal(
     dealt
 }
 
-async fn deal_all(connections: &[Rc<Due>], mut times: DueTimes) -> io::Result<Histogram<u64>> {
+async fn deal_all(
+    connections: &[Rc<Due>],
+    clock: Clock,
+    mut times: DueTimes,
+) -> io::Result<Histogram<u64>> {
     let mut late_ns = Histogram::new_with_bounds(1, LATE_NS_MAX, 3)
         .expect("the bounds of the histogram are constants");
     let timer = Timer::new()?;
     let mut turn = connections.iter().cycle();
     while let Some(next) = times.next() {
-        timer.wait_until(next).await?;
+        match clock {
+            Clock::Timer => timer.wait_until(next).await?,
+            Clock::Spin => spin_until(next).await,
+        }
         let now = Instant::now();
         while let Some(due) = times.take(now) {
             let late = u64::try_from((now - due).as_nanos()).unwrap_or(LATE_NS_MAX);
@@ -80,6 +98,12 @@ async fn deal_all(connections: &[Rc<Due>], mut times: DueTimes) -> io::Result<Hi
         }
     }
     Ok(late_ns)
+}
+
+async fn spin_until(moment: Instant) {
+    while Instant::now() < moment {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// The due times of a fixed rate, one after the other.
@@ -198,11 +222,16 @@ mod tests {
 
     #[test]
     fn requests_are_distributed_at_the_rate_and_late_ones_are_kept() {
+        [Clock::Timer, Clock::Spin].into_iter().for_each(check_distribution);
+    }
+
+    fn check_distribution(clock: Clock) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let connections = vec![Rc::<Due>::default(), Rc::<Due>::default()];
         let begin = Instant::now();
         let end = begin + Duration::from_millis(100);
-        let late_ns = runtime.block_on(deal(connections.clone(), 1000.0, begin, end)).unwrap();
+        let dealt = deal(connections.clone(), clock, 1000.0, begin, end);
+        let late_ns = runtime.block_on(dealt).unwrap();
         assert_eq!(late_ns.len(), 100);
         for (number, connection) in (0_u32..).zip(&connections) {
             let mut count = 0_u32;

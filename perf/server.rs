@@ -32,6 +32,13 @@ pub(crate) enum Kind {
     Memory,
 }
 
+impl Kind {
+    /// Keys for the bare server, which looks at none.
+    pub(crate) fn bare_keys() -> Vec<String> {
+        vec!["ps_live_".to_owned() + &"0".repeat(64)]
+    }
+}
+
 /// The paths of the binaries.
 pub(crate) struct Binaries {
     pub(crate) server: PathBuf,

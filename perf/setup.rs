@@ -11,7 +11,8 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 
 use crate::client::{Connection, encode_request};
-use crate::load::{Load, Outcome};
+use crate::cores::Cores;
+use crate::load::{Load, Outcome, Threads};
 use crate::machine;
 use crate::process::ScratchFolder;
 use crate::server::{Binaries, Kind, Server};
@@ -84,6 +85,8 @@ pub(crate) struct Target {
     pub(crate) pids: Vec<u32>,
     /// The keys of the accounts.
     pub(crate) keys: Arc<[String]>,
+    /// How the cores are divided, if they are.
+    pub(crate) cores: Option<Cores>,
 }
 
 /// The shape of a load.
@@ -153,6 +156,19 @@ impl Setup {
         Server::start(kind, &self.binaries, folder, worker_count, flags, environment)
     }
 
+    /// Starts a server on its own cores, with at most one worker for each.
+    pub(crate) fn start_apart(
+        &self,
+        cores: &Cores,
+        kind: Kind,
+        folder: &Path,
+        flags: &[&str],
+    ) -> anyhow::Result<Server> {
+        let core_count = u32::try_from(cores.server_count()).unwrap_or(u32::MAX);
+        let worker_count = self.arguments.workers.min(core_count);
+        cores.for_server(|| self.start_workers(worker_count, kind, folder, flags, &[]))
+    }
+
     /// The usual shape: a closed loop of the usual duration.
     pub(crate) fn closed_loop(&self, connection_count: usize) -> Shape {
         Shape { connection_count, rate: None, seconds: self.arguments.seconds }
@@ -166,7 +182,7 @@ impl Setup {
             keys: target.keys.clone(),
             rate: shape.rate,
             connection_count: shape.connection_count,
-            thread_count: self.arguments.threads as usize,
+            threads: self.threads(target),
             warm_up: Duration::from_secs_f64(self.arguments.warm_up_seconds),
             measured: Duration::from_secs_f64(shape.seconds),
             server_pids: target.pids.clone(),
@@ -177,12 +193,24 @@ impl Setup {
         ensure!(failed == 0, "some answers were errors: {:?}", outcome.statuses);
         Ok(outcome)
     }
+
+    fn threads(&self, target: &Target) -> Threads {
+        match &target.cores {
+            Some(cores) => Threads::OnCores(cores.generator().to_vec()),
+            None => Threads::Anywhere(self.arguments.threads as usize),
+        }
+    }
 }
 
 impl Target {
     /// The target for a server of this package.
     pub(crate) fn of(server: &Server, keys: Vec<String>) -> Self {
-        Self { address: server.address, pids: vec![server.pid()], keys: keys.into() }
+        Self { address: server.address, pids: vec![server.pid()], keys: keys.into(), cores: None }
+    }
+
+    /// The target for a server that was started on its own cores.
+    pub(crate) fn apart(server: &Server, keys: Vec<String>, cores: &Cores) -> Self {
+        Self { cores: Some(cores.clone()), ..Self::of(server, keys) }
     }
 
     /// Buys some shares for each account, since sales may overtake purchases.

@@ -10,6 +10,7 @@ use clap::Args;
 use paperbourse::disk::Disk;
 use serde::Serialize;
 
+use crate::cores::Cores;
 use crate::machine::{self, SyncTimes};
 use crate::open::{Highest, QUANTILES, Sample};
 use crate::prepared::{self, Contents};
@@ -65,6 +66,8 @@ struct Measured {
 pub(crate) struct Figures {
     rate: f64,
     connection_count: usize,
+    /// How the cores were divided, in words.
+    cores: String,
     contents: (u64, u64),
     measured: Vec<Measured>,
     sync: Vec<SyncTimes>,
@@ -82,14 +85,16 @@ pub(crate) fn run(
     prepared::write(&prepared, Contents { accounts, has_keys: false, trades, resting: 0 })?;
     prepared::take_snapshot(&prepared)?;
     eprintln!("prepared {accounts} accounts and {trades} orders");
+    let cores = Cores::divide(setup.arguments.threads)?;
     let highest = match highest {
         Some(highest) => highest,
-        None => Highest::find(setup, TRADING_ACCOUNTS)?,
+        None => Highest::find(setup, &cores, TRADING_ACCOUNTS)?,
     };
     let rate = arguments.rate.unwrap_or(highest.throughput / 2.0);
     let mut figures = Figures {
         rate,
         connection_count: highest.connection_count,
+        cores: cores.description(),
         contents: (accounts, trades),
         measured: Vec::new(),
         sync: Vec::new(),
@@ -102,7 +107,7 @@ pub(crate) fn run(
         for &has_snapshots in modes {
             let folder = setup.scratch.0.join(format!("snapshots-{round}-{has_snapshots}"));
             copy(&prepared, &folder).context("failed to copy the prepared data")?;
-            let (server, target) = start(setup, &folder, has_snapshots)?;
+            let (server, target) = start(setup, &cores, &folder, has_snapshots)?;
             let Highest { connection_count, .. } = highest;
             let shape = |seconds| Shape { connection_count, rate: Some(rate), seconds };
             let full = setup.closed_loop(connection_count);
@@ -164,7 +169,9 @@ fn newest(folder: &Path) -> anyhow::Result<(u64, u64)> {
 
 /// Whether there is a snapshot that does not have its final name yet.
 fn is_making(folder: &Path) -> anyhow::Result<bool> {
-    for entry in std::fs::read_dir(folder.join("snapshots"))? {
+    // The first one makes the folder.
+    let Ok(entries) = std::fs::read_dir(folder.join("snapshots")) else { return Ok(false) };
+    for entry in entries {
         if entry?.file_name().to_string_lossy().ends_with(".tmp") {
             return Ok(true);
         }
@@ -172,12 +179,17 @@ fn is_making(folder: &Path) -> anyhow::Result<bool> {
     Ok(false)
 }
 
-fn start(setup: &Setup, folder: &Path, has_snapshots: bool) -> anyhow::Result<(Server, Target)> {
+fn start(
+    setup: &Setup,
+    cores: &Cores,
+    folder: &Path,
+    has_snapshots: bool,
+) -> anyhow::Result<(Server, Target)> {
     let always = ["--snapshot-bytes", "1", "--snapshot-interval", "1000000"];
     let flags = if has_snapshots { always } else { NO_SNAPSHOTS };
-    let server = setup.start(Kind::Durable, folder, &flags)?;
+    let server = setup.start_apart(cores, Kind::Durable, folder, &flags)?;
     let keys = server.make_keys(TRADING_ACCOUNTS)?;
-    let target = Target::of(&server, keys);
+    let target = Target::apart(&server, keys, cores);
     Ok((server, target))
 }
 
@@ -270,13 +282,14 @@ impl Figures {
         let (accounts, orders) = self.contents;
         let mut out = format!(
             "A durable server on {accounts} accounts and {orders} kept orders, {} connections, an \
-             open loop at {:.0} requests a second. *All the time* means that a snapshot is being \
+             open loop at {:.0} requests a second, with cores of their own: {}. *All the time* means that a snapshot is being \
              made, paced as by default, from the first second to the last. Latencies from when a \
              request was due, in microseconds: medians, with the lowest and the highest.\n\n\
              | snapshots | requests/s | {names} | p99 / p50 | p99.9 / p50 | segments begun |\n\
              |---|---|{}---|---|---|\n",
             self.connection_count,
             self.rate,
+            self.cores,
             "---|".repeat(QUANTILES.len())
         );
         for has_snapshots in [false, true] {

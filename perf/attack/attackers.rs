@@ -19,7 +19,7 @@ use tokio::task::LocalSet;
 
 use super::holders::{Hold, flood, hold};
 use crate::client::{Connection, encode_request};
-use crate::schedule::{self, Due};
+use crate::schedule::{self, Clock, Due};
 use crate::setup::MARKET_ID;
 
 /// Connections kept open for each kind of request.
@@ -144,7 +144,7 @@ async fn attack(shared: Rc<Shared>, plan: Plan, begin: Instant) -> io::Result<()
     let (mut clocks, mut tasks) = (Vec::new(), Vec::new());
     for (kind, rate) in plan.rates.into_iter().filter(|&(_, rate)| rate > 0.0) {
         let dues: Vec<Rc<Due>> = (0..CONNECTIONS).map(|_| Rc::default()).collect();
-        let clock = schedule::deal(dues.clone(), rate, begin, shared.end);
+        let clock = schedule::deal(dues.clone(), Clock::Timer, rate, begin, shared.end);
         clocks.push(tokio::task::spawn_local(clock));
         let send = |due| tokio::task::spawn_local(send(kind, due, shared.clone()));
         tasks.extend(dues.into_iter().map(send));

@@ -86,6 +86,7 @@ impl Stack {
             address: server.address,
             pids: vec![server.process.pid(), self.postgres.pid(), self.redis.pid()],
             keys: keys.collect(),
+            cores: None,
         }
     }
 }

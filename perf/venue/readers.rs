@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use tokio::task::LocalSet;
 
 use crate::client::{Connection, encode_request};
-use crate::schedule::{self, Due};
+use crate::schedule::{self, Clock, Due};
 
 /// Connections that share the reads.
 const CONNECTIONS: usize = 4;
@@ -44,7 +44,8 @@ impl Readers {
                     tokio::task::spawn_local(read(address, paths, first, due, latency_ns))
                 });
                 let tasks: Vec<_> = tasks.collect();
-                schedule::deal(due, reads_per_second, begin, begin + duration).await?;
+                schedule::deal(due, Clock::Timer, reads_per_second, begin, begin + duration)
+                    .await?;
                 for task in tasks {
                     task.await.context("a reader panicked")??;
                 }

@@ -1,0 +1,98 @@
+//! Cores for a server, and cores for the generator.
+//!
+//! On a shared core, server and generator wait for each other's time slices, which last
+//! milliseconds, and waking the generator for every request takes as much CPU time as answering it.
+//! On cores of its own, the generator never sleeps in an open loop.
+
+use anyhow::{Context as _, ensure};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// The cores that this process may use, divided between a server and the generator.
+#[derive(Clone, Debug)]
+pub(crate) struct Cores {
+    all: CpuSet,
+    server: Vec<usize>,
+    generator: Vec<usize>,
+}
+
+impl Cores {
+    /// Gives the generator at most this number of cores, and at most half of all.
+    pub(crate) fn divide(generator_max: u32) -> anyhow::Result<Self> {
+        let all = sched_getaffinity(None).context("failed to read which cores may be used")?;
+        let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| all.is_set(core)).collect();
+        ensure!(
+            cores.len() >= 2,
+            "an open loop needs two cores, one for the server and one for the generator: measure \
+             something else with --only"
+        );
+        let (server, generator) = divided(&cores, generator_max);
+        Ok(Self { all, server: server.to_vec(), generator: generator.to_vec() })
+    }
+
+    /// The generator's cores.
+    pub(crate) fn generator(&self) -> &[usize] {
+        &self.generator
+    }
+
+    /// The number of the server's cores.
+    pub(crate) fn server_count(&self) -> usize {
+        self.server.len()
+    }
+
+    /// Gives the processes that `start` starts the server's cores.
+    pub(crate) fn for_server<T>(
+        &self,
+        start: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        use_only(&self.server)?;
+        let started = start();
+        sched_setaffinity(None, &self.all).context("failed to use all cores again")?;
+        started
+    }
+
+    /// The layout in words.
+    pub(crate) fn description(&self) -> String {
+        let (server, generator) = (self.server.len(), self.generator.len());
+        format!("{server} for the server and {generator} for the generator")
+    }
+}
+
+/// Restricts the calling thread, and what it starts, to these cores.
+pub(crate) fn use_only(cores: &[usize]) -> anyhow::Result<()> {
+    let mut set = CpuSet::new();
+    for &core in cores {
+        set.set(core);
+    }
+    sched_setaffinity(None, &set).with_context(|| format!("failed to use only cores {cores:?}"))
+}
+
+/// The server's cores and the generator's.
+fn divided(cores: &[usize], generator_max: u32) -> (&[usize], &[usize]) {
+    let generator_max = usize::try_from(generator_max).unwrap_or(usize::MAX);
+    cores.split_at(cores.len() - (cores.len() / 2).min(generator_max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_gets_at_least_half_of_the_cores() {
+        assert_eq!(divided(&[0, 1], 2), (&[0][..], &[1][..]));
+        assert_eq!(divided(&[2, 5, 7], 2), (&[2, 5][..], &[7][..]));
+        assert_eq!(divided(&[0, 1, 2, 3, 4, 5], 2), (&[0, 1, 2, 3][..], &[4, 5][..]));
+    }
+
+    #[test]
+    fn what_is_started_for_the_server_has_its_cores_alone() {
+        let Ok(cores) = Cores::divide(1) else { return };
+        let now = || {
+            let set = sched_getaffinity(None).unwrap();
+            (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect::<Vec<_>>()
+        };
+        let all = now();
+        let inherited = cores.for_server(|| Ok(std::thread::spawn(now).join().unwrap())).unwrap();
+        assert_eq!(inherited, cores.server);
+        assert_eq!(now(), all);
+    }
+}
