@@ -19,6 +19,8 @@ use std::time::Duration;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use paperbourse::ids::Timestamp;
 use paperbourse::market::Markets;
+use paperbourse::market::book::{Ladder, Level};
+use paperbourse::money::{Price, Rounding, Shares, micros_from_text};
 use paperbourse::venue::feed::verify::{HashedBook, Verifier as _};
 use paperbourse::venue::feed::{Feed, FeedCounts, MismatchPolicy};
 use paperbourse::venue::follow::timing::Timing;
@@ -27,6 +29,9 @@ use paperbourse::venue::polymarket::live::unconnected::Unconnected;
 use paperbourse::venue::polymarket::wire::socket::{Frame, Message, frame};
 use paperbourse::venue::polymarket::wire::{Description, clob, gamma};
 use paperbourse::venue::{VenueChange, VenueEvent};
+
+use simd_json::prelude::ValueIntoString as _;
+use simd_json::tape;
 
 use invented::{Book, TOKENS};
 
@@ -236,6 +241,27 @@ fn verification(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// What takes most of the time of reading books: their levels.
+fn ladders(tape: &simd_json::Tape<'_>) -> Vec<Ladder> {
+    let micros = |level: &tape::Value<'_, '_>, name: &str| {
+        let text = level.get(name).and_then(tape::Value::into_string).expect("a level has it");
+        micros_from_text(text, Rounding::Exact).expect("a number")
+    };
+    let levels = |book: &tape::Value<'_, '_>, side: &str| -> Vec<Level> {
+        let levels = book.get_array(side).expect("a book has both sides");
+        let level = |level: tape::Value<'_, '_>| Level {
+            price: Price::from_micros(micros(&level, "price")),
+            size: Shares::from_micros(micros(&level, "size")),
+        };
+        levels.iter().map(level).collect()
+    };
+    let books = tape.as_value().as_array().expect("an array");
+    let ladder = |book: tape::Value<'_, '_>| {
+        Ladder::from_levels(levels(&book, "bids"), levels(&book, "asks")).expect("a book")
+    };
+    books.iter().map(ladder).collect()
+}
+
 fn bodies(criterion: &mut Criterion) {
     const BOOKS: usize = 100;
     let mut group = criterion.benchmark_group("bodies");
@@ -246,6 +272,26 @@ fn bodies(criterion: &mut Criterion) {
     group.throughput(Throughput::Bytes(body.len() as u64));
     group.bench_function(format!("{BOOKS} books"), |bencher| {
         bencher.iter(|| clob::books(black_box(body.as_bytes())).expect("the body is valid"));
+    });
+    // The alternative: an index of the text, without types, from which the books are then read. It
+    // parses in place, so it needs a copy. It keeps no number's text, which a page of Gamma needs.
+    let mut copy = Vec::new();
+    let mut buffers = simd_json::Buffers::new(body.len());
+    group.bench_function(format!("{BOOKS} books, simd-json's tape alone"), |bencher| {
+        bencher.iter(|| {
+            copy.clear();
+            copy.extend_from_slice(black_box(body.as_bytes()));
+            let tape = simd_json::to_tape_with_buffers(&mut copy, &mut buffers);
+            tape.expect("the body is valid").0.len()
+        });
+    });
+    group.bench_function(format!("{BOOKS} books by simd-json's tape"), |bencher| {
+        bencher.iter(|| {
+            copy.clear();
+            copy.extend_from_slice(black_box(body.as_bytes()));
+            let tape = simd_json::to_tape_with_buffers(&mut copy, &mut buffers);
+            ladders(&tape.expect("the body is valid"))
+        });
     });
     let row = invented::description();
     group.throughput(Throughput::Bytes(row.len() as u64));
