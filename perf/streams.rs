@@ -79,6 +79,10 @@ pub(crate) struct StreamArgs {
     /// Leave out the streams
     #[arg(long)]
     sockets_only: bool,
+
+    /// Leave out the bare loop
+    #[arg(long)]
+    no_bare: bool,
 }
 
 /// Which readers one server has.
@@ -134,7 +138,8 @@ pub(crate) fn run(setup: &Setup, arguments: &StreamArgs) -> anyhow::Result<Figur
             }
             let sample = measure(setup, arguments, round, arrangement)?;
             eprintln!("round {round}, {}", sample.line());
-            let like = sample.sockets.filter(|_| arrangement == Arrangement::Sockets);
+            let has_bare = arrangement == Arrangement::Sockets && !arguments.no_bare;
+            let like = sample.sockets.filter(|_| has_bare);
             samples.push(sample);
             if let Some(like) = like {
                 let sample = measure_bare(setup, arguments, round, &like)?;
