@@ -55,5 +55,5 @@ for (const socket of [ofPrices, ofFills]) {
   socket.close(1000);
   closes.push((await closed)[0]);
 }
-console.log(JSON.stringify({ prices, orders, closes }));
-process.exit(0);
+// To exit before a pipe has taken all of it would cut off the rest.
+process.stdout.write(`${JSON.stringify({ prices, orders, closes })}\n`, () => process.exit(0));
