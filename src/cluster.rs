@@ -93,6 +93,14 @@ pub enum ClusterError {
         /// The error of the last try.
         reason: String,
     },
+    /// A broker refuses to log in who asks.
+    #[error("cannot log in to the brokers {}: {reason}", brokers.join(", "))]
+    Login {
+        /// Their addresses.
+        brokers: Vec<String>,
+        /// What is wrong.
+        reason: &'static str,
+    },
     /// Brokers or streams would lose what they acknowledge. Names everything that is wrong.
     #[error("the cluster is not safe: {}", .0.join("; "))]
     Unsafe(Vec<String>),
@@ -157,16 +165,15 @@ async fn connect(
     let addresses: Vec<ServerAddr> =
         addresses.collect::<Result<_, _>>().map_err(|error| failed(error.to_string()))?;
     let connected = options.connect(addresses).await;
-    connected.map_err(|error| {
-        failed(match error.kind() {
-            ConnectErrorKind::AuthorizationViolation if file.user.is_none() => {
-                "they ask for a user and a password: set user and password_file".to_owned()
-            }
-            ConnectErrorKind::AuthorizationViolation => {
-                "they refuse the user and the password".to_owned()
-            }
-            _ => jetstream::no_answer(&error).0,
-        })
+    connected.map_err(|error| match error.kind() {
+        ConnectErrorKind::AuthorizationViolation => {
+            let reason = match file.user {
+                None => "they ask for a user and a password: set user and password_file",
+                Some(_) => "they refuse the user and the password: check user and password_file",
+            };
+            ClusterError::Login { brokers: file.brokers.clone(), reason }
+        }
+        _ => failed(jetstream::no_answer(&error).0),
     })
 }
 

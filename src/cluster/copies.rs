@@ -121,14 +121,19 @@ pub async fn offer(
     answers: impl Answers,
 ) {
     let name = random_name();
+    let mut is_told = false;
     let (client, mut offers, questions) = loop {
         match listen(&file, &name).await {
             Ok(listening) => break listening,
+            Err(error) if is_told => {
+                tracing::debug!(%error, "still cannot offer this node's data to new nodes");
+            }
             Err(error) => {
                 tracing::warn!(%error, "cannot offer this node's data to new nodes yet");
-                sleep(CONNECT_PAUSE).await;
+                is_told = true;
             }
         }
+        sleep(CONNECT_PAUSE).await;
     };
     // An answer may take longer than somebody waits for an offer.
     tokio::spawn(answer_all(client.clone(), questions, answers));

@@ -15,8 +15,9 @@ mod resting;
 
 use std::fmt::Debug;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -205,6 +206,29 @@ fn brokers_are_logged_in_to_over_tls() {
         }
         assert!(!errors.contains("one"), "no password is shown: {errors}");
     }
+    // To wait for that to change would hide it from whoever starts a node.
+    fs::write(folder.path().join("password"), "wrong one\n").unwrap();
+    let file = cluster_file(folder.path(), &brokers, &format!("{ca}{login}"));
+    let text = fs::read_to_string(&file).unwrap().replace("nats://", "tls://");
+    fs::write(&file, text).unwrap();
+    let mut serve = command(BINARY);
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--node", "alone", "--cluster"]).arg(&file);
+    serve.arg("--data").arg(folder.path().join("data")).stdout(Stdio::null());
+    let mut node = serve.stderr(Stdio::piped()).spawn().unwrap();
+    let began = Instant::now();
+    let code = loop {
+        if let Some(status) = node.try_wait().unwrap() {
+            break status.code();
+        }
+        if began.elapsed() > 2 * PATIENCE {
+            node.kill().unwrap();
+        }
+        thread::sleep(PAUSE);
+    };
+    let mut errors = String::new();
+    node.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    assert_eq!(code, Some(1), "{errors}");
+    assert!(errors.contains("they refuse the user and the password"), "{errors}");
 }
 
 #[test]
