@@ -16,8 +16,11 @@ pub mod gamma;
 pub mod socket;
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::resolution::Stage;
@@ -284,9 +287,50 @@ fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, WireError> {
     Ok(serde_json::from_str(text)?)
 }
 
+/// A list of at most `MAX` elements, where the venue would never send more. What it sends is
+/// bounded in bytes, but an element can take a hundred times as much memory as its text.
+pub struct Bounded<T, const MAX: usize>(pub Vec<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        struct Elements<T, const MAX: usize>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Elements<T, MAX> {
+            type Value = Bounded<T, MAX>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(formatter, "a list of at most {MAX} elements")
+            }
+
+            fn visit_seq<S: SeqAccess<'de>>(self, mut list: S) -> Result<Self::Value, S::Error> {
+                let mut elements = Vec::new();
+                while let Some(element) = list.next_element()? {
+                    if elements.len() == MAX {
+                        return Err(S::Error::invalid_length(MAX + 1, &self));
+                    }
+                    elements.push(element);
+                }
+                Ok(Bounded(elements))
+            }
+        }
+
+        reader.deserialize_seq(Elements(PhantomData))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_has_at_most_as_many_elements_as_it_may() {
+        let read = |text: &str| serde_json::from_str::<Bounded<u8, 2>>(text).map(|list| list.0);
+        assert!(read("[]").unwrap().is_empty());
+        assert_eq!(read("[1,2]").unwrap(), [1, 2]);
+        let error = read("[1,2,3,4]").unwrap_err().to_string();
+        assert!(error.contains("invalid length 3, expected a list of at most 2"), "{error}");
+        assert!(read("{}").is_err());
+    }
 
     #[test]
     fn prices_round_to_payouts_or_to_nothing() {

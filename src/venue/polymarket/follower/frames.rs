@@ -24,6 +24,7 @@ impl<B: Books> Follower<B> {
         match frames::frame(text) {
             Frame::Messages(messages) => {
                 self.trust.proven(socket);
+                let mut texts = None;
                 for (index, message) in messages.into_iter().enumerate() {
                     if self.trust.is_given_up(socket) {
                         // An earlier message of this frame made us give up the connection.
@@ -37,7 +38,8 @@ impl<B: Books> Follower<B> {
                             self.trust.log(Notice::UnknownMessage { socket, error });
                         }
                         Err(error) => {
-                            let subject = frames::subject(text, index);
+                            let texts = texts.get_or_insert_with(|| frames::texts(text));
+                            let subject = frames::subject(texts.get(index).unwrap_or(&""));
                             self.unreadable(socket, &error, subject, received);
                         }
                     }

@@ -1,5 +1,6 @@
 //! Which markets are followed, and what their descriptions change.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::Follower;
@@ -39,8 +40,13 @@ impl<B: Books> Follower<B> {
         let mut subscribed_count = self.subscribed_count();
         let mut known = Vec::with_capacity(descriptions.len());
         let mut new = Vec::new();
+        // Markets move between the pages of a list while it is read, so it may have one twice.
+        let mut seen = HashSet::new();
         for description in descriptions {
             let id = &description.info.condition_id;
+            if !seen.insert(id.clone()) {
+                continue;
+            }
             if self.markets.contains_key(id) {
                 known.push(Described::from(description));
             } else if self.held.remove(id)

@@ -13,7 +13,7 @@ use super::budget::Budget;
 use super::{LiveConfig, MarketFilter, Tap};
 use crate::client::{Client, ClientError};
 use crate::limits::bucket::BucketRule;
-use crate::venue::polymarket::wire::{Description, WireError, clob, data, gamma};
+use crate::venue::polymarket::wire::{Bounded, Description, WireError, clob, data, gamma};
 use crate::venue::tape::Folder;
 
 /// The longest answer. A page of 100 markets has about 2 MB.
@@ -21,6 +21,9 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Markets per page: the most that Gamma allows.
 pub(super) const PAGE_MARKETS_MAX: usize = 100;
+
+/// More rows than the venue sends in a page, whatever we ask for.
+const ROWS_PER_PAGE_MAX: usize = 2_000;
 
 /// Events per page. Those of families of short markets have one market each.
 const PAGE_EVENTS_MAX: usize = 100;
@@ -119,15 +122,18 @@ pub(super) struct Page {
 #[derive(Deserialize)]
 struct EventPageObject<'a> {
     #[serde(borrow)]
-    events: Vec<&'a RawValue>,
+    events: Rows<'a>,
     next_cursor: Option<String>,
 }
+
+/// The rows of a page.
+type Rows<'a> = Bounded<&'a RawValue, ROWS_PER_PAGE_MAX>;
 
 /// A page of `/markets/keyset`.
 #[derive(Deserialize)]
 struct PageObject<'a> {
     #[serde(borrow)]
-    markets: Vec<&'a RawValue>,
+    markets: Rows<'a>,
     next_cursor: Option<String>,
 }
 
@@ -224,7 +230,7 @@ impl Rest {
             let is_wanted = |id: &str| filter.series.iter().any(|series| series == id);
             filter.series.is_empty() || gamma::series(row.get()).iter().any(|id| is_wanted(id))
         };
-        let rows = page.markets.into_iter().filter(is_of_series);
+        let rows = page.markets.0.into_iter().filter(is_of_series);
         Ok(rows.map(|row| gamma::market(row.get())).collect())
     }
 
@@ -311,7 +317,7 @@ fn add(address: &mut String, name: &str, values: impl IntoIterator<Item = impl A
 /// Parses a page of `/markets/keyset`.
 pub(super) fn read_page(body: &[u8]) -> Result<Page, serde_json::Error> {
     let page: PageObject<'_> = serde_json::from_slice(body)?;
-    let markets = page.markets.into_iter().map(|row| gamma::market(row.get())).collect();
+    let markets = page.markets.0.into_iter().map(|row| gamma::market(row.get())).collect();
     Ok(Page { markets, next_cursor: page.next_cursor })
 }
 
@@ -319,7 +325,7 @@ pub(super) fn read_page(body: &[u8]) -> Result<Page, serde_json::Error> {
 pub(super) fn read_events(body: &[u8]) -> Result<Page, serde_json::Error> {
     let page: EventPageObject<'_> = serde_json::from_slice(body)?;
     let mut markets = Vec::new();
-    for event in page.events {
+    for event in page.events.0 {
         match gamma::event(event.get()) {
             Ok(event_markets) => markets.extend(event_markets),
             Err(error) => markets.push(Err(error)),

@@ -9,9 +9,9 @@ use serde_json::value::RawValue;
 
 use super::gamma::curve;
 use super::{
-    Description, FieldProblem, NO_TIMESTAMP, Raw, WireError, checked_hash, checked_id, expected,
-    flag, is_hydrated, micros, object, outcomes, payouts_of, scalar, shown, taker_delay_ms, time,
-    timestamp_of,
+    Bounded, Description, FieldProblem, NO_TIMESTAMP, Raw, WireError, checked_hash, checked_id,
+    expected, flag, is_hydrated, micros, object, outcomes, payouts_of, scalar, shown,
+    taker_delay_ms, time, timestamp_of,
 };
 use crate::ids::Timestamp;
 use crate::market::book::{Ladder, Level};
@@ -138,16 +138,22 @@ pub fn book(text: &str) -> Result<BookMessage<'_>, WireError> {
     object::<BookObject<'_>>(text)?.message()
 }
 
+/// More books than a request asks for.
+const BOOKS_PER_ANSWER_MAX: usize = 1_000;
+
+/// The books of an answer.
+type Books<T> = Bounded<T, BOOKS_PER_ANSWER_MAX>;
+
 /// Parses an array of books. An unreadable book does not affect the others.
 pub fn books(body: &[u8]) -> Result<Vec<Result<BookMessage<'_>, WireError>>, serde_json::Error> {
     // Well-formed books are parsed in one pass, which takes half as long as splitting them first.
     let text = std::str::from_utf8(body).ok();
     if let Some(rows) = text.and_then(|text| serde_json::from_str(text).ok()) {
-        let rows: Vec<BookObject<'_>> = rows;
-        return Ok(rows.into_iter().map(BookObject::message).collect());
+        let rows: Books<BookObject<'_>> = rows;
+        return Ok(rows.0.into_iter().map(BookObject::message).collect());
     }
-    let rows: Vec<&RawValue> = serde_json::from_slice(body)?;
-    Ok(rows.into_iter().map(|row| book(row.get())).collect())
+    let rows: Books<&RawValue> = serde_json::from_slice(body)?;
+    Ok(rows.0.into_iter().map(|row| book(row.get())).collect())
 }
 
 impl<'a> BookObject<'a> {

@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 
 use super::clob::set_grid;
 use super::{
-    Description, Raw, WireError, checked_id, expected, flag, is_hydrated, list, micros, object,
-    outcomes, payouts_of, scalar, shown, taker_delay_ms, time,
+    Bounded, Description, Raw, WireError, checked_id, expected, flag, is_hydrated, list, micros,
+    object, outcomes, payouts_of, scalar, shown, taker_delay_ms, time,
 };
 use crate::ids::Timestamp;
 use crate::market::catalogue::{Event, Fees, ID_BYTES_MAX, MarketInfo, MarketStatus};
@@ -98,6 +98,9 @@ struct EventStub<'a> {
     category: Raw<'a>,
 }
 
+/// More markets than an event of the venue has.
+const MARKETS_PER_EVENT_MAX: usize = 2_000;
+
 #[derive(Deserialize)]
 struct EventObject<'a> {
     #[serde(borrow)]
@@ -111,7 +114,7 @@ struct EventObject<'a> {
     #[serde(borrow)]
     tags: Raw<'a>,
     #[serde(borrow)]
-    markets: Vec<&'a RawValue>,
+    markets: Bounded<&'a RawValue, MARKETS_PER_EVENT_MAX>,
 }
 
 #[derive(Deserialize)]
@@ -246,7 +249,7 @@ pub fn event(text: &str) -> Result<Vec<Result<Description, WireError>>, WireErro
     let named = event_of(event.id, event.slug, event.title);
     let first_tag = first::<TagObject<'_>>(event.tags);
     let category = shown(event.category).or_else(|| shown(first_tag.and_then(|tag| tag.label)));
-    let markets = event.markets.into_iter().map(|text| {
+    let markets = event.markets.0.into_iter().map(|text| {
         let mut description = market(text.get())?;
         let info = &mut description.info;
         info.event = info.event.take().or_else(|| named.clone());

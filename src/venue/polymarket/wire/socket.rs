@@ -10,8 +10,8 @@ use smallvec::{SmallVec, smallvec};
 use super::clob::{BookMessage, BookObject, Levels, needed, price, set_grid, size};
 use super::gamma::fees;
 use super::{
-    Description, NO_TIMESTAMP, Raw, WireError, checked_hash, checked_id, expected, is_hydrated,
-    list, object, outcomes, scalar, shown, timestamp_of,
+    Bounded, Description, NO_TIMESTAMP, Raw, WireError, checked_hash, checked_id, expected,
+    is_hydrated, list, object, outcomes, scalar, shown, timestamp_of,
 };
 use crate::ids::Timestamp;
 use crate::market::book::Side;
@@ -168,16 +168,26 @@ pub fn frame(text: &str) -> Frame<'_> {
     if let Some(messages) = messages(text) {
         return Frame::Messages(messages);
     }
-    match object::<Vec<&RawValue>>(text) {
-        Ok(items) => Frame::Messages(items.into_iter().map(|item| message(item.get())).collect()),
+    match object::<Messages<&RawValue>>(text) {
+        Ok(items) => Frame::Messages(items.0.into_iter().map(|item| message(item.get())).collect()),
         Err(error) => Frame::Messages(smallvec![Err(error)]),
     }
 }
 
+/// Far more messages than the venue sends in a frame: the first one has a book of each token. They
+/// take some 7 MB.
+const MESSAGES_PER_FRAME_MAX: usize = 20_000;
+
+/// More changes than a message of the venue has: one for each level of both books.
+const ENTRIES_PER_MESSAGE_MAX: usize = 50_000;
+
+/// The messages of a frame.
+type Messages<T> = Bounded<T, MESSAGES_PER_FRAME_MAX>;
+
 /// Parses an array of frequent messages; `None` if it contains anything else.
 fn messages(text: &str) -> Option<SmallVec<[Result<Message<'_>, WireError>; 1]>> {
-    let objects: Vec<MessageObject<'_>> = serde_json::from_str(text).ok()?;
-    objects.into_iter().map(MessageObject::message).collect()
+    let objects: Messages<MessageObject<'_>> = serde_json::from_str(text).ok()?;
+    objects.0.into_iter().map(MessageObject::message).collect()
 }
 
 /// The fields of all messages but [`NewMarket`].
@@ -192,7 +202,7 @@ struct MessageObject<'a> {
     bids: Option<Levels>,
     asks: Option<Levels>,
     #[serde(borrow)]
-    price_changes: Option<Vec<EntryObject<'a>>>,
+    price_changes: Option<Bounded<EntryObject<'a>, ENTRIES_PER_MESSAGE_MAX>>,
     changes: Option<serde::de::IgnoredAny>,
     price: Option<&'a str>,
     size: Option<&'a str>,
@@ -236,12 +246,16 @@ struct SubjectObject<'a> {
     market: Option<&'a RawValue>,
 }
 
-/// Parses the subject of the message at this index of a frame.
-pub fn subject<'a>(frame: &'a str, index: usize) -> Subject<'a> {
-    let text = match serde_json::from_str::<Vec<&RawValue>>(frame) {
-        Ok(items) => items.get(index).map_or("", |item| item.get()),
-        Err(_) => frame,
-    };
+/// The texts of the messages of a frame, each as [`subject`] reads it.
+pub fn texts(frame: &str) -> Vec<&str> {
+    match serde_json::from_str::<Messages<&RawValue>>(frame) {
+        Ok(items) => items.0.into_iter().map(RawValue::get).collect(),
+        Err(_) => vec![frame],
+    }
+}
+
+/// Parses the subject of a message.
+pub fn subject<'a>(text: &'a str) -> Subject<'a> {
     let object: SubjectObject<'_> = serde_json::from_str(text).unwrap_or_default();
     let text = |value: Option<&'a RawValue>| serde_json::from_str(value?.get()).ok();
     Subject { event_type: text(object.event_type), market: text(object.market) }
@@ -311,7 +325,7 @@ impl<'a> MessageObject<'a> {
                 WireError::Missing { field: "price_changes" }
             });
         };
-        let entries = entries.iter().map(|entry| {
+        let entries = entries.0.iter().map(|entry| {
             Ok(PriceChangeEntry {
                 asset_id: checked_id("asset_id", entry.asset_id)?,
                 side: side(entry.side)?,

@@ -40,8 +40,23 @@ fn an_unreadable_message_can_have_a_subject() {
         (r#"{"event_type":"book","market""#, 0, None, None),
         ("[1]", 0, None, None),
     ] {
-        assert_eq!(subject(frame, index), Subject { event_type, market }, "{frame}");
+        let texts = texts(frame);
+        let text = texts.get(index).copied().unwrap_or_default();
+        assert_eq!(subject(text), Subject { event_type, market }, "{frame}");
     }
+}
+
+/// An empty object takes a hundred times as much memory as its text.
+#[test]
+fn a_frame_of_very_many_messages_is_one_unreadable_message() {
+    let frame_of = |count: usize| format!("[{}{{}}]", "{},".repeat(count - 1));
+    let count = |text: &str| match frame(text) {
+        Frame::Messages(messages) => messages.len(),
+        _ => panic!("no messages"),
+    };
+    let (most, too_many) = (frame_of(MESSAGES_PER_FRAME_MAX), frame_of(MESSAGES_PER_FRAME_MAX + 1));
+    assert_eq!((count(&most), count(&too_many)), (MESSAGES_PER_FRAME_MAX, 1));
+    assert_eq!(texts(&too_many), [too_many.as_str()]);
 }
 
 #[test]
