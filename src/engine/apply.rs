@@ -92,6 +92,7 @@ impl State {
             Event::HeartbeatSet { account, interval_ms } => {
                 self.set_heartbeat(*account, *interval_ms, position_in_log)
             }
+            Event::FillLogBegun { account } => self.log_fills_from_now(*account, position_in_log),
             Event::OrderForgotten { order } => self.forget_order(*order, position_in_log),
             Event::CommentAdded { comment, order, author, content, at } => {
                 let comment = Comment {

@@ -123,6 +123,11 @@ pub enum Event {
         /// How often it beats, in milliseconds; `None` if it no longer does.
         interval_ms: Option<u32>,
     },
+    /// An account began to log its fills, before its first order that is held.
+    FillLogBegun {
+        /// The account.
+        account: AccountId,
+    },
     /// The oldest finished order of an account, with its names and comments, was removed because
     /// the account had too many.
     OrderForgotten {
@@ -216,6 +221,7 @@ impl Event {
             // Operators must get through even without memory.
             | Self::OperatorActed(_)
             | Self::HeartbeatSet { .. }
+            | Self::FillLogBegun { .. }
             // Payouts must go through even without memory; opened positions bound their number.
             | Self::PositionsSettled(_)
             | Self::MarketSettled { .. } => false,

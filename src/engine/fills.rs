@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::account::Account;
+use super::contradiction::Flaw;
 use super::fill::Fill;
 use super::fill_log::{FillLog, FillLogRow, LOGGED_FILLS_MAX, LoggedFill};
 use super::open_orders::BookSide;
@@ -174,6 +175,21 @@ impl State {
             let FillLog { began_after, fills } = account.fill_log()?;
             Some(FillLogRow { account: account.id, began_after: *began_after, fills })
         })
+    }
+
+    /// Begins the account's log, before an order that may end without a fill is held.
+    pub(super) fn log_fills_from_now(
+        &mut self,
+        id: AccountId,
+        position_in_log: u64,
+    ) -> Result<(), Flaw> {
+        let account = self.account_slot(id).ok_or(Flaw::account(id, "was never opened"))?;
+        if self.accounts[account].fill_log().is_some() {
+            return Err(Flaw::account(id, "logs its fills already"));
+        }
+        self.begin_fill_log(account);
+        self.accounts[account].position_in_log = position_in_log;
+        Ok(())
     }
 
     /// Begins the account's log, if it has not begun. Call it before the account's first order that

@@ -131,7 +131,7 @@ impl DecidedOrder for TradeOrder {
         let held = holdings.position(on.market, on.outcome);
         let available = holdings.available(&held);
         if order.side == Side::Sell && order.quantity > available {
-            return Err(Rejection::InsufficientPosition { held: available, asked: order.quantity });
+            return Err(Rejection::InsufficientPosition { available, asked: order.quantity });
         }
         let walk = quoted.liquidity.walk(order.side, order.quantity);
         if walk.shortfall > Shares::ZERO {
@@ -211,6 +211,12 @@ impl<O: RequestedOrder> OrderCommand<O> {
             decided.0
         };
         let mut events = events_before(state, given, actor, &holdings, market);
+        // Without a log, each finished order counts as a fill, and one that is held may end
+        // without.
+        let logs_fills = account.is_some_and(|account| account.fill_log().is_some());
+        if matches!(event, Event::OrderHeld(_)) && !logs_fills {
+            events.push(Event::FillLogBegun { account: actor.id() });
+        }
         events.push(event);
         Ok(Verdict::Happens(events, PlacedSubject { order, rest }))
     }

@@ -42,13 +42,15 @@ pub enum Rejection {
     #[error("the venue now lists the market with other outcomes than it was traded with before")]
     MarketChanged,
     /// The outcome has no fresh book.
-    #[error("no fresh order book for this outcome at the moment")]
+    #[error("no fresh order book for this outcome at the moment: retry")]
     VenueUnavailable,
-    /// A sale of more shares than the position holds.
-    #[error("cannot sell {asked} shares: the position holds {held}")]
+    /// A sale of more shares than are available.
+    #[error(
+        "cannot sell {asked} shares: only {available} are available, after what open orders reserve"
+    )]
     InsufficientPosition {
-        /// The shares in the position.
-        held: Shares,
+        /// The shares in the position that no open order reserves.
+        available: Shares,
         /// The order's quantity.
         asked: Shares,
     },
@@ -71,7 +73,10 @@ pub enum Rejection {
         max_slippage_bps: u16,
     },
     /// The order costs more than the available cash.
-    #[error("the order costs {needed} with its fee: the balance is {available}")]
+    #[error(
+        "the order needs {needed} dollars with its fee: only {available} are available, after what \
+         open orders reserve"
+    )]
     InsufficientBalance {
         /// Notional and fee; for a sale, the fee less the proceeds.
         needed: Usd,
@@ -155,8 +160,17 @@ pub enum Rejection {
     #[error("the order cannot be cancelled while the venue's delay holds it")]
     OrderIsHeld,
     /// The account was reset while the order was held.
-    #[error("the account was reset while the venue's delay held the order")]
+    #[error(
+        "the account was reset while the venue's delay held the order: send it again under another \
+         name"
+    )]
     ResetWhileHeld,
+    /// The account was suspended while the order was held. It may trade again since.
+    #[error(
+        "an operator suspended the account while the venue's delay held the order: send it under \
+         another name once writes are accepted"
+    )]
+    SuspendedWhileHeld,
     /// An operator has suspended the account.
     #[error(
         "an operator of this server has suspended the account: reads go on, writes are refused"

@@ -140,7 +140,17 @@ impl Resting {
 }
 
 /// Notes what is left of a level after a fill.
-pub(super) fn note_used(used: &mut UsedLevels, level: UsedLevel) {
+pub(super) fn note_used(used: &mut UsedLevels, mut level: UsedLevel) {
+    // A match that takes several visits may go on with its book after a newer one was matched.
+    let is_older = |known: &UsedLevel| {
+        let is_mirrored = |era: u64| era & 1;
+        is_mirrored(known.era) == is_mirrored(level.era) && known.era > level.era
+    };
+    if used.iter().any(is_older) {
+        return;
+    }
+    let known = used.iter().find(|it| it.price == level.price && it.era == level.era);
+    level.grown = known.map_or(level.grown, |known| known.grown.max(level.grown));
     // Levels of an earlier era say nothing any more.
     used.retain(|known| known.price != level.price && known.era == level.era);
     used.push(level);
@@ -167,6 +177,34 @@ pub(super) fn free_size(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is left of levels of one price after these fills: left, grown and era of each.
+    #[track_caller]
+    fn check_used(fills: &[(i64, i64, u64)], expected: &[(i64, i64, u64)]) {
+        let shares = Shares::from_micros;
+        let level = |&(left, grown, era): &(i64, i64, u64)| UsedLevel {
+            price: Price::from_micros(500_000),
+            left: shares(left),
+            grown: shares(grown),
+            era,
+        };
+        let mut used = UsedLevels::new();
+        for fill in fills {
+            note_used(&mut used, level(fill));
+        }
+        assert_eq!(used.to_vec(), expected.iter().map(level).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_fill_on_an_older_book_keeps_what_a_newer_one_used() {
+        check_used(&[(685, 0, 2), (870, 500, 2)], &[(870, 500, 2)]);
+        // What the level grew by counts once.
+        check_used(&[(870, 500, 2), (555, 0, 2)], &[(555, 500, 2)]);
+        check_used(&[(870, 500, 2), (9, 0, 4)], &[(9, 0, 4)]);
+        check_used(&[(870, 500, 4), (9, 900, 2)], &[(870, 500, 4)]);
+        // A book of its own and a mirrored one count their eras apart.
+        check_used(&[(870, 500, 4), (9, 0, 3)], &[(9, 0, 3)]);
+    }
 
     #[test]
     fn sides_with_used_levels_are_counted_as_they_come_and_go() {

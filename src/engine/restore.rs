@@ -157,7 +157,8 @@ impl Restorer {
         if cash < Usd::ZERO {
             return Err(error("has a debt"));
         }
-        if row.oldest_order.is_some() != (row.order_count_ever > 0) {
+        // One that keeps a single order has none left while the next one is open.
+        if row.oldest_order.is_some() && row.order_count_ever == 0 {
             return Err(error("counts other orders than it keeps"));
         }
         let issuer = state.issuer(row.identity.issuer);
@@ -241,8 +242,13 @@ impl Restorer {
             // Forgotten with its account.
             return Ok(());
         }
-        let oldest = self.oldest_orders[account as usize]
-            .ok_or_else(|| error("is of an account that has none"))?;
+        let Some(oldest) = self.oldest_orders[account as usize] else {
+            // The account may have forgotten all that it finished.
+            let has_finished = state.accounts[account].order_count_ever() > 0;
+            return has_finished
+                .then_some(())
+                .ok_or_else(|| error("is of an account that has none"));
+        };
         let kept_count = state.accounts[account].kept_order_count();
         if kept_count == 0 && id != oldest {
             return Ok(());

@@ -115,7 +115,7 @@ impl<'q> Taker<'_, 'q> {
     fn check_held(&self, quantity: Shares) -> Result<(), Rejection> {
         let available = self.holdings.available(self.held);
         if self.intent.side == Side::Sell && quantity > available {
-            return Err(Rejection::InsufficientPosition { held: available, asked: quantity });
+            return Err(Rejection::InsufficientPosition { available, asked: quantity });
         }
         Ok(())
     }

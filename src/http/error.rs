@@ -23,6 +23,7 @@ use super::reply::Reply;
 use super::route::RouteError;
 use crate::auth::identity::TokenFlaw;
 use crate::engine::key::Permission;
+use crate::service::RateRule;
 
 /// The header that carries an error's code.
 pub const CODE_HEADER: HeaderName = HeaderName::from_static("x-polysim-code");
@@ -132,14 +133,18 @@ impl ApiError {
     pub fn token_not_accepted() -> Self {
         Self::unauthorized(
             "INVALID_TOKEN",
-            "This path requires an API key, not an access token: create one with POST /v1/keys.",
+            "This path requires an API key, not an access token: POST /v1/keys/bootstrap makes the \
+             first key, POST /v1/keys more.",
         )
     }
 
     /// The key lacks a permission.
     pub fn insufficient_permission(permission: Permission) -> Self {
         let name = permission.as_str();
-        let message = format!("The API key lacks the permission {name:?}.");
+        let message = format!(
+            "The API key lacks the permission {name:?}: use one that has it, or make one with \
+             POST /v1/keys."
+        );
         Self::new(StatusCode::FORBIDDEN, "INSUFFICIENT_PERMISSION", message)
     }
 
@@ -157,9 +162,14 @@ impl ApiError {
     }
 
     /// A rate limit was reached; a request after this many whole seconds is sure to be admitted.
-    pub fn rate_limited(retry_after_seconds: u64) -> Self {
+    pub fn rate_limited(rule: RateRule, retry_after_seconds: u64) -> Self {
         let seconds = retry_after_seconds.max(1);
-        let message = format!("Rate limit exceeded. Retry after {seconds}s.");
+        let message = match rule.subject() {
+            None => format!("Rate limit exceeded. Retry after {seconds}s."),
+            Some(subject) => {
+                format!("Rate limit exceeded: {subject}. Retry after {seconds}s.")
+            }
+        };
         Self {
             retry_after_seconds: Some(seconds),
             ..Self::new(StatusCode::TOO_MANY_REQUESTS, "RATE_LIMIT_EXCEEDED", message)
@@ -275,12 +285,17 @@ impl ApiError {
 
     /// No storage space is left; nothing has changed.
     pub fn journal_full() -> Self {
-        Self::unavailable("JOURNAL_FULL", "The server is out of storage space; nothing was done.")
+        let message = "The server has no disk space or file descriptors left for its journal; \
+                       nothing was done. Retry later; if it lasts, tell the operator.";
+        Self::unavailable("JOURNAL_FULL", message)
     }
 
     /// The server is starting or stopping.
     pub fn not_ready() -> Self {
-        Self::unavailable("NOT_READY", "The server is starting or stopping.")
+        Self::unavailable(
+            "NOT_READY",
+            "The server is starting or stopping; nothing was done. Retry.",
+        )
     }
 
     /// This node cannot read the cluster's log, so it knows of no node that serves.
@@ -312,7 +327,10 @@ impl ApiError {
 
     /// The server has reached its limit of accounts, keys or memory.
     pub fn server_full() -> Self {
-        Self::unavailable("SERVER_FULL", "The server is at capacity; nothing was done.")
+        Self::unavailable(
+            "SERVER_FULL",
+            "The server is at capacity; nothing was done. Retry later.",
+        )
     }
 
     /// Combines two validation results, reporting the errors of both.

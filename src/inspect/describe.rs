@@ -131,6 +131,8 @@ pub enum EventRow<'a> {
     OperatorActed(Box<ActRow<'a>>),
     /// [`Event::HeartbeatSet`].
     HeartbeatSet { account: u64, interval_ms: Option<u32> },
+    /// [`Event::FillLogBegun`].
+    FillLogBegun { account: u64 },
     /// [`Event::OrderForgotten`].
     OrderForgotten { order: u64 },
     /// [`Event::CommentAdded`].
@@ -178,6 +180,7 @@ pub const fn kind(event: &Event) -> &'static str {
         Event::AccountReset(_) => "account_reset",
         Event::OperatorActed(_) => "operator_acted",
         Event::HeartbeatSet { .. } => "heartbeat_set",
+        Event::FillLogBegun { .. } => "fill_log_begun",
         Event::OrderForgotten { .. } => "order_forgotten",
         Event::CommentAdded { .. } => "comment_added",
         Event::CommentDeleted { .. } => "comment_deleted",
@@ -294,6 +297,7 @@ impl<'a> EventRow<'a> {
             }
             Event::AccountReset(reset) => Self::AccountReset(ResetRow::new(reset)),
             Event::OperatorActed(acted) => Self::OperatorActed(Box::new(ActRow::new(acted))),
+            Event::FillLogBegun { account } => Self::FillLogBegun { account: account.get() },
             Event::HeartbeatSet { account, interval_ms } => {
                 Self::HeartbeatSet { account: account.get(), interval_ms: *interval_ms }
             }
@@ -424,6 +428,7 @@ impl fmt::Display for EventRow<'_> {
             Self::HeartbeatSet { account, interval_ms: None } => {
                 write!(formatter, "account {account} no longer sends a heartbeat")
             }
+            Self::FillLogBegun { account } => write!(formatter, "account {account} logs its fills"),
             Self::OrderForgotten { order } => write!(formatter, "forgot order {order}"),
             Self::CommentAdded { comment, order, author, content, .. } => write!(
                 formatter,

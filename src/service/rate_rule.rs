@@ -69,6 +69,20 @@ impl RateRule {
         }
     }
 
+    /// What there is too much of, for the person who is refused; `None` for the limits of a key,
+    /// which clients know.
+    pub const fn subject(self) -> Option<&'static str> {
+        match self {
+            Self::Second(_) | Self::Minute(_) => None,
+            Self::Address => Some("requests without a key from this address"),
+            Self::Accounts => Some("new accounts from this address"),
+            Self::Failures => Some("wrong credentials from this address"),
+            Self::Keys => Some("new keys of this account"),
+            Self::Sockets => Some("new sockets of this account"),
+            Self::Identities => Some("people with access tokens on this server"),
+        }
+    }
+
     /// The tier that sets the limit, if one does.
     pub const fn tier(self) -> Option<Tier> {
         match self {

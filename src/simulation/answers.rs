@@ -208,7 +208,7 @@ fn deliver_order(
                 Rejection::MarketClosed { .. } if clients.resolved().contains(&market) => {
                     totals.refused_resolved += 1;
                 }
-                Rejection::InsufficientPosition { held, .. } => {
+                Rejection::InsufficientPosition { available: held, .. } => {
                     auditor.saw_position(trader, noted.order_count, market, held.micros());
                 }
                 other => return Err(format!("order {number} was refused: {other}")),

@@ -27,7 +27,7 @@ pub(crate) fn code(rejection: &Rejection) -> &'static str {
         Rejection::InsufficientLiquidity { .. } => "INSUFFICIENT_LIQUIDITY",
         Rejection::SlippageExceeded { .. } => "SLIPPAGE_EXCEEDED",
         Rejection::InsufficientBalance { .. } => "INSUFFICIENT_BALANCE",
-        Rejection::AccountSuspended => "ACCOUNT_SUSPENDED",
+        Rejection::AccountSuspended | Rejection::SuspendedWhileHeld => "ACCOUNT_SUSPENDED",
         Rejection::ResetWhileHeld => "ACCOUNT_RESET",
         Rejection::AccountNotFound => "ACCOUNT_NOT_FOUND",
         Rejection::KeyNotFound => "KEY_NOT_FOUND",
@@ -68,7 +68,7 @@ pub(crate) fn refusal(rejection: &Rejection) -> String {
         Rejection::MarketClosed { status } => {
             format!("{code} {}", format!("{status:?}").to_lowercase())
         }
-        Rejection::InsufficientPosition { held, asked } => {
+        Rejection::InsufficientPosition { available: held, asked } => {
             format!("{code} held {held} asked {asked}")
         }
         Rejection::InsufficientLiquidity { available, asked } => {
@@ -127,7 +127,9 @@ pub(crate) fn happened(state: &State, events: &[Event]) -> String {
             Event::OrderForgotten { order } => {
                 forgotten.push(format!("O{}", order.counter()));
             }
-            Event::MarketIntroduced { .. } | Event::StateChecked { .. } => {}
+            Event::MarketIntroduced { .. }
+            | Event::FillLogBegun { .. }
+            | Event::StateChecked { .. } => {}
             Event::OrderFilled(fill) => text += &filled(state, fill),
             Event::OrderPlaced(order) => text += &placed(state, order),
             Event::OrderHeld(held) => {

@@ -121,6 +121,26 @@ fn a_reset_forgets_no_fill() {
     assert_eq!(ledger.granted, Usd::from_micros(102_400_000));
 }
 
+/// Each finished order counts as a fill unless the account logs its fills.
+#[test]
+fn an_order_that_ends_while_it_is_held_is_no_fill() {
+    let mut world = world_after(&format!(
+        "{VENUE}
+        buy A1 M1 yes 4                         -> filled
+        delay M2 3000
+        buy A1 M2 yes 4                         -> held O2
+        reset A1                                -> ended O2 RESET
+        buy A1 M1 yes 2                         -> filled
+        "
+    ));
+    for _ in 0..2 {
+        let page = world.state.observe_fills(account(1), 0, 100).value.unwrap();
+        let fills = page.rows.iter().map(|it| (it.number, it.order.counter()));
+        assert_eq!(fills.collect::<Vec<_>>(), [(1, 1), (2, 3)]);
+        world.restart();
+    }
+}
+
 /// An account with more open orders than one record ends is reset by the last of several.
 #[test]
 fn very_many_orders_end_in_several_records() {

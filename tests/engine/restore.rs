@@ -18,6 +18,7 @@ use paperbourse::limits::tier::Tier;
 use paperbourse::market::book::{Level, Side};
 use paperbourse::money::{FeeRate, Price, Shares, Usd};
 
+use crate::script::check as check_script;
 use crate::script::world_after;
 use crate::world::World;
 
@@ -205,7 +206,7 @@ fn inconsistent_accounts_are_errors() {
         "the head says",
     );
     check(|rows| rows.accounts[0].positions = &[], "the head says");
-    check(|rows| rows.accounts[0].oldest_order = None, "counts other orders than it keeps");
+    check(|rows| rows.accounts[0].oldest_order = None, "is on no order");
     check(|rows| rows.accounts[0].order_count_ever = 0, "counts other orders than it keeps");
     check(|rows| rows.accounts[0].oldest_order = Some(order_id(3)), "is on no order");
     check(|rows| rows.accounts[0].oldest_order = Some(order_id(1)), "the head says");
@@ -324,4 +325,25 @@ fn states_with_another_history_are_unequal() {
     // Nothing is left of the comment but the number of records.
     let deleted = "delete A1 C1            -> deleted C1";
     assert_ne!(state(""), state(&format!("{commented}\n{deleted}")));
+}
+
+/// The order that came to rest took the place of the only one that was kept.
+#[test]
+fn an_account_that_keeps_one_order_survives_a_restart_while_another_rests() {
+    check_script(
+        "
+        balance 100
+        rules orders 1
+        market M1 Yes No
+        book M1 yes bids 0.4x10 asks 0.5x4 0.6x100
+        open A1                                 -> opened A1
+        buy A1 M1 yes 4                         -> filled 4
+        place A1 M1 yes buy limit 10 0.3        -> pending O2
+        restart
+        show A1 M1 yes                          -> has held 4 open O2:10
+        cancel A1 O2                            -> ended O2 USER
+        restart
+        buy A1 M1 yes 1                         -> filled 1
+        ",
+    );
 }

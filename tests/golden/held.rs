@@ -5,10 +5,22 @@ use super::*;
 
 /// Holds orders, decides and drops them, and ends one with its market, before and after a snapshot.
 pub(super) fn write_held(data: &Path) {
+    write_with(data, false);
+}
+
+/// The same, by an account that logs its fills from its first held order on.
+pub(super) fn write_logged(data: &Path) {
+    write_with(data, true);
+}
+
+fn write_with(data: &Path, logs_fills: bool) {
     let Opened { journal, recovered, folder, .. } = open(data);
     let mut state = recovered.into_shards().swap_remove(usize::from(SHARD)).state;
     let journal = Arc::new(journal);
     happen(&mut state, &journal, opening());
+    if logs_fills {
+        happen(&mut state, &journal, vec![Event::FillLogBegun { account: account() }]);
+    }
     let mut waits = Vec::new();
     for half in 0..2 {
         // One of each kind waits while the snapshot is taken.
@@ -153,4 +165,25 @@ fn end_with_market(state: &mut State, journal: &Journal, market: MarketIndex) {
     let ended = Event::OrderEnded { order, reason, at: at(70) };
     happen(state, journal, vec![Event::PositionsSettled(Box::new(closed)), ended]);
     happen(state, journal, vec![Event::MarketSettled { market, payouts, at: at(71) }]);
+}
+
+#[test]
+fn orders_that_are_held_are_read() {
+    check_read("held", &HELD_KINDS, "held");
+}
+
+#[test]
+fn orders_that_are_held_written_today_read_the_same() {
+    check_written("held", write_held, "held");
+}
+
+#[test]
+fn fills_that_are_logged_from_the_first_held_order_on_are_read() {
+    let kinds: Vec<_> = HELD_KINDS.into_iter().chain(["fill log begun"]).collect();
+    check_read("held_logged", &kinds, "held_logged");
+}
+
+#[test]
+fn fills_that_are_logged_written_today_read_the_same() {
+    check_written("held_logged", write_logged, "held_logged");
 }

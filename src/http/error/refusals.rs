@@ -60,7 +60,9 @@ impl From<Denied> for ApiError {
                 Self::insufficient_permission(missing)
             }
             Denied::Policy(PolicyError::TierNotAuthorized { .. }) => Self::tier_not_authorized(),
-            Denied::TooOften { wait_ns, .. } => Self::rate_limited(retry_after_seconds(wait_ns)),
+            Denied::TooOften { rule, wait_ns } => {
+                Self::rate_limited(rule, retry_after_seconds(wait_ns))
+            }
         }
     }
 }
@@ -101,7 +103,9 @@ impl From<Rejection> for ApiError {
                 (S::BAD_REQUEST, "ORDER_NOT_CANCELLABLE")
             }
             Rejection::ResetWhileHeld => (S::CONFLICT, "ACCOUNT_RESET"),
-            Rejection::AccountSuspended => (S::FORBIDDEN, "ACCOUNT_SUSPENDED"),
+            Rejection::AccountSuspended | Rejection::SuspendedWhileHeld => {
+                (S::FORBIDDEN, "ACCOUNT_SUSPENDED")
+            }
             Rejection::AccountNotFound => (S::NOT_FOUND, "ACCOUNT_NOT_FOUND"),
             Rejection::KeyNotFound => (S::NOT_FOUND, "KEY_NOT_FOUND"),
             Rejection::BootstrapNotAllowed => (S::BAD_REQUEST, "BOOTSTRAP_NOT_ALLOWED"),

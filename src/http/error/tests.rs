@@ -6,6 +6,7 @@ use crate::engine::terms::OrderStatus;
 use crate::http::operation::Verb;
 use crate::http::operations::trade::read_trade;
 use crate::ids::Timestamp;
+use crate::limits::tier::Tier;
 use crate::market::catalogue::MarketStatus;
 use crate::money::{Price, Shares, Usd};
 
@@ -55,8 +56,9 @@ fn errors_of_the_edge() {
         ApiError::insufficient_permission(Permission::Trade),
         ApiError::escalation(),
         ApiError::tier_not_authorized(),
-        ApiError::rate_limited(0),
-        ApiError::rate_limited(42),
+        ApiError::rate_limited(RateRule::Second(Tier::Free), 0),
+        ApiError::rate_limited(RateRule::Minute(Tier::Free), 42),
+        ApiError::rate_limited(RateRule::Accounts, 60),
         invalid.into(),
         malformed.into(),
         ApiError::batch_limit_exceeded(6, 5),
@@ -95,7 +97,7 @@ fn rejections_of_the_engine() {
         Rejection::MarketClosed { status: MarketStatus::Resolved },
         Rejection::FeesUnsupported,
         Rejection::VenueUnavailable,
-        Rejection::InsufficientPosition { held: shares(1_500_000), asked: shares(2_000_000) },
+        Rejection::InsufficientPosition { available: shares(1_500_000), asked: shares(2_000_000) },
         Rejection::InsufficientLiquidity { available: shares(7), asked: TradeOrder::QUANTITY_MAX },
         Rejection::SlippageExceeded {
             price: Price::from_micros(560_000),
@@ -124,6 +126,7 @@ fn rejections_of_the_engine() {
         Rejection::NotCancellable { status: OrderStatus::Filled },
         Rejection::OrderIsHeld,
         Rejection::ResetWhileHeld,
+        Rejection::SuspendedWhileHeld,
         Rejection::AccountSuspended,
         Rejection::DepositTokenReused { amount: offered },
         Rejection::AccountNotFound,

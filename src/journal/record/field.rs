@@ -100,6 +100,7 @@ impl Fields<'_> {
                 self.u32(interval_ms.unwrap_or(0));
                 kind::HEARTBEAT_SET
             }
+            Event::FillLogBegun { account } => self.only(account.get(), kind::FILL_LOG_BEGUN),
             Event::OrderForgotten { order } => self.only(order.get(), kind::ORDER_FORGOTTEN),
             Event::CommentAdded { comment, order, author, content, at } => {
                 self.u64(comment.get());
@@ -302,6 +303,9 @@ impl<'a> Reader<'a> {
                 account: self.id("account", AccountId::from_raw)?,
                 interval_ms: Some(self.u32("heartbeat interval")?).filter(|&it| it != 0),
             },
+            kind::FILL_LOG_BEGUN => {
+                Event::FillLogBegun { account: self.id("account", AccountId::from_raw)? }
+            }
             kind::COMMENT_ADDED => Event::CommentAdded {
                 comment: self.id("comment", CommentId::from_raw)?,
                 order: self.id("order", OrderId::from_raw)?,

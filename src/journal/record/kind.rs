@@ -24,3 +24,4 @@ pub(crate) const ORDER_HELD: u16 = 21;
 pub(crate) const HELD_ORDER_DROPPED: u16 = 22;
 pub(crate) const ACCOUNT_RESET: u16 = 23;
 pub(crate) const OPERATOR_ACTED: u16 = 24;
+pub(crate) const FILL_LOG_BEGUN: u16 = 25;

@@ -124,6 +124,7 @@ pub(crate) fn every_kind() -> Vec<Event> {
     events.extend(of_settlements(account, at));
     events.extend(of_resting_orders(&plain_fill, &fill));
     events.extend(of_operators(account, at));
+    events.push(Event::FillLogBegun { account });
     events
 }
 
@@ -366,10 +367,10 @@ fn the_longest_record_fits() {
 /// The bytes are the format: a change of these numbers is a change of what is on disks.
 #[test]
 fn the_format_is_pinned() {
-    let [first_version, key_life, settlement, resting, held, reset, operators] =
-        [0..12, 12..15, 15..18, 18..37, 37..41, 41..42, 42..48]
+    let [first_version, key_life, settlement, resting, held, reset, operators, fill_log] =
+        [0..12, 12..15, 15..18, 18..37, 37..41, 41..42, 42..48, 48..49]
             .map(|range| encoded(&every_kind()[range]));
-    assert_eq!(every_kind().len(), 48);
+    assert_eq!(every_kind().len(), 49);
     assert_eq!(crc32c::crc32c(&first_version), 4_139_319_612);
     assert_eq!(crc32c::crc32c(&key_life), 70_980_373);
     assert_eq!(crc32c::crc32c(&settlement), 563_179_161);
@@ -377,6 +378,7 @@ fn the_format_is_pinned() {
     assert_eq!(crc32c::crc32c(&held), 3_582_886_227);
     assert_eq!(crc32c::crc32c(&reset), 1_394_756_656);
     assert_eq!(crc32c::crc32c(&operators), 304_436_284);
+    assert_eq!(crc32c::crc32c(&fill_log), 2_150_584_763);
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn traded(receipt: OrderReceipt) -> Result<OrderReceipt, Refusal> {
     let end = receipt.life.and_then(|life| life.end);
     Err(Refusal::Rejected(match end.map(|end| end.reason) {
         Some(EndReason::Reset) => Rejection::ResetWhileHeld,
-        Some(EndReason::Suspended) => Rejection::AccountSuspended,
+        Some(EndReason::Suspended) => Rejection::SuspendedWhileHeld,
         _ => Rejection::MarketClosed { status: MarketStatus::Resolved },
     }))
 }
