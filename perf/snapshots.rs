@@ -282,9 +282,10 @@ impl Figures {
         let (accounts, orders) = self.contents;
         let mut out = format!(
             "A durable server on {accounts} accounts and {orders} kept orders, {} connections, an \
-             open loop at {:.0} requests a second, with cores of their own: {}. *All the time* means that a snapshot is being \
-             made, paced as by default, from the first second to the last. Latencies from when a \
-             request was due, in microseconds: medians, with the lowest and the highest.\n\n\
+             open loop at {:.0} requests a second, with cores of their own: {}. *All the time* \
+             means that a snapshot is being made, paced as by default, from the first second to \
+             the last. Latencies from when a request was due, in microseconds: medians, with the \
+             lowest and the highest.\n\n\
              | snapshots | requests/s | {names} | p99 / p50 | p99.9 / p50 | segments begun |\n\
              |---|---|{}---|---|---|\n",
             self.connection_count,

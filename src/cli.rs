@@ -46,8 +46,14 @@ const WRONG_CONFIGURATION: u8 = 2;
 /// Exit code for damaged files.
 const DAMAGED: u8 = 3;
 
+#[cfg(not(feature = "cluster"))]
 const SERVE_EXIT_CODES: &str = "Exit codes: 0 success; 1 failure; 2 wrong configuration; 74 the \
                                 journal could not be written";
+
+#[cfg(feature = "cluster")]
+const SERVE_EXIT_CODES: &str = "Exit codes: 0 success; 1 failure; 2 wrong configuration; 74 the \
+                                journal could not be written; 75 lost the cluster's log: start \
+                                it again";
 
 const CHECK_EXIT_CODES: &str =
     "Exit codes: 0 a start would succeed; 1 it would fail; 2 wrong configuration";
@@ -72,10 +78,15 @@ enum Command {
     Check(Box<ServeArgs>),
     /// Print an access token of the embedded issuer
     Token(TokenArgs),
-    /// Record a venue to a tape that `serve --venue recorded:DIR` plays
-    #[command(after_help = record::EXIT_CODES)]
+    /// Record a live venue to a tape that `serve --venue recorded:DIR` plays
+    #[command(
+        after_help = record::EXIT_CODES,
+        mut_arg("venue", |venue| venue.default_value("polymarket").help("The live venue")),
+        mut_arg("venue_speed", |speed| speed.hide(true)),
+        mut_arg("venue_delay", |delay| delay.hide(true)),
+    )]
     Record(Box<RecordArgs>),
-    /// See and manage the accounts of a running server
+    /// Inspect and manage the accounts of a running server
     ///
     /// Run it on the server's machine and as its user: it uses a socket in the data folder.
     Account(AccountArgs),
@@ -86,7 +97,7 @@ enum Command {
     /// To restore a copy, start a server on it. `restore` makes a data folder from a repository.
     #[command(after_help = EXIT_CODES)]
     Backup(BackupArgs),
-    /// Make a data folder as of an earlier moment, from one that still knows it or from backups
+    /// Restore a point in time into a new data folder, from a data folder or a backup repository
     ///
     /// Nothing in the original changes; start a server on the new folder.
     #[command(after_help = EXIT_CODES)]
@@ -97,7 +108,7 @@ enum Command {
     Cluster(cluster::ClusterArgs),
     /// Show what a running server does, from its metrics
     ///
-    /// In a terminal, until Ctrl-C; elsewhere, one look is printed.
+    /// Refreshes until Ctrl-C in a terminal; prints once otherwise.
     Top(TopArgs),
     /// Ask a running server whether it is ready; the exit code is 0 if it is
     Health(HealthArgs),
@@ -184,7 +195,7 @@ fn check(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     print(&"ok      options   they fit together");
     for name in &configuration.unknown_variables {
         print(&format_args!(
-            "ok      options   no option has the variable {name}: it sets nothing"
+            "warning options   {name} is not an option and is ignored: check the spelling"
         ));
     }
     server::check::check(&configuration.arguments, |finding| {

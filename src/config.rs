@@ -59,8 +59,8 @@ const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
 /// The options of `paperbourse serve`.
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
-    /// TOML file with options by the names of their flags, such as `listen = "127.0.0.1:8080"`;
-    /// flags and variables override it
+    /// TOML configuration file, with keys named like the flags: `listen = "127.0.0.1:8080"`. Flags
+    /// and environment variables override it
     #[arg(long, env = "PAPERBOURSE_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -179,7 +179,13 @@ pub struct ServeArgs {
     pub default_tier: Tier,
 
     /// Whether to rate-limit callers without a valid key by network address
-    #[arg(long, env = "PAPERBOURSE_ADDRESS_LIMITS", default_value = "on", value_name = "on|off")]
+    #[arg(
+        long,
+        env = "PAPERBOURSE_ADDRESS_LIMITS",
+        default_value = "on",
+        value_name = "on|off",
+        hide_possible_values = true
+    )]
     pub address_limits: Switch,
 
     /// Rate of requests without a credential, per address

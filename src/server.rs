@@ -213,7 +213,7 @@ fn report_to_watchdog(
 
 fn warn_of_unknown_variables(configuration: &Configuration) {
     for name in &configuration.unknown_variables {
-        tracing::warn!(name, "no option has this variable: it sets nothing");
+        tracing::warn!(name, "ignoring an unknown environment variable: check the spelling");
     }
 }
 
@@ -400,7 +400,7 @@ fn listen(
         tracing::info!("listening on http://{address}");
     }
     if !is_bound {
-        tracing::info!("the listening sockets were passed to this process: --listen sets nothing");
+        tracing::info!("using the listening sockets passed to this process, ignoring --listen");
     }
     if listeners.addresses.iter().any(|&address| arguments.is_exposed_at(address)) {
         tracing::warn!(
@@ -462,7 +462,7 @@ fn operators(data: &DataPlace, exchange: &Arc<Exchange>) -> Option<OperatorSocke
     };
     match serve() {
         Ok(socket) => {
-            tracing::info!(path = %socket.path().display(), "`paperbourse account` is served");
+            tracing::info!(path = %socket.path().display(), "accepting operator commands");
             Some(socket)
         }
         Err(error) => {
@@ -552,7 +552,7 @@ async fn finish(
                 held_orders,
                 connections,
                 signal = name,
-                "second signal: waiting no longer for connections and held orders"
+                "second signal: no longer waiting for connections and held orders"
             );
         }
         () = tokio::time::sleep(DRAIN_TIME_MAX) => {
@@ -591,7 +591,7 @@ async fn stop_standing_by(
     finish(server, workers, &left.ending, || 0).await;
     left.given_up().await;
     flush_telemetry(server).await;
-    tracing::info!("stopped standing by");
+    tracing::info!("stopped, without ever serving");
 }
 
 /// One worker per core.

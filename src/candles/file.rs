@@ -53,7 +53,7 @@ fn read(disk: &Disk, path: &Path) -> Option<Vec<(Arc<str>, PriceRecord)>> {
             tracing::warn!(
                 path = %path.display(),
                 aside = %aside.display(),
-                "cannot use the file of hourly prices, {flaw}; set it aside, and candles begin anew"
+                "the file of hourly prices is unusable, {flaw}: renamed it, candles start over"
             );
             Some(Vec::new())
         }
@@ -61,8 +61,8 @@ fn read(disk: &Disk, path: &Path) -> Option<Vec<(Arc<str>, PriceRecord)>> {
             let cause = &error.source;
             tracing::warn!(
                 path = %path.display(),
-                "cannot use the file of hourly prices, {flaw}, nor set it aside, {error}: {cause}; \
-                 candles begin anew, and a restart will lose them: move the file"
+                "the file of hourly prices is unusable, {flaw}, and cannot be renamed, {error}: \
+                 {cause}. Candles start over and are lost at the next restart: move the file"
             );
             None
         }

@@ -48,15 +48,15 @@ enum AccountCommand {
     Show(AccountName),
     /// Cancel an account's open orders, and refuse its writes until it is resumed
     Suspend(Act),
-    /// Take a suspended account's writes again
+    /// Lift an account's suspension
     Resume(Act),
     /// Give an account play money, which does not count as profit
     Deposit(Deposit),
     /// Cancel an account's open orders, close its positions, and make its cash the starting balance
     Reset(Act),
-    /// Erase all that tells of an account's owner and of what they did, for good
+    /// Permanently erase an account's personal data and trading history
     Erase(Act),
-    /// Give all keys of an account a tier, and let its owner give no higher one from then on
+    /// Set an account's tier: all its keys get it, and new ones cannot have a higher one
     Tier(TierArgs),
 }
 
@@ -207,7 +207,9 @@ impl Display for AccountList {
             )?;
         }
         match self.next {
-            Some(after) => write!(formatter, "\nthere are more: --after {after}"),
+            Some(after) => {
+                write!(formatter, "\nmore accounts follow: continue with --after {after}")
+            }
             None => Ok(()),
         }
     }
@@ -253,22 +255,22 @@ impl Display for AccountChange {
         let id = account.account;
         match (act.as_str(), is_new) {
             ("suspend", true) => write!(formatter, "suspended account {id}")?,
-            ("suspend", false) => write!(formatter, "account {id} was suspended before")?,
+            ("suspend", false) => write!(formatter, "account {id} was already suspended")?,
             ("resume", true) => write!(formatter, "resumed account {id}")?,
             ("reset", true) => write!(formatter, "reset account {id}")?,
             ("reset", false) => write!(formatter, "account {id} has nothing to reset")?,
             ("erase", true) => write!(formatter, "erased account {id}")?,
-            ("erase", false) => write!(formatter, "account {id} was erased before")?,
+            ("erase", false) => write!(formatter, "account {id} was already erased")?,
             ("tier", true) => {
                 let tier = account.given_tier.as_deref().unwrap_or("-");
                 write!(formatter, "gave account {id} the tier {tier}")?;
             }
-            ("tier", false) => write!(formatter, "account {id} had this tier before")?,
+            ("tier", false) => write!(formatter, "account {id} already has this tier")?,
             ("deposit", true) => {
                 let balance = &account.balance;
                 write!(formatter, "deposited in account {id}, whose balance is {balance}")?;
             }
-            ("deposit", false) => write!(formatter, "account {id} had this deposit before")?,
+            ("deposit", false) => write!(formatter, "account {id} already has this deposit")?,
             _ => write!(formatter, "account {id} is not suspended")?,
         }
         if *orders_cancelled > 0 {

@@ -31,13 +31,13 @@ pub(super) struct BackupArgs {
     #[arg(long, value_name = "REPOSITORY", conflicts_with = "target")]
     repository: Option<PathBuf>,
 
-    /// Then keep only this many of the newest points of the repository; with --keep-days, those
-    /// that either keeps
+    /// After the backup, delete all but the newest N points; with --keep-days, keep what either
+    /// keeps
     #[arg(long, value_name = "N", conflicts_with = "target",
           value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
 
-    /// Then keep only the points from which any moment of this many days can be restored
+    /// After the backup, delete points that no restore to a time of the last DAYS days needs
     #[arg(long, value_name = "DAYS", conflicts_with = "target",
           value_parser = clap::value_parser!(u32).range(1..))]
     keep_days: Option<u32>,
@@ -74,11 +74,11 @@ enum BackupCommand {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = true)]
 struct KeepArgs {
-    /// Keep only this many of the newest points; with --keep-days, those that either keeps
+    /// Delete all but the newest N points; with --keep-days, keep what either keeps
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
 
-    /// Keep only the points from which any moment of this many days can be restored
+    /// Delete points that no restore to a time of the last DAYS days needs
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
     keep_days: Option<u32>,
 }

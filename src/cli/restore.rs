@@ -20,17 +20,18 @@ pub(super) struct RestoreArgs {
     #[arg(value_name = "TARGET")]
     target: PathBuf,
 
-    /// Restore to this time, such as 2026-11-24T10:00:00Z: everything answered by then, and nothing
-    /// decided later. Without a moment, everything is restored
+    /// Restore the state as of this time, such as 2026-11-24T10:00:00Z: everything answered by
+    /// then, and nothing decided later [default: the newest]
     #[arg(long, value_name = "TIME")]
     to: Option<Timestamp>,
 
-    /// Restore up to this position and with it: the number at the start of a line of `journal dump`
+    /// Restore up to and including this position: the number at the start of a line of
+    /// `journal dump`
     #[arg(long, value_name = "POSITION", conflicts_with = "to",
           value_parser = clap::value_parser!(u64).range(1..))]
     to_position: Option<u64>,
 
-    /// Of a repository, restore what was known at this point, the newest unless a moment is given
+    /// Restore this point of a repository [default: the newest, or the one that --to needs]
     #[arg(long, value_name = "NUMBER")]
     point: Option<u64>,
 

@@ -37,7 +37,7 @@ pub(super) struct TopArgs {
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9090/metrics")]
     url: Uri,
 
-    /// Seconds between two looks at the server
+    /// Seconds between samples
     #[arg(long, value_name = "SECONDS", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=3600))]
     interval: u32,
@@ -49,7 +49,7 @@ struct Source {
     url: Uri,
 }
 
-/// Redraws until a signal arrives; if the output is no terminal, prints one look and ends.
+/// Redraws until a signal arrives; if the output is no terminal, prints one sample and ends.
 pub(super) fn run(arguments: TopArgs) -> anyhow::Result<()> {
     let source = Source::new(arguments.url)?;
     let interval = Duration::from_secs(arguments.interval.into());
@@ -75,7 +75,7 @@ pub(super) fn run(arguments: TopArgs) -> anyhow::Result<()> {
 }
 
 async fn redraw(source: &Source, mut before: Page, interval: Duration) -> anyhow::Result<()> {
-    let mut text = String::from("looking ...");
+    let mut text = String::from("sampling ...");
     loop {
         print(&frame(&text))?;
         tokio::time::sleep(interval).await;

@@ -45,7 +45,13 @@ pub struct VenueArgs {
     pub venue_speed: Option<Speed>,
 
     /// Hold marketable orders as long as the venue does
-    #[arg(long, env = "PAPERBOURSE_VENUE_DELAY", default_value = "on", value_name = "on|off")]
+    #[arg(
+        long,
+        env = "PAPERBOURSE_VENUE_DELAY",
+        default_value = "on",
+        value_name = "on|off",
+        hide_possible_values = true
+    )]
     pub venue_delay: Switch,
 
     /// Number of `polymarket` markets to follow, most traded of the day first; a market stays

@@ -332,7 +332,7 @@ impl Standby {
             return Err(error);
         }
         let (epoch, position) = (taken.owner.epoch(), taken.owner.position());
-        tracing::info!(node = %self.node, epoch, position, "owning the log");
+        tracing::info!(node = %self.node, epoch, position, "this node owns the log, and serves");
         let seat = Arc::new(Seat::new(taken, metrics.clone(), runtime.clone(), end_process));
         let (owned, kept) = (seat.clone(), journal.clone());
         runtime.spawn(keep_trimmed(log, owned, self.node.clone(), kept, trim));

@@ -130,7 +130,7 @@ impl Reloader {
                     value = newer.values.join(","),
                     running_with = setting.values.join(","),
                     source = %newer.source,
-                    "this change takes a restart"
+                    "this change needs a restart"
                 );
             }
         }

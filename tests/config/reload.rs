@@ -1,4 +1,4 @@
-//! SIGHUP while requests run: nothing is dropped, new limits bite, and what takes a restart is
+//! SIGHUP while requests run: nothing is dropped, new limits bite, and what needs a restart is
 //! named.
 
 use std::fs;
@@ -129,9 +129,9 @@ fn nothing_is_dropped_while_limits_are_reloaded_again_and_again() {
 }
 
 #[test]
-fn what_takes_a_restart_is_named_and_a_mistake_changes_nothing() {
+fn what_needs_a_restart_is_named_and_a_mistake_changes_nothing() {
     let world = Reloadable::start("tier = \"free=1000/1000/2/5\"\n");
-    let line = world.reload("tier = \"free=1000/1000/2/5\"\nworkers = 7", "takes a restart");
+    let line = world.reload("tier = \"free=1000/1000/2/5\"\nworkers = 7", "needs a restart");
     for part in ["WARN", "option=\"workers\"", "value=\"7\"", "source=file: bourse.toml:2"] {
         assert!(line.contains(part), "{part}: {line}");
     }
@@ -167,7 +167,7 @@ fn the_level_of_the_log_can_change() {
     world.begin_reload(&config("info", 6, "workers = 7\n"));
     world.until_batch_max(6);
     world.reload(&config("info", 6, "public-rate = \"7/7\"\n"), "value=\"7/7\"");
-    assert_eq!(world.server.log_lines("takes a restart").len(), 0);
+    assert_eq!(world.server.log_lines("needs a restart").len(), 0);
     world.server.terminate();
 }
 

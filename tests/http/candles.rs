@@ -208,7 +208,7 @@ fn hours_survive_a_crash() {
     fs::write(&file, "PBPRICES nonsense").unwrap();
     let server = server.crash_and_restart();
     assert_eq!(rows(&candles(&server, PLAIN, "")), expected[..2]);
-    server.logged("candles begin anew");
+    server.logged("candles start over");
     assert!(file.with_file_name("price-hours.unusable").exists());
 }
 

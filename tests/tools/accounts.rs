@@ -69,7 +69,7 @@ fn accounts_are_listed_in_pages_and_shown_by_id_and_by_subject() {
     let listed = String::from_utf8(listed.stdout).unwrap();
     let [head, row, more] = listed.lines().collect::<Vec<_>>()[..] else { panic!("{listed}") };
     assert!(head.ends_with("SUBJECT") && row.contains(" owner-"), "{listed}");
-    assert_eq!(more, format!("there are more: --after {}", ids[0]));
+    assert_eq!(more, format!("more accounts follow: continue with --after {}", ids[0]));
 }
 
 #[test]
