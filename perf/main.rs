@@ -45,6 +45,7 @@ mod venue_side {
 
 use clap::{Args, Parser, Subcommand};
 
+use cores::Cores;
 use report::Part;
 use setup::{Setup, SetupArgs};
 
@@ -97,9 +98,10 @@ fn main() -> anyhow::Result<()> {
     process::end_children_on_signals()?;
     match cli.command {
         Command::Run(arguments) => run::run(&arguments),
-        Command::Snapshots(One { setup, own }) => {
-            measure(&setup, |setup| Ok(snapshots::run(setup, &own, None, true)?.part()))
-        }
+        Command::Snapshots(One { setup, own }) => measure(&setup, |setup| {
+            let cores = Cores::divide(setup.arguments.threads)?;
+            Ok(snapshots::run(setup, &cores, &own, None, true)?.part())
+        }),
         Command::Growth(One { setup, own }) => {
             measure(&setup, |setup| Ok(growth::run(setup, &own)?.part()))
         }

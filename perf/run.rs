@@ -97,10 +97,9 @@ pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
     let peers = available(&arguments.peers, &mut report.skipped);
     ensure!(peers.iter().any(|&peer| peer != Peer::Wrk), "there is no server to compare");
     let wants = |part| arguments.only.contains(&part);
-    if wants(PartName::Open) || wants(PartName::Snapshots) {
-        // Better now than after all other parts.
-        Cores::divide(arguments.setup.threads)?;
-    }
+    // A machine with one core is refused now, and not after all other parts.
+    let needs_cores = wants(PartName::Open) || wants(PartName::Snapshots);
+    let cores = needs_cores.then(|| Cores::divide(arguments.setup.threads)).transpose()?;
     let mut highest = None;
     if wants(PartName::Closed) {
         let comparison = Comparison {
@@ -114,9 +113,8 @@ pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
         let figures = comparison.run()?;
         report.parts.push(figures.part(&arguments.connections));
     }
-    if wants(PartName::Open) {
-        let cores = Cores::divide(arguments.setup.threads)?;
-        let found = Highest::find(&setup, &cores, arguments.accounts)?;
+    if let Some(cores) = cores.as_ref().filter(|_| wants(PartName::Open)) {
+        let found = Highest::find(&setup, cores, arguments.accounts)?;
         highest = Some(found);
         let figures = open::run(&setup, cores, found, arguments.accounts)?;
         if let Some(path) = &arguments.plot {
@@ -125,8 +123,8 @@ pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
         }
         report.parts.push(figures.part(arguments.plot.as_deref()));
     }
-    if wants(PartName::Snapshots) {
-        let figures = snapshots::run(&setup, &arguments.snapshots, highest, false)?;
+    if let Some(cores) = cores.as_ref().filter(|_| wants(PartName::Snapshots)) {
+        let figures = snapshots::run(&setup, cores, &arguments.snapshots, highest, false)?;
         report.parts.push(figures.part());
     }
     if wants(PartName::Engine) {

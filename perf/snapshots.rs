@@ -76,6 +76,7 @@ pub(crate) struct Figures {
 /// Runs the measurement. `with_and_without` selects whether to measure without snapshots too.
 pub(crate) fn run(
     setup: &Setup,
+    cores: &Cores,
     arguments: &SnapshotArgs,
     highest: Option<Highest>,
     with_and_without: bool,
@@ -85,10 +86,9 @@ pub(crate) fn run(
     prepared::write(&prepared, Contents { accounts, has_keys: false, trades, resting: 0 })?;
     prepared::take_snapshot(&prepared)?;
     eprintln!("prepared {accounts} accounts and {trades} orders");
-    let cores = Cores::divide(setup.arguments.threads)?;
     let highest = match highest {
         Some(highest) => highest,
-        None => Highest::find(setup, &cores, TRADING_ACCOUNTS)?,
+        None => Highest::find(setup, cores, TRADING_ACCOUNTS)?,
     };
     let rate = arguments.rate.unwrap_or(highest.throughput / 2.0);
     let mut figures = Figures {
@@ -107,7 +107,7 @@ pub(crate) fn run(
         for &has_snapshots in modes {
             let folder = setup.scratch.0.join(format!("snapshots-{round}-{has_snapshots}"));
             copy(&prepared, &folder).context("failed to copy the prepared data")?;
-            let (server, target) = start(setup, &cores, &folder, has_snapshots)?;
+            let (server, target) = start(setup, cores, &folder, has_snapshots)?;
             let Highest { connection_count, .. } = highest;
             let shape = |seconds| Shape { connection_count, rate: Some(rate), seconds };
             let full = setup.closed_loop(connection_count);

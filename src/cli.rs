@@ -97,7 +97,7 @@ enum Command {
     /// To restore a copy, start a server on it. `restore` makes a data folder from a repository.
     #[command(after_help = EXIT_CODES)]
     Backup(BackupArgs),
-    /// Restore a point in time into a new data folder, from a data folder or a backup repository
+    /// Restore an earlier state into a new data folder, from a data folder or a backup repository
     ///
     /// Nothing in the original changes; start a server on the new folder.
     #[command(after_help = EXIT_CODES)]

@@ -59,8 +59,8 @@ const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
 /// The options of `paperbourse serve`.
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
-    /// TOML configuration file, with keys named like the flags: `listen = "127.0.0.1:8080"`. Flags
-    /// and environment variables override it
+    /// TOML configuration file, with options named after the flags: `listen = "127.0.0.1:8080"`.
+    /// Flags and environment variables take precedence
     #[arg(long, env = "PAPERBOURSE_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
 

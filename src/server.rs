@@ -591,7 +591,7 @@ async fn stop_standing_by(
     finish(server, workers, &left.ending, || 0).await;
     left.given_up().await;
     flush_telemetry(server).await;
-    tracing::info!("stopped, without ever serving");
+    tracing::info!("stopped while standing by");
 }
 
 /// One worker per core.

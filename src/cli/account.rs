@@ -56,7 +56,7 @@ enum AccountCommand {
     Reset(Act),
     /// Permanently erase an account's personal data and trading history
     Erase(Act),
-    /// Set an account's tier: all its keys get it, and new ones cannot have a higher one
+    /// Set the tier of all keys of an account, and the highest that new ones can have
     Tier(TierArgs),
 }
 

@@ -31,13 +31,14 @@ pub(super) struct BackupArgs {
     #[arg(long, value_name = "REPOSITORY", conflicts_with = "target")]
     repository: Option<PathBuf>,
 
-    /// After the backup, delete all but the newest N points; with --keep-days, keep what either
-    /// keeps
+    /// After the backup, delete all but the newest N points; with --keep-days, a point stays if
+    /// either rule keeps it
     #[arg(long, value_name = "N", conflicts_with = "target",
           value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
 
-    /// After the backup, delete points that no restore to a time of the last DAYS days needs
+    /// After the backup, delete points that are not needed to restore to any time in the last DAYS
+    /// days
     #[arg(long, value_name = "DAYS", conflicts_with = "target",
           value_parser = clap::value_parser!(u32).range(1..))]
     keep_days: Option<u32>,
@@ -74,11 +75,11 @@ enum BackupCommand {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = true)]
 struct KeepArgs {
-    /// Delete all but the newest N points; with --keep-days, keep what either keeps
+    /// Delete all but the newest N points; with --keep-days, a point stays if either rule keeps it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
 
-    /// Delete points that no restore to a time of the last DAYS days needs
+    /// Delete points that are not needed to restore to any time in the last DAYS days
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
     keep_days: Option<u32>,
 }

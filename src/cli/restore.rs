@@ -31,7 +31,7 @@ pub(super) struct RestoreArgs {
           value_parser = clap::value_parser!(u64).range(1..))]
     to_position: Option<u64>,
 
-    /// Restore this point of a repository [default: the newest, or the one that --to needs]
+    /// Restore this point of a repository [default: the newest, or the one needed for --to]
     #[arg(long, value_name = "NUMBER")]
     point: Option<u64>,
 

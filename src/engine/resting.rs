@@ -142,11 +142,11 @@ impl Resting {
 /// Notes what is left of a level after a fill.
 pub(super) fn note_used(used: &mut UsedLevels, mut level: UsedLevel) {
     // A match that takes several visits may go on with its book after a newer one was matched.
-    let is_older = |known: &UsedLevel| {
+    let is_newer = |known: &UsedLevel| {
         let is_mirrored = |era: u64| era & 1;
         is_mirrored(known.era) == is_mirrored(level.era) && known.era > level.era
     };
-    if used.iter().any(is_older) {
+    if used.iter().any(is_newer) {
         return;
     }
     let known = used.iter().find(|it| it.price == level.price && it.era == level.era);

@@ -134,7 +134,7 @@ impl ApiError {
         Self::unauthorized(
             "INVALID_TOKEN",
             "This path requires an API key, not an access token: POST /v1/keys/bootstrap makes the \
-             first key, POST /v1/keys more.",
+             first key, and POST /v1/keys makes more.",
         )
     }
 
@@ -142,8 +142,8 @@ impl ApiError {
     pub fn insufficient_permission(permission: Permission) -> Self {
         let name = permission.as_str();
         let message = format!(
-            "The API key lacks the permission {name:?}: use one that has it, or make one with \
-             POST /v1/keys."
+            "The API key lacks the permission {name:?}: use a key that has it, or create one \
+             with POST /v1/keys."
         );
         Self::new(StatusCode::FORBIDDEN, "INSUFFICIENT_PERMISSION", message)
     }

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use paperbourse_test_support::PATIENCE;
 use paperbourse_test_support::brokers::{self, Brokers};
-use paperbourse_test_support::process::command;
+use paperbourse_test_support::process::{Process, command};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -189,16 +189,20 @@ fn brokers_are_logged_in_to_over_tls() {
     let brokers = Brokers::start(&program, folder.path(), "always", &settings);
     let ca = format!("ca_file = {:?}\n", tls.join("authority.pem"));
     let login = "user = \"bourse\"\npassword_file = \"password\"\n";
+    let write_file = |lines: &str, password: &str| {
+        fs::write(folder.path().join("password"), password).unwrap();
+        let file = cluster_file(folder.path(), &brokers, lines);
+        let text = fs::read_to_string(&file).unwrap().replace("nats://", "tls://");
+        fs::write(&file, text).unwrap();
+        file
+    };
     for (lines, password, expected) in [
         (format!("{ca}{login}logs = 1"), "right one\n", None),
         (format!("{ca}{login}"), "wrong one\n", Some("they refuse the user and the password")),
         (ca.clone(), "", Some("they ask for a user and a password: set user")),
         (login.to_owned(), "right one\n", Some("cannot connect to any broker of tls://")),
     ] {
-        fs::write(folder.path().join("password"), password).unwrap();
-        let file = cluster_file(folder.path(), &brokers, &lines);
-        let text = fs::read_to_string(&file).unwrap().replace("nats://", "tls://");
-        fs::write(&file, text).unwrap();
+        let file = write_file(&lines, password);
         let (printed, errors) = check(&["init"], &file, i32::from(expected.is_some()));
         match expected {
             None => assert_eq!(printed, "created 1 log\n"),
@@ -206,28 +210,20 @@ fn brokers_are_logged_in_to_over_tls() {
         }
         assert!(!errors.contains("one"), "no password is shown: {errors}");
     }
-    // To wait for that to change would hide it from whoever starts a node.
-    fs::write(folder.path().join("password"), "wrong one\n").unwrap();
-    let file = cluster_file(folder.path(), &brokers, &format!("{ca}{login}"));
-    let text = fs::read_to_string(&file).unwrap().replace("nats://", "tls://");
-    fs::write(&file, text).unwrap();
+    // A node that waited for the password to change would hide what is wrong.
+    let file = write_file(&format!("{ca}{login}"), "wrong one\n");
     let mut serve = command(BINARY);
     serve.args(["serve", "--listen", "127.0.0.1:0", "--node", "alone", "--cluster"]).arg(&file);
-    serve.arg("--data").arg(folder.path().join("data")).stdout(Stdio::null());
-    let mut node = serve.stderr(Stdio::piped()).spawn().unwrap();
+    serve.arg("--data").arg(folder.path().join("data")).stderr(Stdio::piped());
+    let mut node = Process::spawn(&mut serve);
     let began = Instant::now();
-    let code = loop {
-        if let Some(status) = node.try_wait().unwrap() {
-            break status.code();
-        }
-        if began.elapsed() > 2 * PATIENCE {
-            node.kill().unwrap();
-        }
+    while node.try_wait().is_none() {
+        assert!(began.elapsed() < 2 * PATIENCE, "{:?}", node.log_lines(""));
         thread::sleep(PAUSE);
-    };
+    }
     let mut errors = String::new();
-    node.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
-    assert_eq!(code, Some(1), "{errors}");
+    node.take_stderr().unwrap().read_to_string(&mut errors).unwrap();
+    assert_eq!(node.wait().code(), Some(1), "{errors}");
     assert!(errors.contains("they refuse the user and the password"), "{errors}");
 }
 

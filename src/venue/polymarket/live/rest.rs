@@ -7,6 +7,7 @@ use bytes::Bytes;
 use hyper::Uri;
 use hyper::http::uri::InvalidUri;
 use serde::Deserialize;
+use serde::de::Error as _;
 use serde_json::value::RawValue;
 
 use super::budget::Budget;
@@ -24,6 +25,9 @@ pub(super) const PAGE_MARKETS_MAX: usize = 100;
 
 /// More rows than the venue sends in a page, whatever we ask for.
 const ROWS_PER_PAGE_MAX: usize = 2_000;
+
+/// More markets than a page of events has.
+const MARKETS_PER_EVENT_PAGE_MAX: usize = 20_000;
 
 /// Events per page. Those of families of short markets have one market each.
 const PAGE_EVENTS_MAX: usize = 100;
@@ -330,6 +334,10 @@ pub(super) fn read_events(body: &[u8]) -> Result<Page, serde_json::Error> {
             Ok(event_markets) => markets.extend(event_markets),
             Err(error) => markets.push(Err(error)),
         }
+        if markets.len() > MARKETS_PER_EVENT_PAGE_MAX {
+            let message = format!("more than {MARKETS_PER_EVENT_PAGE_MAX} markets in its events");
+            return Err(serde_json::Error::custom(message));
+        }
     }
     Ok(Page { markets, next_cursor: page.next_cursor })
 }
@@ -366,6 +374,24 @@ impl std::fmt::Display for Encoded<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A short row takes a hundred times as much memory as its text.
+    #[test]
+    fn a_page_of_very_many_markets_is_refused() {
+        let rows = |count: usize| vec!["0"; count].join(",");
+        let events = |count: usize, of_each: usize| {
+            let event = format!("{{\"markets\":[{}]}}", rows(of_each));
+            format!("{{\"events\":[{}]}}", vec![event; count].join(","))
+        };
+        let read = |body: &str| read_events(body.as_bytes()).map(|page| page.markets.len());
+        assert_eq!(read(&events(10, 2_000)).unwrap(), MARKETS_PER_EVENT_PAGE_MAX);
+        let error = read(&events(11, 2_000)).map(drop).unwrap_err();
+        assert_eq!(error.to_string(), "more than 20000 markets in its events");
+        let page = |count| format!("{{\"markets\":[{}]}}", rows(count));
+        let read = |body: &str| read_page(body.as_bytes()).map(|page| page.markets.len());
+        assert_eq!(read(&page(ROWS_PER_PAGE_MAX)).unwrap(), ROWS_PER_PAGE_MAX);
+        assert!(read(&page(ROWS_PER_PAGE_MAX + 1)).is_err());
+    }
 
     #[test]
     fn query_values_are_percent_encoded() {
