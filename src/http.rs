@@ -27,6 +27,7 @@ mod csv;
 mod cursor;
 mod fields;
 mod file;
+mod holder;
 mod query;
 mod request_headers;
 #[cfg(feature = "traces")]

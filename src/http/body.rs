@@ -12,6 +12,7 @@ use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Frame, Incoming};
 
 use super::connection::{Activity, Phase};
+use super::holder::Holder;
 use crate::limits::budget::{ByteBudget, Share};
 #[cfg(feature = "traces")]
 use crate::telemetry::Trace;
@@ -35,8 +36,8 @@ pub struct RequestBody {
     /// Whether all of it has arrived. A chunked body does not say so itself.
     is_ended: bool,
     is_late: bool,
-    /// Together with others like it, the body may hold one part of so many of the budget.
-    budget_parts: usize,
+    /// Who holds its memory, if that is known.
+    holder: Option<Holder>,
     held: Option<Share>,
 }
 
@@ -89,7 +90,7 @@ impl RequestBody {
             has_begun: false,
             is_ended: false,
             is_late: false,
-            budget_parts: 1,
+            holder: None,
             held: None,
         }
     }
@@ -109,11 +110,9 @@ impl RequestBody {
         Ok(())
     }
 
-    /// Whoever sends this is not known yet. Such bodies take at most half of the budget, so that
-    /// they leave some to others.
-    #[cfg(feature = "cluster")]
-    pub(super) const fn is_of_stranger(&mut self) {
-        self.budget_parts = 2;
+    /// Sets who holds the body's memory.
+    pub(super) const fn is_of(&mut self, holder: Holder) {
+        self.holder = Some(holder);
     }
 
     /// Reads the whole body, up to its limit, under the connection's deadlines for bodies.
@@ -210,8 +209,9 @@ impl RequestBody {
 
     /// Grows this body's share of the budget to `bytes`.
     fn hold(&mut self, budget: &Arc<ByteBudget>, bytes: usize) -> Result<(), BodyError> {
-        let held = self.held.get_or_insert_with(|| budget.share());
-        let bytes_max = budget.bytes_max() / self.budget_parts;
+        let share = || self.holder.map_or_else(|| budget.share(), |holder| holder.share(budget));
+        let held = self.held.get_or_insert_with(share);
+        let bytes_max = self.holder.map_or(budget.bytes_max(), |holder| holder.bytes_max(budget));
         if held.hold_below(bytes, bytes_max) { Ok(()) } else { Err(BodyError::OverBudget) }
     }
 

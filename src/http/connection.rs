@@ -47,6 +47,9 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// The slowest accepted rate of a body. At this rate 64 KiB would take a minute, so for large
 /// bodies [`Deadlines::body_total`] is the tighter limit.
 const BODY_BYTES_PER_SECOND_MIN: NonZeroU32 = NonZeroU32::new(1024).unwrap();
+/// The slowest accepted rate at which a client takes an answer. It is higher than that of bodies:
+/// an answer may take megabytes of memory until it is read.
+const ANSWER_BYTES_PER_SECOND_MIN: NonZeroU32 = NonZeroU32::new(16 * 1024).unwrap();
 
 /// At a shutdown, an idle connection closes this long after it was told. Meanwhile the runtime
 /// looks at its sockets once more, so that requests which had arrived before are read.
@@ -67,6 +70,9 @@ pub struct Deadlines {
     pub body_bytes_per_second: NonZeroU32,
     /// From one piece of a response that the client accepts to the next.
     pub write: Duration,
+    /// The rate at which a response must be accepted after [`Self::write`] has passed. It applies
+    /// to each part of a stream with an end, and to none without.
+    pub write_bytes_per_second: NonZeroU32,
     /// For a client that is still sending to receive a refusal.
     pub linger: Duration,
     /// For a client to take what a stream without an end says last.
@@ -85,6 +91,7 @@ impl Default for Deadlines {
             body_total: Duration::from_secs(30),
             body_bytes_per_second: BODY_BYTES_PER_SECOND_MIN,
             write: stall,
+            write_bytes_per_second: ANSWER_BYTES_PER_SECOND_MIN,
             linger: Duration::from_secs(2),
             farewell: Duration::from_millis(500),
             first: Duration::from_millis(500),
@@ -146,10 +153,12 @@ where
     let activity = Arc::new(Activity::default());
     let io = TokioIo::new(Timed::new(io, activity.clone()));
     let service = service_fn(|request: Request<Incoming>| {
-        activity.begin_request();
         let request = request.map(|body| RequestBody::new(body, activity.clone()));
         let (handler, activity) = (&handler, activity.clone());
         async move {
+            // Only now, and not when hyper has read the request, has the client taken what was
+            // written before.
+            activity.begin_request();
             // hyper would serve up to 16 pipelined requests in a row while other connections wait.
             if activity.is_pipelined() {
                 tokio::task::yield_now().await;
@@ -161,7 +170,7 @@ where
             if is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 response.headers_mut().append(CONNECTION, HeaderValue::from_static("close"));
             }
-            activity.enter(Phase::Responding);
+            activity.begin_answer();
             Ok::<_, Infallible>(response.map(|body| Sending::begin(body.into(), activity)))
         }
     });

@@ -23,6 +23,7 @@ use super::connection::ReplyBody;
 use super::cors;
 use super::error::ApiError;
 use super::exchange::{ConnectionSlot, Server, Worker};
+use super::holder::Holder;
 use super::operation::{Access, Operation, Run, Verb};
 use super::operations::{socket, trade};
 use super::query::Query;
@@ -33,6 +34,7 @@ use super::route::{RouteError, decode, find, row};
 use super::trace;
 use crate::auth::presented::{Precedence, Presented};
 use crate::ids::KeyId;
+use crate::limits::bucket::Origin;
 use crate::service::{Admission, Caller, Denied, Moment, RequestContext, Service};
 #[cfg(feature = "traces")]
 use crate::telemetry::Answered;
@@ -122,7 +124,12 @@ pub fn handle(
         });
         // A write was done, so its answer is sent whatever memory there is; there are few large
         // ones.
-        if is_read && !reply.hold(&worker.server.answers, admitted.is_none()) {
+        let to = || {
+            let account = admitted.and_then(|(admission, _)| admission.account);
+            let address = || worker.server.proxies.client(peer, &head.headers);
+            account.map_or_else(|| Holder::Stranger(Origin::of(address())), Holder::Account)
+        };
+        if is_read && !reply.hold(&worker.server.answers, to) {
             reply = ApiError::server_busy().into_reply();
         }
         worker.metrics.answered(row(operation), reply.status.as_u16(), elapsed);
@@ -360,6 +367,9 @@ async fn answer(
         caller.account().into_iter().for_each(|account| crate::trace::account(account.get()));
         admission.then(Stage::Body)
     };
+    if let Ok(account) = caller.account() {
+        body.is_of(Holder::Account(account));
+    }
     let bytes = body.read(&server.bodies).await?;
     if body.is_late() {
         // The key may have been revoked while the body arrived.

@@ -13,6 +13,7 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 use super::connection::ReplyBody;
+use super::holder::Holder;
 use crate::ids::Timestamp;
 use crate::limits::UNLIMITED_SHOWN;
 use crate::limits::budget::{ByteBudget, Share};
@@ -81,14 +82,12 @@ impl Reply {
     }
 
     /// Takes the memory of a large body out of the budget. Returns false if there is not enough.
-    /// Callers without a credential get half of it at most, so that they leave some to others.
-    pub(super) fn hold(&mut self, budget: &Arc<ByteBudget>, is_stranger: bool) -> bool {
+    pub(super) fn hold(&mut self, budget: &Arc<ByteBudget>, by: impl FnOnce() -> Holder) -> bool {
         if self.body.len() <= UNCOUNTED_BYTES {
             return true;
         }
-        let held = self.held.insert(budget.share());
-        let bytes_max = budget.bytes_max() / if is_stranger { 2 } else { 1 };
-        held.hold_below(self.body.len(), bytes_max)
+        let by = by();
+        self.held.insert(by.share(budget)).hold_below(self.body.len(), by.bytes_max(budget))
     }
 
     /// 200 with a JSON body.
@@ -357,6 +356,8 @@ fn header_value(digits: Bytes) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::{AccountId, ShardId};
+    use crate::limits::bucket::Origin;
 
     fn limits(limit: u32, remaining: u32, reset_seconds: i64) -> Limits {
         let allowance = Allowance { limit, remaining };
@@ -408,16 +409,33 @@ mod tests {
 
     #[test]
     fn large_answers_share_a_budget() {
-        let budget = ByteBudget::new(2 * UNCOUNTED_BYTES);
-        let reply = |bytes| Reply::json(StatusCode::OK, vec![b'x'; bytes]);
-        let (mut first, mut second) = (reply(UNCOUNTED_BYTES + 1), reply(UNCOUNTED_BYTES + 1));
-        assert!(!first.hold(&budget, true), "more than half");
-        assert!(first.hold(&budget, false) && !second.hold(&budget, false));
-        assert!(reply(UNCOUNTED_BYTES).hold(&budget, true), "a small one");
-        assert_eq!(budget.held_bytes(), UNCOUNTED_BYTES + 1);
+        // Room for one answer of a caller, for four of strangers, and for eight in all.
+        let budget = ByteBudget::new(8 * (UNCOUNTED_BYTES + 1));
+        let large = || Reply::json(StatusCode::OK, vec![b'x'; UNCOUNTED_BYTES + 1]);
+        let account =
+            |number| Holder::Account(AccountId::new(ShardId::of_digest(0), number).unwrap());
+        let stranger = |number| Holder::Stranger(Origin::V4([192, 0, 2, number].into()));
+        let fill = |by: &dyn Fn(u8) -> Holder| {
+            let mut replies: Vec<_> = (1..=100).map(|number| (large(), by(number))).collect();
+            replies.retain_mut(|(reply, by)| reply.hold(&budget, || *by));
+            replies.into_iter().map(|(reply, _)| reply).collect::<Vec<_>>()
+        };
+        let mut first = large();
+        assert!(first.hold(&budget, || account(1)));
+        assert!(!large().hold(&budget, || account(1)), "it has one");
+        assert!(
+            Reply::json(StatusCode::OK, vec![b'x'; UNCOUNTED_BYTES])
+                .hold(&budget, || { unreachable!("a small one") })
+        );
+        let strangers = fill(&stranger);
+        assert_eq!(strangers.len(), 3, "half of all, with that of the account");
+        let accounts = fill(&|number| account(u64::from(number)));
+        assert_eq!(accounts.len(), 4, "all");
+        drop((strangers, accounts));
         let response = response_of(first, RequestId::Ours(1), None, HeaderMap::new());
-        assert!(!second.hold(&budget, false), "it is on its way");
+        assert!(!large().hold(&budget, || account(1)), "it is on its way");
         drop(response);
-        assert!(second.hold(&budget, false));
+        assert!(large().hold(&budget, || account(1)));
+        assert_eq!(budget.held_bytes(), 0);
     }
 }

@@ -1,13 +1,23 @@
 //! A number of bytes that many holders share. Pure.
 
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How many callers can be told apart. Callers in one place share what each may have.
+const PLACES: usize = 1024;
+/// Each caller may have one part in so many of a budget.
+const CALLER_PARTS: usize = 8;
 
 /// Limits what many holders have together, in bytes.
 #[derive(Debug)]
 pub struct ByteBudget {
     held_bytes: AtomicUsize,
     bytes_max: usize,
+    /// What the holders of each caller have together, at the place that its hash names. The hash
+    /// has a secret, so nobody can choose to share a place with somebody else.
+    by_caller: Box<[AtomicUsize]>,
+    hasher: RandomState,
 }
 
 /// What one holder has of a budget. It is returned on drop.
@@ -15,12 +25,19 @@ pub struct ByteBudget {
 pub struct Share {
     budget: Arc<ByteBudget>,
     bytes: usize,
+    /// The place of its caller, if it has one.
+    place: Option<usize>,
 }
 
 impl ByteBudget {
     /// A budget of `bytes_max`, all of it free.
     pub fn new(bytes_max: usize) -> Arc<Self> {
-        Arc::new(Self { held_bytes: AtomicUsize::new(0), bytes_max })
+        Arc::new(Self {
+            held_bytes: AtomicUsize::new(0),
+            bytes_max,
+            by_caller: (0..PLACES).map(|_| AtomicUsize::new(0)).collect(),
+            hasher: RandomState::new(),
+        })
     }
 
     /// How many bytes are held now.
@@ -35,8 +52,41 @@ impl ByteBudget {
 
     /// A holder that has nothing yet.
     pub fn share(self: &Arc<Self>) -> Share {
-        Share { budget: self.clone(), bytes: 0 }
+        Share { budget: self.clone(), bytes: 0, place: None }
     }
+
+    /// A holder that has nothing yet, on behalf of a caller: all of them together may have an
+    /// eighth of the budget.
+    pub fn share_of(self: &Arc<Self>, caller: &impl Hash) -> Share {
+        let place = self.hasher.hash_one(caller) as usize % PLACES;
+        Share { budget: self.clone(), bytes: 0, place: Some(place) }
+    }
+
+    /// Takes this many more bytes, unless all together would have more than `bytes_max`.
+    fn grow(&self, place: Option<usize>, more: usize, bytes_max: usize) -> bool {
+        let caller = place.map(|place| &self.by_caller[place]);
+        if caller.is_some_and(|caller| !add_below(caller, more, self.bytes_max / CALLER_PARTS)) {
+            return false;
+        }
+        let has_room = add_below(&self.held_bytes, more, bytes_max);
+        if !has_room && let Some(caller) = caller {
+            caller.fetch_sub(more, Ordering::Relaxed);
+        }
+        has_room
+    }
+
+    fn shrink(&self, place: Option<usize>, less: usize) {
+        self.held_bytes.fetch_sub(less, Ordering::Relaxed);
+        if let Some(place) = place {
+            self.by_caller[place].fetch_sub(less, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Adds `more`, unless the sum exceeds `max`. Only the number matters; it publishes no other data.
+fn add_below(held: &AtomicUsize, more: usize, max: usize) -> bool {
+    let grown = |held: usize| held.checked_add(more).filter(|&held| held <= max);
+    held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_ok()
 }
 
 impl Share {
@@ -45,8 +95,8 @@ impl Share {
         self.bytes
     }
 
-    /// Grows or shrinks to this many bytes. Returns false if the budget has no room for them; then
-    /// it keeps what it has.
+    /// Grows or shrinks to this many bytes. Returns false if the budget, or its caller's part of it,
+    /// has no room for them; then it keeps what it has.
     #[must_use]
     pub fn hold(&mut self, bytes: usize) -> bool {
         self.hold_below(bytes, self.budget.bytes_max)
@@ -55,16 +105,12 @@ impl Share {
     /// The same for a holder who leaves the rest to others: all together may have `bytes_max` then.
     #[must_use]
     pub fn hold_below(&mut self, bytes: usize, bytes_max: usize) -> bool {
-        let held = &self.budget.held_bytes;
-        // Only the number matters; it publishes no other data.
         if bytes > self.bytes {
-            let more = bytes - self.bytes;
-            let grown = |held: usize| held.checked_add(more).filter(|&held| held <= bytes_max);
-            if held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_err() {
+            if !self.budget.grow(self.place, bytes - self.bytes, bytes_max) {
                 return false;
             }
         } else if bytes < self.bytes {
-            held.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            self.budget.shrink(self.place, self.bytes - bytes);
         }
         self.bytes = bytes;
         true
@@ -73,7 +119,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.held_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.shrink(self.place, self.bytes);
     }
 }
 
@@ -100,5 +146,30 @@ mod tests {
         assert_eq!((budget.held_bytes(), other.bytes()), (99, 99));
         drop(other);
         assert_eq!(budget.held_bytes(), 0);
+    }
+
+    #[test]
+    fn a_caller_has_no_more_than_its_part() {
+        let budget = ByteBudget::new(800);
+        let place = |caller: u32| budget.share_of(&caller).place;
+        let other_caller = (2..).find(|&caller| place(caller) != place(1)).unwrap();
+        let mut shares = [1, 1, other_caller].map(|caller| budget.share_of(&caller));
+        let mut rest = budget.share();
+        for (bytes, fit, rest_bytes, held_bytes) in [
+            ([60, 40, 100], [true, true, true], 0, 200),
+            ([61, 40, 101], [false, true, false], 0, 200),
+            ([0, 100, 1], [true, true, true], 0, 101),
+            ([0, 0, 0], [true, true, true], 0, 0),
+            // What the budget refuses takes nothing from the caller.
+            ([2, 1, 1], [false, true, false], 799, 800),
+            ([0, 100, 1], [true, true, false], 700, 800),
+        ] {
+            assert!(rest.hold(rest_bytes));
+            let held = [0, 1, 2].map(|number| shares[number].hold(bytes[number]));
+            assert_eq!((held, budget.held_bytes()), (fit, held_bytes), "{bytes:?}");
+        }
+        drop((shares, rest));
+        assert_eq!(budget.held_bytes(), 0);
+        assert!(budget.by_caller.iter().all(|held| held.load(Ordering::Relaxed) == 0));
     }
 }

@@ -1,6 +1,7 @@
 //! What a connection is doing, and whether it has made no progress for too long.
 
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
@@ -73,9 +74,10 @@ pub struct Activity {
     note: AtomicU32,
     /// Whether part of the current request's body was not read.
     has_unread_body: AtomicBool,
-    /// How many bodies have been waited for, and how many bytes of the newest have arrived.
-    body_count: AtomicU32,
-    body_bytes: AtomicU32,
+    /// How many bodies have been waited for and answers begun, each part of a stream counted, and
+    /// how many bytes of the newest have moved.
+    transfer_count: AtomicU32,
+    transfer_bytes: AtomicU32,
     /// The phase that follows once everything that was written is flushed: [`Phase::Idle`], in a
     /// stream [`Phase::Handling`], and in one without an end [`Phase::Streaming`].
     after_flush: AtomicU8,
@@ -156,17 +158,40 @@ impl Activity {
 
     /// Records that the handler starts waiting for its request's body.
     pub(in crate::http) fn begin_body(&self) {
-        let count = self.body_count.load(Ordering::Relaxed).wrapping_add(1);
-        self.body_count.store(count, Ordering::Relaxed);
-        self.body_bytes.store(0, Ordering::Relaxed);
+        self.begin_transfer();
+    }
+
+    fn begin_transfer(&self) {
+        let count = self.transfer_count.load(Ordering::Relaxed).wrapping_add(1);
+        self.transfer_count.store(count, Ordering::Relaxed);
+        self.transfer_bytes.store(0, Ordering::Relaxed);
     }
 
     /// Records that this many more bytes of the body have arrived.
     pub(super) fn note_body(&self, bytes: usize) {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let sum = self.body_bytes.load(Ordering::Relaxed).saturating_add(bytes);
-        self.body_bytes.store(sum, Ordering::Relaxed);
+        self.note_moved(bytes);
         self.enter(Phase::Body);
+    }
+
+    fn note_moved(&self, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let sum = self.transfer_bytes.load(Ordering::Relaxed).saturating_add(bytes);
+        self.transfer_bytes.store(sum, Ordering::Relaxed);
+    }
+
+    /// Records that an answer, or the next part of one, is being sent.
+    pub(super) fn begin_answer(&self) {
+        self.begin_transfer();
+        self.enter(Phase::Responding);
+    }
+
+    /// Records that the client has accepted this many more bytes. An answer may take several
+    /// writes, between which the connection looks idle.
+    pub(super) fn note_written(&self, bytes: usize) {
+        if matches!(self.phase(), Phase::Idle | Phase::Responding) {
+            self.note_moved(bytes);
+            self.enter(Phase::Responding);
+        }
     }
 
     /// Records that the current request's body was dropped before its end.
@@ -229,7 +254,7 @@ impl Activity {
     /// Records that the next part of the stream is being sent.
     pub(super) fn note_unflushed(&self) {
         self.has_unflushed.store(true, Ordering::Relaxed);
-        self.enter(Phase::Responding);
+        self.begin_answer();
     }
 
     /// Whether all of the stream so far has been flushed, so that more may be made. If not, hyper,
@@ -378,9 +403,9 @@ pub(super) struct Watchdog<'a> {
     /// The last progress seen, and when.
     seen: u32,
     since: Instant,
-    /// The last body seen, and when the handler started waiting for it.
-    body_seen: u32,
-    body_since: Instant,
+    /// The last body or answer seen, and when it began.
+    transfer_seen: u32,
+    transfer_since: Instant,
     timer: Pin<Box<Sleep>>,
     /// The task that the timer wakes; `None` until it is polled.
     waker: Option<Waker>,
@@ -396,8 +421,8 @@ impl<'a> Watchdog<'a> {
             deadlines,
             seen,
             since,
-            body_seen: 0,
-            body_since: since,
+            transfer_seen: 0,
+            transfer_since: since,
             timer,
             waker: None,
         }
@@ -415,8 +440,9 @@ impl<'a> Watchdog<'a> {
             self.since = Instant::now();
         }
         let mut deadline = self.since + limit;
-        if phase == Phase::Body {
-            deadline = deadline.min(self.body_deadline());
+        // A stream without an end has a bound on what its client has not taken instead.
+        if phase == Phase::Body || phase == Phase::Responding && !self.activity.is_endless() {
+            deadline = deadline.min(self.transfer_deadline(phase));
         }
         if deadline < self.timer.deadline() {
             self.reset(deadline);
@@ -436,17 +462,22 @@ impl<'a> Watchdog<'a> {
         Poll::Pending
     }
 
-    /// When a body as a whole is overdue, even if it never stalls.
-    fn body_deadline(&mut self) -> Instant {
-        let count = self.activity.body_count.load(Ordering::Relaxed);
-        if count != self.body_seen {
-            self.body_seen = count;
-            self.body_since = self.since;
+    /// When a body or an answer as a whole is overdue, even if it never stalls.
+    fn transfer_deadline(&mut self, phase: Phase) -> Instant {
+        let count = self.activity.transfer_count.load(Ordering::Relaxed);
+        if count != self.transfer_seen {
+            self.transfer_seen = count;
+            self.transfer_since = self.since;
         }
         let Deadlines { body, body_total, body_bytes_per_second, .. } = self.deadlines;
-        let bytes = self.activity.body_bytes.load(Ordering::Relaxed);
-        let earned = Duration::from_secs(1) * bytes / body_bytes_per_second.get();
-        self.body_since + body_total.min(body + earned)
+        let Deadlines { write, write_bytes_per_second, .. } = self.deadlines;
+        let bytes = self.activity.transfer_bytes.load(Ordering::Relaxed);
+        let earned = |rate: NonZeroU32| Duration::from_secs(1) * bytes / rate.get();
+        self.transfer_since
+            + match phase {
+                Phase::Body => body_total.min(body + earned(body_bytes_per_second)),
+                _ => write + earned(write_bytes_per_second),
+            }
     }
 
     fn reset(&mut self, deadline: Instant) {

@@ -32,9 +32,9 @@ pub(super) struct Timed<Io> {
     own_answer: Option<(Vec<u8>, usize)>,
 }
 
-/// If this is a response that hyper itself sends to a malformed request, returns it with the header
-/// that every response has. Such a response has no body, so it ends with its head; of ours, only
-/// those to `HEAD` do.
+/// If these bytes end with a response that hyper itself sends to a malformed request, returns them
+/// with the header that every response has. Such a response has no body, so it ends with its head;
+/// of ours, only those to `HEAD` and the last part of a stream do.
 fn completed(bytes: &[u8]) -> Option<Vec<u8>> {
     if !bytes.ends_with(b"\r\n\r\n") || !bytes.starts_with(b"HTTP/1.1 ") {
         return None;
@@ -47,10 +47,17 @@ fn complete(bytes: &[u8]) -> Option<Vec<u8>> {
     const REFUSED: &[u8] = b"HTTP/1.1 4";
     let start = bytes.windows(REFUSED.len()).rposition(|window| window == REFUSED)?;
     let head = std::str::from_utf8(&bytes[start..]).ok()?;
-    if head.contains(X_CONTENT_TYPE_OPTIONS.as_str()) {
+    let (status, headers) = head.split_once("\r\n")?;
+    // A stream may contain anything, so nothing else may follow.
+    let is_hypers = headers.contains("content-length: 0\r\n")
+        && headers.trim_end().lines().all(|header| {
+            matches!(header, "connection: close" | "content-length: 0")
+                || header.starts_with("date: ")
+        });
+    if !is_hypers {
         return None;
     }
-    let (before, after) = bytes.split_at(start + head.find("\r\n")?);
+    let (before, after) = bytes.split_at(start + status.len());
     let name = X_CONTENT_TYPE_OPTIONS;
     Some([before, b"\r\n", name.as_str().as_bytes(), b": nosniff", after].concat())
 }
@@ -106,11 +113,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Timed<Io> {
     /// keep them.
     fn note_write(&self, polled: Poll<io::Result<usize>>, bytes: usize) -> Poll<io::Result<usize>> {
         match &polled {
-            Poll::Ready(Ok(_)) => {
-                if matches!(self.activity.phase(), Phase::Idle | Phase::Responding) {
-                    self.activity.enter(Phase::Responding);
-                }
-            }
+            Poll::Ready(Ok(written)) => self.activity.note_written(*written),
             Poll::Ready(Err(_)) => {}
             Poll::Pending => {
                 // A task that has used up its turn gets the same answer, and is polled again at
@@ -248,6 +251,34 @@ mod tests {
 
     use super::*;
     use crate::limits::budget::ByteBudget;
+
+    /// The headers of a response that hyper makes to a malformed request.
+    const REFUSAL: &str = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\
+        date: Fri, 27 Nov 2026 04:00:00 GMT\r\n\r\n";
+
+    #[test]
+    fn only_the_responses_of_hyper_are_completed() {
+        let ours = "HTTP/1.1 200 OK\r\ncontent-type: text/csv\r\n\r\n";
+        for (response, is_completed) in [
+            (REFUSAL.to_owned(), true),
+            (format!("{ours}a,b{REFUSAL}"), true),
+            (REFUSAL.replace("date", "x-content-type-options: nosniff\r\ndate"), false),
+            // The end of an export, with a name that a client has chosen.
+            (format!("{ours}9\r\n1,HTTP/1.1 4\r\n\r\n0\r\n\r\n"), false),
+            (format!("{ours}9\r\n1,HTTP/1.1 400 x\r\n2,\"date: \"\r\n\r\n0\r\n\r\n"), false),
+            (format!("{ours}9\r\n1,HTTP/1.1 400\r\n\r\n"), false),
+        ] {
+            let completed = completed(response.as_bytes());
+            assert_eq!(completed.is_some(), is_completed, "{response}: {completed:?}");
+            let expected = response.replacen(
+                "\r\nconnection",
+                "\r\nx-content-type-options: \
+                nosniff\r\nconnection",
+                1,
+            );
+            assert!(completed.is_none_or(|bytes| bytes == expected.as_bytes()), "{response}");
+        }
+    }
 
     #[tokio::test]
     async fn a_task_that_has_used_up_its_turn_is_not_a_slow_client() {

@@ -38,10 +38,12 @@ use crate::http::error::ApiError;
 use crate::http::exchange::{ConnectionSlot, Worker};
 use crate::http::forwarded::FORWARDED_FOR;
 use crate::http::handle::{handle, log_request, require_host, warn_of_forwarding};
+use crate::http::holder::Holder;
 use crate::http::operation::{Operation, Run, Verb};
 use crate::http::reply::{RATE_LIMIT_TIER, REQUEST_ID, RequestId, response_of};
 use crate::http::request_headers::RequestHeaders;
 use crate::http::route::{find, row};
+use crate::limits::bucket::Origin;
 use crate::service::Moment;
 use crate::ws::asks_for_upgrade;
 
@@ -246,7 +248,7 @@ async fn answer(
         worker.give_way(slot).await;
     }
     if !slot.is_recognized() {
-        body.is_of_stranger();
+        body.is_of(Holder::Stranger(Origin::of(client)));
     }
     let whole = body.read(&server.bodies).await?;
     let upgrading = upgrading(operation, &mut head);
