@@ -108,9 +108,10 @@ fn main() -> anyhow::Result<()> {
         Command::Attack(One { setup, own }) => {
             measure(&setup, |setup| Ok(attack::run(setup, &own)?.part()))
         }
-        Command::Subscribers(One { setup, own }) => {
-            measure(&setup, |setup| Ok(subscribers::run(setup, &own, ACCOUNTS)?.part()))
-        }
+        Command::Subscribers(One { setup, own }) => measure(&setup, |setup| {
+            let cores = Cores::divide(setup.arguments.threads)?;
+            Ok(subscribers::run(setup, &cores, None, &own, ACCOUNTS)?.part())
+        }),
         Command::Streams(One { setup, own }) => {
             measure(&setup, |setup| Ok(streams::run(setup, &own)?.part()))
         }

@@ -16,6 +16,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 
+use crate::cores::use_only;
 use crate::event_stream::EventStream;
 use crate::setup::Target;
 use crate::socket::Socket;
@@ -162,11 +163,15 @@ impl PriceReaders {
         let last_frames = Arc::new(Mutex::new(vec![LastFrames::new(); count]));
         let subscriptions = subscriptions.to_vec();
         let (address, keys) = (target.address, target.keys.clone());
+        let cores = target.cores.clone();
         let (opened, is_open) = mpsc::channel();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (is_paused, paused) = watch::channel(false);
         let (shared, kept) = (counts.clone(), last_frames.clone());
         let thread = std::thread::spawn(move || {
+            if let Some(cores) = cores {
+                use_only(cores.generator())?;
+            }
             if gives_way {
                 // On Linux, this is about the calling thread alone.
                 nice(NICER).context("failed to lower the priority")?;

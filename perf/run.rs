@@ -98,7 +98,8 @@ pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
     ensure!(peers.iter().any(|&peer| peer != Peer::Wrk), "there is no server to compare");
     let wants = |part| arguments.only.contains(&part);
     // A machine with one core is refused now, and not after all other parts.
-    let needs_cores = wants(PartName::Open) || wants(PartName::Snapshots);
+    let needs_cores =
+        [PartName::Open, PartName::Snapshots, PartName::Subscribers].into_iter().any(wants);
     let cores = needs_cores.then(|| Cores::divide(arguments.setup.threads)).transpose()?;
     let mut highest = None;
     if wants(PartName::Closed) {
@@ -134,8 +135,9 @@ pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
     if wants(PartName::Growth) {
         report.parts.push(growth::run(&setup, &arguments.growth)?.part());
     }
-    if wants(PartName::Subscribers) {
-        let figures = subscribers::run(&setup, &arguments.subscribers, arguments.accounts)?;
+    if let Some(cores) = cores.as_ref().filter(|_| wants(PartName::Subscribers)) {
+        let (own, account_count) = (&arguments.subscribers, arguments.accounts);
+        let figures = subscribers::run(&setup, cores, highest, own, account_count)?;
         report.parts.push(figures.part());
     }
     report.publish(arguments.setup.json.as_deref())

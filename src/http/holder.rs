@@ -12,7 +12,7 @@ const STRANGERS_PARTS: usize = 2;
 
 /// Who makes us hold memory. Each gets an eighth of a budget at most.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Holder {
+pub(super) enum Holder {
     /// A caller with this account.
     Account(AccountId),
     /// A caller without an account, or one that is not known yet, from here.

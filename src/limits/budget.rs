@@ -58,7 +58,8 @@ impl ByteBudget {
     /// A holder that has nothing yet, on behalf of a caller: all of them together may have an
     /// eighth of the budget.
     pub fn share_of(self: &Arc<Self>, caller: &impl Hash) -> Share {
-        let place = self.hasher.hash_one(caller) as usize % PLACES;
+        let place = usize::try_from(self.hasher.hash_one(caller) % PLACES as u64)
+            .expect("there are few places");
         Share { budget: self.clone(), bytes: 0, place: Some(place) }
     }
 
@@ -151,8 +152,8 @@ mod tests {
     #[test]
     fn a_caller_has_no_more_than_its_part() {
         let budget = ByteBudget::new(800);
-        let place = |caller: u32| budget.share_of(&caller).place;
-        let other_caller = (2..).find(|&caller| place(caller) != place(1)).unwrap();
+        let place = |caller: usize| budget.share_of(&caller).place;
+        let other_caller = (2..=PLACES).find(|&caller| place(caller) != place(1)).unwrap();
         let mut shares = [1, 1, other_caller].map(|caller| budget.share_of(&caller));
         let mut rest = budget.share();
         for (bytes, fit, rest_bytes, held_bytes) in [

@@ -394,7 +394,7 @@ fn a_client_that_does_not_read_its_response_is_dropped() {
         client.send(GET.replace("/ ", "/big ")).await;
         for _ in 0..3 {
             sleep(Duration::from_secs(9)).await;
-            client.io.read_exact(&mut [0; 200_000]).await.unwrap();
+            client.io.read_exact(&mut vec![0; 200_000]).await.unwrap();
         }
         client.expect_stall(27 + 10).await;
     });

@@ -93,14 +93,16 @@ pub enum Notice {
         text: String,
     },
     /// An answer of the book endpoint that cannot be parsed.
-    UnreadableBooks {
+    UnreadableAnswer {
         /// What is wrong with it.
         error: String,
     },
-    /// One book of an answer that cannot be parsed.
-    UnreadableBook {
-        /// What is wrong with it.
-        error: String,
+    /// Books of an answer that cannot be parsed.
+    UnreadableBooks {
+        /// How many.
+        books: usize,
+        /// What is wrong with the first of them.
+        first_error: String,
     },
     /// Markets are followed from now on.
     Following {

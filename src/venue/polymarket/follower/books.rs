@@ -31,18 +31,21 @@ impl<B: Books> Follower<B> {
         let mut books: HashMap<&str, BookMessage<'_>> = HashMap::new();
         let is_answered = match body.map(clob::books) {
             Some(Ok(rows)) => {
+                let mut unreadable = Vec::new();
                 for row in rows {
                     match row {
                         Ok(book) => drop(books.insert(book.asset_id, book)),
-                        Err(error) => {
-                            self.trust.log(Notice::UnreadableBook { error: error.to_string() });
-                        }
+                        Err(error) => unreadable.push(error),
                     }
+                }
+                if let Some(error) = unreadable.first() {
+                    let (books, first_error) = (unreadable.len(), error.to_string());
+                    self.trust.log(Notice::UnreadableBooks { books, first_error });
                 }
                 true
             }
             Some(Err(error)) => {
-                self.trust.log(Notice::UnreadableBooks { error: error.to_string() });
+                self.trust.log(Notice::UnreadableAnswer { error: error.to_string() });
                 false
             }
             None => false,

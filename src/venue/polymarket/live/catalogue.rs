@@ -129,7 +129,7 @@ impl Cataloguer {
         let filter = &self.config.filter;
         let ids: Vec<Arc<str>> = announced.iter().map(|(id, _)| id.clone()).collect();
         let descriptions: Vec<Description> = match self.rest.announced(&ids, filter).await {
-            Ok(answer) => answer.into_iter().filter_map(readable).collect(),
+            Ok(answer) => readable(answer),
             Err(error) => {
                 tracing::warn!(%error, markets = ids.len(), "request for new markets failed");
                 Vec::new()
@@ -161,7 +161,7 @@ impl Cataloguer {
         for _ in 0..page_count_max {
             let Page { markets, next_cursor } = self.rest.page(filter, cursor.as_deref()).await?;
             let now = Timestamp::now();
-            let page: Vec<Description> = markets.into_iter().filter_map(readable).collect();
+            let page = readable(markets);
             // Pages are sorted by volume: after a market below the minimum, all are below it.
             let is_below = filter.series.is_empty()
                 && page.last().is_some_and(|it| it.info.volume_24h < filter.volume_24h_min);
@@ -195,7 +195,7 @@ impl Cataloguer {
                     return Some(());
                 }
             };
-            let descriptions: Vec<Description> = answer.into_iter().filter_map(readable).collect();
+            let descriptions = readable(answer);
             missing.retain(|id| descriptions.iter().all(|it| it.info.condition_id != *id));
             let mut described = Vec::with_capacity(descriptions.len());
             for description in descriptions {
@@ -217,7 +217,7 @@ impl Cataloguer {
         }
         let market = &*described.gamma.info.condition_id;
         described.clob = match self.rest.clob_market(market).await {
-            Ok(clob) => readable(clob),
+            Ok(clob) => readable([clob]).pop(),
             Err(error) => {
                 tracing::warn!(market, %error, "request for a closed market failed");
                 None
@@ -242,7 +242,16 @@ impl Cataloguer {
     }
 }
 
-/// Logs a description that cannot be parsed, and drops it.
-fn readable(description: Result<Description, WireError>) -> Option<Description> {
-    description.inspect_err(|error| tracing::warn!(%error, "unreadable market ignored")).ok()
+/// Drops the descriptions that cannot be parsed, and logs the first of them: an answer may have
+/// thousands.
+fn readable(answer: impl IntoIterator<Item = Result<Description, WireError>>) -> Vec<Description> {
+    let mut unreadable = Vec::new();
+    let keep = |description: Result<Description, WireError>| {
+        description.map_err(|error| unreadable.push(error)).ok()
+    };
+    let descriptions = answer.into_iter().filter_map(keep).collect();
+    if let Some(error) = unreadable.first() {
+        tracing::warn!(markets = unreadable.len(), first_error = %error, "unreadable markets ignored");
+    }
+    descriptions
 }

@@ -24,8 +24,10 @@ pub(super) fn log(notice: &Notice) {
         Notice::UnknownFrame { socket, text } => {
             tracing::warn!(socket, text, "unknown venue frame");
         }
-        Notice::UnreadableBooks { error } => tracing::warn!(error, "unreadable answer with books"),
-        Notice::UnreadableBook { error } => tracing::warn!(error, "unreadable book ignored"),
+        Notice::UnreadableAnswer { error } => tracing::warn!(error, "unreadable answer with books"),
+        Notice::UnreadableBooks { books, first_error } => {
+            tracing::warn!(books, first_error, "unreadable books ignored");
+        }
         Notice::Following { markets, is_held } => {
             tracing::info!(markets, is_held, "following more markets");
         }
