@@ -13,8 +13,16 @@ use paperbourse::journal::replicated::{NodeName, Owner, Reader, Taking};
 use paperbourse_test_support::brokers::{self, Brokers};
 use tokio::task::JoinSet;
 
-/// How many logs, and how many records in each block. A busy owner's block has about a hundred.
-const ROWS: [(u16, u32); 5] = [(1, 100), (4, 100), (16, 100), (64, 100), (1, 1_000)];
+/// What is written: how many logs, how many records in each block, and the time from one block to
+/// the next. A busy owner's block has about a hundred records, and follows the one before at once.
+const ROWS: [(u16, u32, Duration); 6] = [
+    (1, 1, Duration::from_millis(10)),
+    (1, 100, Duration::ZERO),
+    (4, 100, Duration::ZERO),
+    (16, 100, Duration::ZERO),
+    (64, 100, Duration::ZERO),
+    (1, 1_000, Duration::ZERO),
+];
 const ROUNDS: usize = 3;
 const SECONDS_DEFAULT: u64 = 2;
 /// About what an order takes.
@@ -45,8 +53,8 @@ async fn main() {
             of_row.push(measure(&brokers, round, row, time).await);
         }
     }
-    println!("logs  records  blocks/s (range)     records/s  p50 ms  p99 ms");
-    for (mut rounds, (logs, records)) in measured.into_iter().zip(ROWS) {
+    println!("logs  records  every ms  blocks/s (range)     records/s  p50 ms  p99 ms");
+    for (mut rounds, (logs, records, every)) in measured.into_iter().zip(ROWS) {
         rounds.sort_by(|a, b| a.blocks_per_second.total_cmp(&b.blocks_per_second));
         let speed = |at: usize| rounds[at].blocks_per_second;
         let (median, last) = (rounds.len() / 2, rounds.len() - 1);
@@ -54,7 +62,8 @@ async fn main() {
         let milliseconds =
             |percent: usize| latencies[latencies.len() * percent / 100].as_secs_f64() * 1_000.0;
         println!(
-            "{logs:4}  {records:7}  {:5.0} ({:.0} to {:.0})  {:9.0}  {:6.2}  {:6.2}",
+            "{logs:4}  {records:7}  {:8}  {:5.0} ({:.0} to {:.0})  {:9.0}  {:6.2}  {:6.2}",
+            every.as_millis(),
             speed(median),
             speed(0),
             speed(last),
@@ -69,10 +78,10 @@ async fn main() {
 async fn measure(
     brokers: &Brokers,
     round: usize,
-    (logs, records): (u16, u32),
+    (logs, records, every): (u16, u32, Duration),
     time: Duration,
 ) -> Measured {
-    let name = format!("logs-{round}-{logs}-{records}");
+    let name = format!("logs-{round}-{logs}-{records}-{}", every.as_millis());
     let file = ClusterFile::new(&name, brokers.addresses(), brokers.monitoring());
     let cluster = Cluster::connect(ClusterFile { logs, ..file }).await.unwrap();
     cluster.init(None).await.unwrap();
@@ -83,7 +92,7 @@ async fn measure(
     let began = Instant::now();
     let mut writers = JoinSet::new();
     for owner in owners {
-        writers.spawn(write(owner, records, began + time));
+        writers.spawn(write(owner, records, every, began + time));
     }
     let mut latencies: Vec<Duration> = writers.join_all().await.into_iter().flatten().collect();
     let blocks = u32::try_from(latencies.len()).expect("a few thousand a second");
@@ -102,9 +111,17 @@ async fn own(OpenLog { log, id, origin }: OpenLog) -> Owner<JetStreamLog> {
 }
 
 /// Appends block after block until then. Returns how long each took.
-async fn write(mut owner: Owner<JetStreamLog>, records: u32, until: Instant) -> Vec<Duration> {
+async fn write(
+    mut owner: Owner<JetStreamLog>,
+    records: u32,
+    every: Duration,
+    until: Instant,
+) -> Vec<Duration> {
     let mut latencies = Vec::new();
-    while Instant::now() < until {
+    let mut due = Instant::now();
+    while due.max(Instant::now()) < until {
+        tokio::time::sleep_until(due.into()).await;
+        due += every;
         for _ in 0..records {
             assert!(owner.push(&[7; RECORD_BYTES]), "there is room in a block");
         }

@@ -23,6 +23,7 @@ use crate::server::Kind;
 use crate::setup::{Setup, Target};
 use crate::spread::Spread;
 use crate::venue::Followed;
+use crate::venue::evening::Speed;
 use crate::venue::stand_in::StandInProcess;
 
 /// Makes the server's allocator return freed memory at once, so that resident memory is what is in
@@ -66,6 +67,11 @@ pub(crate) struct StreamArgs {
     #[arg(long, default_value_t = 25, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     messages: u32,
+
+    /// Play the recorded evening on the markets instead, so many times as fast as it was, or `max`:
+    /// as fast as the server takes it. Needs the recordings
+    #[arg(long, value_name = "X|max", conflicts_with = "messages")]
+    evening: Option<Speed>,
 
     /// Readers of each kind that stop reading during the measurement, and go on after it
     #[arg(long, default_value_t = 0, value_name = "N")]
@@ -159,12 +165,13 @@ fn measure(
 ) -> anyhow::Result<Sample> {
     let name = format!("streams-{round}-{arrangement:?}");
     let tokens = arguments.markets * 2;
-    let mut followed = Followed::start_with(setup, &name, tokens, &RETURN_MEMORY)?;
+    let is_evening = arguments.evening.is_some();
+    let mut followed = Followed::start_with(setup, &name, tokens, is_evening, &RETURN_MEMORY)?;
     let target = Target::of(&followed.server, followed.server.make_keys(ACCOUNTS)?);
     let duration = |seconds| Duration::from_secs_f64(seconds);
     let (warm_up, measured) =
         (duration(setup.arguments.warm_up_seconds), duration(setup.arguments.seconds));
-    let bytes_without = walk(&mut followed.venue, &target, round, arguments.messages, warm_up)?;
+    let bytes_without = walk(&mut followed.venue, &target, round, arguments, warm_up)?;
 
     let files_without = open_files(target.pids[0])?;
     let groups = vec![followed.markets.clone(); arguments.readers as usize];
@@ -186,7 +193,7 @@ fn measure(
         if rest.is_zero() {
             break;
         }
-        let bytes = walk(&mut followed.venue, &target, seed, arguments.messages, rest)?;
+        let bytes = walk(&mut followed.venue, &target, seed, arguments, rest)?;
         bytes_over_time.push(bytes);
     }
     let elapsed = began.elapsed();
@@ -312,10 +319,13 @@ fn walk(
     venue: &mut StandInProcess,
     target: &Target,
     seed: u32,
-    messages_per_second: u32,
+    arguments: &StreamArgs,
     duration: Duration,
 ) -> anyhow::Result<u64> {
-    venue.walk(seed.into(), messages_per_second, duration)?;
+    match arguments.evening {
+        Some(speed) => venue.go_on(speed, duration)?,
+        None => venue.walk(seed.into(), arguments.messages, duration)?,
+    }
     venue.walked(duration + WALK_PATIENCE)?.context("the stand-in did not end its messages")?;
     resident_bytes(target.pids[0])
 }
@@ -421,7 +431,7 @@ impl Figures {
         let disorder = self.samples.iter().map(|sample| sample.disorder_count).sum::<u64>() as f64;
         #[expect(clippy::cast_precision_loss, reason = "a small count")]
         let left = self.samples.iter().map(|sample| sample.left_behind).sum::<u64>() as f64;
-        let StreamArgs { readers, markets, messages, paused, churn, .. } = &self.arguments;
+        let StreamArgs { readers, markets, messages, evening, paused, churn, .. } = &self.arguments;
         Part {
             name: "streams",
             title: "Price sockets and price streams",
@@ -435,6 +445,7 @@ impl Figures {
                 "readers": readers,
                 "markets": markets,
                 "messages": messages,
+                "evening": evening,
                 "paused": paused,
                 "churn": churn,
                 "samples": self.samples,
@@ -443,12 +454,21 @@ impl Figures {
     }
 
     fn markdown(&self) -> String {
-        let StreamArgs { readers, markets, messages, paused, churn, .. } = &self.arguments;
+        let StreamArgs { readers, markets, messages, evening, paused, churn, .. } = &self.arguments;
+        let venue = match evening {
+            Some(Speed::Times(times)) => {
+                format!("which plays the recorded evening {times} times as fast as it was")
+            }
+            Some(Speed::Max) => {
+                "which plays the recorded evening as fast as the server takes it".to_owned()
+            }
+            None => format!("which sends {messages} messages a second"),
+        };
         let mut out = format!(
             "{readers} price sockets, {readers} price streams, and both together, on a server \
-             each; every reader follows {markets} markets of the stand-in, which sends {messages} \
-             messages a second. {paused} of each kind do not read meanwhile, and do not count; \
-             {churn} more sockets come and go each second. The *bare loop* does nothing but write \
+             each; every reader follows {markets} markets of the stand-in, {venue}. {paused} of \
+             each kind do not read meanwhile, and do not count; {churn} more sockets come and go \
+             each second. The *bare loop* does nothing but write \
              frames of the same length to as many sockets. The delay is from when a frame was made \
              to when the client had it, in whole milliseconds, since that is the clock of the \
              frames. *kB a reader* is the server's resident memory with readers less without, \

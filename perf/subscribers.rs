@@ -1,7 +1,7 @@
 //! Frames and delays of price-socket subscribers, and their cost to concurrent trades.
 //!
-//! Server and generator have cores of their own, and the readers are on those of the generator: what
-//! is measured is how the server divides its time between trades and sockets.
+//! Server and generator have cores of their own, and the readers are on those of the generator:
+//! what is measured is how the server divides its time between trades and sockets.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -278,8 +278,8 @@ impl Figures {
             let _ = writeln!(out, "| {name} | {} |", ReaderFigures::cells(&rounds));
         }
         out.push_str(
-            "\n| | trades/s | p50 (µs) | p99 (µs) | clock late p99 (µs) | server CPU a trade (µs) |\n\
-             |---|---|---|---|---|---|\n",
+            "\n| | trades/s | p50 (µs) | p99 (µs) | clock late p99 (µs) | \
+             server CPU a trade (µs) |\n|---|---|---|---|---|---|\n",
         );
         let rows: [(&str, Of<TradeFigures>); 4] = [
             ("open loop alone", |sample| &sample.open.trades_alone),

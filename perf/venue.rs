@@ -2,6 +2,7 @@
 //! time. The venue is the tests' stand-in, in a separate process.
 
 mod compare;
+pub(crate) mod evening;
 pub(crate) mod metrics;
 mod readers;
 pub(crate) mod stand_in;
@@ -137,18 +138,20 @@ pub(crate) struct Followed {
 impl Followed {
     /// Starts both, with the server's data in a scratch folder of this name.
     pub(crate) fn start(setup: &Setup, name: &str, tokens: u32) -> anyhow::Result<Self> {
-        Self::start_with(setup, name, tokens, &[])
+        Self::start_with(setup, name, tokens, false, &[])
     }
 
-    /// The same, with these variables in the server's environment.
+    /// The same, if wanted with the books of the recorded evening, and with these variables in the
+    /// server's environment.
     pub(crate) fn start_with(
         setup: &Setup,
         name: &str,
         tokens: u32,
+        is_evening: bool,
         environment: &[(&str, &str)],
     ) -> anyhow::Result<Self> {
         let market_count = usize::try_from(tokens / 2)?;
-        let venue = StandInProcess::start(market_count)?;
+        let venue = StandInProcess::start(market_count, is_evening)?;
         let folder = setup.scratch.0.join(name);
         let wanted = market_count.to_string();
         let addresses = &venue.addresses;

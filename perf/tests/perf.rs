@@ -79,6 +79,30 @@ fn sockets_and_streams_are_measured_and_end_with_the_same_prices() {
 }
 
 #[test]
+fn the_recorded_evening_is_played_to_sockets() {
+    let recordings = std::env::var_os("PAPERBOURSE_RECORDINGS").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/polymarket"),
+        PathBuf::from,
+    );
+    if !recordings.is_dir() {
+        eprintln!("SKIPPED: no recordings at {}; set PAPERBOURSE_RECORDINGS", recordings.display());
+        return;
+    }
+    for speed in ["10", "max"] {
+        let options = ["--readers", "5", "--markets", "4", "--evening", speed, "--sockets-only"];
+        let Some(figures) = measured("streams", &options) else { return };
+        let samples = figures["samples"].as_array().unwrap();
+        for sample in samples {
+            assert_eq!(sample["stale_count"], 0, "{sample}");
+            assert_eq!(sample["disorder_count"], 0, "{sample}");
+            let rate = sample["sockets"]["frames_per_second"].as_f64().unwrap();
+            // In the evening, a market changes some twenty times a second.
+            assert!(rate > 1_000.0, "{sample}");
+        }
+    }
+}
+
+#[test]
 fn the_live_venue_is_measured_and_its_books_are_right() {
     let options = ["--tokens", "8,20", "--messages", "200", "--reads", "50", "--subscribers", "2"];
     let Some(figures) = measured("venue", &options) else { return };

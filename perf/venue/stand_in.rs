@@ -13,6 +13,7 @@ use clap::Args;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::evening::{Evening, Speed};
 use crate::process::{Ending, Process};
 use crate::socket::now_ns;
 pub(crate) use crate::venue_side::standin::world::{condition_id, token_id};
@@ -27,6 +28,10 @@ pub(crate) struct StandInArgs {
     /// Markets, with two tokens each
     #[arg(long)]
     markets: usize,
+
+    /// Give them the books of the recorded evening
+    #[arg(long)]
+    evening: bool,
 }
 
 /// An order to the stand-in.
@@ -34,6 +39,8 @@ pub(crate) struct StandInArgs {
 enum Order {
     /// Move the books at random, with this many messages per second.
     Walk { seed: u64, messages_per_second: u32, duration: Duration },
+    /// Go on with the recorded evening.
+    Evening { speed: Speed, duration: Duration },
     /// Remove the best bid of every market, so that there is room for an ask.
     Widen,
     /// Show asks for a while.
@@ -100,6 +107,8 @@ pub(crate) fn run(arguments: &StandInArgs) -> anyhow::Result<()> {
         // Nobody needs earlier books.
         let venue = StandIn::start(world, Options { history_max: 1, ..Options::default() }).await;
         let venue = Arc::new(venue);
+        let mut evening =
+            arguments.evening.then(|| Evening::begin(&venue, arguments.markets)).transpose()?;
         print(&Addresses {
             gamma: venue.gamma_url.clone(),
             clob: venue.clob_url.clone(),
@@ -111,6 +120,10 @@ pub(crate) fn run(arguments: &StandInArgs) -> anyhow::Result<()> {
             match serde_json::from_str(&line)? {
                 Order::Walk { seed, messages_per_second, duration } => {
                     print(&venue.run_messages(seed, messages_per_second, duration).await)?;
+                }
+                Order::Evening { speed, duration } => {
+                    let evening = evening.as_mut().context("the books are not of the evening")?;
+                    print(&evening.play(&venue, speed, duration).await)?;
                 }
                 Order::Widen => print(&widen(&venue, arguments.markets))?,
                 Order::Show(asks) => {
@@ -184,11 +197,12 @@ pub(crate) struct StandInProcess {
 }
 
 impl StandInProcess {
-    /// Starts it with this number of markets.
-    pub(crate) fn start(market_count: usize) -> anyhow::Result<Self> {
+    /// Starts it with this number of markets, with invented books or those of the recorded evening.
+    pub(crate) fn start(market_count: usize, is_evening: bool) -> anyhow::Result<Self> {
         let own = std::env::current_exe().context("failed to find the path of this program")?;
         let mut command = Command::new(own);
         command.args(["stand-in", "--markets", &market_count.to_string()]);
+        command.args(is_evening.then_some("--evening"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Process::start(&mut command, Ending::Kill)?;
         let stdout = process.child().stdout.take().expect("the child's output is a pipe");
@@ -217,6 +231,11 @@ impl StandInProcess {
         duration: Duration,
     ) -> anyhow::Result<()> {
         self.order(&Order::Walk { seed, messages_per_second, duration })
+    }
+
+    /// Starts to go on with the evening; [`Self::walked`] returns the result.
+    pub(crate) fn go_on(&mut self, speed: Speed, duration: Duration) -> anyhow::Result<()> {
+        self.order(&Order::Evening { speed, duration })
     }
 
     /// The result of the walk; `None` if it did not end in time.

@@ -1,7 +1,8 @@
 //! Whose large bodies and answers take memory: everybody gets a part of it, so that nobody can keep
 //! others from getting any.
 
-use std::sync::Arc;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, LazyLock};
 
 use crate::ids::AccountId;
 use crate::limits::bucket::Origin;
@@ -22,7 +23,8 @@ pub(super) enum Holder {
 impl Holder {
     /// What it has of the budget, nothing so far.
     pub(super) fn share(&self, budget: &Arc<ByteBudget>) -> Share {
-        budget.share_of(self)
+        static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        budget.share_of(SECRET.hash_one(self))
     }
 
     /// How many bytes of the budget may be held once this holder has taken more.

@@ -32,7 +32,7 @@ mod market;
 mod misbehave;
 mod options;
 mod publish;
-mod recordings;
+pub(crate) mod recordings;
 mod replay;
 mod server;
 mod socket;

@@ -195,6 +195,16 @@ impl StandIn {
         walk.run_evenly(&self.shared, messages_per_second, duration).await
     }
 
+    /// How many frames have been queued on sockets.
+    pub(crate) fn message_count(&self) -> u64 {
+        self.shared.state.lock().message_count
+    }
+
+    /// Whether a socket has more than this many unsent frames.
+    pub(crate) fn is_behind(&self, frames: usize) -> bool {
+        self.shared.state.lock().sockets.values().any(|socket| socket.unsent_frames() > frames)
+    }
+
     /// Moves all books except this market's, without trades, forever.
     pub(crate) async fn run_walk_but(&self, condition_id: &str, seed: u64, steps_per_second: u32) {
         let mut walk = {

@@ -36,6 +36,13 @@ pub(crate) struct Socket {
     pub(crate) faults: SocketFaults,
 }
 
+impl Socket {
+    /// How many frames wait to be written.
+    pub(crate) fn unsent_frames(&self) -> usize {
+        self.queue.max_capacity() - self.queue.capacity()
+    }
+}
+
 impl State {
     /// Opens a socket; returns its number and the queue of what it must write.
     pub(crate) fn open_socket(&mut self) -> (u64, mpsc::Receiver<Out>) {

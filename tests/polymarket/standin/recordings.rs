@@ -283,17 +283,26 @@ fn learn(known: &mut BTreeMap<String, Known>, raw: &str, object: &Value) {
 fn learn_game_token(known: &mut BTreeMap<String, Known>, raw: &RawValue) {
     let row: Value = serde_json::from_str(raw.get()).unwrap();
     let token = text_of(&row["asset_id"]);
-    for (number, pair) in GAME_PAIRS.iter().enumerate() {
-        let Some(place) = pair.iter().position(|start| token.starts_with(start)) else { continue };
-        let market = known.entry(format!("0x{}", format!("a{number}").repeat(32))).or_default();
-        if !market.tokens.iter().any(|known| known == token) {
-            let place = place.min(market.tokens.len());
-            market.tokens.insert(place, token.to_owned());
-            // Its book starts empty.
-            let empty = json!({"bids": [], "asks": []});
-            market.books.insert(token.to_owned(), empty);
-        }
+    let Some((number, outcome)) = game_place(token) else { return };
+    let market = known.entry(game_market(number)).or_default();
+    if !market.tokens.iter().any(|known| known == token) {
+        let place = outcome.min(market.tokens.len());
+        market.tokens.insert(place, token.to_owned());
+        // Its book starts empty.
+        let empty = json!({"bids": [], "asks": []});
+        market.books.insert(token.to_owned(), empty);
     }
+}
+
+/// The number of a token's market in the recorded game, and that of its outcome.
+pub(crate) fn game_place(token: &str) -> Option<(usize, usize)> {
+    GAME_PAIRS.iter().enumerate().find_map(|(number, pair)| {
+        Some((number, pair.iter().position(|start| token.starts_with(start))?))
+    })
+}
+
+fn game_market(number: usize) -> String {
+    format!("0x{}", format!("a{number}").repeat(32))
 }
 
 /// The text of a number that was recorded as a JSON number.
@@ -332,10 +341,9 @@ fn game_tick(row: &Value) -> Played {
     if row["event_type"] == "PRICE_CHANGE" {
         return Played::Level { token: token.to_owned(), side, price, size };
     }
-    let number =
-        GAME_PAIRS.iter().position(|pair| pair.iter().any(|start| token.starts_with(start)));
-    let market = format!("0x{}", format!("a{}", number.unwrap()).repeat(32));
-    trade_frame(&market, token, [&price, &size], side.text(), &row["ts_ms"].to_string())
+    let (number, _) = game_place(token).unwrap();
+    let ms = row["ts_ms"].to_string();
+    trade_frame(&game_market(number), token, [&price, &size], side.text(), &ms)
 }
 
 fn unnamed_tick(token: &str, row: &Value) -> Played {

@@ -251,7 +251,8 @@ fn readable(answer: impl IntoIterator<Item = Result<Description, WireError>>) ->
     };
     let descriptions = answer.into_iter().filter_map(keep).collect();
     if let Some(error) = unreadable.first() {
-        tracing::warn!(markets = unreadable.len(), first_error = %error, "unreadable markets ignored");
+        let markets = unreadable.len();
+        tracing::warn!(markets, first_error = %error, "unreadable markets ignored");
     }
     descriptions
 }

@@ -28,6 +28,7 @@ async fn a_walk_is_followed_step_by_step_and_repeats_with_its_seed() {
         let mut copies: Vec<Copy> =
             (0..ids.len()).map(|place| Copy::of_book(&dump[place], place / 2 == 2)).collect();
         venue.walk(seed, 300);
+        assert!(venue.message_count() > 200 && venue.is_behind(200), "nobody has read them");
         socket.say("PING").await;
         let mut change_count = 0;
         loop {
@@ -46,6 +47,7 @@ async fn a_walk_is_followed_step_by_step_and_repeats_with_its_seed() {
             }
         }
         assert!(change_count > 200, "{change_count} of 300 steps are sent as changes");
+        assert!(!venue.is_behind(0));
         for id in &ids {
             for state in venue.published(id) {
                 if let (Some(bid), Some(ask)) = (state.bids.first(), state.asks.first()) {
