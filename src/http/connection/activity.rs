@@ -188,10 +188,15 @@ impl Activity {
     /// Records that the client has accepted this many more bytes. An answer may take several
     /// writes, between which the connection looks idle.
     pub(super) fn note_written(&self, bytes: usize) {
-        if matches!(self.phase(), Phase::Idle | Phase::Responding) {
-            self.note_moved(bytes);
-            self.enter(Phase::Responding);
+        match self.phase() {
+            // All that was written before has been taken.
+            Phase::Idle => self.begin_answer(),
+            Phase::Responding => self.enter(Phase::Responding),
+            Phase::Head | Phase::Body | Phase::Handling | Phase::Streaming | Phase::Lingering => {
+                return;
+            }
         }
+        self.note_moved(bytes);
     }
 
     /// Records that the current request's body was dropped before its end.
