@@ -270,7 +270,7 @@ impl Figures {
                 1.0,
             ),
             Goal::at_least(
-                "4: part of the rounds in which a snapshot was made",
+                "4: fraction of rounds with a snapshot in progress or completed",
                 made as f64 / with.len() as f64,
                 1.0,
             ),
@@ -321,8 +321,8 @@ impl Figures {
         let count = |is: fn(&Measured) -> bool| with.iter().filter(|row| is(row)).count();
         let _ = writeln!(
             out,
-            "\nOf {} rounds with snapshots, one was being made at the end of {}, and one had been \
-             completed in {}.",
+            "\nOf {} rounds with snapshots, {} ended with a snapshot in progress, and {} had \
+             completed one.",
             with.len(),
             count(|row| row.is_making),
             count(|row| row.has_completed)

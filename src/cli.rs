@@ -123,8 +123,8 @@ struct ServeLine {
     #[command(flatten)]
     arguments: ServeArgs,
 
-    /// Print the resulting configuration, as a file for --config, and exit; of a secret only the
-    /// file name is shown
+    /// Print the resulting configuration as a file for --config, and exit; a secret is shown as its
+    /// file name only
     #[arg(long)]
     print_config: bool,
 

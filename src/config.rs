@@ -152,7 +152,7 @@ pub struct ServeArgs {
           value_name = "BYTES", value_parser = whole_number(0..=u64::MAX))]
     pub snapshot_bytes: u64,
 
-    /// Take a snapshot after this many seconds, once a journal segment is full
+    /// Take a snapshot after this many seconds, if a journal segment was filled meanwhile
     #[arg(long, env = "PAPERBOURSE_SNAPSHOT_INTERVAL", default_value_t = 3600,
           value_name = "SECONDS", value_parser = whole_number(1..=u32::MAX))]
     pub snapshot_interval: u32,
@@ -369,7 +369,7 @@ impl ServeArgs {
 /// The options of `paperbourse token`.
 #[derive(Args, Clone, Debug)]
 pub struct TokenArgs {
-    /// Whose token: a name of your choice, with one account each
+    /// Whose token it is: any name; each name has an account of its own
     #[arg(long, value_name = "NAME")]
     pub subject: String,
 

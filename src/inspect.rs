@@ -33,7 +33,7 @@ use crate::snapshot::{ContainerError, Folder, LoadError, RefusedRecord, ReplayEr
 pub enum InspectError {
     /// The directory does not exist, or is not a data directory.
     #[error(
-        "{} holds no journal: name the server's --data directory",
+        "{} holds no journal: name the server's --data folder",
         directory.display()
     )]
     NoJournal {

@@ -17,6 +17,9 @@ use crate::venue_side::standin::{Ladder, Pace, Played, Recordings, StandIn, now_
 /// The recording.
 const TICKS: &str = "ws/nhl_2026-06-07T0130Z_ticks.jsonl";
 
+/// How much of it is played. After that, changes are missing in it: its books cross.
+const PLAYED_MS: u64 = 485_000;
+
 /// The time between batches of what is due.
 const TICK: Duration = Duration::from_millis(1);
 
@@ -65,7 +68,6 @@ struct Market {
 /// The evening, as far as it has been played.
 pub(crate) struct Evening {
     recorded: Vec<Rows>,
-    length_ms: u64,
     markets: Vec<Market>,
     played_ms: u64,
 }
@@ -74,13 +76,13 @@ impl Evening {
     /// Reads the recording and gives each of the markets the books of its beginning.
     pub(crate) fn begin(venue: &StandIn, market_count: usize) -> anyhow::Result<Self> {
         let recordings = Recordings::open().context("the evening is not recorded here")?;
-        let (recorded, length_ms) = read(&recordings)?;
+        let recorded = read(&recordings)?;
         let round_count = market_count.div_ceil(recorded.len()) as u64;
-        let mut evening = Self { recorded, length_ms, markets: Vec::new(), played_ms: 0 };
+        let mut evening = Self { recorded, markets: Vec::new(), played_ms: 0 };
         for number in 0..market_count {
             let recorded = number % evening.recorded.len();
             let round = (number / evening.recorded.len()) as u64;
-            let shift_ms = evening.length_ms * round / round_count;
+            let shift_ms = PLAYED_MS * round / round_count;
             venue.replace_book(&token_id(number, 0), &Ladder::default());
             evening.markets.push(Market { recorded, next: 0, turn: 0, shift_ms: 0 });
             evening.play_market(venue, number, shift_ms);
@@ -129,8 +131,11 @@ impl Evening {
         let mut count = 0;
         loop {
             let row = &rows[market.next];
-            if market.turn * self.length_ms + row.at_ms >= until_ms {
+            if market.turn * PLAYED_MS + row.at_ms >= until_ms {
                 return count;
+            }
+            if market.next == 0 {
+                venue.replace_book(&token_id(number, 0), &Ladder::default());
             }
             row.play(venue, number);
             count += 1;
@@ -162,8 +167,8 @@ impl Row {
     }
 }
 
-/// What happened in each recorded market, and how long it took in all.
-fn read(recordings: &Recordings) -> anyhow::Result<(Vec<Rows>, u64)> {
+/// What happened in each recorded market.
+fn read(recordings: &Recordings) -> anyhow::Result<Vec<Rows>> {
     let mut times_ms = Vec::new();
     for value in recordings.values(TICKS) {
         let row: Value = serde_json::from_str(value.get())?;
@@ -175,6 +180,9 @@ fn read(recordings: &Recordings) -> anyhow::Result<(Vec<Rows>, u64)> {
     let mut at_ms = 0;
     for (played, time_ms) in recordings.tape(TICKS).into_iter().zip(times_ms) {
         at_ms = at_ms.max(time_ms - first_ms);
+        if at_ms >= PLAYED_MS {
+            break;
+        }
         let (token, event) = match &played {
             Played::Level { token, .. } => (token.clone(), Event::Level(played)),
             Played::Frame(text) => {
@@ -191,7 +199,7 @@ fn read(recordings: &Recordings) -> anyhow::Result<(Vec<Rows>, u64)> {
         recorded[market].push(Row { at_ms, outcome, event });
     }
     ensure!(recorded.iter().all(|rows: &Rows| !rows.is_empty()), "a market has no rows");
-    Ok((recorded, at_ms + 1))
+    Ok(recorded)
 }
 
 impl FromStr for Speed {

@@ -79,7 +79,7 @@ pub enum RepositoryError {
     },
     /// It holds backups of another journal.
     #[error(
-        "{} holds backups of another data directory; name a repository of its own for this one",
+        "{} holds backups of another data folder; name a repository of its own for this one",
         path.display()
     )]
     OtherJournal {

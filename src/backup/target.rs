@@ -19,7 +19,7 @@ pub enum TargetError {
     Inspect(#[from] InspectError),
     /// The target exists and is not an empty directory.
     #[error(
-        "{} exists and is not an empty directory; name one that does not exist",
+        "{} exists and is not an empty folder; name one that does not exist",
         path.display()
     )]
     Exists {
@@ -27,7 +27,7 @@ pub enum TargetError {
         path: PathBuf,
     },
     /// The target path does not end in a name.
-    #[error("{} does not end in a name; name a directory that does not exist", path.display())]
+    #[error("{} does not end in a name; name a folder that does not exist", path.display())]
     Name {
         /// The target.
         path: PathBuf,

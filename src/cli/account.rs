@@ -102,7 +102,7 @@ struct AccountName {
     #[arg(value_name = "ID")]
     id: Option<u64>,
 
-    /// Name of its owner at the issuer of their access tokens
+    /// Select the account by its owner: the `sub` of their access tokens
     #[arg(long, value_name = "NAME")]
     subject: Option<String>,
 }

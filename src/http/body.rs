@@ -110,6 +110,11 @@ impl RequestBody {
         Ok(())
     }
 
+    /// Who holds the body's memory, and that of the answer, once that is known.
+    pub(super) const fn holder(&self) -> Option<Holder> {
+        self.holder
+    }
+
     /// Sets who holds the body's memory.
     pub(super) const fn is_of(&mut self, holder: Holder) {
         self.holder = Some(holder);

@@ -70,8 +70,8 @@ pub struct Deadlines {
     pub body_bytes_per_second: NonZeroU32,
     /// From one piece of a response that the client accepts to the next.
     pub write: Duration,
-    /// The rate at which a response must be accepted after [`Self::write`] has passed. It applies
-    /// to each part of a stream with an end, and to none without.
+    /// The rate at which a response must be accepted after [`Self::write`] has passed. Of a stream,
+    /// the time in which its parts are made does not count, and one without an end may be slower.
     pub write_bytes_per_second: NonZeroU32,
     /// For a client that is still sending to receive a refusal.
     pub linger: Duration,
@@ -153,12 +153,10 @@ where
     let activity = Arc::new(Activity::default());
     let io = TokioIo::new(Timed::new(io, activity.clone()));
     let service = service_fn(|request: Request<Incoming>| {
+        activity.begin_request();
         let request = request.map(|body| RequestBody::new(body, activity.clone()));
         let (handler, activity) = (&handler, activity.clone());
         async move {
-            // Only now, and not when hyper has read the request, has the client taken what was
-            // written before.
-            activity.begin_request();
             // hyper would serve up to 16 pipelined requests in a row while other connections wait.
             if activity.is_pipelined() {
                 tokio::task::yield_now().await;

@@ -34,7 +34,6 @@ use super::route::{RouteError, decode, find, row};
 use super::trace;
 use crate::auth::presented::{Precedence, Presented};
 use crate::ids::KeyId;
-use crate::limits::bucket::Origin;
 use crate::service::{Admission, Caller, Denied, Moment, RequestContext, Service};
 #[cfg(feature = "traces")]
 use crate::telemetry::Answered;
@@ -124,12 +123,8 @@ pub fn handle(
         });
         // A write was done, so its answer is sent whatever memory there is; there are few large
         // ones.
-        let to = || {
-            let account = admitted.and_then(|(admission, _)| admission.account);
-            let address = || worker.server.proxies.client(peer, &head.headers);
-            account.map_or_else(|| Holder::Stranger(Origin::of(address())), Holder::Account)
-        };
-        if is_read && !reply.hold(&worker.server.answers, to) {
+        let holder = || body.holder().unwrap_or_else(|| Holder::of(None, peer));
+        if is_read && !reply.hold(&worker.server.answers, holder) {
             reply = ApiError::server_busy().into_reply();
         }
         worker.metrics.answered(row(operation), reply.status.as_u16(), elapsed);
@@ -367,9 +362,7 @@ async fn answer(
         caller.account().into_iter().for_each(|account| crate::trace::account(account.get()));
         admission.then(Stage::Body)
     };
-    if let Ok(account) = caller.account() {
-        body.is_of(Holder::Account(account));
-    }
+    body.is_of(Holder::of(caller.account().ok(), address));
     let bytes = body.read(&server.bodies).await?;
     if body.is_late() {
         // The key may have been revoked while the body arrived.

@@ -2,6 +2,7 @@
 //! others from getting any.
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use crate::ids::AccountId;
@@ -11,27 +12,38 @@ use crate::limits::budget::{ByteBudget, Share};
 /// Strangers together get one part in so many of a budget, so that they leave some to others.
 const STRANGERS_PARTS: usize = 2;
 
-/// Who makes us hold memory. Each gets an eighth of a budget at most.
+/// Who makes us hold memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Holder {
     /// A caller with this account.
     Account(AccountId),
     /// A caller without an account, or one that is not known yet, from here.
     Stranger(Origin),
+    /// A caller from here whose connection has shown a valid credential before.
+    #[cfg(feature = "cluster")]
+    Recognized(Origin),
 }
 
 impl Holder {
+    /// The holder for a caller with this account, if it has one, from this address.
+    pub(super) fn of(account: Option<AccountId>, address: IpAddr) -> Self {
+        account.map_or_else(|| Self::Stranger(Origin::of(address)), Self::Account)
+    }
+
     /// What it has of the budget, nothing so far.
-    pub(super) fn share(&self, budget: &Arc<ByteBudget>) -> Share {
+    pub(super) fn share(self, budget: &Arc<ByteBudget>) -> Share {
         static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-        budget.share_of(SECRET.hash_one(self))
+        let hash = SECRET.hash_one(self);
+        // No stranger shares a place with an account.
+        let place = if let Self::Stranger(_) = self { hash & !1 } else { hash | 1 };
+        budget.share_of(place)
     }
 
     /// How many bytes of the budget may be held once this holder has taken more.
     pub(super) fn bytes_max(self, budget: &ByteBudget) -> usize {
         match self {
-            Self::Account(_) => budget.bytes_max(),
             Self::Stranger(_) => budget.bytes_max() / STRANGERS_PARTS,
+            _ => budget.bytes_max(),
         }
     }
 }

@@ -199,8 +199,8 @@ pub static OPERATIONS: [Operation; 66] = [
         .answers::<heartbeats::BeatAnswer>()
         .errors(&["JOURNAL_FULL"])
         .summary(
-            "keep the open orders alive: once these stop for longer than `interval_ms` and a \
-             quarter of it, or a second if that is more, all are cancelled",
+            "keep the open orders alive: all are cancelled once these stop for longer than \
+             `interval_ms` plus a quarter of it, or plus a second if that is more",
         ),
     Operation::post("/heartbeats", Key(Trade), Later(|call| Box::pin(heartbeats::beat(call))))
         .optional_body::<bodies::HeartbeatRequest>()

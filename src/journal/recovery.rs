@@ -76,7 +76,7 @@ pub enum OpenError {
     Disk(#[from] DiskError),
     /// Another process has locked the directory.
     #[error(
-        "the data directory {} is in use by another process; stop it or choose another directory",
+        "the data folder {} is in use by another process; stop it or choose another folder",
         directory.display()
     )]
     InUse {

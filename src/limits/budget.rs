@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many callers can be told apart. Callers in one place share what each may have.
 const PLACES: usize = 1024;
-/// Each caller may have one part in so many of a budget.
+/// Each caller may have one part in so many of a budget,
 const CALLER_PARTS: usize = 8;
+/// unless all together have no more than one part in so many.
+const UNCROWDED_PARTS: usize = 4;
 
 /// Limits what many holders have together, in bytes.
 #[derive(Debug)]
@@ -51,9 +53,10 @@ impl ByteBudget {
         Share { budget: self.clone(), bytes: 0, place: None }
     }
 
-    /// A holder that has nothing yet, on behalf of the caller with this hash: all of a caller's
-    /// together may have an eighth of the budget. The hash must have a secret, so that nobody can
-    /// choose to share a place with somebody else.
+    /// A holder that has nothing yet, on behalf of the caller with this hash. All of a caller's
+    /// together may have an eighth of the budget, or more while all callers together have at most a
+    /// quarter. The hash must have a secret, so that nobody can choose to share a place with
+    /// somebody else.
     pub fn share_of(self: &Arc<Self>, caller: u64) -> Share {
         let place = usize::try_from(caller % PLACES as u64).expect("there are few places");
         Share { budget: self.clone(), bytes: 0, place: Some(place) }
@@ -62,7 +65,9 @@ impl ByteBudget {
     /// Takes this many more bytes, unless all together would have more than `bytes_max`.
     fn grow(&self, place: Option<usize>, more: usize, bytes_max: usize) -> bool {
         let caller = place.map(|place| &self.by_caller[place]);
-        if caller.is_some_and(|caller| !add_below(caller, more, self.bytes_max / CALLER_PARTS)) {
+        let is_crowded = self.held_bytes().saturating_add(more) > self.bytes_max / UNCROWDED_PARTS;
+        let caller_max = if is_crowded { self.bytes_max / CALLER_PARTS } else { usize::MAX };
+        if caller.is_some_and(|caller| !add_below(caller, more, caller_max)) {
             return false;
         }
         let has_room = add_below(&self.held_bytes, more, bytes_max);
@@ -158,6 +163,9 @@ mod tests {
             // What the budget refuses takes nothing from the caller.
             ([2, 1, 1], [false, true, false], 799, 800),
             ([0, 100, 1], [true, true, false], 700, 800),
+            ([0, 0, 0], [true, true, true], 0, 0),
+            ([200, 0, 0], [true, true, true], 0, 200),
+            ([200, 1, 1], [true, false, true], 0, 201),
         ] {
             assert!(rest.hold(rest_bytes));
             let held = [0, 1, 2].map(|number| shares[number].hold(bytes[number]));

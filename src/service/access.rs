@@ -153,8 +153,6 @@ pub struct Admission {
     pub decision: Decision,
     /// The key that the caller authenticated with, unless it was an access token.
     pub key_id: Option<KeyId>,
-    /// The caller's account. The bearer of an access token may not have one yet.
-    pub account: Option<AccountId>,
 }
 
 /// What an operation creates, as far as creation is rate limited.
@@ -471,8 +469,7 @@ impl Service {
                 return (require_drawn(draw, RateRule::Address), None);
             }
         };
-        let (key_id, account) = (caller.key_id(), caller.account().ok());
-        let admission = Some(Admission { tier, decision, key_id, account });
+        let admission = Some(Admission { tier, decision, key_id: caller.key_id() });
         if decision.is_admitted {
             (Ok(()), admission)
         } else {

@@ -150,7 +150,7 @@ fn memory_by_part_grows_by_what_is_added_and_explains_the_process() {
     const PER_BATCH: u64 = 100;
     /// The size of a row.
     const ORDER_BYTES: u64 = 160;
-    let server = Server::start(&[
+    let server = Server::start_frugal(&[
         "--admin-listen",
         "127.0.0.1:0",
         "--address-limits",

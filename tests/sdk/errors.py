@@ -152,7 +152,7 @@ ERRORS = [
         "VenueUnavailableError", "no fresh book to fill on", 503, "VENUE_UNAVAILABLE", 1,
         trades_without_a_book,
     ),
-    Raises("EdgeBlockedError", "never: this server has no proxy in front of it", 0, "", None, None),
+    Raises("EdgeBlockedError", "never, unless you put Cloudflare in front", 0, "", None, None),
 ]
 
 

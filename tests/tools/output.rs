@@ -157,7 +157,7 @@ fn a_backup_overwrites_nothing() {
     assert!(into(&target).status.success(), "an empty folder is as good as none");
     check_refusal(
         &["backup", text(data.path()), text(&target)],
-        "target exists and is not an empty directory; name one that does not exist",
+        "target exists and is not an empty folder; name one that does not exist",
     );
     let file = folder.path().join("file");
     fs::write(&file, "text").unwrap();

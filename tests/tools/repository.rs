@@ -179,7 +179,7 @@ fn a_repository_is_for_one_data_folder_and_one_backup_at_a_time() {
         failure(&["backup", text(data), "--repository", text(repository)])
     };
     let (code, errors) = add(&other, &repository);
-    assert!(code == 1 && errors.contains("holds backups of another data directory"), "{errors}");
+    assert!(code == 1 && errors.contains("holds backups of another data folder"), "{errors}");
     let lock = File::open(repository.join("lock")).unwrap();
     lock.lock().unwrap();
     let (code, errors) = add(&data, &repository);

@@ -74,8 +74,8 @@ pub struct Activity {
     note: AtomicU32,
     /// Whether part of the current request's body was not read.
     has_unread_body: AtomicBool,
-    /// How many bodies have been waited for and answers begun, each part of a stream counted, and
-    /// how many bytes of the newest have moved.
+    /// How many bodies have been waited for and answers begun, and how many bytes of the newest
+    /// have moved.
     transfer_count: AtomicU32,
     transfer_bytes: AtomicU32,
     /// The phase that follows once everything that was written is flushed: [`Phase::Idle`], in a
@@ -179,7 +179,7 @@ impl Activity {
         self.transfer_bytes.store(sum, Ordering::Relaxed);
     }
 
-    /// Records that an answer, or the next part of one, is being sent.
+    /// Records that an answer is being sent.
     pub(super) fn begin_answer(&self) {
         self.begin_transfer();
         self.enter(Phase::Responding);
@@ -225,6 +225,21 @@ impl Activity {
         self.owes_poll.store(true, Ordering::Relaxed);
     }
 
+    /// Records that hyper has dropped the body of a stream with an end. Of one whose length it
+    /// knows, it does not ask for the end.
+    pub(super) fn drop_stream(&self) {
+        self.after_flush.store(Phase::Idle as u8, Ordering::Relaxed);
+        self.owes_poll.store(true, Ordering::Relaxed);
+        if self.phase() == Phase::Handling {
+            self.enter(Phase::Idle);
+        }
+    }
+
+    /// Whether the next part of a stream with an end is being made.
+    fn is_making_part(&self) -> bool {
+        self.phase() == Phase::Handling && self.after_flush() == Phase::Handling
+    }
+
     /// Records that the connection ends once it has finished what is in flight, so that a stream
     /// without an end says its last.
     pub(super) fn begin_ending(&self, is_handed_over: bool) {
@@ -259,7 +274,7 @@ impl Activity {
     /// Records that the next part of the stream is being sent.
     pub(super) fn note_unflushed(&self) {
         self.has_unflushed.store(true, Ordering::Relaxed);
-        self.begin_answer();
+        self.enter(Phase::Responding);
     }
 
     /// Whether all of the stream so far has been flushed, so that more may be made. If not, hyper,
@@ -411,6 +426,8 @@ pub(super) struct Watchdog<'a> {
     /// The last body or answer seen, and when it began.
     transfer_seen: u32,
     transfer_since: Instant,
+    /// Since when the next part of a stream is being made.
+    making_since: Option<Instant>,
     timer: Pin<Box<Sleep>>,
     /// The task that the timer wakes; `None` until it is polled.
     waker: Option<Waker>,
@@ -428,6 +445,7 @@ impl<'a> Watchdog<'a> {
             since,
             transfer_seen: 0,
             transfer_since: since,
+            making_since: None,
             timer,
             waker: None,
         }
@@ -438,11 +456,18 @@ impl<'a> Watchdog<'a> {
         let note = self.activity.note();
         let phase = Activity::phase_of(note);
         let Some(limit) = phase.deadline(&self.deadlines) else {
+            if self.activity.is_making_part() {
+                self.making_since.get_or_insert_with(Instant::now);
+            }
             return Poll::Pending;
         };
         if note != self.seen {
             self.seen = note;
             self.since = Instant::now();
+        }
+        if let Some(making_since) = self.making_since.take() {
+            let made = self.since.saturating_duration_since(making_since);
+            self.transfer_since += made;
         }
         let mut deadline = self.since + limit;
         // A stream without an end has a bound on what its client has not taken instead.

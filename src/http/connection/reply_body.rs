@@ -136,5 +136,15 @@ impl Body for Sending {
     }
 }
 
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if let ReplyBody::Stream(source, _) = &self.body
+            && !source.is_endless()
+        {
+            self.activity.drop_stream();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -66,7 +66,15 @@ impl Client {
 
     fn connect_within(budget: &Arc<ByteBudget>) -> Self {
         let budget = budget.clone();
-        let handler = move |request| answer(request, budget.clone());
+        Self::connect_to(move |request| answer(request, budget.clone()))
+    }
+
+    /// To a server with this handler.
+    fn connect_to<Answer, Body>(handler: impl Fn(Request<RequestBody>) -> Answer + 'static) -> Self
+    where
+        Answer: Future<Output = Response<Body>> + 'static,
+        Body: Into<ReplyBody> + 'static,
+    {
         let (io, server_io) = duplex(32 * 1024);
         let (stop, stopped) = oneshot::channel();
         let ending = async {
@@ -123,7 +131,8 @@ impl Client {
 fn run(test: impl Future<Output = ()>) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().start_paused(true).build().unwrap();
-    LocalSet::new().block_on(&runtime, test);
+    let ends = async { tokio::time::timeout(Duration::from_hours(1), test).await };
+    LocalSet::new().block_on(&runtime, ends).expect("a connection has a deadline");
 }
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";

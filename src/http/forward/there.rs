@@ -247,9 +247,12 @@ async fn answer(
     if body.is_pipelined() {
         worker.give_way(slot).await;
     }
-    if !slot.is_recognized() {
-        body.is_of(Holder::Stranger(Origin::of(client)));
-    }
+    let origin = Origin::of(client);
+    body.is_of(if slot.is_recognized() {
+        Holder::Recognized(origin)
+    } else {
+        Holder::Stranger(origin)
+    });
     let whole = body.read(&server.bodies).await?;
     let upgrading = upgrading(operation, &mut head);
     let bytes = if upgrading.is_some() { Bytes::new() } else { whole.bytes() };

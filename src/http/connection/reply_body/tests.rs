@@ -346,6 +346,26 @@ async fn a_stream_with_an_end_has_a_deadline_only_while_the_client_takes_it() {
     drop(io);
 }
 
+/// However often it takes something.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_crawls_through_a_stream_with_an_end_is_dropped() {
+    let mut client = connect_to_ending(Ok(()), 10 * PIPE_BYTES).await;
+    client.numbers.allow(100);
+    let crawl = async {
+        loop {
+            sleep(Duration::from_secs(1)).await;
+            client.io.read_exact(&mut [0; 2 * PIPE_BYTES]).await?;
+        }
+    };
+    let _: std::io::Result<std::convert::Infallible> = crawl.await;
+    let Client { server, began, .. } = client;
+    let (result, ended) = server.await.unwrap();
+    let stalled = matches!(result, Err(ConnectionError::Stalled { phase: Phase::Responding }));
+    assert!(stalled, "{result:?}");
+    // 10 seconds, and one for each 16 KiB.
+    assert_eq!((ended - began).as_secs(), 11);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_may_follow_a_stream_with_an_end() {
     for bytes in [10, 5 * PIPE_BYTES] {

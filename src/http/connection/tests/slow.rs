@@ -54,3 +54,47 @@ fn a_request_sent_ahead_does_not_excuse_who_does_not_read() {
         client.expect_stall(10).await;
     });
 }
+
+/// A stream of this many pieces.
+struct Pieces(usize);
+
+const PIECE: &[u8] = &[b'x'; 500];
+
+impl Source for Pieces {
+    fn poll_bytes(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>> {
+        let piece = self.0.checked_sub(1).map(|rest| {
+            self.0 = rest;
+            Ok(Bytes::from_static(PIECE))
+        });
+        Poll::Ready(piece)
+    }
+
+    fn is_endless(&self) -> bool {
+        false
+    }
+}
+
+/// hyper does not ask for the end of a stream whose length it knows, nor for any of it if the
+/// request was `HEAD`.
+#[test]
+fn a_stream_of_known_length_leaves_its_connection_as_it_was() {
+    for (pieces, is_head) in [(1, false), (2, false), (3, false), (100, false), (2, true)] {
+        run(async {
+            let mut client = Client::connect_to(move |_| async move {
+                let body = ReplyBody::Stream(Box::new(Pieces(pieces)), None);
+                let mut response = Response::new(body);
+                let length = (pieces * PIECE.len()).into();
+                response.headers_mut().insert("content-length", length);
+                response
+            });
+            let request = if is_head { GET.replace("GET", "HEAD") } else { GET.to_owned() };
+            client.send(request.repeat(3)).await;
+            let bytes = if is_head { 0 } else { pieces * PIECE.len() };
+            for _ in 0..3 {
+                client.read_until("\r\n\r\n").await;
+                client.io.read_exact(&mut vec![0; bytes]).await.unwrap();
+            }
+            client.expect_drop(Phase::Idle, 75).await;
+        });
+    }
+}
