@@ -107,9 +107,8 @@ pub(crate) fn run(
     let open = Shape { rate: Some(LOAD * highest.throughput), ..closed };
     let mut samples = Vec::new();
     for round in 1..=setup.arguments.rounds {
-        let mut alone = [open, closed].map(|shape| trade(setup, shape, &target)).into_iter();
-        let mut next_alone = || alone.next().expect("there are two loads");
-        let (open_alone, closed_alone) = (next_alone()?, next_alone()?);
+        let open_alone = trade(setup, open, &target)?;
+        let closed_alone = trade(setup, closed, &target)?;
         let mut sockets = PriceReaders::open(&target, &subscriptions, reading)?;
         let seconds = Duration::from_secs_f64(setup.arguments.seconds);
         let clock = || cpu_seconds(CpuClock::Trees(&target.pids));

@@ -27,7 +27,7 @@ pub(super) struct BackupArgs {
     #[arg(value_name = "TARGET", required_unless_present = "repository")]
     target: Option<PathBuf>,
 
-    /// Add what is new to this repository of backups instead, created if missing
+    /// Add what is new to this backup repository instead, creating it if needed
     #[arg(long, value_name = "REPOSITORY", conflicts_with = "target")]
     repository: Option<PathBuf>,
 

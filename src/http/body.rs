@@ -216,8 +216,7 @@ impl RequestBody {
     fn hold(&mut self, budget: &Arc<ByteBudget>, bytes: usize) -> Result<(), BodyError> {
         let share = || self.holder.map_or_else(|| budget.share(), |holder| holder.share(budget));
         let held = self.held.get_or_insert_with(share);
-        let bytes_max = self.holder.map_or(budget.bytes_max(), |holder| holder.bytes_max(budget));
-        if held.hold_below(bytes, bytes_max) { Ok(()) } else { Err(BodyError::OverBudget) }
+        if held.hold(bytes) { Ok(()) } else { Err(BodyError::OverBudget) }
     }
 
     fn poll_frame(

@@ -30,20 +30,15 @@ impl Holder {
         account.map_or_else(|| Self::Stranger(Origin::of(address)), Self::Account)
     }
 
-    /// What it has of the budget, nothing so far.
+    /// What it has of the budget, nothing so far. Strangers leave some to others.
     pub(super) fn share(self, budget: &Arc<ByteBudget>) -> Share {
         static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         let hash = SECRET.hash_one(self);
         // No stranger shares a place with an account.
-        let place = if let Self::Stranger(_) = self { hash & !1 } else { hash | 1 };
-        budget.share_of(place)
-    }
-
-    /// How many bytes of the budget may be held once this holder has taken more.
-    pub(super) fn bytes_max(self, budget: &ByteBudget) -> usize {
-        match self {
-            Self::Stranger(_) => budget.bytes_max() / STRANGERS_PARTS,
-            _ => budget.bytes_max(),
-        }
+        let (place, parts) = match self {
+            Self::Stranger(_) => (hash & !1, STRANGERS_PARTS),
+            _ => (hash | 1, 1),
+        };
+        budget.share_of(place, budget.bytes_max() / parts)
     }
 }

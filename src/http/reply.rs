@@ -86,9 +86,8 @@ impl Reply {
         if self.body.len() <= UNCOUNTED_BYTES {
             return true;
         }
-        let by = by();
         // What was allocated is held, also the part that was not needed.
-        self.held.insert(by.share(budget)).hold_below(self.body.capacity(), by.bytes_max(budget))
+        self.held.insert(by().share(budget)).hold(self.body.capacity())
     }
 
     /// 200 with a JSON body.

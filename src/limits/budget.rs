@@ -24,6 +24,8 @@ pub struct ByteBudget {
 pub struct Share {
     budget: Arc<ByteBudget>,
     bytes: usize,
+    /// How many bytes of the budget may be held once this one has taken more.
+    bytes_max: usize,
     /// The place of its caller, if it has one.
     place: Option<usize>,
 }
@@ -50,16 +52,16 @@ impl ByteBudget {
 
     /// A holder that has nothing yet.
     pub fn share(self: &Arc<Self>) -> Share {
-        Share { budget: self.clone(), bytes: 0, place: None }
+        Share { budget: self.clone(), bytes: 0, bytes_max: self.bytes_max, place: None }
     }
 
     /// A holder that has nothing yet, on behalf of the caller with this hash. All of a caller's
     /// together may have an eighth of the budget, or more while all callers together have at most a
-    /// quarter. The hash must have a secret, so that nobody can choose to share a place with
-    /// somebody else.
-    pub fn share_of(self: &Arc<Self>, caller: u64) -> Share {
+    /// quarter. It takes nothing past `bytes_max` in all, which leaves the rest to others. The hash
+    /// must have a secret, so that nobody can choose to share a place with somebody else.
+    pub fn share_of(self: &Arc<Self>, caller: u64, bytes_max: usize) -> Share {
         let place = usize::try_from(caller % PLACES as u64).expect("there are few places");
-        Share { budget: self.clone(), bytes: 0, place: Some(place) }
+        Share { budget: self.clone(), bytes: 0, bytes_max, place: Some(place) }
     }
 
     /// Takes this many more bytes, unless all together would have more than `bytes_max`.
@@ -101,14 +103,8 @@ impl Share {
     /// it, has no room for them; then it keeps what it has.
     #[must_use]
     pub fn hold(&mut self, bytes: usize) -> bool {
-        self.hold_below(bytes, self.budget.bytes_max)
-    }
-
-    /// The same for a holder who leaves the rest to others: all together may have `bytes_max` then.
-    #[must_use]
-    pub fn hold_below(&mut self, bytes: usize, bytes_max: usize) -> bool {
         if bytes > self.bytes {
-            if !self.budget.grow(self.place, bytes - self.bytes, bytes_max) {
+            if !self.budget.grow(self.place, bytes - self.bytes, self.bytes_max) {
                 return false;
             }
         } else if bytes < self.bytes {
@@ -153,7 +149,7 @@ mod tests {
     #[test]
     fn a_caller_has_no_more_than_its_part() {
         let budget = ByteBudget::new(800);
-        let mut shares = [1, 1 + PLACES as u64, 2].map(|caller| budget.share_of(caller));
+        let mut shares = [1, 1 + PLACES as u64, 2].map(|caller| budget.share_of(caller, 800));
         let mut rest = budget.share();
         for (bytes, fit, rest_bytes, held_bytes) in [
             ([60, 40, 100], [true, true, true], 0, 200),

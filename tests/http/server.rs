@@ -82,17 +82,19 @@ impl From<&Server> for SocketAddr {
 impl Server {
     /// A server that plays the recording of these tests.
     pub(crate) fn start(flags: &[&str]) -> Self {
-        let folder = TempDir::new().unwrap();
-        recording::write(&folder.path().join("recording"));
-        Self::start_in(Arc::new(folder), flags)
+        Self::start_recorded(Command::new(env!("CARGO_BIN_EXE_paperbourse")), flags)
     }
 
     /// The same, whose allocator returns freed memory at once, so that what is resident is in use.
     pub(crate) fn start_frugal(flags: &[&str]) -> Self {
-        let folder = TempDir::new().unwrap();
-        recording::write(&folder.path().join("recording"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_paperbourse"));
         command.envs([("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_ALLOW_THP", "0")]);
+        Self::start_recorded(command, flags)
+    }
+
+    fn start_recorded(command: Command, flags: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        recording::write(&folder.path().join("recording"));
         Self::start_by(command, Arc::new(folder), flags)
     }
 

@@ -318,6 +318,16 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T,
     }
 }
 
+/// The rows of an answer that can be parsed, and what is wrong with the others.
+pub(super) fn split<T>(
+    rows: impl IntoIterator<Item = Result<T, WireError>>,
+) -> (Vec<T>, Vec<WireError>) {
+    let mut unreadable = Vec::new();
+    let keep = |row: Result<T, WireError>| row.map_err(|error| unreadable.push(error)).ok();
+    let readable = rows.into_iter().filter_map(keep).collect();
+    (readable, unreadable)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

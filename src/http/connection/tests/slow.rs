@@ -19,31 +19,23 @@ impl Client {
     }
 }
 
+/// How much of the response is read how often, and when the client is dropped. The first 32 kB are
+/// in the transport at once, and pay for 2 seconds.
 #[test]
-fn a_client_that_does_not_read_its_response_is_dropped() {
-    run(async {
-        let mut client = Client::connect();
-        client.send(GET.replace("/ ", "/big ")).await;
-        for _ in 0..3 {
-            sleep(Duration::from_secs(9)).await;
-            client.io.read_exact(&mut vec![0; 200_000]).await.unwrap();
-        }
-        client.expect_stall(27 + 10).await;
-    });
-}
-
-/// The first 32 kB are in the transport at once, and pay for 2 seconds.
-#[test]
-fn a_client_that_crawls_through_its_response_is_dropped() {
-    run(async {
-        let mut client = Client::connect();
-        client.send(GET.replace("/ ", "/big ")).await;
-        for _ in 0..11 {
-            sleep(Duration::from_secs(1)).await;
-            client.io.read_exact(&mut [0; 1_000]).await.unwrap();
-        }
-        client.expect_stall(12).await;
-    });
+fn a_client_that_stops_reading_or_crawls_is_dropped() {
+    for (bytes, pause_seconds, reads, dropped_seconds) in
+        [(200_000, 9, 3, 27 + 10), (1_000, 1, 11, 12)]
+    {
+        run(async {
+            let mut client = Client::connect();
+            client.send(GET.replace("/ ", "/big ")).await;
+            for _ in 0..reads {
+                sleep(Duration::from_secs(pause_seconds)).await;
+                client.io.read_exact(&mut vec![0; bytes]).await.unwrap();
+            }
+            client.expect_stall(dropped_seconds).await;
+        });
+    }
 }
 
 #[test]

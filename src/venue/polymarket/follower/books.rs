@@ -10,8 +10,8 @@ use crate::venue::follow::Stamp;
 use crate::venue::follow::books::{Books, Finding};
 use crate::venue::follow::freshness::Signal;
 use crate::venue::follow::request::{BookRequest, Notice, Request};
-use crate::venue::polymarket::wire::NO_TIMESTAMP;
 use crate::venue::polymarket::wire::clob::{self, BookMessage};
+use crate::venue::polymarket::wire::{NO_TIMESTAMP, split};
 
 /// How many answers in a row may settle nothing about a book, because they are older than it and
 /// different. Then either changes come faster than answers and one was lost, or the venue's clock
@@ -31,13 +31,8 @@ impl<B: Books> Follower<B> {
         let mut books: HashMap<&str, BookMessage<'_>> = HashMap::new();
         let is_answered = match body.map(clob::books) {
             Some(Ok(rows)) => {
-                let mut unreadable = Vec::new();
-                for row in rows {
-                    match row {
-                        Ok(book) => drop(books.insert(book.asset_id, book)),
-                        Err(error) => unreadable.push(error),
-                    }
-                }
+                let (rows, unreadable) = split(rows);
+                books.extend(rows.into_iter().map(|book| (book.asset_id, book)));
                 if let Some(error) = unreadable.first() {
                     let (books, first_error) = (unreadable.len(), error.to_string());
                     self.trust.log(Notice::UnreadableBooks { books, first_error });

@@ -16,7 +16,7 @@ use crate::ids::Timestamp;
 use crate::market::catalogue::MarketStatus;
 use crate::venue::polymarket::follower::Described;
 use crate::venue::polymarket::resolution::{self, Pending, Resolution};
-use crate::venue::polymarket::wire::{Description, WireError};
+use crate::venue::polymarket::wire::{Description, WireError, split};
 
 /// How many markets can wait to be described at once. Any others wait for the schedule.
 pub(super) const URGENT_MAX: usize = 1_024;
@@ -245,11 +245,7 @@ impl Cataloguer {
 /// Drops the descriptions that cannot be parsed, and logs the first of them: an answer may have
 /// thousands.
 fn readable(answer: impl IntoIterator<Item = Result<Description, WireError>>) -> Vec<Description> {
-    let mut unreadable = Vec::new();
-    let keep = |description: Result<Description, WireError>| {
-        description.map_err(|error| unreadable.push(error)).ok()
-    };
-    let descriptions = answer.into_iter().filter_map(keep).collect();
+    let (descriptions, unreadable) = split(answer);
     if let Some(error) = unreadable.first() {
         let markets = unreadable.len();
         tracing::warn!(markets, first_error = %error, "unreadable markets ignored");
