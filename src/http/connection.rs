@@ -11,10 +11,12 @@ mod activity;
 mod limit;
 mod reply_body;
 mod timed;
+mod unsent;
 
 pub use activity::{Activity, Phase};
 pub use limit::{ConnectionGuard, ConnectionLimit, LEAVING_MAX, NoSlot, REFUSAL};
 pub use reply_body::{CutOff, ReplyBody, Source};
+pub use unsent::limit_unsent;
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};

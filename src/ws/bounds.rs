@@ -4,6 +4,7 @@
 //! |---|---|
 //! | replies that its peer has not read | [`REPLY_BYTES_MAX`] |
 //! | prices or fills that are being written | [`WRITE_BYTES_GOAL`] and a frame, or a page |
+//! | what its kernel takes before it can send it | [`KERNEL_UNSENT_BYTES_MAX`], on Linux |
 //! | what its peer sends at a time | a frame of [`CLIENT_FRAME_BYTES_MAX`], and 8 KiB read ahead |
 //! | resumes that wait | [`RESUMES_WAITING_MAX`] |
 //!
@@ -26,6 +27,10 @@ pub const REPLY_BYTES_MAX: usize = 256 * 1024;
 
 /// A protocol stops adding frames to a batch at about this size, in bytes.
 pub const WRITE_BYTES_GOAL: usize = 16 * 1024;
+
+/// How many bytes the kernel may hold before they are on their way to the peer: a batch. By default
+/// it takes megabytes, and nothing in it can be replaced by newer prices.
+pub const KERNEL_UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
 /// How many resumes of a socket may wait. Each is answered with a page of fills, so a client that
 /// sends more than it reads is told to wait.

@@ -47,6 +47,7 @@ mod records;
 mod reset;
 mod secrets;
 mod server;
+mod slow_readers;
 mod snapshots;
 mod sockets;
 mod streams;

@@ -189,7 +189,6 @@ fn a_full_server_cuts_off_the_stream_of_a_stranger_first() {
     while of_bot.event().0 != "keepalive" {}
 }
 
-/// The kernel takes some megabytes for it first.
 #[test]
 fn a_stream_whose_client_reads_nothing_is_cut_off_and_counted() {
     let server = Server::simulated_with(&["--venue-speed", "200"]);

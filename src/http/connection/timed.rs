@@ -1,5 +1,6 @@
 //! A transport that records its progress.
 
+use std::any::Any;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -8,9 +9,11 @@ use std::task::{Context, Poll, ready};
 
 use hyper::header::X_CONTENT_TYPE_OPTIONS;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::task::coop;
 
 use super::activity::{Activity, Phase};
+use super::unsent::limit_unsent;
 
 /// Buffer size for discarding what a client still sends while its connection closes.
 const LINGER_CHUNK_BYTES: usize = 4 * 1024;
@@ -25,6 +28,8 @@ pub(super) struct Timed<Io> {
     activity: Arc<Activity>,
     is_shut_down: bool,
     is_at_end: bool,
+    /// Whether the response is a stream without an end.
+    is_streaming: bool,
     /// Whether the client has sent something after the request whose response is a stream.
     has_sent_more: bool,
     lingered_bytes: usize,
@@ -73,6 +78,7 @@ impl<Io> Timed<Io> {
             activity,
             is_shut_down: false,
             is_at_end: false,
+            is_streaming: false,
             has_sent_more: false,
             lingered_bytes: 0,
             own_answer: None,
@@ -192,7 +198,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Timed<Io> {
     }
 }
 
-impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Timed<Io> {
+impl<Io: AsyncRead + AsyncWrite + Unpin + 'static> AsyncWrite for Timed<Io> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -229,6 +235,11 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Timed<Io> {
         ready!(Pin::new(&mut self.io).poll_flush(context))?;
         self.activity.note_flushed();
         if self.activity.phase() == Phase::Streaming {
+            if !std::mem::replace(&mut self.is_streaming, true)
+                && let Some(stream) = (&self.io as &dyn Any).downcast_ref::<TcpStream>()
+            {
+                limit_unsent(stream);
+            }
             self.check_presence(context)?;
         }
         Poll::Ready(Ok(()))
