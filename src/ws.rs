@@ -24,6 +24,7 @@
 //!
 //! This module does not know who the caller is, which tier it has, or which paths exist.
 
+mod batch;
 pub mod bounds;
 pub mod close;
 pub mod connection;

@@ -16,7 +16,6 @@ mod unsent;
 pub use activity::{Activity, Phase};
 pub use limit::{ConnectionGuard, ConnectionLimit, LEAVING_MAX, NoSlot, REFUSAL};
 pub use reply_body::{CutOff, ReplyBody, Source};
-pub use unsent::limit_unsent;
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -165,11 +164,7 @@ where
             }
             // Called here and not outside, where the block would store its future twice.
             let mut response = handler(request).await;
-            // An unread rest of a body makes the connection unusable for further requests.
-            let is_last = activity.has_unread_body() || activity.is_closing();
-            if is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-                response.headers_mut().append(CONNECTION, HeaderValue::from_static("close"));
-            }
+            note_end(&mut response, &activity);
             activity.begin_answer();
             Ok::<_, Infallible>(response.map(|body| Sending::begin(body.into(), activity)))
         }
@@ -262,6 +257,16 @@ where
     // What was read belongs to a request that nobody has answered, and only hyper knows it.
     let parts = connection.into_parts().filter(|parts| parts.read_buf.is_empty());
     Ok(parts.map(|parts| parts.io.into_inner().into_inner()))
+}
+
+/// Notes what this response is the end of: HTTP on a connection that becomes a socket, or requests
+/// on one that closes. An unread rest of a body makes a connection unusable for further requests.
+fn note_end<Body>(response: &mut Response<Body>, activity: &Activity) {
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        activity.begin_socket();
+    } else if activity.has_unread_body() || activity.is_closing() {
+        response.headers_mut().append(CONNECTION, HeaderValue::from_static("close"));
+    }
 }
 
 /// Why a connection with this activity failed.

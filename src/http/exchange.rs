@@ -439,21 +439,21 @@ impl Worker {
 
     /// The turns of this worker's readers. The first call starts the task that gives them.
     pub fn turns(&self) -> &Arc<Turns> {
-        self.turns.get_or_init(|| self.spawn_turns())
+        self.turns.get_or_init(|| self.spawn_turns(Turns::default()))
     }
 
     /// Gives way to the other connections of this worker, for a client that sends requests ahead of
     /// the answers: however many such clients there are, others wait for a few of their requests at
     /// a time.
     pub async fn give_way(&self, slot: &ConnectionSlot) {
-        let pipelined = self.pipelined.get_or_init(|| self.spawn_turns());
+        let pipelined = self.pipelined.get_or_init(|| self.spawn_turns(Turns::new(None)));
         pipelined.wait(slot.place.get_or_init(Arc::default)).await;
     }
 
-    /// Turns, and the task that gives them. It also tends the journal: a worker with somebody who
-    /// waits for a turn does not sleep.
-    fn spawn_turns(&self) -> Arc<Turns> {
-        let turns: Arc<Turns> = Arc::default();
+    /// Starts the task that gives these turns. It also tends the journal: a worker with somebody
+    /// who waits for a turn does not sleep.
+    fn spawn_turns(&self, turns: Turns) -> Arc<Turns> {
+        let turns = Arc::new(turns);
         tokio::spawn({
             let (turns, server) = (turns.clone(), self.server.clone());
             async move { turns.run(|| server.tend()).await }

@@ -37,7 +37,9 @@ impl Holder {
         // No stranger shares a place with an account.
         let (place, parts) = match self {
             Self::Stranger(_) => (hash & !1, STRANGERS_PARTS),
-            _ => (hash | 1, 1),
+            Self::Account(_) => (hash | 1, 1),
+            #[cfg(feature = "cluster")]
+            Self::Recognized(_) => (hash | 1, 1),
         };
         budget.share_of(place, budget.bytes_max() / parts)
     }

@@ -161,7 +161,8 @@ pub static OPERATIONS: [Operation; 66] = [
         .answers::<cancel::CancelAllAnswer>()
         .errors(&["CONFIRMATION_REQUIRED", "JOURNAL_FULL"])
     .summary(
-        "cancel all open orders; needs the header `X-Confirm-Cancel-All: true` or `?confirm=true`",
+        "cancel all open orders but held ones; needs the header `X-Confirm-Cancel-All: true` or \
+         `?confirm=true`",
     ),
     Operation::delete(
         "/v1/cancel-all",
@@ -170,7 +171,7 @@ pub static OPERATIONS: [Operation; 66] = [
     )
     .answers::<cancel::CancelAllAnswer>()
         .errors(&["JOURNAL_FULL"])
-    .summary("cancel all open orders, without a confirmation"),
+    .summary("cancel all open orders but held ones, without a confirmation"),
     Operation::delete(
         "/v1/cancel-market-orders",
         Key(Trade),

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | replies that its peer has not read | [`REPLY_BYTES_MAX`] |
 //! | prices or fills that are being written | [`WRITE_BYTES_GOAL`] and a frame, or a page |
-//! | what its kernel takes before it can send it | [`KERNEL_UNSENT_BYTES_MAX`], on Linux |
+//! | the same, if the last ones were not taken at once | [`SLOW_WRITE_BYTES_GOAL`] and a frame |
+//! | what the kernel takes before it can send it | about [`KERNEL_UNSENT_BYTES_MAX`], on Linux |
 //! | what its peer sends at a time | a frame of [`CLIENT_FRAME_BYTES_MAX`], and 8 KiB read ahead |
 //! | resumes that wait | [`RESUMES_WAITING_MAX`] |
 //!
@@ -28,8 +29,12 @@ pub const REPLY_BYTES_MAX: usize = 256 * 1024;
 /// A protocol stops adding frames to a batch at about this size, in bytes.
 pub const WRITE_BYTES_GOAL: usize = 16 * 1024;
 
-/// How many bytes the kernel may hold before they are on their way to the peer: a batch. By default
-/// it takes megabytes, and nothing in it can be replaced by newer prices.
+/// The same for a peer that did not take the last batch at once: what waits for ten thousand of
+/// them is no more than [`UNSENT_BYTES_MAX`], and newer.
+pub const SLOW_WRITE_BYTES_GOAL: usize = 4 * 1024;
+
+/// About how many bytes the kernel may hold before they are on their way to the peer: a batch. By
+/// default it takes megabytes, and nothing in it can be replaced by newer prices.
 pub const KERNEL_UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
 /// How many resumes of a socket may wait. Each is answered with a page of fills, so a client that
@@ -37,7 +42,7 @@ pub const KERNEL_UNSENT_BYTES_MAX: u32 = 16 * 1024;
 pub const RESUMES_WAITING_MAX: usize = 8;
 
 /// How many bytes all sockets and streams together may hold that their peers have not read: the
-/// batches of four thousand that have stopped reading.
+/// batches of four thousand that have stopped reading, or of ten thousand that are slow.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;
 
 /// How many sockets and streams may receive prices.

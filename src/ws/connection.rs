@@ -27,7 +27,8 @@ use tokio::sync::Notify;
 use tokio::task::coop;
 use tokio::time::{Instant, timeout};
 
-use super::bounds::REPLY_BYTES_MAX;
+use super::batch::Batch;
+use super::bounds::{REPLY_BYTES_MAX, SLOW_WRITE_BYTES_GOAL, WRITE_BYTES_GOAL};
 use super::close::CloseReason;
 use super::counts::OpenSocket;
 use super::frame::{ClientFrame, FrameReader, ReadEnd, put_close, put_ping, put_pong};
@@ -44,8 +45,9 @@ pub(super) trait Protocol: Send {
     /// Answers a text frame.
     fn answer(&mut self, text: &[u8], now: Timestamp, replies: &mut Vec<u8>);
 
-    /// Takes what to write next, including the replies; empty if nothing is due.
-    fn take(&mut self, replies: &mut Vec<u8>) -> Vec<u8>;
+    /// Adds what to write next to the batch, including the replies; nothing if nothing is due. It
+    /// should be about so many bytes at most.
+    fn take(&mut self, replies: &mut Vec<u8>, batch: &mut Batch, bytes_goal: usize);
 
     /// The server is shutting down. Returns whether the socket has something left to fetch and to
     /// write; the future that fetches it then ends when all of it is taken.
@@ -285,15 +287,17 @@ impl<P: Protocol> Connection<P> {
 
     /// Writes whatever is pending until a close is requested. Each iteration is one batch.
     async fn write<W: AsyncWrite + Unpin + Send>(&self, stream: &mut W) -> Ended {
+        let mut bytes_goal = WRITE_BYTES_GOAL;
         loop {
-            let (batch, close) = self.shared.lock().take();
+            let mut batch = Batch::new();
+            let close = self.shared.lock().take(&mut batch, bytes_goal);
             if batch.is_empty() {
+                drop(batch);
                 self.wake.notified().await;
                 continue;
             }
-            if self.write_all(&batch, stream).await.is_err() {
-                return Ended::Gone;
-            }
+            let Ok(is_slow) = self.write_all(batch, stream).await else { return Ended::Gone };
+            bytes_goal = if is_slow { SLOW_WRITE_BYTES_GOAL } else { WRITE_BYTES_GOAL };
             if let Some(reason) = close {
                 // The close frame is out; a peer that has gone by now misses nothing.
                 let _ = stream.shutdown().await;
@@ -302,9 +306,33 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// Writes and flushes a batch. Where the peer does not take all of it at once, notes how much
-    /// is left and when it last took some.
+    /// Writes and flushes a batch, which nearly every peer takes at once. Returns whether this one
+    /// did not.
     async fn write_all<W: AsyncWrite + Unpin + Send>(
+        &self,
+        batch: Batch,
+        stream: &mut W,
+    ) -> io::Result<bool> {
+        let count = poll_fn(|context| match Pin::new(&mut *stream).poll_write(context, &batch) {
+            Poll::Pending => Poll::Ready(Ok(0)),
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            Poll::Ready(taken) => Poll::Ready(taken),
+        });
+        let count = count.await?;
+        let is_slow = count < batch.len();
+        if is_slow {
+            let rest = batch[count..].to_vec();
+            drop(batch);
+            self.write_rest(&rest, stream).await?;
+        } else {
+            stream.flush().await?;
+        }
+        Ok(is_slow)
+    }
+
+    /// Writes and flushes what a peer has not taken at once. Notes how much is left and when it
+    /// last took some.
+    async fn write_rest<W: AsyncWrite + Unpin + Send>(
         &self,
         mut rest: &[u8],
         stream: &mut W,
@@ -370,14 +398,15 @@ impl<P: Protocol> Connection<P> {
 }
 
 impl<P: Protocol> Shared<P> {
-    /// Everything for the next write, and the reason if it ends in a close frame.
-    fn take(&mut self) -> (Vec<u8>, Option<CloseReason>) {
-        if let Some((reason, retry_after)) = self.close {
-            let mut batch = std::mem::take(&mut self.replies);
-            put_close(&mut batch, reason, retry_after);
-            return (batch, Some(reason));
-        }
-        (self.protocol.take(&mut self.replies), None)
+    /// Adds everything for the next write. Returns the reason if it ends in a close frame.
+    fn take(&mut self, batch: &mut Batch, bytes_goal: usize) -> Option<CloseReason> {
+        let Some((reason, retry_after)) = self.close else {
+            self.protocol.take(&mut self.replies, batch, bytes_goal);
+            return None;
+        };
+        batch.take(&mut self.replies);
+        put_close(batch, reason, retry_after);
+        Some(reason)
     }
 
     fn answer(&mut self, text: &[u8]) {

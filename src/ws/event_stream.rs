@@ -53,7 +53,8 @@ use serde_json::value::RawValue;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use super::bounds::WRITE_BYTES_GOAL;
+use super::batch::Batch;
+use super::bounds::{SLOW_WRITE_BYTES_GOAL, WRITE_BYTES_GOAL};
 use super::counts::OpenStream;
 use super::fanout::Fanout;
 use super::position::Position;
@@ -83,6 +84,8 @@ pub struct EventStream {
     woken: Pin<Box<OwnedNotified>>,
     keepalive: Interval,
     keepalive_count: u64,
+    /// About how many bytes are sent next at most.
+    bytes_goal: usize,
     /// Counts the stream as one of its address's.
     open: OpenStream,
 }
@@ -197,6 +200,7 @@ impl EventStream {
             woken,
             keepalive,
             keepalive_count: 0,
+            bytes_goal: WRITE_BYTES_GOAL,
             open,
         })
     }
@@ -205,7 +209,7 @@ impl EventStream {
     /// has taken all before.
     pub fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
         loop {
-            let mut batch = Vec::new();
+            let mut batch = Batch::new();
             if !std::mem::replace(&mut self.has_begun, true) {
                 batch.extend_from_slice(retry(self.open.return_after()).as_bytes());
                 if self.snapshot.is_none() {
@@ -220,12 +224,19 @@ impl EventStream {
                 self.put_prices(&mut batch);
             }
             if !batch.is_empty() {
-                return Poll::Ready(batch.into());
+                self.bytes_goal = WRITE_BYTES_GOAL;
+                return Poll::Ready(Bytes::copy_from_slice(&batch));
             }
+            drop(batch);
             ready!(self.woken.as_mut().poll(context));
             let wake_up = self.subscriptions.mailbox().wake_up().clone();
             self.woken.set(wake_up.notified_owned());
         }
+    }
+
+    /// The client did not take the last bytes at once: the next are few, and so new.
+    pub fn note_slow(&mut self) {
+        self.bytes_goal = SLOW_WRITE_BYTES_GOAL;
     }
 
     /// What to send last, if the server shuts down after whole events: when to come back.
@@ -241,7 +252,7 @@ impl EventStream {
         if !snapshot.has_begun {
             batch.extend_from_slice(b"event: snapshot\ndata: {\"prices\":[");
         }
-        while snapshot.left > 0 && batch.len() < WRITE_BYTES_GOAL {
+        while snapshot.left > 0 && batch.len() < self.bytes_goal {
             // A new subscription has a frame due, and none gets a second one before all others.
             let next = self.subscriptions.next_frame().expect("each market has a first frame");
             if std::mem::replace(&mut snapshot.has_begun, true) {
@@ -269,11 +280,11 @@ impl EventStream {
     fn put_prices(&mut self, batch: &mut Vec<u8>) {
         // Before they are taken.
         let round = self.subscriptions.passed_on();
-        let mut has_price = false;
+        let (mut has_price, bytes_goal) = (false, self.bytes_goal);
         let has_all = self.subscriptions.take_turn(|next| {
             put_price(batch, next);
             has_price = true;
-            batch.len() < WRITE_BYTES_GOAL
+            batch.len() < bytes_goal
         });
         if has_all && has_price && round > self.told.round {
             self.told.round = round;

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 
+use super::batch::Batch;
 use super::bounds::{RESUMES_WAITING_MAX, WRITE_BYTES_GOAL};
 use super::close::CloseReason;
 use super::connection::{Ended, Peer, Protocol, serve};
@@ -200,19 +201,18 @@ impl Protocol for &Feed<'_> {
     }
 
     /// Fills first, then replies, so that nothing precedes the `connected` frame.
-    fn take(&mut self, replies: &mut Vec<u8>) -> Vec<u8> {
+    fn take(&mut self, replies: &mut Vec<u8>, batch: &mut Batch, _: usize) {
         let mut outbox = self.outbox.lock();
         if !outbox.has_begun {
-            return Vec::new();
+            return;
         }
-        let mut batch = std::mem::take(&mut outbox.frames);
+        batch.take(&mut outbox.frames);
         drop(outbox);
         if !batch.is_empty() {
             // There is room again.
             self.follower.signal().wake();
         }
-        batch.append(replies);
-        batch
+        batch.take(replies);
     }
 
     fn finish(&mut self) -> bool {

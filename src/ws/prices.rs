@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::bounds::WRITE_BYTES_GOAL;
+use super::batch::Batch;
 use super::close::CloseReason;
 use super::connection::{Ended, Peer, Protocol, refuse, serve};
 use super::fanout::Fanout;
@@ -69,19 +69,18 @@ impl Protocol for Prices {
     }
 
     /// Replies first, then, in the socket's turn, the newest frame of each market that is due.
-    fn take(&mut self, replies: &mut Vec<u8>) -> Vec<u8> {
-        let mut batch = std::mem::take(replies);
+    fn take(&mut self, replies: &mut Vec<u8>, batch: &mut Batch, bytes_goal: usize) {
+        batch.take(replies);
         self.subscriptions.take_turn(|next| {
-            put_text(&mut batch, &next.frame.json(next.conflated));
+            put_text(batch, &next.frame.json(next.conflated));
             if let Some(end) = next.end_json() {
-                put_text(&mut batch, &[end]);
+                put_text(batch, &[end]);
             }
-            batch.len() < WRITE_BYTES_GOAL
+            batch.len() < bytes_goal
         });
         if self.subscriptions.lacks_markets() {
-            put_message(&mut batch, &Reply::Error { message: LACKS_MARKETS });
+            put_message(batch, &Reply::Error { message: LACKS_MARKETS });
         }
-        batch
     }
 }
 

@@ -3,22 +3,26 @@
 //! A worker serves requests and readers of prices on one thread. If a change woke all its readers
 //! at once, a thousand writes would run before the next request. So readers queue here, and
 //! [`Turns::run`] gives a few of them their turn whenever the worker has nothing else to do, or has
-//! done a fair amount of it. A reader that waits sends the newest prices when its turn comes: under
-//! load, prices are conflated rather than late.
+//! done a fair amount of it. A reader that waits sends the newest prices when its turn comes, and
+//! those that have waited for long get about a quarter of the worker's time: under load, prices are
+//! conflated rather than late.
 //!
 //! A reader asks for a turn when something is due to it, and queues once, whatever happens
 //! meanwhile.
 //!
 //! Clients that send requests far ahead of the answers wait in a queue of the same kind, apart from
-//! the readers: their requests are always at hand, and would run before everybody else's.
+//! the readers, where nobody is ever late: their requests are always at hand, and would run before
+//! everybody else's.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::yield_now;
+use tokio::time::Instant;
 
 use self::atomics::{AtomicU8, Ordering};
 
@@ -34,16 +38,37 @@ use loom::sync::atomic as atomics;
 pub const READERS_PER_TURN: usize = 2;
 
 /// However many readers wait, the last one has its turn within a few times this many looks at
-/// requests: the longer the queue, the more of them have one at a time. A look at requests that
-/// saturate the worker takes some 300 microseconds, so a lap takes a tenth of a second; and 5,000
-/// readers hold up a request for 20 of them.
+/// requests: the longer the queue, the more of them have one at a time. So 5,000 readers hold up a
+/// request for 20 of them.
 pub const TURNS_PER_LAP: usize = 256;
 
+/// A reader of prices that has waited for this long is late.
+pub const LATE_AFTER: Duration = Duration::from_millis(20);
+
+/// Late readers get one turn per this much time since the last turns: about four times what a turn
+/// takes.
+const TIME_PER_LATE_READER: Duration = Duration::from_micros(40);
+
+/// At most this many late readers have a turn at a time.
+pub const LATE_READERS_PER_TURN: usize = 32;
+
 /// The readers of one worker that wait for their turn.
-#[derive(Default)]
 pub struct Turns {
-    waiting: Mutex<VecDeque<Arc<Place>>>,
+    queue: Mutex<Queue>,
     asked: Notify,
+    /// When they are late, if they ever are.
+    late_after: Option<Duration>,
+}
+
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    /// When somebody last had a turn.
+    given_at: Instant,
+}
+
+struct Waiting {
+    place: Arc<Place>,
+    since: Instant,
 }
 
 /// A reader's place among the others of its worker.
@@ -54,14 +79,28 @@ pub struct Place {
     wake: Arc<Notify>,
 }
 
+impl Default for Turns {
+    /// Turns of readers of prices.
+    fn default() -> Self {
+        Self::new(Some(LATE_AFTER))
+    }
+}
+
 impl Turns {
+    /// Turns of those who are late after this time, or never.
+    pub fn new(late_after: Option<Duration>) -> Self {
+        let queue = Queue { waiting: VecDeque::new(), given_at: Instant::now() };
+        Self { queue: Mutex::new(queue), asked: Notify::new(), late_after }
+    }
+
     /// Has the reader queue, unless it does or has its turn.
     pub(super) fn ask(&self, place: &Arc<Place>) {
         if place.turn.ask() {
-            let mut waiting = self.waiting.lock();
-            waiting.push_back(place.clone());
-            let is_first = waiting.len() == 1;
-            drop(waiting);
+            let since = Instant::now();
+            let mut queue = self.queue.lock();
+            queue.waiting.push_back(Waiting { place: place.clone(), since });
+            let is_first = queue.waiting.len() == 1;
+            drop(queue);
             if is_first {
                 self.asked.notify_one();
             }
@@ -78,9 +117,23 @@ impl Turns {
 
     /// Gives the next readers their turn. Returns how many.
     pub(super) fn give(&self) -> usize {
-        let mut waiting = self.waiting.lock();
-        let count = waiting.len().min(READERS_PER_TURN + waiting.len() / TURNS_PER_LAP);
-        for place in waiting.drain(..count) {
+        let mut queue = self.queue.lock();
+        let Queue { waiting, given_at } = &mut *queue;
+        if waiting.is_empty() {
+            return 0;
+        }
+        let now = Instant::now();
+        let fair_count = READERS_PER_TURN + waiting.len() / TURNS_PER_LAP;
+        let late_count = self.late_after.map_or(0, |late_after| {
+            let due = (now - *given_at).as_micros() / TIME_PER_LATE_READER.as_micros();
+            let most = usize::try_from(due)
+                .map_or(LATE_READERS_PER_TURN, |due| due.min(LATE_READERS_PER_TURN));
+            let is_late = |it: &&Waiting| now - it.since >= late_after;
+            waiting.iter().take(most).take_while(is_late).count()
+        });
+        let count = waiting.len().min(fair_count.max(late_count));
+        *given_at = now;
+        for Waiting { place, .. } in waiting.drain(..count) {
             place.turn.give();
             place.wake.notify_one();
         }
@@ -152,6 +205,7 @@ mod tests {
     use std::rc::Rc;
 
     use tokio::task::{LocalSet, spawn_local};
+    use tokio::time::advance;
 
     use super::*;
 
@@ -173,11 +227,38 @@ mod tests {
         turns.ask(&places[0]);
         assert_eq!(turns.give(), 1);
         assert!(places.iter().all(|place| place.take_turn()));
-        assert!(turns.waiting.lock().is_empty());
+        assert!(turns.queue.lock().waiting.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn late_readers_have_a_part_of_the_time() {
+        let (readers, others) = (Turns::default(), Turns::new(None));
+        for turns in [&readers, &others] {
+            for _ in 0..100 {
+                turns.ask(&Arc::default());
+            }
+        }
+        let check = async |waited: Duration, of_readers: usize| {
+            advance(waited).await;
+            assert_eq!(readers.give(), of_readers, "after {waited:?}");
+            assert_eq!(others.give(), READERS_PER_TURN);
+        };
+        let almost_late = LATE_AFTER.saturating_sub(Duration::from_millis(1));
+        check(almost_late, READERS_PER_TURN).await;
+        check(Duration::from_millis(1), LATE_READERS_PER_TURN.min(25)).await;
+        check(Duration::ZERO, READERS_PER_TURN).await;
+        check(10 * TIME_PER_LATE_READER, 10).await;
+        check(Duration::from_secs(1), LATE_READERS_PER_TURN).await;
+        // This one is not late.
+        readers.ask(&Arc::default());
+        let rest = 100 - 2 - 25 - 2 - 10 - LATE_READERS_PER_TURN;
+        check(100 * TIME_PER_LATE_READER, rest).await;
+        check(100 * TIME_PER_LATE_READER, 1).await;
+        check(LATE_AFTER, 0).await;
     }
 
     /// A request that arrives while a thousand readers wait runs after a few of them.
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn requests_come_first() {
         let turns = Arc::new(Turns::default());
         let tasks = LocalSet::new();
@@ -213,7 +294,7 @@ mod tests {
                 }
                 let per_turn = READERS_PER_TURN + 1_000 / TURNS_PER_LAP;
                 assert!(most <= 10 * per_turn, "{most} readers ran before a request");
-                assert!(worked.get() >= 1_000 / (READERS_PER_TURN + 1_000 / TURNS_PER_LAP));
+                assert!(worked.get() >= 1_000 / per_turn);
             })
             .await;
     }

@@ -47,6 +47,7 @@ mod records;
 mod reset;
 mod secrets;
 mod server;
+#[cfg(target_os = "linux")]
 mod slow_readers;
 mod snapshots;
 mod sockets;

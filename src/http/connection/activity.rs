@@ -90,11 +90,15 @@ pub struct Activity {
     /// Whether it then closes, instead of moving to another process.
     is_closing: AtomicBool,
     is_pipelined: AtomicBool,
+    /// Whether the connection becomes a socket.
+    is_socket: AtomicBool,
     /// What the answer that is being sent holds of the memory for answers, if it is large; or the
     /// share of a stream without an end.
     held: Mutex<Option<Share>>,
     /// Whether that holds something.
     has_held: AtomicBool,
+    /// Whether the client of a stream without an end has refused something of its last part.
+    was_refused: AtomicBool,
     /// Whether there was no room for what the client of a stream without an end has refused.
     lacks_room: AtomicBool,
     /// The connection's task, once it has been polled.
@@ -217,18 +221,11 @@ impl Activity {
         *self.held.lock() = unsent.filter(|_| is_endless);
     }
 
-    /// Records that the end of the stream is being sent.
-    pub(super) fn end_stream(&self) {
-        self.after_flush.store(Phase::Idle as u8, Ordering::Relaxed);
-        self.note_unflushed();
-        // hyper may have read the next request by then, and would wait for more before it looks.
-        self.owes_poll.store(true, Ordering::Relaxed);
-    }
-
-    /// Records that hyper has dropped the body of a stream with an end. Of one whose length it
-    /// knows, it does not ask for the end.
+    /// Records that hyper has dropped the body of a stream with an end, nearly always because it
+    /// has taken all of it. Of one whose length it knows, it does not even ask for the end.
     pub(super) fn drop_stream(&self) {
         self.after_flush.store(Phase::Idle as u8, Ordering::Relaxed);
+        // hyper may have read the next request by then, and would wait for more before it looks.
         self.owes_poll.store(true, Ordering::Relaxed);
         if self.phase() == Phase::Handling {
             self.enter(Phase::Idle);
@@ -260,6 +257,17 @@ impl Activity {
     /// Whether the connection ends once it has finished what is in flight.
     pub(super) fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Relaxed)
+    }
+
+    /// Records that the response makes the connection a socket.
+    pub(super) fn begin_socket(&self) {
+        self.is_socket.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether what is sent from now on is soon out of date: on a socket, or in a stream without an
+    /// end.
+    pub(super) fn is_live(&self) -> bool {
+        self.is_socket.load(Ordering::Relaxed) || self.is_endless()
     }
 
     /// Whether the response is a stream without an end, the last one on the connection.
@@ -330,12 +338,18 @@ impl Activity {
         if !self.is_endless() {
             return true;
         }
+        self.was_refused.store(true, Ordering::Relaxed);
         let mut unsent = self.held.lock();
         let Some(unsent) = &mut *unsent else { return true };
         self.has_held.store(true, Ordering::Relaxed);
         let has_room = unsent.hold(bytes);
         self.lacks_room.store(!has_room, Ordering::Relaxed);
         has_room
+    }
+
+    /// Whether the client did not take all of the last part of a stream at once. Says so once.
+    pub(super) fn takes_refusal(&self) -> bool {
+        self.was_refused.swap(false, Ordering::Relaxed)
     }
 
     /// Whether there was no room for what the client has refused.

@@ -34,6 +34,10 @@ pub trait Source: Send {
     /// taken all earlier ones, so a slow one holds up nothing but its own stream.
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>>;
 
+    /// The client did not take the last bytes at once: the next should be few, so that they are
+    /// new.
+    fn note_slow(&mut self) {}
+
     /// Whether it has no end.
     fn is_endless(&self) -> bool;
 
@@ -110,12 +114,13 @@ impl Body for Sending {
                     let last = if is_over { Bytes::new() } else { source.farewell() };
                     Some(if last.is_empty() { Err(CutOff) } else { Ok(last) })
                 } else {
+                    if activity.takes_refusal() {
+                        source.note_slow();
+                    }
                     ready!(source.poll_bytes(context))
                 };
-                match &bytes {
-                    Some(_) => activity.note_unflushed(),
-                    None => activity.end_stream(),
-                }
+                debug_assert!(bytes.is_some() || !source.is_endless(), "it has no end");
+                activity.note_unflushed();
                 Poll::Ready(bytes.map(|bytes| bytes.map(Frame::data)))
             }
         }

@@ -1,6 +1,5 @@
 //! A transport that records its progress.
 
-use std::any::Any;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -9,7 +8,6 @@ use std::task::{Context, Poll, ready};
 
 use hyper::header::X_CONTENT_TYPE_OPTIONS;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::task::coop;
 
 use super::activity::{Activity, Phase};
@@ -28,13 +26,21 @@ pub(super) struct Timed<Io> {
     activity: Arc<Activity>,
     is_shut_down: bool,
     is_at_end: bool,
-    /// Whether the response is a stream without an end.
-    is_streaming: bool,
-    /// Whether the client has sent something after the request whose response is a stream.
-    has_sent_more: bool,
+    is_unsent_limited: bool,
+    watched: Watched,
     lingered_bytes: usize,
     /// hyper's own response with our headers added, and how many of its bytes are written.
     own_answer: Option<(Vec<u8>, usize)>,
+}
+
+/// How closely the client of a stream without an end can be watched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watched {
+    /// It shows when it has closed its side.
+    Closely,
+    /// The end may be behind what it has sent after the request, which nobody reads: no request
+    /// follows a stream.
+    NoMore,
 }
 
 /// If these bytes end with a response that hyper itself sends to a malformed request, returns them
@@ -78,8 +84,8 @@ impl<Io> Timed<Io> {
             activity,
             is_shut_down: false,
             is_at_end: false,
-            is_streaming: false,
-            has_sent_more: false,
+            is_unsent_limited: false,
+            watched: Watched::Closely,
             lingered_bytes: 0,
             own_answer: None,
         }
@@ -138,8 +144,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Timed<Io> {
     /// Fails if the client of a stream has closed its side, which hyper does not look for. Without
     /// this, a stream would live on until a write fails.
     fn check_presence(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        if self.has_sent_more {
-            // The end may be behind what it sent, which nobody reads: no request follows a stream.
+        if self.watched == Watched::NoMore {
             return Ok(());
         }
         let mut byte = [0_u8];
@@ -150,7 +155,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Timed<Io> {
                 Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the client has left"))
             }
             Poll::Ready(Ok(())) => {
-                self.has_sent_more = true;
+                self.watched = Watched::NoMore;
                 Ok(())
             }
             Poll::Ready(Err(error)) => Err(error),
@@ -234,12 +239,10 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + 'static> AsyncWrite for Timed<Io> {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.io).poll_flush(context))?;
         self.activity.note_flushed();
+        if self.activity.is_live() && !std::mem::replace(&mut self.is_unsent_limited, true) {
+            limit_unsent(&self.io);
+        }
         if self.activity.phase() == Phase::Streaming {
-            if !std::mem::replace(&mut self.is_streaming, true)
-                && let Some(stream) = (&self.io as &dyn Any).downcast_ref::<TcpStream>()
-            {
-                limit_unsent(stream);
-            }
             self.check_presence(context)?;
         }
         Poll::Ready(Ok(()))

@@ -115,6 +115,10 @@ impl Source for EventStream {
         Self::poll_bytes(self, context).map(|bytes| Some(Ok(bytes)))
     }
 
+    fn note_slow(&mut self) {
+        Self::note_slow(self);
+    }
+
     fn is_endless(&self) -> bool {
         true
     }

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 
 use crate::auth::ws_token::WS_TOKEN_SECONDS;
 use crate::http::call::{Answer, Call};
-use crate::http::connection::{limit_unsent, transport_of};
+use crate::http::connection::transport_of;
 use crate::http::error::ApiError;
 use crate::http::exchange::{ConnectionSlot, Exchange, Worker};
 use crate::http::handle::{count_limited, presented};
@@ -150,10 +150,7 @@ impl Serving {
         let Some(upgraded) = upgrading.done().await else { return };
         // A task of its own each, which has no room for what this one did.
         match transport_of::<TcpStream>(upgraded) {
-            Ok((transport, received)) => {
-                limit_unsent(&transport);
-                drop(tokio::spawn(self.serve((transport, received), peer)));
-            }
+            Ok(transport) => drop(tokio::spawn(self.serve(transport, peer))),
             // A pipe within the process, as in a test.
             Err(upgraded) => {
                 drop(tokio::spawn(self.serve((TokioIo::new(upgraded), Vec::new()), peer)));

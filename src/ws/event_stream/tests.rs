@@ -557,6 +557,22 @@ async fn a_long_snapshot_is_sent_in_pieces() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_slow_reader_gets_little_at_a_time() {
+    let world = world(MARKETS_MAX as usize);
+    let ids: Vec<String> = (0..MARKETS_MAX as usize).map(name).collect();
+    let mut reader = world.open(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+    let check = |batch: &str, goal: usize| {
+        assert!((goal..goal + 1_024).contains(&batch.len()), "{} for {goal}", batch.len());
+    };
+    reader.stream.note_slow();
+    check(&reader.batch().await, SLOW_WRITE_BYTES_GOAL);
+    reader.stream.note_slow();
+    check(&reader.batch().await, SLOW_WRITE_BYTES_GOAL);
+    // It has taken that at once.
+    assert!(reader.batch().await.len() > SLOW_WRITE_BYTES_GOAL + 1_024);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stream_that_cannot_be_opened_leaves_nothing_behind() {
     let world = world(MARKETS_MAX as usize + 1);
     let ids: Vec<String> = (0..=MARKETS_MAX as usize).map(name).collect();

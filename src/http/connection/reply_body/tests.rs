@@ -31,6 +31,8 @@ struct Numbers {
     unsent: Option<Arc<ByteBudget>>,
     allowed: AtomicU32,
     sent: AtomicU32,
+    /// How often it was told that its client is slow.
+    slow_count: AtomicU32,
     waker: Mutex<Option<Waker>>,
 }
 
@@ -65,6 +67,10 @@ impl Source for NumberSource {
         }
         self.numbers.sent.fetch_add(1, Ordering::Relaxed);
         Poll::Ready(Some(Ok(format!("{number:.<width$}", width = self.bytes).into())))
+    }
+
+    fn note_slow(&mut self) {
+        self.numbers.slow_count.fetch_add(1, Ordering::Relaxed);
     }
 
     fn is_endless(&self) -> bool {
@@ -143,6 +149,22 @@ impl Client {
         let (served, _) = tokio::join!(server, reading);
         let (result, ended) = served.unwrap();
         (String::from_utf8(rest).unwrap(), result, (ended - began).as_secs())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_learns_that_its_client_is_slow() {
+    for (bytes, slow_count) in [(10, 0), (2 * PIPE_BYTES, 2)] {
+        let mut client = Client::connect(bytes).await;
+        for number in 0..2 {
+            client.numbers.allow(1);
+            // The pipe is full before the client reads.
+            sleep(Duration::from_millis(1)).await;
+            client.expect(number).await;
+            sleep(Duration::from_millis(1)).await;
+        }
+        let told = client.numbers.slow_count.load(Ordering::Relaxed);
+        assert_eq!(told, slow_count, "{bytes} bytes at a time");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::task::Poll;
 
 use super::*;
-use crate::ws::bounds::WRITE_BYTES_GOAL;
+use crate::ws::bounds::{SLOW_WRITE_BYTES_GOAL, WRITE_BYTES_GOAL};
 
 #[tokio::test(start_paused = true)]
 async fn what_a_client_does_not_take_is_counted_and_has_a_limit() {
@@ -40,6 +40,36 @@ async fn what_a_client_does_not_take_is_counted_and_has_a_limit() {
     assert!(received.len() < 52);
 }
 
+/// What waits for it is little, and new.
+#[tokio::test(start_paused = true)]
+async fn a_slow_client_gets_little_at_a_time() {
+    let mut world = world(1_024);
+    let markets: Vec<_> = (0..50).map(|market| format!("m{market}")).collect();
+    world.send(json!({"action": "subscribe", "markets": markets})).await;
+    let (mut batches, mut held_before) = (Vec::new(), 0);
+    for number in 0.. {
+        if number == 40 {
+            for market in &markets {
+                world.publish(market, 1);
+            }
+        }
+        sleep(Duration::from_millis(1)).await;
+        let held_bytes = world.unsent.held_bytes();
+        if held_bytes == 0 {
+            break;
+        }
+        if held_bytes > held_before {
+            batches.push(held_bytes);
+        }
+        held_before = held_bytes;
+        world.json().await;
+    }
+    let (first, others) = batches.split_first().unwrap();
+    assert!((WRITE_BYTES_GOAL - 1_024..WRITE_BYTES_GOAL + 1_024).contains(first), "{batches:?}");
+    let is_little = |bytes: &usize| (1..SLOW_WRITE_BYTES_GOAL + 1_024).contains(bytes);
+    assert!(others.len() > 1 && others.iter().all(is_little), "{batches:?}");
+}
+
 /// Others may hold all the memory: a client that takes what is sent to it is not cut off.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_reads_stays_while_others_do_not() {
@@ -63,9 +93,7 @@ struct Mute;
 impl Protocol for Mute {
     fn answer(&mut self, _: &[u8], _: Timestamp, _: &mut Vec<u8>) {}
 
-    fn take(&mut self, _: &mut Vec<u8>) -> Vec<u8> {
-        Vec::new()
-    }
+    fn take(&mut self, _: &mut Vec<u8>, _: &mut Batch, _: usize) {}
 }
 
 #[tokio::test]
@@ -74,7 +102,7 @@ async fn a_task_that_has_used_up_its_turn_is_not_a_slow_peer() {
     let watched = Watch::default().add(Box::new(|| true));
     let connection = Connection::new(Mute, Arc::default(), unsent, watched);
     let (_client, mut stream) = tokio::io::duplex(16);
-    let mut writing = pin!(connection.write_all(b"four", &mut stream));
+    let mut writing = pin!(connection.write_rest(b"four", &mut stream));
     poll_fn(|context| {
         while let Poll::Ready(turn) = coop::poll_proceed(context) {
             turn.made_progress();
