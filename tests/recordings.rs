@@ -27,23 +27,11 @@ use paperbourse::venue::polymarket::wire::socket::{Frame, frame};
 use paperbourse::venue::recorded::{LoadReport, NotPlayable, Player, Recording};
 use paperbourse::venue::speed::Speed;
 use paperbourse::venue::{VenueChange, VenueEvent};
+use paperbourse_test_support::recordings;
 use proptest::prelude::*;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/venue")
-}
-
-/// The folder of the real recordings; `None`, with a message, if there is none.
-fn recordings() -> Option<PathBuf> {
-    let path = std::env::var_os("PAPERBOURSE_RECORDINGS").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/polymarket"),
-        PathBuf::from,
-    );
-    if !path.is_dir() {
-        eprintln!("SKIPPED: no recordings at {}; set PAPERBOURSE_RECORDINGS", path.display());
-        return None;
-    }
-    Some(path)
 }
 
 fn feed() -> Feed {
@@ -110,7 +98,7 @@ fn check_against_oracle(directory: &Path, markets: &Markets) {
 
 #[test]
 fn every_real_recording_loads() {
-    let Some(directory) = recordings() else { return };
+    let Some(directory) = recordings::folder() else { return };
     let (player, report) = play(&directory);
     eprintln!("{report}\n{}", player.feed().counts());
     check_not_playable(
@@ -142,7 +130,7 @@ fn every_real_recording_loads() {
 
 #[test]
 fn every_hash_of_a_real_recording_is_reproduced() {
-    let Some(directory) = recordings() else { return };
+    let Some(directory) = recordings::folder() else { return };
     let (player, _) = play(&directory);
     let counts = player.feed().counts();
     // 525 books of the book endpoint, 2 of the socket, 24 of its changes.
@@ -157,7 +145,7 @@ fn every_hash_of_a_real_recording_is_reproduced() {
 /// Books of unlisted markets are hashed by their own fields.
 #[test]
 fn the_books_of_february_are_reproduced() {
-    let Some(directory) = recordings() else { return };
+    let Some(directory) = recordings::folder() else { return };
     let text = std::fs::read_to_string(directory.join("ws/book_10_2026-02-12.jsonl")).unwrap();
     let mut hasher = BookHasher::default();
     let mut verified = 0;
@@ -181,7 +169,7 @@ fn the_books_of_february_are_reproduced() {
 
 #[test]
 fn markets_known_only_from_a_recorder_trade_without_a_fee() {
-    let Some(directory) = recordings() else { return };
+    let Some(directory) = recordings::folder() else { return };
     let text = std::fs::read_to_string(directory.join("clob/books_2026-07-21_markets.json"));
     let rows: Vec<serde_json::Value> = serde_json::from_str(&text.unwrap()).unwrap();
     let (player, _) = play(&directory);
@@ -422,7 +410,7 @@ fn rows(path: &Path) -> Vec<String> {
 
 #[test]
 fn every_recorded_resolution_is_decided_by_the_rule() {
-    let Some(directory) = recordings() else { return };
+    let Some(directory) = recordings::folder() else { return };
     let mut winners = [0; 2];
     for row in rows(&directory.join("gamma/resolved_btc_updown_5m_2026-07-24.jsonl")) {
         let row: serde_json::Value = serde_json::from_str(&row).unwrap();
@@ -479,7 +467,7 @@ fn every_recorded_resolution_is_decided_by_the_rule() {
 /// Closed markets with recorded rows of both Gamma and the CLOB service, and old rows.
 #[test]
 fn recorded_pairs_and_old_rows_are_decided_by_the_rule() {
-    let Some(directory) = recordings() else { return };
+    let Some(directory) = recordings::folder() else { return };
     let row = |name: &str| rows(&directory.join(name)).remove(0);
     for (kind, alone, both) in [
         ("binary_accepting_true", "Pending(Unconfirmed)", [Price::ONE, Price::ZERO]),

@@ -128,15 +128,7 @@ impl Exchange {
 
 /// The real recordings; `None`, with a message, if they or what the script needs are missing.
 fn recordings() -> Option<PathBuf> {
-    let path = std::env::var_os("PAPERBOURSE_RECORDINGS").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/polymarket"),
-        PathBuf::from,
-    );
-    if !path.is_dir() {
-        eprintln!("SKIPPED: no recordings at {}; set PAPERBOURSE_RECORDINGS", path.display());
-        return None;
-    }
-    script::is_runnable().then_some(path)
+    paperbourse_test_support::recordings::folder().filter(|_| script::is_runnable())
 }
 
 /// Places this many random orders, compares each answer with the script's, and checks that the

@@ -4,12 +4,13 @@
 //! recording's collector wrote them down.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use paperbourse::money::{Price, Usd};
 use paperbourse_test_support::Client;
 use paperbourse_test_support::process::ServerProcess;
+use paperbourse_test_support::recordings;
 use serde_json::{Value, json};
 
 use crate::world::{self, Holdings, Trader, dump, get, payout, settlement_count, text};
@@ -34,15 +35,12 @@ struct Resolved {
 
 /// The recorded day, or an invented one, in which some markets split.
 fn day() -> Vec<Resolved> {
-    let folder = std::env::var_os("PAPERBOURSE_RECORDINGS").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/polymarket"),
-        PathBuf::from,
-    );
-    let path = folder.join("gamma/resolved_btc_updown_5m_2026-07-24.jsonl");
-    let Ok(lines) = std::fs::read_to_string(&path) else {
-        eprintln!("SKIPPED: no recording at {}; the markets are invented", path.display());
+    let Some(folder) = recordings::folder() else {
+        eprintln!("the markets are invented instead");
         return (0..INVENTED_COUNT).map(invented).collect();
     };
+    let path = folder.join("gamma/resolved_btc_updown_5m_2026-07-24.jsonl");
+    let lines = std::fs::read_to_string(path).unwrap();
     let resolved = lines.lines().map(|line| {
         let mut row: Value = serde_json::from_str(line).unwrap();
         let first_wins = row["outcome_prices"] == json!(["1", "0"]);

@@ -14,6 +14,7 @@ pub mod follower;
 pub mod head;
 pub mod link;
 pub mod process;
+pub mod recordings;
 mod request;
 mod response;
 pub mod socket;

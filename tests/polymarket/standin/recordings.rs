@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use paperbourse_test_support::recordings::folder;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -60,13 +61,7 @@ struct Known {
 impl Recordings {
     /// Finds the recordings, or reports on stderr that they are missing.
     pub(crate) fn open() -> Option<Self> {
-        let folder = std::env::var_os("PAPERBOURSE_RECORDINGS")
-            .map_or_else(|| super::repository().join("../shared/polymarket"), PathBuf::from);
-        if folder.is_dir() {
-            return Some(Self { folder });
-        }
-        eprintln!("SKIPPED: no recordings at {}; set PAPERBOURSE_RECORDINGS", folder.display());
-        None
+        Some(Self { folder: folder()? })
     }
 
     /// The names of all files, as `folder/file`.
