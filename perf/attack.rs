@@ -182,11 +182,8 @@ fn measure(
         arguments.plan(beside),
         Duration::from_secs_f64(whole),
     );
-    let shape = Shape {
-        connection_count: BOT_CONNECTIONS,
-        rate: Some(f64::from(arguments.bot_rate)),
-        seconds,
-    };
+    let rate = Some(f64::from(arguments.bot_rate));
+    let shape = Shape { rate, seconds, ..setup.closed_loop(BOT_CONNECTIONS) };
     // A single refusal of the bot ends the run.
     let bot = setup.load(&target, shape).context("the bot was not served")?;
     let counts = others.join()?;

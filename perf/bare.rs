@@ -6,16 +6,19 @@
 mod canned;
 #[path = "bare/fan_out.rs"]
 mod fan_out;
+#[path = "bare/plan.rs"]
+mod plan;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Parser;
 
 use canned::CannedServer;
-use fan_out::FanOut;
+use plan::Plan;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -32,13 +35,9 @@ struct Arguments {
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
 
-    /// Upgrade every request to a socket, and write frames of this length to all of them
-    #[arg(long, value_name = "N", requires = "fan_out_rate")]
-    fan_out_bytes: Option<usize>,
-
-    /// How often per second
-    #[arg(long, value_name = "N", requires = "fan_out_bytes")]
-    fan_out_rate: Option<f64>,
+    /// Upgrade every request to a socket, and write the frames of this plan to all of them
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -52,11 +51,11 @@ fn main() -> anyhow::Result<()> {
         writeln!(stdout, "listening on http://{address}")?;
         stdout.flush()
     };
-    if let (Some(frame_bytes), Some(frames_per_second)) =
-        (arguments.fan_out_bytes, arguments.fan_out_rate)
-    {
-        let fan_out = FanOut { frame_bytes, frames_per_second };
-        return Ok(fan_out.serve(arguments.listen, workers.get(), say)?);
+    if let Some(file) = &arguments.plan {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("failed to read {}", file.display()))?;
+        let plan: Plan = serde_json::from_str(&text).context("no plan of a fan-out")?;
+        return Ok(plan.serve(arguments.listen, workers.get(), say)?);
     }
     let server = CannedServer::bind(arguments.listen, workers.get())
         .with_context(|| format!("failed to listen on {}", arguments.listen))?;

@@ -15,11 +15,23 @@ use anyhow::{Context as _, ensure};
 use bytes::BytesMut;
 use paperbourse_test_support::head::{Head, ResponseError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// Buffer space for one read. A response that fits costs one system call: from a read that does not
 /// fill its buffer, the runtime knows that the socket is empty.
 const READ_BYTES: usize = 8 * 1024;
+
+/// The receive buffer of a reader that stops.
+const SMALL_BUFFER_BYTES: u32 = 4 * 1024;
+
+/// How much the kernel receives for a reader that does not read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ReceiveBuffer {
+    /// As much as by default.
+    Usual,
+    /// Little, so that all else is the server's.
+    Small,
+}
 
 /// A persistent connection.
 pub(crate) struct Connection {
@@ -58,7 +70,11 @@ pub(crate) enum ClientError {
 impl Connection {
     /// Connects, and disables Nagle's algorithm.
     pub(crate) async fn open(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
+        Self::open_with(socket_for(address)?, address).await
+    }
+
+    async fn open_with(socket: TcpSocket, address: SocketAddr) -> io::Result<Self> {
+        let stream = socket.connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, received: BytesMut::with_capacity(READ_BYTES) })
     }
@@ -90,15 +106,24 @@ impl Connection {
     }
 }
 
+fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
+    if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }
+}
+
 /// Connects and sends a request whose response never ends. Returns the connection once the head has
 /// arrived, which must have this status, and the bytes behind the head.
 pub(crate) async fn open_endless(
     address: SocketAddr,
     request: &str,
     status: u16,
+    buffer: ReceiveBuffer,
 ) -> anyhow::Result<(TcpStream, BytesMut)> {
+    let socket = socket_for(address)?;
+    if buffer == ReceiveBuffer::Small {
+        socket.set_recv_buffer_size(SMALL_BUFFER_BYTES)?;
+    }
     let Connection { mut stream, mut received } =
-        Connection::open(address).await.context("failed to connect")?;
+        Connection::open_with(socket, address).await.context("failed to connect")?;
     stream.write_all(request.as_bytes()).await?;
     let head_byte_count = loop {
         received.reserve(READ_BYTES);

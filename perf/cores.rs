@@ -5,7 +5,12 @@
 //! On cores of its own, the generator never sleeps in an open loop.
 
 use anyhow::{Context as _, ensure};
+use rustix::process::nice;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// By how much a thread lowers its priority: one at the usual priority then gets about nine times
+/// as much. At the lowest priority of all, other processes would keep it from running.
+const NICER: i32 = 10;
 
 /// The cores that this process may use, divided between a server and the generator.
 #[derive(Clone, Debug)]
@@ -64,6 +69,14 @@ pub(crate) fn use_only(cores: &[usize]) -> anyhow::Result<()> {
         set.set(core);
     }
     sched_setaffinity(None, &set).with_context(|| format!("failed to use only cores {cores:?}"))
+}
+
+/// Lowers the priority of the calling thread, and of what it starts: most of the time, it leaves
+/// the processors to what is measured beside it.
+pub(crate) fn give_way() -> anyhow::Result<()> {
+    // On Linux, this is about the calling thread alone.
+    nice(NICER).context("failed to lower the priority")?;
+    Ok(())
 }
 
 /// The server's cores and the generator's.

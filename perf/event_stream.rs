@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use crate::client::{encode_request, open_endless};
+use crate::client::{ReceiveBuffer, encode_request, open_endless};
 use crate::price_readers::wait;
 use crate::socket::now_ns;
 
@@ -36,11 +36,15 @@ struct Snapshot<'a> {
 
 impl EventStream {
     /// Connects and asks for these markets.
-    pub(crate) async fn open(address: SocketAddr, markets: &[String]) -> anyhow::Result<Self> {
+    pub(crate) async fn open(
+        buffer: ReceiveBuffer,
+        address: SocketAddr,
+        markets: &[String],
+    ) -> anyhow::Result<Self> {
         let path = format!("/prices/stream?condition_ids={}", markets.join(","));
         let headers = [("Accept", "text/event-stream")];
         let request = encode_request("GET", &path, address, &headers, "");
-        let (stream, received) = open_endless(address, &request, 200).await?;
+        let (stream, received) = open_endless(address, &request, 200, buffer).await?;
         Ok(Self { stream, received })
     }
 

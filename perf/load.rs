@@ -44,6 +44,8 @@ pub(crate) struct Load {
     pub(crate) connection_count: usize,
     /// The threads that share them.
     pub(crate) threads: Threads,
+    /// Whether they run at a lower priority than others.
+    pub(crate) gives_way: bool,
     /// The time before measuring starts.
     pub(crate) warm_up: Duration,
     /// The measured time.
@@ -160,6 +162,9 @@ impl Load {
                 Clock::Spin
             }
         };
+        if self.gives_way {
+            cores::give_way()?;
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let recorder = Rc::new(RefCell::new(Recorder::new()));
         let tasks = LocalSet::new();
@@ -346,6 +351,7 @@ mod tests {
             rate,
             connection_count: 3,
             threads,
+            gives_way: true,
             warm_up: Duration::ZERO,
             measured: Duration::from_millis(200),
             server_pids: vec![std::process::id()],

@@ -5,6 +5,8 @@
 //! in more detail. `perf/README.md` explains the columns and why the comparison is fair.
 
 mod attack;
+#[path = "bare/plan.rs"]
+mod bare_plan;
 #[cfg(test)]
 mod canned;
 mod client;

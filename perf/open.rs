@@ -135,8 +135,7 @@ pub(crate) fn run(
         for load in loads {
             let rate = load * highest.throughput;
             let Highest { connection_count, .. } = highest;
-            let seconds = setup.arguments.seconds;
-            let shape = Shape { connection_count, rate: Some(rate), seconds };
+            let shape = Shape { rate: Some(rate), ..setup.closed_loop(connection_count) };
             for (is_durable, (_, target)) in [(true, &durable), (false, &bare)] {
                 let outcome = setup.load(target, shape)?;
                 let sample = Sample::of(round, rate, &outcome);

@@ -3,24 +3,26 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::BuildHasher as _;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use foldhash::fast::FixedState;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
-use rustix::process::nice;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 
-use crate::cores::use_only;
+use crate::client::ReceiveBuffer;
+use crate::cores::{give_way, use_only};
 use crate::event_stream::EventStream;
 use crate::setup::Target;
 use crate::socket::Socket;
 use crate::spread::Spread;
+use crate::venue_side::standin::micros;
 
 /// The price socket.
 const PATH: &str = "/v1/ws/prices";
@@ -30,10 +32,6 @@ pub(crate) const OPEN_SECONDS_MAX: u64 = 120;
 
 /// The highest recorded delay.
 const DELAY_MS_MAX: u64 = 60_000;
-
-/// By how much readers lower their priority. A thread of the server then gets ten times their
-/// share; at the lowest priority of all, other processes would keep them from reading.
-const NICER: i32 = 10;
 
 /// How a frame ends that combines several changes.
 const CONFLATED: &[u8] = b",\"conflated\":true}";
@@ -45,8 +43,6 @@ pub(crate) struct Counts {
     pub(crate) frame_count: u64,
     /// Those that combine several changes.
     pub(crate) conflated_count: u64,
-    /// Frames whose number was not above that of the one before; only where these are kept.
-    pub(crate) disorder_count: u64,
     /// Bytes of all frames, as received.
     pub(crate) byte_count: u64,
     /// Delays from the chosen timestamp to reading the frame here.
@@ -70,8 +66,8 @@ pub(crate) struct Reading {
     pub(crate) stamp: Stamp,
     /// Whether to keep the last frame of each market for [`PriceReaders::last_frames`].
     pub(crate) keeps_last: bool,
-    /// How many of the readers stop reading while they are paused. Their frames do not count.
-    pub(crate) pausing: usize,
+    /// Whether they can stop reading. The kernel then holds little for them.
+    pub(crate) stops: bool,
     /// Whether they run at a lower priority, and so leave the processors to what is measured beside
     /// them.
     pub(crate) gives_way: bool,
@@ -86,8 +82,10 @@ pub(crate) enum Via {
     Stream,
 }
 
+type Map<K, V> = HashMap<K, V, FixedState>;
+
 /// The last frame of each market.
-pub(crate) type LastFrames = HashMap<Box<[u8]>, LastFrame>;
+pub(crate) type LastFrames = Map<Box<[u8]>, LastFrame>;
 
 /// What is kept of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,6 +94,42 @@ pub(crate) struct LastFrame {
     pub(crate) seq: u64,
     /// A hash of its text.
     pub(crate) hash: u64,
+}
+
+/// What all readers together were received of each market, by the numbers of the frames.
+#[derive(Default)]
+pub(crate) struct Received {
+    markets: Map<Box<[u8]>, Map<u64, ReceivedFrame>>,
+    /// Frames that differed from what another reader got under the same number.
+    pub(crate) differing_count: u64,
+    /// Frames whose number was not above that of the reader's last one of the market.
+    pub(crate) disorder_count: u64,
+}
+
+/// A frame as the first reader got it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ReceivedFrame {
+    /// A hash of its text.
+    pub(crate) hash: u64,
+    /// When the server made it, in milliseconds since 1970.
+    pub(crate) emitted_ms: u64,
+    /// The venue's timestamp of the newest change in it.
+    pub(crate) updated_ms: Option<u64>,
+    /// The best prices of the first outcome, in millionths of a dollar.
+    pub(crate) bid_micros: Option<i64>,
+    pub(crate) ask_micros: Option<i64>,
+}
+
+/// What is read of the text of a frame.
+#[derive(Deserialize)]
+struct FrameText<'a> {
+    emit_ts_ms: u64,
+    #[serde(borrow)]
+    updated_at: Option<&'a str>,
+    #[serde(borrow)]
+    best_bid: Option<&'a str>,
+    #[serde(borrow)]
+    best_ask: Option<&'a str>,
 }
 
 /// Figures of readers. Times are in milliseconds, the resolution of the frames' timestamps, except
@@ -118,23 +152,24 @@ pub(crate) struct ReaderFigures {
 pub(crate) struct PriceReaders {
     counts: Arc<Mutex<Counts>>,
     last_frames: Arc<Mutex<Vec<LastFrames>>>,
-    is_paused: watch::Sender<bool>,
+    received: Arc<Mutex<Received>>,
+    has_stopped: watch::Sender<bool>,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<anyhow::Result<()>>>,
+}
+
+impl Reading {
+    /// By all readers, at the usual priority, with delays from when the server made a frame.
+    pub(crate) const fn of(via: Via) -> Self {
+        Self { via, stamp: Stamp::Emitted, keeps_last: false, stops: false, gives_way: false }
+    }
 }
 
 impl Counts {
     fn new(stamp: Stamp) -> Self {
         let delay_ms = Histogram::new_with_bounds(1, DELAY_MS_MAX, 3)
             .expect("the bounds of the histogram are constants");
-        Self {
-            frame_count: 0,
-            conflated_count: 0,
-            disorder_count: 0,
-            byte_count: 0,
-            delay_ms,
-            stamp,
-        }
+        Self { frame_count: 0, conflated_count: 0, byte_count: 0, delay_ms, stamp }
     }
 
     /// Counts a frame if its text has prices.
@@ -156,58 +191,58 @@ impl PriceReaders {
     pub(crate) fn open(
         target: &Target,
         subscriptions: &[Vec<String>],
-        Reading { via, stamp, keeps_last, pausing, gives_way }: Reading,
+        Reading { via, stamp, keeps_last, stops, gives_way }: Reading,
     ) -> anyhow::Result<Self> {
         let counts = Arc::new(Mutex::new(Counts::new(stamp)));
         let count = subscriptions.len();
-        let last_frames = Arc::new(Mutex::new(vec![LastFrames::new(); count]));
+        let last_frames = Arc::new(Mutex::new(vec![LastFrames::default(); count]));
+        let received: Arc<Mutex<Received>> = Arc::default();
         let subscriptions = subscriptions.to_vec();
         let (address, keys) = (target.address, target.keys.clone());
         let cores = target.cores.clone();
         let (opened, is_open) = mpsc::channel();
         let (stop, stopped) = tokio::sync::oneshot::channel();
-        let (is_paused, paused) = watch::channel(false);
-        let (shared, kept) = (counts.clone(), last_frames.clone());
+        let (has_stopped, stopping) = watch::channel(false);
+        let (shared, kept, heard) = (counts.clone(), last_frames.clone(), received.clone());
         let thread = std::thread::spawn(move || {
             if let Some(cores) = cores {
                 use_only(cores.generator())?;
             }
             if gives_way {
-                // On Linux, this is about the calling thread alone.
-                nice(NICER).context("failed to lower the priority")?;
+                give_way()?;
             }
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let tasks = LocalSet::new();
             tasks.block_on(&runtime, async {
+                let buffer = if stops { ReceiveBuffer::Small } else { ReceiveBuffer::Usual };
                 let (failed, mut failures) = tokio::sync::mpsc::channel(1);
                 for (index, markets) in subscriptions.iter().enumerate() {
-                    let (shared, kept) = (shared.clone(), kept.clone());
-                    let gate = (index < pausing).then(|| paused.clone());
-                    let is_counted = gate.is_none();
+                    let (shared, kept, heard) = (shared.clone(), kept.clone(), heard.clone());
+                    let gate = stops.then(|| stopping.clone());
                     let count_frame = move |text: &[u8], byte_count, now_ns: u64| {
-                        let is_disordered = keeps_last
-                            && last_frame(text).is_some_and(|(market, frame)| {
-                                let before = kept.lock()[index].insert(market, frame);
-                                before.is_some_and(|before| before.seq >= frame.seq)
-                            });
-                        let mut counts = shared.lock();
-                        counts.disorder_count += u64::from(is_disordered);
-                        if is_counted {
-                            counts.byte_count += byte_count;
-                            counts.count(text, now_ns / 1_000_000);
+                        if keeps_last && let Some((market, frame)) = last_frame(text) {
+                            let before = replace(&mut kept.lock()[index], market, frame);
+                            let is_disordered =
+                                before.is_some_and(|before| before.seq >= frame.seq);
+                            let mut received = heard.lock();
+                            received.disorder_count += u64::from(is_disordered);
+                            received.note(market, frame, text);
                         }
+                        let mut counts = shared.lock();
+                        counts.byte_count += byte_count;
+                        counts.count(text, now_ns / 1_000_000);
                     };
                     let number = || format!("reader {index} of {count}");
                     match via {
                         Via::Socket => {
                             let key = &keys[index % keys.len()];
-                            let socket = Socket::open(address, PATH, key).await;
+                            let socket = Socket::open_with(buffer, address, PATH, key).await;
                             let mut socket = socket.with_context(number)?;
                             socket.subscribe(markets).await?;
                             report_failure(socket.receive(gate, count_frame), &failed);
                         }
                         Via::Stream => {
-                            let stream = EventStream::open(address, markets).await;
+                            let stream = EventStream::open(buffer, address, markets).await;
                             let stream = stream.with_context(number)?;
                             report_failure(stream.receive(gate, count_frame), &failed);
                         }
@@ -222,7 +257,7 @@ impl PriceReaders {
             })
         });
         let (stop, thread) = (Some(stop), Some(thread));
-        let mut readers = Self { counts, last_frames, is_paused, stop, thread };
+        let mut readers = Self { counts, last_frames, received, has_stopped, stop, thread };
         if is_open.recv_timeout(Duration::from_secs(OPEN_SECONDS_MAX)).is_err() {
             readers.ensure_open()?;
             bail!("{count} readers were not open after {OPEN_SECONDS_MAX} s");
@@ -237,14 +272,19 @@ impl PriceReaders {
         std::mem::replace(&mut *counts, fresh)
     }
 
-    /// Has those readers that may pause stop reading, or go on.
-    pub(crate) fn pause(&self, is_paused: bool) {
-        self.is_paused.send_replace(is_paused);
+    /// Has those readers that can stop reading do so, or go on.
+    pub(crate) fn stop_reading(&self, stops: bool) {
+        self.has_stopped.send_replace(stops);
     }
 
     /// The last frame of each market so far, by reader.
     pub(crate) fn last_frames(&self) -> Vec<LastFrames> {
         self.last_frames.lock().clone()
+    }
+
+    /// What readers were received so far, where their last frames are kept.
+    pub(crate) fn take_received(&self) -> Received {
+        std::mem::take(&mut *self.received.lock())
     }
 
     /// Fails if a reader has ended.
@@ -265,6 +305,71 @@ impl PriceReaders {
     fn join(&mut self) -> anyhow::Result<()> {
         let thread = self.thread.take().context("the thread has already ended")?;
         thread.join().expect("the thread of the readers does not panic")
+    }
+}
+
+impl Received {
+    /// Notes a frame, or compares it with what another reader got.
+    fn note(&mut self, market: &[u8], frame: LastFrame, text: &[u8]) {
+        let Some(frames) = self.markets.get_mut(market) else {
+            self.markets.insert(market.into(), Map::default());
+            return self.note(market, frame, text);
+        };
+        let received =
+            frames.entry(frame.seq).or_insert_with(|| ReceivedFrame::read(frame.hash, text));
+        self.differing_count += u64::from(received.hash != frame.hash);
+    }
+
+    /// How many frames there were, each once.
+    pub(crate) fn frame_count(&self) -> usize {
+        self.markets.values().map(Map::len).sum()
+    }
+
+    /// How long after the venue's change the server made a frame, in milliseconds, p50 and p99.
+    /// Only of frames that show a newer time of a book: after a trade it is the same, and if a side
+    /// is empty it is that of the last trade.
+    pub(crate) fn made_after_ms(&self) -> [u64; 2] {
+        let mut after_ms = Counts::new(Stamp::Emitted).delay_ms;
+        for market in self.markets.keys() {
+            let frames = self.in_order(std::str::from_utf8(market).expect("an id is text"));
+            let whole = frames.iter().filter(|frame| frame.is_whole());
+            let mut newest_ms = None;
+            for ReceivedFrame { emitted_ms, updated_ms, .. } in whole {
+                if let Some(updated_ms) = updated_ms.filter(|_| newest_ms < *updated_ms) {
+                    if newest_ms.is_some() {
+                        after_ms.saturating_record(emitted_ms.saturating_sub(updated_ms));
+                    }
+                    newest_ms = Some(updated_ms);
+                }
+            }
+        }
+        [0.5, 0.99].map(|part| after_ms.value_at_quantile(part))
+    }
+
+    /// The frames of a market, in the order of their numbers.
+    pub(crate) fn in_order(&self, market_id: &str) -> Vec<&ReceivedFrame> {
+        let frames = self.markets.get(market_id.as_bytes()).into_iter().flatten();
+        let mut frames: Vec<(&u64, &ReceivedFrame)> = frames.collect();
+        frames.sort_unstable_by_key(|(seq, _)| **seq);
+        frames.into_iter().map(|(_, frame)| frame).collect()
+    }
+}
+
+impl ReceivedFrame {
+    /// Whether there are prices on both sides.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.bid_micros.is_some() && self.ask_micros.is_some()
+    }
+
+    fn read(hash: u64, text: &[u8]) -> Self {
+        let text: FrameText<'_> = serde_json::from_slice(text).expect("a frame is JSON");
+        Self {
+            hash,
+            emitted_ms: text.emit_ts_ms,
+            updated_ms: text.updated_at.and_then(millis),
+            bid_micros: text.best_bid.map(micros),
+            ask_micros: text.best_ask.map(micros),
+        }
     }
 }
 
@@ -308,11 +413,11 @@ impl ReaderFigures {
     }
 }
 
-/// Waits while the reader is paused, if it may pause.
+/// Waits while the reader has stopped, if it can.
 pub(crate) async fn wait(gate: &mut Option<watch::Receiver<bool>>) {
     if let Some(gate) = gate {
         // An error means that the readers are being closed.
-        let _ = gate.wait_for(|is_paused| !is_paused).await;
+        let _ = gate.wait_for(|has_stopped| !has_stopped).await;
     }
 }
 
@@ -348,21 +453,30 @@ fn updated_ms(text: &[u8]) -> Option<u64> {
     let is_price = text.starts_with(b"{\"type\":\"price\"");
     let at = text.windows(NAME.len()).position(|bytes| bytes == NAME).filter(|_| is_price)?;
     let time = text[at + NAME.len()..].split(|&byte| byte == b'"').next()?;
-    let time: jiff::Timestamp = std::str::from_utf8(time).ok()?.parse().ok()?;
+    millis(std::str::from_utf8(time).ok()?)
+}
+
+/// A time in milliseconds since 1970.
+fn millis(time: &str) -> Option<u64> {
+    let time: jiff::Timestamp = time.parse().ok()?;
     u64::try_from(time.as_millisecond()).ok()
 }
 
 /// The market of a frame with prices, and the frame. Whether it is conflated makes no difference.
-fn last_frame(text: &[u8]) -> Option<(Box<[u8]>, LastFrame)> {
+fn last_frame(text: &[u8]) -> Option<(&[u8], LastFrame)> {
     const BEGIN: &[u8] = b"{\"type\":\"price\",\"market_id\":\"";
     let market = text.strip_prefix(BEGIN)?.split(|&byte| byte == b'"').next()?;
     let shared = text.strip_suffix(CONFLATED).or_else(|| text.strip_suffix(b"}"))?;
-    let mut hasher = DefaultHasher::new();
-    shared.hash(&mut hasher);
-    Some((
-        market.into(),
-        LastFrame { seq: number_after(b"\"seq\":", text)?, hash: hasher.finish() },
-    ))
+    let hash = FixedState::default().hash_one(shared);
+    Some((market, LastFrame { seq: number_after(b"\"seq\":", text)?, hash }))
+}
+
+/// Keeps the frame of a market in place of the one before, which it returns.
+fn replace(frames: &mut LastFrames, market: &[u8], frame: LastFrame) -> Option<LastFrame> {
+    match frames.get_mut(market) {
+        Some(kept) => Some(std::mem::replace(kept, frame)),
+        None => frames.insert(market.into(), frame),
+    }
 }
 
 #[cfg(test)]
@@ -385,17 +499,35 @@ mod tests {
 
     #[test]
     fn the_same_frame_is_kept_whether_or_not_it_is_conflated() {
-        let kept = |text: &str| last_frame(text.as_bytes());
-        let seq = |text: &str| kept(text).map(|(_, frame)| frame.seq);
-        assert_eq!(seq(r#"{"type":"price","market_id":"0xa","seq":70,"buy":"1"}"#), Some(70));
+        fn kept(text: &str) -> Option<(&[u8], LastFrame)> {
+            last_frame(text.as_bytes())
+        }
         let plain = kept(r#"{"type":"price","market_id":"0xa","seq":70,"buy":"1"}"#);
-        assert_eq!(plain.as_ref().map(|(market, _)| &**market), Some(&b"0xa"[..]));
+        let seen = plain.map(|(market, frame)| (market, frame.seq));
+        assert_eq!(seen, Some((&b"0xa"[..], 70)));
         assert_eq!(
             kept(r#"{"type":"price","market_id":"0xa","seq":70,"buy":"1","conflated":true}"#),
             plain
         );
         assert_ne!(kept(r#"{"type":"price","market_id":"0xa","seq":70,"buy":"2"}"#), plain);
         assert_eq!(kept(r#"{"type":"subscribed","markets":[]}"#), None);
+    }
+
+    #[test]
+    fn a_frame_that_differs_from_another_readers_is_counted() {
+        let mut received = Received::default();
+        let text = |bid: &str, end: &str| {
+            let begin = r#"{"type":"price","market_id":"0xa","seq":7,"emit_ts_ms":9"#;
+            format!(r#"{begin},"best_bid":"{bid}"{end}"#)
+        };
+        for (bid, end) in [("0.5", "}"), ("0.5", r#","conflated":true}"#), ("0.51", "}")] {
+            let text = text(bid, end);
+            let (market, frame) = last_frame(text.as_bytes()).unwrap();
+            received.note(market, frame, text.as_bytes());
+        }
+        assert_eq!(received.differing_count, 1);
+        let bids: Vec<_> = received.in_order("0xa").iter().map(|frame| frame.bid_micros).collect();
+        assert_eq!(bids, [Some(500_000)]);
     }
 
     #[test]

@@ -96,6 +96,8 @@ pub(crate) struct Shape {
     /// Requests per second in an open loop; `None` for a closed loop.
     pub(crate) rate: Option<f64>,
     pub(crate) seconds: f64,
+    /// Whether the generator's threads run at a lower priority than others on their cores.
+    pub(crate) gives_way: bool,
 }
 
 impl Setup {
@@ -171,7 +173,7 @@ impl Setup {
 
     /// The usual shape: a closed loop of the usual duration.
     pub(crate) fn closed_loop(&self, connection_count: usize) -> Shape {
-        Shape { connection_count, rate: None, seconds: self.arguments.seconds }
+        Shape { connection_count, rate: None, seconds: self.arguments.seconds, gives_way: false }
     }
 
     /// Sends trades; an error unless all succeed.
@@ -183,6 +185,7 @@ impl Setup {
             rate: shape.rate,
             connection_count: shape.connection_count,
             threads: self.threads(target),
+            gives_way: shape.gives_way,
             warm_up: Duration::from_secs_f64(self.arguments.warm_up_seconds),
             measured: Duration::from_secs_f64(shape.seconds),
             server_pids: target.pids.clone(),

@@ -109,7 +109,8 @@ pub(crate) fn run(
             copy(&prepared, &folder).context("failed to copy the prepared data")?;
             let (server, target) = start(setup, cores, &folder, has_snapshots)?;
             let Highest { connection_count, .. } = highest;
-            let shape = |seconds| Shape { connection_count, rate: Some(rate), seconds };
+            let closed = setup.closed_loop(connection_count);
+            let shape = |seconds| Shape { rate: Some(rate), seconds, ..closed };
             let full = setup.closed_loop(connection_count);
             warm_up(setup, &target, full, &folder, has_snapshots)?;
             let before = newest(&folder)?;

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use crate::client::{encode_request, open_endless};
+use crate::client::{ReceiveBuffer, encode_request, open_endless};
 use crate::price_readers::wait;
 
 /// Buffer space for one read.
@@ -47,6 +47,16 @@ struct Frame {
 impl Socket {
     /// Connects and upgrades.
     pub(crate) async fn open(address: SocketAddr, path: &str, key: &str) -> anyhow::Result<Self> {
+        Self::open_with(ReceiveBuffer::Usual, address, path, key).await
+    }
+
+    /// The same with this receive buffer.
+    pub(crate) async fn open_with(
+        buffer: ReceiveBuffer,
+        address: SocketAddr,
+        path: &str,
+        key: &str,
+    ) -> anyhow::Result<Self> {
         let headers = [
             ("X-API-Key", key),
             ("Connection", "Upgrade"),
@@ -55,7 +65,7 @@ impl Socket {
             ("Sec-WebSocket-Key", "cGFwZXJib3Vyc2UtMTIzNA=="),
         ];
         let request = encode_request("GET", path, address, &headers, "");
-        let (stream, received) = open_endless(address, &request, 101).await?;
+        let (stream, received) = open_endless(address, &request, 101, buffer).await?;
         Ok(Self { stream, received })
     }
 

@@ -211,13 +211,7 @@ fn measure(
         .cycle()
         .take(followed.markets.len().div_ceil(MARKETS_PER_SOCKET) * arguments.subscribers)
         .collect();
-    let reading = Reading {
-        via: Via::Socket,
-        stamp: Stamp::Updated,
-        keeps_last: false,
-        pausing: 0,
-        gives_way: false,
-    };
+    let reading = Reading { stamp: Stamp::Updated, ..Reading::of(Via::Socket) };
     let mut sockets = PriceReaders::open(&target, &groups, reading)?;
     let warm_up = Duration::from_secs_f64(setup.arguments.warm_up_seconds);
     followed.venue.walk(round.into(), arguments.messages, warm_up)?;

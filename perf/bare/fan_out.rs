@@ -1,35 +1,47 @@
-//! The bare loop that the price sockets are compared with: it writes the same frame to all sockets,
-//! at fixed times, and knows nothing of who follows what.
+//! The bare loop that the price sockets are compared with: whenever markets change, it writes
+//! their frames to all sockets, one after the other. It knows nothing of who follows what, and has
+//! nothing else to do.
+//!
+//! It does what any such loop does that cannot keep up: a market that changed several times since
+//! the last turn has one frame in the next, and a socket that did not take the last one misses it.
+//! Its clock is a timer of whole milliseconds.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
-use tokio::task::{LocalSet, spawn_local};
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::task::{LocalSet, spawn_local, yield_now};
+use tokio::time::{Instant, sleep_until};
 
 use crate::canned::shared_listener;
+use crate::plan::Plan;
 
 /// What a client that asks for a socket is answered.
 const UPGRADED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\
     connection: upgrade\r\n\r\n";
 
-/// Frames of this length, at this rate.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FanOut {
-    pub(crate) frame_bytes: usize,
-    pub(crate) frames_per_second: f64,
+/// How long a worker sleeps before it looks again whether all sockets are open.
+const OPEN_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The sockets of one worker.
+type Sockets = Rc<RefCell<Vec<Socket>>>;
+
+struct Socket {
+    stream: TcpStream,
+    /// The rest of a turn that it has not taken.
+    unwritten: Vec<u8>,
 }
 
-type Streams = Rc<RefCell<Vec<Rc<TcpStream>>>>;
-
-impl FanOut {
-    /// Binds one socket per worker, and serves them on a thread each. `bound` gets the address.
+impl Plan {
+    /// Binds one listener per worker, and serves them on a thread each. `bound` gets the address.
     pub(crate) fn serve(
         self,
         mut address: SocketAddr,
@@ -47,14 +59,19 @@ impl FanOut {
             workers.push((runtime, listener));
         }
         bound(address)?;
+        let open_count: Arc<AtomicUsize> = Arc::default();
         let threads: Vec<_> = workers
             .into_iter()
             .map(|(runtime, listener)| {
+                let (plan, open_count) = (self.clone(), open_count.clone());
                 std::thread::spawn(move || {
-                    let streams = Streams::default();
+                    let sockets = Sockets::default();
                     let serving = async {
-                        spawn_local(accept(listener, streams.clone()));
-                        self.write(&streams).await;
+                        spawn_local(accept(listener, sockets.clone(), open_count.clone()));
+                        while open_count.load(Ordering::Relaxed) < plan.socket_count {
+                            tokio::time::sleep(OPEN_INTERVAL).await;
+                        }
+                        plan.write(&sockets).await;
                     };
                     LocalSet::new().block_on(&runtime, serving);
                 })
@@ -67,40 +84,73 @@ impl FanOut {
         Ok(())
     }
 
-    /// Writes a frame to every socket at each tick, forever.
-    async fn write(self, streams: &Streams) {
-        let period = Duration::from_secs_f64(1.0 / self.frames_per_second.max(0.001));
-        let mut ticks = interval_at(Instant::now() + period, period);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-        loop {
-            ticks.tick().await;
-            let frame = self.frame();
-            // One that does not take a whole frame is slow, or has left.
-            let is_taken = |stream: &Rc<TcpStream>| {
-                stream.try_write(&frame).is_ok_and(|len| len == frame.len())
-            };
-            streams.borrow_mut().retain(is_taken);
-            tokio::task::yield_now().await;
+    /// Writes what changes, forever.
+    async fn write(&self, sockets: &Sockets) {
+        let began = Instant::now();
+        let began_ms = now_ms();
+        let mut due = self.due().peekable();
+        while let Some(&(next_ms, _)) = due.peek() {
+            // A timer may be late: what is seen after a sleep has changed then, and what has
+            // changed during a turn has waited since.
+            let has_slept = next_ms > now_ms().saturating_sub(began_ms);
+            sleep_until(began + Duration::from_millis(next_ms)).await;
+            let elapsed_ms = now_ms().saturating_sub(began_ms);
+            let since_ms = if has_slept { elapsed_ms } else { 0 };
+            // The newest change of each market, and how many there were.
+            let mut changed: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+            while let Some((at_ms, market)) = due.next_if(|&(at_ms, _)| at_ms <= elapsed_ms) {
+                let (newest_ms, count) = changed.entry(market).or_default();
+                (*newest_ms, *count) = (at_ms, *count + 1);
+            }
+            let frames = changed.into_iter().map(|(market, (at_ms, count))| {
+                self.frame(market, began_ms + at_ms.max(since_ms), elapsed_ms, count > 1)
+            });
+            let turn: Vec<u8> = frames.flatten().collect();
+            sockets.borrow_mut().retain_mut(|socket| socket.write(&turn));
+            yield_now().await;
         }
     }
 
+    /// Every change, again and again.
+    fn due(&self) -> impl Iterator<Item = (u64, u32)> {
+        (0_u64..).flat_map(move |cycle| {
+            self.changes.iter().map(move |&(at_ms, market)| (cycle * self.cycle_ms + at_ms, market))
+        })
+    }
+
     /// A frame with prices, padded to the length.
-    fn frame(self) -> Vec<u8> {
-        let elapsed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let mut text = format!(r#"{{"type":"price","emit_ts_ms":{},"x":""#, elapsed.as_millis());
+    fn frame(&self, market: u32, emitted_ms: u64, seq: u64, is_conflated: bool) -> Vec<u8> {
+        let mut text = format!(
+            "{{\"type\":\"price\",\"market_id\":\"{market}\",\"seq\":{seq},\"emit_ts_ms\":\
+             {emitted_ms},\"x\":\""
+        );
+        let end = if is_conflated { "\",\"conflated\":true}" } else { "\"}" };
         let payload_bytes = self.frame_bytes.clamp(200, 60_000) - 4;
-        while text.len() < payload_bytes - 2 {
-            text.push('x');
-        }
-        text.push_str("\"}");
-        let length = u16::try_from(payload_bytes).expect("the length was clamped");
+        let padding = (payload_bytes - end.len()).saturating_sub(text.len());
+        text.extend(std::iter::repeat_n('x', padding));
+        text.push_str(end);
+        let length = u16::try_from(text.len()).expect("the length was clamped");
         [&[0x81, 126][..], &length.to_be_bytes(), text.as_bytes()].concat()
     }
 }
 
-async fn accept(listener: TcpListener, streams: Streams) {
+impl Socket {
+    /// Writes a turn, or what is left of the last one. Returns whether the client is there.
+    fn write(&mut self, turn: &[u8]) -> bool {
+        let rest = std::mem::take(&mut self.unwritten);
+        let bytes = if rest.is_empty() { turn } else { &rest };
+        match self.stream.try_write(bytes) {
+            Ok(count) => self.unwritten = bytes[count..].to_vec(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.unwritten = rest,
+            Err(_) => return false,
+        }
+        true
+    }
+}
+
+async fn accept(listener: TcpListener, sockets: Sockets, open_count: Arc<AtomicUsize>) {
     while let Ok((mut stream, _)) = listener.accept().await {
-        let streams = streams.clone();
+        let (sockets, open_count) = (sockets.clone(), open_count.clone());
         spawn_local(async move {
             let mut request = Vec::new();
             while !request.ends_with(b"\r\n\r\n") {
@@ -109,8 +159,14 @@ async fn accept(listener: TcpListener, streams: Streams) {
                 }
             }
             if stream.set_nodelay(true).is_ok() && stream.write_all(UPGRADED).await.is_ok() {
-                streams.borrow_mut().push(Rc::new(stream));
+                sockets.borrow_mut().push(Socket { stream, unwritten: Vec::new() });
+                open_count.fetch_add(1, Ordering::Relaxed);
             }
         });
     }
+}
+
+fn now_ms() -> u64 {
+    let elapsed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
 }

@@ -13,6 +13,9 @@ use crate::socket::Socket;
 /// The most sockets that are open at a time; beyond it, none comes until one has gone.
 const OPEN_MAX: usize = 200;
 
+/// The time between two looks at what is due.
+const TICK: Duration = Duration::from_millis(1);
+
 /// A thread that opens and closes sockets until it is told to end.
 pub(super) struct Churn {
     is_over: Arc<AtomicBool>,
@@ -31,19 +34,23 @@ impl Churn {
                 let (mut count, mut open) = (0, JoinSet::new());
                 let began = Instant::now();
                 while !is_ended.load(Ordering::Relaxed) {
-                    let (key, markets) = (key.clone(), markets.clone());
-                    open.spawn_local(async move {
-                        let mut socket = Socket::open(address, "/v1/ws/prices", &key).await?;
-                        socket.subscribe(&markets).await
-                    });
-                    count += 1;
-                    while open.len() >= OPEN_MAX
-                        && let Some(ended) = open.join_next().await
+                    // Several are due within one tick of the timer.
+                    while !is_ended.load(Ordering::Relaxed)
+                        && began.elapsed() >= Duration::from_secs(count) / per_second
                     {
-                        ended??;
+                        let (key, markets) = (key.clone(), markets.clone());
+                        open.spawn_local(async move {
+                            let mut socket = Socket::open(address, "/v1/ws/prices", &key).await?;
+                            socket.subscribe(&markets).await
+                        });
+                        count += 1;
+                        while open.len() >= OPEN_MAX
+                            && let Some(ended) = open.join_next().await
+                        {
+                            ended??;
+                        }
                     }
-                    let due = Duration::from_secs(count) / per_second;
-                    tokio::time::sleep(due.saturating_sub(began.elapsed())).await;
+                    tokio::time::sleep(TICK).await;
                 }
                 while let Some(ended) = open.join_next().await {
                     ended??;

@@ -60,7 +60,7 @@ fn every_fill_reaches_its_socket_and_is_measured() {
 
 #[test]
 fn sockets_and_streams_are_measured_and_end_with_the_same_prices() {
-    let options = ["--readers", "10", "--markets", "5", "--messages", "50", "--paused", "2"];
+    let options = ["--readers", "10", "--markets", "5", "--messages", "50", "--stopped", "2"];
     let Some(figures) = measured("streams", &options) else { return };
     let samples = figures["samples"].as_array().unwrap();
     let names = samples.iter().map(|sample| sample["arrangement"].as_str().unwrap());
@@ -70,9 +70,15 @@ fn sockets_and_streams_are_measured_and_end_with_the_same_prices() {
         assert_eq!(sample["stale_count"], 0, "{sample}");
         assert_eq!(sample["left_behind"], 0, "{sample}");
         assert_eq!(sample["disorder_count"], 0, "{sample}");
+        assert_eq!(sample["differing_count"], 0, "{sample}");
+        let undisturbed = &sample["undisturbed"];
         for kind in ["sockets", "streams"] {
             let rate = sample[kind]["frames_per_second"].as_f64();
             assert_eq!(rate.is_some(), kinds.contains(&kind), "{sample}");
+            assert!(rate.is_none_or(|rate| rate > 10.0), "each reader gets frames: {sample}");
+            let rate = undisturbed[kind]["frames_per_second"].as_f64();
+            let is_own = sample["arrangement"] != "bare";
+            assert_eq!(rate.is_some(), is_own && kinds.contains(&kind), "{sample}");
             assert!(rate.is_none_or(|rate| rate > 10.0), "each reader gets frames: {sample}");
         }
     }
@@ -80,12 +86,7 @@ fn sockets_and_streams_are_measured_and_end_with_the_same_prices() {
 
 #[test]
 fn the_recorded_evening_is_played_to_sockets() {
-    let recordings = std::env::var_os("PAPERBOURSE_RECORDINGS").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/polymarket"),
-        PathBuf::from,
-    );
-    if !recordings.is_dir() {
-        eprintln!("SKIPPED: no recordings at {}; set PAPERBOURSE_RECORDINGS", recordings.display());
+    if paperbourse_test_support::recordings::folder().is_none() {
         return;
     }
     for speed in ["10", "max"] {
@@ -95,6 +96,7 @@ fn the_recorded_evening_is_played_to_sockets() {
         for sample in samples {
             assert_eq!(sample["stale_count"], 0, "{sample}");
             assert_eq!(sample["disorder_count"], 0, "{sample}");
+            assert_eq!(sample["untrue_count"], 0, "{sample}");
             let rate = sample["sockets"]["frames_per_second"].as_f64().unwrap();
             // In the evening, a market changes some twenty times a second.
             assert!(rate > 1_000.0, "{sample}");

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::stand_in::{condition_id, token_id};
+use super::stand_in::{TrueTop, condition_id, token_id};
 use crate::venue_side::standin::recordings::game_place;
 use crate::venue_side::standin::{Ladder, Pace, Played, Recordings, StandIn, now_us};
 
@@ -70,6 +70,7 @@ pub(crate) struct Evening {
     recorded: Vec<Rows>,
     markets: Vec<Market>,
     played_ms: u64,
+    tops: Vec<TrueTop>,
 }
 
 impl Evening {
@@ -78,7 +79,7 @@ impl Evening {
         let recordings = Recordings::open().context("the evening is not recorded here")?;
         let recorded = read(&recordings)?;
         let round_count = market_count.div_ceil(recorded.len()) as u64;
-        let mut evening = Self { recorded, markets: Vec::new(), played_ms: 0 };
+        let mut evening = Self { recorded, markets: Vec::new(), played_ms: 0, tops: Vec::new() };
         for number in 0..market_count {
             let recorded = number % evening.recorded.len();
             let round = (number / evening.recorded.len()) as u64;
@@ -88,6 +89,8 @@ impl Evening {
             evening.play_market(venue, number, shift_ms);
             evening.markets[number].shift_ms = shift_ms;
         }
+        // Nobody has seen what came before.
+        evening.tops = (0..market_count).map(|number| TrueTop::of(venue, number)).collect();
         Ok(evening)
     }
 
@@ -124,6 +127,16 @@ impl Evening {
         }
     }
 
+    /// How many milliseconds of it have been played.
+    pub(crate) fn played_ms(&self) -> u64 {
+        self.played_ms
+    }
+
+    /// What the first outcome's book of each market has shown since the last call, in order.
+    pub(crate) fn take_tops(&mut self) -> Vec<TrueTop> {
+        std::mem::take(&mut self.tops)
+    }
+
     /// Plays a market up to this time since the evening began. Returns the number of rows.
     fn play_market(&mut self, venue: &StandIn, number: usize, until_ms: u64) -> u64 {
         let market = &mut self.markets[number];
@@ -136,8 +149,10 @@ impl Evening {
             }
             if market.next == 0 {
                 venue.replace_book(&token_id(number, 0), &Ladder::default());
+                self.tops.push(TrueTop::of(venue, number));
             }
             row.play(venue, number);
+            self.tops.push(TrueTop::of(venue, number));
             count += 1;
             market.next += 1;
             if market.next == rows.len() {

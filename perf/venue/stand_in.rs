@@ -17,7 +17,7 @@ use super::evening::{Evening, Speed};
 use crate::process::{Ending, Process};
 use crate::socket::now_ns;
 pub(crate) use crate::venue_side::standin::world::{condition_id, token_id};
-use crate::venue_side::standin::{Options, Pace, Side, StandIn, World};
+use crate::venue_side::standin::{Options, Pace, Side, StandIn, World, micros};
 
 /// How long the stand-in may take to answer any order except a walk.
 const ANSWER_PATIENCE: Duration = Duration::from_mins(1);
@@ -41,6 +41,8 @@ enum Order {
     Walk { seed: u64, messages_per_second: u32, duration: Duration },
     /// Go on with the recorded evening.
     Evening { speed: Speed, duration: Duration },
+    /// Report what the books have shown in the evening since the last report.
+    Tops,
     /// Remove the best bid of every market, so that there is room for an ask.
     Widen,
     /// Show asks for a while.
@@ -90,6 +92,25 @@ pub(crate) struct TrueBook {
     pub(crate) asks: Vec<(Box<str>, Box<str>)>,
 }
 
+/// The best prices of a market's first outcome at the stand-in, in millionths of a dollar; 0 and a
+/// dollar stand for an empty side.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TrueTop {
+    pub(crate) market: usize,
+    /// The venue's timestamp, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+    pub(crate) bid_micros: i64,
+    pub(crate) ask_micros: i64,
+}
+
+impl TrueTop {
+    /// What this market shows now.
+    pub(crate) fn of(venue: &StandIn, market: usize) -> Self {
+        let (at_ms, bid, ask) = venue.top(&token_id(market, 0));
+        Self { market, at_ms, bid_micros: micros(&bid), ask_micros: micros(&ask) }
+    }
+}
+
 /// Runs the process until its input ends.
 pub(crate) fn run(arguments: &StandInArgs) -> anyhow::Result<()> {
     let (orders, mut received) = tokio::sync::mpsc::unbounded_channel();
@@ -124,6 +145,10 @@ pub(crate) fn run(arguments: &StandInArgs) -> anyhow::Result<()> {
                 Order::Evening { speed, duration } => {
                     let evening = evening.as_mut().context("the books are not of the evening")?;
                     print(&evening.play(&venue, speed, duration).await)?;
+                }
+                Order::Tops => {
+                    let evening = evening.as_mut().context("the books are not of the evening")?;
+                    print(&(evening.take_tops(), evening.played_ms()))?;
                 }
                 Order::Widen => print(&widen(&venue, arguments.markets))?,
                 Order::Show(asks) => {
@@ -238,7 +263,14 @@ impl StandInProcess {
         self.order(&Order::Evening { speed, duration })
     }
 
-    /// The result of the walk; `None` if it did not end in time.
+    /// What the first outcome's book of each market has shown since the last call, in order, and
+    /// how many milliseconds of the evening have been played.
+    pub(crate) fn tops(&mut self) -> anyhow::Result<(Vec<TrueTop>, u64)> {
+        self.order(&Order::Tops)?;
+        read(&self.answers, ANSWER_PATIENCE)?.context("the stand-in did not report what it showed")
+    }
+
+    /// The result of the walk or the evening; `None` if it did not end in time.
     pub(crate) fn walked(&self, patience: Duration) -> anyhow::Result<Option<Pace>> {
         read(&self.answers, patience)
     }

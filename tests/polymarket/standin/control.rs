@@ -248,6 +248,15 @@ impl StandIn {
         state.tokens[state.token(token)].history.published()
     }
 
+    /// The venue's timestamp of this token's book, in milliseconds since 1970, and its best bid and
+    /// ask; `"0"` and `"1"` stand for an empty side.
+    pub(crate) fn top(&self, token: &str) -> (u64, String, String) {
+        let state = self.shared.state.lock();
+        let token = &state.tokens[state.token(token)];
+        let (bid, ask) = token.ladder.top();
+        (token.timestamp_ms, bid.to_owned(), ask.to_owned())
+    }
+
     /// Every request so far, upgrades included, in the order in which they were answered.
     pub(crate) fn requests(&self) -> Vec<RequestSeen> {
         self.shared.state.lock().requests.iter().cloned().collect()

@@ -56,6 +56,11 @@ async fn a_walk_is_followed_step_by_step_and_repeats_with_its_seed() {
                 assert!(state.is_shown);
             }
         }
+        for id in &ids {
+            let last = venue.published(id).pop().unwrap();
+            let top = (last.timestamp_ms, last.bids[0].0.to_string(), last.asks[0].0.to_string());
+            assert_eq!(venue.top(id), top);
+        }
         let last = |id: &String| venue.published(id).pop().unwrap();
         ends.push(ids.iter().map(last).map(|book| (book.bids, book.asks)).collect::<Vec<_>>());
     }
