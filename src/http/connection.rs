@@ -259,8 +259,8 @@ where
     Ok(parts.map(|parts| parts.io.into_inner().into_inner()))
 }
 
-/// Notes what this response is the end of: HTTP on a connection that becomes a socket, or requests
-/// on one that closes. An unread rest of a body makes a connection unusable for further requests.
+/// Records that a 101 makes the connection a socket. Otherwise says `Connection: close` if no
+/// request can follow: an unread rest of a body would be in its way.
 fn note_end<Body>(response: &mut Response<Body>, activity: &Activity) {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         activity.begin_socket();

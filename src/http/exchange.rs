@@ -499,7 +499,7 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
-    use crate::ws::turns::{READERS_PER_TURN, TURNS_PER_LAP};
+    use crate::ws::turns::{READERS_PER_ROUND, ROUNDS_PER_LAP};
 
     #[tokio::test]
     async fn clients_that_send_ahead_of_the_answers_give_way() {
@@ -524,7 +524,7 @@ mod tests {
             }
             most = most.max(served.load(Ordering::Relaxed) - before);
         }
-        let per_turn = READERS_PER_TURN + CLIENTS / TURNS_PER_LAP;
-        assert!(most <= 10 * per_turn, "{most} were served before one request");
+        let per_round = READERS_PER_ROUND + CLIENTS / ROUNDS_PER_LAP;
+        assert!(most <= 10 * per_round, "{most} were served before one request");
     }
 }

@@ -1,8 +1,8 @@
 //! Where a socket or stream puts together what it writes next.
 //!
-//! The kernel or hyper has a copy of it a moment later, so that all of a worker's take turns with
-//! one buffer. A buffer that grew with each batch would be copied several times, and cost more than
-//! the frames.
+//! The kernel or hyper has a copy of it a moment later, so the sockets and streams of a worker
+//! share one buffer. A buffer of its own would grow with each batch, be copied several times, and
+//! cost more than the frames.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -14,7 +14,7 @@ thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// What is written next, empty at first. It should not be kept while a peer does not take it.
+/// What is written next, empty at first. To be dropped before waiting for a peer.
 pub(super) struct Batch(Vec<u8>);
 
 impl Batch {
@@ -23,7 +23,7 @@ impl Batch {
         Self(SPARE.take())
     }
 
-    /// Adds all of this, and leaves nothing of it.
+    /// Moves these bytes into the batch, and frees their buffer.
     pub(super) fn take(&mut self, bytes: &mut Vec<u8>) {
         if !bytes.is_empty() {
             self.0.extend_from_slice(bytes);
@@ -34,10 +34,10 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        if self.0.capacity() <= SPARE_BYTES_MAX {
-            self.0.clear();
-            SPARE.set(std::mem::take(&mut self.0));
-        }
+        let (mut own, spare) = (std::mem::take(&mut self.0), SPARE.take());
+        own.clear();
+        let is_kept = (spare.capacity()..=SPARE_BYTES_MAX).contains(&own.capacity());
+        SPARE.set(if is_kept { own } else { spare });
     }
 }
 

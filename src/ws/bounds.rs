@@ -4,7 +4,7 @@
 //! |---|---|
 //! | replies that its peer has not read | [`REPLY_BYTES_MAX`] |
 //! | prices or fills that are being written | [`WRITE_BYTES_GOAL`] and a frame, or a page |
-//! | the same, if the last ones were not taken at once | [`SLOW_WRITE_BYTES_GOAL`] and a frame |
+//! | prices for a peer that is slow | [`SLOW_WRITE_BYTES_GOAL`] and a frame |
 //! | what the kernel takes before it can send it | about [`KERNEL_UNSENT_BYTES_MAX`], on Linux |
 //! | what its peer sends at a time | a frame of [`CLIENT_FRAME_BYTES_MAX`], and 8 KiB read ahead |
 //! | resumes that wait | [`RESUMES_WAITING_MAX`] |
@@ -20,6 +20,8 @@
 //! and fills are kept by the account. No new socket or stream is opened while the process comes
 //! close to its memory limit.
 
+use std::time::Duration;
+
 pub use super::frame::CLIENT_FRAME_BYTES_MAX;
 
 /// Size limit of the replies that a peer has not read, in bytes. The acknowledgements of fifty
@@ -29,9 +31,12 @@ pub const REPLY_BYTES_MAX: usize = 256 * 1024;
 /// A protocol stops adding frames to a batch at about this size, in bytes.
 pub const WRITE_BYTES_GOAL: usize = 16 * 1024;
 
-/// The same for a peer that did not take the last batch at once: what waits for ten thousand of
-/// them is no more than [`UNSENT_BYTES_MAX`], and newer.
+/// The same for a peer that is slow: what waits for ten thousand of them is no more than
+/// [`UNSENT_BYTES_MAX`], and newer.
 pub const SLOW_WRITE_BYTES_GOAL: usize = 4 * 1024;
+
+/// A peer is slow for this long after it did not take a batch of prices at once.
+pub const SLOW_TIME: Duration = Duration::from_secs(1);
 
 /// About how many bytes the kernel may hold before they are on their way to the peer: a batch. By
 /// default it takes megabytes, and nothing in it can be replaced by newer prices.

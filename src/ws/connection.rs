@@ -28,7 +28,7 @@ use tokio::task::coop;
 use tokio::time::{Instant, timeout};
 
 use super::batch::Batch;
-use super::bounds::{REPLY_BYTES_MAX, SLOW_WRITE_BYTES_GOAL, WRITE_BYTES_GOAL};
+use super::bounds::{REPLY_BYTES_MAX, SLOW_TIME, SLOW_WRITE_BYTES_GOAL, WRITE_BYTES_GOAL};
 use super::close::CloseReason;
 use super::counts::OpenSocket;
 use super::frame::{ClientFrame, FrameReader, ReadEnd, put_close, put_ping, put_pong};
@@ -45,8 +45,8 @@ pub(super) trait Protocol: Send {
     /// Answers a text frame.
     fn answer(&mut self, text: &[u8], now: Timestamp, replies: &mut Vec<u8>);
 
-    /// Adds what to write next to the batch, including the replies; nothing if nothing is due. It
-    /// should be about so many bytes at most.
+    /// Adds what to write next to the batch, including the replies; nothing if nothing is due. Of
+    /// prices, at most about `bytes_goal` bytes.
     fn take(&mut self, replies: &mut Vec<u8>, batch: &mut Batch, bytes_goal: usize);
 
     /// The server is shutting down. Returns whether the socket has something left to fetch and to
@@ -287,8 +287,10 @@ impl<P: Protocol> Connection<P> {
 
     /// Writes whatever is pending until a close is requested. Each iteration is one batch.
     async fn write<W: AsyncWrite + Unpin + Send>(&self, stream: &mut W) -> Ended {
-        let mut bytes_goal = WRITE_BYTES_GOAL;
+        let mut slow_until = None;
         loop {
+            let is_slow = slow_until.is_some_and(|until| Instant::now() < until);
+            let bytes_goal = if is_slow { SLOW_WRITE_BYTES_GOAL } else { WRITE_BYTES_GOAL };
             let mut batch = Batch::new();
             let close = self.shared.lock().take(&mut batch, bytes_goal);
             if batch.is_empty() {
@@ -297,7 +299,9 @@ impl<P: Protocol> Connection<P> {
                 continue;
             }
             let Ok(is_slow) = self.write_all(batch, stream).await else { return Ended::Gone };
-            bytes_goal = if is_slow { SLOW_WRITE_BYTES_GOAL } else { WRITE_BYTES_GOAL };
+            if is_slow {
+                slow_until = Some(Instant::now() + SLOW_TIME);
+            }
             if let Some(reason) = close {
                 // The close frame is out; a peer that has gone by now misses nothing.
                 let _ = stream.shutdown().await;
@@ -306,37 +310,42 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// Writes and flushes a batch, which nearly every peer takes at once. Returns whether this one
-    /// did not.
+    /// Writes and flushes a batch, which nearly every peer takes at once. Returns whether the peer
+    /// was slow to take it.
     async fn write_all<W: AsyncWrite + Unpin + Send>(
         &self,
         batch: Batch,
         stream: &mut W,
     ) -> io::Result<bool> {
-        let count = poll_fn(|context| match Pin::new(&mut *stream).poll_write(context, &batch) {
-            Poll::Pending => Poll::Ready(Ok(0)),
-            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-            Poll::Ready(taken) => Poll::Ready(taken),
+        let now = poll_fn(|context| {
+            let stream = &mut *stream;
+            let taken_bytes = match Pin::new(&mut *stream).poll_write(context, &batch) {
+                Poll::Pending => 0,
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(taken) => taken?,
+            };
+            let is_done =
+                taken_bytes == batch.len() && Pin::new(stream).poll_flush(context)?.is_ready();
+            Poll::Ready(io::Result::Ok((taken_bytes, is_done)))
         });
-        let count = count.await?;
-        let is_slow = count < batch.len();
-        if is_slow {
-            let rest = batch[count..].to_vec();
-            drop(batch);
-            self.write_rest(&rest, stream).await?;
-        } else {
-            stream.flush().await?;
+        let (taken_bytes, is_done) = now.await?;
+        if is_done {
+            return Ok(false);
         }
-        Ok(is_slow)
+        // Of a socket that another node passes on, nothing is left but to flush.
+        let rest = batch[taken_bytes..].to_vec();
+        drop(batch);
+        // In a box: few sockets ever need the room for it.
+        Box::pin(self.write_rest(&rest, stream)).await
     }
 
     /// Writes and flushes what a peer has not taken at once. Notes how much is left and when it
-    /// last took some.
+    /// last took some. Returns whether the peer was slow to take it.
     async fn write_rest<W: AsyncWrite + Unpin + Send>(
         &self,
         mut rest: &[u8],
         stream: &mut W,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let mut is_slow = false;
         while !rest.is_empty() {
             let writing = poll_fn(|context| {
@@ -371,7 +380,7 @@ impl<P: Protocol> Connection<P> {
             // Last: the peer has taken what there was no room for.
             self.watched.note_all_taken();
         }
-        Ok(())
+        Ok(is_slow)
     }
 
     /// Counts what the peer has not read, while it is slow.

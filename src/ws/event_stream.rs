@@ -54,7 +54,7 @@ use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::batch::Batch;
-use super::bounds::{SLOW_WRITE_BYTES_GOAL, WRITE_BYTES_GOAL};
+use super::bounds::{SLOW_TIME, SLOW_WRITE_BYTES_GOAL, WRITE_BYTES_GOAL};
 use super::counts::OpenStream;
 use super::fanout::Fanout;
 use super::position::Position;
@@ -84,8 +84,8 @@ pub struct EventStream {
     woken: Pin<Box<OwnedNotified>>,
     keepalive: Interval,
     keepalive_count: u64,
-    /// About how many bytes are sent next at most.
-    bytes_goal: usize,
+    /// Until when its client counts as slow.
+    slow_until: Option<Instant>,
     /// Counts the stream as one of its address's.
     open: OpenStream,
 }
@@ -200,7 +200,7 @@ impl EventStream {
             woken,
             keepalive,
             keepalive_count: 0,
-            bytes_goal: WRITE_BYTES_GOAL,
+            slow_until: None,
             open,
         })
     }
@@ -224,7 +224,6 @@ impl EventStream {
                 self.put_prices(&mut batch);
             }
             if !batch.is_empty() {
-                self.bytes_goal = WRITE_BYTES_GOAL;
                 return Poll::Ready(Bytes::copy_from_slice(&batch));
             }
             drop(batch);
@@ -234,9 +233,15 @@ impl EventStream {
         }
     }
 
-    /// The client did not take the last bytes at once: the next are few, and so new.
+    /// The client did not take the last bytes at once: for a while, it is sent little at a time.
     pub fn note_slow(&mut self) {
-        self.bytes_goal = SLOW_WRITE_BYTES_GOAL;
+        self.slow_until = Some(Instant::now() + SLOW_TIME);
+    }
+
+    /// About how many bytes are sent next at most.
+    fn bytes_goal(&self) -> usize {
+        let is_slow = self.slow_until.is_some_and(|until| Instant::now() < until);
+        if is_slow { SLOW_WRITE_BYTES_GOAL } else { WRITE_BYTES_GOAL }
     }
 
     /// What to send last, if the server shuts down after whole events: when to come back.
@@ -248,11 +253,12 @@ impl EventStream {
 
     /// Adds as much of the snapshot as fits, if it is not complete.
     fn put_snapshot(&mut self, batch: &mut Vec<u8>) {
+        let bytes_goal = self.bytes_goal();
         let Some(snapshot) = &mut self.snapshot else { return };
         if !snapshot.has_begun {
             batch.extend_from_slice(b"event: snapshot\ndata: {\"prices\":[");
         }
-        while snapshot.left > 0 && batch.len() < self.bytes_goal {
+        while snapshot.left > 0 && batch.len() < bytes_goal {
             // A new subscription has a frame due, and none gets a second one before all others.
             let next = self.subscriptions.next_frame().expect("each market has a first frame");
             if std::mem::replace(&mut snapshot.has_begun, true) {
@@ -280,7 +286,7 @@ impl EventStream {
     fn put_prices(&mut self, batch: &mut Vec<u8>) {
         // Before they are taken.
         let round = self.subscriptions.passed_on();
-        let (mut has_price, bytes_goal) = (false, self.bytes_goal);
+        let (mut has_price, bytes_goal) = (false, self.bytes_goal());
         let has_all = self.subscriptions.take_turn(|next| {
             put_price(batch, next);
             has_price = true;

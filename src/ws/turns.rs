@@ -25,6 +25,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use self::atomics::{AtomicU8, Ordering};
+use std::sync::atomic::AtomicU64;
 
 #[cfg(not(paperbourse_loom))]
 use std::sync::atomic as atomics;
@@ -35,35 +36,45 @@ use loom::sync::atomic as atomics;
 /// How many readers have a turn before the worker looks at its requests again. Each writes one
 /// batch, which takes from ten microseconds, for a frame, to a hundred; a look takes one or two
 /// if there is nothing to do.
-pub const READERS_PER_TURN: usize = 2;
+pub const READERS_PER_ROUND: usize = 2;
 
 /// However many readers wait, the last one has its turn within a few times this many looks at
-/// requests: the longer the queue, the more of them have one at a time. So 5,000 readers hold up a
+/// requests: the longer the queue, the more of them have one in a round. So 5,000 readers hold up a
 /// request for 20 of them.
-pub const TURNS_PER_LAP: usize = 256;
+pub const ROUNDS_PER_LAP: usize = 256;
 
 /// A reader of prices that has waited for this long is late.
 pub const LATE_AFTER: Duration = Duration::from_millis(20);
 
-/// Late readers get one turn per this much time since the last turns: about four times what a turn
-/// takes.
-const TIME_PER_LATE_READER: Duration = Duration::from_micros(40);
+/// Late readers get a third of the time that everything else took since the last round, which is a
+/// quarter in all.
+const LATE_SHARE: u32 = 3;
 
-/// At most this many late readers have a turn at a time.
-pub const LATE_READERS_PER_TURN: usize = 32;
+/// The most time of a round of late readers: about what a look at requests takes that saturate the
+/// worker.
+const LATE_TIME_MAX: Duration = Duration::from_micros(320);
+
+/// What a turn takes at least.
+const TURN_TIME_MIN: Duration = Duration::from_micros(10);
 
 /// The readers of one worker that wait for their turn.
 pub struct Turns {
     queue: Mutex<Queue>,
     asked: Notify,
-    /// When they are late, if they ever are.
+    /// How long a reader waits until it is late; `None`: never.
     late_after: Option<Duration>,
+    /// When the first and the last turn of this round began, in nanoseconds since `began`; 0 before
+    /// the first. Only the worker's thread writes them.
+    first_turn_ns: AtomicU64,
+    last_turn_ns: AtomicU64,
+    began: Instant,
 }
 
 struct Queue {
     waiting: VecDeque<Waiting>,
-    /// When somebody last had a turn.
+    /// When the last round was given, and how many turns it had.
     given_at: Instant,
+    given_count: u32,
 }
 
 struct Waiting {
@@ -87,10 +98,18 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Turns of those who are late after this time, or never.
+    /// A queue whose readers are late after this time; `None`: never.
     pub fn new(late_after: Option<Duration>) -> Self {
-        let queue = Queue { waiting: VecDeque::new(), given_at: Instant::now() };
-        Self { queue: Mutex::new(queue), asked: Notify::new(), late_after }
+        let began = Instant::now();
+        let queue = Queue { waiting: VecDeque::new(), given_at: began, given_count: 0 };
+        Self {
+            queue: Mutex::new(queue),
+            asked: Notify::new(),
+            late_after,
+            first_turn_ns: AtomicU64::new(0),
+            last_turn_ns: AtomicU64::new(0),
+            began,
+        }
     }
 
     /// Has the reader queue, unless it does or has its turn.
@@ -118,26 +137,51 @@ impl Turns {
     /// Gives the next readers their turn. Returns how many.
     pub(super) fn give(&self) -> usize {
         let mut queue = self.queue.lock();
-        let Queue { waiting, given_at } = &mut *queue;
+        let Queue { waiting, given_at, given_count } = &mut *queue;
         if waiting.is_empty() {
             return 0;
         }
         let now = Instant::now();
-        let fair_count = READERS_PER_TURN + waiting.len() / TURNS_PER_LAP;
+        let fair_count = READERS_PER_ROUND + waiting.len() / ROUNDS_PER_LAP;
         let late_count = self.late_after.map_or(0, |late_after| {
-            let due = (now - *given_at).as_micros() / TIME_PER_LATE_READER.as_micros();
-            let most = usize::try_from(due)
-                .map_or(LATE_READERS_PER_TURN, |due| due.min(LATE_READERS_PER_TURN));
+            let most = self.late_count_max(now - *given_at, *given_count);
             let is_late = |it: &&Waiting| now - it.since >= late_after;
             waiting.iter().take(most).take_while(is_late).count()
         });
         let count = waiting.len().min(fair_count.max(late_count));
-        *given_at = now;
+        (*given_at, *given_count) = (now, u32::try_from(count).unwrap_or(u32::MAX));
+        self.first_turn_ns.store(0, Ordering::Relaxed);
         for Waiting { place, .. } in waiting.drain(..count) {
             place.turn.give();
             place.wake.notify_one();
         }
         count
+    }
+
+    /// How many late readers may have a turn, if the last round of so many turns was given this
+    /// long ago. Turns follow one another, so all of them took about as long as those whose ends
+    /// are known, which are all but the last.
+    fn late_count_max(&self, elapsed: Duration, count: u32) -> usize {
+        let [first_ns, last_ns] =
+            [&self.first_turn_ns, &self.last_turn_ns].map(|ns| ns.load(Ordering::Relaxed));
+        let known = match count.checked_sub(1) {
+            Some(known_count @ 1..) if first_ns > 0 => {
+                Duration::from_nanos(last_ns.saturating_sub(first_ns)) / known_count
+            }
+            _ => Duration::ZERO,
+        };
+        let turn = known.max(TURN_TIME_MIN);
+        let time = (elapsed.saturating_sub(turn * count) / LATE_SHARE).min(LATE_TIME_MAX);
+        usize::try_from(time.as_nanos() / turn.as_nanos()).unwrap_or(usize::MAX)
+    }
+
+    /// A reader begins its turn.
+    pub(super) fn note_turn(&self) {
+        let ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        if self.first_turn_ns.load(Ordering::Relaxed) == 0 {
+            self.first_turn_ns.store(ns, Ordering::Relaxed);
+        }
+        self.last_turn_ns.store(ns, Ordering::Relaxed);
     }
 
     /// Gives turns forever, on the thread of the readers. Before each, `work` does what is more
@@ -230,31 +274,46 @@ mod tests {
         assert!(turns.queue.lock().waiting.is_empty());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn late_readers_have_a_part_of_the_time() {
-        let (readers, others) = (Turns::default(), Turns::new(None));
-        for turns in [&readers, &others] {
-            for _ in 0..100 {
-                turns.ask(&Arc::default());
+    /// Four hundred readers in rounds in which a turn takes `turn` and all else `rest`. Returns how
+    /// many have a turn in a round in the end.
+    async fn round_of(turns: &Turns, waited: Duration, turn: Duration, rest: Duration) -> usize {
+        (0..400).for_each(|_| turns.ask(&Arc::default()));
+        advance(waited).await;
+        let mut count = 0;
+        for _ in 0..10 {
+            count = turns.give();
+            for _ in 0..count {
+                turns.note_turn();
+                advance(turn).await;
             }
+            advance(rest).await;
         }
-        let check = async |waited: Duration, of_readers: usize| {
-            advance(waited).await;
-            assert_eq!(readers.give(), of_readers, "after {waited:?}");
-            assert_eq!(others.give(), READERS_PER_TURN);
-        };
-        let almost_late = LATE_AFTER.saturating_sub(Duration::from_millis(1));
-        check(almost_late, READERS_PER_TURN).await;
-        check(Duration::from_millis(1), LATE_READERS_PER_TURN.min(25)).await;
-        check(Duration::ZERO, READERS_PER_TURN).await;
-        check(10 * TIME_PER_LATE_READER, 10).await;
-        check(Duration::from_secs(1), LATE_READERS_PER_TURN).await;
-        // This one is not late.
-        readers.ask(&Arc::default());
-        let rest = 100 - 2 - 25 - 2 - 10 - LATE_READERS_PER_TURN;
-        check(100 * TIME_PER_LATE_READER, rest).await;
-        check(100 * TIME_PER_LATE_READER, 1).await;
-        check(LATE_AFTER, 0).await;
+        count
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn late_readers_have_a_quarter_of_the_time() {
+        const FEW: usize = READERS_PER_ROUND + 1;
+        for (turn_us, rest_us, count) in [
+            (10, 1, FEW),
+            (10, 300, 10),
+            (20, 300, 5),
+            // No less than others would have.
+            (40, 300, FEW),
+            (100, 300, FEW),
+            // Not longer than a look at many requests, however long that took.
+            (10, 3_000, 32),
+            (40, 3_000, 8),
+            // A turn counts for ten microseconds at least.
+            (1, 300, 7),
+        ] {
+            let [turn, rest] = [turn_us, rest_us].map(Duration::from_micros);
+            let late = round_of(&Turns::default(), LATE_AFTER, turn, rest).await;
+            assert_eq!(late, count, "turns of {turn:?} beside {rest:?}");
+            // In time, and where nobody is ever late.
+            assert_eq!(round_of(&Turns::default(), Duration::ZERO, turn, rest / 10).await, FEW);
+            assert_eq!(round_of(&Turns::new(None), LATE_AFTER, turn, rest).await, FEW);
+        }
     }
 
     /// A request that arrives while a thousand readers wait runs after a few of them.
@@ -292,9 +351,9 @@ mod tests {
                     }
                     most = most.max(served.get() - before);
                 }
-                let per_turn = READERS_PER_TURN + 1_000 / TURNS_PER_LAP;
-                assert!(most <= 10 * per_turn, "{most} readers ran before a request");
-                assert!(worked.get() >= 1_000 / per_turn);
+                let per_round = READERS_PER_ROUND + 1_000 / ROUNDS_PER_LAP;
+                assert!(most <= 10 * per_round, "{most} readers ran before a request");
+                assert!(worked.get() >= 1_000 / per_round);
             })
             .await;
     }

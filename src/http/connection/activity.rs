@@ -264,8 +264,7 @@ impl Activity {
         self.is_socket.store(true, Ordering::Relaxed);
     }
 
-    /// Whether what is sent from now on is soon out of date: on a socket, or in a stream without an
-    /// end.
+    /// Whether more is sent as it happens: on a socket, or in a stream without an end.
     pub(super) fn is_live(&self) -> bool {
         self.is_socket.load(Ordering::Relaxed) || self.is_endless()
     }

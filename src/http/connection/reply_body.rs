@@ -34,8 +34,8 @@ pub trait Source: Send {
     /// taken all earlier ones, so a slow one holds up nothing but its own stream.
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>>;
 
-    /// The client did not take the last bytes at once: the next should be few, so that they are
-    /// new.
+    /// The client did not take the last bytes at once: send it little next, so that less of it
+    /// grows old on the way.
     fn note_slow(&mut self) {}
 
     /// Whether it has no end.

@@ -27,20 +27,19 @@ pub(super) struct Timed<Io> {
     is_shut_down: bool,
     is_at_end: bool,
     is_unsent_limited: bool,
-    watched: Watched,
+    leaving: Leaving,
     lingered_bytes: usize,
     /// hyper's own response with our headers added, and how many of its bytes are written.
     own_answer: Option<(Vec<u8>, usize)>,
 }
 
-/// How closely the client of a stream without an end can be watched.
+/// Whether it shows when the client of a stream without an end has closed its side.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Watched {
-    /// It shows when it has closed its side.
-    Closely,
-    /// The end may be behind what it has sent after the request, which nobody reads: no request
+enum Leaving {
+    Visible,
+    /// It may be behind what the client has sent after the request, which nobody reads: no request
     /// follows a stream.
-    NoMore,
+    Hidden,
 }
 
 /// If these bytes end with a response that hyper itself sends to a malformed request, returns them
@@ -85,7 +84,7 @@ impl<Io> Timed<Io> {
             is_shut_down: false,
             is_at_end: false,
             is_unsent_limited: false,
-            watched: Watched::Closely,
+            leaving: Leaving::Visible,
             lingered_bytes: 0,
             own_answer: None,
         }
@@ -144,7 +143,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Timed<Io> {
     /// Fails if the client of a stream has closed its side, which hyper does not look for. Without
     /// this, a stream would live on until a write fails.
     fn check_presence(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        if self.watched == Watched::NoMore {
+        if self.leaving == Leaving::Hidden {
             return Ok(());
         }
         let mut byte = [0_u8];
@@ -155,7 +154,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Timed<Io> {
                 Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the client has left"))
             }
             Poll::Ready(Ok(())) => {
-                self.watched = Watched::NoMore;
+                self.leaving = Leaving::Hidden;
                 Ok(())
             }
             Poll::Ready(Err(error)) => Err(error),

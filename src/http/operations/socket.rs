@@ -151,7 +151,7 @@ impl Serving {
         // A task of its own each, which has no room for what this one did.
         match transport_of::<TcpStream>(upgraded) {
             Ok(transport) => drop(tokio::spawn(self.serve(transport, peer))),
-            // A pipe within the process, as in a test.
+            // Not a TCP connection: a socket that another node passes on, or a pipe in a test.
             Err(upgraded) => {
                 drop(tokio::spawn(self.serve((TokioIo::new(upgraded), Vec::new()), peer)));
             }

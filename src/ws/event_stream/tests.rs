@@ -561,15 +561,20 @@ async fn a_slow_reader_gets_little_at_a_time() {
     let world = world(MARKETS_MAX as usize);
     let ids: Vec<String> = (0..MARKETS_MAX as usize).map(name).collect();
     let mut reader = world.open(&ids.iter().map(String::as_str).collect::<Vec<_>>());
-    let check = |batch: &str, goal: usize| {
-        assert!((goal..goal + 1_024).contains(&batch.len()), "{} for {goal}", batch.len());
-    };
-    reader.stream.note_slow();
-    check(&reader.batch().await, SLOW_WRITE_BYTES_GOAL);
-    reader.stream.note_slow();
-    check(&reader.batch().await, SLOW_WRITE_BYTES_GOAL);
-    // It has taken that at once.
-    assert!(reader.batch().await.len() > SLOW_WRITE_BYTES_GOAL + 1_024);
+    for is_snapshot in [true, false] {
+        reader.stream.note_slow();
+        for _ in 0..2 {
+            let batch = reader.batch().await;
+            let is_little = SLOW_WRITE_BYTES_GOAL..SLOW_WRITE_BYTES_GOAL + 1_024;
+            assert!(is_little.contains(&batch.len()), "{} bytes, {is_snapshot}", batch.len());
+            assert_eq!(batch.starts_with("event: market_price"), !is_snapshot, "{batch}");
+        }
+        tokio::time::sleep(SLOW_TIME).await;
+        assert!(reader.batch().await.len() > SLOW_WRITE_BYTES_GOAL + 1_024, "it is fast again");
+        for id in &ids {
+            world.publish(id, 1);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
