@@ -96,7 +96,9 @@ fn the_recorded_evening_is_played_to_sockets() {
         for sample in samples {
             assert_eq!(sample["stale_count"], 0, "{sample}");
             assert_eq!(sample["disorder_count"], 0, "{sample}");
-            assert_eq!(sample["untrue_count"], 0, "{sample}");
+            // The bare loop's frames are made up.
+            let is_bare = sample["arrangement"] == "bare";
+            assert_eq!(sample["untrue_count"].as_u64(), (!is_bare).then_some(0), "{sample}");
             let rate = sample["sockets"]["frames_per_second"].as_f64().unwrap();
             // In the evening, a market changes some twenty times a second.
             assert!(rate > 1_000.0, "{sample}");
