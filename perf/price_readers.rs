@@ -96,7 +96,7 @@ pub(crate) struct LastFrame {
     pub(crate) hash: u64,
 }
 
-/// What all readers together were received of each market, by the numbers of the frames.
+/// What all readers together received of each market, by the numbers of the frames.
 #[derive(Default)]
 pub(crate) struct Received {
     markets: Map<Box<[u8]>, Map<u64, ReceivedFrame>>,

@@ -12,6 +12,7 @@ mod truth;
 
 use std::fmt::Write as _;
 
+use anyhow::ensure;
 use clap::Args;
 use serde::Serialize;
 
@@ -132,6 +133,7 @@ pub(crate) struct Figures {
 
 /// Runs the measurement.
 pub(crate) fn run(setup: &Setup, arguments: &StreamArgs) -> anyhow::Result<Figures> {
+    ensure!(arguments.stopped < arguments.readers, "--stopped leaves no reader to measure");
     raise_open_files();
     let mut samples = Vec::new();
     for round in 1..=setup.arguments.rounds {
@@ -263,14 +265,14 @@ impl Figures {
                 goals.push(Goal::at_most(what, p99_ratio(&pairs), STOPPED_P99_RATIO_MAX));
             }
         }
-        let bare =
-            self.samples.iter().zip(self.samples.iter().skip(1)).filter_map(|(own, bare)| {
-                let is_pair = bare.arrangement == Arrangement::Bare;
-                let mut sockets = own.observed.sockets?;
-                // The server's frames begin later than those of the bare loop.
-                sockets.delay_p99_ms += own.made_after_ms[1];
-                Some((sockets, bare.observed.sockets?)).filter(|_| is_pair)
-            });
+        // The bare loop follows the sockets that it is compared with.
+        let bare = self.samples.windows(2).filter_map(|pair| {
+            let is_pair = pair[1].arrangement == Arrangement::Bare;
+            let mut sockets = pair[0].observed.sockets.filter(|_| is_pair)?;
+            // The server's frames begin later than those of the bare loop.
+            sockets.delay_p99_ms += pair[0].made_after_ms[1];
+            Some((sockets, pair[1].observed.sockets?))
+        });
         let pairs: Vec<_> = bare.collect();
         if !pairs.is_empty() {
             match self.arguments.evening {

@@ -33,10 +33,10 @@ pub(super) fn measure(
         changes = places.map(|(place, market)| (place * 1_000 / messages, market)).collect();
     }
     ensure!(!changes.is_empty(), "nothing changes in this time: take longer");
-    let reader_count = arguments.readers.saturating_sub(arguments.stopped) as usize;
+    let reader_count = arguments.readers - arguments.stopped;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some hundreds")]
     let frame_bytes = (like.megabytes_per_second * 1e6 / like.frames_per_second) as usize;
-    let plan = Plan { frame_bytes, socket_count: reader_count, changes, cycle_ms };
+    let plan = Plan { frame_bytes, socket_count: reader_count as usize, changes, cycle_ms };
     let beside = match arguments.evening {
         Some(_) => Some(Followed::start_with(setup, "beside", arguments.markets * 2, true, &[])?),
         None => None,
@@ -49,7 +49,7 @@ pub(super) fn measure(
     let server = setup.start_with(Kind::Bare, &folder, &flags, &RETURN_MEMORY)?;
     let target = Target::of(&server, vec!["none".to_owned()]);
     let bytes_without = resident_bytes(target.pids[0])?;
-    let groups = vec![Vec::new(); reader_count];
+    let groups = vec![Vec::new(); reader_count as usize];
     // Its readers do the same work for each frame.
     let reading = Reading { keeps_last: true, ..Reading::of(Via::Socket) };
     let mut readers = PriceReaders::open(&target, &groups, reading)?;
@@ -67,7 +67,10 @@ pub(super) fn measure(
     let elapsed = began.elapsed();
     let cpu = cpu_seconds(CpuClock::Trees(&target.pids))? - cpu_before;
     readers.ensure_open()?;
-    ensure!(counts.frame_count >= reader_count as u64, "the bare loop left readers without frames");
+    ensure!(
+        counts.frame_count >= u64::from(reader_count),
+        "the bare loop left readers without frames"
+    );
     let megabytes_with = megabytes(resident_bytes(target.pids[0])?);
     readers.close()?;
     let megabytes_without = megabytes(bytes_without);
@@ -82,8 +85,7 @@ pub(super) fn measure(
         undisturbed: None,
         megabytes_without,
         megabytes_with,
-        kilobytes_per_reader: (megabytes_with - megabytes_without) * 1e3
-            / f64::from(arguments.readers.saturating_sub(arguments.stopped)),
+        kilobytes_per_reader: (megabytes_with - megabytes_without) * 1e3 / f64::from(reader_count),
         disorder_count: 0,
         differing_count: 0,
         untrue_count: None,

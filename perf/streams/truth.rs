@@ -21,8 +21,8 @@ impl Truth {
         }
     }
 
-    /// When markets changed in the last milliseconds, so many, counted from their beginning, and
-    /// which, in order.
+    /// The changes of the last `span_ms` milliseconds, in order: when each was, counted from the
+    /// beginning of that span, and of which market.
     pub(super) fn changes_of_last(&self, span_ms: u64) -> Vec<(u64, u32)> {
         let all = self.tops.values().flatten();
         let last_ms = all.clone().map(|top| top.at_ms).max().unwrap_or_default();
@@ -59,8 +59,8 @@ fn untrue_count(tops: &[TrueTop], frames: &[&ReceivedFrame]) -> u64 {
     let mut rest = tops;
     let mut count = 0;
     for frame in frames {
-        let until = rest.iter().take_while(|top| top.at_ms <= frame.emitted_ms);
-        match until.clone().position(|top| shows(frame, top)) {
+        let mut until = rest.iter().take_while(|top| top.at_ms <= frame.emitted_ms);
+        match until.position(|top| shows(frame, top)) {
             Some(place) => rest = &rest[place..],
             None => count += 1,
         }

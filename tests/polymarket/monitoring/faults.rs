@@ -20,14 +20,9 @@ use system::BrokenSystem;
 const INHERITED: &str = "ulimit -n 400; for number in $(seq 20 340); do \
                          eval \"exec $number</dev/null\"; done; exec \"$@\"";
 
-/// A machine that is busy with other things is slow for everybody, even to answer a scrape, and a
-/// server on it may refuse one request in twenty.
-const OF_BUSY_MACHINES: [&str; 4] = [
-    "PaperbourseDown",
-    "PaperbourseJournalSlow",
-    "PaperbourseTradesSlow",
-    "PaperbourseUnavailable",
-];
+/// A machine that is busy with other things is slow for everybody, even to answer a scrape.
+const OF_BUSY_MACHINES: [&str; 3] =
+    ["PaperbourseDown", "PaperbourseJournalSlow", "PaperbourseTradesSlow"];
 
 /// Live venues, by what becomes of them.
 struct Venues {
