@@ -7,18 +7,39 @@
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 
+use super::bounds::PRICES_BYTES_GOAL;
+use super::subscriptions::TakenFrame;
+
 /// A buffer that has grown beyond this is not kept.
-const SPARE_BYTES_MAX: usize = 64 * 1024;
+const SPARE_BYTES_MAX: usize = 2 * PRICES_BYTES_GOAL;
 
 thread_local! {
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    static SPARE: Cell<Buffers> = const { Cell::new(Buffers::new()) };
 }
 
 /// What is written next, empty at first. To be dropped before waiting for a peer.
-pub(super) struct Batch(Vec<u8>);
+pub(super) struct Batch(Buffers);
+
+struct Buffers {
+    bytes: Vec<u8>,
+    /// The frames of prices that can be put back, in order, and where each begins.
+    frames: Vec<(usize, TakenFrame)>,
+}
+
+impl Buffers {
+    const fn new() -> Self {
+        Self { bytes: Vec::new(), frames: Vec::new() }
+    }
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Batch {
-    /// An empty batch, in the buffer of this thread if nobody has it.
+    /// An empty batch, in the buffers of this thread if nobody has them.
     pub(super) fn new() -> Self {
         Self(SPARE.take())
     }
@@ -26,18 +47,31 @@ impl Batch {
     /// Moves these bytes into the batch, and frees their buffer.
     pub(super) fn take(&mut self, bytes: &mut Vec<u8>) {
         if !bytes.is_empty() {
-            self.0.extend_from_slice(bytes);
+            self.extend_from_slice(bytes);
             *bytes = Vec::new();
         }
+    }
+
+    /// What is added from here on, up to the next call, is this frame.
+    pub(super) fn begin_frame(&mut self, frame: TakenFrame) {
+        self.0.frames.push((self.0.bytes.len(), frame));
+    }
+
+    /// Takes the last frame out of the batch again, if it begins behind the first `taken_bytes`.
+    pub(super) fn put_back(&mut self, taken_bytes: usize) -> Option<TakenFrame> {
+        let (begin, frame) = self.0.frames.pop_if(|(begin, _)| *begin > taken_bytes)?;
+        self.0.bytes.truncate(begin);
+        Some(frame)
     }
 }
 
 impl Drop for Batch {
     fn drop(&mut self) {
         let (mut own, spare) = (std::mem::take(&mut self.0), SPARE.take());
-        own.clear();
-        let is_kept = (spare.capacity()..=SPARE_BYTES_MAX).contains(&own.capacity());
-        SPARE.set(if is_kept { own } else { spare });
+        own.bytes.clear();
+        own.frames.clear();
+        let kept_bytes = spare.bytes.capacity()..=SPARE_BYTES_MAX;
+        SPARE.set(if kept_bytes.contains(&own.bytes.capacity()) { own } else { spare });
     }
 }
 
@@ -45,13 +79,13 @@ impl Deref for Batch {
     type Target = Vec<u8>;
 
     fn deref(&self) -> &Vec<u8> {
-        &self.0
+        &self.0.bytes
     }
 }
 
 impl DerefMut for Batch {
     fn deref_mut(&mut self) -> &mut Vec<u8> {
-        &mut self.0
+        &mut self.0.bytes
     }
 }
 

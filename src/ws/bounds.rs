@@ -3,8 +3,10 @@
 //! | of each | at most |
 //! |---|---|
 //! | replies that its peer has not read | [`REPLY_BYTES_MAX`] |
-//! | prices or fills that are being written | [`WRITE_BYTES_GOAL`] and a frame, or a page |
-//! | prices for a peer that is slow | [`SLOW_WRITE_BYTES_GOAL`] and a frame |
+//! | prices for a socket | a frame: those behind it are due again |
+//! | prices for a stream that are being written | [`WRITE_BYTES_GOAL`] and a frame |
+//! | the same if its peer is slow | [`SLOW_WRITE_BYTES_GOAL`] and a frame |
+//! | fills that are being written | [`WRITE_BYTES_GOAL`] and a page |
 //! | what the kernel takes before it can send it | about [`KERNEL_UNSENT_BYTES_MAX`], on Linux |
 //! | what its peer sends at a time | a frame of [`CLIENT_FRAME_BYTES_MAX`], and 8 KiB read ahead |
 //! | resumes that wait | [`RESUMES_WAITING_MAX`] |
@@ -28,26 +30,33 @@ pub use super::frame::CLIENT_FRAME_BYTES_MAX;
 /// markets added one by one in a single burst take about half of it.
 pub const REPLY_BYTES_MAX: usize = 256 * 1024;
 
-/// A protocol stops adding frames to a batch at about this size, in bytes.
+/// A socket stops adding prices to a batch at about this size, in bytes: fifty markets. What the
+/// peer does not take of it is not kept, so it may be large, and costs the less a frame.
+pub const PRICES_BYTES_GOAL: usize = 64 * 1024;
+
+/// The same for the fills of a socket, for a stream, whose events hyper may have to keep, and for a
+/// socket whose peer took no more of the last batch; each that it takes is followed by one that may
+/// be so much larger.
 pub const WRITE_BYTES_GOAL: usize = 16 * 1024;
 
-/// The same for a peer that is slow: what waits for ten thousand of them is no more than
+/// The same for a stream whose peer is slow: what waits for ten thousand of them is no more than
 /// [`UNSENT_BYTES_MAX`], and newer.
 pub const SLOW_WRITE_BYTES_GOAL: usize = 4 * 1024;
 
-/// A peer is slow for this long after it did not take a batch of prices at once.
+/// The peer of a stream is slow for this long after it did not take a batch at once.
 pub const SLOW_TIME: Duration = Duration::from_secs(1);
 
-/// About how many bytes the kernel may hold before they are on their way to the peer: a batch. By
-/// default it takes megabytes, and nothing in it can be replaced by newer prices.
+/// About how many bytes the kernel may hold before they are on their way to the peer. By default it
+/// takes megabytes, and nothing in it can be replaced by newer prices.
 pub const KERNEL_UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
 /// How many resumes of a socket may wait. Each is answered with a page of fills, so a client that
 /// sends more than it reads is told to wait.
 pub const RESUMES_WAITING_MAX: usize = 8;
 
-/// How many bytes all sockets and streams together may hold that their peers have not read: the
-/// batches of four thousand that have stopped reading, or of ten thousand that are slow.
+/// How many bytes all sockets and streams together may hold that their peers have not read: a frame
+/// of each of tens of thousands of sockets, or the batches of four thousand streams that have
+/// stopped reading, or of ten thousand that are slow.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;
 
 /// How many sockets and streams may receive prices.

@@ -28,7 +28,7 @@ use tokio::task::coop;
 use tokio::time::{Instant, timeout};
 
 use super::batch::Batch;
-use super::bounds::{REPLY_BYTES_MAX, SLOW_TIME, SLOW_WRITE_BYTES_GOAL, WRITE_BYTES_GOAL};
+use super::bounds::{PRICES_BYTES_GOAL, REPLY_BYTES_MAX, WRITE_BYTES_GOAL};
 use super::close::CloseReason;
 use super::counts::OpenSocket;
 use super::frame::{ClientFrame, FrameReader, ReadEnd, put_close, put_ping, put_pong};
@@ -46,8 +46,15 @@ pub(super) trait Protocol: Send {
     fn answer(&mut self, text: &[u8], now: Timestamp, replies: &mut Vec<u8>);
 
     /// Adds what to write next to the batch, including the replies; nothing if nothing is due. Of
-    /// prices, at most about `bytes_goal` bytes.
+    /// what may be put back, about `bytes_goal` bytes at most.
     fn take(&mut self, replies: &mut Vec<u8>, batch: &mut Batch, bytes_goal: usize);
+
+    /// The peer took only so many bytes of the batch that was taken last. Removes frames from its
+    /// end that can wait here, and returns whether there are any, for which it then wakes the
+    /// writer. What is left is written in any case.
+    fn put_back(&mut self, _batch: &mut Batch, _taken_bytes: usize) -> bool {
+        false
+    }
 
     /// The server is shutting down. Returns whether the socket has something left to fetch and to
     /// write; the future that fetches it then ends when all of it is taken.
@@ -230,6 +237,8 @@ struct Connection<P> {
 /// State shared by reader and writer; locked only briefly, never across an await.
 struct Shared<P> {
     protocol: P,
+    /// The rest of what the peer has taken in part, to be written before anything else.
+    begun: Vec<u8>,
     /// Complete frames, ready to be written.
     replies: Vec<u8>,
     /// How much of what is being written the peer has not read.
@@ -245,7 +254,8 @@ impl<P: Protocol> Connection<P> {
     fn new(mut protocol: P, wake: Arc<Notify>, unsent: Share, watched: Arc<Watched>) -> Self {
         let mut replies = Vec::new();
         protocol.begin(&mut replies);
-        let shared = Shared { protocol, replies, unwritten_bytes: 0, unsent, close: None };
+        let begun = Vec::new();
+        let shared = Shared { protocol, begun, replies, unwritten_bytes: 0, unsent, close: None };
         Self { shared: Mutex::new(shared), wake, watched, opened_at: Instant::now() }
     }
 
@@ -287,10 +297,8 @@ impl<P: Protocol> Connection<P> {
 
     /// Writes whatever is pending until a close is requested. Each iteration is one batch.
     async fn write<W: AsyncWrite + Unpin + Send>(&self, stream: &mut W) -> Ended {
-        let mut slow_until = None;
+        let mut bytes_goal = PRICES_BYTES_GOAL;
         loop {
-            let is_slow = slow_until.is_some_and(|until| Instant::now() < until);
-            let bytes_goal = if is_slow { SLOW_WRITE_BYTES_GOAL } else { WRITE_BYTES_GOAL };
             let mut batch = Batch::new();
             let close = self.shared.lock().take(&mut batch, bytes_goal);
             if batch.is_empty() {
@@ -298,10 +306,12 @@ impl<P: Protocol> Connection<P> {
                 self.wake.notified().await;
                 continue;
             }
-            let Ok(is_slow) = self.write_all(batch, stream).await else { return Ended::Gone };
-            if is_slow {
-                slow_until = Some(Instant::now() + SLOW_TIME);
-            }
+            bytes_goal = match self.write_batch(batch, stream).await {
+                Ok(None) => (bytes_goal + WRITE_BYTES_GOAL).min(PRICES_BYTES_GOAL),
+                // More would be put together only to be put back.
+                Ok(Some(taken_bytes)) => taken_bytes.clamp(WRITE_BYTES_GOAL, PRICES_BYTES_GOAL),
+                Err(_) => return Ended::Gone,
+            };
             if let Some(reason) = close {
                 // The close frame is out; a peer that has gone by now misses nothing.
                 let _ = stream.shutdown().await;
@@ -310,13 +320,13 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// Writes and flushes a batch, which nearly every peer takes at once. Returns whether the peer
-    /// was slow to take it.
-    async fn write_all<W: AsyncWrite + Unpin + Send>(
+    /// Writes and flushes a batch, but for what is put back. Nearly every peer takes it at once;
+    /// returns how much of it one took that did not.
+    async fn write_batch<W: AsyncWrite + Unpin + Send>(
         &self,
         batch: Batch,
         stream: &mut W,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Option<usize>> {
         let now = poll_fn(|context| {
             let stream = &mut *stream;
             let taken_bytes = match Pin::new(&mut *stream).poll_write(context, &batch) {
@@ -330,22 +340,40 @@ impl<P: Protocol> Connection<P> {
         });
         let (taken_bytes, is_done) = now.await?;
         if is_done {
-            return Ok(false);
+            self.note_unwritten(&mut self.shared.lock(), 0);
+            return Ok(None);
         }
+        match self.put_back(batch, taken_bytes) {
+            None => self.wake.notified().await,
+            // In a box: few sockets ever need the room for it.
+            Some(rest) => Box::pin(self.write_rest(&rest, stream)).await?,
+        }
+        Ok(Some(taken_bytes))
+    }
+
+    /// Puts back what can be of a batch of which the peer took so many bytes. Returns the rest if
+    /// it has to be written now: not if the next batch comes soon, by which time the peer will
+    /// probably take more than this.
+    fn put_back(&self, mut batch: Batch, taken_bytes: usize) -> Option<Vec<u8>> {
+        let mut shared = self.shared.lock();
+        let is_put_back = shared.protocol.put_back(&mut batch, taken_bytes);
         // Of a socket that another node passes on, nothing is left but to flush.
         let rest = batch[taken_bytes..].to_vec();
-        drop(batch);
-        // In a box: few sockets ever need the room for it.
-        Box::pin(self.write_rest(&rest, stream)).await
+        if !is_put_back || taken_bytes == 0 {
+            return Some(rest);
+        }
+        self.note_unwritten(&mut shared, rest.len());
+        shared.begun = rest;
+        None
     }
 
     /// Writes and flushes what a peer has not taken at once. Notes how much is left and when it
-    /// last took some. Returns whether the peer was slow to take it.
+    /// last took some.
     async fn write_rest<W: AsyncWrite + Unpin + Send>(
         &self,
         mut rest: &[u8],
         stream: &mut W,
-    ) -> io::Result<bool> {
+    ) -> io::Result<()> {
         let mut is_slow = false;
         while !rest.is_empty() {
             let writing = poll_fn(|context| {
@@ -357,9 +385,7 @@ impl<P: Protocol> Connection<P> {
                         self.watched.note_taken(Instant::now());
                     }
                     is_slow = true;
-                    let mut shared = self.shared.lock();
-                    shared.unwritten_bytes = rest.len();
-                    self.note_unsent(&mut shared);
+                    self.note_unwritten(&mut self.shared.lock(), rest.len());
                 }
                 polled
             });
@@ -372,15 +398,20 @@ impl<P: Protocol> Connection<P> {
             }
         }
         stream.flush().await?;
-        if is_slow {
-            let mut shared = self.shared.lock();
-            shared.unwritten_bytes = 0;
-            self.note_unsent(&mut shared);
-            drop(shared);
+        self.note_unwritten(&mut self.shared.lock(), 0);
+        Ok(())
+    }
+
+    /// So many bytes that are being written are left.
+    fn note_unwritten(&self, shared: &mut Shared<P>, bytes: usize) {
+        let were_left = std::mem::replace(&mut shared.unwritten_bytes, bytes) > 0;
+        if were_left || bytes > 0 {
+            self.note_unsent(shared);
+        }
+        if were_left && bytes == 0 {
             // Last: the peer has taken what there was no room for.
             self.watched.note_all_taken();
         }
-        Ok(is_slow)
     }
 
     /// Counts what the peer has not read, while it is slow.
@@ -409,6 +440,7 @@ impl<P: Protocol> Connection<P> {
 impl<P: Protocol> Shared<P> {
     /// Adds everything for the next write. Returns the reason if it ends in a close frame.
     fn take(&mut self, batch: &mut Batch, bytes_goal: usize) -> Option<CloseReason> {
+        batch.take(&mut self.begun);
         let Some((reason, retry_after)) = self.close else {
             self.protocol.take(&mut self.replies, batch, bytes_goal);
             return None;

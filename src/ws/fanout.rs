@@ -412,8 +412,8 @@ impl Mailbox {
     }
 
     /// Takes a slot that is marked.
-    pub(super) fn next_slot(&self, cursor: &mut Cursor) -> Option<usize> {
-        self.dirty.next(cursor)
+    pub(super) fn next_slot(&self, cursor: &mut Cursor) -> Option<u32> {
+        self.dirty.next(cursor).map(|slot| u32::try_from(slot).expect("there are fewer slots"))
     }
 
     /// Takes the markets that the socket has not joined.

@@ -72,6 +72,7 @@ impl Protocol for Prices {
     fn take(&mut self, replies: &mut Vec<u8>, batch: &mut Batch, bytes_goal: usize) {
         batch.take(replies);
         self.subscriptions.take_turn(|next| {
+            batch.begin_frame(next.taken());
             put_text(batch, &next.frame.json(next.conflated));
             if let Some(end) = next.end_json() {
                 put_text(batch, &[end]);
@@ -79,8 +80,19 @@ impl Protocol for Prices {
             batch.len() < bytes_goal
         });
         if self.subscriptions.lacks_markets() {
-            put_message(batch, &Reply::Error { message: LACKS_MARKETS });
+            // For the next batch: this one ends in frames, which may be put back.
+            put_message(replies, &Reply::Error { message: LACKS_MARKETS });
         }
+    }
+
+    /// Of what waits, all but one frame is as new as it can be when the peer takes it.
+    fn put_back(&mut self, batch: &mut Batch, taken_bytes: usize) -> bool {
+        let mut is_put_back = false;
+        while let Some(frame) = batch.put_back(taken_bytes) {
+            self.subscriptions.put_back(frame);
+            is_put_back = true;
+        }
+        is_put_back
     }
 }
 

@@ -28,6 +28,10 @@ pub struct Subscriptions {
     mailbox: Arc<Mailbox>,
     /// Where the socket is in its mailbox.
     cursor: Cursor,
+    /// The slots whose frames were put back, the next one last. They come before all others.
+    put_back: Vec<u32>,
+    /// How many of the frames that were put back count as conflated already.
+    put_back_conflated: u32,
     slots: Vec<Option<Subscription>>,
     free_slots: Vec<u32>,
     /// The slots in use, by the condition id of their market.
@@ -61,6 +65,7 @@ struct Subscription {
 }
 
 /// The last frame sent of a market.
+#[derive(Clone, Copy, Debug)]
 struct Sent {
     /// Its number.
     seq: u64,
@@ -81,12 +86,25 @@ pub struct NextFrame {
     pub tick_change: Option<TickChange>,
     /// Whether the market has closed or was resolved since the last frame it sent.
     has_ended: bool,
+    slot: u32,
+    before: Option<Sent>,
+}
+
+/// What it takes to [put back](Subscriptions::put_back) a frame.
+pub(super) struct TakenFrame {
+    slot: u32,
+    before: Option<Sent>,
+    conflated: bool,
 }
 
 impl NextFrame {
     /// What follows the frame, if the market has closed or was resolved.
     pub fn end_json(&self) -> Option<&[u8]> {
         self.frame.end_json.as_deref().filter(|_| self.has_ended)
+    }
+
+    pub(super) const fn taken(&self) -> TakenFrame {
+        TakenFrame { slot: self.slot, before: self.before, conflated: self.conflated }
     }
 }
 
@@ -143,6 +161,8 @@ impl Subscriptions {
             markets_max,
             mailbox: Arc::new(Mailbox::new(slot_count, turns)),
             cursor: Cursor::default(),
+            put_back: Vec::new(),
+            put_back_conflated: 0,
             slots: Vec::new(),
             free_slots: Vec::new(),
             by_condition: HashTable::new(),
@@ -308,11 +328,21 @@ impl Subscriptions {
         true
     }
 
+    /// Undoes the last of the frames that were taken and not put back, which the peer will not get:
+    /// the newest frame of its market is due instead. Only in the turn in which it was taken.
+    pub(super) fn put_back(&mut self, TakenFrame { slot, before, conflated }: TakenFrame) {
+        let subscription = self.slots[slot as usize].as_mut().expect("the slot is in use");
+        subscription.sent = before;
+        self.put_back.push(slot);
+        self.put_back_conflated += u32::from(conflated);
+        self.mailbox.ask_turn();
+    }
+
     /// The newest frame of the next market that is due; `None` if none is. Every due market gets
     /// its turn before any gets a second one.
     pub fn next_frame(&mut self) -> Option<NextFrame> {
         loop {
-            let Some(slot) = self.mailbox.next_slot(&mut self.cursor) else {
+            let Some(slot) = self.next_slot() else {
                 if self.join_next(Timestamp::now()) {
                     continue;
                 }
@@ -320,15 +350,29 @@ impl Subscriptions {
             };
             // The slot may have belonged to another market before, or its mark to a frame that was
             // already sent because it was published before the slot was marked.
-            let subscription = self.slots.get_mut(slot).and_then(Option::as_mut);
-            let next = subscription.and_then(Subscription::next);
-            if let Some(next) = next {
-                if next.conflated {
-                    self.fanout.note_conflated();
+            let subscription = self.slots.get_mut(slot as usize).and_then(Option::as_mut);
+            let Some(next) = subscription.and_then(|it| it.next(slot)) else { continue };
+            if next.conflated {
+                match self.put_back_conflated.checked_sub(1) {
+                    Some(rest) => self.put_back_conflated = rest,
+                    None => self.fanout.note_conflated(),
                 }
-                return Some(next);
             }
+            return Some(next);
         }
+    }
+
+    /// A slot that may have a frame due.
+    fn next_slot(&mut self) -> Option<u32> {
+        if self.put_back.is_empty() {
+            return self.mailbox.next_slot(&mut self.cursor);
+        }
+        let slot = self.put_back.pop();
+        if self.put_back.is_empty() {
+            // Most peers take everything again, and need no room for this.
+            self.put_back = Vec::new();
+        }
+        slot
     }
 
     /// If the socket has all markets: joins the next one that it lacks, and returns whether there
@@ -422,7 +466,7 @@ fn condition_id(slots: &[Option<Subscription>], slot: u32) -> &str {
 }
 
 impl Subscription {
-    fn next(&mut self) -> Option<NextFrame> {
+    fn next(&mut self, slot: u32) -> Option<NextFrame> {
         let frame = self.channel.newest();
         let newest = Sent::of(&frame);
         let (conflated, tick_change, has_ended) = match &self.sent {
@@ -434,8 +478,8 @@ impl Subscription {
             }
             None => (false, None, false),
         };
-        self.sent = Some(newest);
-        Some(NextFrame { frame, conflated, tick_change, has_ended })
+        let before = self.sent.replace(newest);
+        Some(NextFrame { frame, conflated, tick_change, has_ended, slot, before })
     }
 }
 

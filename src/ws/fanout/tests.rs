@@ -341,8 +341,8 @@ enum Step {
     PassOn,
     Subscribe(usize, usize),
     Unsubscribe(usize, usize),
-    /// Reads at most this many frames.
-    Read(usize, usize),
+    /// Reads at most this many frames, and then puts back the last so many of them.
+    Read(usize, usize, usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -352,7 +352,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::PassOn),
         2 => socket_and_market().prop_map(|(socket, market)| Step::Subscribe(socket, market)),
         1 => socket_and_market().prop_map(|(socket, market)| Step::Unsubscribe(socket, market)),
-        3 => (0..SOCKETS, 1..=MARKETS).prop_map(|(socket, count)| Step::Read(socket, count)),
+        3 => (0..SOCKETS, 1..=MARKETS, 0..=MARKETS)
+            .prop_map(|(socket, count, put_back)| Step::Read(socket, count, put_back)),
     ]
 }
 
@@ -367,6 +368,7 @@ struct Model {
 }
 
 /// The changes that a subscription was not shown, and whether it was ever shown one.
+#[derive(Clone)]
 struct Queue {
     changes: Vec<i64>,
     is_new: bool,
@@ -438,16 +440,25 @@ proptest! {
                     let before = &mut newest_seq[socket][market];
                     *before = u64::saturating_sub(*before, 1);
                 }
-                Step::Read(socket, count) => {
+                Step::Read(socket, count, put_back) => {
+                    let mut read = Vec::new();
                     for _ in 0..count {
                         let due = model.due(socket);
-                        let next = sockets[socket].next_frame().map(|next| seen(&next));
+                        let next = sockets[socket].next_frame();
                         prop_assert_eq!(next.is_some(), due > 0);
-                        let Some(seen) = next else { break };
+                        let Some(next) = next else { break };
+                        let seen = seen(&next);
                         let before = &mut newest_seq[socket][seen.market];
                         prop_assert!(seen.seq > *before, "{:?} after {}", seen, before);
+                        let queue = model.queues[socket][seen.market].clone();
+                        read.push((next.taken(), seen.market, *before, queue));
                         *before = seen.seq;
                         model.check(socket, &seen);
+                    }
+                    for (frame, market, seq_before, queue) in read.into_iter().rev().take(put_back) {
+                        sockets[socket].put_back(frame);
+                        newest_seq[socket][market] = seq_before;
+                        model.queues[socket][market] = queue;
                     }
                 }
             }

@@ -3,7 +3,6 @@
 use std::task::Poll;
 
 use super::*;
-use crate::ws::bounds::{SLOW_TIME, SLOW_WRITE_BYTES_GOAL, WRITE_BYTES_GOAL};
 
 #[tokio::test(start_paused = true)]
 async fn what_a_client_does_not_take_is_counted_and_has_a_limit() {
@@ -14,11 +13,11 @@ async fn what_a_client_does_not_take_is_counted_and_has_a_limit() {
     };
     world.send(subscribe(50)).await;
     sleep(Duration::from_millis(1)).await;
-    let batch_bytes = world.unsent.held_bytes();
-    assert!((WRITE_BYTES_GOAL - 1_024..WRITE_BYTES_GOAL + 1_024).contains(&batch_bytes));
+    let frame_bytes = world.unsent.held_bytes();
+    assert!((1..1_024).contains(&frame_bytes));
     world.send(json!({"action": "ping"})).await;
     sleep(Duration::from_millis(1)).await;
-    assert!((1..100).contains(&(world.unsent.held_bytes() - batch_bytes)), "a reply");
+    assert!((1..100).contains(&(world.unsent.held_bytes() - frame_bytes)), "a reply");
     for _ in 0..53 {
         world.json().await;
     }
@@ -26,7 +25,7 @@ async fn what_a_client_does_not_take_is_counted_and_has_a_limit() {
     assert_eq!(world.unsent.held_bytes(), 0);
 
     // Others hold so much that it does not fit.
-    let budget = ByteBudget::new(20_000);
+    let budget = ByteBudget::new(10_001);
     let mut others = budget.share();
     assert!(others.hold(10_000));
     let mut slow = world_within(&budget, 1_024, MarketsMax::Count(50));
@@ -40,40 +39,88 @@ async fn what_a_client_does_not_take_is_counted_and_has_a_limit() {
     assert!(received.len() < 52);
 }
 
-/// What waits for it is little, and new.
-#[tokio::test(start_paused = true)]
-async fn a_slow_client_gets_little_at_a_time() {
+/// A client that has the first frame of each of fifty markets, and takes little at a time.
+async fn slow_client() -> (World, Vec<String>) {
     let mut world = world(1_024);
     let markets: Vec<_> = (0..50).map(|market| format!("m{market}")).collect();
     world.send(json!({"action": "subscribe", "markets": markets})).await;
-    let (mut batches, mut held_before) = (Vec::new(), 0);
-    for number in 0.. {
-        if number == 40 {
-            for market in &markets {
-                world.publish(market, 1);
-            }
-        }
-        sleep(Duration::from_millis(1)).await;
-        let held_bytes = world.unsent.held_bytes();
-        if held_bytes == 0 {
-            break;
-        }
-        if held_bytes > held_before {
-            batches.push(held_bytes);
-        }
-        held_before = held_bytes;
-        world.json().await;
+    for kind in ["connected", "subscribed"] {
+        assert_eq!(world.json().await["type"], kind);
     }
-    let (first, others) = batches.split_first().unwrap();
-    assert!((WRITE_BYTES_GOAL - 1_024..WRITE_BYTES_GOAL + 1_024).contains(first), "{batches:?}");
-    let is_little = |bytes: &usize| (1..SLOW_WRITE_BYTES_GOAL + 1_024).contains(bytes);
-    assert!(others.len() > 1 && others.iter().all(is_little), "{batches:?}");
-    sleep(SLOW_TIME).await;
     for market in &markets {
-        world.publish(market, 2);
+        assert_eq!(world.json().await["market_id"], market.as_str());
+    }
+    (world, markets)
+}
+
+/// All markets change, and the server sends what it can.
+async fn publish_all(world: &World, markets: &[String], change: i64) {
+    for market in markets {
+        world.publish(market, change);
     }
     sleep(Duration::from_millis(1)).await;
-    assert!(!is_little(&world.unsent.held_bytes()), "it may be fast again");
+    assert!((1..1_024).contains(&world.unsent.held_bytes()), "a frame waits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_slow_client_has_not_taken_is_as_new_as_can_be() {
+    let (mut world, markets) = slow_client().await;
+    publish_all(&world, &markets, 1).await;
+    publish_all(&world, &markets, 2).await;
+    let (mut newest_count, mut conflated_count) = (0, 0);
+    let mut others = Vec::new();
+    while newest_count < markets.len() {
+        let price = world.json().await;
+        match price["best_bid"].as_str().unwrap() {
+            "0.0002" => newest_count += 1,
+            _ => others.push(price["market_id"].clone()),
+        }
+        conflated_count += u64::from(price["conflated"] == true);
+    }
+    // In the pipe, and one that had begun.
+    assert!((1..5).contains(&others.len()), "{others:?}");
+    assert_eq!(conflated_count, 50 - others.len() as u64, "all that missed one say so");
+    assert_eq!(world.fanout.conflated_count(), conflated_count);
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(world.unsent.held_bytes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_client_gets_every_market_before_any_a_second_time() {
+    let (mut world, markets) = slow_client().await;
+    let mut seen = Vec::new();
+    for change in 1..=200 {
+        publish_all(&world, &markets, change).await;
+        seen.push(world.json().await["market_id"].as_str().unwrap().to_owned());
+    }
+    for (number, market) in seen.iter().enumerate().skip(50) {
+        let before = seen[..number].iter().rev().position(|other| other == market);
+        assert!((40..60).contains(&before.unwrap()), "{market} at {number}: {seen:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_market_is_said_to_a_slow_client() {
+    let (mut world, markets) = slow_client().await;
+    let info = world.markets.by_condition("m40").unwrap().info().clone();
+    let info = MarketInfo { status: MarketStatus::Closed, ..MarketInfo::clone(&info) };
+    world.markets.list(vec![info]).unwrap();
+    publish_all(&world, &markets, 1).await;
+    let (mut before, mut count) = (Value::Null, 0);
+    loop {
+        let json = world.json().await;
+        match json["type"].as_str().unwrap() {
+            "market_status" => break assert_eq!(json["seq"], before["seq"]),
+            _ => count += 1,
+        }
+        before = json;
+    }
+    assert_eq!((&before["market_id"], &before["closed"]), (&json!("m40"), &json!(true)));
+    for _ in count..50 {
+        assert_eq!(world.json().await["type"], "price", "it is said once");
+    }
+    world.send(json!({"action": "ping"})).await;
+    assert_eq!(world.json().await["type"], "pong");
 }
 
 /// Others may hold all the memory: a client that takes what is sent to it is not cut off.
@@ -110,7 +157,7 @@ async fn a_task_that_has_used_up_its_turn_is_not_a_slow_peer() {
     let (_client, mut stream) = tokio::io::duplex(16);
     let mut batch = Batch::new();
     batch.extend_from_slice(b"four");
-    let mut writing = pin!(connection.write_all(batch, &mut stream));
+    let mut writing = pin!(connection.write_batch(batch, &mut stream));
     poll_fn(|context| {
         while let Poll::Ready(turn) = coop::poll_proceed(context) {
             turn.made_progress();
@@ -120,5 +167,5 @@ async fn a_task_that_has_used_up_its_turn_is_not_a_slow_peer() {
     })
     .await;
     assert!(!connection.watched.lacks_room());
-    assert!(!writing.await.unwrap(), "it is not slow");
+    assert_eq!(writing.await.unwrap(), Some(0));
 }
