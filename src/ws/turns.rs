@@ -39,9 +39,12 @@ use loom::sync::atomic as atomics;
 pub const READERS_PER_ROUND: usize = 2;
 
 /// However many readers wait, the last one has its turn within a few times this many looks at
-/// requests: the longer the queue, the more of them have one in a round. So 5,000 readers hold up a
-/// request for 20 of them.
+/// requests, if turns are short: the longer the queue, the more of them have one in a round.
 pub const ROUNDS_PER_LAP: usize = 256;
+
+/// There are no more than [`READERS_PER_ROUND`] in a round if they would take longer than this, and
+/// nobody is late.
+const ROUND_TIME_MAX: Duration = Duration::from_micros(100);
 
 /// A reader of prices that has waited for this long is late.
 pub const LATE_AFTER: Duration = Duration::from_millis(20);
@@ -142,9 +145,12 @@ impl Turns {
             return 0;
         }
         let now = Instant::now();
-        let fair_count = READERS_PER_ROUND + waiting.len() / ROUNDS_PER_LAP;
+        let turn = self.turn_time(*given_count);
+        let many = count_within(ROUND_TIME_MAX, turn).saturating_sub(READERS_PER_ROUND);
+        let fair_count = READERS_PER_ROUND + many.min(waiting.len() / ROUNDS_PER_LAP);
         let late_count = self.late_after.map_or(0, |late_after| {
-            let most = self.late_count_max(now - *given_at, *given_count);
+            let all_else = (now - *given_at).saturating_sub(turn * *given_count);
+            let most = count_within((all_else / LATE_SHARE).min(LATE_TIME_MAX), turn);
             let is_late = |it: &&Waiting| now - it.since >= late_after;
             waiting.iter().take(most).take_while(is_late).count()
         });
@@ -158,10 +164,9 @@ impl Turns {
         count
     }
 
-    /// How many late readers may have a turn, if the last round of so many turns was given this
-    /// long ago. Turns follow one another, so all of them took about as long as those whose ends
-    /// are known, which are all but the last.
-    fn late_count_max(&self, elapsed: Duration, count: u32) -> usize {
+    /// How long each turn of the last round took, if there were so many. Turns follow one another,
+    /// so all of them took about as long as those whose ends are known, which are all but the last.
+    fn turn_time(&self, count: u32) -> Duration {
         let [first_ns, last_ns] =
             [&self.first_turn_ns, &self.last_turn_ns].map(|ns| ns.load(Ordering::Relaxed));
         let known = match count.checked_sub(1) {
@@ -170,9 +175,7 @@ impl Turns {
             }
             _ => Duration::ZERO,
         };
-        let turn = known.max(TURN_TIME_MIN);
-        let time = (elapsed.saturating_sub(turn * count) / LATE_SHARE).min(LATE_TIME_MAX);
-        usize::try_from(time.as_nanos() / turn.as_nanos()).unwrap_or(usize::MAX)
+        known.max(TURN_TIME_MIN)
     }
 
     /// A reader begins its turn.
@@ -196,6 +199,11 @@ impl Turns {
             yield_now().await;
         }
     }
+}
+
+/// How many turns of this length fit into this time.
+fn count_within(time: Duration, turn: Duration) -> usize {
+    usize::try_from(time.as_nanos() / turn.as_nanos()).unwrap_or(usize::MAX)
 }
 
 impl Place {
@@ -274,13 +282,13 @@ mod tests {
         assert!(turns.queue.lock().waiting.is_empty());
     }
 
-    /// Four hundred readers in rounds in which a turn takes `turn` and all else `rest`. Returns how
+    /// Seven hundred readers in rounds in which a turn takes `turn` and all else `rest`. Returns how
     /// many have a turn in a round in the end.
     async fn round_of(turns: &Turns, waited: Duration, turn: Duration, rest: Duration) -> usize {
-        (0..400).for_each(|_| turns.ask(&Arc::default()));
+        (0..700).for_each(|_| turns.ask(&Arc::default()));
         advance(waited).await;
         let mut count = 0;
-        for _ in 0..10 {
+        for _ in 0..5 {
             count = turns.give();
             for _ in 0..count {
                 turns.note_turn();
@@ -293,27 +301,31 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn late_readers_have_a_quarter_of_the_time() {
-        const FEW: usize = READERS_PER_ROUND + 1;
-        for (turn_us, rest_us, count) in [
-            (10, 1, FEW),
-            (10, 300, 10),
-            (20, 300, 5),
-            // No less than others would have.
-            (40, 300, FEW),
-            (100, 300, FEW),
-            (10, 900, 30),
+        const FEW: usize = READERS_PER_ROUND;
+        const MANY: usize = READERS_PER_ROUND + 2;
+        for (turn_us, rest_us, count, fair_count) in [
+            (10, 1, MANY, MANY),
+            (10, 300, 10, MANY),
+            (20, 300, 5, MANY),
+            // No less than others would have, who have less where turns are long.
+            (25, 200, MANY, MANY),
+            (40, 200, FEW, FEW),
+            (100, 300, FEW, FEW),
+            (10, 900, 30, MANY),
             // Not longer, however long all else took.
-            (40, 30_000, 25),
+            (40, 30_000, 25, FEW),
             // A turn counts for ten microseconds at least.
-            (1, 300, 7),
+            (1, 300, 7, MANY),
         ] {
             let [turn, rest] = [turn_us, rest_us].map(Duration::from_micros);
+            let case = format!("turns of {turn:?} beside {rest:?}");
             let late = round_of(&Turns::default(), LATE_AFTER, turn, rest).await;
-            assert_eq!(late, count, "turns of {turn:?} beside {rest:?}");
+            assert_eq!(late, count, "{case}");
             // In time, and where nobody is ever late.
             let soon = Duration::from_micros(30);
-            assert_eq!(round_of(&Turns::default(), Duration::ZERO, turn, soon).await, FEW);
-            assert_eq!(round_of(&Turns::new(None), LATE_AFTER, turn, rest).await, FEW);
+            let in_time = round_of(&Turns::default(), Duration::ZERO, turn, soon).await;
+            let never_late = round_of(&Turns::new(None), LATE_AFTER, turn, rest).await;
+            assert_eq!((in_time, never_late), (fair_count, fair_count), "{case}");
         }
     }
 
