@@ -1,9 +1,11 @@
 //! Many readers of prices on one thread, by socket or by stream, which count frames and measure
 //! delays.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::hash::BuildHasher as _;
+use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -17,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 
 use crate::client::ReceiveBuffer;
-use crate::cores::{give_way, use_only};
+use crate::cores::use_only;
 use crate::event_stream::EventStream;
 use crate::setup::Target;
 use crate::socket::Socket;
@@ -32,6 +34,14 @@ pub(crate) const OPEN_SECONDS_MAX: u64 = 120;
 
 /// The highest recorded delay.
 const DELAY_MS_MAX: u64 = 60_000;
+
+/// Readers that give way read so many frames at a time, which takes a tenth of a millisecond, and
+/// then sleep for [`PAUSE`].
+const FRAMES_AT_A_TIME: u64 = 20;
+
+/// See [`FRAMES_AT_A_TIME`]. At a lower priority they would also get a tenth of the core, but for
+/// milliseconds at a time, which is longer than a trade takes.
+const PAUSE: Duration = Duration::from_micros(400);
 
 /// How a frame ends that combines several changes.
 const CONFLATED: &[u8] = b",\"conflated\":true}";
@@ -68,8 +78,7 @@ pub(crate) struct Reading {
     pub(crate) keeps_last: bool,
     /// Whether they can stop reading. The kernel then holds little for them.
     pub(crate) stops: bool,
-    /// Whether they run at a lower priority, and so leave the processors to what is measured beside
-    /// them.
+    /// Whether they leave most of a core to what is measured beside them, and never keep it long.
     pub(crate) gives_way: bool,
 }
 
@@ -208,17 +217,15 @@ impl PriceReaders {
             if let Some(cores) = cores {
                 use_only(cores.generator())?;
             }
-            if gives_way {
-                give_way()?;
-            }
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let tasks = LocalSet::new();
             tasks.block_on(&runtime, async {
                 let buffer = if stops { ReceiveBuffer::Small } else { ReceiveBuffer::Usual };
                 let (failed, mut failures) = tokio::sync::mpsc::channel(1);
+                let read_count: Rc<Cell<u64>> = Rc::default();
                 for (index, markets) in subscriptions.iter().enumerate() {
                     let (shared, kept, heard) = (shared.clone(), kept.clone(), heard.clone());
-                    let gate = stops.then(|| stopping.clone());
+                    let (gate, read_count) = (stops.then(|| stopping.clone()), read_count.clone());
                     let count_frame = move |text: &[u8], byte_count, now_ns: u64| {
                         if keeps_last && let Some((market, frame)) = last_frame(text) {
                             let before = replace(&mut kept.lock()[index], market, frame);
@@ -231,6 +238,11 @@ impl PriceReaders {
                         let mut counts = shared.lock();
                         counts.byte_count += byte_count;
                         counts.count(text, now_ns / 1_000_000);
+                        drop(counts);
+                        read_count.set(read_count.get() + 1);
+                        if gives_way && read_count.get() % FRAMES_AT_A_TIME == 0 {
+                            std::thread::sleep(PAUSE);
+                        }
                     };
                     let number = || format!("reader {index} of {count}");
                     match via {
