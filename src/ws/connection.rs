@@ -28,7 +28,7 @@ use tokio::task::coop;
 use tokio::time::{Instant, timeout};
 
 use super::batch::Batch;
-use super::bounds::{PRICES_BYTES_GOAL, REPLY_BYTES_MAX, WRITE_BYTES_GOAL};
+use super::bounds::{REPLY_BYTES_MAX, WRITE_BYTES_GOAL};
 use super::close::CloseReason;
 use super::counts::OpenSocket;
 use super::frame::{ClientFrame, FrameReader, ReadEnd, put_close, put_ping, put_pong};
@@ -81,6 +81,9 @@ pub struct Peer {
     pub open: OpenSocket,
     /// What the socket holds of the bytes that peers have not read.
     pub unsent: Share,
+    /// About how many bytes of prices it is sent at a time: [`PRICES_BYTES_GOAL`](super::bounds::PRICES_BYTES_GOAL), or
+    /// [`WRITE_BYTES_GOAL`] if the stream keeps whatever the peer does not take.
+    pub batch_bytes: usize,
     /// Whether a frame may arrive now, given the nanoseconds since the socket was opened. Called
     /// once per frame.
     pub allow: Box<dyn FnMut(u64) -> bool + Send>,
@@ -153,12 +156,12 @@ where
     P: Protocol,
 {
     let (read_half, mut write_half) = tokio::io::split(stream);
-    let Peer { account_id: _, open, unsent, allow, is_valid } = peer;
+    let Peer { account_id: _, open, unsent, batch_bytes, allow, is_valid } = peer;
     let mut frames = FrameReader::new(read_half, received);
     let parts = Parts::<4>::new();
     let (ended, is_close_sent) = {
         let connection = Connection::new(protocol, wake, unsent, watch.add(is_valid));
-        let mut writing = pin!(connection.write(&mut write_half));
+        let mut writing = pin!(connection.write(&mut write_half, batch_bytes));
         let mut fetching = pin!(fetching);
         let mut ended = {
             let reading = pin!(connection.read(&mut frames, allow));
@@ -296,8 +299,12 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// Writes whatever is pending until a close is requested. Each iteration is one batch.
-    async fn write<W: AsyncWrite + Unpin + Send>(&self, stream: &mut W) -> Ended {
-        let mut bytes_goal = PRICES_BYTES_GOAL;
+    async fn write<W: AsyncWrite + Unpin + Send>(
+        &self,
+        stream: &mut W,
+        batch_bytes: usize,
+    ) -> Ended {
+        let mut bytes_goal = batch_bytes;
         loop {
             let mut batch = Batch::new();
             let close = self.shared.lock().take(&mut batch, bytes_goal);
@@ -307,9 +314,9 @@ impl<P: Protocol> Connection<P> {
                 continue;
             }
             bytes_goal = match self.write_batch(batch, stream).await {
-                Ok(None) => (bytes_goal + WRITE_BYTES_GOAL).min(PRICES_BYTES_GOAL),
+                Ok(None) => (bytes_goal + WRITE_BYTES_GOAL).min(batch_bytes),
                 // More would be put together only to be put back.
-                Ok(Some(taken_bytes)) => taken_bytes.clamp(WRITE_BYTES_GOAL, PRICES_BYTES_GOAL),
+                Ok(Some(taken_bytes)) => taken_bytes.clamp(WRITE_BYTES_GOAL, batch_bytes),
                 Err(_) => return Ended::Gone,
             };
             if let Some(reason) = close {

@@ -80,8 +80,9 @@ impl Protocol for Prices {
             batch.len() < bytes_goal
         });
         if self.subscriptions.lacks_markets() {
-            // For the next batch: this one ends in frames, which may be put back.
-            put_message(replies, &Reply::Error { message: LACKS_MARKETS });
+            // Behind frames, which may be put back, it has to wait for the next batch.
+            let next = if batch.is_empty() { &mut **batch } else { replies };
+            put_message(next, &Reply::Error { message: LACKS_MARKETS });
         }
     }
 

@@ -32,6 +32,7 @@ use crate::limits::bucket::{BucketRule, TokenBucket};
 use crate::limits::tier::{MarketsMax, TierLimits};
 use crate::service::{Denied, RequestContext, ServiceError, SocketCaller};
 use crate::telemetry::Metrics;
+use crate::ws::bounds::{PRICES_BYTES_GOAL, WRITE_BYTES_GOAL};
 use crate::ws::close::CloseReason;
 use crate::ws::connection::{Ended, Peer, refuse};
 use crate::ws::executions::serve_executions;
@@ -128,6 +129,7 @@ fn admit(
         account_id,
         open,
         unsent: exchange.unsent.share(),
+        batch_bytes: PRICES_BYTES_GOAL,
         allow: Box::new(move |now_ns| bucket.draw(now_ns).is_admitted),
         is_valid: Box::new(move || caller.is_valid(Timestamp::now())),
     };
@@ -153,6 +155,8 @@ impl Serving {
             Ok(transport) => drop(tokio::spawn(self.serve(transport, peer))),
             // Not a TCP connection: a socket that another node passes on, or a pipe in a test.
             Err(upgraded) => {
+                let batch_bytes = WRITE_BYTES_GOAL;
+                let peer = peer.map(|(peer, most)| (Peer { batch_bytes, ..peer }, most));
                 drop(tokio::spawn(self.serve((TokioIo::new(upgraded), Vec::new()), peer)));
             }
         }

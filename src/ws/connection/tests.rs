@@ -17,6 +17,7 @@ use crate::limits::tier::MarketsMax;
 use crate::market::Markets;
 use crate::market::catalogue::{MarketInfo, MarketStatus, Outcome};
 use crate::money::Price;
+use crate::ws::bounds::{PRICES_BYTES_GOAL, SUBSCRIPTIONS_MAX};
 use crate::ws::counts::SocketCounts;
 use crate::ws::fanout::Fanout;
 use crate::ws::fanout::tests::publish_bid;
@@ -66,6 +67,16 @@ fn world_for(pipe_bytes: usize, markets_max: MarketsMax) -> World {
 
 /// The same; what the client does not take is part of this budget.
 fn world_within(unsent: &Arc<ByteBudget>, pipe_bytes: usize, markets_max: MarketsMax) -> World {
+    world_of_batches(PRICES_BYTES_GOAL, unsent, pipe_bytes, markets_max)
+}
+
+/// The same; the client is sent so many bytes of prices at a time.
+fn world_of_batches(
+    batch_bytes: usize,
+    unsent: &Arc<ByteBudget>,
+    pipe_bytes: usize,
+    markets_max: MarketsMax,
+) -> World {
     let markets = Arc::new(Markets::new());
     let infos = (0..60).map(|market| {
         let outcomes =
@@ -84,6 +95,7 @@ fn world_within(unsent: &Arc<ByteBudget>, pipe_bytes: usize, markets_max: Market
         account_id: account_id(),
         open: counts.try_open(account_id(), 1).unwrap(),
         unsent: unsent.share(),
+        batch_bytes,
         allow: Box::new({
             let allowance = allowance.clone();
             move |_| {
@@ -370,6 +382,24 @@ async fn a_socket_may_have_all_markets() {
     world.send(json!({"action": "unsubscribe", "markets": ["*"]})).await;
     assert_eq!(world.json().await, json!({"type": "subscribed", "markets": []}));
     assert_eq!(world.fanout.channel_count(), 0);
+}
+
+/// Whether or not there is something else to say.
+#[tokio::test(start_paused = true)]
+async fn a_socket_with_all_markets_hears_that_it_lacks_some() {
+    for room in [0, 1] {
+        let mut world = world_for(64 * 1024, MarketsMax::All);
+        world.json().await;
+        world.fanout.subscription_count.store(SUBSCRIPTIONS_MAX - room, Ordering::Relaxed);
+        world.send(json!({"action": "subscribe", "markets": ["*"]})).await;
+        assert_eq!(world.json().await["type"], "subscribed");
+        for _ in 0..room {
+            assert_eq!(world.json().await["type"], "price");
+        }
+        let error = timeout(Duration::from_secs(1), world.json()).await.unwrap();
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("some markets are missing here"), "{message}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

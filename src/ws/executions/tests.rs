@@ -24,6 +24,7 @@ use crate::market::catalogue::{MarketInfo, Outcome};
 use crate::money::{Price, Shares};
 use crate::shard::Shards;
 use crate::snapshot::Recovered;
+use crate::ws::bounds::PRICES_BYTES_GOAL;
 use crate::ws::connection::{CLOSE_MAX, FINISH_MAX, LINGER_MAX};
 use crate::ws::counts::SocketCounts;
 use crate::ws::watch::WRITE_STALL_MAX;
@@ -125,6 +126,7 @@ impl World {
             account_id: account_id(),
             open: Arc::new(SocketCounts::default()).try_open(account_id(), 1).unwrap(),
             unsent: ByteBudget::new(usize::MAX).share(),
+            batch_bytes: PRICES_BYTES_GOAL,
             allow: Box::new(|_| true),
             is_valid: Box::new({
                 let is_valid = is_valid.clone();

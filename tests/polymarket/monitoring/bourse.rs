@@ -100,13 +100,18 @@ impl Trader {
 
     /// Sends the next order and returns its status. A rejected order is not an error.
     pub(super) fn trade(&mut self) -> u16 {
+        self.order().status
+    }
+
+    /// Sends the next order.
+    pub(super) fn order(&mut self) -> Response {
         let side = if self.is_sale { "SELL" } else { "BUY" };
         let order = json!({
             "market_id": self.market, "outcome": "Yes", "side": side, "quantity": 1,
         });
-        let status = self.send(Request::post("/trade", &order)).status;
-        self.is_sale ^= status == 200;
-        status
+        let response = self.send(Request::post("/trade", &order));
+        self.is_sale ^= response.status == 200;
+        response
     }
 
     pub(super) fn send(&mut self, request: Request) -> Response {

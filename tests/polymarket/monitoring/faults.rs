@@ -80,9 +80,17 @@ impl Stage<'_> {
         self.is_over()
     }
 
+    /// What is refused with 503 is in the output of a test that fails.
     fn keep_trading(&self, mut trader: Trader) {
+        let mut seen = BTreeSet::new();
         while !self.is_over() {
-            trader.trade();
+            let response = trader.order();
+            if response.status == 503 {
+                let code = response.json()["error"].to_string();
+                if seen.insert(code.clone()) {
+                    println!("a server refuses trades: {code}");
+                }
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::task::Poll;
 
 use super::*;
+use crate::ws::bounds::WRITE_BYTES_GOAL;
 
 #[tokio::test(start_paused = true)]
 async fn what_a_client_does_not_take_is_counted_and_has_a_limit() {
@@ -121,6 +122,28 @@ async fn the_end_of_a_market_is_said_to_a_slow_client() {
     }
     world.send(json!({"action": "ping"})).await;
     assert_eq!(world.json().await["type"], "pong");
+}
+
+/// A stream that another node passes on keeps all that is written to it, whatever its client reads.
+#[tokio::test(start_paused = true)]
+async fn fifty_prices_are_one_batch_unless_the_stream_keeps_them() {
+    let unsent = ByteBudget::new(usize::MAX);
+    for (batch_bytes, write_count) in [(PRICES_BYTES_GOAL, 1), (WRITE_BYTES_GOAL, 2)] {
+        let mut world = world_of_batches(batch_bytes, &unsent, 64 * 1024, MarketsMax::Count(50));
+        let markets: Vec<_> = (0..50).map(|market| format!("m{market}")).collect();
+        world.send(json!({"action": "subscribe", "markets": markets})).await;
+        for _ in 0..52 {
+            world.json().await;
+        }
+        let before = world.writes.load(Ordering::Relaxed);
+        for market in &markets {
+            world.publish(market, 1);
+        }
+        for _ in &markets {
+            assert_eq!(world.json().await["best_bid"], "0.0001");
+        }
+        assert_eq!(world.writes.load(Ordering::Relaxed) - before, write_count);
+    }
 }
 
 /// Others may hold all the memory: a client that takes what is sent to it is not cut off.
