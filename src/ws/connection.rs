@@ -81,8 +81,9 @@ pub struct Peer {
     pub open: OpenSocket,
     /// What the socket holds of the bytes that peers have not read.
     pub unsent: Share,
-    /// About how many bytes of prices it is sent at a time: [`PRICES_BYTES_GOAL`](super::bounds::PRICES_BYTES_GOAL), or
-    /// [`WRITE_BYTES_GOAL`] if the stream keeps whatever the peer does not take.
+    /// About how many bytes of prices it is sent at a time:
+    /// [`PRICES_BYTES_GOAL`](super::bounds::PRICES_BYTES_GOAL), or [`WRITE_BYTES_GOAL`] if the
+    /// stream keeps whatever the peer does not take.
     pub batch_bytes: usize,
     /// Whether a frame may arrive now, given the nanoseconds since the socket was opened. Called
     /// once per frame.

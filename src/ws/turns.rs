@@ -282,8 +282,8 @@ mod tests {
         assert!(turns.queue.lock().waiting.is_empty());
     }
 
-    /// Seven hundred readers in rounds in which a turn takes `turn` and all else `rest`. Returns how
-    /// many have a turn in a round in the end.
+    /// Seven hundred readers in rounds in which a turn takes `turn` and all else `rest`. Returns
+    /// how many have a turn in a round in the end.
     async fn round_of(turns: &Turns, waited: Duration, turn: Duration, rest: Duration) -> usize {
         (0..700).for_each(|_| turns.ask(&Arc::default()));
         advance(waited).await;

@@ -407,9 +407,9 @@ proptest! {
                         *before = seen.seq;
                         model.check(socket, &seen);
                     }
-                    for (frame, market, seq_before, queue) in read.into_iter().rev().take(put_back) {
+                    for (frame, market, seq, queue) in read.into_iter().rev().take(put_back) {
                         sockets[socket].put_back(frame);
-                        newest_seq[socket][market] = seq_before;
+                        newest_seq[socket][market] = seq;
                         model.queues[socket][market] = queue;
                     }
                 }
