@@ -372,6 +372,8 @@ impl<P: Protocol> Connection<P> {
         }
         self.note_unwritten(&mut shared, rest.len());
         shared.begun = rest;
+        // It reads: if there is no room for the rest, that is because of others.
+        self.watched.note_all_taken();
         None
     }
 

@@ -163,20 +163,47 @@ async fn a_client_that_reads_stays_while_others_do_not() {
     assert_eq!(world.json().await["type"], "pong");
 }
 
-/// A protocol that says nothing.
-struct Mute;
+/// A protocol that says nothing, and claims that some of it can be put back, or none.
+struct Mute {
+    puts_back: bool,
+}
 
 impl Protocol for Mute {
     fn answer(&mut self, _: &[u8], _: Timestamp, _: &mut Vec<u8>) {}
 
     fn take(&mut self, _: &mut Vec<u8>, _: &mut Batch, _: usize) {}
+
+    fn put_back(&mut self, _: &mut Batch, _: usize) -> bool {
+        self.puts_back
+    }
+}
+
+/// A client of it, for which there is no room.
+fn mute(puts_back: bool) -> Connection<Mute> {
+    let watched = Watch::default().add(Box::new(|| true));
+    let unsent = ByteBudget::new(0).share();
+    Connection::new(Mute { puts_back }, Arc::default(), unsent, watched)
+}
+
+#[tokio::test]
+async fn there_is_room_for_what_the_next_batch_brings_to_a_client_that_reads() {
+    for puts_back in [true, false] {
+        let connection = mute(puts_back);
+        let (_client, mut stream) = tokio::io::duplex(16);
+        let mut batch = Batch::new();
+        batch.extend_from_slice(&[b'x'; 20]);
+        let mut writing = pin!(connection.write_batch(batch, &mut stream));
+        let polled = poll_fn(|context| Poll::Ready(writing.as_mut().poll(context).is_pending()));
+        assert!(polled.await);
+        assert_eq!(connection.watched.lacks_room(), !puts_back);
+        let begun_bytes = if puts_back { 4 } else { 0 };
+        assert_eq!(connection.shared.lock().begun.len(), begun_bytes);
+    }
 }
 
 #[tokio::test]
 async fn a_task_that_has_used_up_its_turn_is_not_a_slow_peer() {
-    let unsent = ByteBudget::new(0).share();
-    let watched = Watch::default().add(Box::new(|| true));
-    let connection = Connection::new(Mute, Arc::default(), unsent, watched);
+    let connection = mute(false);
     let (_client, mut stream) = tokio::io::duplex(16);
     let mut batch = Batch::new();
     batch.extend_from_slice(b"four");
