@@ -35,7 +35,7 @@ pub(crate) const OPEN_SECONDS_MAX: u64 = 120;
 /// The highest recorded delay.
 const DELAY_MS_MAX: u64 = 60_000;
 
-/// Readers that give way read so many frames at a time, which takes a tenth of a millisecond, and
+/// Readers that give way read this many frames at a time, which takes a tenth of a millisecond, and
 /// then sleep for [`PAUSE`].
 const FRAMES_AT_A_TIME: u64 = 20;
 

@@ -31,12 +31,12 @@ pub use super::frame::CLIENT_FRAME_BYTES_MAX;
 pub const REPLY_BYTES_MAX: usize = 256 * 1024;
 
 /// A socket stops adding prices to a batch at about this size, in bytes: fifty markets. What the
-/// peer does not take of it is not kept, so it may be large, and costs the less a frame.
+/// peer does not take is not kept, so a batch may be large, which makes each frame cheaper.
 pub const PRICES_BYTES_GOAL: usize = 64 * 1024;
 
-/// The same for the fills of a socket, for a stream, whose events hyper may have to keep, and for a
-/// socket whose peer took no more of the last batch; each that it takes is followed by one that may
-/// be so much larger.
+/// The same for fills, and for a stream, whose events hyper may have to keep. A socket whose peer
+/// took a part of a batch is offered about as much next, at least this many bytes, and this many
+/// more after each batch that it takes whole.
 pub const WRITE_BYTES_GOAL: usize = 16 * 1024;
 
 /// The same for a stream whose peer is slow: what waits for ten thousand of them is no more than

@@ -49,9 +49,9 @@ pub(super) trait Protocol: Send {
     /// what may be put back, about `bytes_goal` bytes at most.
     fn take(&mut self, replies: &mut Vec<u8>, batch: &mut Batch, bytes_goal: usize);
 
-    /// The peer took only so many bytes of the batch that was taken last. Removes frames from its
-    /// end that can wait here, and returns whether there are any, for which it then wakes the
-    /// writer. What is left is written in any case.
+    /// The peer took only this many bytes of the last batch. Removes the frames at its end that can
+    /// wait, and returns whether there are any; it then wakes the writer when their turn comes.
+    /// Whatever stays in the batch is written.
     fn put_back(&mut self, _batch: &mut Batch, _taken_bytes: usize) -> bool {
         false
     }
@@ -359,9 +359,9 @@ impl<P: Protocol> Connection<P> {
         Ok(Some(taken_bytes))
     }
 
-    /// Puts back what can be of a batch of which the peer took so many bytes. Returns the rest if
-    /// it has to be written now: not if the next batch comes soon, by which time the peer will
-    /// probably take more than this.
+    /// Puts back what can wait of a batch of which the peer took this many bytes. Returns what must
+    /// be written now. That is nothing if frames were put back: the rest of the one that has begun
+    /// then goes out with them, by when the peer probably has room for more.
     fn put_back(&self, mut batch: Batch, taken_bytes: usize) -> Option<Vec<u8>> {
         let mut shared = self.shared.lock();
         let is_put_back = shared.protocol.put_back(&mut batch, taken_bytes);
@@ -412,7 +412,7 @@ impl<P: Protocol> Connection<P> {
         Ok(())
     }
 
-    /// So many bytes that are being written are left.
+    /// Notes how many bytes of what is being written the peer has not taken.
     fn note_unwritten(&self, shared: &mut Shared<P>, bytes: usize) {
         let were_left = std::mem::replace(&mut shared.unwritten_bytes, bytes) > 0;
         if were_left || bytes > 0 {

@@ -86,7 +86,7 @@ impl Protocol for Prices {
         }
     }
 
-    /// Of what waits, all but one frame is as new as it can be when the peer takes it.
+    /// So all that the peer takes later is as new as it can be, but for the frame that has begun.
     fn put_back(&mut self, batch: &mut Batch, taken_bytes: usize) -> bool {
         let mut is_put_back = false;
         while let Some(frame) = batch.put_back(taken_bytes) {

@@ -328,8 +328,8 @@ impl Subscriptions {
         true
     }
 
-    /// Undoes the last of the frames that were taken and not put back, which the peer will not get:
-    /// the newest frame of its market is due instead. Only in the turn in which it was taken.
+    /// Puts back a frame that the peer did not take: the newest one of its market is due instead,
+    /// before all others. Frames are put back in the turn in which they were taken, the last first.
     pub(super) fn put_back(&mut self, TakenFrame { slot, before, conflated }: TakenFrame) {
         let subscription = self.slots[slot as usize].as_mut().expect("the slot is in use");
         subscription.sent = before;
@@ -369,7 +369,7 @@ impl Subscriptions {
         }
         let slot = self.put_back.pop();
         if self.put_back.is_empty() {
-            // Most peers take everything again, and need no room for this.
+            // Most peers will take everything from now on, and need no room for this.
             self.put_back = Vec::new();
         }
         slot

@@ -42,8 +42,8 @@ pub const READERS_PER_ROUND: usize = 2;
 /// requests, if turns are short: the longer the queue, the more of them have one in a round.
 pub const ROUNDS_PER_LAP: usize = 256;
 
-/// There are no more than [`READERS_PER_ROUND`] in a round if they would take longer than this, and
-/// nobody is late.
+/// A round takes no longer than this, unless it has only [`READERS_PER_ROUND`] turns, or readers
+/// are late.
 const ROUND_TIME_MAX: Duration = Duration::from_micros(100);
 
 /// A reader of prices that has waited for this long is late.
