@@ -1,11 +1,9 @@
 //! Many readers of prices on one thread, by socket or by stream, which count frames and measure
 //! delays.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::hash::BuildHasher as _;
-use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -222,10 +220,9 @@ impl PriceReaders {
             tasks.block_on(&runtime, async {
                 let buffer = if stops { ReceiveBuffer::Small } else { ReceiveBuffer::Usual };
                 let (failed, mut failures) = tokio::sync::mpsc::channel(1);
-                let read_count: Rc<Cell<u64>> = Rc::default();
                 for (index, markets) in subscriptions.iter().enumerate() {
                     let (shared, kept, heard) = (shared.clone(), kept.clone(), heard.clone());
-                    let (gate, read_count) = (stops.then(|| stopping.clone()), read_count.clone());
+                    let gate = stops.then(|| stopping.clone());
                     let count_frame = move |text: &[u8], byte_count, now_ns: u64| {
                         if keeps_last && let Some((market, frame)) = last_frame(text) {
                             let before = replace(&mut kept.lock()[index], market, frame);
@@ -237,10 +234,11 @@ impl PriceReaders {
                         }
                         let mut counts = shared.lock();
                         counts.byte_count += byte_count;
+                        let count_before = counts.frame_count;
                         counts.count(text, now_ns / 1_000_000);
+                        let count = counts.frame_count;
                         drop(counts);
-                        read_count.set(read_count.get() + 1);
-                        if gives_way && read_count.get() % FRAMES_AT_A_TIME == 0 {
+                        if gives_way && count > count_before && count % FRAMES_AT_A_TIME == 0 {
                             std::thread::sleep(PAUSE);
                         }
                     };

@@ -14,28 +14,18 @@ use super::subscriptions::TakenFrame;
 const SPARE_BYTES_MAX: usize = 2 * PRICES_BYTES_GOAL;
 
 thread_local! {
-    static SPARE: Cell<Buffers> = const { Cell::new(Buffers::new()) };
+    static SPARE: Cell<Buffers> =
+        const { Cell::new(Buffers { bytes: Vec::new(), frames: Vec::new() }) };
 }
 
 /// What is written next, empty at first. To be dropped before waiting for a peer.
 pub(super) struct Batch(Buffers);
 
+#[derive(Default)]
 struct Buffers {
     bytes: Vec<u8>,
     /// The frames of prices that can be put back, in order, and where each begins.
     frames: Vec<(usize, TakenFrame)>,
-}
-
-impl Buffers {
-    const fn new() -> Self {
-        Self { bytes: Vec::new(), frames: Vec::new() }
-    }
-}
-
-impl Default for Buffers {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 impl Batch {
@@ -57,7 +47,13 @@ impl Batch {
         self.0.frames.push((self.0.bytes.len(), frame));
     }
 
-    /// Takes the last frame out of the batch again, if it begins behind the first `taken_bytes`.
+    /// Whether a frame is left that could have been put back.
+    pub(super) fn has_frames(&self) -> bool {
+        !self.0.frames.is_empty()
+    }
+
+    /// Takes the last frame out of the batch again, if it begins after the first `taken_bytes`. One
+    /// that begins right there stays.
     pub(super) fn put_back(&mut self, taken_bytes: usize) -> Option<TakenFrame> {
         let (begin, frame) = self.0.frames.pop_if(|(begin, _)| *begin > taken_bytes)?;
         self.0.bytes.truncate(begin);

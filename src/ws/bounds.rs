@@ -4,7 +4,7 @@
 //! |---|---|
 //! | replies that its peer has not read | [`REPLY_BYTES_MAX`] |
 //! | prices for a socket | a frame: those behind it are due again |
-//! | prices for a stream that are being written | [`WRITE_BYTES_GOAL`] and a frame |
+//! | prices on the way to a stream or another node | [`WRITE_BYTES_GOAL`] and a frame |
 //! | the same if its peer is slow | [`SLOW_WRITE_BYTES_GOAL`] and a frame |
 //! | fills that are being written | [`WRITE_BYTES_GOAL`] and a page |
 //! | what the kernel takes before it can send it | about [`KERNEL_UNSENT_BYTES_MAX`], on Linux |
@@ -30,13 +30,13 @@ pub use super::frame::CLIENT_FRAME_BYTES_MAX;
 /// markets added one by one in a single burst take about half of it.
 pub const REPLY_BYTES_MAX: usize = 256 * 1024;
 
-/// A socket stops adding prices to a batch at about this size, in bytes: fifty markets. What the
-/// peer does not take is not kept, so a batch may be large, which makes each frame cheaper.
+/// A socket stops adding prices to a batch at about this size, in bytes: about fifty prices. What
+/// the peer does not take is not kept, so a batch may be large, which makes each frame cheaper.
 pub const PRICES_BYTES_GOAL: usize = 64 * 1024;
 
-/// The same for fills, and for a stream, whose events hyper may have to keep. A socket whose peer
-/// took a part of a batch is offered about as much next, at least this many bytes, and this many
-/// more after each batch that it takes whole.
+/// The same for fills, for streams and for sockets that another node passes on, where hyper may
+/// have to keep it. A socket whose peer took a part of a batch is offered about as much next, at
+/// least this many bytes, and this many more after each batch that it takes whole.
 pub const WRITE_BYTES_GOAL: usize = 16 * 1024;
 
 /// The same for a stream whose peer is slow: what waits for ten thousand of them is no more than

@@ -50,8 +50,8 @@ pub(super) trait Protocol: Send {
     fn take(&mut self, replies: &mut Vec<u8>, batch: &mut Batch, bytes_goal: usize);
 
     /// The peer took only this many bytes of the last batch. Removes the frames at its end that can
-    /// wait, and returns whether there are any; it then wakes the writer when their turn comes.
-    /// Whatever stays in the batch is written.
+    /// wait, and wakes the writer when their turn comes. Returns whether the rest of the batch can
+    /// wait until then; otherwise it is written now.
     fn put_back(&mut self, _batch: &mut Batch, _taken_bytes: usize) -> bool {
         false
     }
@@ -241,7 +241,7 @@ struct Connection<P> {
 /// State shared by reader and writer; locked only briefly, never across an await.
 struct Shared<P> {
     protocol: P,
-    /// The rest of what the peer has taken in part, to be written before anything else.
+    /// The rest of a frame of which the peer has taken a part; written first.
     begun: Vec<u8>,
     /// Complete frames, ready to be written.
     replies: Vec<u8>,
@@ -308,7 +308,7 @@ impl<P: Protocol> Connection<P> {
         let mut bytes_goal = batch_bytes;
         loop {
             let mut batch = Batch::new();
-            let close = self.shared.lock().take(&mut batch, bytes_goal);
+            let close = self.take(&mut batch, bytes_goal);
             if batch.is_empty() {
                 drop(batch);
                 self.wake.notified().await;
@@ -328,8 +328,18 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// Writes and flushes a batch, but for what is put back. Nearly every peer takes it at once;
-    /// returns how much of it one took that did not.
+    /// Takes what is to be written next, once everything before has been, except for what waits to
+    /// be written with it. Returns the reason if it ends in a close frame.
+    fn take(&self, batch: &mut Batch, bytes_goal: usize) -> Option<CloseReason> {
+        let mut shared = self.shared.lock();
+        if shared.begun.is_empty() {
+            self.note_unwritten(&mut shared, 0);
+        }
+        shared.take(batch, bytes_goal)
+    }
+
+    /// Writes a batch. Returns `None` if the peer took all of it at once, as nearly all do, and
+    /// otherwise how much it took at first.
     async fn write_batch<W: AsyncWrite + Unpin + Send>(
         &self,
         batch: Batch,
@@ -348,7 +358,6 @@ impl<P: Protocol> Connection<P> {
         });
         let (taken_bytes, is_done) = now.await?;
         if is_done {
-            self.note_unwritten(&mut self.shared.lock(), 0);
             return Ok(None);
         }
         match self.put_back(batch, taken_bytes) {
@@ -360,20 +369,19 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// Puts back what can wait of a batch of which the peer took this many bytes. Returns what must
-    /// be written now. That is nothing if frames were put back: the rest of the one that has begun
-    /// then goes out with them, by when the peer probably has room for more.
+    /// be written now: nothing if the next batch can bring it, by when the peer probably has room
+    /// for more.
     fn put_back(&self, mut batch: Batch, taken_bytes: usize) -> Option<Vec<u8>> {
         let mut shared = self.shared.lock();
-        let is_put_back = shared.protocol.put_back(&mut batch, taken_bytes);
+        let can_wait = shared.protocol.put_back(&mut batch, taken_bytes);
         // Of a socket that another node passes on, nothing is left but to flush.
         let rest = batch[taken_bytes..].to_vec();
-        if !is_put_back || taken_bytes == 0 {
+        if !can_wait || taken_bytes == 0 {
             return Some(rest);
         }
-        self.note_unwritten(&mut shared, rest.len());
+        let rest_bytes = rest.len();
         shared.begun = rest;
-        // It reads: if there is no room for the rest, that is because of others.
-        self.watched.note_all_taken();
+        self.note_unwritten(&mut shared, rest_bytes);
         None
     }
 
@@ -407,9 +415,7 @@ impl<P: Protocol> Connection<P> {
                 self.watched.note_taken(Instant::now());
             }
         }
-        stream.flush().await?;
-        self.note_unwritten(&mut self.shared.lock(), 0);
-        Ok(())
+        stream.flush().await
     }
 
     /// Notes how many bytes of what is being written the peer has not taken.
@@ -428,7 +434,9 @@ impl<P: Protocol> Connection<P> {
     fn note_unsent(&self, shared: &mut Shared<P>) {
         let is_slow = shared.unwritten_bytes > 0;
         let bytes = if is_slow { shared.unwritten_bytes + shared.replies.len() } else { 0 };
-        if !shared.unsent.hold(bytes) {
+        // While a begun frame waits for the next batch, the peer reads: it is not its fault that
+        // others hold everything.
+        if !shared.unsent.hold(bytes) && shared.begun.is_empty() {
             self.watched.note_lack_of_room();
         }
     }
@@ -448,7 +456,6 @@ impl<P: Protocol> Connection<P> {
 }
 
 impl<P: Protocol> Shared<P> {
-    /// Adds everything for the next write. Returns the reason if it ends in a close frame.
     fn take(&mut self, batch: &mut Batch, bytes_goal: usize) -> Option<CloseReason> {
         batch.take(&mut self.begun);
         let Some((reason, retry_after)) = self.close else {

@@ -86,14 +86,15 @@ impl Protocol for Prices {
         }
     }
 
-    /// So all that the peer takes later is as new as it can be, but for the frame that has begun.
+    /// So whatever the peer takes later is new, except for a frame that has begun. Only that waits:
+    /// replies need no turn.
     fn put_back(&mut self, batch: &mut Batch, taken_bytes: usize) -> bool {
         let mut is_put_back = false;
         while let Some(frame) = batch.put_back(taken_bytes) {
-            self.subscriptions.put_back(frame);
+            self.subscriptions.put_back(&frame);
             is_put_back = true;
         }
-        is_put_back
+        is_put_back && batch.has_frames()
     }
 }
 
@@ -144,4 +145,45 @@ impl Prices {
 
 fn has_all(condition_ids: &[String]) -> bool {
     condition_ids.iter().any(|id| id == ALL_MARKETS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ws::fanout::tests::{fanout, name};
+
+    /// A socket with a reply of ten bytes and the frames of two markets in a batch.
+    fn batch_of_two() -> (Prices, Batch) {
+        let (fanout, turns) = (fanout(2), Arc::default());
+        let subscriptions = fanout.open(MarketsMax::Count(50), &turns).unwrap();
+        let account_id = AccountId::from_raw(199).unwrap();
+        let mut prices = Prices { account_id, subscriptions: Box::new(subscriptions) };
+        prices.subscriptions.subscribe(&[0, 1].map(name), Timestamp::EPOCH).unwrap();
+        assert_eq!(turns.give(), 1);
+        let mut batch = Batch::new();
+        prices.take(&mut vec![b'r'; 10], &mut batch, usize::MAX);
+        (prices, batch)
+    }
+
+    #[test]
+    fn only_a_frame_that_has_begun_waits_for_the_next_turn() {
+        let (mut prices, mut batch) = batch_of_two();
+        assert!(prices.put_back(&mut batch, 11));
+        let first_end = batch.len();
+        assert!(first_end > 11);
+        for (taken_bytes, can_wait, left_bytes) in [
+            // The replies are written at once.
+            (5, false, 10),
+            // It begins right there.
+            (10, true, first_end),
+            (first_end - 1, true, first_end),
+            // Nothing is put back.
+            (first_end, false, 0),
+        ] {
+            let (mut prices, mut batch) = batch_of_two();
+            let left_bytes = if left_bytes == 0 { batch.len() } else { left_bytes };
+            let is_left = (prices.put_back(&mut batch, taken_bytes), batch.len());
+            assert_eq!(is_left, (can_wait, left_bytes), "{taken_bytes} bytes taken");
+        }
+    }
 }

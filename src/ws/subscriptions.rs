@@ -28,10 +28,8 @@ pub struct Subscriptions {
     mailbox: Arc<Mailbox>,
     /// Where the socket is in its mailbox.
     cursor: Cursor,
-    /// The slots whose frames were put back, the next one last. They come before all others.
-    put_back: Vec<u32>,
-    /// How many of the frames that were put back count as conflated already.
-    put_back_conflated: u32,
+    /// What was put back, the next one last. It comes before everything else.
+    put_back: Vec<PutBack>,
     slots: Vec<Option<Subscription>>,
     free_slots: Vec<u32>,
     /// The slots in use, by the condition id of their market.
@@ -87,14 +85,24 @@ pub struct NextFrame {
     /// Whether the market has closed or was resolved since the last frame it sent.
     has_ended: bool,
     slot: u32,
+    place: u64,
     before: Option<Sent>,
 }
 
 /// What it takes to [put back](Subscriptions::put_back) a frame.
 pub(super) struct TakenFrame {
     slot: u32,
+    /// Tells the subscription from others that had the slot or will have it.
+    place: u64,
     before: Option<Sent>,
     conflated: bool,
+}
+
+/// A slot whose frame was put back.
+struct PutBack {
+    slot: u32,
+    /// Whether the frame has been counted as conflated.
+    is_counted: bool,
 }
 
 impl NextFrame {
@@ -104,7 +112,8 @@ impl NextFrame {
     }
 
     pub(super) const fn taken(&self) -> TakenFrame {
-        TakenFrame { slot: self.slot, before: self.before, conflated: self.conflated }
+        let Self { slot, place, before, conflated, .. } = *self;
+        TakenFrame { slot, place, before, conflated }
     }
 }
 
@@ -162,7 +171,6 @@ impl Subscriptions {
             mailbox: Arc::new(Mailbox::new(slot_count, turns)),
             cursor: Cursor::default(),
             put_back: Vec::new(),
-            put_back_conflated: 0,
             slots: Vec::new(),
             free_slots: Vec::new(),
             by_condition: HashTable::new(),
@@ -329,12 +337,15 @@ impl Subscriptions {
     }
 
     /// Puts back a frame that the peer did not take: the newest one of its market is due instead,
-    /// before all others. Frames are put back in the turn in which they were taken, the last first.
-    pub(super) fn put_back(&mut self, TakenFrame { slot, before, conflated }: TakenFrame) {
-        let subscription = self.slots[slot as usize].as_mut().expect("the slot is in use");
-        subscription.sent = before;
-        self.put_back.push(slot);
-        self.put_back_conflated += u32::from(conflated);
+    /// before all others. The last frame that was taken is put back first. Nothing is due of a
+    /// market that was left meanwhile, but there will be a turn in any case.
+    pub(super) fn put_back(&mut self, frame: &TakenFrame) {
+        let TakenFrame { slot, place, before, conflated } = *frame;
+        let subscription = self.slots[slot as usize].as_mut().filter(|it| it.place == place);
+        if let Some(subscription) = subscription {
+            subscription.sent = before;
+            self.put_back.push(PutBack { slot, is_counted: conflated });
+        }
         self.mailbox.ask_turn();
     }
 
@@ -342,7 +353,7 @@ impl Subscriptions {
     /// its turn before any gets a second one.
     pub fn next_frame(&mut self) -> Option<NextFrame> {
         loop {
-            let Some(slot) = self.next_slot() else {
+            let Some(PutBack { slot, is_counted }) = self.next_slot() else {
                 if self.join_next(Timestamp::now()) {
                     continue;
                 }
@@ -352,27 +363,24 @@ impl Subscriptions {
             // already sent because it was published before the slot was marked.
             let subscription = self.slots.get_mut(slot as usize).and_then(Option::as_mut);
             let Some(next) = subscription.and_then(|it| it.next(slot)) else { continue };
-            if next.conflated {
-                match self.put_back_conflated.checked_sub(1) {
-                    Some(rest) => self.put_back_conflated = rest,
-                    None => self.fanout.note_conflated(),
-                }
+            if next.conflated && !is_counted {
+                self.fanout.note_conflated();
             }
             return Some(next);
         }
     }
 
     /// A slot that may have a frame due.
-    fn next_slot(&mut self) -> Option<u32> {
-        if self.put_back.is_empty() {
-            return self.mailbox.next_slot(&mut self.cursor);
-        }
-        let slot = self.put_back.pop();
+    fn next_slot(&mut self) -> Option<PutBack> {
+        let Some(next) = self.put_back.pop() else {
+            let slot = self.mailbox.next_slot(&mut self.cursor)?;
+            return Some(PutBack { slot, is_counted: false });
+        };
         if self.put_back.is_empty() {
             // Most peers will take everything from now on, and need no room for this.
             self.put_back = Vec::new();
         }
-        slot
+        Some(next)
     }
 
     /// If the socket has all markets: joins the next one that it lacks, and returns whether there
@@ -478,8 +486,8 @@ impl Subscription {
             }
             None => (false, None, false),
         };
-        let before = self.sent.replace(newest);
-        Some(NextFrame { frame, conflated, tick_change, has_ended, slot, before })
+        let (place, before) = (self.place, self.sent.replace(newest));
+        Some(NextFrame { frame, conflated, tick_change, has_ended, slot, place, before })
     }
 }
 
@@ -503,7 +511,16 @@ mod tests {
     use super::*;
     use crate::market::catalogue::Outcome;
     use crate::ws::bounds::SUBSCRIPTIONS_MAX;
-    use crate::ws::fanout::tests::{due, fanout, name, open_for_all, pass_on, publish};
+    use crate::ws::fanout::tests::{due, fanout, list, name, open_for_all, pass_on, publish};
+
+    /// As if the market had been listed once.
+    fn join_unlisted(fanout: &Fanout, socket: &mut Subscriptions, market: usize) {
+        let outcomes =
+            ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: "".into() });
+        let gone = Arc::new(Market::new(MarketInfo::bare(&name(market), outcomes)));
+        assert!(fanout.reserve(1));
+        socket.join(&gone, Timestamp::EPOCH);
+    }
 
     #[test]
     fn a_socket_with_all_markets_leaves_those_that_are_no_longer_listed() {
@@ -511,17 +528,38 @@ mod tests {
         let mut socket = open_for_all(&fanout);
         socket.subscribe_all().unwrap();
         assert_eq!(due(&mut socket), [0]);
-        // As if they had been listed once.
         for market in 1..4 {
-            let outcomes =
-                ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: "".into() });
-            let gone = Arc::new(Market::new(MarketInfo::bare(&name(market), outcomes)));
-            assert!(fanout.reserve(1));
-            socket.join(&gone, Timestamp::EPOCH);
+            join_unlisted(&fanout, &mut socket, market);
         }
         assert_eq!(due(&mut socket), [1, 2, 3]);
         assert!(socket.condition_ids().eq([name(0)]));
         assert_eq!((fanout.channel_count(), fanout.subscription_count()), (1, 1));
+    }
+
+    /// Nothing is put back of a market that was left while its frame waited to be written, nor of
+    /// the one that has its slot now.
+    #[test]
+    fn a_frame_may_be_put_back_after_its_market_was_left() {
+        let fanout = fanout(1);
+        let mut socket = open_for_all(&fanout);
+        socket.subscribe_all().unwrap();
+        due(&mut socket);
+        for market in 1..5 {
+            join_unlisted(&fanout, &mut socket, market);
+        }
+        list(&fanout, 5);
+        publish(&fanout, 5, 1);
+        pass_on(&fanout);
+        let frames: Vec<_> = std::iter::from_fn(|| socket.next_frame()).collect();
+        assert_eq!(frames.len(), 5);
+        assert!(socket.condition_ids().eq([name(0), name(5)]), "the others were left meanwhile");
+        let (newest, left) = frames.split_last().unwrap();
+        for frame in left.iter().rev() {
+            socket.put_back(&frame.taken());
+        }
+        assert_eq!(due(&mut socket), [0; 0]);
+        socket.put_back(&newest.taken());
+        assert_eq!(due(&mut socket), [5]);
     }
 
     #[test]

@@ -38,8 +38,8 @@ use loom::sync::atomic as atomics;
 /// if there is nothing to do.
 pub const READERS_PER_ROUND: usize = 2;
 
-/// However many readers wait, the last one has its turn within a few times this many looks at
-/// requests, if turns are short: the longer the queue, the more of them have one in a round.
+/// The longer the queue, the more readers have a turn in a round, so that the last one has its turn
+/// within a few times this many looks at requests; but no more than fit into [`ROUND_TIME_MAX`].
 pub const ROUNDS_PER_LAP: usize = 256;
 
 /// A round takes no longer than this, unless it has only [`READERS_PER_ROUND`] turns, or readers
@@ -57,7 +57,7 @@ const LATE_SHARE: u32 = 3;
 /// long.
 const LATE_TIME_MAX: Duration = Duration::from_millis(1);
 
-/// What a turn takes at least.
+/// What a turn takes at least, and counts for where nobody notes when it begins.
 const TURN_TIME_MIN: Duration = Duration::from_micros(10);
 
 /// The readers of one worker that wait for their turn.
@@ -164,8 +164,8 @@ impl Turns {
         count
     }
 
-    /// How long each turn of the last round took, if there were so many. Turns follow one another,
-    /// so all of them took about as long as those whose ends are known, which are all but the last.
+    /// How long each turn of the last round took, if it had `count` turns. Turns follow one
+    /// another, so the last one took about as long as the others, whose ends are known.
     fn turn_time(&self, count: u32) -> Duration {
         let [first_ns, last_ns] =
             [&self.first_turn_ns, &self.last_turn_ns].map(|ns| ns.load(Ordering::Relaxed));

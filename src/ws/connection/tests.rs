@@ -1,6 +1,7 @@
 mod counted;
 mod room;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use fastwebsockets::{Frame, OpCode, Payload, Role, WebSocket};
@@ -55,6 +56,10 @@ fn account_id() -> AccountId {
     AccountId::from_raw(199).unwrap()
 }
 
+fn names(markets: Range<u32>) -> Vec<String> {
+    markets.map(|market| format!("m{market}")).collect()
+}
+
 /// Both ends are joined by a pipe that buffers this many bytes per direction.
 fn world(pipe_bytes: usize) -> World {
     world_for(pipe_bytes, MarketsMax::Count(50))
@@ -70,7 +75,7 @@ fn world_within(unsent: &Arc<ByteBudget>, pipe_bytes: usize, markets_max: Market
     world_of_batches(PRICES_BYTES_GOAL, unsent, pipe_bytes, markets_max)
 }
 
-/// The same; the client is sent so many bytes of prices at a time.
+/// The same; the client is sent about this many bytes of prices at a time.
 fn world_of_batches(
     batch_bytes: usize,
     unsent: &Arc<ByteBudget>,
@@ -259,13 +264,12 @@ async fn a_conversation() {
 #[tokio::test(start_paused = true)]
 async fn an_invalid_request_is_an_error_and_keeps_the_socket() {
     let mut world = World::subscribed(64 * 1024).await;
-    let many: Vec<_> = (1..=50).map(|market| format!("m{market}")).collect();
     let too_many = "at most 50 markets per socket: this one has 1 and asked for 50 more; \
                     none was added";
     for (request, message) in [
         ("PING".to_owned(), "invalid JSON: expected value at line 1 column 1"),
         (r#"{"action":"buy"}"#.to_owned(), "unknown action: use subscribe, unsubscribe or ping"),
-        (json!({"action": "subscribe", "markets": many}).to_string(), too_many),
+        (json!({"action": "subscribe", "markets": names(1..51)}).to_string(), too_many),
     ] {
         world.send_text(&request).await;
         assert_eq!(world.json().await, json!({"type": "error", "message": message}));
@@ -341,9 +345,6 @@ async fn fifty_markets_can_be_added_one_by_one() {
 async fn acknowledgements_of_many_markets_stay_short() {
     let mut world = world_for(64 * 1024, MarketsMax::Count(60));
     world.json().await;
-    let names = |markets: std::ops::Range<u32>| {
-        markets.map(|market| format!("m{market}")).collect::<Vec<_>>()
-    };
     for (action, markets, acknowledged) in [
         ("subscribe", names(0..50), json!({"markets": names(0..50)})),
         ("subscribe", names(50..60), json!({"markets": names(50..60), "total": 60})),

@@ -239,6 +239,12 @@ pub(in crate::ws) fn due(socket: &mut Subscriptions) -> Vec<usize> {
     markets
 }
 
+/// Lists one more market.
+pub(in crate::ws) fn list(fanout: &Fanout, market: usize) {
+    let outcomes = ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: "".into() });
+    fanout.markets.list(vec![MarketInfo::bare(&name(market), outcomes)]).unwrap();
+}
+
 #[test]
 fn a_socket_may_have_hundreds_of_markets() {
     let fanout = fanout(300);
@@ -408,7 +414,7 @@ proptest! {
                         model.check(socket, &seen);
                     }
                     for (frame, market, seq, queue) in read.into_iter().rev().take(put_back) {
-                        sockets[socket].put_back(frame);
+                        sockets[socket].put_back(&frame);
                         newest_seq[socket][market] = seq;
                         model.queues[socket][market] = queue;
                     }

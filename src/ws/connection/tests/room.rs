@@ -8,11 +8,8 @@ use crate::ws::bounds::WRITE_BYTES_GOAL;
 #[tokio::test(start_paused = true)]
 async fn what_a_client_does_not_take_is_counted_and_has_a_limit() {
     let mut world = world(1_024);
-    let subscribe = |count| {
-        let markets: Vec<_> = (0..count).map(|market| format!("m{market}")).collect();
-        json!({"action": "subscribe", "markets": markets})
-    };
-    world.send(subscribe(50)).await;
+    let subscribe = json!({"action": "subscribe", "markets": names(0..50)});
+    world.send(subscribe.clone()).await;
     sleep(Duration::from_millis(1)).await;
     let frame_bytes = world.unsent.held_bytes();
     assert!((1..1_024).contains(&frame_bytes));
@@ -30,7 +27,7 @@ async fn what_a_client_does_not_take_is_counted_and_has_a_limit() {
     let mut others = budget.share();
     assert!(others.hold(10_000));
     let mut slow = world_within(&budget, 1_024, MarketsMax::Count(50));
-    slow.send(subscribe(50)).await;
+    slow.send(subscribe).await;
     let began = Instant::now();
     sleep(WATCH_INTERVAL).await;
     drop(others);
@@ -43,7 +40,7 @@ async fn what_a_client_does_not_take_is_counted_and_has_a_limit() {
 /// A client that has the first frame of each of fifty markets, and takes little at a time.
 async fn slow_client() -> (World, Vec<String>) {
     let mut world = world(1_024);
-    let markets: Vec<_> = (0..50).map(|market| format!("m{market}")).collect();
+    let markets = names(0..50);
     world.send(json!({"action": "subscribe", "markets": markets})).await;
     for kind in ["connected", "subscribed"] {
         assert_eq!(world.json().await["type"], kind);
@@ -130,7 +127,7 @@ async fn fifty_prices_are_one_batch_unless_the_stream_keeps_them() {
     let unsent = ByteBudget::new(usize::MAX);
     for (batch_bytes, write_count) in [(PRICES_BYTES_GOAL, 1), (WRITE_BYTES_GOAL, 2)] {
         let mut world = world_of_batches(batch_bytes, &unsent, 64 * 1024, MarketsMax::Count(50));
-        let markets: Vec<_> = (0..50).map(|market| format!("m{market}")).collect();
+        let markets = names(0..50);
         world.send(json!({"action": "subscribe", "markets": markets})).await;
         for _ in 0..52 {
             world.json().await;
@@ -153,7 +150,7 @@ async fn a_client_that_reads_stays_while_others_do_not() {
     let mut others = budget.share();
     assert!(others.hold(1_000));
     let mut world = world_within(&budget, 1_024, MarketsMax::Count(50));
-    let markets: Vec<_> = (0..50).map(|market| format!("m{market}")).collect();
+    let markets = names(0..50);
     world.send(json!({"action": "subscribe", "markets": markets})).await;
     for _ in 0..52 {
         world.json().await;
@@ -196,6 +193,9 @@ async fn there_is_room_for_what_the_next_batch_brings_to_a_client_that_reads() {
         let polled = poll_fn(|context| Poll::Ready(writing.as_mut().poll(context).is_pending()));
         assert!(polled.await);
         assert_eq!(connection.watched.lacks_room(), !puts_back);
+        // As when a pong arrives.
+        connection.note_unsent(&mut connection.shared.lock());
+        assert_eq!(connection.watched.lacks_room(), !puts_back, "while it waits");
         let begun_bytes = if puts_back { 4 } else { 0 };
         assert_eq!(connection.shared.lock().begun.len(), begun_bytes);
     }

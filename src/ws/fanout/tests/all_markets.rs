@@ -2,12 +2,6 @@
 
 use super::*;
 
-/// Lists one more market.
-fn list(fanout: &Fanout, market: usize) {
-    let outcomes = ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: "".into() });
-    fanout.markets.list(vec![MarketInfo::bare(&name(market), outcomes)]).unwrap();
-}
-
 #[test]
 fn a_socket_with_all_markets_has_later_ones_too() {
     let fanout = fanout(3);
@@ -62,8 +56,9 @@ enum AllStep {
     Other(Option<prop::sample::Index>),
     SubscribeAll,
     UnsubscribeAll,
-    /// The socket with all markets reads at most this many frames.
-    Read(usize),
+    /// The socket with all markets reads at most this many frames, and then puts back the last so
+    /// many of them.
+    Read(usize, usize),
 }
 
 fn all_step() -> impl Strategy<Value = AllStep> {
@@ -74,7 +69,7 @@ fn all_step() -> impl Strategy<Value = AllStep> {
         2 => any::<Option<prop::sample::Index>>().prop_map(AllStep::Other),
         2 => Just(AllStep::SubscribeAll),
         1 => Just(AllStep::UnsubscribeAll),
-        4 => (1..6_usize).prop_map(AllStep::Read),
+        4 => (1..6_usize, 0..6_usize).prop_map(|(count, back)| AllStep::Read(count, back)),
     ]
 }
 
@@ -99,7 +94,7 @@ proptest! {
             shown.insert(seen.market, seen);
         };
         // Then to the end of all frames.
-        let last = [AllStep::SubscribeAll, AllStep::PassOn, AllStep::Read(usize::MAX)];
+        let last = [AllStep::SubscribeAll, AllStep::PassOn, AllStep::Read(usize::MAX, 0)];
         for (change, step) in (1..).zip(steps.into_iter().chain(last)) {
             match step {
                 AllStep::List => {
@@ -122,9 +117,21 @@ proptest! {
                     // What it had read is of an earlier subscription.
                     shown.clear();
                 }
-                AllStep::Read(count) => {
+                AllStep::Read(count, put_back) => {
                     let frames = std::iter::from_fn(|| all.next_frame());
-                    frames.take(count).for_each(|next| see(&mut shown, seen(&next)));
+                    let mut read = Vec::new();
+                    for next in frames.take(count) {
+                        let seen = seen(&next);
+                        read.push((next.taken(), seen.market, shown.get(&seen.market).cloned()));
+                        see(&mut shown, seen);
+                    }
+                    for (frame, market, before) in read.into_iter().rev().take(put_back) {
+                        all.put_back(&frame);
+                        match before {
+                            Some(before) => shown.insert(market, before),
+                            None => shown.remove(&market),
+                        };
+                    }
                 }
             }
         }
