@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context as _, bail, ensure};
 use bytes::{Buf as _, BytesMut};
+use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::io::AsyncReadExt as _;
@@ -61,7 +62,7 @@ impl EventStream {
             while let Some(chunk) = next_chunk(&mut received)? {
                 text.extend_from_slice(&chunk);
             }
-            while let Some(end) = text.windows(2).position(|bytes| bytes == b"\n\n") {
+            while let Some(end) = memmem::find(&text, b"\n\n") {
                 let event = without_retry(&text[..end]);
                 if let Some(frame) = event.strip_prefix(PRICE) {
                     take(first_line(frame), end as u64 + 2, now_ns);
@@ -92,9 +93,7 @@ fn first_line(text: &[u8]) -> &[u8] {
 
 /// Takes the first chunk; `None` while it is incomplete.
 fn next_chunk(received: &mut BytesMut) -> anyhow::Result<Option<BytesMut>> {
-    let Some(at) = received.windows(2).position(|bytes| bytes == b"\r\n") else {
-        return Ok(None);
-    };
+    let Some(at) = memmem::find(received, b"\r\n") else { return Ok(None) };
     let size = std::str::from_utf8(&received[..at])?;
     let size = usize::from_str_radix(size, 16).with_context(|| format!("a chunk of {size:?}"))?;
     if size == 0 {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use foldhash::fast::FixedState;
 use hdrhistogram::Histogram;
+use memchr::memmem;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -451,7 +452,7 @@ fn emitted_ms(text: &[u8]) -> Option<u64> {
 
 /// The number behind the first occurrence of this name.
 fn number_after(name: &[u8], text: &[u8]) -> Option<u64> {
-    let at = text.windows(name.len()).position(|bytes| bytes == name)?;
+    let at = memmem::find(text, name)?;
     let digits = text[at + name.len()..].iter().take_while(|byte| byte.is_ascii_digit());
     Some(digits.fold(0, |value: u64, digit| value * 10 + u64::from(digit - b'0')))
 }
@@ -461,7 +462,7 @@ fn number_after(name: &[u8], text: &[u8]) -> Option<u64> {
 fn updated_ms(text: &[u8]) -> Option<u64> {
     const NAME: &[u8] = b"\"updated_at\":\"";
     let is_price = text.starts_with(b"{\"type\":\"price\"");
-    let at = text.windows(NAME.len()).position(|bytes| bytes == NAME).filter(|_| is_price)?;
+    let at = memmem::find(text, NAME).filter(|_| is_price)?;
     let time = text[at + NAME.len()..].split(|&byte| byte == b'"').next()?;
     millis(std::str::from_utf8(time).ok()?)
 }

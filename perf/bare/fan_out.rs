@@ -118,14 +118,14 @@ impl Plan {
         })
     }
 
-    /// A frame with prices, padded to the length.
+    /// A frame that begins like one of the server's, padded to the length.
     fn frame(&self, market: u32, emitted_ms: u64, seq: u64, is_conflated: bool) -> Vec<u8> {
         let mut text = format!(
-            "{{\"type\":\"price\",\"market_id\":\"{market}\",\"seq\":{seq},\"emit_ts_ms\":\
-             {emitted_ms},\"x\":\""
+            "{{\"type\":\"price\",\"market_id\":\"0x{market:064x}\",\"condition_id\":\
+             \"0x{market:064x}\",\"seq\":{seq},\"emit_ts_ms\":{emitted_ms},\"x\":\""
         );
         let end = if is_conflated { "\",\"conflated\":true}" } else { "\"}" };
-        let payload_bytes = self.frame_bytes.clamp(200, 60_000) - 4;
+        let payload_bytes = self.frame_bytes.clamp(300, 60_000) - 4;
         let padding = (payload_bytes - end.len()).saturating_sub(text.len());
         text.extend(std::iter::repeat_n('x', padding));
         text.push_str(end);
