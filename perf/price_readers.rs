@@ -38,7 +38,7 @@ const DELAY_MS_MAX: u64 = 60_000;
 /// then sleep for [`PAUSE`].
 const FRAMES_AT_A_TIME: u64 = 20;
 
-/// See [`FRAMES_AT_A_TIME`]. At a lower priority they would also get a tenth of the core, but for
+/// See [`FRAMES_AT_A_TIME`]. At a lower priority they would get their part of the core for
 /// milliseconds at a time, which is longer than a trade takes.
 const PAUSE: Duration = Duration::from_micros(400);
 

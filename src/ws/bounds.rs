@@ -4,7 +4,8 @@
 //! |---|---|
 //! | replies that its peer has not read | [`REPLY_BYTES_MAX`] |
 //! | prices for a socket | a frame: those behind it are due again |
-//! | prices on the way to a stream or another node | [`WRITE_BYTES_GOAL`] and a frame |
+//! | prices for a socket that another node passes on | about four times [`WRITE_BYTES_GOAL`] |
+//! | prices that are being written for a stream | [`WRITE_BYTES_GOAL`] and a frame |
 //! | the same if its peer is slow | [`SLOW_WRITE_BYTES_GOAL`] and a frame |
 //! | fills that are being written | [`WRITE_BYTES_GOAL`] and a page |
 //! | what the kernel takes before it can send it | about [`KERNEL_UNSENT_BYTES_MAX`], on Linux |
@@ -17,10 +18,11 @@
 //! | subscriptions | [`SUBSCRIPTIONS_MAX`] |
 //! | those with prices | [`READERS_MAX`] |
 //!
-//! A socket whose peer takes nothing is closed with 1013 once the first of these is reached, and
-//! after ten seconds in any case; a stream is cut off. Prices that nobody has taken are not kept,
-//! and fills are kept by the account. No new socket or stream is opened while the process comes
-//! close to its memory limit.
+//! Once the first of these is reached, a socket whose peer is behind is closed with 1013, even if
+//! it reads: there is no room for what it has not taken. So is one whose peer takes nothing for ten
+//! seconds; a stream is cut off. What hyper holds for another node is not counted. Prices that
+//! nobody has taken are not kept, and fills are kept by the account. No new socket or stream is
+//! opened while the process comes close to its memory limit.
 
 use std::time::Duration;
 

@@ -45,8 +45,8 @@ pub(super) trait Protocol: Send {
     /// Answers a text frame.
     fn answer(&mut self, text: &[u8], now: Timestamp, replies: &mut Vec<u8>);
 
-    /// Adds what to write next to the batch, including the replies; nothing if nothing is due. Of
-    /// what may be put back, about `bytes_goal` bytes at most.
+    /// Adds what to write next to the batch, including the replies; nothing if nothing is due.
+    /// Stops adding what may be put back once the batch has about `bytes_goal` bytes.
     fn take(&mut self, replies: &mut Vec<u8>, batch: &mut Batch, bytes_goal: usize);
 
     /// The peer took only this many bytes of the last batch. Removes the frames at its end that can
@@ -241,7 +241,8 @@ struct Connection<P> {
 /// State shared by reader and writer; locked only briefly, never across an await.
 struct Shared<P> {
     protocol: P,
-    /// The rest of a frame of which the peer has taken a part; written first.
+    /// The rest of a frame of which the peer has taken a part, or the next frame if it stopped
+    /// right before it; written first.
     begun: Vec<u8>,
     /// Complete frames, ready to be written.
     replies: Vec<u8>,
@@ -317,7 +318,7 @@ impl<P: Protocol> Connection<P> {
             bytes_goal = match self.write_batch(batch, stream).await {
                 Ok(None) => (bytes_goal + WRITE_BYTES_GOAL).min(batch_bytes),
                 // More would be put together only to be put back.
-                Ok(Some(taken_bytes)) => taken_bytes.clamp(WRITE_BYTES_GOAL, batch_bytes),
+                Ok(Some(taken_bytes)) => taken_bytes.max(WRITE_BYTES_GOAL).min(batch_bytes),
                 Err(_) => return Ended::Gone,
             };
             if let Some(reason) = close {
@@ -328,8 +329,8 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// Takes what is to be written next, once everything before has been, except for what waits to
-    /// be written with it. Returns the reason if it ends in a close frame.
+    /// Takes the next batch. Everything before it has been written, except for the rest of a begun
+    /// frame, with which it begins. Returns the reason if it ends in a close frame.
     fn take(&self, batch: &mut Batch, bytes_goal: usize) -> Option<CloseReason> {
         let mut shared = self.shared.lock();
         if shared.begun.is_empty() {
@@ -369,8 +370,8 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// Puts back what can wait of a batch of which the peer took this many bytes. Returns what must
-    /// be written now: nothing if the next batch can bring it, by when the peer probably has room
-    /// for more.
+    /// be written now: nothing if the next batch can bring it. Where many sockets wait for their
+    /// turn, the peer has room for more by then.
     fn put_back(&self, mut batch: Batch, taken_bytes: usize) -> Option<Vec<u8>> {
         let mut shared = self.shared.lock();
         let can_wait = shared.protocol.put_back(&mut batch, taken_bytes);
@@ -434,8 +435,8 @@ impl<P: Protocol> Connection<P> {
     fn note_unsent(&self, shared: &mut Shared<P>) {
         let is_slow = shared.unwritten_bytes > 0;
         let bytes = if is_slow { shared.unwritten_bytes + shared.replies.len() } else { 0 };
-        // While a begun frame waits for the next batch, the peer reads: it is not its fault that
-        // others hold everything.
+        // While a begun frame waits for the next batch, nobody knows whether the peer has room for
+        // it: that others hold everything is not its fault.
         if !shared.unsent.hold(bytes) && shared.begun.is_empty() {
             self.watched.note_lack_of_room();
         }

@@ -86,8 +86,8 @@ impl Protocol for Prices {
         }
     }
 
-    /// So whatever the peer takes later is new, except for a frame that has begun. Only that waits:
-    /// replies need no turn.
+    /// What is put back is sent later, as the newest frames of those markets. The rest of a begun
+    /// frame waits for that turn; replies are written at once.
     fn put_back(&mut self, batch: &mut Batch, taken_bytes: usize) -> bool {
         let mut is_put_back = false;
         while let Some(frame) = batch.put_back(taken_bytes) {

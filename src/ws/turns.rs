@@ -57,7 +57,7 @@ const LATE_SHARE: u32 = 3;
 /// long.
 const LATE_TIME_MAX: Duration = Duration::from_millis(1);
 
-/// What a turn takes at least, and counts for where nobody notes when it begins.
+/// The shortest that a turn is taken to be, and what is assumed of turns that are not timed.
 const TURN_TIME_MIN: Duration = Duration::from_micros(10);
 
 /// The readers of one worker that wait for their turn.

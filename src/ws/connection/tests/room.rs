@@ -160,7 +160,7 @@ async fn a_client_that_reads_stays_while_others_do_not() {
     assert_eq!(world.json().await["type"], "pong");
 }
 
-/// A protocol that says nothing, and claims that some of it can be put back, or none.
+/// A protocol that has only replies, and claims that some of them can be put back, or none.
 struct Mute {
     puts_back: bool,
 }
@@ -168,7 +168,9 @@ struct Mute {
 impl Protocol for Mute {
     fn answer(&mut self, _: &[u8], _: Timestamp, _: &mut Vec<u8>) {}
 
-    fn take(&mut self, _: &mut Vec<u8>, _: &mut Batch, _: usize) {}
+    fn take(&mut self, replies: &mut Vec<u8>, batch: &mut Batch, _: usize) {
+        batch.take(replies);
+    }
 
     fn put_back(&mut self, _: &mut Batch, _: usize) -> bool {
         self.puts_back
@@ -198,6 +200,25 @@ async fn there_is_room_for_what_the_next_batch_brings_to_a_client_that_reads() {
         assert_eq!(connection.watched.lacks_room(), !puts_back, "while it waits");
         let begun_bytes = if puts_back { 4 } else { 0 };
         assert_eq!(connection.shared.lock().begun.len(), begun_bytes);
+    }
+}
+
+/// Anything else would be inside of it.
+#[test]
+fn the_rest_of_a_begun_frame_is_written_first() {
+    for reason in [None, Some(CloseReason::GoingAway)] {
+        let connection = mute(true);
+        let mut shared = connection.shared.lock();
+        (shared.begun, shared.replies) = (b"rest".to_vec(), b"reply".to_vec());
+        shared.close = reason.map(|reason| (reason, None));
+        drop(shared);
+        let mut expected = b"restreply".to_vec();
+        if let Some(reason) = reason {
+            put_close(&mut expected, reason, None);
+        }
+        let mut batch = Batch::new();
+        assert_eq!(connection.take(&mut batch, usize::MAX), reason);
+        assert_eq!(*batch, expected);
     }
 }
 
