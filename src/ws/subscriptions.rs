@@ -29,7 +29,7 @@ pub struct Subscriptions {
     /// Where the socket is in its mailbox.
     cursor: Cursor,
     /// What was put back, the next one last. It comes before everything else.
-    put_back: Vec<PutBack>,
+    put_back: Vec<DueSlot>,
     slots: Vec<Option<Subscription>>,
     free_slots: Vec<u32>,
     /// The slots in use, by the condition id of their market.
@@ -98,10 +98,10 @@ pub(super) struct TakenFrame {
     conflated: bool,
 }
 
-/// A slot whose frame was put back.
-struct PutBack {
+/// A slot that may have a frame due.
+struct DueSlot {
     slot: u32,
-    /// Whether the frame has been counted as conflated.
+    /// Whether a frame of it was put back after it had been counted as conflated.
     is_counted: bool,
 }
 
@@ -344,7 +344,7 @@ impl Subscriptions {
         let subscription = self.slots[slot as usize].as_mut().filter(|it| it.place == place);
         if let Some(subscription) = subscription {
             subscription.sent = before;
-            self.put_back.push(PutBack { slot, is_counted: conflated });
+            self.put_back.push(DueSlot { slot, is_counted: conflated });
         }
         self.mailbox.ask_turn();
     }
@@ -353,7 +353,7 @@ impl Subscriptions {
     /// its turn before any gets a second one.
     pub fn next_frame(&mut self) -> Option<NextFrame> {
         loop {
-            let Some(PutBack { slot, is_counted }) = self.next_slot() else {
+            let Some(DueSlot { slot, is_counted }) = self.next_slot() else {
                 if self.join_next(Timestamp::now()) {
                     continue;
                 }
@@ -371,10 +371,10 @@ impl Subscriptions {
     }
 
     /// A slot that may have a frame due.
-    fn next_slot(&mut self) -> Option<PutBack> {
+    fn next_slot(&mut self) -> Option<DueSlot> {
         let Some(next) = self.put_back.pop() else {
             let slot = self.mailbox.next_slot(&mut self.cursor)?;
-            return Some(PutBack { slot, is_counted: false });
+            return Some(DueSlot { slot, is_counted: false });
         };
         if self.put_back.is_empty() {
             // Most peers will take everything from now on, and need no room for this.
@@ -509,15 +509,12 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
-    use crate::market::catalogue::Outcome;
     use crate::ws::bounds::SUBSCRIPTIONS_MAX;
-    use crate::ws::fanout::tests::{due, fanout, list, name, open_for_all, pass_on, publish};
+    use crate::ws::fanout::tests::{due, fanout, info, list, name, open_for_all, pass_on, publish};
 
     /// As if the market had been listed once.
     fn join_unlisted(fanout: &Fanout, socket: &mut Subscriptions, market: usize) {
-        let outcomes =
-            ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: "".into() });
-        let gone = Arc::new(Market::new(MarketInfo::bare(&name(market), outcomes)));
+        let gone = Arc::new(Market::new(info(market)));
         assert!(fanout.reserve(1));
         socket.join(&gone, Timestamp::EPOCH);
     }

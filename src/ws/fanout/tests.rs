@@ -14,14 +14,16 @@ use crate::ws::subscriptions::{NextFrame, SubscribeError};
 
 const FIFTY: MarketsMax = MarketsMax::Count(50);
 
+/// A market without a book.
+pub(in crate::ws) fn info(market: usize) -> MarketInfo {
+    let outcomes = ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: "".into() });
+    MarketInfo::bare(&name(market), outcomes)
+}
+
 /// Markets `m0`, `m1`, … without books, and their fan-out.
 pub(in crate::ws) fn fanout(market_count: usize) -> Arc<Fanout> {
     let markets = Arc::new(Markets::new());
-    let outcomes =
-        || ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: "".into() });
-    let infos =
-        (0..market_count).map(|market| MarketInfo::bare(&name(market), outcomes())).collect();
-    markets.list(infos).unwrap();
+    markets.list((0..market_count).map(info).collect()).unwrap();
     Arc::new(Fanout::new(markets))
 }
 
@@ -241,8 +243,7 @@ pub(in crate::ws) fn due(socket: &mut Subscriptions) -> Vec<usize> {
 
 /// Lists one more market.
 pub(in crate::ws) fn list(fanout: &Fanout, market: usize) {
-    let outcomes = ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: "".into() });
-    fanout.markets.list(vec![MarketInfo::bare(&name(market), outcomes)]).unwrap();
+    fanout.markets.list(vec![info(market)]).unwrap();
 }
 
 #[test]
