@@ -126,6 +126,7 @@ impl State {
             }
             self.forget_comments_of(order_id);
         }
+        self.orders.shrink();
         let keys: Vec<_> = self.keys_of(&self.accounts[slot]).map(|key| key.id).collect();
         for key in keys {
             self.remove_key(key);

@@ -86,8 +86,16 @@ impl OrderTable {
     }
 
     /// The memory of the lives.
-    pub(super) const fn life_bytes(&self) -> usize {
+    pub(super) fn life_bytes(&self) -> usize {
         self.lives.bytes()
+    }
+
+    /// Frees the memory of the name index that it no longer needs, after many orders were removed.
+    pub(super) fn shrink(&mut self) {
+        let needed = 2 * self.by_name.len();
+        if self.by_name.capacity() > 2 * needed {
+            self.by_name.shrink_to(needed, |entry| entry.tag.hash());
+        }
     }
 
     pub(super) const fn len(&self) -> usize {

@@ -1,7 +1,7 @@
 //! A slab of rows addressed by slot, and a table that also finds rows by id.
 //!
 //! A slab grows one chunk at a time. Rows never move, so no command ever waits for all of them to
-//! be copied, and at most one chunk of memory is unused.
+//! be copied, and at most one chunk of memory was never used. A chunk is freed with its last row.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -17,69 +17,120 @@ const CHUNK_ROWS: usize = 1 << CHUNK_BITS;
 /// Rows by slot. The slots of removed rows are reused.
 #[derive(Clone, Debug)]
 pub(super) struct Slab<T> {
-    chunks: Vec<Vec<Option<T>>>,
-    /// Slots whose rows were removed.
-    free: Vec<u32>,
+    chunks: Vec<Chunk<T>>,
+    /// The chunks with a slot for another row, each once.
+    roomy: Vec<u32>,
     len: usize,
+}
+
+/// The rows of consecutive slots.
+#[derive(Clone, Debug)]
+struct Chunk<T> {
+    /// Grows up to [`CHUNK_ROWS`]; without capacity while no slot has a row.
+    rows: Vec<Option<T>>,
+    /// A bit for each slot whose row was removed.
+    removed: u64,
+}
+
+const _: () = assert!(CHUNK_ROWS == u64::BITS as usize);
+
+impl<T> Chunk<T> {
+    const fn has_room(&self) -> bool {
+        self.removed != 0 || self.rows.len() < CHUNK_ROWS
+    }
+
+    const fn len(&self) -> usize {
+        self.rows.len() - self.removed.count_ones() as usize
+    }
+
+    /// Adds a row where there is room, and returns its offset.
+    fn insert(&mut self, row: T) -> usize {
+        if self.removed == 0 {
+            if self.rows.is_empty() {
+                self.rows.reserve_exact(CHUNK_ROWS);
+            }
+            self.rows.push(Some(row));
+            return self.rows.len() - 1;
+        }
+        let offset = self.removed.trailing_zeros() as usize;
+        self.removed &= self.removed - 1;
+        self.rows[offset] = Some(row);
+        offset
+    }
+
+    fn remove(&mut self, offset: usize) -> T {
+        let row = self.rows[offset].take().expect("a slot with a row");
+        self.removed |= 1 << offset;
+        if self.len() == 0 {
+            *self = Self::new();
+        }
+        row
+    }
+
+    const fn new() -> Self {
+        Self { rows: Vec::new(), removed: 0 }
+    }
 }
 
 impl<T> Slab<T> {
     pub(super) const fn new() -> Self {
-        Self { chunks: Vec::new(), free: Vec::new(), len: 0 }
+        Self { chunks: Vec::new(), roomy: Vec::new(), len: 0 }
     }
 
     pub(super) const fn len(&self) -> usize {
         self.len
     }
 
-    /// Adds a row and returns its slot.
+    /// Adds a row and returns its slot. As long as none was removed, slots are consecutive.
     pub(super) fn insert(&mut self, row: T) -> u32 {
         self.len += 1;
-        if let Some(slot) = self.free.pop() {
-            self.chunks[chunk(slot)][offset(slot)] = Some(row);
-            return slot;
-        }
-        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK_ROWS) {
-            self.chunks.push(Vec::with_capacity(CHUNK_ROWS));
-        }
-        let chunk_index = self.chunks.len() - 1;
+        let chunk_index = if let Some(&index) = self.roomy.last() {
+            index as usize
+        } else {
+            self.chunks.push(Chunk::new());
+            let index = self.chunks.len() - 1;
+            self.roomy.push(to_u32(index));
+            index
+        };
         let chunk = &mut self.chunks[chunk_index];
-        let slot = chunk_index * CHUNK_ROWS + chunk.len();
-        chunk.push(Some(row));
-        u32::try_from(slot).expect("fewer rows of a kind in a shard than a u32 counts")
+        let slot = chunk_index * CHUNK_ROWS + chunk.insert(row);
+        if !chunk.has_room() {
+            self.roomy.pop();
+        }
+        to_u32(slot)
     }
 
     pub(super) fn remove(&mut self, slot: u32) -> T {
-        let row = self.chunks[chunk(slot)][offset(slot)].take().expect("a slot with a row");
-        self.free.push(slot);
+        let chunk = &mut self.chunks[chunk(slot)];
+        if !chunk.has_room() {
+            self.roomy.push(slot >> CHUNK_BITS);
+        }
         self.len -= 1;
-        row
+        chunk.remove(offset(slot))
     }
 
     /// How many slots there are, free ones included.
     pub(super) fn slot_count(&self) -> u32 {
-        let full = self.chunks.len().saturating_sub(1) * CHUNK_ROWS;
-        let count = full + self.chunks.last().map_or(0, Vec::len);
-        u32::try_from(count).expect("slots are u32")
+        to_u32(self.chunks.len() * CHUNK_ROWS)
     }
 
     /// The rows in the slots from `start` to before `end`.
     pub(super) fn between(&self, start: u32, end: u32) -> impl Iterator<Item = &T> {
         let slots = start..end.min(self.slot_count());
-        slots.filter_map(|slot| self.chunks[chunk(slot)][offset(slot)].as_ref())
+        slots.filter_map(|slot| self.chunks[chunk(slot)].rows.get(offset(slot))?.as_ref())
     }
 
     /// The memory of the rows, without what they own.
-    pub(super) const fn bytes(&self) -> usize {
-        let chunks = self.chunks.len() * CHUNK_ROWS * size_of::<Option<T>>();
-        chunks + vec_bytes(&self.chunks) + vec_bytes(&self.free)
+    pub(super) fn bytes(&self) -> usize {
+        let chunks: usize = self.chunks.iter().map(|chunk| vec_bytes(&chunk.rows)).sum();
+        chunks + vec_bytes(&self.chunks) + vec_bytes(&self.roomy)
     }
 
     /// All rows with their slots, in slot order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        (0..)
-            .zip(self.chunks.iter().flatten())
-            .filter_map(|(slot, row)| Some((slot, row.as_ref()?)))
+        let chunks = (0..).step_by(CHUNK_ROWS).zip(&self.chunks);
+        let slots = chunks.flat_map(|(first, chunk)| (first..).zip(&chunk.rows));
+        slots.filter_map(|(slot, row)| Some((slot, row.as_ref()?)))
     }
 }
 
@@ -88,14 +139,14 @@ impl<T> std::ops::Index<u32> for Slab<T> {
 
     #[inline]
     fn index(&self, slot: u32) -> &T {
-        self.chunks[chunk(slot)][offset(slot)].as_ref().expect("a slot with a row")
+        self.chunks[chunk(slot)].rows[offset(slot)].as_ref().expect("a slot with a row")
     }
 }
 
 impl<T> std::ops::IndexMut<u32> for Slab<T> {
     #[inline]
     fn index_mut(&mut self, slot: u32) -> &mut T {
-        self.chunks[chunk(slot)][offset(slot)].as_mut().expect("a slot with a row")
+        self.chunks[chunk(slot)].rows[offset(slot)].as_mut().expect("a slot with a row")
     }
 }
 
@@ -105,6 +156,10 @@ const fn chunk(slot: u32) -> usize {
 
 const fn offset(slot: u32) -> usize {
     slot as usize % CHUNK_ROWS
+}
+
+fn to_u32(slot: usize) -> u32 {
+    u32::try_from(slot).expect("fewer rows of a kind in a shard than a u32 counts")
 }
 
 /// A row with an id.
@@ -261,6 +316,42 @@ mod tests {
         assert_eq!(ids.len(), 667);
         assert!(ids.is_sorted());
         assert_eq!(table.slot(8), None);
+    }
+
+    #[test]
+    fn a_chunk_is_freed_with_its_last_row_and_used_again() {
+        const ROWS: u64 = 10 * CHUNK_ROWS as u64;
+        let mut slab = Slab::new();
+        let rows_bytes = |slab: &Slab<u64>| -> usize {
+            slab.chunks.iter().map(|chunk| vec_bytes(&chunk.rows)).sum()
+        };
+        let slots: Vec<u32> = (0..ROWS).map(|row| slab.insert(row)).collect();
+        assert!(slots.iter().copied().eq(0..slots.len() as u32), "slots are consecutive");
+        let full = rows_bytes(&slab);
+        // Whichever row of a chunk goes last.
+        let kept = |slot: u32| slot.is_multiple_of(CHUNK_ROWS as u32 * 2 + 7);
+        for &slot in slots.iter().filter(|&&slot| !kept(slot)).rev() {
+            assert_eq!(slab.remove(slot), u64::from(slot));
+        }
+        let left: Vec<u32> = slots.into_iter().filter(|&slot| kept(slot)).collect();
+        assert!(
+            slab.iter()
+                .map(|(slot, &row)| (slot, row))
+                .eq(left.iter().map(|&slot| (slot, u64::from(slot))))
+        );
+        assert_eq!(slab.between(0, u32::MAX).count(), left.len());
+        assert_eq!(rows_bytes(&slab), left.len() * full / 10, "{left:?}");
+        for row in left.len() as u64..ROWS {
+            let slot = slab.insert(row);
+            assert_eq!(slab[slot], row);
+        }
+        assert_eq!((slab.len() as u64, slab.chunks.len(), rows_bytes(&slab)), (ROWS, 10, full));
+        assert!(slab.roomy.is_empty());
+        for slot in 0..slab.slot_count() {
+            slab.remove(slot);
+        }
+        assert_eq!((slab.len(), rows_bytes(&slab)), (0, 0));
+        assert_eq!(slab.iter().next(), None);
     }
 
     #[test]
