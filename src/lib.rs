@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+pub mod allocator;
 pub mod auth;
 pub mod backup;
 pub mod candles;

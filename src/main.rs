@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: paperbourse::allocator::Allocator = paperbourse::allocator::Allocator;
 
 fn main() -> ExitCode {
     paperbourse::cli::run()

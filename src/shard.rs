@@ -72,12 +72,12 @@ pub struct Room {
 }
 
 impl Room {
-    /// Room in a process that may use this much resident memory; `None` for no limit.
+    /// Room in a process that may use this much memory, in bytes; `None` for no limit.
     pub fn limited(limit_bytes: Option<u64>) -> Self {
         Self { limit_bytes, ..Self::default() }
     }
 
-    /// The limit of resident memory, in bytes.
+    /// The memory limit, in bytes.
     pub const fn limit_bytes(&self) -> Option<u64> {
         self.limit_bytes
     }

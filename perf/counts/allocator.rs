@@ -9,7 +9,7 @@ use std::ops::Sub;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use mimalloc::MiMalloc;
+use paperbourse::allocator::Allocator;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 static ALLOCATED_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -49,26 +49,26 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
         // SAFETY: as the caller promised.
-        unsafe { MiMalloc.alloc(layout) }
+        unsafe { Allocator.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
         // SAFETY: as the caller promised.
-        unsafe { MiMalloc.alloc_zeroed(layout) }
+        unsafe { Allocator.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
         note(new_bytes);
         FREED_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
         // SAFETY: as the caller promised.
-        unsafe { MiMalloc.realloc(pointer, layout, new_bytes) }
+        unsafe { Allocator.realloc(pointer, layout, new_bytes) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         FREED_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
         // SAFETY: as the caller promised.
-        unsafe { MiMalloc.dealloc(pointer, layout) }
+        unsafe { Allocator.dealloc(pointer, layout) }
     }
 }
 

@@ -34,7 +34,7 @@ const LOCKED_UNIT: &str = "locked instructions";
 const SHA256_FUNCTIONS: &str = "sha256_block_data_order";
 
 /// The parts of names of functions in which this program's allocator counts.
-const COUNTING_FUNCTIONS: [&str; 2] = ["::allocator::", "__rust_"];
+const COUNTING_FUNCTIONS: [&str; 2] = ["counts::allocator::", "__rust_"];
 
 const VALGRIND: &str = "valgrind";
 

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::allocator;
 use crate::shard::Room;
 use crate::telemetry::{kilobytes, resident_bytes};
 
@@ -89,43 +90,89 @@ const READERS_REFUSED_PERCENT: u64 = 90;
 /// reported at every look.
 const READERS_ACCEPTED_PERCENT: u64 = 85;
 
-/// Checks whether the process is above the limit, or close to it.
-pub(super) fn look(room: &Room, limit_bytes: u64) {
-    if let Some(resident_bytes) = resident_bytes() {
-        judge(room, resident_bytes, limit_bytes);
+/// How much of what is resident counts at least, in ninths. Memory that the allocator keeps is used
+/// again, so it is no reason to refuse anything, unless parts of pages add up: the machine has no
+/// more than a quarter above the default limit, and others need some of that.
+const RESIDENT_NINTHS: u64 = 8;
+
+/// The memory that the process uses, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Usage {
+    /// What was allocated and not freed.
+    in_use: u64,
+    /// What the system counts: with code, stacks, and what the allocator keeps.
+    resident: u64,
+}
+
+impl Usage {
+    /// `None` if the system does not report what is resident. A process with another allocator, as
+    /// in tests, is judged by that alone.
+    fn now() -> Option<Self> {
+        let resident = resident_bytes()?;
+        Some(Self { in_use: allocator::in_use_bytes().unwrap_or(resident), resident })
+    }
+
+    /// What counts of the resident memory, whatever is in use.
+    const fn resident_share(self) -> u64 {
+        self.resident / 9 * RESIDENT_NINTHS
+    }
+
+    /// What is compared with the limit.
+    fn counted(self) -> u64 {
+        self.in_use.max(self.resident_share())
     }
 }
 
-fn judge(room: &Room, resident_bytes: u64, limit_bytes: u64) {
-    let (resident, limit) = (megabytes(resident_bytes), megabytes(limit_bytes));
+/// Returns freed memory to the system, and checks whether the process is above the limit, or close
+/// to it.
+pub(super) fn look(room: &Room, limit_bytes: u64) {
+    allocator::return_freed();
+    let Some(mut usage) = Usage::now() else { return };
+    let accepted = limit_bytes / 100 * READERS_ACCEPTED_PERCENT;
+    if usage.resident_share() > usage.in_use.max(accepted) {
+        // Otherwise something may be refused because of memory that nobody uses.
+        allocator::return_all_freed();
+        usage = Usage::now().unwrap_or(usage);
+    }
+    judge(room, usage, limit_bytes);
+}
+
+fn judge(room: &Room, usage: Usage, limit_bytes: u64) {
+    let counted = usage.counted();
+    let (in_use, resident) = (megabytes(usage.in_use), megabytes(usage.resident));
+    let limit = megabytes(limit_bytes);
     let share = |percent: u64| limit_bytes / 100 * percent;
     let was_short = !room.has_room_for_readers();
-    if !was_short && resident_bytes > share(READERS_REFUSED_PERCENT) {
+    if !was_short && counted > share(READERS_REFUSED_PERCENT) {
         room.set_short(true);
         tracing::warn!(
+            in_use_megabytes = in_use,
             resident_megabytes = resident,
             limit_megabytes = limit,
             "memory is close to --memory-limit: refusing new sockets and price streams"
         );
-    } else if was_short && resident_bytes < share(READERS_ACCEPTED_PERCENT) {
+    } else if was_short && counted < share(READERS_ACCEPTED_PERCENT) {
         room.set_short(false);
         tracing::info!(
+            in_use_megabytes = in_use,
             resident_megabytes = resident,
             limit_megabytes = limit,
             "memory is no longer close to --memory-limit: accepting sockets and price streams"
         );
     }
-    let is_full = resident_bytes > limit_bytes;
+    let is_full = counted > limit_bytes;
     if is_full != room.is_full() {
         room.set_full(is_full);
         if is_full {
             tracing::warn!(
+                in_use_megabytes = in_use,
                 resident_megabytes = resident,
                 limit_megabytes = limit,
                 "--memory-limit reached: refusing new accounts, keys, orders and comments"
             );
         } else {
             tracing::info!(
+                in_use_megabytes = in_use,
                 resident_megabytes = resident,
                 limit_megabytes = limit,
                 "memory is below --memory-limit again: accepting accounts, keys, orders and \
@@ -156,20 +203,29 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn requests_are_refused_while_memory_is_above_the_limit() {
         let room = Room::default();
-        for (resident_bytes, is_full, has_room_for_readers) in [
-            (900, false, true),
-            (1_001, true, false),
-            (1_000, false, false),
-            (850, false, false),
-            (849, false, true),
-            (900, false, true),
-            (901, false, false),
-            (900, false, false),
-            (1_001, true, false),
+        for (in_use, resident, is_full, has_room_for_readers) in [
+            (900, 900, false, true),
+            (1_001, 1_001, true, false),
+            (1_000, 1_000, false, false),
+            (850, 850, false, false),
+            (849, 849, false, true),
+            (900, 900, false, true),
+            (901, 901, false, false),
+            (900, 900, false, false),
+            (1_001, 1_001, true, false),
+            // Not all that is in use was touched.
+            (1_001, 90, true, false),
+            (100, 90, false, true),
+            // What the allocator keeps counts once it is far more than what is in use.
+            (100, 1_008, false, true),
+            (100, 1_017, false, false),
+            (100, 1_125, false, false),
+            (100, 1_134, true, false),
+            (100, 945, false, true),
         ] {
-            judge(&room, resident_bytes, 1_000);
+            judge(&room, Usage { in_use, resident }, 1_000);
             let found = (room.is_full(), room.has_room_for_readers());
-            assert_eq!(found, (is_full, has_room_for_readers), "{resident_bytes}");
+            assert_eq!(found, (is_full, has_room_for_readers), "{in_use} of {resident}");
         }
         look(&room, u64::MAX);
         assert!(!room.is_full() && room.has_room_for_readers());

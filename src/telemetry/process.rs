@@ -1,9 +1,11 @@
-//! What the system says about this process.
+//! What the system and the allocator say about this process.
 
 use std::fs;
 use std::sync::LazyLock;
 
 use rustix::process::{Resource, getrlimit};
+
+use crate::allocator;
 
 /// Linux reports times in this unit to every process, whatever its own tick is.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -13,8 +15,10 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub struct Process {
     /// Processor time used by all threads, in seconds.
     pub cpu_seconds: Option<f64>,
-    /// Memory in use, in bytes.
+    /// Resident memory, in bytes.
     pub resident_bytes: Option<u64>,
+    /// Memory that was allocated and not freed, in bytes.
+    pub in_use_bytes: Option<u64>,
     /// When the process started, in seconds since 1970.
     pub start_seconds: Option<f64>,
     /// Open file descriptors.
@@ -36,6 +40,7 @@ impl Process {
         Self {
             cpu_seconds: stat.map(|stat| seconds(stat.cpu_ticks)),
             resident_bytes: resident_bytes(),
+            in_use_bytes: allocator::in_use_bytes(),
             start_seconds: *START_SECONDS,
             open_files: open_files(),
             open_files_max: getrlimit(Resource::Nofile).current,

@@ -132,6 +132,6 @@ pub struct ServingGauges {
     pub keys: usize,
     /// Whether requests that need memory are refused.
     pub is_memory_full: bool,
-    /// The limit of resident memory, in bytes; `None` if there is none.
+    /// The memory limit, in bytes; `None` if there is none.
     pub memory_limit_bytes: Option<u64>,
 }

@@ -14,7 +14,7 @@ use crate::venue::follow::freshness::{Freshness, StateCounts};
 use crate::venue::follow::status::{LiveSnapshot, SocketSnapshot};
 
 /// Every metric, in the order of the page.
-pub static METRICS: [Metric; 86] = [
+pub static METRICS: [Metric; 87] = [
     Metric::gauge("paperbourse_build_info", "Always 1; the label is the version.", |_, out| {
         out.sample(&[env!("CARGO_PKG_VERSION")], 1);
     })
@@ -452,8 +452,7 @@ pub static METRICS: [Metric; 86] = [
     Metric::gauge(
         "paperbourse_memory_bytes",
         "Memory by what it holds, counted in the background, every 5 s or less often. Its sum is \
-         less than the resident memory: connections, code and free memory that the allocator \
-         keeps are not counted.",
+         less than what is in use: connections and snapshots in progress are not counted.",
         |from, out| {
             for &(part, bytes) in &from.memory {
                 out.sample(&[part], bytes);
@@ -462,8 +461,14 @@ pub static METRICS: [Metric; 86] = [
     )
     .by(&["part"]),
     Metric::gauge(
+        "paperbourse_memory_in_use_bytes",
+        "Memory that was allocated and not freed. The limit is compared with it, or with eight \
+         ninths of the resident memory if that is more.",
+        |from, out| out.maybe(from.process.in_use_bytes),
+    ),
+    Metric::gauge(
         "paperbourse_memory_limit_bytes",
-        "Resident memory above which requests are refused that need more.",
+        "Memory in use above which requests are refused that need more.",
         |from, out| out.maybe(from.serving.and_then(|it| it.memory_limit_bytes)),
     ),
     Metric::gauge(

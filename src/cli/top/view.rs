@@ -148,7 +148,7 @@ fn process(between: &Between<'_>, page: &Page) -> String {
     format!(
         "process    {} cores; {} of {} memory; {} of {} files",
         cores.map_or_else(unknown, |cores| format!("{cores:.2}")),
-        bytes_of("process_resident_memory_bytes"),
+        bytes_of("paperbourse_memory_in_use_bytes"),
         bytes_of("paperbourse_memory_limit_bytes"),
         count_of("process_open_fds"),
         count_of("process_max_fds")
@@ -310,7 +310,7 @@ paperbourse_venue_socket_live{socket=\"1\"} 0
 paperbourse_venue_last_frame_timestamp_seconds 0
 paperbourse_venue_frames_total 900
 process_cpu_seconds_total 2.5
-process_resident_memory_bytes 120000000
+paperbourse_memory_in_use_bytes 120000000
 paperbourse_memory_limit_bytes 3260000000
 process_open_fds 30
 process_max_fds 1048576

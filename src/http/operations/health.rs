@@ -27,7 +27,7 @@ pub(in crate::http) const READY_QUERY: [Parameter; 1] =
 
 /// Ready from the end of recovery until draining begins. Without fresh books from the venue the
 /// server is degraded: reads and accounts work, trades do not. A jump of the system clock degrades
-/// it too. With `strict`, a degraded server is not ready.
+/// it too, and so does a lack of memory. With `strict`, a degraded server is not ready.
 pub(in crate::http) fn ready(server: &Server, mut query: Query<'_>) -> Answer {
     let is_strict = query.flag("strict");
     let is_strict = query.finish(is_strict)?;
@@ -36,15 +36,17 @@ pub(in crate::http) fn ready(server: &Server, mut query: Query<'_>) -> Answer {
 }
 
 /// What degrades a server that is ready.
+#[derive(Default)]
 pub(super) struct Troubles {
     venue: Option<&'static str>,
+    memory: Option<&'static str>,
     clock: Option<String>,
 }
 
 impl Troubles {
     /// The first of them, if there is any.
     pub(super) fn first(&self) -> Option<&str> {
-        self.venue.or(self.clock.as_deref())
+        self.venue.or(self.memory).or(self.clock.as_deref())
     }
 }
 
@@ -53,7 +55,7 @@ pub(super) fn troubles(server: &Server) -> Option<Troubles> {
     let is_serving = !server.is_draining() && server.may_answer();
     let exchange = server.exchange().filter(|_| is_serving)?;
     let clock = clock::status().jump.map(|jump| jump.to_string());
-    Some(Troubles { venue: venue_trouble(exchange), clock })
+    Some(Troubles { venue: venue_trouble(exchange), memory: memory_trouble(exchange), clock })
 }
 
 fn report(troubles: &Troubles, is_strict: bool) -> Reply {
@@ -63,6 +65,7 @@ fn report(troubles: &Troubles, is_strict: bool) -> Reply {
         checks: Checks {
             journal: Check::of(None),
             venue: Check::of(troubles.venue),
+            memory: Check::of(troubles.memory),
             clock: Check::of(troubles.clock.as_deref()),
         },
     };
@@ -94,6 +97,7 @@ pub(in crate::http) struct Readiness<'a> {
 struct Checks<'a> {
     journal: Check<'a>,
     venue: Check<'a>,
+    memory: Check<'a>,
     clock: Check<'a>,
 }
 
@@ -134,6 +138,18 @@ pub(super) fn venue_trouble(exchange: &Exchange) -> Option<&'static str> {
     }
 }
 
+/// What is refused for lack of memory, if anything is.
+pub(super) fn memory_trouble(exchange: &Exchange) -> Option<&'static str> {
+    let room = exchange.service.room();
+    if room.is_full() {
+        Some("the memory limit is reached: new accounts, keys, orders and comments are refused")
+    } else if !room.has_room_for_readers() {
+        Some("memory is close to its limit: new sockets and price streams are refused")
+    } else {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
@@ -158,8 +174,10 @@ mod tests {
             let change = Watch::new(first).compare(Reading { wall_ns, ..first });
             let Some(Change::Jumped(jump)) = change else { panic!("{change:?}") };
             for (is_strict, status) in [(false, 200), (true, 503)] {
-                let reply =
-                    report(&Troubles { venue: None, clock: Some(jump.to_string()) }, is_strict);
+                let reply = report(
+                    &Troubles { clock: Some(jump.to_string()), ..Troubles::default() },
+                    is_strict,
+                );
                 assert_eq!(reply.status, status);
                 let body: Value = serde_json::from_slice(&reply.body).unwrap();
                 assert_eq!(body["status"], "degraded");

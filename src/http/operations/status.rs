@@ -8,7 +8,8 @@ use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use super::health::venue_trouble;
+use super::health::{memory_trouble, venue_trouble};
+use crate::allocator;
 use crate::http::call::Call;
 use crate::http::reply::Reply;
 use crate::ids::Timestamp;
@@ -19,12 +20,13 @@ use crate::wire::Time;
 pub(in crate::http) fn status(call: &Call<'_>) -> Reply {
     let exchange = call.exchange;
     let trouble = venue_trouble(exchange);
+    let of_memory = memory_trouble(exchange);
     let listing = call.service().markets().listing();
     let fresh = listing.markets().iter().filter(|market| market.snapshot().has_fresh_book());
     let journal = exchange.journal.metrics();
     let unflushed_ms = journal.map(|metrics| metrics.unflushed_age().as_millis());
     Reply::ok(&StatusAnswer {
-        status: if trouble.is_some() { "degraded" } else { "ok" },
+        status: if trouble.or(of_memory).is_some() { "degraded" } else { "ok" },
         timestamp: Time(Timestamp::now()),
         version: env!("CARGO_PKG_VERSION"),
         uptime_seconds: exchange.began.elapsed().as_secs(),
@@ -42,6 +44,11 @@ pub(in crate::http) fn status(call: &Call<'_>) -> Reply {
         journal: Journal {
             kept: if journal.is_some() { "on disk" } else { "in memory" },
             unflushed_ms: unflushed_ms.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
+        },
+        memory: Memory {
+            in_use_bytes: allocator::in_use_bytes(),
+            limit_bytes: call.service().room().limit_bytes(),
+            trouble: of_memory,
         },
         venue: Venue {
             name: exchange.venue.name,
@@ -73,6 +80,7 @@ pub(in crate::http) struct StatusAnswer {
     sse: Open,
     readers: Readers,
     journal: Journal,
+    memory: Memory,
     venue: Venue,
 }
 
@@ -119,6 +127,17 @@ struct Journal {
     /// The age of the oldest record that is not on disk yet, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     unflushed_ms: Option<u64>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "StatusMemory")]
+struct Memory {
+    /// What was allocated and not freed.
+    in_use_bytes: Option<u64>,
+    /// Above it, requests that need more memory are refused.
+    limit_bytes: Option<u64>,
+    /// What is refused for lack of memory, if anything is.
+    trouble: Option<&'static str>,
 }
 
 #[derive(JsonSchema, Serialize)]

@@ -9,8 +9,9 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 const CRATE: &str = "paperbourse";
 
 /// What may follow it: the modules on the map, and the access log.
-const MODULES: [&str; 33] = [
+const MODULES: [&str; 34] = [
     "access",
+    "allocator",
     "auth",
     "backup",
     "candles",
