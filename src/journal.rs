@@ -95,6 +95,7 @@ mod tail;
 mod waiters;
 mod wakeup;
 mod watch;
+mod window;
 mod writer;
 
 use std::error::Error;

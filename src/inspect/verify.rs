@@ -100,7 +100,8 @@ fn check(folder: &Folder, report: &mut VerifyReport) -> Result<(), InspectError>
         part.add(batch);
         let file =
             walk::with_segment(folder, batch.segment(), |path| Ok(folder.disk.open_read(path)?))?;
-        index.add(batch, file, || Ok::<_, InspectError>(()))
+        index.open(file);
+        index.add(batch, || Ok::<_, InspectError>(()))
     })?;
     let (_, chain) = end.chain;
     report.last_position = chain.position;

@@ -234,6 +234,15 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
+/// The length that the block at the start of these bytes claims, at most the longest possible; 0 if
+/// no header of this log is there.
+pub(super) fn claimed_bytes(bytes: &[u8], page_bytes: usize, chain: &Chain) -> usize {
+    Header::read(bytes, chain.log_crc).map_or(0, |header| {
+        let block_bytes = HEADER_BYTES + header.payload_bytes as usize;
+        block_bytes.next_multiple_of(page_bytes).min(BLOCK_BYTES_MAX)
+    })
+}
+
 /// Reads the block at the start of `bytes` and advances the chain past it if it is intact. `bytes`
 /// must reach to the end of the segment and hold at least a page. Block lengths are multiples of
 /// `page_bytes`.

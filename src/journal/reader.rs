@@ -1,16 +1,16 @@
-//! Reads segments without changing anything, one in memory at a time: for recovery, snapshots and
-//! inspection.
+//! Reads segments without changing anything, one in memory at a time, or a piece of one: for
+//! recovery, snapshots and inspection.
 
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
-use super::block::{self, Chain, Damage, Reading, SECTOR_BYTES, is_zero};
+use super::block::{self, BLOCK_BYTES_MAX, Block, Chain, Damage, Reading, SECTOR_BYTES, is_zero};
 use super::log_id::LogId;
 use super::recovery::OpenError;
-use super::segment::{self, Header, HeaderError, SEGMENT_BYTES_MAX};
+use super::segment::{self, Header, HeaderError};
 use super::tail::{self, Tail};
+use super::window::{Content, Spare, Window};
 use crate::disk::{Disk, DiskError, DiskFile};
 use crate::faults::{self, Fault};
 
@@ -47,11 +47,11 @@ pub struct RecordAt {
     pub epoch: u64,
 }
 
-/// The records of one segment.
+/// The records of one segment, or of consecutive blocks of it.
 #[derive(Debug)]
 pub struct Batch {
     segment: u64,
-    content: Buffer,
+    content: Content,
     records: Vec<RecordAt>,
     first_position: u64,
     blocks: u64,
@@ -121,7 +121,7 @@ impl Batch {
 
     /// The bytes of a record.
     pub fn record(&self, at: RecordAt) -> &[u8] {
-        &self.content()[at.offset as usize..][..at.bytes as usize]
+        &self.content.starting_at(at.offset as usize)[..at.bytes as usize]
     }
 
     /// All records with their positions, in order.
@@ -129,32 +129,9 @@ impl Batch {
         (self.first_position..).zip(self.records.iter().map(|&at| self.record(at)))
     }
 
-    /// The whole file.
+    /// The whole file. Panics if the segment was read in pieces.
     pub fn content(&self) -> &[u8] {
-        &self.content.bytes
-    }
-}
-
-/// A buffer the size of a segment, returned to its reader on drop: allocating fresh memory takes
-/// longer than reading a segment into it.
-#[derive(Debug)]
-struct Buffer {
-    bytes: Vec<u8>,
-    spare: Arc<Spare>,
-}
-
-/// The buffer returned last; earlier ones are freed.
-type Spare = Mutex<Vec<u8>>;
-
-impl Buffer {
-    fn of(spare: &Arc<Spare>) -> Self {
-        Self { bytes: std::mem::take(&mut *spare.lock()), spare: spare.clone() }
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        std::mem::swap(&mut *self.spare.lock(), &mut self.bytes);
+        self.content.whole()
     }
 }
 
@@ -167,7 +144,10 @@ pub(super) struct Segment {
 /// What a segment holds.
 pub(super) struct Parsed {
     pub(super) header: Header,
+    /// The last piece: the whole segment, unless it was read in pieces.
     pub(super) batch: Batch,
+    /// The number of records in all pieces.
+    pub(super) record_count: u64,
     /// Offset of the last block, or `end` if there is none.
     pub(super) newest_block: usize,
     /// Offset of the end of the last block.
@@ -241,18 +221,21 @@ impl SegmentReader {
         path: &Path,
         number: u64,
     ) -> Result<Batch, OpenError> {
-        let segment = self.read(disk.open_read(path)?, number)?.parsed;
-        let damaged = |damage| OpenError::Damaged {
-            path: path.to_path_buf(),
-            offset: segment.end as u64,
-            damage,
-        };
-        match segment.tail {
-            Tail::Torn(_) if accepts_damage() => Ok(segment.batch),
-            Tail::Torn(_) => Err(damaged(Damage::Followed)),
-            Tail::Clean if segment.is_blank() => Err(damaged(Damage::Gap)),
-            Tail::Clean => Ok(segment.batch),
-        }
+        let segment = self.read(disk.open_read(path)?, number)?;
+        closed(path, segment.parsed)
+    }
+
+    /// Reads the next segment, which must be closed, and shows it piece by piece, so that little of
+    /// it is in memory. An error may come after some pieces were shown.
+    pub fn read_closed_in_pieces<E: From<OpenError> + From<DiskError>>(
+        &mut self,
+        disk: &Disk,
+        path: &Path,
+        number: u64,
+        show: &mut dyn FnMut(Batch) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let segment = self.read_in_pieces(disk.open_read(path)?, number, show)?;
+        show(closed(path, segment.parsed)?)
     }
 
     /// Whether a segment holds any block. Also false if its header or length is invalid, which
@@ -309,104 +292,109 @@ impl SegmentReader {
         bytes: Vec<u8>,
         number: u64,
     ) -> Result<Batch, OpenError> {
-        let buffer = Buffer { bytes, spare: self.spare.clone() };
-        Ok(self.parse(path, buffer, number)?.batch)
+        let window = Window::of_bytes(bytes, &self.spare);
+        Ok(self.parse(path, window, number, &mut unshown)?.batch)
     }
 
     /// Reads the next segment up to the end of its blocks.
     pub(super) fn read(&mut self, file: DiskFile, number: u64) -> Result<Segment, OpenError> {
-        let mut buffer = Buffer::of(&self.spare);
-        if file.read_into(&mut buffer.bytes, SEGMENT_BYTES_MAX)?.is_none() {
+        let Some(window) = Window::of_whole_file(&file, &self.spare)? else {
             return Err(OpenError::SegmentMismatch { path: file.path().to_path_buf() });
-        }
-        let parsed = self.parse(file.path(), buffer, number)?;
+        };
+        let parsed = self.parse(file.path(), window, number, &mut unshown)?;
         Ok(Segment { file, parsed })
     }
 
-    fn parse(&mut self, path: &Path, buffer: Buffer, number: u64) -> Result<Parsed, OpenError> {
-        let header = check_header(path, number, &buffer.bytes)?;
-        let content = &buffer.bytes;
+    /// The same with little of the segment in memory: shows its blocks piece by piece, but for the
+    /// last piece, which it returns. An error may come after some pieces were shown.
+    pub(super) fn read_in_pieces<E: From<OpenError> + From<DiskError>>(
+        &mut self,
+        file: DiskFile,
+        number: u64,
+        show: &mut dyn FnMut(Batch) -> Result<(), E>,
+    ) -> Result<Segment, E> {
+        let Some(window) = Window::of_file(&file, &self.spare)? else {
+            return Err(OpenError::SegmentMismatch { path: file.path().to_path_buf() }.into());
+        };
+        let parsed = self.parse(file.path(), window, number, show)?;
+        Ok(Segment { file, parsed })
+    }
+
+    fn parse<E: From<OpenError> + From<DiskError>>(
+        &mut self,
+        path: &Path,
+        mut window: Window<'_>,
+        number: u64,
+        show: &mut dyn FnMut(Batch) -> Result<(), E>,
+    ) -> Result<Parsed, E> {
+        let header = check_header(path, number, &mut window)?;
+        let (blocks_at, page_bytes) = (header.blocks_at(), header.page_bytes());
         let path = || path.to_path_buf();
-        let (log, chain) = self.known.unwrap_or_else(|| {
+        let (log, mut chain) = if let Some(known) = self.known {
+            known
+        } else {
             let start = Chain::start(header.log);
-            let blocks = &content[header.blocks_at()..];
+            let blocks = window.read(blocks_at, SECTOR_BYTES)?;
             let found = if self.is_lenient { block::chain_before(blocks, &start) } else { None };
             (header.log, found.unwrap_or(start))
-        });
+        };
         if log != header.log {
-            return Err(OpenError::ForeignSegment { path: path() });
+            return Err(OpenError::ForeignSegment { path: path() }.into());
         }
         if let Some((path, offset, damage)) = &self.over
             && !accepts_damage()
-            && !is_zero(&content[header.blocks_at()..])
+            && window.written_bytes(blocks_at)? > 0
         {
             let (path, offset, damage) = (path.clone(), *offset, damage.clone());
-            return Err(OpenError::Damaged { path, offset, damage });
+            return Err(OpenError::Damaged { path, offset, damage }.into());
         }
-        let mut before = chain.mark();
-        let mut chain = chain;
-        let mut first_position = chain.position + 1;
-        let (mut records, mut blocks, mut block_records_max) = (Vec::new(), 0, 0);
-        let mut epochs_begun = 0;
-        let mut end = header.blocks_at();
+        let mut piece = Piece::beginning_at(chain.mark());
+        let mut record_count = 0;
+        let mut end = blocks_at;
         let mut newest_block = end;
         let mut tail = Tail::Clean;
-        while end < content.len() {
-            let rest = &content[end..];
-            let reading = block::read(rest, header.page_bytes(), &mut chain);
-            if let Reading::Block(block) = &reading {
-                let count_before = records.len();
-                let expected = first_position + count_before as u64;
-                assert_eq!(block.first_position, expected, "block::read checks the chain");
-                for (offset, bytes) in block.record_ranges() {
-                    records.push(RecordAt {
-                        offset: to_u32(end + offset),
-                        bytes: to_u32(bytes),
-                        epoch: block.epoch,
-                    });
-                }
-                blocks += 1;
+        while end < window.file_bytes() {
+            let claimed = block::claimed_bytes(window.read(end, SECTOR_BYTES)?, page_bytes, &chain);
+            if let Reading::Block(block) =
+                block::read(window.read(end, claimed)?, page_bytes, &mut chain)
+            {
+                piece.add(&block, end, chain.mark());
                 newest_block = end;
-                let record_count = to_u32(records.len() - count_before);
-                block_records_max = block_records_max.max(record_count);
-                epochs_begun += u64::from(record_count == 0);
                 end += block.bytes;
                 if self.resumes_at.is_some_and(|block| block == chain.mark()) {
                     self.resumes_at = None;
-                    (before, first_position) = (chain.mark(), chain.position + 1);
-                    records.clear();
-                    (blocks, block_records_max, epochs_begun) = (0, 0, 0);
+                    piece = Piece::beginning_at(chain.mark());
+                }
+                if let Some(content) = window.cut_piece(end) {
+                    let cut = mem::replace(&mut piece, Piece::beginning_at(chain.mark()));
+                    if self.resumes_at.is_none() {
+                        record_count += cut.records.len() as u64;
+                        show(cut.into_batch(number, log, content, end))?;
+                    }
                 }
                 continue;
             }
-            tail = match tail::judge(rest, &reading, &chain) {
+            let written = window.written_bytes(end)?;
+            // Again, with all that may belong to a torn block.
+            let rest = window.read(end, BLOCK_BYTES_MAX)?;
+            let reading = block::read(rest, page_bytes, &mut chain);
+            tail = match tail::judge(rest, written, &reading, &chain) {
                 Ok(tail) => tail,
-                Err(_) if accepts_damage() => Tail::Torn(rest.len()),
+                Err(_) if accepts_damage() => Tail::Torn(window.file_bytes() - end),
                 Err(damage) => {
                     let (path, offset) = (path(), end as u64);
-                    return Err(OpenError::Damaged { path, offset, damage });
+                    return Err(OpenError::Damaged { path, offset, damage }.into());
                 }
             };
             break;
         }
         if self.resumes_at.is_some() {
-            return Err(OpenError::Changed { path: path() });
+            return Err(OpenError::Changed { path: path() }.into());
         }
         self.known = Some((log, chain));
-        let batch = Batch {
-            segment: number,
-            content: buffer,
-            records,
-            first_position,
-            blocks,
-            block_records_max,
-            epochs_begun,
-            end: to_u32(end),
-            log,
-            before,
-            after: chain.mark(),
-        };
-        let parsed = Parsed { header, batch, newest_block, end, tail, chain };
+        record_count += piece.records.len() as u64;
+        let batch = piece.into_batch(number, log, window.into_content(), end);
+        let parsed = Parsed { header, batch, record_count, newest_block, end, tail, chain };
         let damage = match &parsed.tail {
             Tail::Torn(_) => Some(Damage::Followed),
             Tail::Clean if parsed.is_blank() => Some(Damage::Gap),
@@ -419,14 +407,88 @@ impl SegmentReader {
     }
 }
 
+/// Consecutive blocks, as they are read.
+struct Piece {
+    records: Vec<RecordAt>,
+    before: ChainMark,
+    after: ChainMark,
+    blocks: u64,
+    block_records_max: u32,
+    epochs_begun: u64,
+}
+
+impl Piece {
+    const fn beginning_at(before: ChainMark) -> Self {
+        Self {
+            records: Vec::new(),
+            before,
+            after: before,
+            blocks: 0,
+            block_records_max: 0,
+            epochs_begun: 0,
+        }
+    }
+
+    /// Adds the block at this offset of the file.
+    fn add(&mut self, block: &Block<'_>, at: usize, after: ChainMark) {
+        let count_before = self.records.len();
+        let expected = self.before.position + 1 + count_before as u64;
+        assert_eq!(block.first_position, expected, "block::read checks the chain");
+        for (offset, bytes) in block.record_ranges() {
+            self.records.push(RecordAt {
+                offset: to_u32(at + offset),
+                bytes: to_u32(bytes),
+                epoch: block.epoch,
+            });
+        }
+        let record_count = to_u32(self.records.len() - count_before);
+        self.blocks += 1;
+        self.block_records_max = self.block_records_max.max(record_count);
+        self.epochs_begun += u64::from(record_count == 0);
+        self.after = after;
+    }
+
+    fn into_batch(self, segment: u64, log: LogId, content: Content, end: usize) -> Batch {
+        let Self { records, before, after, blocks, block_records_max, epochs_begun } = self;
+        Batch {
+            segment,
+            content,
+            records,
+            first_position: before.position + 1,
+            blocks,
+            block_records_max,
+            epochs_begun,
+            end: to_u32(end),
+            log,
+            before,
+            after,
+        }
+    }
+}
+
+/// The last piece of a segment that must be closed.
+fn closed(path: &Path, parsed: Parsed) -> Result<Batch, OpenError> {
+    let damage = match parsed.tail {
+        Tail::Torn(_) if !accepts_damage() => Damage::Followed,
+        Tail::Clean if parsed.is_blank() => Damage::Gap,
+        Tail::Torn(_) | Tail::Clean => return Ok(parsed.batch),
+    };
+    Err(OpenError::Damaged { path: path.to_path_buf(), offset: parsed.end as u64, damage })
+}
+
+/// Shows the pieces of a segment that is read as a whole, which is its own last piece.
+fn unshown(_: Batch) -> Result<(), OpenError> {
+    unreachable!("a whole segment is returned")
+}
+
 fn accepts_damage() -> bool {
     faults::is_on(Fault::TornTailAcceptedInTheMiddle)
 }
 
-/// Checks the header of a whole segment.
-fn check_header(path: &Path, number: u64, content: &[u8]) -> Result<Header, OpenError> {
+/// Checks the header of a segment.
+fn check_header(path: &Path, number: u64, window: &mut Window<'_>) -> Result<Header, OpenError> {
     let path = || path.to_path_buf();
-    let header = match Header::read(content) {
+    let header = match Header::read(window.read(0, segment::HEADER_BYTES)?) {
         Ok(header) => header,
         Err(HeaderError::Newer { version }) => {
             return Err(OpenError::NewerVersion { path: path(), version });
@@ -438,12 +500,12 @@ fn check_header(path: &Path, number: u64, content: &[u8]) -> Result<Header, Open
             return Err(OpenError::SegmentHeader { path: path() });
         }
     };
-    let is_whole =
-        content.len().is_multiple_of(header.page_bytes()) && content.len() >= header.blocks_at();
-    if header.number != number || header.segment_bytes != content.len() as u64 || !is_whole {
+    let (file_bytes, blocks_at) = (window.file_bytes(), header.blocks_at());
+    let is_whole = file_bytes.is_multiple_of(header.page_bytes()) && file_bytes >= blocks_at;
+    if header.number != number || header.segment_bytes != file_bytes as u64 || !is_whole {
         return Err(OpenError::SegmentMismatch { path: path() });
     }
-    if !is_zero(&content[segment::HEADER_BYTES..header.blocks_at()]) {
+    if !is_zero(&window.read(0, blocks_at)?[segment::HEADER_BYTES..blocks_at]) {
         return Err(OpenError::SegmentHeader { path: path() });
     }
     Ok(header)

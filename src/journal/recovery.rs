@@ -225,8 +225,8 @@ pub struct UnopenedJournal {
     began: Instant,
 }
 
-/// Reads the journal in the data directory, starting after the mark, and passes the records of each
-/// segment to `show`, in order, without those up to the block at which it resumes. Creates a
+/// Reads the journal in the data directory, starting after the mark, and passes the records to
+/// `show`, in order and a piece of a segment at a time, without those up to the block at which it resumes. Creates a
 /// journal if the directory has none.
 pub(super) fn read<E>(
     data: &DataDirectory,
@@ -248,11 +248,13 @@ pub(super) fn read<E>(
     let mut end: Option<End> = None;
     let mut ready = VecDeque::new();
     let (mut records, mut segments, mut next_number) = (0, 0, 1);
+    let mut show = |batch| show(batch).map_err(ReadError::Stopped);
     for (number, path) in paths {
         next_number = number + 1;
-        let Segment { file, parsed } = reader.read(disk.open(&path)?, number)?;
+        let Segment { file, parsed } =
+            reader.read_in_pieces(disk.open(&path)?, number, &mut show)?;
         let (is_blank, chain) = (parsed.is_blank(), parsed.chain);
-        let Parsed { header, batch, newest_block, end: offset, tail, .. } = parsed;
+        let Parsed { header, batch, record_count, newest_block, end: offset, tail, .. } = parsed;
         if is_blank && end.is_some() {
             let file = config.sync.open(disk, file.path())?;
             ready.push_back(BlankSegment { file, header });
@@ -266,9 +268,9 @@ pub(super) fn read<E>(
         let (block_offset, offset) = (newest_block as u64, offset as u64);
         end = Some(End { segment: blank, block_offset, offset, torn_bytes, chain });
         if !is_blank {
-            records += batch.records().len() as u64;
+            records += record_count;
             segments += 1;
-            show(batch).map_err(ReadError::Stopped)?;
+            show(batch)?;
         }
     }
     let (Some((log, _)), Some(end)) = (reader.end(), end) else {

@@ -20,10 +20,16 @@ pub(super) enum Tail {
     Torn(usize),
 }
 
-/// Classifies `rest`, the bytes from the last intact block to the end of the segment, given what
-/// [`block::read`] found at its start.
-pub(super) fn judge(rest: &[u8], reading: &Reading<'_>, chain: &Chain) -> Result<Tail, Damage> {
-    let written = written_bytes(rest);
+/// Classifies what follows the last intact block of a segment, given what [`block::read`] found
+/// there. `rest` holds the longest possible block, or all that is left of the segment if that is
+/// less. `written` is where the last sector of the segment ends that is not all zeros, counted from
+/// the same place.
+pub(super) fn judge(
+    rest: &[u8],
+    written: usize,
+    reading: &Reading<'_>,
+    chain: &Chain,
+) -> Result<Tail, Damage> {
     match *reading {
         Reading::Block(_) => unreachable!("a whole block is not the end"),
         Reading::Blank if written == 0 => Ok(Tail::Clean),
@@ -52,8 +58,8 @@ pub(super) fn judge(rest: &[u8], reading: &Reading<'_>, chain: &Chain) -> Result
     }
 }
 
-/// The end of the last sector that is not all zeros.
-fn written_bytes(bytes: &[u8]) -> usize {
+/// The end of the last sector that is not all zeros; 0 if there is none.
+pub(super) fn written_bytes(bytes: &[u8]) -> usize {
     let last = bytes.chunks(SECTOR_BYTES).rposition(|sector| !is_zero(sector));
     last.map_or(0, |last| ((last + 1) * SECTOR_BYTES).min(bytes.len()))
 }

@@ -133,8 +133,8 @@ pub(super) fn read(
             let path = folder.segment_path(segment)?.ok_or_else(|| OpenError::MissingSegment {
                 path: folder.journal().join(segment_name(segment)),
             })?;
-            let batch = reader.read_closed(&folder.disk, &path, segment)?;
-            ahead.apply(&batch)?;
+            let mut apply = |batch| ahead.apply(&batch);
+            reader.read_closed_in_pieces(&folder.disk, &path, segment, &mut apply)?;
             let end = reader.end();
             ahead.resumes.mark = end.map(|(log, chain)| JournalMark { log, segment, chain });
             segment += 1;

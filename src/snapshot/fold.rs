@@ -19,7 +19,7 @@ use super::replay::{ReplayError, ShardState};
 use super::state;
 use crate::disk::{DiskError, temporary_name};
 use crate::ids::ShardId;
-use crate::journal::{ChainMark, LogId, OpenError, SegmentReader};
+use crate::journal::{Batch, ChainMark, LogId, OpenError, SegmentReader};
 
 /// Orders that no account keeps stay in the order files until there are more of them than kept ones
 /// and more than this.
@@ -193,8 +193,9 @@ fn read_closed(
     let mut records = RecordIndex::new();
     for number in first..=through {
         let path = folder.segment_path(number)?.ok_or(FoldError::Missing { number })?;
-        let batch = reader.read_closed(&folder.disk, &path, number)?;
-        records.add(&batch, folder.disk.open_read(&path)?, || pace.step())?;
+        records.open(folder.disk.open_read(&path)?);
+        let mut add = |batch: Batch| Ok::<_, FoldError>(records.add(&batch, || pace.step())?);
+        reader.read_closed_in_pieces(&folder.disk, &path, number, &mut add)?;
     }
     let (log, chain) = reader.end().expect("at least one segment is folded");
     Ok(Closed { records, chain, log })

@@ -41,14 +41,19 @@ impl RecordIndex {
         Self { files: Vec::new(), records: vec![Vec::new(); SHARD_COUNT] }
     }
 
-    /// Adds the records of the next segment, which is `file`. Calls `step` regularly.
+    /// Begins the next segment, which is `file`.
+    pub(crate) fn open(&mut self, file: DiskFile) {
+        self.files.push(file);
+    }
+
+    /// Adds records of the segment that was begun last. Calls `step` regularly.
     pub(crate) fn add<E>(
         &mut self,
         batch: &Batch,
-        file: DiskFile,
         mut step: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
-        let number = u32::try_from(self.files.len()).expect("a process has fewer open files");
+        let number = self.files.len().checked_sub(1).expect("a segment was begun");
+        let number = u32::try_from(number).expect("a process has fewer open files");
         for (row, &at) in batch.records().iter().enumerate() {
             // An invalid record is reported when it is replayed.
             let shard = record::shard_of(batch.record(at)).map_or(0, ShardId::index);
@@ -58,7 +63,6 @@ impl RecordIndex {
                 step()?;
             }
         }
-        self.files.push(file);
         Ok(())
     }
 

@@ -1,0 +1,159 @@
+//! The part of a segment's file that is in memory while the segment is read.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::segment::SEGMENT_BYTES_MAX;
+use super::tail;
+use crate::disk::{DiskError, DiskFile};
+
+/// How much of a file is read at once, and the least that a piece of it has, but for the last one.
+/// Tests write small segments.
+const PIECE_BYTES: usize = if cfg!(test) { 8 << 10 } else { 1 << 20 };
+
+/// A window on the file of a segment. It only moves forward.
+pub(super) struct Window<'f> {
+    /// `None` if the whole file is in memory.
+    file: Option<&'f DiskFile>,
+    buffer: Buffer,
+    /// Where in the file the buffer begins.
+    at: usize,
+    file_bytes: usize,
+}
+
+/// The bytes of a batch of records.
+#[derive(Debug)]
+pub(super) struct Content {
+    buffer: Buffer,
+    /// Where in the file they begin.
+    at: usize,
+    is_whole: bool,
+}
+
+/// A buffer, returned to its reader on drop: allocating fresh memory takes longer than reading a
+/// segment into it.
+#[derive(Debug)]
+struct Buffer {
+    bytes: Vec<u8>,
+    spare: Arc<Spare>,
+}
+
+/// The buffer returned last; earlier ones are freed.
+pub(super) type Spare = Mutex<Vec<u8>>;
+
+impl Buffer {
+    fn of(spare: &Arc<Spare>) -> Self {
+        Self { bytes: std::mem::take(&mut *spare.lock()), spare: spare.clone() }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        std::mem::swap(&mut *self.spare.lock(), &mut self.bytes);
+    }
+}
+
+impl Content {
+    /// The bytes from this offset of the file.
+    pub(super) fn starting_at(&self, offset: usize) -> &[u8] {
+        &self.buffer.bytes[offset - self.at..]
+    }
+
+    /// The whole file.
+    pub(super) fn whole(&self) -> &[u8] {
+        assert!(self.is_whole, "only a piece of the file is in memory");
+        &self.buffer.bytes
+    }
+}
+
+impl<'f> Window<'f> {
+    /// On a file that is read as needed. `None` if it is longer than any segment.
+    pub(super) fn of_file(
+        file: &'f DiskFile,
+        spare: &Arc<Spare>,
+    ) -> Result<Option<Self>, DiskError> {
+        let bytes = file.bytes()?;
+        let Some(file_bytes) = usize::try_from(bytes).ok().filter(|_| bytes <= SEGMENT_BYTES_MAX)
+        else {
+            return Ok(None);
+        };
+        let mut buffer = Buffer::of(spare);
+        buffer.bytes.clear();
+        Ok(Some(Self { file: Some(file), buffer, at: 0, file_bytes }))
+    }
+
+    /// On a file that is read now. `None` if it is longer than any segment.
+    pub(super) fn of_whole_file(
+        file: &DiskFile,
+        spare: &Arc<Spare>,
+    ) -> Result<Option<Self>, DiskError> {
+        let mut buffer = Buffer::of(spare);
+        let read = file.read_into(&mut buffer.bytes, SEGMENT_BYTES_MAX)?;
+        let file_bytes = buffer.bytes.len();
+        Ok(read.map(|()| Self { file: None, buffer, at: 0, file_bytes }))
+    }
+
+    /// On the bytes of a file.
+    pub(super) fn of_bytes(bytes: Vec<u8>, spare: &Arc<Spare>) -> Self {
+        let file_bytes = bytes.len();
+        let buffer = Buffer { bytes, spare: spare.clone() };
+        Self { file: None, buffer, at: 0, file_bytes }
+    }
+
+    /// The length of the file.
+    pub(super) const fn file_bytes(&self) -> usize {
+        self.file_bytes
+    }
+
+    /// The bytes from this offset of the file: at least so many, unless the file ends before.
+    pub(super) fn read(&mut self, offset: usize, bytes_min: usize) -> Result<&[u8], DiskError> {
+        let end_min = self.file_bytes.min(offset + bytes_min);
+        let old_end = self.at + self.buffer.bytes.len();
+        if let Some(file) = self.file
+            && old_end < end_min
+        {
+            let end = self.file_bytes.min(end_min.max(old_end + PIECE_BYTES));
+            self.buffer.bytes.resize(end - self.at, 0);
+            file.read_at(&mut self.buffer.bytes[old_end - self.at..], old_end as u64)?;
+        }
+        Ok(&self.buffer.bytes[offset - self.at..])
+    }
+
+    /// Where the last sector of the file ends that is not all zeros, counted from this offset; 0 if
+    /// there is none behind it.
+    pub(super) fn written_bytes(&self, offset: usize) -> Result<usize, DiskError> {
+        let mut written = tail::written_bytes(&self.buffer.bytes[offset - self.at..]);
+        let Some(file) = self.file else { return Ok(written) };
+        let mut next = self.at + self.buffer.bytes.len();
+        let mut bytes = vec![0; PIECE_BYTES.min(self.file_bytes - next)];
+        while next < self.file_bytes {
+            bytes.truncate(self.file_bytes - next);
+            file.read_at(&mut bytes, next as u64)?;
+            let end = tail::written_bytes(&bytes);
+            if end > 0 {
+                written = next + end - offset;
+            }
+            next += bytes.len();
+        }
+        Ok(written)
+    }
+
+    /// Takes what is before this offset, if that is enough for a piece.
+    pub(super) fn cut_piece(&mut self, end: usize) -> Option<Content> {
+        if self.file.is_none() || end - self.at < PIECE_BYTES {
+            return None;
+        }
+        let mut next = Buffer::of(&self.buffer.spare);
+        next.bytes.clear();
+        next.bytes.extend_from_slice(&self.buffer.bytes[end - self.at..]);
+        let buffer = std::mem::replace(&mut self.buffer, next);
+        let at = std::mem::replace(&mut self.at, end);
+        Some(Content { buffer, at, is_whole: false })
+    }
+
+    /// What is left of the file.
+    pub(super) fn into_content(self) -> Content {
+        Content { buffer: self.buffer, at: self.at, is_whole: self.file.is_none() }
+    }
+}
