@@ -443,7 +443,7 @@ impl Journal {
     /// The memory of the records that wait for the disk, and of the room for more.
     pub fn buffer_bytes(&self) -> usize {
         match self {
-            Self::Local(local) => local.shared.ring.bytes(&local.shared.metrics),
+            Self::Local(local) => local.shared.ring.bytes(),
             Self::Memory(_) => 0,
         }
     }

@@ -9,6 +9,7 @@ mod allocator;
 #[path = "memory/sockets.rs"]
 mod sockets;
 
+use paperbourse::engine::acts::OperatorCommand;
 use paperbourse::engine::command::{
     CreateKey, Identity, OpenAccount, OrderNames, Owner, PlaceOrder, Trade, TradeOrder,
     WriteComment,
@@ -17,6 +18,7 @@ use paperbourse::engine::footprint::Footprint;
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
 use paperbourse::engine::payload::NewOrder;
+use paperbourse::engine::standing::{Act, Operator};
 use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::ids::{AccountId, OrderId, Place, ShardId, Timestamp};
 use paperbourse::limits::tier::{Tier, Tiers};
@@ -142,6 +144,26 @@ impl Shard {
         println!("{what}: {grown} bytes counted, {live} allocated, {percent} %");
         assert!((85..=115).contains(&percent), "{what}: {before:?} became {after:?}");
     }
+
+    /// Erases all accounts, as an operator does.
+    fn erase_all(&mut self) {
+        for number in 1..=ACCOUNTS {
+            let command = OperatorCommand {
+                account: AccountId::new(self.state.shard(), number).expect("an account"),
+                act: Act::Erase,
+                by: Operator { uid: 0, user: None },
+                reason: "a test".into(),
+            };
+            while let Ok(Verdict::Happens(events, acted)) =
+                self.state.decide(&command, None, NOW, &Rules::default())
+            {
+                self.state.apply(&events, Place::new(0, self.state.sequence() + 1));
+                if !acted.has_more {
+                    break;
+                }
+            }
+        }
+    }
 }
 
 fn identity(number: u64) -> Identity {
@@ -178,6 +200,7 @@ fn resting_order(number: u64, price_micros: i64) -> PlaceOrder {
 }
 
 fn a_state_counts_what_it_allocated() {
+    let empty_bytes = allocator::live_bytes();
     let mut shard = Shard::new();
     shard.check("accounts", |it| it.accounts, |number| OpenAccount(identity(number)));
     shard.check(
@@ -214,4 +237,12 @@ fn a_state_counts_what_it_allocated() {
             content: "a comment of some length".into(),
         },
     );
+    let full_bytes = allocator::live_bytes() - empty_bytes;
+    shard.erase_all();
+    let left_bytes = allocator::live_bytes() - empty_bytes;
+    let Footprint { orders, open_orders, fills, keys, .. } = shard.footprint();
+    println!("erased accounts leave {left_bytes} of {full_bytes} bytes");
+    assert!(left_bytes < full_bytes / 4, "{left_bytes} of {full_bytes} bytes");
+    let counted = orders + open_orders + fills + keys;
+    assert!(counted < full_bytes / 20, "{:?}", shard.footprint());
 }

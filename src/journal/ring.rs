@@ -13,10 +13,9 @@
 //! The ring does not know what a record means, where it is written, or when it is durable.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Refused;
-use super::metrics::JournalMetrics;
 use super::primitives::{AtomicBool, AtomicU64, Mutex};
 
 /// A slot keeps its buffer for the next record unless the buffer has outgrown this.
@@ -52,6 +51,8 @@ struct Exit {
     space: AtomicU64,
     /// Whether the disk had no room for more when it was last asked.
     is_disk_full: AtomicBool,
+    /// The memory of the buffers that the slots keep.
+    kept_bytes: AtomicUsize,
 }
 
 /// Slots have cache lines of their own, since different threads fill neighbours.
@@ -66,6 +67,8 @@ struct Slot {
 struct Content {
     bytes: Vec<u8>,
     promised: u64,
+    /// What is counted of the buffer.
+    kept_bytes: usize,
 }
 
 /// The right and obligation to fill one slot.
@@ -86,6 +89,8 @@ impl Claim {
 pub(super) struct Taker {
     ring: Arc<Ring>,
     next: u64,
+    /// The memory of the buffers that the slots keep.
+    kept_bytes: usize,
 }
 
 /// The result of one [`Taker::take`].
@@ -120,19 +125,16 @@ impl Ring {
                 released: AtomicU64::new(0),
                 space: AtomicU64::new(0),
                 is_disk_full: AtomicBool::new(false),
+                kept_bytes: AtomicUsize::new(0),
             },
         });
-        let taker = Taker { ring: ring.clone(), next: last_position + 1 };
+        let taker = Taker { ring: ring.clone(), next: last_position + 1, kept_bytes: 0 };
         (ring, taker)
     }
 
-    /// The memory of the slots and of the buffers that they keep. A slot has one from its first
-    /// record on, about as large as the average record in these metrics.
-    pub(super) fn bytes(&self, metrics: &JournalMetrics) -> usize {
-        let (records, bytes) = (metrics.batch_records.sum(), metrics.batch_bytes.sum());
-        let used = usize::try_from(records).unwrap_or(usize::MAX).min(self.slots.len());
-        let average = usize::try_from(bytes / records.max(1)).unwrap_or(usize::MAX);
-        size_of_val(&*self.slots) + used * average.min(SLOT_KEPT_BYTES_MAX)
+    /// The memory of the slots and of the buffers that they keep.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.slots) + self.exit.kept_bytes.load(Ordering::Relaxed)
     }
 
     /// Takes the next position, for a record that needs at most `bytes` on disk.
@@ -250,12 +252,16 @@ impl Taker {
             } else {
                 content.bytes.clear();
             }
+            self.kept_bytes += content.bytes.capacity();
+            self.kept_bytes -= content.kept_bytes;
+            content.kept_bytes = content.bytes.capacity();
             self.next += 1;
         }
         if taken.count > 0 {
             // Release: we are done with these slots before another thread reserves them.
             self.ring.exit.taken.store(taken.last_position, Ordering::Release);
             self.ring.exit.released.fetch_add(taken.promised, Ordering::Release);
+            self.ring.exit.kept_bytes.store(self.kept_bytes, Ordering::Relaxed);
         }
         taken
     }
@@ -338,11 +344,24 @@ mod tests {
     }
 
     #[test]
-    fn a_large_buffer_is_not_kept() {
-        let (ring, mut taker) = ring(1, 1_000_000);
-        ring.fill(&ring.reserve(10).unwrap(), |bytes| bytes.resize(60_000, 7));
-        taker.take(|_| true);
-        assert!(ring.slot(1).content.lock().bytes.capacity() <= SLOT_KEPT_BYTES_MAX);
+    fn a_large_buffer_is_not_kept_and_others_are_counted() {
+        let (ring, mut taker) = ring(2, 1_000_000);
+        let empty_bytes = ring.bytes();
+        for (record_bytes, kept_bytes) in [
+            (60_000, 0..1),
+            (500, 500..SLOT_KEPT_BYTES_MAX + 1),
+            (60_000, 500..SLOT_KEPT_BYTES_MAX + 1),
+            (900, 900..SLOT_KEPT_BYTES_MAX + 1),
+            (700, 1_600..2 * SLOT_KEPT_BYTES_MAX + 1),
+            (60_000, 700..SLOT_KEPT_BYTES_MAX + 1),
+        ] {
+            ring.fill(&ring.reserve(10).unwrap(), |bytes| bytes.resize(record_bytes, 7));
+            taker.take(|_| true);
+            let kept = ring.bytes() - empty_bytes;
+            assert!(kept_bytes.contains(&kept), "{kept} bytes are kept after {record_bytes}");
+            let capacity = |slot: &Slot| slot.content.lock().bytes.capacity();
+            assert_eq!(kept, ring.slots.iter().map(capacity).sum::<usize>());
+        }
     }
 
     /// Finding no record says nothing about one filled right afterwards.

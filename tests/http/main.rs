@@ -36,6 +36,7 @@ mod lifecycle;
 mod limits;
 mod malformed;
 mod markets;
+mod memory;
 mod metrics;
 mod once;
 mod openapi;

@@ -85,13 +85,6 @@ impl Server {
         Self::start_recorded(Command::new(env!("CARGO_BIN_EXE_paperbourse")), flags)
     }
 
-    /// The same, whose allocator returns freed memory at once, so that what is resident is in use.
-    pub(crate) fn start_frugal(flags: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_paperbourse"));
-        command.envs([("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_ALLOW_THP", "0")]);
-        Self::start_recorded(command, flags)
-    }
-
     fn start_recorded(command: Command, flags: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
         recording::write(&folder.path().join("recording"));
@@ -214,6 +207,12 @@ impl Server {
     /// Sends the signal for an orderly shutdown.
     pub(crate) fn terminate(&self) {
         self.process.signal("-TERM");
+    }
+
+    /// The id of its process.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// Waits for the process to end.
