@@ -3,6 +3,7 @@
 //! Every option of `serve` is a flag, an environment variable and a name in a TOML file, all of the
 //! same name. This module reads and checks them; it starts nothing.
 
+pub mod bytes;
 pub mod cluster;
 mod file;
 pub mod identity;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use self::bytes::bytes;
 use self::cluster::{ClusterConfigError, ClusterServeArgs};
 use self::identity::{IdentityArgs, IdentityChoice, IdentityConfigError};
 use self::logs::LogArgs;
@@ -48,10 +50,10 @@ const WORKERS_MAX: usize = 1024;
 const SEGMENT_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 30);
 
 /// Journal bytes after which a snapshot is taken. A start reads at most about twice as much.
-const SNAPSHOT_BYTES_DEFAULT: u64 = 256 << 20;
+const SNAPSHOT_BYTES_DEFAULT: &str = "256M";
 
 /// How many bytes of journal the archive keeps.
-const ARCHIVE_BYTES_DEFAULT: u64 = 10 << 30;
+const ARCHIVE_BYTES_DEFAULT: &str = "10G";
 
 /// Default limit of open connections on the public listener.
 const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
@@ -131,25 +133,26 @@ pub struct ServeArgs {
     )]
     pub journal_sync: JournalSync,
 
-    /// Size of a journal segment, in bytes
+    /// Size of a journal segment
     #[arg(
         long,
         env = "PAPERBOURSE_JOURNAL_SEGMENT_BYTES",
-        default_value = "67108864",
+        default_value = "64M",
         value_parser = segment_bytes,
         hide = true
     )]
     pub journal_segment_bytes: u64,
 
-    /// Memory limit of the process, in bytes; above it, requests that would need more are refused
-    /// [default: 80 % of the memory of the machine, or of the container or unit if that has less]
+    /// Memory limit of the process, such as `2G`; above it, requests that would need more are
+    /// refused [default: 80 % of the memory of the machine, or of the container or unit if that has
+    /// less]
     #[arg(long, env = "PAPERBOURSE_MEMORY_LIMIT", value_name = "BYTES",
-          value_parser = whole_number(1..=u64::MAX))]
+          value_parser = bytes(1..=u64::MAX))]
     pub memory_limit: Option<u64>,
 
     /// Take a snapshot after this many journal bytes
-    #[arg(long, env = "PAPERBOURSE_SNAPSHOT_BYTES", default_value_t = SNAPSHOT_BYTES_DEFAULT,
-          value_name = "BYTES", value_parser = whole_number(0..=u64::MAX))]
+    #[arg(long, env = "PAPERBOURSE_SNAPSHOT_BYTES", default_value = SNAPSHOT_BYTES_DEFAULT,
+          value_name = "BYTES", value_parser = bytes(0..=u64::MAX))]
     pub snapshot_bytes: u64,
 
     /// Take a snapshot after this many seconds, if a journal segment was filled meanwhile
@@ -164,8 +167,8 @@ pub struct ServeArgs {
 
     /// How many bytes of journal to keep in the archive once a snapshot covers them. Whatever is
     /// needed to fall back to the previous snapshot is kept in any case
-    #[arg(long, env = "PAPERBOURSE_ARCHIVE_BYTES", default_value_t = ARCHIVE_BYTES_DEFAULT,
-          value_name = "BYTES", value_parser = whole_number(0..=u64::MAX))]
+    #[arg(long, env = "PAPERBOURSE_ARCHIVE_BYTES", default_value = ARCHIVE_BYTES_DEFAULT,
+          value_name = "BYTES", value_parser = bytes(0..=u64::MAX))]
     pub archive_bytes: u64,
 
     /// Limits of a tier, as `NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH[/MARKETS]`; a rate may be
@@ -460,9 +463,10 @@ fn worker_count(text: &str) -> Result<NonZeroUsize, String> {
 
 fn segment_bytes(text: &str) -> Result<u64, String> {
     let is_possible = |bytes: &u64| SEGMENT_BYTES.contains(bytes) && bytes.is_multiple_of(4096);
-    text.parse().ok().filter(is_possible).ok_or_else(|| {
-        let (least, most) = (SEGMENT_BYTES.start(), SEGMENT_BYTES.end());
-        format!("not a multiple of 4096 from {least} to {most}")
+    bytes(0..=u64::MAX)(text).ok().filter(is_possible).ok_or_else(|| {
+        let (least, most) = (*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end());
+        let (least, most) = (bytes::display(least), bytes::display(most));
+        format!("not a multiple of 4K from {least} to {most}")
     })
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::bytes::bytes;
 use super::logs::LogArgs;
 use super::venue::VenueArgs;
 use super::whole_number;
@@ -16,14 +17,14 @@ const ROTATE_BYTES_MIN: u64 = 64 << 10;
 /// Smallest size limit of a tape.
 const OUT_BYTES_MIN: u64 = 64 << 10;
 
-/// Size at which a new file is started, in bytes.
-const ROTATE_BYTES_DEFAULT: u64 = 64 << 20;
+/// Size at which a new file is started.
+const ROTATE_BYTES_DEFAULT: &str = "64M";
 
 /// Age at which a new file is started, in seconds.
 const ROTATE_SECONDS_DEFAULT: u32 = 3_600;
 
-/// Default size limit of the whole tape, in bytes.
-const OUT_BYTES_DEFAULT: u64 = 10 << 30;
+/// Default size limit of the whole tape.
+const OUT_BYTES_DEFAULT: &str = "10G";
 
 /// The options of `paperbourse record`.
 #[derive(Args, Clone, Debug)]
@@ -37,8 +38,8 @@ pub struct RecordArgs {
     pub duration: Option<u32>,
 
     /// Start a new file after this many bytes
-    #[arg(long, value_name = "BYTES", default_value_t = ROTATE_BYTES_DEFAULT,
-          value_parser = whole_number(ROTATE_BYTES_MIN..=u64::MAX))]
+    #[arg(long, value_name = "BYTES", default_value = ROTATE_BYTES_DEFAULT,
+          value_parser = bytes(ROTATE_BYTES_MIN..=u64::MAX))]
     pub rotate_bytes: u64,
 
     /// Start a new file after this many seconds
@@ -47,8 +48,8 @@ pub struct RecordArgs {
     pub rotate_seconds: u32,
 
     /// Stop when the whole tape reaches this many bytes, including what was there before
-    #[arg(long, value_name = "BYTES", default_value_t = OUT_BYTES_DEFAULT,
-          value_parser = whole_number(OUT_BYTES_MIN..=u64::MAX))]
+    #[arg(long, value_name = "BYTES", default_value = OUT_BYTES_DEFAULT,
+          value_parser = bytes(OUT_BYTES_MIN..=u64::MAX))]
     pub out_bytes_max: u64,
 
     /// Which venue to record.

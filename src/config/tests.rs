@@ -118,10 +118,24 @@ fn numbers_out_of_range_are_refused() {
     for text in ["0", "101", "-1", "1.5", "", "4294967297", "x"] {
         assert_eq!(percent(text).unwrap_err(), "not a whole number from 1 to 100", "{text}");
     }
-    assert_eq!(segment_bytes("1048576"), Ok(1 << 20));
-    for text in ["5", "1048575", "1048577", "1049088", "1073745920"] {
+    assert_eq!((segment_bytes("1048576"), segment_bytes("64M")), (Ok(1 << 20), Ok(64 << 20)));
+    for text in ["5", "1048575", "1048577", "1049088", "1073745920", "2G"] {
         assert!(segment_bytes(text).is_err(), "{text}");
     }
+}
+
+#[test]
+fn every_size_is_written_with_or_without_a_unit() {
+    let arguments = serve(&["--memory-limit", "2G", "--snapshot-bytes", "64Mi"]).unwrap();
+    assert_eq!((arguments.memory_limit, arguments.snapshot_bytes), (Some(2 << 30), 64 << 20));
+    assert_eq!((arguments.archive_bytes, arguments.journal_segment_bytes), (10 << 30, 64 << 20));
+    let sizes = <Line as clap::CommandFactory>::command();
+    let sizes = sizes.get_arguments().filter_map(clap::Arg::get_long);
+    for name in sizes.filter(|name| name.ends_with("bytes")) {
+        assert!(serve(&[&format!("--{name}"), "1024K"]).is_ok(), "{name}");
+    }
+    let error = serve(&["--memory-limit", "2GB"]).unwrap_err().to_string();
+    assert!(error.contains("with K, M, G or T (powers of 1024)"), "{error}");
 }
 
 #[test]

@@ -103,8 +103,9 @@ const MISTAKES: &[(In, &str)] = &[
         "bourse.toml:1: snapshot-cpu is `12.5`: not a whole number from 1 to 100",
     ),
     (
-        File("memory-limit = \"2GiB\""),
-        "bourse.toml:1: memory-limit is `2GiB`: not a whole number of at least 1",
+        File("memory-limit = \"2GB\""),
+        "bourse.toml:1: memory-limit is `2GB`: not a number of bytes: use a whole number, alone or \
+         with K, M, G or T (powers of 1024), such as 512M",
     ),
     (
         Flags(&["--starting-balance=-1"]),

@@ -161,7 +161,7 @@ async fn the_exit_code_reports_why_recording_ended() {
     for (arguments, code, expected) in [
         (&["--venue", "simulated:7"][..], 2, "--venue simulated:7 cannot be recorded"),
         (&["--venue", "polymarket", "--venue-speed", "2"], 2, "takes no --venue-speed"),
-        (&["--rotate-bytes", "1"], 2, "not a whole number of at least 65536"),
+        (&["--rotate-bytes", "1"], 2, "too little: use 64K or more"),
         (&["--venue", "polymarket", "--venue-ca", "/nowhere"], 1, "/nowhere"),
     ] {
         let output = record(folder.path()).args(arguments).output().unwrap();
