@@ -58,6 +58,9 @@ const SERVE_EXIT_CODES: &str = "Exit codes: 0 success; 1 failure; 2 wrong config
 const CHECK_EXIT_CODES: &str =
     "Exit codes: 0 a start would succeed; 1 it would fail; 2 wrong configuration";
 
+const SHORT_HELP_END: &str = "`--help` lists all options, in groups. Each is also an environment \
+                              variable and a name in the file of --config";
+
 const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure; 2 wrong command line; 3 damaged files";
 
 /// A self-hosted paper exchange for prediction markets.
@@ -71,10 +74,10 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Serve the exchange
-    #[command(after_help = SERVE_EXIT_CODES)]
+    #[command(after_help = SHORT_HELP_END, after_long_help = SERVE_EXIT_CODES)]
     Serve(Box<ServeLine>),
     /// Check whether `serve` would start with these options, without serving or changing anything
-    #[command(after_help = CHECK_EXIT_CODES)]
+    #[command(after_help = SHORT_HELP_END, after_long_help = CHECK_EXIT_CODES)]
     Check(Box<ServeArgs>),
     /// Print an access token of the embedded issuer
     Token(TokenArgs),
@@ -125,12 +128,12 @@ struct ServeLine {
 
     /// Print the resulting configuration as a file for --config, and exit; a secret is shown as its
     /// file name only
-    #[arg(long)]
+    #[arg(long, help_heading = None::<&str>)]
     print_config: bool,
 
     /// Take over from the server that runs on this data folder: it finishes its requests and ends,
     /// and its clients only notice a pause
-    #[arg(long)]
+    #[arg(long, help_heading = None::<&str>)]
     take_over: bool,
 }
 

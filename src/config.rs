@@ -58,6 +58,14 @@ const ARCHIVE_BYTES_DEFAULT: &str = "10G";
 /// Default limit of open connections on the public listener.
 const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
 
+/// The groups of options in the help. Options of one noun have theirs in the file of that noun.
+const NETWORK: &str = "Network";
+const IDENTITY: &str = "Identity";
+const TRADING: &str = "Trading";
+const DISK: &str = "Disk";
+const LIMITS: &str = "Limits";
+const LOGS: &str = "Logs";
+
 /// The options of `paperbourse serve`.
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
@@ -67,12 +75,14 @@ pub struct ServeArgs {
     pub config: Option<PathBuf>,
 
     /// Address to listen on. Port 0 picks a free port; the first log line shows which
+    #[arg(help_heading = NETWORK)]
     #[arg(long, env = "PAPERBOURSE_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR",
           value_parser = address)]
     pub listen: SocketAddr,
 
     /// Proxy, or network of proxies, whose `X-Forwarded-For` header is trusted, such as `10.0.0.5`
     /// or `fd00::/8`; repeatable
+    #[arg(help_heading = NETWORK)]
     #[arg(
         long = "trusted-proxy",
         env = "PAPERBOURSE_TRUSTED_PROXY",
@@ -82,49 +92,57 @@ pub struct ServeArgs {
     pub trusted_proxies: Vec<TrustedProxy>,
 
     /// Address to serve /metrics on; off by default
+    #[arg(help_heading = NETWORK)]
     #[arg(long, env = "PAPERBOURSE_ADMIN_LISTEN", value_name = "ADDR", value_parser = address)]
     pub admin_listen: Option<SocketAddr>,
-
-    /// Data folder, or `memory` to keep nothing
-    #[arg(long, env = "PAPERBOURSE_DATA", default_value = "./data", value_name = "DIR|memory")]
-    pub data: DataPlace,
-
-    /// Folder of the embedded issuer's key [default: the data folder; with `memory`, a throw-away
-    /// key]
-    #[arg(long, env = "PAPERBOURSE_ISSUER_DATA", value_name = "DIR")]
-    pub issuer_data: Option<PathBuf>,
 
     /// Where identities come from.
     #[command(flatten)]
     pub identity: IdentityArgs,
+
+    /// Folder of the embedded issuer's key [default: the data folder; with `memory`, a throw-away
+    /// key]
+    #[arg(help_heading = IDENTITY, hide_short_help = true)]
+    #[arg(long, env = "PAPERBOURSE_ISSUER_DATA", value_name = "DIR")]
+    pub issuer_data: Option<PathBuf>,
 
     /// Where prices come from.
     #[command(flatten)]
     pub venue: VenueArgs,
 
     /// Number of threads that serve requests [default: one per core]
+    #[arg(help_heading = NETWORK, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_WORKERS", value_name = "N", value_parser = worker_count)]
     pub workers: Option<NonZeroUsize>,
 
     /// Play money of a new account, in dollars
+    #[arg(help_heading = TRADING)]
     #[arg(long, env = "PAPERBOURSE_STARTING_BALANCE", default_value = "1000", value_name = "USD",
           value_parser = starting_balance, allow_hyphen_values = true)]
     pub starting_balance: Usd,
 
     /// How many finished orders to keep per account, with their names and comments; older ones are
     /// forgotten
+    #[arg(help_heading = TRADING, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_KEEP_ORDERS", default_value_t = KEPT_ORDERS_MAX_DEFAULT,
           value_name = "N", value_parser = whole_number(1..=u32::MAX))]
     pub keep_orders: u32,
 
     /// How many orders of an account may be open at once
+    #[arg(help_heading = TRADING, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_OPEN_ORDERS", default_value_t = OPEN_ORDERS_MAX_DEFAULT,
           value_name = "N", value_parser = whole_number(0..=u32::MAX))]
     pub open_orders: u32,
 
+    /// Data folder, or `memory` to keep nothing
+    #[arg(help_heading = DISK)]
+    #[arg(long, env = "PAPERBOURSE_DATA", default_value = "./data", value_name = "DIR|memory")]
+    pub data: DataPlace,
+
     /// How a write reaches the disk before it is answered: `always` bypasses the page cache where
     /// the file system allows it, `fdatasync` never does, and `never` does not wait for the disk
     /// (for benchmarks)
+    #[arg(help_heading = DISK, hide_short_help = true)]
     #[arg(
         long,
         env = "PAPERBOURSE_JOURNAL_SYNC",
@@ -134,6 +152,7 @@ pub struct ServeArgs {
     pub journal_sync: JournalSync,
 
     /// Size of a journal segment
+    #[arg(help_heading = DISK, hide_short_help = true)]
     #[arg(
         long,
         env = "PAPERBOURSE_JOURNAL_SEGMENT_BYTES",
@@ -146,42 +165,50 @@ pub struct ServeArgs {
     /// Memory limit of the process, such as `2G`; above it, requests that would need more are
     /// refused [default: 80 % of the memory of the machine, or of the container or unit if that has
     /// less]
+    #[arg(help_heading = LIMITS)]
     #[arg(long, env = "PAPERBOURSE_MEMORY_LIMIT", value_name = "BYTES",
           value_parser = bytes(1..=u64::MAX))]
     pub memory_limit: Option<u64>,
 
     /// Take a snapshot after this many journal bytes
+    #[arg(help_heading = DISK, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_SNAPSHOT_BYTES", default_value = SNAPSHOT_BYTES_DEFAULT,
           value_name = "BYTES", value_parser = bytes(0..=u64::MAX))]
     pub snapshot_bytes: u64,
 
     /// Take a snapshot after this many seconds, if a journal segment was filled meanwhile
+    #[arg(help_heading = DISK, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_SNAPSHOT_INTERVAL", default_value_t = 3600,
           value_name = "SECONDS", value_parser = whole_number(1..=u32::MAX))]
     pub snapshot_interval: u32,
 
     /// CPU share of a snapshot, in percent of one core
+    #[arg(help_heading = DISK, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_SNAPSHOT_CPU", default_value_t = 10, value_name = "PERCENT",
           value_parser = whole_number(1..=100_u32))]
     pub snapshot_cpu: u32,
 
     /// How many bytes of journal to keep in the archive once a snapshot covers them. Whatever is
     /// needed to fall back to the previous snapshot is kept in any case
+    #[arg(help_heading = DISK, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_ARCHIVE_BYTES", default_value = ARCHIVE_BYTES_DEFAULT,
           value_name = "BYTES", value_parser = bytes(0..=u64::MAX))]
     pub archive_bytes: u64,
 
     /// Limits of a tier, as `NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH[/MARKETS]`; a rate may be
     /// `unlimited`, and the markets of a price socket `all`. Repeatable, once per tier
+    #[arg(help_heading = LIMITS, hide_short_help = true)]
     #[arg(long = "tier", env = "PAPERBOURSE_TIER", value_delimiter = ',', value_name = "LIMITS")]
     pub tiers: Vec<TierSetting>,
 
     /// Highest tier of an access token that names none
+    #[arg(help_heading = LIMITS, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_DEFAULT_TIER", default_value = "free", value_name = "TIER",
           value_parser = tier)]
     pub default_tier: Tier,
 
     /// Whether to rate-limit callers without a valid key by network address
+    #[arg(help_heading = LIMITS, hide_short_help = true)]
     #[arg(
         long,
         env = "PAPERBOURSE_ADDRESS_LIMITS",
@@ -192,27 +219,32 @@ pub struct ServeArgs {
     pub address_limits: Switch,
 
     /// Rate of requests without a credential, per address
+    #[arg(help_heading = LIMITS, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_PUBLIC_RATE", default_value = "10/20",
           value_name = "PER_SECOND/BURST", value_parser = BucketRule::per_second_from_text)]
     pub public_rate: BucketRule,
 
     /// Rate of new accounts, per address
+    #[arg(help_heading = LIMITS, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_BOOTSTRAP_RATE", default_value = "1/5",
           value_name = "PER_MINUTE/BURST", value_parser = BucketRule::per_minute_from_text)]
     pub bootstrap_rate: BucketRule,
 
     /// Rate of wrong credentials, per address, that are answered with the reason; past it the
     /// answer is 429. Valid credentials are never affected
+    #[arg(help_heading = LIMITS, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_FAILURE_RATE", default_value = "10/50",
           value_name = "PER_SECOND/BURST", value_parser = BucketRule::per_second_from_text)]
     pub failure_rate: BucketRule,
 
     /// Rate of keys made or rotated, per account
+    #[arg(help_heading = LIMITS, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_KEY_RATE", default_value = "10/10",
           value_name = "PER_MINUTE/BURST|unlimited", value_parser = Rate::per_minute_from_text)]
     pub key_rate: Rate,
 
     /// Rate of sockets opened, per account
+    #[arg(help_heading = LIMITS, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_SOCKET_RATE", default_value = "5/100",
           value_name = "PER_SECOND/BURST|unlimited", value_parser = Rate::per_second_from_text)]
     pub socket_rate: Rate,
@@ -220,23 +252,27 @@ pub struct ServeArgs {
     /// Maximum number of open connections, capped by the limit of open files. When all are taken, a
     /// new connection replaces the idlest one without a valid credential, or gets 503 if there is
     /// none
+    #[arg(help_heading = LIMITS, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_CONNECTIONS_MAX", default_value_t = CONNECTIONS_MAX_DEFAULT,
           value_name = "N", value_parser = whole_number(1..=usize::MAX))]
     pub connections_max: usize,
 
     /// Maximum number of open connections per address (per /64 for IPv6), trusted proxies excepted
     /// [default: half of all]
+    #[arg(help_heading = LIMITS, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_CONNECTIONS_PER_ADDRESS", value_name = "N",
           value_parser = whole_number(1..=usize::MAX))]
     pub connections_per_address: Option<usize>,
 
     /// Maximum number of open price streams per address (per /64 for IPv6)
+    #[arg(help_heading = LIMITS, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_STREAMS_PER_ADDRESS", default_value_t = STREAMS_PER_ADDRESS_MAX,
           value_name = "N", value_parser = whole_number(1..=u32::MAX))]
     pub streams_per_address: u32,
 
     /// Origin of web pages that may call from a browser, such as `https://bots.example.org`, or `*`
     /// for all; repeatable
+    #[arg(help_heading = NETWORK, hide_short_help = true)]
     #[arg(
         long = "cors-origin",
         env = "PAPERBOURSE_CORS_ORIGIN",
@@ -250,6 +286,7 @@ pub struct ServeArgs {
     pub logs: LogArgs,
 
     /// Log a line for each request (`all`), for about one in N (`1/N`), or for none (`off`)
+    #[arg(help_heading = LOGS, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_ACCESS_LOG", default_value = "off", value_name = "off|all|1/N")]
     pub access_log: Sample,
 

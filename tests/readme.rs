@@ -104,14 +104,29 @@ fn the_walk_works_as_written() {
     server.interrupt();
 }
 
-/// A table row for each flag, from the binary's help.
-fn flags(subcommand: &[&str]) -> String {
+/// A table row for each flag, from the binary's help, by the groups of the help.
+fn groups(subcommand: &[&str]) -> Vec<(String, String)> {
     let help = command(BINARY).args(subcommand).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    let (_, options) = help.split_once("\nOptions:\n").unwrap();
+    let mut groups: Vec<(String, String)> = Vec::new();
+    for line in help.lines() {
+        if let Some(name) = line.strip_suffix(':').filter(|line| !line.starts_with(' ')) {
+            groups.push((name.to_owned(), String::new()));
+        } else if let Some((_, options)) = groups.last_mut()
+            && (line.is_empty() || line.starts_with(' '))
+        {
+            // The exit codes at the end are of no option.
+            write!(options, "\n{line}").unwrap();
+        }
+    }
+    let groups = groups.into_iter().filter(|(_, options)| options.contains("\n      --"));
+    groups.map(|(name, options)| (name, rows(&options))).collect()
+}
+
+/// A table row for each flag of this part of a help.
+fn rows(options: &str) -> String {
     let mut rows = Vec::new();
-    for option in options.split("\n      --").skip(usize::from(!options.starts_with("      --"))) {
-        let option = option.trim_start_matches("      --");
+    for option in options.split("\n      --").skip(1) {
         let (option, _) = option.split_once("\n  -h, --help").unwrap_or((option, ""));
         let words = option.split_whitespace().collect::<Vec<_>>().join(" ");
         let end_of_name = if words.contains(" <") { "> " } else { " " };
@@ -134,6 +149,11 @@ fn flags(subcommand: &[&str]) -> String {
     rows.concat()
 }
 
+/// The rows of all groups.
+fn flags(subcommand: &[&str]) -> String {
+    groups(subcommand).into_iter().map(|(_, rows)| rows).collect()
+}
+
 /// Splits the text into what is outside and what is inside these brackets.
 fn taken(text: &str, open: &str) -> (String, String) {
     let Some((before, after)) = text.split_once(open) else {
@@ -150,11 +170,17 @@ fn every_flag_is_documented_as_in_the_help() {
         let rows = flags(subcommand);
         assert!(!rows.is_empty());
         // Flags that a command shares with `serve` are documented once.
-        let is_own = |row: &&str| subcommand == ["serve"] || !of_serve.contains(row);
+        let is_own = |row: &&str| !of_serve.contains(row);
         let rows: String = rows.split_inclusive('\n').filter(is_own).collect();
         assert!(file(page).contains(&rows), "{page} has to contain these rows:\n{rows}");
     };
-    check("src/guide/configuration.md", &["serve"]);
+    for (name, rows) in groups(&["serve"]) {
+        const HEAD: &str = "| flag | variable | default | |\n|---|---|---|---|\n";
+        let heading = if name == "Options" { "## Serve" } else { &format!("### {name}") };
+        let section = format!("\n{heading}\n\n{HEAD}{rows}\n");
+        let page = "src/guide/configuration.md";
+        assert!(file(page).contains(&section), "{page} has to contain this:\n{section}");
+    }
     check("src/guide/configuration.md", &["check"]);
     check("src/guide/configuration.md", &["token"]);
     check("src/guide/venues.md", &["record"]);

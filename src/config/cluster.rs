@@ -6,13 +6,16 @@ use clap::Args;
 
 /// The cluster options of `paperbourse serve`.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Cluster")]
 pub struct ClusterServeArgs {
     /// Join the cluster that this file describes: follow its log, and serve when no other node
     /// does. Requires a build with the feature `cluster`
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_CLUSTER", value_name = "FILE")]
     pub cluster: Option<PathBuf>,
 
     /// Name of this node, unique within the cluster
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_NODE", value_name = "NAME")]
     pub node: Option<String>,
 }

@@ -12,6 +12,7 @@ use crate::auth::identity::tier_claim::TierClaim;
 
 /// The identity options of `paperbourse serve`.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = super::IDENTITY)]
 pub struct IdentityArgs {
     /// Who signs access tokens: `embedded` (this server), `oidc:URL` (an OIDC provider, by its
     /// issuer URL) or `hs256:FILE` (a provider that shares the secret in this file)
@@ -19,21 +20,25 @@ pub struct IdentityArgs {
     pub identity: IdentityChoice,
 
     /// Expected `iss` of access tokens; required with `hs256`, taken from the URL with `oidc`
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_ISSUER", value_name = "ISSUER")]
     pub issuer: Option<String>,
 
     /// Expected `aud` of access tokens; required with `oidc` [default: `authenticated` with
     /// `hs256`]
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_AUDIENCE", value_name = "AUDIENCE")]
     pub audience: Option<String>,
 
     /// Claim that names the highest tier a token may use, such as `app_metadata.tier`; tokens
     /// without it get --default-tier. The embedded issuer uses `tier`
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_TIER_CLAIM", value_name = "CLAIM")]
     pub tier_claim: Option<TierClaim>,
 
     /// PEM file with the only certificate authorities to trust when fetching the keys of an `oidc`
     /// provider [default: the system's]
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_IDENTITY_CA", value_name = "FILE")]
     pub identity_ca: Option<PathBuf>,
 }

@@ -6,9 +6,11 @@ use crate::telemetry::{self, LogFilter, LogFormat};
 
 /// The log options of `paperbourse serve`.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = super::LOGS)]
 pub struct LogArgs {
     /// Format of log lines: `human`, `json`, or `auto` for `human` on a terminal and `json`
     /// elsewhere
+    #[arg(hide_short_help = true)]
     #[arg(
         long,
         env = "PAPERBOURSE_LOG_FORMAT",

@@ -16,15 +16,18 @@ const URL_BYTES_MAX: usize = 512;
 
 /// The trace options of `paperbourse serve`.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = super::LOGS)]
 pub struct TraceArgs {
     /// OpenTelemetry collector that receives traces of requests, by OTLP over HTTP, such as
     /// `http://127.0.0.1:4318`; the path defaults to `/v1/traces`. Requires a build with the
     /// feature `traces`
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_TRACE_ENDPOINT", value_name = "URL")]
     pub trace_endpoint: Option<TraceEndpoint>,
 
     /// Trace all requests (`all`), about one in N (`1/N`), or only those that their callers trace
     /// (`off`) [default: 1/100]
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_TRACE_SAMPLE", value_name = "off|all|1/N")]
     pub trace_sample: Option<Sample>,
 }

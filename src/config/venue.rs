@@ -33,6 +33,7 @@ const SOCKET: &str = "wss://ws-subscriptions-clob.polymarket.com/ws/market";
 
 /// The venue options of `paperbourse serve`.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Venue")]
 pub struct VenueArgs {
     /// Source of prices: `simulated`, `simulated:SEED`, `recorded:DIR` or `polymarket`
     #[arg(long, env = "PAPERBOURSE_VENUE", default_value = "simulated", value_name = "VENUE")]
@@ -41,10 +42,12 @@ pub struct VenueArgs {
     /// How fast the venue's time passes: 1 is real time, 10 is ten times as fast; `max` plays a
     /// whole recording before the server is ready [default: 1 for a simulated venue, `max` for a
     /// recorded one]
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_VENUE_SPEED", value_name = "X|max")]
     pub venue_speed: Option<Speed>,
 
     /// Hold marketable orders as long as the venue does
+    #[arg(hide_short_help = true)]
     #[arg(
         long,
         env = "PAPERBOURSE_VENUE_DELAY",
@@ -56,56 +59,68 @@ pub struct VenueArgs {
 
     /// Number of `polymarket` markets to follow, most traded of the day first; a market stays
     /// followed until it closes [default: 200]
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_VENUE_MARKETS", value_name = "N",
           value_parser = whole_number(1..=MARKETS_WANTED_MAX))]
     pub venue_markets: Option<usize>,
 
     /// Follow only markets with this Gamma tag id; repeatable
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_VENUE_TAG", value_delimiter = ',', value_name = "ID")]
     pub venue_tag: Vec<String>,
 
     /// Follow only the market with this slug; repeatable
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_VENUE_SLUG", value_delimiter = ',', value_name = "SLUG")]
     pub venue_slug: Vec<String>,
 
     /// Follow only the market with this condition id; repeatable
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_VENUE_CONDITION", value_delimiter = ',', value_name = "ID")]
     pub venue_condition: Vec<String>,
 
     /// Follow only markets of the series with this Gamma id, soonest end first; meant for families
     /// of short markets; repeatable
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_VENUE_SERIES", value_delimiter = ',', value_name = "ID")]
     pub venue_series: Vec<String>,
 
     /// Follow only markets with at least this many dollars traded in the last 24 hours
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_VENUE_VOLUME", value_name = "USD", value_parser = dollars)]
     pub venue_volume: Option<Usd>,
 
     /// How many seconds a `polymarket` book stays live after the venue last confirmed it; nothing
     /// fills on an older one [default: 120]
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_VENUE_FRESH", value_name = "SECONDS",
           value_parser = whole_number(FRESH_SECONDS_MIN..=u32::MAX))]
     pub venue_fresh: Option<u32>,
 
     /// Base URL of the Gamma API [default: Polymarket's own]
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_VENUE_GAMMA", value_name = "URL", value_parser = web_address)]
     pub venue_gamma: Option<Uri>,
 
     /// Base URL of the CLOB API [default: Polymarket's own]
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_VENUE_CLOB", value_name = "URL", value_parser = web_address)]
     pub venue_clob: Option<Uri>,
 
     /// Base URL of the data API [default: Polymarket's own]
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_VENUE_DATA", value_name = "URL", value_parser = web_address)]
     pub venue_data: Option<Uri>,
 
     /// URL of the market socket [default: Polymarket's own]
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_VENUE_SOCKET", value_name = "URL",
           value_parser = socket_address)]
     pub venue_socket: Option<Uri>,
 
     /// PEM file with the only certificate authorities to trust when following `polymarket`
     /// [default: the system's]
+    #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_VENUE_CA", value_name = "FILE")]
     pub venue_ca: Option<PathBuf>,
 }

@@ -4,6 +4,7 @@
 
 mod access;
 mod check;
+mod first_steps;
 mod logs;
 mod mistakes;
 mod printed;
