@@ -74,7 +74,7 @@ pub struct ServeArgs {
     #[arg(long, env = "PAPERBOURSE_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Address to listen on. Port 0 picks a free port; the first log line shows which
+    /// Address to listen on. Port 0 picks a free port; the log shows which
     #[arg(help_heading = NETWORK)]
     #[arg(long, env = "PAPERBOURSE_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR",
           value_parser = address)]

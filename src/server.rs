@@ -1,8 +1,8 @@
 //! The life of a server: startup order, readiness, and shutdown.
 //!
-//! The server binds its address first and names it in the first log line, so that whoever started
-//! the process knows where to connect. Until the journal is recovered, every request but the health
-//! check gets 503. Shutdown runs in reverse: report not ready, accept no new connections, finish
+//! The server binds its address first, so that a start on a taken one fails at once, and names it
+//! in the log once the data folder is open. Until it is ready, every request but the health check
+//! gets 503. Shutdown runs in reverse: report not ready, accept no new connections, finish
 //! what is in flight, close the sockets, flush the journal.
 
 mod activation;
@@ -57,7 +57,7 @@ use activation::Passed;
 pub(crate) use ending::ending_signal;
 use ending::{DRAIN_TIME_MAX, Ending};
 use hand_over::{HandOver, Predecessor, Successor};
-use listener::{AdminListener, Listeners};
+use listener::{AdminListener, Listeners, METRICS_EXPOSED};
 #[cfg(all(test, feature = "cluster"))]
 pub(crate) use member::{Entry, RELEASE_TIME_MAX, require_whole};
 #[cfg(feature = "cluster")]
@@ -135,7 +135,7 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
                 }
             };
         let Started { exchange, venue, snapshots, hours } =
-            start::start(arguments, prepared).await?;
+            start::start(arguments, prepared, &listeners).await?;
         show_metrics(arguments, admin.as_ref(), &server, &exchange, snapshots.as_ref())?;
         spawn_background(&exchange, venue);
         let (operators, hand_over) = listen_in_folder(&arguments.data, &exchange);
@@ -381,32 +381,17 @@ fn leave_to(successor: &Successor, server: &Server) -> ! {
     process::exit(0)
 }
 
-/// Binds the public address, unless sockets were passed for it: by the supervisor, or by the server
-/// before this one.
+/// Binds the public address. A node of a cluster names it at once: it may wait for its brokers, and
+/// passes on requests while another node serves.
 fn listen(
     arguments: &ServeArgs,
     passed: Vec<StdListener>,
     worker_count: usize,
 ) -> anyhow::Result<Listeners> {
-    let is_bound = passed.is_empty();
-    let listeners = if is_bound {
-        Listeners::bind(arguments.listen, worker_count).with_context(|| {
-            format!("failed to listen on {} (--listen chooses another address)", arguments.listen)
-        })?
-    } else {
-        Listeners::of(passed).context("failed to read the address of a passed socket")?
-    };
-    for address in &listeners.addresses {
-        tracing::info!("listening on http://{address}");
-    }
-    if !is_bound {
-        tracing::info!("using the listening sockets passed to this process, ignoring --listen");
-    }
-    if listeners.addresses.iter().any(|&address| arguments.is_exposed_at(address)) {
-        tracing::warn!(
-            "other machines can reach this server and it does not speak TLS, so keys and tokens \
-             travel in the clear: put a TLS proxy in front of it and name it with --trusted-proxy"
-        );
+    let listeners = Listeners::open(arguments, passed, worker_count)?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
+    if arguments.cluster.cluster.is_some() {
+        listeners.announce(arguments);
     }
     Ok(listeners)
 }
@@ -433,9 +418,7 @@ fn listen_for_metrics(
         None => arguments.admin_listen.map(AdminListener::bind).transpose()?,
     };
     if admin.as_ref().is_some_and(|admin| ServeArgs::is_admin_exposed_at(admin.address)) {
-        tracing::warn!(
-            "other machines can read the metrics: --admin-listen asks for no credential"
-        );
+        tracing::warn!("{METRICS_EXPOSED}");
     }
     Ok(admin)
 }

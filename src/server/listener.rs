@@ -7,8 +7,19 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use anyhow::Context as _;
 use tokio::net::TcpSocket;
 
+use crate::config::ServeArgs;
+
 /// How many connections the kernel queues until they are accepted.
 const BACKLOG: u32 = 4096;
+
+/// What is risky about an address that other machines reach without a TLS proxy.
+pub(super) const EXPOSED: &str = "other machines can reach this server and it does not speak TLS, \
+                                  so keys and tokens travel in the clear: put a TLS proxy in front \
+                                  of it and name it with --trusted-proxy";
+
+/// What is risky about metrics that other machines reach.
+pub(super) const METRICS_EXPOSED: &str =
+    "other machines can read the metrics: --admin-listen asks for no credential";
 
 #[derive(Debug)]
 pub(super) struct Listeners {
@@ -16,6 +27,8 @@ pub(super) struct Listeners {
     pub(super) addresses: Vec<SocketAddr>,
     /// The kernel spreads connections over those with the same address.
     sockets: Vec<StdListener>,
+    /// Whether somebody else bound them.
+    is_passed: bool,
 }
 
 pub(super) struct AdminListener {
@@ -24,6 +37,38 @@ pub(super) struct AdminListener {
 }
 
 impl Listeners {
+    /// Binds the public address, unless sockets were passed for it: by the supervisor, or by the
+    /// server before this one.
+    pub(super) fn open(
+        arguments: &ServeArgs,
+        passed: Vec<StdListener>,
+        worker_count: usize,
+    ) -> anyhow::Result<Self> {
+        let address = arguments.listen;
+        if passed.is_empty() {
+            Self::bind(address, worker_count).with_context(|| {
+                format!("failed to listen on {address} (--listen chooses another address)")
+            })
+        } else {
+            let passed =
+                Self::of(passed).context("failed to read the address of a passed socket")?;
+            Ok(Self { is_passed: true, ..passed })
+        }
+    }
+
+    /// Logs the addresses, and what is risky about them.
+    pub(super) fn announce(&self, arguments: &ServeArgs) {
+        for address in &self.addresses {
+            tracing::info!("listening on http://{address}");
+        }
+        if self.is_passed {
+            tracing::info!("using the listening sockets passed to this process, ignoring --listen");
+        }
+        if self.addresses.iter().any(|&address| arguments.is_exposed_at(address)) {
+            tracing::warn!("{EXPOSED}");
+        }
+    }
+
     /// Binds the address once per worker.
     pub(super) fn bind(address: SocketAddr, count: usize) -> io::Result<Self> {
         // Sockets that share a port would also share it with another server of the same user,
@@ -49,7 +94,7 @@ impl Listeners {
                 addresses.push(address);
             }
         }
-        Ok(Self { addresses, sockets })
+        Ok(Self { addresses, sockets, is_passed: false })
     }
 
     pub(super) fn sockets(&self) -> &[StdListener] {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
+use super::listener::Listeners;
 use super::memory::{self, Limit};
 #[cfg(feature = "cluster")]
 use super::prepared::Followed;
@@ -80,11 +81,13 @@ pub(super) struct Started {
     pub(super) hours: Option<Arc<HoursFile>>,
 }
 
-/// Starts everything behind the listeners and logs what was chosen. If something was read ahead of
-/// the start, another server may be about to release the data folder.
+/// Starts everything behind the listeners, which are named in the log once the data folder is open,
+/// and logs what was chosen. If something was read ahead of the start, another server may be about
+/// to release the folder.
 pub(super) async fn start(
     arguments: &ServeArgs,
     prepared: Option<Prepared>,
+    listeners: &Listeners,
 ) -> anyhow::Result<Started> {
     let venue = arguments.venue.config()?;
     let limits = arguments.limits();
@@ -93,6 +96,9 @@ pub(super) async fn start(
         None => (None, None, None),
     };
     let OpenedData { journal, recovered, folder, snapshots, keys } = open_data(arguments, data)?;
+    if arguments.cluster.cluster.is_none() {
+        listeners.announce(arguments);
+    }
     warn_of_future(recovered.newest_time(), Timestamp::now());
     let issuer = identity.map_or_else(|| open_identity(arguments), Ok)?;
     let decisions = Decisions::of(recovered.states());

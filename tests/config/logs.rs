@@ -2,9 +2,10 @@
 
 use std::process::Stdio;
 
+use paperbourse_test_support::process::ServerProcess;
 use serde_json::Value;
 
-use super::{errors, in_folder};
+use super::{BINARY, errors, in_folder};
 
 /// The log of a server that fails to start because its data folder is a file, and what it printed
 /// to standard error.
@@ -19,14 +20,13 @@ fn log(flags: &[&str]) -> (Vec<String>, String) {
 }
 
 #[test]
-fn a_collector_gets_json_with_the_address_in_the_message() {
+fn a_collector_gets_json_that_begins_with_the_version() {
     for flags in [&[][..], &["--log-format", "json"]] {
         let (lines, errors) = log(flags);
         assert!(errors.starts_with("paperbourse: failed to open --data file: "), "{errors}");
         let lines: Vec<Value> = lines.iter().map(|it| serde_json::from_str(it).unwrap()).collect();
-        let message = lines[0]["message"].as_str().unwrap();
-        let address = message.strip_prefix("listening on http://").unwrap();
-        assert!(address.parse::<std::net::SocketAddr>().is_ok(), "{address}");
+        assert_eq!(lines[0]["message"], "starting");
+        assert_eq!(lines[0]["fields"]["version"], env!("CARGO_PKG_VERSION"));
         assert_eq!(
             (&lines[0]["level"], &lines[0]["target"]),
             (&"INFO".into(), &"paperbourse::server".into())
@@ -35,9 +35,25 @@ fn a_collector_gets_json_with_the_address_in_the_message() {
 }
 
 #[test]
+fn a_server_says_where_it_listens_once_its_data_folder_is_open() {
+    let (lines, _) = log(&["--log-format", "human"]);
+    assert!(!lines.iter().any(|line| line.contains("listening")), "{lines:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--log-format", "json", "--journal-segment-bytes", "1M"];
+    let lines = ServerProcess::start(BINARY, folder.path(), &flags).interrupt();
+    let messages = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let messages: Vec<_> = messages.map(|it| it["message"].as_str().unwrap().to_owned()).collect();
+    let find = |text: &str| messages.iter().position(|it| it.starts_with(text)).expect(text);
+    let (opened, listening) = (find("opened the data folder"), find("listening on http://"));
+    assert!(opened < listening && listening < find("ready"), "{messages:?}");
+    let address = messages[listening].strip_prefix("listening on http://").unwrap();
+    assert!(address.parse::<std::net::SocketAddr>().is_ok(), "{address}");
+}
+
+#[test]
 fn people_get_text_and_only_the_levels_that_they_want() {
     let (lines, _) = log(&["--log-format", "human"]);
-    assert!(lines[0].contains(" INFO listening on http://127.0.0.1:"), "{lines:?}");
+    assert!(lines[0].contains(" INFO starting version="), "{lines:?}");
     for (level, expected) in [
         ("warn", 0),
         ("off", 0),
