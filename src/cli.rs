@@ -222,13 +222,22 @@ fn serve(line: &ServeLine, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
 }
 
 fn print_token(arguments: &TokenArgs) -> anyhow::Result<()> {
-    let issuer = EmbeddedIssuer::open(&arguments.data).with_context(|| {
-        format!("failed to open the issuer's key in {}", arguments.data.display())
-    })?;
-    let token =
-        issuer.mint(&arguments.subject, arguments.tier, arguments.expires, Timestamp::now())?;
-    writeln!(std::io::stdout(), "{token}").context("failed to print the token")?;
-    Ok(())
+    let TokenArgs { subject, tier, expires, data } = arguments;
+    // A key that cannot be read is an error of the next step.
+    let is_new = matches!(EmbeddedIssuer::open_existing(data), Ok(None));
+    let issuer = EmbeddedIssuer::open(data)
+        .with_context(|| format!("failed to open the issuer's key in {}", data.display()))?;
+    let token = issuer.mint(subject, *tier, *expires, Timestamp::now())?;
+    if is_new {
+        let folder = data.canonicalize().unwrap_or_else(|_| data.clone());
+        eprintln!(
+            "paperbourse: {} had no signing key, so one was made: only a server with this folder \
+             as --data or --issuer-data accepts the token. For a server with another folder, name \
+             that with --data",
+            OneLine(folder.display())
+        );
+    }
+    writeln!(io::stdout(), "{token}").context("failed to print the token")
 }
 
 /// Prints a report as text or as one JSON object. A closed stdout is not an error: the caller may

@@ -519,8 +519,9 @@ pub fn server_folder(text: &str) -> Result<PathBuf, &'static str> {
 fn issuer_folder(text: &str) -> Result<PathBuf, &'static str> {
     match DataPlace::from_str(text)? {
         DataPlace::Folder(folder) => Ok(folder),
-        DataPlace::Memory => Err("a server with --data memory stores no key: start it with \
-                                      --issuer-data DIR and create tokens with --data DIR"),
+        DataPlace::Memory => Err("a server with --data memory stores no key: start it on a \
+                                  terminal, which is shown a token, or with --issuer-data DIR and \
+                                  create tokens with --data DIR"),
     }
 }
 

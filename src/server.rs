@@ -24,6 +24,7 @@ mod supervisor;
 #[cfg(feature = "traces")]
 mod traces;
 mod watchdog;
+mod welcome;
 mod worker;
 
 use std::future::pending;
@@ -134,7 +135,7 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
                     return Ok(());
                 }
             };
-        let Started { exchange, venue, snapshots, hours } =
+        let Started { exchange, venue, snapshots, hours, first_token } =
             start::start(arguments, prepared, &listeners).await?;
         show_metrics(arguments, admin.as_ref(), &server, &exchange, snapshots.as_ref())?;
         spawn_background(&exchange, venue);
@@ -151,6 +152,7 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         tracing::info!("ready");
         let status = listeners.to_string();
         supervisor.ready(&status);
+        welcome::greet(arguments, &listeners.addresses, first_token.as_deref());
         let reloads = Reloader::new(configuration).run(
             hangups,
             server.clone(),

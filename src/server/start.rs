@@ -64,6 +64,10 @@ pub(super) const NEWER_FORMAT: &str = "a start writes a newer data format than t
 /// How long the server that hands over may take to end once it has handed over.
 const RELEASE_TIME_MAX: Duration = Duration::from_secs(30);
 
+/// Whose token a terminal is shown if nobody else can create one, and how long it is good for.
+const FIRST_SUBJECT: &str = "newcomer";
+const FIRST_TOKEN_SECONDS: u32 = 24 * 3_600;
+
 /// Every millisecond adds to the pause that clients see.
 const RELEASE_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -79,6 +83,8 @@ pub(super) struct Started {
     pub(super) snapshots: Option<SnapshotKeeper>,
     /// The file of hourly prices; `None` if it cannot be written or data is kept in memory.
     pub(super) hours: Option<Arc<HoursFile>>,
+    /// An access token, where nobody else can create one.
+    pub(super) first_token: Option<String>,
 }
 
 /// Starts everything behind the listeners, which are named in the log once the data folder is open,
@@ -101,6 +107,7 @@ pub(super) async fn start(
     }
     warn_of_future(recovered.newest_time(), Timestamp::now());
     let issuer = identity.map_or_else(|| open_identity(arguments), Ok)?;
+    let first_token = first_token(arguments, &issuer)?;
     let decisions = Decisions::of(recovered.states());
     let decided = decisions.made.values().map(|decision| {
         let payouts = decision.payouts.clone();
@@ -179,7 +186,7 @@ pub(super) async fn start(
         streams_per_address_max: AtomicU32::new(arguments.streams_per_address),
         ..Exchange::new(service, journal, venue.status())
     };
-    Ok(Started { exchange: Arc::new(exchange), venue, snapshots, hours })
+    Ok(Started { exchange: Arc::new(exchange), venue, snapshots, hours, first_token })
 }
 
 /// Logs a warning if records are from the future: the clock was wrong when they were written, or is
@@ -397,7 +404,11 @@ fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<EmbeddedIssuer> {
     let folder = match (&arguments.issuer_data, &arguments.data) {
         (Some(folder), _) | (None, DataPlace::Folder(folder)) => folder,
         (None, DataPlace::Memory) => {
-            tracing::info!("accepting tokens of the embedded issuer, with a temporary key");
+            tracing::info!(
+                "accepting tokens of the embedded issuer, with a temporary key: only a terminal is \
+                 shown a token. To create tokens, start with --issuer-data DIR and use \
+                 `paperbourse token --subject NAME --data DIR`"
+            );
             return Ok(EmbeddedIssuer::in_memory()?);
         }
     };
@@ -409,6 +420,18 @@ fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<EmbeddedIssuer> {
         folder.display()
     );
     Ok(issuer)
+}
+
+/// An access token of an issuer whose key ends with the process.
+fn first_token(arguments: &ServeArgs, issuer: &IdentitySource) -> anyhow::Result<Option<String>> {
+    let is_temporary = arguments.data == DataPlace::Memory && arguments.issuer_data.is_none();
+    match issuer {
+        IdentitySource::Embedded(issuer) if is_temporary => {
+            let now = Timestamp::now();
+            Ok(Some(issuer.mint(FIRST_SUBJECT, None, FIRST_TOKEN_SECONDS, now)?))
+        }
+        _ => Ok(None),
+    }
 }
 
 pub(super) fn load_recording(folder: &Path) -> anyhow::Result<Recorded> {
