@@ -12,6 +12,7 @@ use std::process::Command;
 
 use paperbourse::http::operation::Operation;
 use paperbourse::http::operations::OPERATIONS;
+use paperbourse_test_support::NOBODY;
 use paperbourse_test_support::process::{ServerProcess, command};
 use serde_json::Value;
 
@@ -102,6 +103,35 @@ fn the_walk_works_as_written() {
     assert_eq!(cancelled["canceled"][0], placed["order_id"].to_string(), "{called}");
     assert_eq!(portfolio["total_trades"], 1, "{called}");
     server.interrupt();
+}
+
+/// Each command of the walk with nothing of what the ones before it should have left behind. It
+/// says what is missing, in one line, and does nothing.
+#[test]
+fn the_walk_stops_at_what_is_missing() {
+    if !has_what_the_walk_needs() {
+        return;
+    }
+    let readme = file("README.md");
+    let commands: Vec<&str> = block(&readme, "A walk in five commands").split("\n\n").collect();
+    let [places, _, key, trade, comment, prices] = commands[..] else { panic!("{commands:?}") };
+    let no_token = "TOKEN: empty: run the line above";
+    let no_key = "KEY: empty: is the server running?";
+    let of_key = [trade, comment, prices].map(|command| (command, no_key));
+    for (command, expected) in [(key, no_token)].into_iter().chain(of_key) {
+        // A command that goes on fails in another way: nobody answers there.
+        let lines = format!("BOURSE=http://{NOBODY}\n{places}\n{command}\n");
+        let walked = Command::new("bash")
+            .args(["-c", &lines])
+            .env_remove("TOKEN")
+            .env_remove("KEY")
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&walked.stderr);
+        assert!(errors.contains(expected), "{command}: {errors}");
+        assert!(errors.lines().count() == 1 && walked.stdout.is_empty(), "{command}: {walked:?}");
+        assert!(!walked.status.success(), "{command}: {walked:?}");
+    }
 }
 
 /// A table row for each flag, from the binary's help, by the groups of the help.
