@@ -38,6 +38,7 @@ use crate::config::sources::{Configuration, Mistakes, Sources, without_variables
 use crate::config::{ServeArgs, TokenArgs};
 use crate::ids::Timestamp;
 use crate::server;
+use crate::server::check::Verdict;
 use crate::telemetry::OneLine;
 
 /// Exit code for a wrong configuration. clap uses the same for a wrong command line.
@@ -202,7 +203,7 @@ fn check(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         ));
     }
     server::check::check(&configuration.arguments, |finding| {
-        if finding.result.is_err() {
+        if finding.verdict == Verdict::Failed {
             code = ExitCode::FAILURE;
         }
         print(&finding);

@@ -1,6 +1,8 @@
 //! `paperbourse check`: whether a server with this configuration would start now. It tries what a
 //! start does, one thing after another, and changes nothing on disk.
 
+mod disk;
+
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -9,7 +11,7 @@ use std::time::Duration;
 use hyper::{StatusCode, Uri};
 use rustix::fs::{Access, access};
 
-use super::listener::{AdminListener, Listeners};
+use super::listener::{AdminListener, EXPOSED, Listeners, METRICS_EXPOSED};
 use super::{default_worker_count, descriptors, start};
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::auth::identity::oidc::discovery;
@@ -37,40 +39,75 @@ const VENUE_BYTES_MAX: usize = 64 << 10;
 pub struct Finding {
     /// What was checked.
     pub part: &'static str,
-    /// What was found there, or why a start would fail and what to do.
-    pub result: Result<String, String>,
+    /// What a start would make of it.
+    pub verdict: Verdict,
+    /// What was found there, and what to do about it unless it is right.
+    pub text: String,
+}
+
+/// What a start would make of something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It is right.
+    Ok,
+    /// A server would start, and may do harm.
+    Warning,
+    /// The start would fail.
+    Failed,
 }
 
 /// One line.
 impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (verdict, text) = match &self.result {
-            Ok(text) => ("ok", text),
-            Err(text) => ("failed", text),
+        let verdict = match self.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Warning => "warning",
+            Verdict::Failed => "failed",
         };
-        write!(formatter, "{verdict:6}  {:8}  {text}", self.part)
+        write!(formatter, "{verdict:7} {:8}  {}", self.part, self.text)
+    }
+}
+
+impl Finding {
+    fn of(part: &'static str, result: anyhow::Result<String>) -> Self {
+        let (verdict, text) = match result {
+            Ok(text) => (Verdict::Ok, text),
+            Err(error) => (Verdict::Failed, format!("{error:#}")),
+        };
+        Self { part, verdict, text }
+    }
+
+    fn warning(part: &'static str, text: impl Into<String>) -> Self {
+        Self { part, verdict: Verdict::Warning, text: text.into() }
     }
 }
 
 /// Checks everything that a start needs, and hands each finding to `report`.
 pub fn check(arguments: &ServeArgs, mut report: impl FnMut(Finding)) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut report = |part, result: anyhow::Result<String>| {
-        report(Finding { part, result: result.map_err(|error| format!("{error:#}")) });
-    };
-    report("listen", listen(arguments));
+    report(Finding::of("listen", listen(arguments)));
+    if arguments.is_exposed_at(arguments.listen) {
+        report(Finding::warning("listen", EXPOSED));
+    }
     if let Some(address) = arguments.admin_listen {
         let bound = AdminListener::bind(address);
-        report("metrics", bound.map(|_| format!("{address} is free")));
+        report(Finding::of("metrics", bound.map(|_| format!("{address} is free"))));
+        if ServeArgs::is_admin_exposed_at(address) {
+            report(Finding::warning("metrics", METRICS_EXPOSED));
+        }
     }
-    report("data", data(&arguments.data));
-    report("identity", runtime.block_on(identity(arguments)));
+    report(Finding::of("data", data(&arguments.data)));
+    if let DataPlace::Folder(folder) = &arguments.data {
+        let risks = disk::risks(folder, arguments).into_iter();
+        risks.for_each(|risk| report(Finding::warning("data", risk)));
+    }
+    report(Finding::of("identity", runtime.block_on(identity(arguments))));
     match arguments.venue.config()? {
-        VenueConfig::Simulated { .. } => report("venue", Ok("simulated".to_owned())),
-        VenueConfig::Recorded { folder, .. } => report("venue", recorded(&folder)),
+        VenueConfig::Simulated { .. } => report(Finding::of("venue", Ok("simulated".to_owned()))),
+        VenueConfig::Recorded { folder, .. } => report(Finding::of("venue", recorded(&folder))),
         VenueConfig::Live(venue) => {
             for result in runtime.block_on(live(&*venue)) {
-                report("venue", result);
+                report(Finding::of("venue", result));
             }
         }
     }
@@ -92,10 +129,7 @@ fn data(place: &DataPlace) -> anyhow::Result<String> {
     let shown = path.display();
     match path.metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let is_there = |parent: &&Path| parent.as_os_str().is_empty() || parent.exists();
-            let parent = path.ancestors().skip(1).find(is_there).unwrap_or(Path::new("/"));
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            require_access(parent)?;
+            require_access(disk::nearest(path))?;
             return Ok(format!("{shown} does not exist yet: the first start creates it"));
         }
         Err(error) => anyhow::bail!("{shown}: {error}"),

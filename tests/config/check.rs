@@ -118,6 +118,55 @@ fn whatever_would_stop_a_start_is_named() {
 }
 
 #[test]
+fn what_can_do_harm_is_a_warning_and_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = ["--archive-bytes", "0", "--snapshot-bytes", "0", "--journal-segment-bytes", "1M"];
+    let warnings = |flags: &[&str]| -> Vec<String> {
+        let (text, code) = check(folder.path(), &[&small[2..], flags].concat());
+        assert_eq!(code, Some(0), "{flags:?}: {text}");
+        // The folder for temporary files may be in memory.
+        let lines = text.lines().filter(|line| !line.contains("is in memory (tmpfs)"));
+        lines.filter(|line| line.starts_with("warning ")).map(str::to_owned).collect()
+    };
+    assert_eq!(warnings(&["--archive-bytes", "0", "--data", "new"]), [""; 0]);
+    assert_eq!(warnings(&["--data", "memory"]), [""; 0]);
+    // More than any disk has.
+    let [full] = &warnings(&["--archive-bytes", "1000000T"])[..] else { panic!() };
+    assert!(full.starts_with("warning data      the disk has "), "{full}");
+    assert!(full.contains("make room, or lower --archive-bytes"), "{full}");
+    let open = ["--data", "memory", "--admin-listen", "0.0.0.0:0"];
+    let [metrics] = &warnings(&open)[..] else { panic!() };
+    assert!(metrics.starts_with("warning metrics   other machines can read"), "{metrics}");
+
+    let check_of = |flags: &[&str]| {
+        let words = [&["check", "--data", "memory", "--listen", "0.0.0.0:0"], flags].concat();
+        let output = in_folder(folder.path(), &words, None).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let open = check_of(&[]);
+    assert!(open.contains("\nwarning listen    other machines can reach this server"), "{open}");
+    assert!(open.contains("name it with --trusted-proxy\n"), "{open}");
+    let behind = check_of(&["--trusted-proxy", "10.0.0.5"]);
+    assert!(!behind.contains("warning"), "{behind}");
+}
+
+#[test]
+fn a_data_folder_in_memory_is_noticed() {
+    const SHARED_MEMORY: &str = "/dev/shm";
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    if !mounts.lines().any(|line| line.contains(" /dev/shm tmpfs ")) {
+        eprintln!("SKIPPED: no {SHARED_MEMORY} in memory");
+        return;
+    }
+    let folder = tempfile::tempdir_in(SHARED_MEMORY).unwrap();
+    let (text, code) = check(folder.path(), &["--data", "new/data"]);
+    assert_eq!(code, Some(0), "{text}");
+    let expected = "warning data      new/data is in memory (tmpfs): ";
+    assert!(text.lines().any(|line| line.starts_with(expected)), "{text}");
+}
+
+#[test]
 fn every_address_of_a_live_venue_is_asked() {
     let folder = tempfile::tempdir().unwrap();
     let gamma = format!("http://{}", service("200 OK"));
