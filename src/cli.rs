@@ -33,6 +33,7 @@ use restore::RestoreArgs;
 use top::TopArgs;
 
 use crate::auth::identity::embedded::EmbeddedIssuer;
+use crate::build::{VERSION_LINE, VERSION_LINES};
 use crate::config::record::RecordArgs;
 use crate::config::sources::{Configuration, Mistakes, Sources, without_variables};
 use crate::config::{ServeArgs, TokenArgs};
@@ -66,7 +67,13 @@ const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure; 2 wrong command line
 
 /// A self-hosted paper exchange for prediction markets.
 #[derive(Parser, Debug)]
-#[command(name = "paperbourse", version, about, max_term_width = 100)]
+#[command(
+    name = "paperbourse",
+    version = VERSION_LINE.as_str(),
+    long_version = VERSION_LINES.as_str(),
+    about,
+    max_term_width = 100
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -125,6 +125,7 @@ pub use reader::{
 };
 pub use recovery::{OpenError, ReadError, RecoveryReport, TornTail, UnopenedJournal};
 use ring::Claim;
+pub use segment::VERSION as SEGMENT_VERSION;
 pub(crate) use segment::{SEGMENT_BYTES_MAX, number_before};
 use waiters::Progress;
 pub use waiters::{DurableWait, WAITER_GROUPS_MAX, Waiters};

@@ -3,6 +3,7 @@
 pub mod allocator;
 pub mod auth;
 pub mod backup;
+pub mod build;
 pub mod candles;
 pub mod cli;
 pub mod client;

@@ -41,6 +41,7 @@ use anyhow::Context as _;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::build::{BUILD, UNKNOWN, VERSION};
 use crate::candles::HoursFile;
 use crate::config::sources::Configuration;
 use crate::config::{DataPlace, ServeArgs};
@@ -391,7 +392,7 @@ fn listen(
     worker_count: usize,
 ) -> anyhow::Result<Listeners> {
     let listeners = Listeners::open(arguments, passed, worker_count)?;
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
+    tracing::info!(version = VERSION, commit = BUILD.commit.unwrap_or(UNKNOWN), "starting");
     if arguments.cluster.cluster.is_some() {
         listeners.announce(arguments);
     }

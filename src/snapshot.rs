@@ -44,7 +44,7 @@ mod replay;
 mod state;
 
 pub use ahead::{Ahead, read_ahead};
-pub use container::ContainerError;
+pub use container::{ContainerError, VERSION as SNAPSHOT_VERSION};
 pub use fold::{FoldError, FoldReport};
 pub use folder::Folder;
 pub(crate) use index::{RecordIndex, RefusedRecord};

@@ -42,7 +42,7 @@ use super::block::{
 use super::log_id::LogId;
 
 /// The format version that this server writes.
-pub(super) const VERSION: u32 = 2;
+pub const VERSION: u32 = 2;
 
 /// The oldest format version that this server reads.
 pub(super) const OLDEST_VERSION: u32 = 1;

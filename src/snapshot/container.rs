@@ -36,7 +36,7 @@ use crate::faults::{self, Fault};
 use crate::journal::{LogId, u32_at, u64_at};
 
 /// The format version that this server writes.
-pub(super) const VERSION: u32 = 5;
+pub const VERSION: u32 = 5;
 
 /// The oldest format version that this server reads.
 const OLDEST_VERSION: u32 = 1;

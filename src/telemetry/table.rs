@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::counters::{OTHER_STATUS, OperationMetrics};
 use super::page::{Metric, Samples};
 use super::scrape::{LogSample, Scrape, ServingGauges};
+use crate::build::{BUILD, Build, UNKNOWN, VERSION};
 use crate::histogram::{BUCKET_COUNT, Histogram};
 use crate::ids::Timestamp;
 use crate::journal::JournalMetrics;
@@ -15,10 +16,20 @@ use crate::venue::follow::status::{LiveSnapshot, SocketSnapshot};
 
 /// Every metric, in the order of the page.
 pub static METRICS: [Metric; 87] = [
-    Metric::gauge("paperbourse_build_info", "Always 1; the label is the version.", |_, out| {
-        out.sample(&[env!("CARGO_PKG_VERSION")], 1);
-    })
-    .by(&["version"]),
+    Metric::gauge(
+        "paperbourse_build_info",
+        "Always 1; the labels are the version, the commit and its day, the features, and the \
+         formats in which data is written.",
+        |_, out| {
+            let Build { commit, commit_date, data_format, .. } = &*BUILD;
+            let [journal, snapshots] =
+                [data_format.journal, data_format.snapshots].map(|version| version.to_string());
+            let (commit, date) = (commit.unwrap_or(UNKNOWN), commit_date.unwrap_or(UNKNOWN));
+            let features = BUILD.features();
+            out.sample(&[VERSION, commit, date, &features, &journal, &snapshots], 1);
+        },
+    )
+    .by(&["version", "commit", "commit_date", "features", "journal_format", "snapshot_format"]),
     Metric::gauge("paperbourse_uptime_seconds", "Time since the server started.", |from, out| {
         out.value(from.gauges.uptime.as_secs());
     }),

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::*;
+use crate::build::BUILD;
 use crate::histogram::Histogram;
 use crate::journal::JournalMetrics;
 use crate::limits::tier::Tier;
@@ -79,7 +80,16 @@ fn the_page_is_prometheus_text() {
     });
     let trades = "paperbourse_http_request_duration_seconds_bucket{operation=\"POST /trade\"";
     for line in [
-        concat!("paperbourse_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+        &format!(
+            "paperbourse_build_info{{version=\"{}\",commit=\"{}\",commit_date=\"{}\",\
+             features=\"{}\",journal_format=\"{}\",snapshot_format=\"{}\"}} 1",
+            env!("CARGO_PKG_VERSION"),
+            BUILD.commit.unwrap_or("unknown"),
+            BUILD.commit_date.unwrap_or("unknown"),
+            BUILD.features(),
+            BUILD.data_format.journal,
+            BUILD.data_format.snapshots,
+        ),
         "paperbourse_uptime_seconds 2",
         "paperbourse_http_requests_total{operation=\"POST /trade\",status=\"200\"} 2",
         "paperbourse_http_requests_total{operation=\"POST /trade\",status=\"503\"} 1",

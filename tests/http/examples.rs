@@ -15,8 +15,17 @@ use super::openapi::Document;
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/openapi/examples.json");
 
 /// Values that differ from run to run, whatever they are.
-const CHANGING: [&str; 6] =
-    ["key_prefix", "raw_key", "token", "unflushed_ms", "uptime_seconds", "version"];
+const CHANGING: [&str; 9] = [
+    "commit",
+    "commit_date",
+    "features",
+    "key_prefix",
+    "raw_key",
+    "token",
+    "unflushed_ms",
+    "uptime_seconds",
+    "version",
+];
 
 /// Media types whose files speak for themselves.
 const FILES: [&str; 3] = ["text/css", "text/html", "text/javascript"];

@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use paperbourse_test_support::Request;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::expect::Kind::{Object, Text, Time};
 use super::expect::{check_error, check_fields, check_invalid, eventually};
 use super::recording::{PLAIN, buy};
 use super::server::{Server, shared};
 use paperbourse_test_support::event_stream::EventStream;
+use paperbourse_test_support::process::command;
 use paperbourse_test_support::socket::{Frame, Socket, upgrade};
 
 #[test]
@@ -20,9 +21,13 @@ fn health_has_its_fields() {
     }
     for path in ["/v1/health/ready", "/v1/health/ready?strict=1"] {
         let ready = shared().get(path).ok(200);
-        check_fields(&ready, &[alive[0], alive[1], alive[2], ("checks", Object)]);
+        check_fields(
+            &ready,
+            &[alive[0], alive[1], alive[2], ("build", Object), ("checks", Object)],
+        );
+        check_build(&ready["build"]);
         let ok = json!({"status": "ok"});
-        let checks = json!({"journal": &ok, "venue": &ok, "clock": &ok});
+        let checks = json!({"journal": &ok, "venue": &ok, "memory": &ok, "clock": &ok});
         assert_eq!((&ready["status"], &ready["checks"]), (&json!("ok"), &checks));
     }
     check_invalid(&shared().get("/v1/health/ready?strict=x"), &["query.strict: bool_parsing"]);
@@ -30,9 +35,33 @@ fn health_has_its_fields() {
     shared().send(&Request::get("/v1/health").key("nonsense")).ok(200);
 }
 
+/// What the server says about its build is what the binary says.
+#[track_caller]
+fn check_build(build: &Value) {
+    let printed = command(env!("CARGO_BIN_EXE_paperbourse")).arg("--version").output().unwrap();
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    let text = |name: &str| build[name].as_str().unwrap_or_default();
+    let origin = format!("{} {}", text("commit"), text("commit_date"));
+    let origin = if origin == " " { "unknown commit" } else { origin.trim() };
+    let features = build["features"].as_array().unwrap().iter();
+    let features: Vec<_> = features.map(|name| name.as_str().unwrap()).collect();
+    let features = if features.is_empty() { "none".to_owned() } else { features.join(", ") };
+    let formats = &build["data_format"];
+    let (version, journal) = (env!("CARGO_PKG_VERSION"), &formats["journal"]);
+    let expected = format!(
+        "paperbourse {version} ({origin})\nfeatures: {features}\n\
+         data format: journal {journal}, snapshots {}\n",
+        formats["snapshots"]
+    );
+    assert_eq!(printed, expected, "{build}");
+    let page = shared().get("/").text;
+    assert!(page.contains(expected.trim_end().replace('\n', "; ").as_str()), "{page}");
+}
+
 #[test]
 fn the_status_reports_numbers() {
     let status = shared().get("/v1/status").ok(200);
+    check_build(&status["build"]);
     assert_eq!((&status["status"], &status["venue"]["name"]), (&json!("ok"), &json!("recorded")));
     let listed = shared().get("/v1/markets?limit=200").ok(200).as_array().unwrap().len();
     assert_eq!(status["markets"]["listed"], listed);

@@ -11,7 +11,7 @@ use super::recording::{
 use super::server::{Server, shared};
 
 /// The fields that differ from run to run.
-const CHANGING: [&str; 18] = [
+const CHANGING: [&str; 21] = [
     "id",
     "order_id",
     "account_id",
@@ -27,6 +27,9 @@ const CHANGING: [&str; 18] = [
     "token",
     "timestamp",
     "version",
+    "commit",
+    "commit_date",
+    "features",
     "user_id",
     "auth_user_id",
     "emit_ts_ms",
@@ -69,11 +72,13 @@ fn redacted(text: &str) -> String {
         out.push_str(field);
         rest = value;
         let name = field[..colon].rsplit('"').next().unwrap_or_default();
-        let is_scalar = !value.starts_with(['{', '[', 'n']) || name == "trade_ids";
-        if CHANGING.contains(&name) && is_scalar {
+        let is_list = ["trade_ids", "features"].contains(&name);
+        // What is built without git has no commit.
+        let is_whole = is_list || name.starts_with("commit");
+        if CHANGING.contains(&name) && (is_whole || !value.starts_with(['{', '[', 'n'])) {
             let end = match value.strip_prefix('"') {
                 Some(inner) => inner.find('"').unwrap() + 2,
-                None if name == "trade_ids" => value.find(']').unwrap() + 1,
+                None if is_list => value.find(']').unwrap() + 1,
                 None => value.find([',', '}']).unwrap(),
             };
             write!(out, "[{name}]").unwrap();

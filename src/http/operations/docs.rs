@@ -14,6 +14,7 @@ use hyper::header::{
 };
 
 use super::health;
+use crate::build::VERSION_LINES;
 use crate::http::exchange::Server;
 use crate::http::file::File;
 use crate::http::reply::Reply;
@@ -53,7 +54,7 @@ pub(in crate::http) fn prepare() {
 /// `GET /`.
 pub(in crate::http) fn home(server: &Server) -> Reply {
     let page = include_str!("docs/home.html")
-        .replace("{version}", env!("CARGO_PKG_VERSION"))
+        .replace("{build}", &VERSION_LINES.replace('\n', "; "))
         .replace("{state}", &state(server))
         .replace("{guide}", &guide::contents("docs/"));
     let headers = HeaderMap::from_iter([

@@ -4,6 +4,7 @@ use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::build::{self, BUILD, Build};
 use crate::clock;
 use crate::http::call::Answer;
 use crate::http::error::ApiError;
@@ -62,6 +63,7 @@ fn report(troubles: &Troubles, is_strict: bool) -> Reply {
     let is_degraded = troubles.first().is_some();
     let answer = Readiness {
         health: Health::now(if is_degraded { "degraded" } else { "ok" }),
+        build: &BUILD,
         checks: Checks {
             journal: Check::of(None),
             venue: Check::of(troubles.venue),
@@ -88,6 +90,7 @@ pub(in crate::http) struct Health {
 pub(in crate::http) struct Readiness<'a> {
     #[serde(flatten)]
     health: Health,
+    build: &'static Build,
     /// What the status is made of.
     checks: Checks<'a>,
 }
@@ -113,7 +116,7 @@ struct Check<'a> {
 
 impl Health {
     fn now(status: &'static str) -> Self {
-        Self { status, timestamp: Time(Timestamp::now()), version: env!("CARGO_PKG_VERSION") }
+        Self { status, timestamp: Time(Timestamp::now()), version: build::VERSION }
     }
 }
 

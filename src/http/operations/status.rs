@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 
 use super::health::{memory_trouble, venue_trouble};
 use crate::allocator;
+use crate::build::{self, BUILD, Build};
 use crate::http::call::Call;
 use crate::http::reply::Reply;
 use crate::ids::Timestamp;
@@ -28,7 +29,8 @@ pub(in crate::http) fn status(call: &Call<'_>) -> Reply {
     Reply::ok(&StatusAnswer {
         status: if trouble.or(of_memory).is_some() { "degraded" } else { "ok" },
         timestamp: Time(Timestamp::now()),
-        version: env!("CARGO_PKG_VERSION"),
+        version: build::VERSION,
+        build: &BUILD,
         uptime_seconds: exchange.began.elapsed().as_secs(),
         markets: Markets { listed: listing.markets().len(), tradable: fresh.count() },
         websocket: Open { connections: exchange.sockets.total() },
@@ -74,6 +76,7 @@ pub(in crate::http) struct StatusAnswer {
     timestamp: Time,
     /// The server's version.
     version: &'static str,
+    build: &'static Build,
     uptime_seconds: u64,
     markets: Markets,
     websocket: Open,

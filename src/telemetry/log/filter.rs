@@ -9,11 +9,12 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 const CRATE: &str = "paperbourse";
 
 /// What may follow it: the modules on the map, and the access log.
-const MODULES: [&str; 34] = [
+const MODULES: [&str; 35] = [
     "access",
     "allocator",
     "auth",
     "backup",
+    "build",
     "candles",
     "cli",
     "client",
