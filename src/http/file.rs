@@ -86,7 +86,10 @@ fn accepts_gzip(request: &HeaderMap) -> bool {
 }
 
 /// The items of a header with a list.
-fn items<'r>(request: &'r HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'r str> {
+pub(super) fn items<'r>(
+    request: &'r HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'r str> {
     let lines = request.get_all(name).iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).map(str::trim)
 }

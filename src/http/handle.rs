@@ -25,7 +25,7 @@ use super::error::ApiError;
 use super::exchange::{ConnectionSlot, Server, Worker};
 use super::holder::Holder;
 use super::operation::{Access, Operation, Run, Verb};
-use super::operations::{socket, trade};
+use super::operations::{docs, socket, trade};
 use super::query::Query;
 use super::reply::{RequestId, response_of};
 use super::request_headers::{RequestHeaders, Sent};
@@ -119,7 +119,7 @@ pub fn handle(
             if let Some(cause) = error.cause {
                 tracing::error!(%request_id, cause, "internal error, please report it");
             }
-            error.into_reply()
+            docs::instead(&head, &error).unwrap_or_else(|| error.into_reply())
         });
         // A write was done, so its answer is sent whatever memory there is; there are few large
         // ones.

@@ -41,7 +41,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 66] = [
+pub static OPERATIONS: [Operation; 67] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .headers(&order_fields::NAME_HEADER)
@@ -500,6 +500,9 @@ pub static OPERATIONS: [Operation; 66] = [
     Operation::get("/docs/page.js", Public, Run::File(|_| Some(&docs::SCRIPT)))
         .answers_with(Answers::File("text/javascript"))
         .summary("get the script of that page"),
+    Operation::get("/docs/code.js", Public, Run::File(|_| Some(&docs::CODE_SCRIPT)))
+        .answers_with(Answers::File("text/javascript"))
+        .summary("get the script that copies code and shows it in one language at a time"),
     Operation::get("/docs/page.css", Public, Run::File(|_| Some(&docs::STYLE)))
         .answers_with(Answers::File("text/css"))
         .summary("get the style of the pages"),

@@ -57,7 +57,9 @@ fn pages_load_nothing_from_elsewhere() {
         }
     }
     check_file(&shared().get("/docs/page.css"), "text/css; charset=utf-8");
-    check_file(&shared().get("/docs/page.js"), "text/javascript; charset=utf-8");
+    for script in ["/docs/page.js", "/docs/code.js"] {
+        check_file(&shared().get(script), "text/javascript; charset=utf-8");
+    }
 }
 
 /// The start waits until somebody writes the secret into a pipe, and the end for a request.
@@ -104,12 +106,21 @@ fn the_guide_has_pages_that_link_each_other() {
     let links = attributes(&home.text, "href");
     let pages: Vec<&&str> = links.iter().filter(is_guide).collect();
     assert!(pages.len() > 10, "{links:?}");
-    for path in pages {
+    for path in &pages {
         let page = shared().get(format!("/{path}"));
         assert_eq!(page.header("content-security-policy"), Some(POLICY));
         assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
         assert_eq!(page.text.matches("<h1").count(), 2, "{path} has one title");
-        assert_eq!(attributes(&page.text, "src"), Vec::<&str>::new());
+        assert_eq!(attributes(&page.text, "src"), ["code.js"]);
+        let name = path.strip_prefix("docs/").unwrap();
+        let current = format!("<a href=\"{name}\" aria-current=\"page\">");
+        assert_eq!(page.text.matches("aria-current").count(), 1, "{path}");
+        assert!(page.text.contains(&current), "{path} does not mark itself");
+        let headings = page.text.matches("<h2 id=").count();
+        let outline = page.text.split_once("class=\"outline\"").map_or("", |(_, rest)| rest);
+        let outline = outline.split_once("</details>").map_or("", |(outline, _)| outline);
+        let listed = attributes(outline, "href").len();
+        assert_eq!(listed, if headings < 3 { 0 } else { headings }, "{path} lists its headings");
         for link in attributes(&page.text, "href") {
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
             let target = match file {
@@ -126,6 +137,20 @@ fn the_guide_has_pages_that_link_each_other() {
             assert!(anchor.is_empty() || linked.text.contains(&id), "{path} links {link}");
         }
     }
+    // The pages in their order, one after the other.
+    let (mut at, mut walked) = (pages[0].strip_prefix("docs/").unwrap().to_owned(), Vec::new());
+    loop {
+        let page = shared().get(format!("/docs/{at}")).text;
+        let linked = |relation: &str| {
+            let (_, rest) = page.split_once(&format!("<a rel=\"{relation}\" href=\""))?;
+            Some(rest.split_once('"').unwrap().0.to_owned())
+        };
+        assert_eq!(linked("prev").as_ref(), walked.last());
+        walked.push(at);
+        let Some(next) = linked("next") else { break };
+        at = next;
+    }
+    assert!(walked.iter().map(|name| format!("docs/{name}")).eq(pages.iter().map(|it| **it)));
     for missing in ["/docs/nothing", "/docs/orders.md", "/docs/page", "/docs/%FF", "/docs/a/b"] {
         let answer = shared().get(missing);
         let code = answer.header("x-polysim-code");
@@ -135,10 +160,51 @@ fn the_guide_has_pages_that_link_each_other() {
 }
 
 #[test]
+fn a_path_that_does_not_exist_is_a_page_for_browsers_and_json_for_bots() {
+    const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+    let get =
+        |path: &str, accept: &str| shared().send(&Request::get(path).header("accept", accept));
+    for (path, home, styles) in [
+        ("/nothing", ".", "docs/page.css"),
+        ("/docs/nothing", "../", "../docs/page.css"),
+        ("/v1/nothing/", "../../", "../../docs/page.css"),
+        ("/docs/nothing/", "../../", "../../docs/page.css"),
+    ] {
+        let page = get(path, BROWSER);
+        assert_eq!(page.status, 404, "{path}");
+        assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+        assert_eq!(page.header("content-security-policy"), Some(POLICY));
+        assert_eq!(page.header("x-polysim-code"), Some("NOT_FOUND"));
+        assert_eq!(page.header("vary"), Some("accept"));
+        let links = attributes(&page.text, "href");
+        assert!(links.contains(&home) && links.contains(&styles), "{path}: {links:?}");
+        assert!(page.text.contains("<h1>No such page</h1>"), "{}", page.text);
+        assert!(!page.text.contains('{'), "{}", page.text);
+        for accept in ["*/*", "application/json", "text/htmlx"] {
+            let answer = get(path, accept);
+            assert_eq!((answer.status, answer.json()["error"].as_str()), (404, Some("NOT_FOUND")));
+        }
+    }
+    let deep = format!("/{}", "a/".repeat(20));
+    assert_eq!(get(&deep, BROWSER).json()["error"], "NOT_FOUND", "a deep path has no page");
+    let known = get("/v1/markets/0x12", BROWSER);
+    assert_eq!(known.json()["error"], "MARKET_NOT_FOUND", "a known path has its own errors");
+    let posted = shared().send(&Request::new("POST", "/nothing").header("accept", BROWSER));
+    assert_eq!(posted.json()["error"], "NOT_FOUND", "a browser is never shown what it posts");
+    for (path, location) in [("/docs/", "../docs"), ("/docs/orders/", "../orders")] {
+        for accept in [BROWSER, "*/*"] {
+            let answer = get(path, accept);
+            assert_eq!((answer.status, answer.header("location")), (308, Some(location)));
+        }
+    }
+}
+
+#[test]
 fn files_are_sent_compressed_and_only_once() {
     for path in [
         "/docs",
         "/docs/page.js",
+        "/docs/code.js",
         "/docs/page.css",
         "/docs/orders",
         "/openapi.json",

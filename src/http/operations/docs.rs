@@ -6,20 +6,27 @@
 
 pub(in crate::http) mod guide;
 
+use std::iter;
 use std::sync::LazyLock;
 
-use hyper::StatusCode;
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName,
+    HeaderValue, LOCATION, VARY,
 };
+use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
+use pulldown_cmark::{Event, html};
 
 use super::health;
 use crate::build::VERSION_LINES;
+use crate::http::error::{ApiError, CODE_HEADER};
 use crate::http::exchange::Server;
-use crate::http::file::File;
+use crate::http::file::{File, items};
 use crate::http::reply::Reply;
 
 const HTML: &str = "text/html; charset=utf-8";
+/// How many folders deep a path may be that gets a page. Each makes all links of the page longer.
+const DEPTH_MAX: usize = 8;
 
 const POLICY: (HeaderName, HeaderValue) = (
     CONTENT_SECURITY_POLICY,
@@ -31,7 +38,7 @@ const POLICY: (HeaderName, HeaderValue) = (
 
 /// `GET /docs`.
 pub(in crate::http) static PAGE: LazyLock<File> = LazyLock::new(|| {
-    let page = include_str!("docs/page.html").replace("{guide}", &guide::contents("docs/"));
+    let page = include_str!("docs/page.html").replace("{guide}", &guide::contents("docs/", None));
     File::new(HTML, page).header(POLICY)
 });
 
@@ -43,10 +50,14 @@ pub(in crate::http) static SCRIPT: LazyLock<File> =
 pub(in crate::http) static STYLE: LazyLock<File> =
     LazyLock::new(|| File::new("text/css; charset=utf-8", include_str!("docs/page.css")));
 
+/// `GET /docs/code.js`.
+pub(in crate::http) static CODE_SCRIPT: LazyLock<File> =
+    LazyLock::new(|| File::new("text/javascript; charset=utf-8", include_str!("docs/code.js")));
+
 /// Makes all pages but `/`.
 pub(in crate::http) fn prepare() {
     guide::prepare();
-    for file in [&PAGE, &SCRIPT, &STYLE] {
+    for file in [&PAGE, &SCRIPT, &STYLE, &CODE_SCRIPT] {
         LazyLock::force(file);
     }
 }
@@ -56,13 +67,70 @@ pub(in crate::http) fn home(server: &Server) -> Reply {
     let page = include_str!("docs/home.html")
         .replace("{build}", &VERSION_LINES.replace('\n', "; "))
         .replace("{state}", &state(server))
-        .replace("{guide}", &guide::contents("docs/"));
+        .replace("{guide}", &guide::contents("docs/", None));
+    reply(StatusCode::OK, page)
+}
+
+/// A page that changes.
+fn reply(status: StatusCode, page: String) -> Reply {
     let headers = HeaderMap::from_iter([
         (CONTENT_TYPE, HeaderValue::from_static(HTML)),
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),
         POLICY,
     ]);
-    Reply { headers, ..Reply::json(StatusCode::OK, page.into_bytes()) }
+    Reply { headers, ..Reply::json(status, page.into_bytes()) }
+}
+
+/// What is sent instead of an error about a path that does not exist: a browser gets a page, and a
+/// page with a slash behind it is where it is without. `None` if the error itself is sent.
+pub(in crate::http) fn instead(head: &Parts, error: &ApiError) -> Option<Reply> {
+    let is_read = matches!(head.method, Method::GET | Method::HEAD);
+    if error.code != "NOT_FOUND" || !is_read {
+        return None;
+    }
+    let path = head.uri.path();
+    if let Some(name) = path.strip_prefix("/docs/").and_then(|it| it.strip_suffix('/')) {
+        let page = guide::page(name).map(|_| name);
+        return page.map(moved).or_else(|| missing(head, error));
+    }
+    if path == "/docs/" { Some(moved("docs")) } else { missing(head, error) }
+}
+
+/// The same name without a slash behind it.
+fn moved(name: &str) -> Reply {
+    let mut reply = reply(StatusCode::PERMANENT_REDIRECT, String::new());
+    let location = HeaderValue::try_from(format!("../{name}"));
+    reply.headers.insert(LOCATION, location.expect("the name of a page is ASCII"));
+    reply
+}
+
+/// The page for a browser that looks for what does not exist.
+fn missing(head: &Parts, error: &ApiError) -> Option<Reply> {
+    let media_type = |item: &str| item.split(';').next().unwrap_or_default().trim().to_owned();
+    if !items(&head.headers, &ACCEPT).any(|item| media_type(item) == "text/html") {
+        return None;
+    }
+    let depth = head.uri.path().matches('/').count().checked_sub(1)?;
+    if depth > DEPTH_MAX {
+        return None;
+    }
+    let root = "../".repeat(depth);
+    let page = include_str!("docs/missing.html")
+        .replace("{guide}", &guide::contents(&format!("{root}docs/"), None))
+        .replace("{home}", if depth == 0 { "." } else { &root })
+        .replace("{root}", &root)
+        .replace("{message}", &escaped(&error.message));
+    let mut reply = reply(error.status, page);
+    reply.headers.insert(CODE_HEADER, HeaderValue::from_static(error.code));
+    reply.headers.insert(VARY, HeaderValue::from_static("accept"));
+    Some(reply)
+}
+
+/// The text as HTML.
+fn escaped(text: &str) -> String {
+    let mut page = String::new();
+    html::push_html(&mut page, iter::once(Event::Text(text.into())));
+    page
 }
 
 /// Whether the server is ready, as a sentence. No reason has characters that HTML would escape.

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::iter;
 use std::sync::LazyLock;
 
-use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
+use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
-use super::{HTML, POLICY};
+use super::{HTML, POLICY, escaped};
 use crate::http::file::File;
 
 /// A page: its name in the path, and its Markdown, which begins with its title.
@@ -33,6 +33,9 @@ const TABLE: &str = r#"<div class="wide" role="group" aria-label="Table" tabinde
 const CODE: &str = r#"<div class="wide" role="group" aria-label="Code" tabindex="0">"#;
 const END: &str = "</div>\n";
 
+/// A page with fewer headings than this has no list of them.
+const OUTLINE_MIN: usize = 3;
+
 /// Makes the pages, which takes a while.
 pub(super) fn prepare() {
     LazyLock::force(&FILES);
@@ -55,14 +58,15 @@ fn pages() -> impl Iterator<Item = &'static Page> {
     GUIDE.iter().flat_map(|(_, pages)| pages.iter())
 }
 
-/// Links to all pages, for a page from which `folder` leads to them.
-pub(super) fn contents(folder: &str) -> String {
+/// Links to all pages, for a page from which `folder` leads to them. The `current` one is marked.
+pub(super) fn contents(folder: &str, current: Option<&str>) -> String {
     let mut list = String::new();
     for (readers, pages) in &GUIDE {
         write!(list, "<h2>{readers}</h2>\n<ul>\n").expect("a string takes all text");
         for (name, text) in *pages {
             let title = title(text);
-            writeln!(list, "<li><a href=\"{folder}{name}\">{title}</a></li>")
+            let mark = if current == Some(name) { " aria-current=\"page\"" } else { "" };
+            writeln!(list, "<li><a href=\"{folder}{name}\"{mark}>{title}</a></li>")
                 .expect("a string takes all text");
         }
         list.push_str("</ul>\n");
@@ -70,30 +74,49 @@ pub(super) fn contents(folder: &str) -> String {
     list
 }
 
+/// Links to the pages before and after the one with this name.
+fn neighbours(name: &str) -> String {
+    let pages: Vec<&Page> = pages().collect();
+    let at = pages.iter().position(|(known, _)| *known == name).expect("the page is in the guide");
+    let link = |relation: &str, word: &str, at: Option<usize>| {
+        let Some((name, text)) = at.and_then(|at| pages.get(at)) else { return String::new() };
+        let title = title(text);
+        format!("<a rel=\"{relation}\" href=\"{name}\"><small>{word}</small> {title}</a>\n")
+    };
+    link("prev", "Previous", at.checked_sub(1)) + &link("next", "Next", Some(at + 1))
+}
+
 fn title(text: &'static str) -> &'static str {
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix("# ").expect("a page of the guide begins with its title")
 }
 
-fn document((_, text): &Page) -> String {
+fn document((name, text): &Page) -> String {
     include_str!("guide.html")
         .replace("{title}", title(text))
-        .replace("{pages}", &contents(""))
+        .replace("{pages}", &contents("", Some(name)))
+        .replace("{neighbours}", &neighbours(name))
         .replace("{text}", &rendered(text))
 }
 
 /// The HTML of this Markdown. Headings get ids, and links lead to pages of the guide. Of a link to
-/// another file of the repository, only the text remains.
+/// another file of the repository, only the text remains. A long page lists its headings.
 fn rendered(text: &str) -> String {
     let mut events: Vec<Event<'_>> = Parser::new_ext(text, Options::ENABLE_TABLES).collect();
+    let mut outline = Vec::new();
     for at in 0..events.len() {
         let (before, after) = events.split_at_mut(at + 1);
-        if let Event::Start(Tag::Heading { id, .. }) = &mut before[at] {
-            *id = Some(anchor(after).into());
+        if let Event::Start(Tag::Heading { level, id, .. }) = &mut before[at] {
+            let anchor = anchor(after);
+            if *level == HeadingLevel::H2 {
+                outline.push((anchor.clone(), heading(after)));
+            }
+            *id = Some(anchor.into());
         }
     }
     let mut is_dropped = false;
-    let events = events.into_iter().filter_map(|event| match event {
+    let mut cells = Cells::default();
+    let events = events.into_iter().filter_map(|event| match cells.labelled(event) {
         Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
             let target = target(&dest_url);
             is_dropped = target.is_none();
@@ -104,10 +127,15 @@ fn rendered(text: &str) -> String {
         other => Some(other),
     });
     let html = |text: &'static str| Some(Event::Html(text.into()));
+    let mut outline = Some(outline).filter(|it| it.len() >= OUTLINE_MIN);
     let events = events.flat_map(|event| match event {
         Event::Start(Tag::Table(_)) => [html(TABLE), Some(event)],
         Event::Start(Tag::CodeBlock(_)) => [html(CODE), Some(event)],
         Event::End(TagEnd::Table | TagEnd::CodeBlock) => [Some(event), html(END)],
+        Event::End(TagEnd::Heading(HeadingLevel::H1)) => {
+            let list = outline.take().map(|outline| Event::Html(outline_html(&outline).into()));
+            [Some(event), list]
+        }
         other => [Some(other), None],
     });
     let mut page = String::new();
@@ -115,10 +143,65 @@ fn rendered(text: &str) -> String {
     page
 }
 
+/// A list of headings, each with its id and its HTML. The script of the page opens it where there
+/// is room.
+fn outline_html(headings: &[(String, String)]) -> String {
+    let mut list = "<details class=\"outline\"><summary>On this page</summary>\n<ul>\n".to_owned();
+    for (id, text) in headings {
+        writeln!(list, "<li><a href=\"#{id}\">{text}</a></li>").expect("a string takes all text");
+    }
+    list.push_str("</ul>\n</details>\n");
+    list
+}
+
+/// The cells of tables: each is told the name of its column, which a narrow screen shows beside it.
+#[derive(Default)]
+struct Cells {
+    /// The names of the columns so far.
+    names: Vec<String>,
+    /// The columns of the row so far.
+    count: usize,
+    is_head: bool,
+}
+
+impl Cells {
+    fn labelled<'t>(&mut self, event: Event<'t>) -> Event<'t> {
+        match &event {
+            Event::Start(Tag::TableHead) => *self = Self { is_head: true, ..Self::default() },
+            Event::End(TagEnd::TableHead) => self.is_head = false,
+            Event::Start(Tag::TableRow) => self.count = 0,
+            Event::Start(Tag::TableCell) if self.is_head => self.names.push(String::new()),
+            Event::Text(text) | Event::Code(text) if self.is_head => {
+                self.names.last_mut().expect("a head has text only in cells").push_str(text);
+            }
+            Event::Start(Tag::TableCell) => {
+                let name = escaped(&self.names[self.count]);
+                self.count += 1;
+                return Event::Html(format!("<td data-column=\"{name}\">").into());
+            }
+            Event::End(TagEnd::TableCell) if !self.is_head => return Event::Html("</td>".into()),
+            _ => {}
+        }
+        event
+    }
+}
+
+/// The events of the heading that these begin with.
+fn events_of_heading<'e, 't>(events: &'e [Event<'t>]) -> impl Iterator<Item = &'e Event<'t>> {
+    events.iter().take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_))))
+}
+
+/// The HTML of the heading whose text these events begin with, without links.
+fn heading(events: &[Event<'_>]) -> String {
+    let is_text = |event: &&Event<'_>| matches!(event, Event::Text(_) | Event::Code(_));
+    let mut text = String::new();
+    html::push_html(&mut text, events_of_heading(events).filter(is_text).cloned());
+    text
+}
+
 /// The id of the heading whose text these events begin with, as code hosts make it.
 fn anchor(events: &[Event<'_>]) -> String {
-    let is_heading = |event: &&Event<'_>| !matches!(event, Event::End(TagEnd::Heading(_)));
-    let words = events.iter().take_while(is_heading).filter_map(|event| match event {
+    let words = events_of_heading(events).filter_map(|event| match event {
         Event::Text(text) | Event::Code(text) => Some(text.to_lowercase()),
         _ => None,
     });
@@ -169,7 +252,7 @@ mod tests {
                 "|a|\n|-|\n|`<`|",
                 &format!(
                     "{TABLE}<table><thead><tr><th>a</th></tr></thead><tbody>\n\
-                     <tr><td><code>&lt;</code></td></tr>\n</tbody></table>\n{END}"
+                     <tr><td data-column=\"a\"><code>&lt;</code></td></tr>\n</tbody></table>\n{END}"
                 ),
             ),
         ] {
@@ -206,7 +289,8 @@ mod tests {
             let file = entry.unwrap().file_name().into_string().unwrap();
             let name = file.strip_suffix(".md").unwrap();
             assert!(page(name).is_some(), "{file} is not in the list of pages");
-            assert!(contents("docs/").contains(&format!("href=\"docs/{name}\"")));
+            let mark = format!("href=\"docs/{name}\" aria-current=\"page\"");
+            assert!(contents("docs/", Some(name)).contains(&mark));
         }
         assert_eq!(pages().count(), FILES.len());
         assert!(page("page.css").is_none() && page("").is_none());
