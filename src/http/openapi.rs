@@ -50,8 +50,7 @@ pub fn document() -> Value {
     let examples: Map<String, Value> =
         shared.examples.errors().map(|(code, it)| (code.clone(), json!({ "value": it }))).collect();
     let (responses, schemas) = (shared.errors.responses(), shared.schemas());
-    let tags: Vec<Value> =
-        TAGS.iter().map(|(name, text, _)| json!({ "name": name, "description": text })).collect();
+    let tags: Vec<Value> = TAGS.iter().map(describe_tag).collect();
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -91,14 +90,9 @@ pub fn document() -> Value {
     })
 }
 
-/// The groups of operations: name, description, and the prefixes of their paths. The first prefix
-/// that matches decides.
+/// The groups of operations in the order of use: name, description, prefixes of their paths.
+/// The longest prefix that matches decides.
 const TAGS: [(&str, &str, &[&str]); 8] = [
-    (
-        "prices",
-        "Prices now and over time.",
-        &["/v1/prices", "/prices", "/v1/ws/prices", "/v1/markets/{condition_id}/candles"],
-    ),
     (
         "orders",
         "Placing, listing and cancelling orders.",
@@ -112,21 +106,35 @@ const TAGS: [(&str, &str, &[&str]); 8] = [
             "/v1/ws/executions",
         ],
     ),
-    ("venue", "Orders and fills in the venue's form.", &["/v1/data"]),
+    (
+        "prices",
+        "Prices now and over time.",
+        &["/v1/prices", "/prices", "/v1/ws/prices", "/v1/markets/{condition_id}/candles"],
+    ),
     (
         "markets",
         "What can be traded.",
         &["/v1/markets", "/markets", "/v1/events", "/v1/book", "/v1/fee-rate"],
     ),
     ("account", "The caller's money, positions and fills.", &["/v1/me", "/v1/account"]),
-    ("exports", "Files of fills and settlements.", &["/v1/export"]),
     ("keys", "API keys and socket tokens.", &["/v1/keys"]),
+    ("exports", "Files of fills and settlements.", &["/v1/export"]),
+    ("venue", "Orders and fills in the venue's form.", &["/v1/data"]),
     ("server", "The state of the server.", &["/"]),
 ];
 
 fn tag_of(path: &str) -> &'static str {
-    let tag = TAGS.iter().find(|(.., prefixes)| prefixes.iter().any(|it| path.starts_with(it)));
-    tag.expect("the last tag takes every path").0
+    let length = |(.., prefixes): &(_, _, &[&str])| {
+        prefixes.iter().filter(|it| path.starts_with(**it)).map(|it| it.len()).max()
+    };
+    TAGS.iter().max_by_key(|tag| length(tag)).expect("there are tags").0
+}
+
+/// A group, with its operations in the order of the table: a JSON object loses the order of paths.
+fn describe_tag((name, text, _): &(&str, &str, &[&str])) -> Value {
+    let own = OPERATIONS.iter().filter(|it| tag_of(it.path.as_str()) == *name);
+    let ids: Vec<String> = own.map(|it| operation_id(it.method, it.path.as_str())).collect();
+    json!({ "name": name, "description": text, "x-operations": ids })
 }
 
 /// What several operations refer to.

@@ -62,47 +62,6 @@ pub static OPERATIONS: [Operation; 67] = [
             "SERVER_FULL",
         ])
         .summary("place a market order, which fills completely or not at all"),
-    Operation::post(
-        "/trades/{order_id}/comments",
-        KeyOrToken(Some(Trade)),
-        Later(|call| Box::pin(comments::add(call))),
-    )
-    .makes_account()
-    .body::<bodies::CommentRequest>()
-        .answers::<comments::CommentRow<'static>>()
-        .errors(&["ORDER_NOT_FOUND", "COMMENT_LIMIT_EXCEEDED", "JOURNAL_FULL", "SERVER_FULL"])
-    .summary(
-        "add a comment of 1 to 1,000 characters; control characters other than newline and tab are \
-         refused; one author may write 20 on an order, and an order takes 1,000 in all",
-    ),
-    Operation::get(
-        "/trades/{order_id}/comments",
-        Public,
-        Later(|call| Box::pin(comments::list(call))),
-    )
-    .query(&comments::PAGE_QUERY)
-    .answers::<Vec<comments::CommentRow<'static>>>()
-        .errors(&["ORDER_NOT_FOUND"])
-    .summary("list an order's comments, oldest first"),
-    Operation::delete(
-        "/comments/{comment_id}",
-        KeyOrToken(Some(Trade)),
-        Later(|call| Box::pin(comments::delete(call))),
-    )
-    .answers::<answers::Message>()
-        .errors(&["ACCOUNT_NOT_FOUND", "COMMENT_NOT_FOUND", "JOURNAL_FULL", "SERVER_FULL"])
-    .summary("delete one of your own comments"),
-    Operation::post(
-        "/v1/orders/batch",
-        Key(Trade),
-        Later(|call| Box::pin(batch::place_batch(call))),
-    )
-    .batch_body()
-    .headers(&order_fields::NAME_HEADER)
-        .body::<bodies::BatchRequest>()
-        .answers::<batch::BatchAnswer<'static>>()
-        .errors(&["BATCH_LIMIT_EXCEEDED"])
-    .summary("place several independent orders; the tier limits how many"),
     Operation::post("/v1/orders", Key(Trade), Later(|call| Box::pin(place::place(call))))
         .headers(&order_fields::NAME_HEADER)
         .body::<bodies::OrderRequest>()
@@ -130,6 +89,17 @@ pub static OPERATIONS: [Operation; 67] = [
             "SERVER_FULL",
         ])
         .summary("place a market or limit order; a limit order may rest"),
+    Operation::post(
+        "/v1/orders/batch",
+        Key(Trade),
+        Later(|call| Box::pin(batch::place_batch(call))),
+    )
+    .batch_body()
+    .headers(&order_fields::NAME_HEADER)
+        .body::<bodies::BatchRequest>()
+        .answers::<batch::BatchAnswer<'static>>()
+        .errors(&["BATCH_LIMIT_EXCEEDED"])
+    .summary("place several independent orders; the tier limits how many"),
     Operation::get("/v1/orders", Key(Read), Later(|call| Box::pin(list::list(call))))
         .query(&list::QUERY)
         .answers::<list::OrdersAnswer<'static>>()
@@ -208,6 +178,36 @@ pub static OPERATIONS: [Operation; 67] = [
         .answers::<heartbeats::BeatAnswer>()
         .errors(&["JOURNAL_FULL"])
         .summary("like `POST /v1/heartbeats`"),
+    Operation::post(
+        "/trades/{order_id}/comments",
+        KeyOrToken(Some(Trade)),
+        Later(|call| Box::pin(comments::add(call))),
+    )
+    .makes_account()
+    .body::<bodies::CommentRequest>()
+        .answers::<comments::CommentRow<'static>>()
+        .errors(&["ORDER_NOT_FOUND", "COMMENT_LIMIT_EXCEEDED", "JOURNAL_FULL", "SERVER_FULL"])
+    .summary(
+        "add a comment of 1 to 1,000 characters; control characters other than newline and tab are \
+         refused; one author may write 20 on an order, and an order takes 1,000 in all",
+    ),
+    Operation::get(
+        "/trades/{order_id}/comments",
+        Public,
+        Later(|call| Box::pin(comments::list(call))),
+    )
+    .query(&comments::PAGE_QUERY)
+    .answers::<Vec<comments::CommentRow<'static>>>()
+        .errors(&["ORDER_NOT_FOUND"])
+    .summary("list an order's comments, oldest first"),
+    Operation::delete(
+        "/comments/{comment_id}",
+        KeyOrToken(Some(Trade)),
+        Later(|call| Box::pin(comments::delete(call))),
+    )
+    .answers::<answers::Message>()
+        .errors(&["ACCOUNT_NOT_FOUND", "COMMENT_NOT_FOUND", "JOURNAL_FULL", "SERVER_FULL"])
+    .summary("delete one of your own comments"),
     Operation::post("/v1/prices/batch", Key(Read), Now(prices::list))
         .batch_body()
         .body::<bodies::PricesRequest>()

@@ -141,6 +141,84 @@ fn check_sockets(browser: &mut Browser, document: &Value) {
     }
 }
 
+/// Fails unless the trade that the page shows in each language can be run as it is shown. `curl` is
+/// shown first; the language that is chosen is shown at every operation.
+#[track_caller]
+fn check_commands(browser: &mut Browser, server: &ServerProcess, key: &str) {
+    let count =
+        |client: &mut Client| client.get("/v1/account/history").ok(200).as_array().unwrap().len();
+    let mut client = Client::with_key(server.address, key);
+    let mut fills = count(&mut client);
+    let results = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let python = results.join("sdk/bin/python");
+    let modules = results.join("clients/node_modules");
+    for (tab, language, mut program) in [
+        (1, "curl", Command::new("bash")),
+        (2, "Python", Command::new(&python)),
+        (3, "TypeScript", Command::new("node")),
+    ] {
+        browser.click(&format!("#post_trade [role=tab]:nth-child({tab})"));
+        let code = browser.text("#post_trade [role=tabpanel]:not([hidden]) pre");
+        assert!(!code.contains(key), "{code}");
+        let folder = tempfile::tempdir().unwrap();
+        match language {
+            "TypeScript" => {
+                if !modules.exists() {
+                    eprintln!("SKIPPED: .ci/clients was not run, so no TypeScript was tried");
+                    continue;
+                }
+                std::os::unix::fs::symlink(&modules, folder.path().join("node_modules")).unwrap();
+                std::fs::write(folder.path().join("trade.mts"), &code).unwrap();
+                program.args(["--import", "tsx", "trade.mts"]);
+            }
+            "Python" if !python.exists() => {
+                eprintln!("SKIPPED: .ci/sdk was not run, so no Python was tried");
+                continue;
+            }
+            _ => {
+                program.args(["-c", &code]);
+            }
+        }
+        let ran = program.current_dir(folder.path()).env("KEY", key).output().unwrap();
+        let output = String::from_utf8_lossy(&ran.stdout);
+        let errors = String::from_utf8_lossy(&ran.stderr);
+        assert!(output.contains("FILLED"), "{code}\n{output}\n{errors}");
+        fills += 1;
+        assert_eq!(count(&mut client), fills, "{code}\n{output}");
+    }
+    let shown = browser.run(
+        "const part = document.querySelector('#post_v1_orders');
+         part.open = true;
+         while (!part.querySelector('[aria-selected=true]')) {
+           await new Promise(requestAnimationFrame);
+         }
+         const chosen = part.querySelector('[aria-selected=true]').textContent;
+         document.querySelector('#post_trade [role=tab]').click();
+         return [chosen, part.querySelector('[aria-selected=true]').textContent];",
+    );
+    assert_eq!(shown, json!(["TypeScript", "curl"]));
+    browser.click("#post_trade [role=tabpanel]:not([hidden]) .copy");
+    assert_eq!(browser.text("#post_trade [role=tabpanel]:not([hidden]) .copy"), "Copied");
+}
+
+/// Fails unless all operations are there, each once, and the trade is first.
+#[track_caller]
+fn check_order_of_use(browser: &mut Browser, document: &Value) {
+    let shown =
+        browser.run("return [...document.querySelectorAll('main details')].map(it => it.id)");
+    let shown: Vec<&str> =
+        shown.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    assert_eq!(shown[..3], ["post_trade", "post_v1_orders", "post_v1_orders_batch"]);
+    let operations = document["paths"].as_object().unwrap().values();
+    let operations = operations.flat_map(|path| path.as_object().unwrap().values());
+    let mut described: Vec<&str> =
+        operations.map(|it| it["operationId"].as_str().unwrap()).collect();
+    let mut sorted = shown.clone();
+    sorted.sort_unstable();
+    described.sort_unstable();
+    assert_eq!(sorted, described);
+}
+
 #[track_caller]
 fn check(screen: Screen) {
     let Some(axe) = axe() else { return };
@@ -175,9 +253,8 @@ fn check(screen: Screen) {
     let mut client = Client::with_key(server.address, &key);
     let fills = client.get("/v1/account/history").ok(200);
     assert_eq!((fills.as_array().unwrap().len(), &fills[0]["order_id"]), (1, &trade["order_id"]));
-    let command = browser.text("#post_trade form > pre");
-    assert!(command.contains("-H \"X-API-Key: $KEY\""), "{command}");
-    assert!(!command.contains(&key), "{command}");
+    check_commands(&mut browser, &server, &key);
+    check_order_of_use(&mut browser, &client.get("/openapi.json").ok(200));
 
     check_sockets(&mut browser, &client.get("/asyncapi.json").ok(200));
     browser.keep_picture(&picture("socket"));
@@ -224,7 +301,7 @@ fn check(screen: Screen) {
         check_accessible(&mut browser, &axe, &part);
     }
 
-    for page in ["orders", "api", "configuration"] {
+    for page in ["orders", "api", "configuration", "nothing"] {
         browser.open(&format!("http://{}/docs/{page}", server.address));
         browser.find("main h1");
         check_page(&mut browser, &axe, &whole);

@@ -1,6 +1,8 @@
 // Shows openapi.json and asyncapi.json, and sends requests that a reader fills in. Text from the
 // documents and from answers only ever becomes text nodes, never markup.
 
+import { copyable, tabs } from "./code.js";
+
 const TYPE_DEPTH_MAX = 6;
 const SHOWN_CHARACTERS_MAX = 100_000;
 
@@ -216,21 +218,105 @@ function requestOf(method, path, operation, controls, body) {
   return { method, url, headers, body: body?.value.trim() || undefined };
 }
 
-/** The request as a command, with the credential left to a variable. */
+// The request as code, with the credential left to a variable. What is not filled in yet keeps its
+// braces.
+
+const addressOf = ({ href }) => href.replaceAll("%7B", "{").replaceAll("%7D", "}");
+const indented = (text, by) => text.replaceAll("\n", `\n${" ".repeat(by)}`);
+
+/** The header for the credential: its name, what stands before it, and the variable with it. */
+function variableOf({ security = [] }) {
+  const [accepted] = security;
+  if (accepted?.apiKey) return ["X-API-Key", "", "KEY"];
+  return accepted?.accessToken ? ["Authorization", "Bearer ", "TOKEN"] : undefined;
+}
+
 function curlOf({ method, url, headers, body }, operation) {
-  const [accepted] = operation.security ?? [];
-  // What is not filled in yet keeps its braces.
-  const address = url.href.replaceAll("%7B", "{").replaceAll("%7D", "}");
-  const parts = [`curl -X ${method} ${quoted(address)}`];
+  const parts = [`curl -X ${method} ${quoted(addressOf(url))}`];
   if (answersWith(operation, "text/event-stream")) parts.push("-N");
-  if (accepted?.apiKey) parts.push('-H "X-API-Key: $KEY"');
-  if (accepted?.accessToken) parts.push('-H "Authorization: Bearer $TOKEN"');
+  const variable = variableOf(operation);
+  if (variable) parts.push(`-H "${variable[0]}: ${variable[1]}$${variable[2]}"`);
   for (const [name, value] of Object.entries(headers)) {
     parts.push(`-H ${quoted(`${name}: ${value}`)}`);
   }
   if (body) parts.push(`-d ${quoted(body)}`);
   return parts.join(" \\\n  ");
 }
+
+/** The value of a body; `undefined` while the reader still types it. */
+function valueOf(body) {
+  try {
+    return JSON.parse(body);
+  } catch {
+    return undefined;
+  }
+}
+
+/** A JSON value as Python writes it. */
+function pythonValue(value, indent = "") {
+  const inner = `${indent}    `;
+  const list = (open, items, close) =>
+    items.length ? `${open}\n${items.map((it) => `${inner}${it},\n`).join("")}${indent}${close}`
+      : open + close;
+  if (value === null) return "None";
+  if (typeof value === "boolean") return value ? "True" : "False";
+  if (typeof value !== "object") return JSON.stringify(value);
+  if (Array.isArray(value)) return list("[", value.map((it) => pythonValue(it, inner)), "]");
+  return list("{", Object.entries(value)
+    .map(([name, it]) => `${JSON.stringify(name)}: ${pythonValue(it, inner)}`), "}");
+}
+
+function pythonOf({ method, url, headers, body }, operation) {
+  const variable = variableOf(operation);
+  const value = body && valueOf(body);
+  const sent = Object.entries(headers)
+    .filter(([name]) => value === undefined || name !== "Content-Type")
+    .map(([name, text]) => `${JSON.stringify(name)}: ${JSON.stringify(text)}`);
+  if (variable) {
+    const [name, before, from] = variable;
+    sent.unshift(`"${name}": ${before && `"${before}" + `}os.environ["${from}"]`);
+  }
+  const isEndless = answersWith(operation, "text/event-stream");
+  const parts = [
+    `"${method}"`, JSON.stringify(addressOf(url)),
+    ...(sent.length ? [`headers={${sent.join(", ")}}`] : []),
+    ...(value !== undefined ? [`json=${pythonValue(value, "    ")}`]
+      : body ? [`content=${JSON.stringify(body)}`] : []),
+    ...(isEndless ? ["timeout=None"] : []),
+  ];
+  const call = `(\n${parts.map((part) => `    ${part},\n`).join("")})`;
+  const answer = answersWith(operation, "application/json") ? "answer.json()" : "answer.text";
+  return `${variable ? "import os\n\n" : ""}import httpx  # pip install httpx\n\n${isEndless
+    ? `with httpx.stream${call} as answer:\n    for line in answer.iter_lines():\n`
+      + "        print(line)"
+    : `answer = httpx.request${call}\nprint(answer.status_code, ${answer})`}`;
+}
+
+function typescriptOf({ method, url, headers, body }, operation) {
+  const variable = variableOf(operation);
+  const sent = Object.entries(headers)
+    .map(([name, text]) => `${JSON.stringify(name)}: ${JSON.stringify(text)}`);
+  if (variable) sent.unshift(`"${variable[0]}": \`${variable[1]}\${process.env.${variable[2]}}\``);
+  const value = body && valueOf(body);
+  const text = value === undefined ? JSON.stringify(body)
+    : `JSON.stringify(${indented(JSON.stringify(value, undefined, 2), 2)})`;
+  const parts = [
+    `method: "${method}"`,
+    ...(sent.length ? [`headers: { ${sent.join(", ")} }`] : []),
+    ...(body ? [`body: ${text}`] : []),
+  ];
+  const call = `await fetch(${JSON.stringify(addressOf(url))}, {\n${
+    parts.map((part) => `  ${part},\n`).join("")}});`;
+  if (answersWith(operation, "text/event-stream")) {
+    return `const answer = ${call}\nconst decoder = new TextDecoder();\n`
+      + "for await (const bytes of answer.body!) {\n"
+      + "  process.stdout.write(decoder.decode(bytes, { stream: true }));\n}";
+  }
+  const read = answersWith(operation, "application/json") ? "json" : "text";
+  return `const answer = ${call}\nconsole.log(answer.status, await answer.${read}());`;
+}
+
+const LANGUAGES = { curl: curlOf, Python: pythonOf, TypeScript: typescriptOf };
 
 /** The text of an answer, indented if that changes no number. */
 function shown(text, type) {
@@ -271,16 +357,18 @@ function code(text, label) {
   return element("pre", { tabindex: "0", role: "group", "aria-label": label }, text);
 }
 
-function tryIt(method, path, operation, id) {
+/** The form of an operation, which keeps the `commands` in all languages up to date. */
+function tryIt(method, path, operation, id, commands) {
   const controls = (operation.parameters ?? []).map(resolve)
     .map((parameter, at) => control(parameter, `${id}-${at}`));
   const sent = operation.requestBody?.content["application/json"];
   const body = sent && element("textarea", { id: `${id}-body`, spellcheck: "false" });
-  const command = code("", "The request as a curl command");
   const result = element("div", { class: "result", "aria-live": "polite" });
   const update = () => {
     const request = requestOf(method, path, operation, controls, body);
-    command.textContent = curlOf(request, operation);
+    for (const [language, write] of Object.entries(LANGUAGES)) {
+      commands[language].textContent = write(request, operation);
+    }
     return request;
   };
   ownValues().then((own) => {
@@ -299,7 +387,7 @@ function tryIt(method, path, operation, id) {
   const isEndless = answersWith(operation, "text/event-stream") || "101" in operation.responses;
   const submit = async (event) => {
     event.preventDefault();
-    const button = event.target.querySelector("button");
+    const button = event.target.querySelector("button:not(.copy)");
     button.disabled = true;
     await send(update(), operation, result);
     button.disabled = false;
@@ -311,7 +399,6 @@ function tryIt(method, path, operation, id) {
     isEndless
       ? element("p", {}, "The answer has no end, so this page does not send the request.")
       : element("button", {}, "Send"),
-    "101" in operation.responses ? undefined : command,
     result);
 }
 
@@ -345,12 +432,18 @@ function answerList(responses) {
     const line = [element("strong", {}, status), " ", isOther ? prose(found.description) : [],
       type && type !== "application/json" ? ` ${type}` : ""];
     const isList = content && formsOf(content.schema).some((form) => form.items);
-    return element("li", {}, element("p", {}, line, isList ? " A list of:" : ""),
-      hasFields ? fields(content.schema) : undefined,
-      errors.length ? errorList(errors) : undefined,
-      example === undefined ? undefined
-        : [element("p", {}, "Example:"), code(exampleText(example), `Example of ${status}`)]);
+    const about = [element("p", {}, line, isList ? " A list of:" : ""),
+      hasFields ? fields(content.schema) : [], errors.length ? errorList(errors) : []];
+    if (example === undefined) return element("li", {}, about);
+    const title = `Example of ${status}`;
+    return element("li", {}, beside(about,
+      [element("p", {}, "Example:"), copyable(code(exampleText(example), title), title)]));
   });
+}
+
+/** What is said, and beside it, where there is room, what it looks like. */
+function beside(said, shownAs) {
+  return element("div", { class: "beside" }, element("div", {}, said), element("div", {}, shownAs));
 }
 
 /** What is said on a socket or a stream; empty for other paths. */
@@ -382,9 +475,11 @@ function messageItem({ name, summary, payload, examples }, answered) {
   // An event has its name beside the data.
   const { type, action, ...rest } = examples[0].payload;
   const example = JSON.stringify({ type, action, ...rest }, undefined, 2);
-  return element("li", {},
-    element("p", {}, element("strong", {}, name), " ", prose(summary), " ", prose(answered)),
-    fields(payload), code(example, `Example of ${name}`));
+  const title = `Example of ${name}`;
+  return element("li", {}, beside(
+    [element("p", {}, element("strong", {}, name), " ", prose(summary), " ", prose(answered)),
+      fields(payload)],
+    copyable(code(example, title), title)));
 }
 
 function credentialText(operation) {
@@ -397,16 +492,25 @@ function details(method, path, operation, id) {
   const parameters = (operation.parameters ?? []).map(resolve);
   const body = operation.requestBody;
   const schema = body?.content["application/json"]?.schema;
-  return [
-    element("p", {}, prose(operation.summary), " ", credentialText(operation), " ",
-      prose(operation.description)),
+  const said = [
     parameters.length ? [element("h4", {}, "Parameters"), parameterList(parameters)] : [],
     schema
       ? [element("h4", {}, "Body", body.required ? "" : " (optional)"),
           element("p", {}, prose(resolve(schema).description)), fields(schema)]
       : [],
+  ];
+  const commands = Object.fromEntries(Object.keys(LANGUAGES)
+    .map((language) => [language, code("", `The request in ${language}`)]));
+  const panels = Object.fromEntries(Object.entries(commands)
+    .map(([language, command]) => [language, copyable(command, `the request in ${language}`)]));
+  const isSocket = "101" in operation.responses;
+  return [
+    element("p", {}, prose(operation.summary), " ", credentialText(operation), " ",
+      prose(operation.description)),
+    isSocket ? said
+      : beside(said, [element("h4", {}, "Request"), tabs(panels, `Request of ${method} ${path}`)]),
     conversation(path),
-    tryIt(method, path, operation, id),
+    tryIt(method, path, operation, id, commands),
     element("h4", {}, "Answers"),
     element("ul", { class: "answers" }, answerList(operation.responses)),
   ].flat(Infinity);
@@ -445,11 +549,11 @@ function show() {
   const introduction = info.description.split("\n\n");
   document.getElementById("introduction")
     .append(...introduction.map((text) => element("p", {}, prose(text))));
-  const operations = Object.entries(paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, it]) => ({ method: method.toUpperCase(), path, it })));
+  const operations = new Map(Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods)
+      .map(([method, it]) => [it.operationId, [method.toUpperCase(), path, it]])));
   const groups = tags.map((tag) => {
-    const own = operations.filter(({ it }) => it.tags[0] === tag.name)
-      .map(({ method, path, it }) => section(method, path, it));
+    const own = tag["x-operations"].map((id) => section(...operations.get(id)));
     const heading = `tag-${tag.name}`;
     const group = element("section", { "aria-labelledby": heading },
       element("h2", { id: heading }, tag.name), element("p", {}, prose(tag.description)),
