@@ -259,6 +259,8 @@ fn the_readme_is_short_and_the_guide_is_linked() {
     assert!(readme.lines().count() <= 250, "README.md has {} lines", readme.lines().count());
     for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
+        // The recipes are linked by their page.
+        let name = if name == "bots" { "bots.md".to_owned() } else { name };
         assert!(readme.contains(&format!("(src/guide/{name})")), "README.md does not link {name}");
     }
 }

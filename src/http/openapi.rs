@@ -18,7 +18,7 @@ use super::error::codes::CODES;
 use super::file::File;
 use super::operation::{Access, Answers, Operation, Run, Verb};
 use super::operations::OPERATIONS;
-use super::operations::docs::guide;
+use super::operations::docs::{bots, guide};
 use super::parameter::{Parameter, ParameterKind};
 use crate::engine::key::Permission;
 use crate::wire::SchemaOf;
@@ -291,14 +291,15 @@ fn path_parameter(name: &'static str) -> Value {
         "condition_id" => (json!({ "type": "string", "minLength": 1 }), "The market."),
         "token_id" => (json!({ "type": "string", "minLength": 1 }), "The outcome's token."),
         "page" => (json!({ "type": "string", "enum": guide::names() }), "The page."),
+        "file" => (json!({ "type": "string", "enum": bots::names() }), "The recipe."),
         _ => (json!({ "type": "string", "minLength": 1 }), ""),
     };
     let mut parameter = json!({ "name": name, "in": "path", "required": true, "schema": schema });
     if !text.is_empty() {
         parameter["description"] = text.into();
     }
-    if name == "page" {
-        parameter["example"] = guide::names()[0].into();
+    if let Some(first) = parameter["schema"]["enum"].get(0).cloned() {
+        parameter["example"] = first;
     }
     parameter
 }

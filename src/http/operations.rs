@@ -41,7 +41,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 67] = [
+pub static OPERATIONS: [Operation; 68] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .headers(&order_fields::NAME_HEADER)
@@ -510,6 +510,10 @@ pub static OPERATIONS: [Operation; 67] = [
         .answers_with(Answers::File("text/html"))
         .errors(&["NOT_FOUND"])
         .summary("get a page of the guide"),
+    Operation::get("/docs/bots/{file}", Public, Run::File(docs::bots::file))
+        .answers_with(Answers::File("text/plain"))
+        .errors(&["NOT_FOUND"])
+        .summary("get a recipe for a bot"),
     Operation::get("/openapi.json", Public, Run::File(|_| Some(&openapi::FILE)))
         .summary("get this description of the API, in OpenAPI 3.1"),
     Operation::get("/asyncapi.json", Public, Run::File(|_| Some(&asyncapi::FILE)))

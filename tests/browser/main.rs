@@ -117,7 +117,7 @@ fn check_sockets(browser: &mut Browser, document: &Value) {
              const isMessage = (it) => it.querySelector('pre') && it.querySelector('.fields');
              return [...items].filter(isMessage).map((it) => [
                it.querySelector('strong').textContent,
-               [...it.querySelectorAll(':scope > .fields')].flatMap(names)
+               [...it.querySelectorAll(':scope > .beside > div > .fields')].flatMap(names)
                  .map((name) => name.textContent),
                JSON.parse(it.querySelector('pre').textContent),
              ]);"
@@ -141,6 +141,13 @@ fn check_sockets(browser: &mut Browser, document: &Value) {
     }
 }
 
+/// Scrolls until nothing covers the element.
+#[track_caller]
+fn show(browser: &mut Browser, selector: &str) {
+    let scroll = "scrollIntoView({ block: 'center', behavior: 'instant' })";
+    browser.run(&format!("document.querySelector('{selector}').{scroll}"));
+}
+
 /// Fails unless the trade that the page shows in each language can be run as it is shown. `curl` is
 /// shown first; the language that is chosen is shown at every operation.
 #[track_caller]
@@ -157,6 +164,7 @@ fn check_commands(browser: &mut Browser, server: &ServerProcess, key: &str) {
         (2, "Python", Command::new(&python)),
         (3, "TypeScript", Command::new("node")),
     ] {
+        show(browser, "#post_trade [role=tablist]");
         browser.click(&format!("#post_trade [role=tab]:nth-child({tab})"));
         let code = browser.text("#post_trade [role=tabpanel]:not([hidden]) pre");
         assert!(!code.contains(key), "{code}");
@@ -197,6 +205,7 @@ fn check_commands(browser: &mut Browser, server: &ServerProcess, key: &str) {
          return [chosen, part.querySelector('[aria-selected=true]').textContent];",
     );
     assert_eq!(shown, json!(["TypeScript", "curl"]));
+    show(browser, "#post_trade [role=tablist]");
     browser.click("#post_trade [role=tabpanel]:not([hidden]) .copy");
     assert_eq!(browser.text("#post_trade [role=tabpanel]:not([hidden]) .copy"), "Copied");
 }
@@ -240,10 +249,10 @@ fn check(screen: Screen) {
     browser.keep_picture(&picture("operation"));
     // The form is filled in with the example, about a market of this server.
     browser.find("#post_trade textarea[rows]");
-    browser.click("#post_trade button");
+    browser.click("#post_trade form > button");
     assert_eq!(browser.text("#post_trade .result .bad"), "401 Unauthorized");
     browser.fill("#credential", &key);
-    browser.click("#post_trade button");
+    browser.click("#post_trade form > button");
     assert_eq!(browser.text("#post_trade .result .ok"), "200 OK");
     browser.run("document.querySelector('#post_trade form').scrollIntoView()");
     browser.keep_picture(&picture("trade"));
@@ -301,12 +310,39 @@ fn check(screen: Screen) {
         check_accessible(&mut browser, &axe, &part);
     }
 
-    for page in ["orders", "api", "configuration", "nothing"] {
+    for page in ["first-bot", "bots", "orders", "api", "configuration", "nothing"] {
         browser.open(&format!("http://{}/docs/{page}", server.address));
         browser.find("main h1");
         check_page(&mut browser, &axe, &whole);
         browser.keep_picture(&picture(page));
     }
+}
+
+#[test]
+fn code_of_the_guide_is_copied_in_the_chosen_language() {
+    if axe().is_none() {
+        return;
+    }
+    let data = tempfile::tempdir().unwrap();
+    let (server, _) = server(data.path());
+    let mut browser = Browser::start(PHONE);
+    browser.open(&format!("http://{}/docs/bots", server.address));
+    browser.find(".tabs");
+    for (tab, file) in [(1, "taker.py"), (2, "taker.ts")] {
+        let taker = "h2#taker ~ .tabs";
+        browser.click(&format!("{taker} [role=tab]:nth-child({tab})"));
+        browser.run(
+            "window.copied = undefined;
+             Object.defineProperty(navigator, 'clipboard', { configurable: true, value: {
+               writeText: async (text) => { window.copied = text; },
+             }});",
+        );
+        browser.click(&format!("{taker} [role=tabpanel]:not([hidden]) .copy"));
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide/bots").join(file);
+        let text = std::fs::read_to_string(path).unwrap();
+        assert_eq!(browser.run("return window.copied"), json!(text), "{file}");
+    }
+    assert_eq!(browser.complaints(), Vec::<Value>::new());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The sockets through libraries that nobody here wrote, under load: each client subscribes to all
 //! markets and to its account's fills while the account trades, and checks what it gets.
-//! `.ci/clients` installs the libraries of Python and Node, and `.ci/sdk` the official SDK.
+//! `.ci/clients` installs the libraries of Python and Node, and `.ci/sdk` the official SDK, whose
+//! libraries the recipes of the guide need too.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,6 +16,7 @@ use paperbourse_test_support::{Client, Connection, Request};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+mod recipes;
 mod tungstenite;
 
 /// The binary under test.
@@ -107,6 +109,18 @@ fn libraries() -> Option<PathBuf> {
     None
 }
 
+/// Where `.ci/sdk` has installed the official SDK; `None` if it has not, which fails in CI.
+fn sdk(consequence: &str) -> Option<PathBuf> {
+    let installed = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("sdk");
+    if installed.join("installed").exists() {
+        return Some(installed);
+    }
+    let reason = format!("the SDK is not installed (.ci/sdk does it), so {consequence}");
+    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{reason}");
+    eprintln!("SKIPPED: {reason}");
+    None
+}
+
 /// Compares what a client has seen with what happened.
 #[track_caller]
 fn check(world: &World, orders: &[u64], report: &Report, expected_closes: &[u64]) {
@@ -173,13 +187,7 @@ fn python_with_aiohttp() {
 
 #[test]
 fn python_with_the_sdk() {
-    let installed = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("sdk");
-    if !installed.join("installed").exists() {
-        let reason = "the SDK is not installed (.ci/sdk does it), so its streams were not tried";
-        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{reason}");
-        eprintln!("SKIPPED: {reason}");
-        return;
-    }
+    let Some(installed) = sdk("its streams were not tried") else { return };
     let mut python = Command::new(installed.join("bin/python"));
     python.arg(folder().join("with_sdk.py"));
     run(python, &[]);

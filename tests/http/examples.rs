@@ -28,7 +28,7 @@ const CHANGING: [&str; 9] = [
 ];
 
 /// Media types whose files speak for themselves.
-const FILES: [&str; 3] = ["text/css", "text/html", "text/javascript"];
+const FILES: [&str; 4] = ["text/css", "text/html", "text/javascript", "text/plain"];
 
 /// Times are later than this second of 1970, and no other number is so large.
 const TIMES_MIN: f64 = 1_600_000_000.0;

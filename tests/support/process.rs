@@ -189,8 +189,16 @@ impl Process {
     /// Waits for the first log line that is wanted.
     #[track_caller]
     pub fn wait_for_line(&self, is_wanted: impl Fn(&str) -> bool) -> String {
+        self.wait_for_lines(1, is_wanted)
+    }
+
+    /// Waits for as many log lines that are wanted, and returns the last of them.
+    #[track_caller]
+    pub fn wait_for_lines(&self, count: usize, is_wanted: impl Fn(&str) -> bool) -> String {
         let state = self.log.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let find = |state: &LogState| state.lines.iter().find(|line| is_wanted(line)).cloned();
+        let find = |state: &LogState| {
+            state.lines.iter().filter(|line| is_wanted(line)).nth(count - 1).cloned()
+        };
         let is_missing = |state: &mut LogState| !state.has_ended && find(state).is_none();
         let waited = self.log.changed.wait_timeout_while(state, START_TIME_MAX, is_missing);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);

@@ -4,6 +4,7 @@
 //! They are plain files beside this one. They load nothing from elsewhere, and their policy lets a
 //! browser run no script and apply no style but these files.
 
+pub(in crate::http) mod bots;
 pub(in crate::http) mod guide;
 
 use std::iter;
@@ -56,6 +57,7 @@ pub(in crate::http) static CODE_SCRIPT: LazyLock<File> =
 
 /// Makes all pages but `/`.
 pub(in crate::http) fn prepare() {
+    bots::prepare();
     guide::prepare();
     for file in [&PAGE, &SCRIPT, &STYLE, &CODE_SCRIPT] {
         LazyLock::force(file);

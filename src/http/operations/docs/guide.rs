@@ -1,12 +1,12 @@
 //! The guide for the authors of bots and for operators: the Markdown of `src/guide`, as HTML.
 
 use std::fmt::Write as _;
-use std::iter;
 use std::sync::LazyLock;
+use std::{iter, mem};
 
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
-use super::{HTML, POLICY, escaped};
+use super::{HTML, POLICY, bots, escaped};
 use crate::http::file::File;
 
 /// A page: its name in the path, and its Markdown, which begins with its title.
@@ -20,7 +20,7 @@ macro_rules! pages {
 
 /// The pages by their readers.
 static GUIDE: [(&str, &[Page]); 2] = [
-    ("For bots", &pages!["orders" "streams" "data" "keys" "api" "sdk" "paper"]),
+    ("For bots", &pages!["first-bot" "bots" "orders" "streams" "data" "keys" "api" "sdk" "paper"]),
     ("For operators", &pages!["install" "operating" "configuration" "venues" "guarantees"]),
 ];
 
@@ -100,7 +100,8 @@ fn document((name, text): &Page) -> String {
 }
 
 /// The HTML of this Markdown. Headings get ids, and links lead to pages of the guide. Of a link to
-/// another file of the repository, only the text remains. A long page lists its headings.
+/// another file of the repository, only the text remains. A paragraph that links recipes is followed
+/// by them. A long page lists its headings.
 fn rendered(text: &str) -> String {
     let mut events: Vec<Event<'_>> = Parser::new_ext(text, Options::ENABLE_TABLES).collect();
     let mut outline = Vec::new();
@@ -115,15 +116,20 @@ fn rendered(text: &str) -> String {
         }
     }
     let mut is_dropped = false;
+    let mut recipes = String::new();
     let mut cells = Cells::default();
     let events = events.into_iter().filter_map(|event| match cells.labelled(event) {
         Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
             let target = target(&dest_url);
+            recipes.extend(recipe(&dest_url).map(recipe_html));
             is_dropped = target.is_none();
             let dest_url = target?.into();
             Some(Event::Start(Tag::Link { link_type, dest_url, title, id }))
         }
         Event::End(TagEnd::Link) if is_dropped => None,
+        Event::End(TagEnd::Paragraph) if !recipes.is_empty() => {
+            Some(Event::Html(format!("</p>\n{}", mem::take(&mut recipes)).into()))
+        }
         other => Some(other),
     });
     let html = |text: &'static str| Some(Event::Html(text.into()));
@@ -199,6 +205,17 @@ fn heading(events: &[Event<'_>]) -> String {
     text
 }
 
+/// The recipe to which a link of a page leads.
+fn recipe(link: &str) -> Option<(&'static str, &'static str)> {
+    bots::recipe(link.strip_prefix("bots/")?)
+}
+
+/// A recipe as a code block.
+fn recipe_html((language, text): (&str, &str)) -> String {
+    let text = escaped(text);
+    format!("{CODE}<pre><code class=\"language-{language}\">{text}</code></pre>\n{END}")
+}
+
 /// The id of the heading whose text these events begin with, as code hosts make it.
 fn anchor(events: &[Event<'_>]) -> String {
     let words = events_of_heading(events).filter_map(|event| match event {
@@ -212,7 +229,7 @@ fn anchor(events: &[Event<'_>]) -> String {
 
 /// Where a link of a page leads on the server.
 fn target(link: &CowStr<'_>) -> Option<String> {
-    if link.starts_with('#') || link.starts_with("https://") {
+    if link.starts_with('#') || link.starts_with("https://") || recipe(link).is_some() {
         return Some(link.to_string());
     }
     let (file, anchor) = link.split_once('#').map_or((&**link, ""), |(file, id)| (file, id));
@@ -246,6 +263,7 @@ mod tests {
             ),
             ("[a](orders.md)", "<p><a href=\"orders\">a</a></p>\n"),
             ("[a](orders.md#batches)", "<p><a href=\"orders#batches\">a</a></p>\n"),
+            ("[a](bots/none.py)\n\nb", "<p>a</p>\n<p>b</p>\n"),
             ("[a](#b)", "<p><a href=\"#b\">a</a></p>\n"),
             ("[a](../../perf/README.md), [b](keys.md)", "<p>a, <a href=\"keys\">b</a></p>\n"),
             (
@@ -287,11 +305,21 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide");
         for entry in std::fs::read_dir(folder).unwrap() {
             let file = entry.unwrap().file_name().into_string().unwrap();
-            let name = file.strip_suffix(".md").unwrap();
+            let Some(name) = file.strip_suffix(".md") else {
+                assert_eq!(file, "bots");
+                continue;
+            };
             assert!(page(name).is_some(), "{file} is not in the list of pages");
             let mark = format!("href=\"docs/{name}\" aria-current=\"page\"");
             assert!(contents("docs/", Some(name)).contains(&mark));
         }
+        let recipes = std::fs::read_dir(folder.join("bots")).unwrap();
+        let mut recipes: Vec<String> =
+            recipes.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut known = bots::names();
+        recipes.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(recipes, known);
         assert_eq!(pages().count(), FILES.len());
         assert!(page("page.css").is_none() && page("").is_none());
     }
