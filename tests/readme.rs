@@ -134,6 +134,59 @@ fn the_walk_stops_at_what_is_missing() {
     }
 }
 
+/// The language and the text of a page's code blocks.
+fn blocks(page: &str) -> Vec<(&str, &str)> {
+    let blocks = page.split("\n```").skip(1).step_by(2);
+    blocks.map(|block| block.split_once('\n').unwrap()).collect()
+}
+
+/// The names of an example in JSON or in events.
+fn names(example: &str) -> BTreeSet<&str> {
+    let quoted = example.split('"').collect::<Vec<_>>();
+    let is_name = |at: &usize| quoted[at + 1].starts_with(':');
+    (1..quoted.len() - 1).step_by(2).filter(is_name).map(|at| quoted[at]).collect()
+}
+
+#[test]
+fn pages_begin_with_a_request_and_its_answer() {
+    if !has_what_the_walk_needs() {
+        return;
+    }
+    let data = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start(BINARY, data.path(), &["--address-limits", "off"]);
+    let own = format!("http://{}", server.address);
+    let mut minting = command(BINARY);
+    let minted = minting.args(["token", "--subject", "reader", "--data"]).arg(data.path()).output();
+    let token = String::from_utf8(minted.unwrap().stdout).unwrap();
+    let mut key = String::new();
+    // The page about keys makes the key of the others, and the one about orders their fill.
+    for name in ["keys", "orders", "streams", "data", "api", "paper", "operating"] {
+        let page = file(&format!("src/guide/{name}.md"));
+        let (_, beginning) = page.split_once('\n').unwrap();
+        assert!(beginning.starts_with("\n```sh\n"), "{name} begins with something else");
+        let [(_, request), (_, answer), ..] = blocks(&page)[..] else { panic!("{name}") };
+        let request = request.replace("http://127.0.0.1:8080", &own);
+        // A stream goes on: two events of it.
+        let request =
+            if name == "streams" { format!("{} | head -n 5", request.trim()) } else { request };
+        let ran = Command::new("bash")
+            .args(["-c", &request])
+            .env("KEY", &key)
+            .env("TOKEN", token.trim_end())
+            .output()
+            .unwrap();
+        let output = String::from_utf8(ran.stdout).unwrap();
+        let expected = names(answer);
+        assert!(expected.len() > 3, "{name}: {expected:?}");
+        let given = names(&output);
+        assert!(expected.is_subset(&given), "{name} shows {expected:?}, {output}");
+        if name == "keys" {
+            let made: Value = serde_json::from_str(&output).unwrap();
+            key = made["raw_key"].as_str().unwrap().to_owned();
+        }
+    }
+}
+
 /// A table row for each flag, from the binary's help, by the groups of the help.
 fn groups(subcommand: &[&str]) -> Vec<(String, String)> {
     let help = command(BINARY).args(subcommand).arg("--help").output().unwrap();

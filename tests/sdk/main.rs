@@ -113,17 +113,16 @@ fn every_method_does_what_its_row_says() {
     assert!(output.lines().count() > 250, "{output}");
 }
 
-/// The bot in the README trades as it stands.
-#[test]
-fn the_bot_in_the_readme_works() {
-    let Some(python) = python_with_sdk() else { return };
+/// What the first code in Python of a page prints, as it stands, on a new server with a new key.
+#[track_caller]
+fn printed(python: &Path, page: &str) -> String {
     let server = Server::start(&["--venue", "simulated:1"]);
     let described = server.described(1);
     let token = described["tokens"][0].as_str().unwrap();
     let mut client = Client::with_token(server.process.address, token);
     let key = client.post("/v1/keys/bootstrap", &json!({})).ok(201)["raw_key"].take();
-    let readme = std::fs::read_to_string(folder().join("../../README.md")).unwrap();
-    let (_, block) = readme.split_once("\n```python\n").unwrap();
+    let page = std::fs::read_to_string(folder().join("../..").join(page)).unwrap();
+    let (_, block) = page.split_once("\n```python\n").unwrap();
     let (bot, _) = block.split_once("\n```\n").unwrap();
     let ran = Command::new(python)
         .args(["-c", bot])
@@ -133,6 +132,20 @@ fn the_bot_in_the_readme_works() {
         .unwrap();
     let output = String::from_utf8(ran.stdout).unwrap();
     assert!(ran.status.success(), "{output}\n{}", String::from_utf8_lossy(&ran.stderr));
+    output
+}
+
+#[test]
+fn the_order_in_the_guide_is_filled() {
+    let Some(python) = python_with_sdk() else { return };
+    assert_eq!(printed(&python, "src/guide/sdk.md"), "FILLED 10\n");
+}
+
+/// The bot in the README trades as it stands.
+#[test]
+fn the_bot_in_the_readme_works() {
+    let Some(python) = python_with_sdk() else { return };
+    let output = printed(&python, "README.md");
     let lines: Vec<&str> = output.lines().collect();
     let [placed, prices, cancelled, cash] = lines[..] else { panic!("{output}") };
     assert!(placed.starts_with("PENDING at 0."), "{output}");
