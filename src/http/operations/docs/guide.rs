@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn every_file_of_the_guide_is_a_page() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide");
-        for entry in std::fs::read_dir(folder).unwrap() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
             let file = entry.unwrap().file_name().into_string().unwrap();
             let Some(name) = file.strip_suffix(".md") else {
                 assert_eq!(file, "bots");
