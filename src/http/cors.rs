@@ -29,7 +29,8 @@ const EXPOSED_HEADERS: &str = "content-disposition, idempotent-replayed, retry-a
                                x-paperbourse-owner, x-polysim-code, x-ratelimit-limit, \
                                x-ratelimit-limit-per-second, \
                                x-ratelimit-remaining, x-ratelimit-remaining-per-second, \
-                               x-ratelimit-reset, x-ratelimit-tier, x-request-id";
+                               x-polysim-warnings, x-ratelimit-reset, x-ratelimit-tier, \
+                               x-request-id";
 
 /// For how many seconds a browser may remember what a path allows: two hours, the most that
 /// browsers accept.

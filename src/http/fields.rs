@@ -1,7 +1,11 @@
 //! Reads and validates the fields of a JSON object. Errors are collected, so that a client gets all
 //! of them at once.
 
+mod unknown;
+
 use std::borrow::Cow;
+
+pub(super) use unknown::{KnownFields, NOT_OF_TRADES, OTHER_NAMES, closest, warnings};
 
 use super::invalid::{FieldError, Location};
 use super::json::read::{self as json, List, Object, RawText};
@@ -14,6 +18,8 @@ pub(super) struct Fields<'a, 'e> {
     object: Object<'a>,
     location: Location,
     errors: &'e mut Vec<FieldError>,
+    /// How many of the object's fields were asked for; each is asked for once.
+    known_count: usize,
 }
 
 /// The range of a number, in millionths.
@@ -32,19 +38,21 @@ impl<'a, 'e> Fields<'a, 'e> {
         location: Location,
         errors: &'e mut Vec<FieldError>,
     ) -> Self {
-        Self { object, location, errors }
+        Self { object, location, errors, known_count: 0 }
     }
 
     /// The raw value; `None` if it is absent or null.
     #[inline]
-    pub(super) fn optional(&self, name: &str) -> Option<RawText<'a>> {
-        self.object.get(name)
+    pub(super) fn optional(&mut self, name: &str) -> Option<RawText<'a>> {
+        let value = self.object.find(name)?;
+        self.known_count += 1;
+        (value != RawText::NULL).then_some(value)
     }
 
     /// The raw value; an error if it is absent or null.
     #[inline]
     pub(super) fn required(&mut self, name: &'static str) -> Option<RawText<'a>> {
-        let value = self.object.get(name);
+        let value = self.optional(name);
         if value.is_none() {
             self.note(name, "missing", "the field is required");
         }
@@ -64,6 +72,12 @@ impl<'a, 'e> Fields<'a, 'e> {
         message: impl Into<Cow<'static, str>>,
     ) {
         let location = self.location.field(name);
+        self.errors.push(FieldError { location, kind, message: message.into() });
+    }
+
+    /// Adds an error about the object itself.
+    fn note_object(&mut self, kind: &'static str, message: String) {
+        let location = self.location.clone();
         self.errors.push(FieldError { location, kind, message: message.into() });
     }
 

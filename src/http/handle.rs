@@ -26,7 +26,7 @@ use super::exchange::{ConnectionSlot, Server, Worker};
 use super::holder::Holder;
 use super::operation::{Access, Operation, Run, Verb};
 use super::operations::{docs, socket, trade};
-use super::query::Query;
+use super::query::{Query, warn_of_ignored};
 use super::reply::{RequestId, response_of};
 use super::request_headers::{RequestHeaders, Sent};
 use super::route::{RouteError, decode, find, row};
@@ -121,6 +121,11 @@ pub fn handle(
             }
             docs::instead(&head, &error).unwrap_or_else(|| error.into_reply())
         });
+        if let (Some(operation), Some(query)) = (operation, head.uri.query())
+            && reply.status.is_success()
+        {
+            warn_of_ignored(&mut reply, operation, query);
+        }
         // A write was done, so its answer is sent whatever memory there is; there are few large
         // ones.
         let holder = || body.holder().unwrap_or_else(|| Holder::of(None, peer));

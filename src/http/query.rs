@@ -2,18 +2,56 @@
 //! once.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 
 use super::call::read_id;
 use super::cursor::Cursor;
-use super::fields::{check_length, enum_message};
+use super::fields::{check_length, closest, enum_message, warnings};
 use super::invalid::{FieldError, Invalid, Location};
-use super::operation::Operation;
+use super::operation::{Operation, Run};
+use super::operations::trade::add_warnings;
 use super::parameter::ParameterKind;
+use super::reply::Reply;
 use crate::ids::{AccountId, Timestamp};
 use crate::service::{Page, Wallet};
 
 /// The largest `offset` of a list.
 pub(super) const OFFSET_MAX: usize = 1_000_000_000;
+
+/// The header with a sentence about each query parameter that was ignored.
+const WARNINGS_HEADER: HeaderName = HeaderName::from_static("x-polysim-warnings");
+
+/// Names the parameters of a query that the operation does not read: in a header, and where the
+/// answer is an object, in its `warnings`. A name that starts with an underscore is meant for
+/// nobody: clients add such a parameter to get around caches.
+#[cold]
+pub(super) fn warn_of_ignored(reply: &mut Reply, operation: &Operation, query: &str) {
+    let is_read = |name: &str| operation.query.iter().any(|it| it.name == name);
+    let names = form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
+    let ignored: BTreeSet<_> =
+        names.filter(|name| !is_read(name) && !name.starts_with('_')).collect();
+    if ignored.is_empty() || matches!(operation.run, Run::File(_)) {
+        return;
+    }
+    let ignored: Vec<_> = ignored.into_iter().collect();
+    let mut sentences =
+        warnings(&ignored, &format!("is not a parameter of {operation:?} and was ignored"));
+    let known: Vec<_> = operation.query.iter().map(|it| it.name).collect();
+    for (sentence, name) in sentences.iter_mut().zip(&ignored) {
+        if let Some(meant) = closest(name, &known) {
+            sentence.truncate(sentence.len() - 1);
+            sentence.push_str(&format!("; did you mean `{meant}`?"));
+        }
+    }
+    let header = HeaderValue::try_from(sentences.join(" "));
+    reply.headers.insert(WARNINGS_HEADER, header.expect("names are shown in visible ASCII"));
+    let is_json = reply.instead.is_none() && !reply.headers.contains_key(CONTENT_TYPE);
+    if is_json && reply.body.first() == Some(&b'{') {
+        add_warnings(&mut reply.body, &sentences);
+    }
+}
 
 /// Reads an operation's parameters by name, and collects their errors.
 pub(super) struct Query<'a> {

@@ -38,6 +38,7 @@ mod malformed;
 mod markets;
 mod memory;
 mod metrics;
+mod misspelt;
 mod once;
 mod openapi;
 mod order_of_checks;

@@ -168,6 +168,7 @@ fn order_rows() {
             ("side", Text),
             ("outcome", Text),
             ("order_type", Text),
+            ("price", Decimal),
             ("limit_price", Null),
             ("quantity", Decimal),
             ("time_in_force", Text),

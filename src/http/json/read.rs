@@ -46,7 +46,7 @@ impl RawText<'_> {
 }
 
 /// The fields of an object, in the order in which they were sent.
-#[derive(PartialEq, Debug)]
+#[derive(PartialEq, Debug, Default)]
 pub(in crate::http) struct Object<'a>(pub(super) ObjectFields<'a>);
 
 pub(super) type ObjectFields<'a> = SmallVec<[(Cow<'a, str>, RawText<'a>); 10]>;
@@ -107,8 +107,24 @@ impl<'a> Object<'a> {
 
     /// The value of a field; `None` if it is absent or null.
     pub(in crate::http) fn get(&self, name: &str) -> Option<RawText<'a>> {
+        self.find(name).filter(|value| *value != RawText::NULL)
+    }
+
+    /// The value of a field, also if it is null; `None` if it is absent.
+    #[inline]
+    pub(in crate::http) fn find(&self, name: &str) -> Option<RawText<'a>> {
         let (_, value) = self.0.iter().find(|(field, _)| field == name)?;
-        (*value != RawText::NULL).then_some(*value)
+        Some(*value)
+    }
+
+    /// The number of fields.
+    pub(in crate::http) fn field_count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The fields, in the order in which they were sent.
+    pub(in crate::http) fn fields(&self) -> impl Iterator<Item = (&str, RawText<'a>)> {
+        self.0.iter().map(|(name, value)| (&**name, *value))
     }
 
     /// Whether the field is present, even as null.

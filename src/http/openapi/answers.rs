@@ -36,6 +36,9 @@ pub(in crate::http) struct Trade {
     /// How long the venue's delay held the order, in milliseconds, if it did.
     #[schemars(skip_serializing_if = "Option::is_none")]
     held_ms: Option<u32>,
+    /// A sentence about each field of the request that was ignored, if any was.
+    #[schemars(skip_serializing_if = "Option::is_none", length(min = 1))]
+    warnings: Option<Vec<String>>,
 }
 
 #[derive(JsonSchema)]

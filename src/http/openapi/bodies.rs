@@ -24,6 +24,7 @@ struct AnyOrder {
     /// The outcome's label, in any case; `yes` and `no` also mean the first and the second of two.
     #[schemars(length(min = 1, max = OUTCOME_CHARACTERS_MAX))]
     outcome: String,
+    /// In any case.
     #[schemars(extend("enum" = ["BUY", "SELL"]))]
     side: String,
     /// The price that slippage is measured from. By default the best price of the book.

@@ -3,9 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::order_fields::{idempotency_key, read_idempotency_key};
+use super::order_fields::{
+    Named, ORDER_FIELDS, TRADE_FIELDS, Warned, idempotency_key, read_idempotency_key,
+};
 use super::orders::answer::OrderAnswer;
-use super::orders::place::{count_placed, read_new_order};
+use super::orders::place::{count_placed, read_new_order, without_effect};
 use super::trade::read_order;
 use crate::engine::command::{OrderNames, TradeOrder};
 use crate::engine::idempotency::NameHash;
@@ -14,7 +16,7 @@ use crate::engine::payload::NewOrder;
 use crate::engine::terms::OrderKind;
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
-use crate::http::fields::Fields;
+use crate::http::fields::{Fields, KnownFields};
 use crate::http::invalid::{FieldError, Invalid, Location, unless_invalid};
 use crate::http::json::read::{Object, RawText};
 use crate::http::reply::Reply;
@@ -30,14 +32,15 @@ const FIELDS_OF_ANY_KIND: [&str; 5] =
     ["order_type", "price", "amount", "time_in_force", "post_only"];
 
 pub(in crate::http) async fn place_batch(call: &Call<'_>) -> Answer {
-    let requests = read_batch(&call.take_body(), idempotency_key(call).as_deref())?;
+    let read = read_batch_warned(&call.take_body(), idempotency_key(call).as_deref())?;
+    let (requests, warnings) = read;
     let outcomes = call.service().place_all(&call.caller, &requests, call.context).await?;
     let outcomes = outcomes.into_iter().map(|outcome| {
         let outcome = outcome.map_err(ApiError::from);
         count_placed(call.metrics, &outcome);
         outcome
     });
-    Ok(Reply::ok(&BatchAnswer::of(&requests, &outcomes.collect::<Vec<_>>())))
+    Ok(Reply::ok(&BatchAnswer::of(&requests, &outcomes.collect::<Vec<_>>(), warnings)))
 }
 
 /// Reads the body and the `Idempotency-Key` header, and returns the entries in order. The header
@@ -48,13 +51,39 @@ pub fn read_batch(
     body: &[u8],
     idempotency_key: Option<&[u8]>,
 ) -> Result<Vec<PlaceRequest>, Invalid> {
+    read_batch_warned(body, idempotency_key).map(|(requests, _)| requests)
+}
+
+/// What was ignored in a batch.
+struct BatchWarnings {
+    /// Beside the entries.
+    batch: Vec<String>,
+    /// In each entry.
+    entries: Vec<Vec<String>>,
+}
+
+/// The fields of a batch.
+const BATCH_FIELDS: KnownFields =
+    KnownFields { names: &["orders"], meant: &["orders"], other_names: &[], not_taken: &[] };
+
+/// The fields of an entry that is read as a trade. With any other one it would be of any kind.
+const ENTRY_FIELDS: KnownFields = KnownFields { names: TRADE_FIELDS.names, ..ORDER_FIELDS };
+
+fn read_batch_warned(
+    body: &[u8],
+    idempotency_key: Option<&[u8]>,
+) -> Result<(Vec<PlaceRequest>, BatchWarnings), Invalid> {
     let mut errors = Vec::new();
     let header = read_idempotency_key(idempotency_key, &mut errors);
+    let mut ignored = Vec::new();
     let entries = match Object::of_body(body) {
         Ok(object) => {
             let mut fields = Fields::new(object, Location::body(), &mut errors);
             let orders = fields.required("orders");
-            orders.and_then(|orders| fields.list("orders", orders, 1, BATCH_ENTRIES_MAX))
+            let list =
+                orders.and_then(|orders| fields.list("orders", orders, 1, BATCH_ENTRIES_MAX));
+            ignored = fields.judge_unknown(&BATCH_FIELDS);
+            list
         }
         Err(error) => {
             errors.push(error);
@@ -66,16 +95,17 @@ pub fn read_batch(
         let indexed = (0_u32..).zip(entries);
         let read = indexed.filter_map(|(index, entry)| {
             let location = location.element(index as usize);
-            let (order, client_order_id) = read_entry(entry, location, &mut errors)?;
+            let ((order, client_order_id), warnings) = read_entry(entry, location, &mut errors)?;
             let name = match (&client_order_id, header) {
                 (Some(name), _) => Some(NameHash::of_order(name)),
                 (None, Some(batch)) => Some(NameHash::of_batch_entry(batch, index)),
                 (None, None) => None,
             };
             let names = OrderNames::new(name, client_order_id);
-            Some(PlaceRequest { order, names })
+            Some((PlaceRequest { order, names }, warnings))
         });
-        read.collect()
+        let (requests, entries) = read.unzip();
+        (requests, BatchWarnings { batch: ignored, entries })
     });
     unless_invalid(errors, requests)
 }
@@ -84,7 +114,7 @@ fn read_entry(
     entry: RawText<'_>,
     location: Location,
     errors: &mut Vec<FieldError>,
-) -> Option<(NewOrder, Option<Box<str>>)> {
+) -> Option<Warned<Named<NewOrder>>> {
     let object = match Object::of_value(entry, &location) {
         Ok(object) => object,
         Err(error) => {
@@ -92,12 +122,18 @@ fn read_entry(
             return None;
         }
     };
+    let is_of_any_kind = FIELDS_OF_ANY_KIND.iter().any(|name| object.get(name).is_some());
     let mut fields = Fields::new(object, location, errors);
-    if FIELDS_OF_ANY_KIND.iter().any(|name| fields.optional(name).is_some()) {
-        return read_new_order(&mut fields);
-    }
-    let (order, name) = read_order(&mut fields)?;
-    Some((market_order(order), name))
+    let (order, known) = if is_of_any_kind {
+        (read_new_order(&mut fields), &ORDER_FIELDS)
+    } else {
+        let trade = read_order(&mut fields);
+        (trade.map(|(order, name)| (market_order(order), name)), &ENTRY_FIELDS)
+    };
+    let mut warnings = fields.judge_unknown(known);
+    let (order, name) = order?;
+    warnings.extend(without_effect(&order));
+    Some(((order, name), warnings))
 }
 
 /// A trade as an order of any kind, with the same fingerprint.
@@ -129,6 +165,10 @@ pub(in crate::http) struct BatchAnswer<'a> {
     succeeded: usize,
     /// How many orders were rejected.
     failed: usize,
+    /// A sentence about each field beside `orders`; all were ignored.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1))]
+    warnings: Vec<String>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -162,24 +202,33 @@ struct RejectedOrder<'a> {
     error: &'static str,
     /// What is wrong with the order.
     error_message: &'a str,
+    /// A sentence about each field that was ignored.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1))]
+    warnings: Vec<String>,
 }
 
 impl<'a> BatchAnswer<'a> {
     fn of(
         requests: &'a [PlaceRequest],
         outcomes: &'a [Result<(OrderReceipt, bool), ApiError>],
+        warnings: BatchWarnings,
     ) -> Self {
-        let results = requests.iter().zip(outcomes).map(|(request, outcome)| match outcome {
-            Ok((receipt, is_replay)) => BatchResult::Placed(OrderAnswer::of(receipt, *is_replay)),
-            Err(error) => BatchResult::Rejected(RejectedOrder::of(request, error)),
+        let entries = requests.iter().zip(outcomes).zip(warnings.entries);
+        let results = entries.map(|((request, outcome), warnings)| match outcome {
+            Ok((receipt, is_replay)) => {
+                BatchResult::Placed(OrderAnswer::of(receipt, *is_replay, warnings))
+            }
+            Err(error) => BatchResult::Rejected(RejectedOrder::of(request, error, warnings)),
         });
         let succeeded = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
-        Self { results: results.collect(), succeeded, failed: outcomes.len() - succeeded }
+        let failed = outcomes.len() - succeeded;
+        Self { results: results.collect(), succeeded, failed, warnings: warnings.batch }
     }
 }
 
 impl<'a> RejectedOrder<'a> {
-    fn of(request: &'a PlaceRequest, error: &'a ApiError) -> Self {
+    fn of(request: &'a PlaceRequest, error: &'a ApiError, warnings: Vec<String>) -> Self {
         Self {
             order_id: 0,
             status: "REJECTED",
@@ -193,6 +242,7 @@ impl<'a> RejectedOrder<'a> {
             client_order_id: request.names.client_order_id(),
             error: error.code,
             error_message: &error.message,
+            warnings,
         }
     }
 }

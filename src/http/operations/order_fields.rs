@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::engine::command::{OrderNames, TradeOrder};
 use crate::engine::idempotency::NameHash;
 use crate::http::call::Call;
-use crate::http::fields::{Fields, Range};
+use crate::http::fields::{Fields, KnownFields, NOT_OF_TRADES, OTHER_NAMES, Range};
 use crate::http::invalid::{FieldError, Invalid, Location, unless_invalid};
 use crate::http::json::read::{Object, RawText};
 use crate::http::parameter::{Parameter, words};
@@ -42,28 +42,82 @@ pub(super) const SIDE: Parameter =
 /// The range of a price.
 pub(super) const PRICES: Range = Range { above: None, min: 0, max: Price::ONE.micros() };
 
+const NAMES_IN_TRADES: &[&str] = &[
+    "market_id",
+    "outcome",
+    "side",
+    "quantity",
+    "expected_price",
+    "max_slippage_bps",
+    "client_order_id",
+];
+
+const NAMES_IN_ORDERS: &[&str] = &[
+    "market_id",
+    "outcome",
+    "side",
+    "order_type",
+    "quantity",
+    "amount",
+    "price",
+    "time_in_force",
+    "expiration",
+    "post_only",
+    "expected_price",
+    "max_slippage_bps",
+    "client_order_id",
+];
+
+/// The fields of `POST /trade`.
+pub(super) const TRADE_FIELDS: KnownFields = KnownFields {
+    names: NAMES_IN_TRADES,
+    meant: NAMES_IN_TRADES,
+    other_names: &OTHER_NAMES,
+    not_taken: &NOT_OF_TRADES,
+};
+
+/// The fields of `POST /v1/orders`.
+pub(super) const ORDER_FIELDS: KnownFields = KnownFields {
+    names: NAMES_IN_ORDERS,
+    meant: NAMES_IN_ORDERS,
+    other_names: &OTHER_NAMES,
+    not_taken: &[],
+};
+
+/// What a body says, and the client's name for it.
+pub(super) type Named<T> = (T, Option<Box<str>>);
+
+/// A request, and a sentence about each field of it that was ignored.
+pub(super) type Warned<R> = (R, Vec<String>);
+
 /// Reads the body of a request for one order, with the names from the body and the header. `make`
 /// makes the request of them.
 #[inline]
 pub(super) fn read_named<T, R>(
     body: &[u8],
     idempotency_key: Option<&[u8]>,
-    read: impl FnOnce(&mut Fields<'_, '_>) -> Option<(T, Option<Box<str>>)>,
+    known: &KnownFields,
+    read: impl FnOnce(&mut Fields<'_, '_>) -> Option<Named<T>>,
     make: impl FnOnce(T, OrderNames) -> R,
-) -> Result<R, Invalid> {
+) -> Result<Warned<R>, Invalid> {
     let mut errors = Vec::new();
     let header = read_idempotency_key(idempotency_key, &mut errors);
     let order = match Object::of_body(body) {
-        Ok(object) => read(&mut Fields::new(object, Location::body(), &mut errors)),
+        Ok(object) => {
+            let mut fields = Fields::new(object, Location::body(), &mut errors);
+            let order = read(&mut fields);
+            let warnings = fields.judge_unknown(known);
+            order.map(|order| (order, warnings))
+        }
         Err(error) => {
             errors.push(error);
             None
         }
     };
-    let named = order.map(|(order, client_order_id)| {
+    let named = order.map(|((order, client_order_id), warnings)| {
         let names = [header, client_order_id.as_deref()].into_iter().flatten();
         let hashes: SmallVec<[_; 2]> = names.map(NameHash::of_order).collect();
-        make(order, OrderNames::new(hashes, client_order_id))
+        (make(order, OrderNames::new(hashes, client_order_id)), warnings)
     });
     unless_invalid(errors, named)
 }
@@ -80,16 +134,13 @@ pub(super) fn read_outcome<'a>(fields: &mut Fields<'a, '_>) -> Option<Cow<'a, st
     fields.bounded_text("outcome", value, 1, OUTCOME_CHARACTERS_MAX)
 }
 
-/// The side, which `POST /trade` takes only in upper case.
+/// The side, in any case.
 #[inline]
 pub(super) fn read_side(fields: &mut Fields<'_, '_>) -> Option<Side> {
     match fields.required("side")? {
         RawText::Plain("BUY") => Some(Side::Buy),
         RawText::Plain("SELL") => Some(Side::Sell),
-        _ => {
-            fields.note("side", "enum", "should be BUY or SELL");
-            None
-        }
+        value => fields.choice("side", value, &SIDES),
     }
 }
 

@@ -6,21 +6,23 @@ use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
 use super::order_fields::{
-    REPLAYED, idempotency_key, read_client_order_id, read_expected_price, read_market_id,
-    read_max_slippage_bps, read_named, read_outcome, read_quantity, read_side,
+    Named, REPLAYED, TRADE_FIELDS, Warned, idempotency_key, read_client_order_id,
+    read_expected_price, read_market_id, read_max_slippage_bps, read_named, read_outcome,
+    read_quantity, read_side,
 };
 use crate::engine::command::TradeOrder;
 use crate::engine::order::OrderReceipt;
 use crate::http::call::{Answer, Call};
 use crate::http::fields::Fields;
 use crate::http::invalid::Invalid;
-use crate::http::json::write::write_text;
+use crate::http::json::write::{write_list, write_text};
 use crate::http::reply::Reply;
 use crate::money::write_micros;
 use crate::service::{OrderRequest, PositionStatus};
 
 pub(in crate::http) async fn trade(call: &Call<'_>) -> Answer {
-    let request = read_trade(&call.take_body(), idempotency_key(call).as_deref())?;
+    let (request, warnings) =
+        read_trade_warned(&call.take_body(), idempotency_key(call).as_deref())?;
     let metrics = call.metrics;
     let traded = call.service().trade(&call.caller, request, call.context);
     // In a `match` that awaits it, the trade's future would be stored twice.
@@ -29,6 +31,9 @@ pub(in crate::http) async fn trade(call: &Call<'_>) -> Answer {
         durable.await.inspect_err(|_| metrics.orders_rejected.increment())?;
     let mut body = Vec::with_capacity(512);
     write_trade(&mut body, &receipt);
+    if !warnings.is_empty() {
+        add_warnings(&mut body, &warnings);
+    }
     let mut reply = Reply::json(StatusCode::OK, body);
     if is_replay {
         metrics.orders_replayed.increment();
@@ -41,13 +46,22 @@ pub(in crate::http) async fn trade(call: &Call<'_>) -> Answer {
 
 /// Reads the body and the `Idempotency-Key` header.
 pub fn read_trade(body: &[u8], idempotency_key: Option<&[u8]>) -> Result<OrderRequest, Invalid> {
-    read_named(body, idempotency_key, read_order, |order, names| OrderRequest { order, names })
+    read_trade_warned(body, idempotency_key).map(|(request, _)| request)
+}
+
+#[inline]
+fn read_trade_warned(
+    body: &[u8],
+    idempotency_key: Option<&[u8]>,
+) -> Result<Warned<OrderRequest>, Invalid> {
+    let make = |order, names| OrderRequest { order, names };
+    read_named(body, idempotency_key, &TRADE_FIELDS, read_order, make)
 }
 
 /// Reads the order and its name from the body. Invalid fields add errors, and optional ones are
 /// then left out.
 #[inline]
-pub(super) fn read_order(fields: &mut Fields<'_, '_>) -> Option<(TradeOrder, Option<Box<str>>)> {
+pub(super) fn read_order(fields: &mut Fields<'_, '_>) -> Option<Named<TradeOrder>> {
     let market_id = read_market_id(fields);
     let outcome = read_outcome(fields);
     let side = read_side(fields);
@@ -64,6 +78,18 @@ pub(super) fn read_order(fields: &mut Fields<'_, '_>) -> Option<(TradeOrder, Opt
         max_slippage_bps,
     };
     Some((order, client_order_id.map(Cow::into)))
+}
+
+/// Adds the warnings about the request to an answer, which is an object.
+#[cold]
+pub(in crate::http) fn add_warnings(object: &mut Vec<u8>, warnings: &[String]) {
+    let end = object.pop();
+    assert_eq!(end, Some(b'}'), "an object has an end");
+    let comma = if object.last() == Some(&b'{') { "" } else { "," };
+    object.extend_from_slice(comma.as_bytes());
+    object.extend_from_slice(b"\"warnings\":");
+    write_list(object, warnings, |out, warning| write_text(out, warning));
+    object.push(b'}');
 }
 
 /// Writes the answer to a trade or to its replay.

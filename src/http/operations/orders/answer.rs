@@ -5,7 +5,6 @@ use serde::Serialize;
 
 use super::stage::{Amounts, Stage};
 use crate::engine::order::OrderReceipt;
-use crate::money::Price;
 use crate::service::PositionStatus;
 use crate::wire::{Decimal, Time};
 
@@ -64,9 +63,11 @@ pub(in crate::http) struct OrderAnswer<'a> {
     /// Why the order ended before it was filled, such as `user` or `gtd_expired`.
     #[serde(skip_serializing_if = "Option::is_none")]
     cancelled_reason: Option<&'static str>,
-    /// `partial_fill:filled=F,requested=R` if a market order filled in part.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    warnings: Option<[String; 1]>,
+    /// `partial_fill:filled=F,requested=R` if a market order filled in part, and a sentence about
+    /// each field of the request that was ignored.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1))]
+    warnings: Vec<String>,
     /// True if this repeats the answer to an earlier request.
     #[serde(skip_serializing_if = "Option::is_none")]
     is_replay: Option<bool>,
@@ -88,11 +89,15 @@ struct AnswerPosition<'a> {
 }
 
 impl<'a> OrderAnswer<'a> {
-    /// The answer, for a replay the same one with a flag.
-    pub(in crate::http::operations) fn of(receipt: &'a OrderReceipt, is_replay: bool) -> Self {
+    /// The answer, for a replay the same one with a flag. The warnings are those about this
+    /// request.
+    pub(in crate::http::operations) fn of(
+        receipt: &'a OrderReceipt,
+        is_replay: bool,
+        warnings: Vec<String>,
+    ) -> Self {
         let stage = Stage::at_placement(receipt);
         let fill_price = stage.fill_price();
-        let price = fill_price.or(stage.worst_price()).unwrap_or(Price::ZERO);
         let warning = stage
             .partial_fill()
             .map(|(filled, asked)| format!("partial_fill:filled={filled},requested={asked}"));
@@ -102,7 +107,7 @@ impl<'a> OrderAnswer<'a> {
             order_type: stage.kind().as_str(),
             side: receipt.side.as_str(),
             outcome: &receipt.outcome,
-            price: price.into(),
+            price: stage.shown_price().into(),
             quantity: stage.quantity().into(),
             notional: stage.notional().into(),
             fee: stage.fee().into(),
@@ -125,7 +130,7 @@ impl<'a> OrderAnswer<'a> {
             hold_reason: stage.hold_reason(),
             held_ms: stage.held_ms(),
             cancelled_reason: stage.end().map(|end| end.reason.as_str()),
-            warnings: warning.map(|warning| [warning]),
+            warnings: warning.into_iter().chain(warnings).collect(),
             is_replay: is_replay.then_some(true),
         }
     }

@@ -128,6 +128,8 @@ pub(in crate::http) struct OrderRow<'a> {
     outcome: &'a str,
     #[schemars(extend("enum" = ["market", "limit"]))]
     order_type: &'static str,
+    /// The average price of the fills; without any, the worst price that the order accepts.
+    price: Decimal,
     /// Null for a market order.
     limit_price: Option<Decimal>,
     /// In shares.
@@ -184,6 +186,7 @@ impl<'a> OrderRow<'a> {
             side: receipt.side.as_str(),
             outcome: &receipt.outcome,
             order_type: stage.kind().as_str(),
+            price: stage.shown_price().into(),
             limit_price: stage.limit_price().map(Into::into),
             quantity: stage.quantity().into(),
             time_in_force: stage.time_in_force().as_str(),

@@ -14,8 +14,9 @@ use crate::http::error::ApiError;
 use crate::http::fields::{Fields, Range};
 use crate::http::invalid::Invalid;
 use crate::http::operations::order_fields::{
-    PRICES, REPLAYED, SIDES, idempotency_key, read_client_order_id, read_expected_price,
-    read_market_id, read_max_slippage_bps, read_named, read_outcome, read_quantity,
+    Named, ORDER_FIELDS, PRICES, REPLAYED, Warned, idempotency_key, read_client_order_id,
+    read_expected_price, read_market_id, read_max_slippage_bps, read_named, read_outcome,
+    read_quantity, read_side,
 };
 use crate::http::reply::Reply;
 use crate::ids::Timestamp;
@@ -37,12 +38,13 @@ const TIMES_IN_FORCE: [(&str, NamedTimeInForce); 5] = [
 const EXPIRATION_MAX: i64 = i64::MAX / 1_000_000_000;
 
 pub(in crate::http) async fn place(call: &Call<'_>) -> Answer {
-    let request = read_place(&call.take_body(), idempotency_key(call).as_deref())?;
+    let (request, warnings) =
+        read_place_warned(&call.take_body(), idempotency_key(call).as_deref())?;
     let placed = call.service().place(&call.caller, request, call.context).await;
     let placed = placed.map_err(ApiError::from);
     count_placed(call.metrics, &placed);
     let (receipt, is_replay) = placed?;
-    let mut reply = Reply::ok(&OrderAnswer::of(&receipt, is_replay));
+    let mut reply = Reply::ok(&OrderAnswer::of(&receipt, is_replay, warnings));
     if is_replay {
         reply.headers.insert(REPLAYED, HeaderValue::from_static("true"));
     }
@@ -68,17 +70,36 @@ pub(in crate::http::operations) fn count_placed(
 
 /// Reads the body and the `Idempotency-Key` header.
 pub fn read_place(body: &[u8], idempotency_key: Option<&[u8]>) -> Result<PlaceRequest, Invalid> {
-    read_named(body, idempotency_key, read_new_order, |order, names| PlaceRequest { order, names })
+    read_place_warned(body, idempotency_key).map(|(request, _)| request)
+}
+
+fn read_place_warned(
+    body: &[u8],
+    idempotency_key: Option<&[u8]>,
+) -> Result<Warned<PlaceRequest>, Invalid> {
+    let make = |order, names| PlaceRequest { order, names };
+    let (request, mut warnings) =
+        read_named(body, idempotency_key, &ORDER_FIELDS, read_new_order, make)?;
+    warnings.extend(without_effect(&request.order));
+    Ok((request, warnings))
+}
+
+/// A sentence about a field of the order that has no effect beside its others.
+pub(in crate::http::operations) fn without_effect(order: &NewOrder) -> Option<String> {
+    let is_gtd = order.time_in_force == Some(NamedTimeInForce::Gtd);
+    // Clients send 0 for none.
+    let is_ignored = !is_gtd && order.expiration.is_some_and(|at| at != Timestamp::EPOCH);
+    is_ignored.then(|| "`expiration` was ignored: only `time_in_force` GTD has one.".to_owned())
 }
 
 /// Reads the order and its name from the body. Invalid fields add errors, and optional ones are
 /// then left out. Whether the fields go together is decided later, since a replay comes first.
 pub(in crate::http::operations) fn read_new_order(
     fields: &mut Fields<'_, '_>,
-) -> Option<(NewOrder, Option<Box<str>>)> {
+) -> Option<Named<NewOrder>> {
     let market_id = read_market_id(fields);
     let outcome = read_outcome(fields);
-    let side = fields.required("side").and_then(|value| fields.choice("side", value, &SIDES));
+    let side = read_side(fields);
     let kind = fields
         .optional("order_type")
         .map_or(Some(OrderKind::Market), |value| fields.choice("order_type", value, &KINDS));

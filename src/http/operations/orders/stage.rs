@@ -96,6 +96,11 @@ impl<'a> Stage<'a> {
         self.receipt.life.as_ref().and_then(|life| life.terms.price)
     }
 
+    /// The average price of the fills; without any, the worst price that the order accepts.
+    pub(in crate::http::operations) fn shown_price(&self) -> Price {
+        self.fill_price().or(self.worst_price()).unwrap_or(Price::ZERO)
+    }
+
     /// How much of the quantity has filled.
     pub(in crate::http::operations) fn filled(&self) -> Shares {
         self.progress.filled

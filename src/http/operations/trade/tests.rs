@@ -198,7 +198,10 @@ fn texts_are_counted_in_characters() {
         refused(field, "\"\"", "string_too_short");
         refused(field, "null", "missing");
     }
-    for value in ["\"buy\"", "\"HOLD\"", "1", "[\"BUY\"]"] {
+    for (value, side) in [("\"buy\"", Side::Buy), ("\"Sell\"", Side::Sell)] {
+        assert_eq!(read(&with("side", value)).side, side);
+    }
+    for value in ["\"HOLD\"", "\"BUY \"", "1", "[\"BUY\"]"] {
         refused("side", value, "enum");
     }
 }

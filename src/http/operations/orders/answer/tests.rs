@@ -4,7 +4,7 @@ use crate::engine::terms::{EndReason, OrderKind, Terms, TimeInForce};
 use crate::http::operations::trade::tests::receipt;
 use crate::ids::Timestamp;
 use crate::market::book::Side;
-use crate::money::{Shares, Usd};
+use crate::money::{Price, Shares, Usd};
 
 /// The receipt of a limit order for 25 shares at 0.53 that took ten or nothing when it was placed.
 fn limit(time_in_force: TimeInForce, takes: bool, end: Option<EndReason>) -> OrderReceipt {
@@ -40,7 +40,7 @@ fn limit(time_in_force: TimeInForce, takes: bool, end: Option<EndReason>) -> Ord
 }
 
 fn shown(receipt: &OrderReceipt, is_replay: bool) -> String {
-    serde_json::to_string(&OrderAnswer::of(receipt, is_replay)).unwrap()
+    serde_json::to_string(&OrderAnswer::of(receipt, is_replay, Vec::new())).unwrap()
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_replay_is_the_first_answer_with_a_flag() {
 /// Clients take an answer with one of these for a refusal.
 #[test]
 fn a_success_has_no_key_of_a_refusal() {
-    let answer = serde_json::to_value(OrderAnswer::of(&receipt(), true)).unwrap();
+    let answer = serde_json::to_value(OrderAnswer::of(&receipt(), true, Vec::new())).unwrap();
     for key in ["error", "message", "detail", "success"] {
         assert!(answer.get(key).is_none(), "{key}");
     }
