@@ -27,6 +27,46 @@ pub const KEY_SECRET_BYTES: usize = 32;
 
 const _: () = assert!(KEY_BYTES == 72);
 
+/// Why a text cannot be a key of any server. It never shows the text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum KeyFlaw {
+    /// It has the form of an access token.
+    #[error("this is an access token; send it as `Authorization: Bearer TOKEN`")]
+    AccessToken,
+    /// Too short or too long.
+    #[error("a key is `ps_live_` and 64 hexadecimal digits; this has {characters} characters")]
+    Length {
+        /// How many it has.
+        characters: usize,
+    },
+    /// It begins otherwise.
+    #[error("a key is `ps_live_` and 64 hexadecimal digits; this begins otherwise")]
+    Marker,
+    /// Something else follows the marker.
+    #[error(
+        "a key is `ps_live_` and 64 hexadecimal digits in lower case; this has other characters"
+    )]
+    Digits,
+}
+
+impl KeyFlaw {
+    /// What is wrong with the text; `None` if it has the form of a key.
+    pub fn of(text: &[u8]) -> Option<Self> {
+        if KeyHash::of_presented(text).is_some() {
+            None
+        } else if text.starts_with(b"eyJ") && text.iter().filter(|&&it| it == b'.').count() == 2 {
+            Some(Self::AccessToken)
+        } else if text.len() != KEY_BYTES {
+            let characters = String::from_utf8_lossy(text).chars().count();
+            Some(Self::Length { characters })
+        } else if !text.starts_with(KEY_MARKER.as_bytes()) {
+            Some(Self::Marker)
+        } else {
+            Some(Self::Digits)
+        }
+    }
+}
+
 /// A key as its owner holds it.
 ///
 /// There is no way to print one by accident: `Debug` shows the prefix only, and there is no

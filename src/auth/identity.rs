@@ -53,7 +53,10 @@ impl IdentitySource {
     /// Verifies a token at the time `now`.
     pub fn verify(&self, token: &str, now: Timestamp) -> Result<VerifiedIdentity, TokenError> {
         match self {
-            Self::Embedded(issuer) => issuer.verify(token, now),
+            Self::Embedded(issuer) => issuer.verify(token, now).map_err(|error| match error {
+                TokenError::Invalid(TokenFlaw::Signature) => TokenFlaw::OtherServer.into(),
+                error => error,
+            }),
             Self::SharedSecret(secret) => secret.verify(token, now),
             Self::Oidc(issuer) => issuer.verify(token, now),
         }
@@ -152,8 +155,14 @@ pub enum TokenFlaw {
     /// Longer than [`TOKEN_BYTES_MAX`].
     #[error("is longer than {TOKEN_BYTES_MAX} bytes")]
     TooLong,
+    /// An `Authorization` header other than `Bearer TEXT`.
+    #[error(
+        "cannot be read: the header is `Authorization: Bearer`, a space, and the key or token; \
+         a key may come as `X-API-Key`, too"
+    )]
+    Scheme,
     /// Not three parts of base64 with JSON of the expected types inside.
-    #[error("is not a JSON web token")]
+    #[error("is not a JSON web token, nor an API key, which begins with `ps_live_`")]
     Malformed,
     /// Signed with an algorithm that the source does not use.
     #[error("is not signed with the algorithm of the identity source")]
@@ -173,6 +182,11 @@ pub enum TokenFlaw {
     /// Signed by another key, or modified since.
     #[error("has a signature that does not match")]
     Signature,
+    /// Signed by the key of another server with a built-in issuer, or modified since.
+    #[error(
+        "is signed by another key: run `paperbourse token --data DIR` with this server's folder"
+    )]
+    OtherServer,
     /// A required claim is missing or has the wrong type.
     #[error("has no usable claim `{claim}`")]
     MissingClaim {

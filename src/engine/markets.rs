@@ -81,7 +81,7 @@ impl<'a, 'q> OpenMarket<'a, 'q> {
             return Err(Rejection::MarketClosed { status: MarketStatus::Resolved });
         }
         let Some(quote) = quote else {
-            return Err(Rejection::MarketNotFound { market_id: market_id.into() });
+            return Err(Rejection::MarketNotFound { market_id: market_id.into(), meant: None });
         };
         debug_assert_eq!(**quote.condition_id, *market_id, "the market that the order names");
         let Some(outcome) = quote.outcome(label) else {
@@ -108,7 +108,7 @@ impl<'a, 'q> OpenMarket<'a, 'q> {
         }
         let quote = quote.ok_or_else(|| {
             let market_id = (&*state.used_market(index).condition_id).into();
-            Rejection::MarketNotFound { market_id }
+            Rejection::MarketNotFound { market_id, meant: None }
         })?;
         let market = Self { quote, outcome, used: Some(index), index };
         market.check_open()?;
@@ -135,6 +135,13 @@ impl<'a, 'q> OpenMarket<'a, 'q> {
     #[inline]
     pub(super) fn fresh_book(&self) -> Option<QuotedBook<'q>> {
         self.quote.book(self.outcome).filter(|quoted| !quoted.book.stale)
+    }
+
+    /// The refusal of an order that needs a fresh book where there is none.
+    #[cold]
+    pub(super) fn without_book(&self) -> Rejection {
+        let book_at = self.quote.book(self.outcome).map(|quoted| quoted.book.updated_at);
+        Rejection::VenueUnavailable { book_at }
     }
 
     /// Checks that the market still has the tokens with which the shard first used it.

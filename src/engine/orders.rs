@@ -273,7 +273,7 @@ pub(super) fn replayed(
         return Ok(None);
     };
     if first.fingerprint() != fingerprint || known.any(|order| order.id() != first.id()) {
-        return Err(Rejection::NameReused);
+        return Err(Rejection::NameReused { order: first.id() });
     }
     Ok(Some(first.id()))
 }

@@ -126,7 +126,7 @@ impl DecidedOrder for TradeOrder {
         if market.quote.taker_delay_ms > 0 {
             return command.place(state, given, actor, &market, &order.intent());
         }
-        let quoted = market.fresh_book().ok_or(Rejection::VenueUnavailable)?;
+        let quoted = market.fresh_book().ok_or_else(|| market.without_book())?;
         let on = market.side(order.side);
         let held = holdings.position(on.market, on.outcome);
         let available = holdings.available(&held);

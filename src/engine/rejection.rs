@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::payload::PayloadFlaw;
 use super::terms::OrderStatus;
-use crate::ids::Timestamp;
+use crate::ids::{OrderId, Timestamp};
 use crate::market::catalogue::MarketStatus;
 use crate::money::{Price, Shares, Usd};
 
@@ -13,13 +13,21 @@ use crate::money::{Price, Shares, Usd};
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Rejection {
     /// A name belongs to a different order, or two names belong to two orders.
-    #[error("the idempotency key or client_order_id was already used for a different order")]
-    NameReused,
+    #[error(
+        "the idempotency key or client_order_id already names order {order}, which was sent with \
+         other fields; GET /v1/orders/{order} shows it. Use another name for another order"
+    )]
+    NameReused {
+        /// The account's order that has the name.
+        order: OrderId,
+    },
     /// No market has this id.
-    #[error("no market has the id {market_id}; GET /v1/markets lists them")]
+    #[error("no market has the id {market_id}; {}", meant_market(.meant.as_ref()))]
     MarketNotFound {
         /// The id in the request.
         market_id: Box<str>,
+        /// If that names a market in another way: in which, and the market's condition id.
+        meant: Option<(&'static str, Arc<str>)>,
     },
     /// The market has no such outcome.
     #[error("the market has no outcome {outcome:?}; it has {}", list(.labels))]
@@ -42,8 +50,15 @@ pub enum Rejection {
     #[error("the venue now lists the market with other outcomes than it was traded with before")]
     MarketChanged,
     /// The outcome has no fresh book.
-    #[error("no fresh order book for this outcome at the moment: retry")]
-    VenueUnavailable,
+    #[error(
+        "no fresh order book for this outcome at the moment: {}. Retry, or send a GTC limit order \
+         to POST /v1/orders, which waits for a fresh book",
+        last_book(*.book_at)
+    )]
+    VenueUnavailable {
+        /// When the book last changed; `None` if there is none.
+        book_at: Option<Timestamp>,
+    },
     /// A sale of more shares than are available.
     #[error(
         "cannot sell {asked} shares: only {available} are available, after what open orders reserve"
@@ -87,7 +102,11 @@ pub enum Rejection {
     #[error("{0}")]
     Payload(PayloadFlaw),
     /// The limit price is not on the market's price grid.
-    #[error("the price {price} is not a multiple of the tick {tick} between {tick} and 1 - {tick}")]
+    #[error(
+        "the price {price} is not a multiple of the tick {tick} between {tick} and {}: {}",
+        .tick.complement(),
+        nearest_prices(*.price, *.tick)
+    )]
     OffTick {
         /// The price in the request.
         price: Price,
@@ -270,6 +289,31 @@ pub enum Rejection {
 
 fn list(labels: &[Arc<str>]) -> String {
     labels.iter().map(|label| format!("{label:?}")).collect::<Vec<_>>().join(", ")
+}
+
+fn meant_market(meant: Option<&(&'static str, Arc<str>)>) -> String {
+    match meant {
+        Some((kind, id)) => format!("that is the {kind} of the market {id}: send this id"),
+        None => "GET /v1/markets lists them".to_owned(),
+    }
+}
+
+fn last_book(at: Option<Timestamp>) -> String {
+    match at {
+        Some(at) => format!("the last one is of {at}"),
+        None => "none has arrived yet".to_owned(),
+    }
+}
+
+/// The prices on the market's grid that are next to this one.
+fn nearest_prices(price: Price, tick: Price) -> String {
+    let (tick, last) = (tick.micros(), tick.complement().micros());
+    let below = (price.micros() / tick * tick).clamp(tick, last.max(tick));
+    let above = below + tick;
+    if price.micros() < below || above > last {
+        return format!("the nearest is {}", Price::from_micros(below));
+    }
+    format!("the nearest are {} and {}", Price::from_micros(below), Price::from_micros(above))
 }
 
 fn within(price: Option<Price>) -> String {

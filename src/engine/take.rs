@@ -68,7 +68,7 @@ impl<'q> Taker<'_, 'q> {
 
     fn check_market(&self) -> Result<Checked<'q>, Rejection> {
         let terms = self.intent.terms;
-        let book = self.market.fresh_book().ok_or(Rejection::VenueUnavailable)?;
+        let book = self.market.fresh_book().ok_or_else(|| self.market.without_book())?;
         let (quantity, is_whole) = match self.intent.amount {
             None => (checked_quantity(terms.quantity)?, true),
             Some(amount) => {
@@ -102,7 +102,7 @@ impl<'q> Taker<'_, 'q> {
         let book = self.market.fresh_book();
         let may_rest = terms.time_in_force.may_rest();
         if book.is_none() && !may_rest {
-            return Err(Rejection::VenueUnavailable);
+            return Err(self.market.without_book());
         }
         self.check_held(quantity)?;
         if may_rest {

@@ -169,7 +169,10 @@ fn a_market_relisted_with_other_outcomes_is_not_traded() {
     let others = trade_of(identity(1), Side::Buy, 1);
     let depends_on = |rejection| others.refusal_depends_on(&state, &rejection);
     assert_eq!(depends_on(Rejection::MarketChanged), Place::new(0, 1));
-    assert_eq!(depends_on(Rejection::NameReused), Place::START);
+    assert_eq!(
+        depends_on(Rejection::NameReused { order: OrderId::from_raw(71).unwrap() }),
+        Place::START
+    );
 }
 
 #[test]

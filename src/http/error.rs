@@ -9,20 +9,22 @@ mod refusals;
 
 use std::borrow::Cow;
 
-use hyper::StatusCode;
 use hyper::header::{
     ALLOW, CONNECTION, HeaderName, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE,
     WWW_AUTHENTICATE,
 };
+use hyper::{Method, StatusCode};
 
 use super::body::BodyError;
 use super::invalid::{FieldError, Invalid};
 use super::json::write::{JsonObject, write_list, write_text};
 use super::operation::Allow;
 use super::reply::Reply;
-use super::route::RouteError;
+use super::route::{RouteError, nearest};
+use crate::auth::api_key::KeyFlaw;
 use crate::auth::identity::TokenFlaw;
 use crate::engine::key::Permission;
+use crate::limits::tier::Tier;
 use crate::service::RateRule;
 
 /// The header that carries an error's code.
@@ -85,17 +87,38 @@ impl ApiError {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", message)
     }
 
+    /// No operation has this path; one that was perhaps meant is named.
+    #[cold]
+    pub fn no_route(error: RouteError, method: &Method, path: &str) -> Self {
+        let unknown = Self::from(error);
+        match nearest(method, path).filter(|_| error == RouteError::NotFound) {
+            Some(meant) => {
+                Self { message: format!("No such path; did you mean {meant}?").into(), ..unknown }
+            }
+            None => unknown,
+        }
+    }
+
     /// A credential is required, but none was sent.
     pub fn missing_auth() -> Self {
         Self::unauthorized(
             "MISSING_AUTH",
-            "A credential is required: X-API-Key, or Authorization: Bearer.",
+            "A credential is required: send `X-API-Key: KEY` or `Authorization: Bearer KEY`.",
         )
     }
 
-    /// No key has this text.
+    /// No key has this text, which has the form of one.
     pub fn invalid_key() -> Self {
-        Self::unauthorized("INVALID_KEY", "The API key is unknown.")
+        Self::unauthorized(
+            "INVALID_KEY",
+            "The API key is unknown to this server; POST /v1/keys makes one, with an access token.",
+        )
+    }
+
+    /// What was sent as an API key is none.
+    pub fn not_a_key(flaw: KeyFlaw) -> Self {
+        let message = format!("The API key is not one: {flaw}.");
+        Self::new(StatusCode::UNAUTHORIZED, "INVALID_KEY", message)
     }
 
     /// The key was revoked.
@@ -155,17 +178,33 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "INSUFFICIENT_PERMISSION", message)
     }
 
-    /// The tier is above what the caller may grant.
-    pub fn tier_not_authorized() -> Self {
-        let message = "The tier is above the caller's own.";
+    /// The tier is above what the caller may grant, which is this one, if it is known.
+    pub fn tier_not_authorized(highest: Option<Tier>) -> Self {
+        let message = match highest {
+            Some(highest) => format!(
+                "The tier is above the caller's own: ask for {}.",
+                Tier::ALL.map(Tier::as_str)[..=highest as usize].join(" or ")
+            ),
+            None => "The tier is above the caller's own.".to_owned(),
+        };
         Self::new(StatusCode::FORBIDDEN, "TIER_NOT_AUTHORIZED", message)
     }
 
     /// A rate limit was reached; a request after this many whole seconds is sure to be admitted.
-    pub fn rate_limited(rule: RateRule, retry_after_seconds: u64) -> Self {
+    ///
+    /// `allowed` is how many requests the tier allows, if the limit is one of a tier.
+    pub fn rate_limited(rule: RateRule, retry_after_seconds: u64, allowed: Option<u32>) -> Self {
         let seconds = retry_after_seconds.max(1);
         let message = match rule.subject() {
-            None => format!("Rate limit exceeded. Retry after {seconds}s."),
+            None => {
+                let tier = rule.tier().map_or("", Tier::as_str);
+                let allowed = allowed.map_or_else(String::new, |allowed| format!(" {allowed}"));
+                let window = rule.as_str();
+                format!(
+                    "Rate limit exceeded. Retry after {seconds}s. The tier {tier} allows{allowed} \
+                     requests in a {window}."
+                )
+            }
             Some(subject) => {
                 format!("Rate limit exceeded: {subject}. Retry after {seconds}s.")
             }
@@ -177,8 +216,10 @@ impl ApiError {
     }
 
     /// A batch is longer than the caller's tier allows.
-    pub fn batch_limit_exceeded(count: usize, count_max: usize) -> Self {
-        let message = format!("The batch has {count} entries; the key's tier allows {count_max}.");
+    pub fn batch_limit_exceeded(count: usize, count_max: usize, tier: Tier) -> Self {
+        let tier = tier.as_str();
+        let message =
+            format!("The batch has {count} entries; the tier {tier} allows {count_max}: split it.");
         Self::new(StatusCode::BAD_REQUEST, "BATCH_LIMIT_EXCEEDED", message)
     }
 
@@ -430,7 +471,10 @@ impl From<BodyError> for ApiError {
 impl From<RouteError> for ApiError {
     fn from(error: RouteError) -> Self {
         match error {
-            RouteError::NotFound => Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", "No such path."),
+            RouteError::NotFound => {
+                let message = "No such path; GET /openapi.json lists all.";
+                Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", message)
+            }
             RouteError::NotOffered { reason } => {
                 Self::new(StatusCode::NOT_FOUND, "NOT_OFFERED", reason)
             }

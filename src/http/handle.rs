@@ -62,7 +62,10 @@ pub fn handle(
         let request_id = RequestId::of(headers.request_id.first());
         let mut admitted = None;
         let host = require_host(headers.host, head.version);
-        let found = host.and_then(|()| Ok(find(&head.method, head.uri.path())?));
+        let path = head.uri.path();
+        let found = host.and_then(|()| {
+            find(&head.method, path).map_err(|error| ApiError::no_route(error, &head.method, path))
+        });
         let operation = found.as_ref().ok().copied();
         #[cfg(feature = "traces")]
         let trace = trace::begin(&worker.server, &head, operation, &request_id, began);

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use hyper::Method;
 use percent_encoding::percent_decode_str;
 
+use super::fields::closest;
 use super::operation::{Allow, Operation, Verb};
 use super::operations::OPERATIONS;
 
@@ -39,6 +40,32 @@ pub enum RouteError {
 pub fn find(method: &Method, path: &str) -> Result<&'static Operation, RouteError> {
     find_offered(method, path).map_err(|error| {
         not_offered(method, path).map_or(error, |reason| RouteError::NotOffered { reason })
+    })
+}
+
+/// The operation that a path without one was perhaps meant for, as `POST /trade`: with or without
+/// `/v1`, with one slash too many, in lower case, or misspelt.
+pub(super) fn nearest(method: &Method, path: &str) -> Option<String> {
+    let bare = path.trim_end_matches('/').to_ascii_lowercase().replace("//", "/");
+    let below = bare.strip_prefix("/api").unwrap_or(&bare);
+    let other = match below.strip_prefix("/v1") {
+        Some(rest) => rest.to_owned(),
+        None => format!("/v1{below}"),
+    };
+    let known: Vec<&'static str> = OPERATIONS.iter().map(|it| it.path.as_str()).collect();
+    let misspelt = closest(&bare, &known).or_else(|| closest(&other, &known));
+    let candidates = [bare.as_str(), below, &other].into_iter().chain(misspelt);
+    candidates.filter(|candidate| *candidate != path).find_map(|candidate| {
+        let row = match find_offered(method, candidate) {
+            Ok(row) => row,
+            Err(RouteError::MethodNotAllowed { .. }) => {
+                OPERATIONS.iter().find(|it| it.path.segment(candidate).is_some())?
+            }
+            Err(_) => return None,
+        };
+        let is_known = find_offered(method, candidate).is_ok();
+        let path = row.path.as_str();
+        Some(if is_known { format!("{row:?}") } else { path.to_owned() })
     })
 }
 

@@ -10,7 +10,7 @@ pub(super) use limits::AccessLimits;
 
 use super::rate_rule::RateRule;
 use super::{Limits, Moment, RequestContext, Service, ServiceError};
-use crate::auth::api_key::KeyHash;
+use crate::auth::api_key::{KeyFlaw, KeyHash};
 use crate::auth::identity::{TokenError, TokenFlaw, identity_digest};
 use crate::auth::key_table::{Authenticated, KeyEntry, KeyError, KeyFacts};
 use crate::auth::last_key::LastKey;
@@ -119,6 +119,9 @@ pub enum Denied {
     /// The API key is unknown, revoked or expired.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// What was sent as an API key cannot be one.
+    #[error("the API key is not one: {0}")]
+    NotAKey(KeyFlaw),
     /// The access token does not prove an identity.
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -141,6 +144,8 @@ pub enum Denied {
         rule: RateRule,
         /// Time until a request is certain to pass, in nanoseconds.
         wait_ns: u64,
+        /// How many requests the tier allows, if the limit is one of a tier.
+        allowed: Option<u32>,
     },
 }
 
@@ -264,9 +269,15 @@ impl Service {
     ) -> Result<Caller, Denied> {
         let caller = match presented {
             Presented::Nothing => return Ok(Caller::Anonymous),
-            Presented::Key(text) => self.identify_key(text, last_key, counts, moment),
+            Presented::Key(text) => {
+                let found = self.identify_key(text, last_key, counts, moment);
+                found.map_err(|denied| match KeyFlaw::of(text) {
+                    Some(flaw) if denied == Denied::Key(KeyError::Unknown) => Denied::NotAKey(flaw),
+                    _ => denied,
+                })
+            }
             Presented::Token(token) => self.identify_token(token, moment).await,
-            Presented::Unreadable => Err(TokenError::Invalid(TokenFlaw::Malformed).into()),
+            Presented::Unreadable => Err(TokenError::Invalid(TokenFlaw::Scheme).into()),
         };
         caller.map_err(|denied| self.count_failure(denied, address, moment))
     }
@@ -318,7 +329,7 @@ impl Service {
         }
         match self.access.failed(address, moment) {
             Some(Draw { is_admitted: false, wait_ns, .. }) => {
-                Denied::TooOften { rule: RateRule::Failures, wait_ns }
+                Denied::TooOften { rule: RateRule::Failures, wait_ns, allowed: None }
             }
             _ => denied,
         }
@@ -438,7 +449,7 @@ impl Service {
         }
         if limiters.len() >= TOKEN_LIMITERS_MAX {
             let rule = RateRule::Identities;
-            return Err(Denied::TooOften { rule, wait_ns: 1_000_000_000 });
+            return Err(Denied::TooOften { rule, wait_ns: 1_000_000_000, allowed: None });
         }
         let limiter = Arc::new(KeyLimiter::new(&self.tiers.get(tier)));
         let limiter = limiters.get_or_insert(holder, limiter).clone();
@@ -474,8 +485,13 @@ impl Service {
             (Ok(()), admission)
         } else {
             let is_minute_full = decision.per_minute.remaining == 0;
-            let rule = if is_minute_full { RateRule::Minute } else { RateRule::Second };
-            (Err(Denied::TooOften { rule: rule(tier), wait_ns: decision.wait_ns }), admission)
+            let (rule, window) = if is_minute_full {
+                (RateRule::Minute(tier), decision.per_minute)
+            } else {
+                (RateRule::Second(tier), decision.per_second)
+            };
+            let (wait_ns, allowed) = (decision.wait_ns, Some(window.limit));
+            (Err(Denied::TooOften { rule, wait_ns, allowed }), admission)
         }
     }
 
@@ -552,7 +568,9 @@ pub(super) fn limit_by_tier(key: &KeyEntry, tiers: &TierTable) {
 /// Refuses when a bucket was drawn from and was empty.
 fn require_drawn(draw: Option<Draw>, rule: RateRule) -> Result<(), Denied> {
     match draw {
-        Some(Draw { is_admitted: false, wait_ns, .. }) => Err(Denied::TooOften { rule, wait_ns }),
+        Some(Draw { is_admitted: false, wait_ns, .. }) => {
+            Err(Denied::TooOften { rule, wait_ns, allowed: None })
+        }
         _ => Ok(()),
     }
 }

@@ -297,7 +297,24 @@ impl Service {
 
     fn find_market(&self, condition_id: &str) -> Result<Arc<Market>, ServiceError> {
         let market = self.markets.by_condition(condition_id);
-        market.ok_or_else(|| Rejection::MarketNotFound { market_id: condition_id.into() }.into())
+        market.ok_or_else(|| {
+            let market_id = condition_id.into();
+            self.explained(Rejection::MarketNotFound { market_id, meant: None }).into()
+        })
+    }
+
+    /// The same refusal, and which market was meant if it was named by its slug or a token.
+    #[cold]
+    pub(super) fn explained(&self, rejection: Rejection) -> Rejection {
+        let Rejection::MarketNotFound { market_id, meant: None } = rejection else {
+            return rejection;
+        };
+        let listing = self.markets.listing();
+        let id = |market: &Arc<Market>| market.info().condition_id.clone();
+        let by_slug = listing.by_slug(&market_id).map(|market| ("slug", id(market)));
+        let by_token = || listing.by_token(&market_id).map(|(market, _)| ("token", id(market)));
+        let meant = by_slug.or_else(by_token);
+        Rejection::MarketNotFound { market_id, meant }
     }
 }
 

@@ -22,9 +22,28 @@ pub enum CloseReason {
     /// The peer does not take what is written to it.
     TooSlow,
     /// The credential is not, or no longer, valid.
-    BadCredential,
+    BadCredential(Credential),
     /// The account has reached its tier's limit of open sockets.
     TooManySockets,
+}
+
+/// Which credential of a socket is not valid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Credential {
+    /// The one that opened the socket, no longer.
+    Ended,
+    /// There is none.
+    Missing,
+    /// The `token` of the query.
+    SocketToken,
+    /// The key in `X-API-Key`.
+    Key,
+    /// What `Authorization` says.
+    Authorization,
+    /// An access token, which is none for a socket.
+    AccessToken,
+    /// A key that may not read.
+    Unpermitted,
 }
 
 impl CloseReason {
@@ -38,7 +57,7 @@ impl CloseReason {
         Self::TooBig,
         Self::Busy,
         Self::TooSlow,
-        Self::BadCredential,
+        Self::BadCredential(Credential::Ended),
         Self::TooManySockets,
     ];
 
@@ -53,7 +72,7 @@ impl CloseReason {
             Self::TooMuch => 1008,
             Self::TooBig => 1009,
             Self::Busy | Self::TooSlow => 1013,
-            Self::BadCredential => 4001,
+            Self::BadCredential(_) => 4001,
             Self::TooManySockets => 4002,
         }
     }
@@ -71,7 +90,22 @@ impl CloseReason {
             Self::TooBig => "frame above 16 KiB or fragmented message",
             Self::Busy => "too many sockets on this server, try again later",
             Self::TooSlow => "the peer reads too slowly",
-            Self::BadCredential => "the credential is not valid",
+            Self::BadCredential(credential) => match credential {
+                Credential::Ended => "the credential is not valid",
+                Credential::Missing => {
+                    "a credential is required: ?token= (POST /v1/keys/ws-token), or a key as \
+                     X-API-Key or Bearer"
+                }
+                Credential::SocketToken => {
+                    "?token= is unknown or has expired: POST /v1/keys/ws-token makes another"
+                }
+                Credential::Key => "the key in X-API-Key is not valid",
+                Credential::Authorization => "the key in Authorization is not valid",
+                Credential::AccessToken => {
+                    "an access token opens no socket: POST /v1/keys/ws-token makes a ?token= of it"
+                }
+                Credential::Unpermitted => "the key lacks the permission read",
+            },
             Self::TooManySockets => "too many open sockets for this tier",
         }
     }
@@ -91,7 +125,7 @@ impl CloseReason {
             Self::TooMuch => "Send fewer frames, and read the replies.",
             Self::TooBig => "Send each message in one frame of at most 16 KiB.",
             Self::TooSlow => "Connect again, and keep reading.",
-            Self::BadCredential => {
+            Self::BadCredential(_) => {
                 "Connect again with a valid key that has the permission `read`, or a new token."
             }
             Self::TooManySockets => "Close another socket of the account first.",

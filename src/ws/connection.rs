@@ -138,7 +138,7 @@ impl Ended {
             CloseReason::TooBig => 8,
             CloseReason::Busy => 9,
             CloseReason::TooSlow => 10,
-            CloseReason::BadCredential => 11,
+            CloseReason::BadCredential(_) => 11,
             CloseReason::TooManySockets => 12,
         }
     }

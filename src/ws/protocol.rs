@@ -61,6 +61,9 @@ pub enum Request {
     Ping,
 }
 
+/// A request as it should be, for error frames.
+const SUBSCRIBE_EXAMPLE: &str = r#"{"action": "subscribe", "markets": ["0x..."]}"#;
+
 /// Why a client frame cannot be used. The text goes into the `error` frame.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
@@ -71,16 +74,16 @@ pub enum RequestError {
     #[error("a frame must be a JSON object")]
     NotAnObject,
     /// Neither `action` nor `type` is present.
-    #[error("action is missing: use subscribe, unsubscribe or ping")]
+    #[error("action is missing: use subscribe, unsubscribe or ping, as in {SUBSCRIBE_EXAMPLE}")]
     MissingAction,
     /// The action is unknown or not a string.
-    #[error("unknown action: use subscribe, unsubscribe or ping")]
+    #[error("unknown action: use subscribe, unsubscribe or ping, as in {SUBSCRIBE_EXAMPLE}")]
     UnknownAction,
     /// The frame is meant for a socket that takes token ids.
     #[error("assets_ids is not supported here: list condition ids in markets")]
     AssetsGiven,
     /// Neither `markets` nor `conditions` is present.
-    #[error("markets is missing: list the condition ids")]
+    #[error("markets is missing: list the condition ids, as in {SUBSCRIBE_EXAMPLE}")]
     MissingMarkets,
     /// The markets are not a list.
     #[error("markets must be a list of condition ids")]
@@ -227,8 +230,10 @@ mod tests {
     #[test]
     fn client_frames() {
         let assets = "assets_ids is not supported here: list condition ids in markets";
-        let unknown = "unknown action: use subscribe, unsubscribe or ping";
-        let no_action = "action is missing: use subscribe, unsubscribe or ping";
+        let example = format!(", as in {SUBSCRIBE_EXAMPLE}");
+        let unknown = &*format!("unknown action: use subscribe, unsubscribe or ping{example}");
+        let no_action = &*format!("action is missing: use subscribe, unsubscribe or ping{example}");
+        let no_markets = &*format!("markets is missing: list the condition ids{example}");
         let object = "a frame must be a JSON object";
         let list = "markets must be a list of condition ids";
         for (text, expected) in [
@@ -255,7 +260,7 @@ mod tests {
             ),
             (r#"{"action":"subscribe","markets":["a"],"assets_ids":["1"]}"#, assets),
             (r#"{"type":"market","assets_ids":[]}"#, assets),
-            (r#"{"action":"subscribe"}"#, "markets is missing: list the condition ids"),
+            (r#"{"action":"subscribe"}"#, no_markets),
             (r#"{"action":"subscribe","markets":"a"}"#, list),
             (r#"{"action":"unsubscribe","conditions":{"a":1}}"#, list),
             (r#"{"action":"subscribe","markets":["a",5]}"#, "markets[1] must be a string"),

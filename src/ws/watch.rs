@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
-use super::close::CloseReason;
+use super::close::{CloseReason, Credential};
 use super::connection::Ended;
 
 /// How many sockets are looked at before the worker's other tasks run. One takes about 0.2 µs.
@@ -196,7 +196,7 @@ impl Watched {
         let notice = if (self.is_valid)() {
             self.state.lock().due(now)
         } else {
-            Some(Notice::End(Ended::Closed(CloseReason::BadCredential)))
+            Some(Notice::End(Ended::Closed(CloseReason::BadCredential(Credential::Ended))))
         };
         if let Some(notice) = notice {
             self.notice(notice);
@@ -235,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    const BAD_CREDENTIAL: Ended = Ended::Closed(CloseReason::BadCredential);
+    const BAD_CREDENTIAL: Ended = Ended::Closed(CloseReason::BadCredential(Credential::Ended));
 
     /// A socket, and whether its credential is valid.
     fn add(watch: &Watch) -> (Arc<Watched>, Arc<AtomicBool>) {

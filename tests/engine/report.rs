@@ -17,12 +17,12 @@ use paperbourse::ids::OutcomeIndex;
 pub(crate) fn code(rejection: &Rejection) -> &'static str {
     match rejection {
         Rejection::DepositTokenReused { .. } => "DEPOSIT_TOKEN_REUSED",
-        Rejection::NameReused => "IDEMPOTENCY_KEY_REUSE",
+        Rejection::NameReused { .. } => "IDEMPOTENCY_KEY_REUSE",
         Rejection::MarketNotFound { .. } => "MARKET_NOT_FOUND",
         Rejection::OutcomeNotFound { .. } => "OUTCOME_NOT_FOUND",
         Rejection::MarketClosed { .. } => "MARKET_CLOSED",
         Rejection::FeesUnsupported => "FEES_UNSUPPORTED",
-        Rejection::VenueUnavailable => "VENUE_UNAVAILABLE",
+        Rejection::VenueUnavailable { .. } => "VENUE_UNAVAILABLE",
         Rejection::InsufficientPosition { .. } => "INSUFFICIENT_POSITION",
         Rejection::InsufficientLiquidity { .. } => "INSUFFICIENT_LIQUIDITY",
         Rejection::SlippageExceeded { .. } => "SLIPPAGE_EXCEEDED",

@@ -39,6 +39,7 @@ mod markets;
 mod memory;
 mod metrics;
 mod misspelt;
+mod mistakes;
 mod once;
 mod openapi;
 mod order_of_checks;

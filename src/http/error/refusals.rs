@@ -17,8 +17,8 @@ impl From<ServiceError> for ApiError {
         match error {
             ServiceError::Refused(refusal) => refusal.into(),
             ServiceError::Denied(denied) => denied.into(),
-            ServiceError::BatchTooLong { count, batch_max, .. } => {
-                Self::batch_limit_exceeded(count, batch_max as usize)
+            ServiceError::BatchTooLong { count, batch_max, tier } => {
+                Self::batch_limit_exceeded(count, batch_max as usize, tier)
             }
             ServiceError::SlugNotFound { slug } => Self::slug_not_found(&slug),
             ServiceError::TokenNotFound => Self::token_not_found(),
@@ -46,6 +46,7 @@ impl From<Denied> for ApiError {
         match denied {
             Denied::MissingCredential => Self::missing_auth(),
             Denied::Key(KeyError::Unknown) => Self::invalid_key(),
+            Denied::NotAKey(flaw) => Self::not_a_key(flaw),
             Denied::Key(KeyError::Revoked) => Self::key_deactivated(),
             Denied::Key(KeyError::Expired { .. }) => Self::key_expired(),
             Denied::Token(TokenError::Expired { .. }) => Self::token_expired(),
@@ -59,9 +60,11 @@ impl From<Denied> for ApiError {
             Denied::Policy(PolicyError::InsufficientPermission { missing }) => {
                 Self::insufficient_permission(missing)
             }
-            Denied::Policy(PolicyError::TierNotAuthorized { .. }) => Self::tier_not_authorized(),
-            Denied::TooOften { rule, wait_ns } => {
-                Self::rate_limited(rule, retry_after_seconds(wait_ns))
+            Denied::Policy(PolicyError::TierNotAuthorized { highest, .. }) => {
+                Self::tier_not_authorized(Some(highest))
+            }
+            Denied::TooOften { rule, wait_ns, allowed } => {
+                Self::rate_limited(rule, retry_after_seconds(wait_ns), allowed)
             }
         }
     }
@@ -71,7 +74,7 @@ impl From<Rejection> for ApiError {
     fn from(rejection: Rejection) -> Self {
         use StatusCode as S;
         let (status, code) = match &rejection {
-            Rejection::NameReused | Rejection::DepositTokenReused { .. } => {
+            Rejection::NameReused { .. } | Rejection::DepositTokenReused { .. } => {
                 (S::CONFLICT, "IDEMPOTENCY_KEY_REUSE")
             }
             Rejection::MarketNotFound { .. } => (S::NOT_FOUND, "MARKET_NOT_FOUND"),
@@ -79,7 +82,7 @@ impl From<Rejection> for ApiError {
             Rejection::MarketClosed { .. } | Rejection::FeesUnsupported => {
                 (S::BAD_REQUEST, "MARKET_CLOSED")
             }
-            Rejection::VenueUnavailable => (S::SERVICE_UNAVAILABLE, "VENUE_UNAVAILABLE"),
+            Rejection::VenueUnavailable { .. } => (S::SERVICE_UNAVAILABLE, "VENUE_UNAVAILABLE"),
             Rejection::InsufficientPosition { .. } => (S::BAD_REQUEST, "INSUFFICIENT_POSITION"),
             Rejection::InsufficientLiquidity { .. } => (S::BAD_REQUEST, "INSUFFICIENT_LIQUIDITY"),
             Rejection::SlippageExceeded { .. } => (S::BAD_REQUEST, "SLIPPAGE_EXCEEDED"),
@@ -113,7 +116,7 @@ impl From<Rejection> for ApiError {
                 (S::BAD_REQUEST, "TIER_KEY_LIMIT_EXCEEDED")
             }
             Rejection::MarketChanged => (S::BAD_REQUEST, "MARKET_CLOSED"),
-            Rejection::TierNotAuthorized => return Self::tier_not_authorized(),
+            Rejection::TierNotAuthorized => return Self::tier_not_authorized(None),
             Rejection::MakerEnded => (S::UNAUTHORIZED, "KEY_DEACTIVATED"),
             Rejection::KeyRotated { .. } => (S::CONFLICT, "KEY_ROTATED"),
             Rejection::KeyEnded => (S::CONFLICT, "KEY_ENDED"),

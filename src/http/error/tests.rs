@@ -5,7 +5,7 @@ use crate::engine::rejection::Rejection;
 use crate::engine::terms::OrderStatus;
 use crate::http::operation::Verb;
 use crate::http::operations::trade::read_trade;
-use crate::ids::Timestamp;
+use crate::ids::{OrderId, Timestamp};
 use crate::limits::tier::Tier;
 use crate::market::catalogue::MarketStatus;
 use crate::money::{Price, Shares, Usd};
@@ -55,13 +55,13 @@ fn errors_of_the_edge() {
         ApiError::token_not_accepted(),
         ApiError::insufficient_permission(Permission::Trade),
         ApiError::escalation(),
-        ApiError::tier_not_authorized(),
-        ApiError::rate_limited(RateRule::Second(Tier::Free), 0),
-        ApiError::rate_limited(RateRule::Minute(Tier::Free), 42),
-        ApiError::rate_limited(RateRule::Accounts, 60),
+        ApiError::tier_not_authorized(Some(Tier::Pro)),
+        ApiError::rate_limited(RateRule::Second(Tier::Free), 0, Some(5)),
+        ApiError::rate_limited(RateRule::Minute(Tier::Free), 42, Some(300)),
+        ApiError::rate_limited(RateRule::Accounts, 60, None),
         invalid.into(),
         malformed.into(),
-        ApiError::batch_limit_exceeded(6, 5),
+        ApiError::batch_limit_exceeded(6, 5, Tier::Free),
         ApiError::confirmation_required(),
         ApiError::token_not_found(),
         ApiError::wallet_not_found(),
@@ -88,15 +88,20 @@ fn rejections_of_the_engine() {
     let price = Price::from_micros(505_000);
     let offered = Usd::from_micros(8);
     let rejections = vec![
-        Rejection::NameReused,
-        Rejection::MarketNotFound { market_id: "0x\"a".into() },
+        Rejection::NameReused { order: OrderId::from_raw(71).unwrap() },
+        Rejection::MarketNotFound { market_id: "0x\"a".into(), meant: None },
+        Rejection::MarketNotFound {
+            market_id: "will-it-rain".into(),
+            meant: Some(("slug", "0xa".into())),
+        },
         Rejection::OutcomeNotFound {
             outcome: "Maybe".into(),
             labels: vec!["Yes".into(), "No".into()],
         },
         Rejection::MarketClosed { status: MarketStatus::Resolved },
         Rejection::FeesUnsupported,
-        Rejection::VenueUnavailable,
+        Rejection::VenueUnavailable { book_at: None },
+        Rejection::VenueUnavailable { book_at: Some(Timestamp::from_seconds(1_800_000_000)) },
         Rejection::InsufficientPosition { available: shares(1_500_000), asked: shares(2_000_000) },
         Rejection::InsufficientLiquidity { available: shares(7), asked: TradeOrder::QUANTITY_MAX },
         Rejection::SlippageExceeded {
@@ -116,6 +121,8 @@ fn rejections_of_the_engine() {
         Rejection::Payload(PayloadFlaw::Expiration),
         Rejection::Payload(PayloadFlaw::PostOnly),
         Rejection::OffTick { price, tick: Price::from_micros(10_000) },
+        Rejection::OffTick { price: Price::ZERO, tick: Price::from_micros(10_000) },
+        Rejection::OffTick { price: Price::ONE, tick: Price::from_micros(1_000) },
         Rejection::BelowMinimum { asked: shares(4_000_000), quantity_min: shares(5_000_000) },
         Rejection::AmountTooSmall { amount: Usd::from_micros(1) },
         Rejection::NotFilledWithinPrice { available: shares(7), asked: shares(8), price },

@@ -67,6 +67,11 @@ impl<'a> Object<'a> {
         }
         match serde_json::from_str::<&RawValue>(text) {
             Ok(_) => Err(error(location, "model_attributes_type", "should be a JSON object")),
+            Err(_) if is_form(text) => {
+                let message =
+                    "a form was sent: send a JSON object, in Python with json=, not data=";
+                Err(error(location, "json_invalid", message))
+            }
             Err(cause) => Err(malformed(&cause)),
         }
     }
@@ -257,6 +262,13 @@ fn raw_text(value: &RawValue) -> RawText<'_> {
         Some(inner) if plain_length(inner.as_bytes()) == inner.len() => RawText::Plain(inner),
         _ => RawText::Other(text),
     }
+}
+
+/// Whether the text looks like the body of an HTML form: `market_id=0xa&side=BUY`.
+fn is_form(text: &str) -> bool {
+    let name = text.split('=').next().unwrap_or_default();
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'%');
+    name.len() < text.len() && !name.is_empty() && name.bytes().all(is_name)
 }
 
 /// Whether brackets outside of strings nest deeper than this.

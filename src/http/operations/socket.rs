@@ -15,6 +15,7 @@ use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use crate::auth::presented::Presented;
 use crate::auth::ws_token::WS_TOKEN_SECONDS;
 use crate::http::call::{Answer, Call};
 use crate::http::connection::transport_of;
@@ -33,7 +34,7 @@ use crate::limits::tier::{MarketsMax, TierLimits};
 use crate::service::{Denied, RequestContext, ServiceError, SocketCaller};
 use crate::telemetry::Metrics;
 use crate::ws::bounds::{PRICES_BYTES_GOAL, WRITE_BYTES_GOAL};
-use crate::ws::close::CloseReason;
+use crate::ws::close::{CloseReason, Credential};
 use crate::ws::connection::{Ended, Peer, refuse};
 use crate::ws::executions::serve_executions;
 use crate::ws::prices::serve_prices;
@@ -92,7 +93,17 @@ pub(in crate::http) async fn open(
         Err(ServiceError::Denied(denied @ Denied::TooOften { .. })) => {
             return Ok(count_limited(&worker.metrics, Err(denied))?);
         }
-        Err(ServiceError::Denied(_)) => Err(CloseReason::BadCredential),
+        Err(ServiceError::Denied(denied)) => {
+            let credential = match denied {
+                _ if token.is_some() => Credential::SocketToken,
+                Denied::Policy(_) => Credential::Unpermitted,
+                Denied::MissingCredential if presented == Presented::Nothing => Credential::Missing,
+                Denied::MissingCredential => Credential::AccessToken,
+                _ if headers.api_key.first().is_some_and(|key| !key.is_empty()) => Credential::Key,
+                _ => Credential::Authorization,
+            };
+            Err(CloseReason::BadCredential(credential))
+        }
         Err(error) => return Err(error.into()),
     };
     let mut request = Request::from_parts(head.clone(), ());

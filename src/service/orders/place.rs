@@ -55,7 +55,7 @@ impl Service {
         Ok(poll_fn(move |context| {
             if held.is_none() {
                 match ready!(Pin::new(&mut executed).poll(context)) {
-                    Err(refusal) => return Poll::Ready(Err(refusal)),
+                    Err(refusal) => return Poll::Ready(Err(self.explained_refusal(refusal))),
                     Ok(Placed { receipt, is_replay }) if !receipt.is_held() => {
                         return Poll::Ready(traded(receipt).map(|receipt| (receipt, is_replay)));
                     }
@@ -67,7 +67,8 @@ impl Service {
             }
             let (decided, is_replay) = held.as_mut().expect("it was set above");
             let decided = ready!(decided.as_mut().poll(context));
-            Poll::Ready(decided.and_then(traded).map(|receipt| (receipt, *is_replay)))
+            let traded = decided.and_then(traded).map(|receipt| (receipt, *is_replay));
+            Poll::Ready(traded.map_err(|refusal| self.explained_refusal(refusal)))
         }))
     }
 
@@ -83,7 +84,16 @@ impl Service {
         let shard = owner.shard();
         let command = PlaceOrder::new(owner, order, names);
         let placed = self.shards.execute(shard, command, context.waiters).await;
-        Ok(self.outcome(placed, context.waiters).await?)
+        let outcome = self.outcome(placed, context.waiters).await;
+        Ok(outcome.map_err(|refusal| self.explained_refusal(refusal))?)
+    }
+
+    #[cold]
+    fn explained_refusal(&self, refusal: Refusal) -> Refusal {
+        match refusal {
+            Refusal::Rejected(rejection) => Refusal::Rejected(self.explained(rejection)),
+            other => other,
+        }
     }
 
     /// Places the orders of a batch in sequence. Each succeeds or fails on its own.
@@ -106,7 +116,7 @@ impl Service {
             answers.into_iter().map(|placed| self.outcome(placed, context.waiters)).collect();
         let mut decided = Vec::with_capacity(outcomes.len());
         for outcome in outcomes {
-            decided.push(outcome.await);
+            decided.push(outcome.await.map_err(|refusal| self.explained_refusal(refusal)));
         }
         Ok(decided)
     }

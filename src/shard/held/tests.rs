@@ -14,7 +14,7 @@ fn outcomes_are_kept_for_a_while_and_then_nothing_is() {
     assert_eq!((due.len(), next, held.count()), (1_000, None, 1_000));
 
     // One in ten finds no room, stays held, and tells nobody.
-    let refusal = Refusal::Rejected(Rejection::VenueUnavailable);
+    let refusal = Refusal::Rejected(Rejection::VenueUnavailable { book_at: None });
     for (number, &order) in orders.iter().enumerate() {
         let outcome = if number % 10 == 0 { Refusal::JournalFull } else { refusal.clone() };
         held.note(order, Err(outcome));

@@ -103,7 +103,7 @@ fn deliver_placed(
                 Rejection::InsufficientBalance { .. }
                 | Rejection::InsufficientPosition { .. }
                 | Rejection::OpenOrderLimitExceeded { .. }
-                | Rejection::VenueUnavailable => true,
+                | Rejection::VenueUnavailable { .. } => true,
                 Rejection::PostOnlyWouldCross { .. } => sent.order.post_only,
                 Rejection::Payload(PayloadFlaw::Expiration) => sent.order.expiration.is_some(),
                 Rejection::MarketClosed { .. } => venue.is_resolved(sent.market),

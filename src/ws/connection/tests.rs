@@ -19,6 +19,7 @@ use crate::market::Markets;
 use crate::market::catalogue::{MarketInfo, MarketStatus, Outcome};
 use crate::money::Price;
 use crate::ws::bounds::{PRICES_BYTES_GOAL, SUBSCRIPTIONS_MAX};
+use crate::ws::close::Credential;
 use crate::ws::counts::SocketCounts;
 use crate::ws::fanout::Fanout;
 use crate::ws::fanout::tests::publish_bid;
@@ -268,7 +269,11 @@ async fn an_invalid_request_is_an_error_and_keeps_the_socket() {
                     none was added";
     for (request, message) in [
         ("PING".to_owned(), "invalid JSON: expected value at line 1 column 1"),
-        (r#"{"action":"buy"}"#.to_owned(), "unknown action: use subscribe, unsubscribe or ping"),
+        (
+            r#"{"action":"buy"}"#.to_owned(),
+            "unknown action: use subscribe, unsubscribe or ping, as in {\"action\": \"subscribe\", \
+             \"markets\": [\"0x...\"]}",
+        ),
         (json!({"action": "subscribe", "markets": names(1..51)}).to_string(), too_many),
     ] {
         world.send_text(&request).await;
@@ -522,7 +527,10 @@ async fn a_revoked_credential_loses_its_socket_within_a_second() {
         let World { ended, client, .. } = world;
         let closed = async {
             if pipe_bytes == 1024 {
-                assert_eq!(ended.await.unwrap(), Ended::Closed(CloseReason::BadCredential));
+                assert_eq!(
+                    ended.await.unwrap(),
+                    Ended::Closed(CloseReason::BadCredential(Credential::Ended))
+                );
                 return;
             }
             let mut client = client;
@@ -586,7 +594,7 @@ async fn a_peer_that_disconnects_ends_the_socket() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_socket_gets_the_close_code() {
-    for reason in [CloseReason::BadCredential, CloseReason::TooManySockets] {
+    for reason in [CloseReason::BadCredential(Credential::Ended), CloseReason::TooManySockets] {
         let (client, server) = tokio::io::duplex(1024);
         let refused = tokio::spawn(refuse(server, reason));
         let mut client = client_socket(client);

@@ -103,7 +103,7 @@ fn a_batch_shows_each_entry() {
     };
     let requests = [request(None), request(Some("mine")), request(None)];
     let unnamed = OrderReceipt { client_order_id: None, slippage_bps: None, ..receipt() };
-    let error = || Err(ApiError::from(Rejection::VenueUnavailable));
+    let error = || Err(ApiError::from(Rejection::VenueUnavailable { book_at: None }));
     let outcomes = [Ok((unnamed, false)), error(), error()];
     let ignored = || vec!["`note` was ignored.".to_owned()];
     let entries = vec![ignored(), Vec::new(), ignored()];

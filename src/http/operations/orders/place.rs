@@ -13,6 +13,7 @@ use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
 use crate::http::fields::{Fields, Range};
 use crate::http::invalid::Invalid;
+use crate::http::json::read::RawText;
 use crate::http::operations::order_fields::{
     Named, ORDER_FIELDS, PRICES, REPLAYED, Warned, idempotency_key, read_client_order_id,
     read_expected_price, read_market_id, read_max_slippage_bps, read_named, read_outcome,
@@ -115,10 +116,7 @@ pub(in crate::http::operations) fn read_new_order(
     let time_in_force = fields
         .optional("time_in_force")
         .and_then(|value| fields.choice("time_in_force", value, &TIMES_IN_FORCE));
-    let expiration = fields.optional("expiration").and_then(|value| {
-        let range = Range { above: None, min: 0, max: EXPIRATION_MAX * MICROS_PER_UNIT };
-        fields.integer("expiration", value, &range).map(Timestamp::from_seconds)
-    });
+    let expiration = fields.optional("expiration").and_then(|value| read_expiration(fields, value));
     let post_only = fields.optional("post_only").and_then(|value| fields.flag("post_only", value));
     let expected_price = read_expected_price(fields);
     let max_slippage_bps = read_max_slippage_bps(fields);
@@ -138,6 +136,21 @@ pub(in crate::http::operations) fn read_new_order(
         max_slippage_bps,
     };
     Some((order, client_order_id.map(Cow::into)))
+}
+
+/// Reads unix seconds, and tells who sends milliseconds.
+fn read_expiration<'a>(fields: &mut Fields<'a, '_>, value: RawText<'a>) -> Option<Timestamp> {
+    let (RawText::Plain(text) | RawText::Other(text)) = value;
+    let is_in_millis =
+        (12..=14).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_digit());
+    if is_in_millis {
+        let seconds = &text[..text.len() - 3];
+        let message = format!("should be unix seconds, such as {seconds}, not milliseconds");
+        fields.note("expiration", "less_than_equal", message);
+        return None;
+    }
+    let range = Range { above: None, min: 0, max: EXPIRATION_MAX * MICROS_PER_UNIT };
+    fields.integer("expiration", value, &range).map(Timestamp::from_seconds)
 }
 
 #[cfg(test)]
