@@ -189,9 +189,12 @@ impl Markets {
     }
 
     /// Books count as fresh for this long, unless they are marked stale: the feed has just checked
-    /// all of them. A feed that never calls this vouches for its books without end.
+    /// all of them. A feed that never calls this vouches for its books without end. If they had
+    /// ceased to count as fresh, every market in which orders rest is looked at again.
     pub fn renew_lease(&self, time: Duration) {
-        self.lease.renew(time);
+        if self.lease.renew(time) {
+            self.look_again_everywhere();
+        }
     }
 
     /// Books count as fresh for as long as in these other markets, which the same feed leaves.

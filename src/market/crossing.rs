@@ -130,6 +130,14 @@ impl Markets {
         }
     }
 
+    /// The same for every market in which orders rest.
+    pub(super) fn look_again_everywhere(&self) {
+        fence(Ordering::SeqCst);
+        for (market, _) in self.interested() {
+            self.crossings.look_again(&market);
+        }
+    }
+
     /// The same for the market with this name, if it is listed.
     pub fn look_again_by_id(&self, condition_id: &str) {
         if let Some(market) = self.by_condition(condition_id) {

@@ -27,11 +27,14 @@ impl Default for Lease {
 }
 
 impl Lease {
-    /// Lets the lease run out this long from now.
-    pub(super) fn renew(&self, time: Duration) {
+    /// Lets the lease run out this long from now. Returns whether it had run out. Only the feed
+    /// calls this.
+    pub(super) fn renew(&self, time: Duration) -> bool {
+        let had_run_out = self.has_run_out();
         let ends_at = self.began.elapsed().saturating_add(time).as_nanos();
         // 584 years after the start is never.
         self.ends_at.store(u64::try_from(ends_at).unwrap_or(UNLIMITED), Ordering::Relaxed);
+        had_run_out
     }
 
     /// Lets the lease run out when the other one does.

@@ -110,7 +110,8 @@ impl Published {
             && state.is_open(placed.placement.order)
         {
             // The feed publishes a book, fences, and reads the limits. So either it sees this
-            // limit, or its book is seen here.
+            // limit, or its book is seen here. So does whatever else lets an order fill: a renewed
+            // lease, a supported schedule of fees.
             fence(Ordering::SeqCst);
             let market = state.used_market(placed.placement.market);
             let Some(market) = environment.markets.by_condition(&market.condition_id) else {
@@ -119,7 +120,8 @@ impl Published {
             let snapshot = market.snapshot();
             let newest = snapshot.quoted(placed.placement.outcome);
             let is_newer = newest.is_some_and(|quoted| {
-                let is_missed = quoted.book.sequence != placed.book_sequence;
+                let is_missed = quoted.book.sequence != placed.book_sequence
+                    || placed.terms.awaited_book && snapshot.info().is_tradable();
                 is_missed && !quoted.book.stale
             });
             if is_newer {

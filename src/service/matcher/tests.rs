@@ -14,7 +14,7 @@ use crate::engine::{Rules, State};
 use crate::ids::{OrderId, Place, ShardId};
 use crate::journal::{Journal, JournalConfig, MemoryJournal, Waiters};
 use crate::market::book::{Ladder, Level, Side};
-use crate::market::catalogue::{MarketInfo, MarketStatus};
+use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
 use crate::money::{Price, Shares};
 use crate::shard::Refusal;
 use crate::snapshot::Recovered;
@@ -296,6 +296,46 @@ fn an_order_placed_on_a_stale_book_meets_the_first_fresh_one_as_a_new_order() {
             world.read(move |state| state.order_row(order).unwrap().life.unwrap().awaits_book);
         assert!(!awaits);
     }
+}
+
+#[test]
+fn an_order_placed_while_the_feed_stood_still_is_judged_once_it_goes_on() {
+    let mut world = World::new();
+    world.open();
+    let resting = world.place(Side::Buy, 43, 150).receipt.order;
+    world.drive();
+    // The lease runs out, and nothing changes at the venue.
+    for _ in 0..2 {
+        world.markets.renew_lease(Duration::ZERO);
+        let [reached, far] = [46, 20].map(|cents| world.place(Side::Buy, cents, 50).receipt.order);
+        world.drive();
+        assert_eq!(world.order(reached), ("PENDING", 0), "nobody vouches for the book");
+        world.markets.renew_lease(Duration::MAX);
+        world.drive();
+        assert_eq!(world.order(reached), ("FILLED", 50));
+        for order in [reached, far] {
+            let life = world.read(move |state| state.order_row(order).unwrap().life.unwrap());
+            assert!(!life.awaits_book);
+        }
+        assert_eq!(world.order(resting), ("PENDING", 0));
+    }
+    // A lease that has not run out changes nothing, and wakes nobody.
+    world.markets.renew_lease(Duration::MAX);
+    assert_eq!(world.markets.crossings_waiting(), 0);
+}
+
+#[test]
+fn orders_wait_while_the_fees_are_unsupported() {
+    let mut world = World::new();
+    world.open();
+    let order = world.place(Side::Buy, 43, 50).receipt.order;
+    world.list(MarketInfo { fees: Fees::Unsupported, ..MarketInfo::bare_yes_no(MARKET) });
+    world.set(Side::Sell, 43, 500);
+    world.drive();
+    assert_eq!(world.order(order), ("PENDING", 0));
+    world.list(MarketInfo::bare_yes_no(MARKET));
+    world.drive();
+    assert_eq!(world.order(order), ("FILLED", 50));
 }
 
 #[test]
