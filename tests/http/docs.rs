@@ -160,6 +160,29 @@ fn the_guide_has_pages_that_link_each_other() {
 }
 
 #[test]
+fn recipes_are_files_and_part_of_the_guide() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide/bots");
+    let page = shared().get("/docs/bots").text;
+    let mut count = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let text = fs::read_to_string(entry.path()).unwrap();
+        let file = shared().get(format!("/docs/bots/{name}"));
+        assert_eq!((file.status, &file.text), (200, &text), "{name}");
+        assert_eq!(file.header("content-type"), Some("text/plain; charset=utf-8"));
+        assert!(attributes(&page, "href").contains(&&*format!("bots/{name}")), "{name}");
+        // The page has the text with the characters that HTML needs otherwise.
+        let shown = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        let is_shown = page.replace("&quot;", "\"").contains(&shown.replace("&quot;", "\""));
+        assert!(is_shown, "{name}");
+        count += 1;
+    }
+    assert_eq!(count, 6);
+    assert_eq!(shared().get("/docs/bots/nothing.py").header("x-polysim-code"), Some("NOT_FOUND"));
+}
+
+#[test]
 fn a_path_that_does_not_exist_is_a_page_for_browsers_and_json_for_bots() {
     const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
     let get =

@@ -41,5 +41,6 @@ pub(in crate::http) fn names() -> Vec<&'static str> {
 /// The recipe in this file, in Markdown's word for its language, and its text.
 pub(super) fn recipe(file: &str) -> Option<(&'static str, &'static str)> {
     let (file, text) = RECIPES.iter().find(|(known, _)| *known == file)?;
-    Some((if file.ends_with(".py") { "python" } else { "typescript" }, text))
+    let is_python = file.strip_suffix(".py").is_some();
+    Some((if is_python { "python" } else { "typescript" }, text))
 }
