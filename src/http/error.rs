@@ -491,7 +491,10 @@ impl From<Invalid> for ApiError {
     fn from(invalid: Invalid) -> Self {
         let fields = invalid.errors;
         let message = match fields.as_slice() {
-            [one] => format!("{}: {}.", one.location, one.message),
+            [one] => {
+                let end = if one.message.ends_with('?') { "" } else { "." };
+                format!("{}: {}{end}", one.location, one.message)
+            }
             [first, rest @ ..] => {
                 let count = rest.len();
                 format!("{}: {} (and {count} more in detail).", first.location, first.message)

@@ -48,7 +48,7 @@ pub enum Credential {
 
 impl CloseReason {
     /// Every reason of the server's own, without those that echo the peer's.
-    pub const OWN: [Self; 10] = [
+    pub const OWN: [Self; 16] = [
         Self::GoingAway,
         Self::Protocol,
         Self::Binary,
@@ -58,6 +58,12 @@ impl CloseReason {
         Self::Busy,
         Self::TooSlow,
         Self::BadCredential(Credential::Ended),
+        Self::BadCredential(Credential::Missing),
+        Self::BadCredential(Credential::SocketToken),
+        Self::BadCredential(Credential::Key),
+        Self::BadCredential(Credential::Authorization),
+        Self::BadCredential(Credential::AccessToken),
+        Self::BadCredential(Credential::Unpermitted),
         Self::TooManySockets,
     ];
 

@@ -77,7 +77,6 @@ fn another_order_under_a_used_name_is_a_conflict() {
         ("quantity", json!(10.000_000_4)),
         ("expected_price", json!("0.50")),
         ("max_slippage_bps", json!("100")),
-        ("unknown", json!(1)),
     ] {
         let mut same = order.clone();
         same[field] = value;

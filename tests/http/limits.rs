@@ -46,7 +46,8 @@ fn the_second_lets_five_through_and_retry_after_is_enough() {
     for response in refused {
         check_error(response, 429, "RATE_LIMIT_EXCEEDED");
         let body = response.json();
-        let said = "Rate limit exceeded. Retry after 1s. The tier free allows 5 requests in a second.";
+        let said =
+            "Rate limit exceeded. Retry after 1s. The tier free allows 5 requests in a second.";
         assert_eq!(body["detail"], said);
         assert_eq!(number_of(response, "retry-after"), 1);
         assert_eq!(number_of(response, "x-ratelimit-remaining-per-second"), 0);
