@@ -298,9 +298,24 @@ pub struct MatchOrders {
 pub struct OrderNames {
     hashes: SmallVec<[NameHash; NAMES_PER_ORDER_MAX]>,
     client_order_id: Option<Box<str>>,
+    is_batch_entry: bool,
 }
 
 impl OrderNames {
+    /// The names of an entry of a named batch that has no name of its own: by its index, and by
+    /// what it says. So an entry that has moved is recognised, and so is another one in its place.
+    pub fn of_batch_entry(
+        batch_name: &str,
+        index: u32,
+        fingerprint: Fingerprint,
+        twin_count: u32,
+    ) -> Self {
+        let by_index = NameHash::of_batch_entry(batch_name, index);
+        let by_order = NameHash::of_batch_order(batch_name, fingerprint, twin_count);
+        let hashes = SmallVec::from_buf([by_index, by_order]);
+        Self { hashes, client_order_id: None, is_batch_entry: true }
+    }
+
     /// The names from the header, the body or the batch: at most [`NAMES_PER_ORDER_MAX`], counting
     /// equal ones once. `client_order_id` is the name from the body, shown with the order.
     pub fn new(
@@ -314,7 +329,12 @@ impl OrderNames {
             }
         }
         assert!(hashes.len() <= NAMES_PER_ORDER_MAX, "at most one name from each source");
-        Self { hashes, client_order_id }
+        Self { hashes, client_order_id, is_batch_entry: false }
+    }
+
+    /// Whether a batch has given these names.
+    pub const fn is_batch_entry(&self) -> bool {
+        self.is_batch_entry
     }
 
     /// The hashes of the names, without duplicates.

@@ -7,7 +7,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 use crate::market::book::Side;
 use crate::money::{Price, Shares};
 
-/// The most names of an order: one from a header or a batch, one from the body.
+/// The most names of an order: one from a header and one from the body, or the two of an entry of a
+/// named batch.
 pub const NAMES_PER_ORDER_MAX: usize = 2;
 
 /// An order as a request describes it.
@@ -29,6 +30,15 @@ impl NameHash {
     /// The name of a single order, from the header or the body, which share one namespace.
     pub fn of_order(name: &str) -> Self {
         Self::of(b'o', name.as_bytes(), &[])
+    }
+
+    /// The name of an entry of a named batch by what it says. `twin_count` is the number of equal
+    /// entries before it.
+    pub fn of_batch_order(batch_name: &str, fingerprint: Fingerprint, twin_count: u32) -> Self {
+        let mut suffix = [0; 20];
+        suffix[..16].copy_from_slice(&fingerprint.to_bytes());
+        suffix[16..].copy_from_slice(&twin_count.to_le_bytes());
+        Self::of(b'e', batch_name.as_bytes(), &suffix)
     }
 
     /// The name of the entry at `index` of a named batch.
@@ -216,6 +226,8 @@ mod tests {
         assert_eq!(named.0, 0xc58c_4f7c_067c_1907_a381_ab17_07f0_0089);
         let of_batch = NameHash::of_batch_entry("a", 1);
         assert_eq!(of_batch.0, 0x780d_da20_6e52_c5b4_1fdb_8ec3_35f9_397b);
+        let of_order = NameHash::of_batch_order("a", Fingerprint(7), 1);
+        assert_eq!(of_order.0, 0xabe6_b70a_ddbf_6722_1517_2fd3_f054_c6e0);
         let fingerprint = Fingerprint::of_order(
             (&long, "Yes", Side::Sell),
             Some(Shares::from_micros(5_000_000)),

@@ -6,7 +6,7 @@ use super::contradiction::{Flaw, NOT_KEPT, NOT_NEXT};
 use super::event::{Event, Events, OrderFilled, OrderPlaced};
 use super::fill::{Fill, Placement};
 use super::fill_log::LoggedFill;
-use super::idempotency::Fingerprint;
+use super::idempotency::{Fingerprint, NameHash};
 use super::life::{End, Life, Progress};
 use super::open_orders::BookSide;
 use super::order::{Order, OrderReceipt};
@@ -262,20 +262,32 @@ pub(super) fn forget_oldest(
 }
 
 /// The earlier order with the request's names, if the requests are the same.
+///
+/// All names must be that order's: another one would not be remembered, and alone it would place
+/// the order again.
 pub(super) fn replayed(
     state: &State,
     account: AccountId,
     names: &OrderNames,
     fingerprint: Fingerprint,
 ) -> Result<Option<OrderId>, Rejection> {
-    let mut known = names.hashes().iter().filter_map(|&name| state.order_named(account, name));
-    let Some(first) = known.next() else {
+    let named = |&name: &NameHash| state.order_named(account, name);
+    let Some(first) = names.hashes().iter().find_map(named) else {
         return Ok(None);
     };
-    if first.fingerprint() != fingerprint || known.any(|order| order.id() != first.id()) {
-        return Err(Rejection::NameReused { order: first.id() });
+    let are_others = names.hashes().iter().filter_map(named).any(|it| it.id() != first.id());
+    let is_other = first.fingerprint() != fingerprint || are_others;
+    let is_known = |name| first.names().contains(name);
+    // An order from before entries of batches were also named by what they say has only its index.
+    let is_former = || names.is_batch_entry() && *first.names() == names.hashes()[..1];
+    if !is_other && (names.hashes().iter().all(is_known) || is_former()) {
+        return Ok(Some(first.id()));
     }
-    Ok(Some(first.id()))
+    Err(match (names.is_batch_entry(), is_other) {
+        (true, _) => Rejection::BatchChanged,
+        (false, true) => Rejection::NameReused { order: first.id() },
+        (false, false) => Rejection::NameAdded { order: first.id() },
+    })
 }
 
 /// Checks invariants of the result before anything changes.

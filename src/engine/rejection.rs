@@ -21,6 +21,21 @@ pub enum Rejection {
         /// The account's order that has the name.
         order: OrderId,
     },
+    /// One of two names belongs to an order, the other one to none.
+    #[error(
+        "one of the idempotency key and the client_order_id names order {order}, the other one is \
+         new: repeat the order under the names that it has, or use two new ones for another order"
+    )]
+    NameAdded {
+        /// The account's order that has the known name.
+        order: OrderId,
+    },
+    /// An entry of a named batch is another one than before, or in another place.
+    #[error(
+        "the idempotency key was already used for a batch with other entries, or in another order: \
+         send that batch again as it was, or use another key"
+    )]
+    BatchChanged,
     /// No market has this id.
     #[error("no market has the id {market_id}; {}", meant_market(.meant.as_ref()))]
     MarketNotFound {

@@ -175,6 +175,58 @@ fn a_market_relisted_with_other_outcomes_is_not_traded() {
     );
 }
 
+/// Nobody would remember the new name, so that alone it would buy again.
+#[test]
+fn a_repeat_under_a_name_more_is_refused() {
+    let rules = Rules::default();
+    let mut state = State::new(ShardId::new(0).unwrap());
+    let under = |names: &[&str]| {
+        let names = OrderNames::new(names.iter().map(|name| NameHash::of_order(name)), None);
+        Trade::new(owner(), trade(Side::Buy, 1).order().clone(), names)
+    };
+    happen(&mut state, &under(&["a", "b"]), &rules);
+    let market = market();
+    let decide = |names: &[&str]| {
+        let now = Timestamp::from_seconds(9);
+        state.decide(&under(names), Some(&quote(&market)), now, &rules)
+    };
+    for known in [&["a"][..], &["b"], &["a", "b"], &["b", "a"], &["a", "a"]] {
+        assert!(matches!(decide(known), Ok(Verdict::Already(_))), "{known:?}");
+    }
+    for more in [["a", "c"], ["c", "a"], ["b", "c"]] {
+        let refused = decide(&more).unwrap_err();
+        assert!(matches!(refused, Rejection::NameAdded { .. }), "{more:?}: {refused:?}");
+    }
+    assert!(matches!(decide(&["c"]), Ok(Verdict::Happens(..))));
+}
+
+/// Entries of batches were once named by their index alone. Journals have such orders.
+#[test]
+fn an_entry_of_a_batch_from_before_is_found_by_its_index() {
+    let rules = Rules::default();
+    let mut state = State::new(ShardId::new(0).unwrap());
+    let order = trade(Side::Buy, 1);
+    let entry = |index, twin_count| {
+        OrderNames::of_batch_entry("batch", index, order.fingerprint(), twin_count)
+    };
+    let sent = |names| Trade::new(owner(), order.order().clone(), names);
+    let former = OrderNames::new([NameHash::of_batch_entry("batch", 0)], None);
+    happen(&mut state, &sent(former), &rules);
+    happen(&mut state, &sent(entry(1, 1)), &rules);
+    let market = market();
+    let decide = |index, twin_count| {
+        let now = Timestamp::from_seconds(9);
+        state.decide(&sent(entry(index, twin_count)), Some(&quote(&market)), now, &rules)
+    };
+    for (index, twin_count) in [(0, 0), (1, 1)] {
+        assert!(matches!(decide(index, twin_count), Ok(Verdict::Already(_))), "{index}");
+    }
+    for (index, twin_count) in [(0, 1), (1, 0), (2, 1)] {
+        assert_eq!(decide(index, twin_count).unwrap_err(), Rejection::BatchChanged, "{index}");
+    }
+    assert!(matches!(decide(2, 2), Ok(Verdict::Happens(..))));
+}
+
 #[test]
 fn the_engine_rejects_a_quantity_out_of_range() {
     let (state, market) = (State::new(ShardId::new(0).unwrap()), market());

@@ -21,8 +21,9 @@ fn an_order_is_found_by_any_of_its_names() {
         buy A1 M1 yes 10 name=b         -> replay of O1
         buy A1 M1 yes 10 name=b,a       -> replay of O1
         buy token:A1 M1 yes 10 name=a   -> replay of O1
-        # A name that is new in a replay does not become a name of the order.
-        buy A1 M1 yes 10 name=a,c       -> replay of O1
+        # A name that is new in a replay would not become a name of the order.
+        buy A1 M1 yes 10 name=a,c       -> IDEMPOTENCY_KEY_REUSE
+        buy A1 M1 yes 10 name=c,b       -> IDEMPOTENCY_KEY_REUSE
         buy A1 M1 yes 10 name=c         -> filled cash 990 order O2
         # Names of two different orders conflict.
         buy A1 M1 yes 10 name=a,c       -> IDEMPOTENCY_KEY_REUSE

@@ -223,7 +223,8 @@ impl Naive {
             .collect();
         if let Some(&first) = named.first() {
             let is_same = self.trades[first].order.is_same_request(order);
-            require(named.len() == 1 && is_same, "IDEMPOTENCY_KEY_REUSE")?;
+            let has_all = order.names.is_subset(&self.trades[first].order.names);
+            require(named.len() == 1 && is_same && has_all, "IDEMPOTENCY_KEY_REUSE")?;
             return Err(Outcome::Replay(first));
         }
 

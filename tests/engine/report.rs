@@ -17,7 +17,9 @@ use paperbourse::ids::OutcomeIndex;
 pub(crate) fn code(rejection: &Rejection) -> &'static str {
     match rejection {
         Rejection::DepositTokenReused { .. } => "DEPOSIT_TOKEN_REUSED",
-        Rejection::NameReused { .. } => "IDEMPOTENCY_KEY_REUSE",
+        Rejection::NameReused { .. } | Rejection::NameAdded { .. } | Rejection::BatchChanged => {
+            "IDEMPOTENCY_KEY_REUSE"
+        }
         Rejection::MarketNotFound { .. } => "MARKET_NOT_FOUND",
         Rejection::OutcomeNotFound { .. } => "OUTCOME_NOT_FOUND",
         Rejection::MarketClosed { .. } => "MARKET_CLOSED",

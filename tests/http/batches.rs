@@ -76,14 +76,39 @@ fn a_repeated_batch_replays_entry_by_entry() {
     }
     assert_eq!(again, first);
     assert_eq!(account.balance(), "998.5");
-    // The header names entries by index: without it, or under another name, they are new.
+    // Without the header, or under another one, entries are new.
     let answer = send(&account, &[buy(1)], "another").ok(200);
     assert!(answer["results"][0].get("is_replay").is_none());
-    // Another order at a used index is a conflict of that entry alone. The second index was not
-    // used: its entry had a name of its own.
+    // Another order at a used index is a conflict, and so is one that has moved: nothing is bought.
     let answer = send(&account, &[buy(7), buy(1)], "batch").ok(200);
-    let errors = [&json!("IDEMPOTENCY_KEY_REUSE"), &Value::Null];
-    assert_eq!(column(&answer, "error"), errors);
+    assert_eq!(column(&answer, "error"), ["IDEMPOTENCY_KEY_REUSE", "IDEMPOTENCY_KEY_REUSE"]);
+    assert_eq!(account.balance(), "998");
+}
+
+#[test]
+fn a_batch_that_failed_in_part_buys_no_more_in_another_order() {
+    let account = shared().account();
+    let batch = [sell(5), buy(1), buy(2), buy(1)];
+    let first = send(&account, &batch, "batch").ok(200);
+    assert_eq!(column(&first, "status"), ["REJECTED", "FILLED", "FILLED", "FILLED"]);
+    assert_eq!(account.balance(), "998");
+    // The first index was not used, since its entry was rejected.
+    let [a, b, c] = [buy(1), buy(2), sell(5)];
+    let conflict = json!("IDEMPOTENCY_KEY_REUSE");
+    let shuffled = [a.clone(), c.clone(), b.clone(), a.clone()];
+    let answer = send(&account, &shuffled, "batch").ok(200);
+    assert_eq!(column(&answer, "error"), [&conflict, &conflict, &Value::Null, &Value::Null]);
+    for shorter in [&[a][..], &[b]] {
+        let answer = send(&account, shorter, "batch").ok(200);
+        assert_eq!(column(&answer, "error"), [&conflict]);
+    }
+    assert_eq!(account.balance(), "998");
+    // As it was, only what failed is tried again.
+    account.buy(1);
+    let again = send(&account, &batch, "batch").ok(200);
+    assert_eq!(column(&again, "status"), ["FILLED"; 4]);
+    assert_eq!(column(&again, "is_replay")[1..], [&json!(true); 3]);
+    assert!(again["results"][0].get("is_replay").is_none());
 }
 
 #[test]

@@ -41,11 +41,29 @@ fn both_names_are_one_namespace() {
     let account = shared().account();
     let first = send(&account, &buy(10), "one", "two");
     for (header, client_order_id) in
-        [("one", ""), ("two", ""), ("", "one"), ("", "two"), ("two", "one"), ("one", "fresh")]
+        [("one", ""), ("two", ""), ("", "one"), ("", "two"), ("two", "one"), ("one", "one")]
     {
         check_replay(&first, &send(&account, &buy(10), header, client_order_id));
     }
     assert_eq!(account.balance(), "995");
+}
+
+/// It would not be remembered, and alone it would buy again.
+#[test]
+fn a_new_name_beside_a_known_one_is_a_conflict() {
+    let account = shared().account();
+    let first = send(&account, &buy(10), "", "c1");
+    first.ok(200);
+    for (header, client_order_id) in [("h1", "c1"), ("h2", "c1"), ("c1", "h1")] {
+        let response = send(&account, &buy(10), header, client_order_id);
+        check_error(&response, 409, "IDEMPOTENCY_KEY_REUSE");
+    }
+    check_replay(&first, &send(&account, &buy(10), "", "c1"));
+    assert_eq!(account.balance(), "995");
+    // The names that were refused are free.
+    let second = send(&account, &buy(10), "h1", "h2");
+    assert_eq!(second.ok(200)["quantity"], 10);
+    assert_eq!(account.balance(), "990");
 }
 
 #[test]

@@ -74,9 +74,10 @@ impl From<Rejection> for ApiError {
     fn from(rejection: Rejection) -> Self {
         use StatusCode as S;
         let (status, code) = match &rejection {
-            Rejection::NameReused { .. } | Rejection::DepositTokenReused { .. } => {
-                (S::CONFLICT, "IDEMPOTENCY_KEY_REUSE")
-            }
+            Rejection::NameReused { .. }
+            | Rejection::NameAdded { .. }
+            | Rejection::BatchChanged
+            | Rejection::DepositTokenReused { .. } => (S::CONFLICT, "IDEMPOTENCY_KEY_REUSE"),
             Rejection::MarketNotFound { .. } => (S::NOT_FOUND, "MARKET_NOT_FOUND"),
             Rejection::OutcomeNotFound { .. } => (S::NOT_FOUND, "OUTCOME_NOT_FOUND"),
             Rejection::MarketClosed { .. } | Rejection::FeesUnsupported => {

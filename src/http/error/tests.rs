@@ -89,6 +89,8 @@ fn rejections_of_the_engine() {
     let offered = Usd::from_micros(8);
     let rejections = vec![
         Rejection::NameReused { order: OrderId::from_raw(71).unwrap() },
+        Rejection::NameAdded { order: OrderId::from_raw(71).unwrap() },
+        Rejection::BatchChanged,
         Rejection::MarketNotFound { market_id: "0x\"a".into(), meant: None },
         Rejection::MarketNotFound {
             market_id: "will-it-rain".into(),

@@ -10,7 +10,7 @@ use super::orders::answer::OrderAnswer;
 use super::orders::place::{count_placed, read_new_order, without_effect};
 use super::trade::read_order;
 use crate::engine::command::{OrderNames, TradeOrder};
-use crate::engine::idempotency::NameHash;
+use crate::engine::idempotency::{Fingerprint, NameHash, RequestedOrder as _};
 use crate::engine::order::OrderReceipt;
 use crate::engine::payload::NewOrder;
 use crate::engine::terms::OrderKind;
@@ -44,7 +44,8 @@ pub(in crate::http) async fn place_batch(call: &Call<'_>) -> Answer {
 }
 
 /// Reads the body and the `Idempotency-Key` header, and returns the entries in order. The header
-/// names the batch, and through it every entry without a name of its own.
+/// names the batch, and through it every entry without a name of its own: by its index, and by what
+/// it says.
 ///
 /// The tier's limit on entries is not checked here.
 pub fn read_batch(
@@ -93,15 +94,23 @@ fn read_batch_warned(
     let location = Location::body().field("orders");
     let requests = entries.map(|entries| {
         let indexed = (0_u32..).zip(entries);
+        let mut unnamed: Vec<Fingerprint> = Vec::new();
         let read = indexed.filter_map(|(index, entry)| {
             let location = location.element(index as usize);
             let ((order, client_order_id), warnings) = read_entry(entry, location, &mut errors)?;
-            let name = match (&client_order_id, header) {
-                (Some(name), _) => Some(NameHash::of_order(name)),
-                (None, Some(batch)) => Some(NameHash::of_batch_entry(batch, index)),
-                (None, None) => None,
+            let names = match (client_order_id, header) {
+                (None, Some(batch)) => {
+                    let fingerprint = order.fingerprint();
+                    let twins = unnamed.iter().filter(|&&other| other == fingerprint);
+                    let twin_count = twins.fold(0, |count, _| count + 1);
+                    unnamed.push(fingerprint);
+                    OrderNames::of_batch_entry(batch, index, fingerprint, twin_count)
+                }
+                (name, _) => {
+                    let hash = name.as_deref().map(NameHash::of_order);
+                    OrderNames::new(hash, name)
+                }
             };
-            let names = OrderNames::new(name, client_order_id);
             Some((PlaceRequest { order, names }, warnings))
         });
         let (requests, entries) = read.unzip();

@@ -74,7 +74,10 @@ impl NaiveOrders {
         }
         match *known {
             [] => None,
-            [order] if is_same_request(&self.orders[order].sent, sent) => {
+            [order]
+                if is_same_request(&self.orders[order].sent, sent)
+                    && names.iter().all(|name| self.orders[order].names.contains(name)) =>
+            {
                 Some(Fact::Replayed(order))
             }
             _ => Some(Fact::Refused("IDEMPOTENCY_KEY_REUSE")),

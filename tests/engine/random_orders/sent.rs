@@ -80,6 +80,7 @@ impl Pair {
             0 => sent.quantity += 1_000_000,
             1 => sent.is_trade ^= !sent.is_limit && sent.price.is_none() && sent.amount.is_none(),
             2 => names.truncate(1),
+            3 if names.len() == 1 => names.push(self.random.below(NAMES)),
             _ => {}
         }
         sent.is_trade &= sent.tif == Tif::Fok;

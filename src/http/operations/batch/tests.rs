@@ -16,17 +16,38 @@ fn a_batch_names_its_unnamed_entries() {
     );
     let named = read_batch(body.as_bytes(), Some(b"batch")).unwrap();
     let hashes: Vec<_> = named.iter().map(|request| request.names.hashes().to_vec()).collect();
-    assert_eq!(
-        hashes,
-        [
-            vec![NameHash::of_batch_entry("batch", 0)],
-            vec![NameHash::of_order("own")],
-            vec![NameHash::of_batch_entry("batch", 2)],
+    let by_batch = |index: usize| {
+        let fingerprint = named[index].order.fingerprint();
+        let place = u32::try_from(index).unwrap();
+        vec![
+            NameHash::of_batch_entry("batch", place),
+            NameHash::of_batch_order("batch", fingerprint, 0),
         ]
-    );
+    };
+    assert_eq!(hashes, [by_batch(0), vec![NameHash::of_order("own")], by_batch(2),]);
     let unnamed = read_batch(body.as_bytes(), None).unwrap();
     assert!(unnamed[0].names.hashes().is_empty());
     assert_eq!(unnamed[2].order.quantity, Some(Shares::from_micros(3_000_000)));
+}
+
+/// So a batch in another order finds the orders that it has placed, wherever their entries stood.
+#[test]
+fn an_entry_has_a_name_that_does_not_depend_on_its_place() {
+    let (one, two) = (with("", ""), with("quantity", "\"3\""));
+    let names = |key: &[u8], entries: &[&str]| {
+        let body = format!("{{\"orders\":[{}]}}", entries.join(","));
+        let requests = read_batch(body.as_bytes(), Some(key)).unwrap();
+        requests.iter().map(|it| it.names.hashes().to_vec()).collect::<Vec<_>>()
+    };
+    let common = |a: &[NameHash], b: &[NameHash]| a.iter().filter(|it| b.contains(it)).count();
+    let batch = names(b"batch", &[&one, &two, &one]);
+    let shuffled = names(b"batch", &[&two, &one, &one]);
+    assert_eq!(common(&batch[0], &shuffled[1]), 1);
+    assert_eq!(common(&batch[1], &shuffled[0]), 1);
+    assert_eq!(batch[2], shuffled[2], "the second of two equal entries");
+    assert_eq!((common(&batch[0], &batch[2]), common(&batch[0], &batch[1])), (0, 0));
+    let others = names(b"other", &[&one, &two, &one]);
+    assert_eq!((0..3).map(|index| common(&batch[index], &others[index])).sum::<usize>(), 0);
 }
 
 #[test]
