@@ -29,7 +29,9 @@ use self::identity::{IdentityArgs, IdentityChoice, IdentityConfigError};
 use self::logs::LogArgs;
 use self::traces::{TraceArgs, TraceConfigError};
 use self::venue::{UselessFlag, VenueArgs};
-use crate::engine::{KEPT_ORDERS_MAX_DEFAULT, OPEN_ORDERS_MAX_DEFAULT};
+use crate::engine::{
+    AUTHOR_COMMENTS_MAX_DEFAULT, KEPT_ORDERS_MAX_DEFAULT, OPEN_ORDERS_MAX_DEFAULT,
+};
 use crate::http::cors::CorsOrigin;
 use crate::http::exchange::STREAMS_PER_ADDRESS_MAX;
 use crate::http::forwarded::TrustedProxy;
@@ -127,6 +129,12 @@ pub struct ServeArgs {
     #[arg(long, env = "PAPERBOURSE_KEEP_ORDERS", default_value_t = KEPT_ORDERS_MAX_DEFAULT,
           value_name = "N", value_parser = whole_number(1..=u32::MAX))]
     pub keep_orders: u32,
+
+    /// How many comments one author may have, on whatever orders; older ones can be deleted
+    #[arg(long, env = "PAPERBOURSE_AUTHOR_COMMENTS",
+          default_value_t = AUTHOR_COMMENTS_MAX_DEFAULT, value_name = "N",
+          value_parser = whole_number(1..=u32::MAX))]
+    pub author_comments: u32,
 
     /// How many orders of an account may be open at once
     #[arg(help_heading = TRADING, hide_short_help = true)]

@@ -72,7 +72,9 @@ mod take;
 mod used_market;
 
 pub use decide::{Command, Given, Verdict};
-pub use rules::{KEPT_ORDERS_MAX_DEFAULT, OPEN_ORDERS_MAX_DEFAULT, Rules};
+pub use rules::{
+    AUTHOR_COMMENTS_MAX_DEFAULT, KEPT_ORDERS_MAX_DEFAULT, OPEN_ORDERS_MAX_DEFAULT, Rules,
+};
 pub use state::State;
 pub use used_market::UsedMarket;
 

@@ -14,6 +14,7 @@ use paperbourse::engine::command::{
     CreateKey, Identity, OpenAccount, OrderNames, Owner, PlaceOrder, Trade, TradeOrder,
     WriteComment,
 };
+use paperbourse::engine::comment::Written;
 use paperbourse::engine::footprint::Footprint;
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
@@ -235,6 +236,7 @@ fn a_state_counts_what_it_allocated() {
             order: OrderId::new(first, number + 1).expect("an order"),
             author: AccountId::new(first, number + 1).expect("an account"),
             content: "a comment of some length".into(),
+            elsewhere: Written::default(),
         },
     );
     let full_bytes = allocator::live_bytes() - empty_bytes;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::comment::Written;
 use super::idempotency::{Fingerprint, NAMES_PER_ORDER_MAX, NameHash, RequestedOrder};
 use super::key::KeyGrant;
 use super::open_orders::Priority;
@@ -51,6 +52,8 @@ pub struct WriteComment {
     pub author: AccountId,
     /// The text; 1 to 1,000 characters.
     pub content: Box<str>,
+    /// What the author has written in the other shards.
+    pub elsewhere: Written,
 }
 
 /// Deletes a comment.

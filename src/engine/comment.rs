@@ -25,6 +25,24 @@ pub struct Comment {
     pub at: Timestamp,
 }
 
+/// What an author has written in some of the shards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Written {
+    /// The number of comments that are kept.
+    pub count: usize,
+    /// The oldest of them, and when it was written.
+    pub oldest: Option<(Timestamp, CommentId)>,
+}
+
+impl Written {
+    /// This and what the author has written in other shards.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let oldest = [self.oldest, other.oldest].into_iter().flatten().min();
+        Self { count: self.count + other.count, oldest }
+    }
+}
+
 /// The comments of one order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OrderComments {

@@ -3,21 +3,22 @@
 use smallvec::smallvec;
 
 use super::command::{DeleteComment, WriteComment};
-use super::comment::{COMMENTS_PER_AUTHOR_MAX, COMMENTS_PER_ORDER_MAX, Comment};
+use super::comment::{COMMENTS_PER_AUTHOR_MAX, COMMENTS_PER_ORDER_MAX, Comment, Written};
 use super::contradiction::{Flaw, NOT_KEPT, NOT_NEXT};
 use super::decide::{Command, Given, IDS_EXHAUSTED, Verdict};
 use super::event::Event;
 use super::heap::text_bytes;
 use super::rejection::Rejection;
 use super::state::State;
-use crate::ids::{CommentId, Place};
+use super::view::Observed;
+use crate::ids::{AccountId, CommentId, Place};
 
 impl Command for WriteComment {
     type Subject = CommentId;
     type Answer = Comment;
 
     fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<CommentId>, Rejection> {
-        let Self { order, author, ref content } = *self;
+        let Self { order, author, ref content, elsewhere } = *self;
         state.order(order).ok_or(Rejection::OrderNotFound)?;
         let comments = state.comments_of.get(&order).map_or(&[][..], |comments| &comments.ids);
         if comments.len() >= COMMENTS_PER_ORDER_MAX {
@@ -26,6 +27,13 @@ impl Command for WriteComment {
         let is_own = |&id: &CommentId| state.comment(id).is_some_and(|own| own.author == author);
         if comments.iter().copied().filter(is_own).count() >= COMMENTS_PER_AUTHOR_MAX {
             return Err(Rejection::AuthorLimitExceeded { comments_max: COMMENTS_PER_AUTHOR_MAX });
+        }
+        let written = state.written_by(author).and(elsewhere);
+        let comments_max = given.rules.author_comments_max.max(1);
+        if let Some((_, oldest)) = written.oldest
+            && written.count >= comments_max as usize
+        {
+            return Err(Rejection::WrittenLimitExceeded { comments_max, oldest });
         }
         let comment = CommentId::new(state.shard, state.comments_ever + 1).ok_or(IDS_EXHAUSTED)?;
         let content = content.clone();
@@ -39,6 +47,14 @@ impl Command for WriteComment {
 
     fn depends_on(&self, state: &State) -> Place {
         state.comments_place(self.order)
+    }
+
+    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
+        let place = self.depends_on(state);
+        match rejection {
+            Rejection::WrittenLimitExceeded { .. } => place.max(state.written_place(self.author)),
+            _ => place,
+        }
     }
 }
 
@@ -66,6 +82,32 @@ impl Command for DeleteComment {
 }
 
 impl State {
+    /// What an account has written on the orders of this shard. It takes as long as there are
+    /// comments of that account, of which an operator's rule allows only so many.
+    pub(super) fn written_by(&self, author: AccountId) -> Written {
+        let mut own = self.comments_by(author);
+        let oldest = own.next().map(|comment| (comment.at, comment.id));
+        Written { count: usize::from(oldest.is_some()) + own.count(), oldest }
+    }
+
+    /// What an account has written on the orders of this shard.
+    pub fn observe_written(&self, author: AccountId) -> Observed<Written> {
+        Observed { value: self.written_by(author), place: self.written_place(author) }
+    }
+
+    fn written_place(&self, author: AccountId) -> Place {
+        let newest = self.comments_by(author).last();
+        newest.map_or(Place::START, |newest| self.comments_place(newest.order))
+    }
+
+    /// The comments of an account on the orders of this shard, oldest first.
+    fn comments_by(&self, author: AccountId) -> impl Iterator<Item = &Comment> {
+        let first = CommentId::new(self.shard, 1).expect("the first id is one");
+        let own = self.comments_by.range((author, first)..);
+        let own = own.take_while(move |(other, _)| *other == author);
+        own.map(|(_, id)| &self.comments[id])
+    }
+
     pub(super) fn add_comment(
         &mut self,
         comment: Comment,
@@ -95,12 +137,14 @@ impl State {
         comments.position_in_log = position_in_log;
         self.hash += comment.term();
         self.comment_text_bytes += text_bytes(comment.content.len());
+        self.comments_by.insert((comment.author, comment.id));
         self.comments.insert(comment.id, comment);
     }
 
     /// Removes a comment that its order still lists.
     pub(super) fn remove_comment(&mut self, id: CommentId) -> Option<Comment> {
         let comment = self.comments.remove(&id)?;
+        self.comments_by.remove(&(comment.author, id));
         self.hash -= comment.term();
         self.comment_text_bytes -= text_bytes(comment.content.len());
         Some(comment)

@@ -6,7 +6,7 @@
 use std::ops::AddAssign;
 use std::sync::Arc;
 
-use super::heap::{map_bytes, queue_bytes, tree_bytes, vec_bytes};
+use super::heap::{map_bytes, queue_bytes, set_bytes, tree_bytes, vec_bytes};
 use super::state::State;
 use crate::ids::CommentId;
 
@@ -73,6 +73,7 @@ impl State {
             + outcomes;
         let of_comments = map_bytes(&self.comments_of)
             + self.comments_of.len() * (4 * size_of::<CommentId>())
+            + set_bytes(&self.comments_by)
             + self.comment_text_bytes;
         Footprint {
             accounts: self.accounts.bytes()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::payload::PayloadFlaw;
 use super::terms::OrderStatus;
-use crate::ids::{OrderId, Timestamp};
+use crate::ids::{CommentId, OrderId, Timestamp};
 use crate::market::catalogue::MarketStatus;
 use crate::money::{Price, Shares, Usd};
 
@@ -292,6 +292,17 @@ pub enum Rejection {
     AuthorLimitExceeded {
         /// The limit.
         comments_max: usize,
+    },
+    /// Too many comments of one author on all orders.
+    #[error(
+        "you have written {comments_max} comments, the most that one author may have on this \
+         server; delete one to write another: DELETE /comments/{oldest} deletes the oldest"
+    )]
+    WrittenLimitExceeded {
+        /// The limit.
+        comments_max: u32,
+        /// The author's oldest comment.
+        oldest: CommentId,
     },
     /// A counter or sum would exceed its range, or the result would break an invariant, which is a
     /// bug. The command is rejected before anything changes.

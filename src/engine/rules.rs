@@ -8,6 +8,9 @@ pub const KEPT_ORDERS_MAX_DEFAULT: u32 = 100_000;
 /// The default of [`Rules::open_orders_max`].
 pub const OPEN_ORDERS_MAX_DEFAULT: u32 = 1_000;
 
+/// The default of [`Rules::author_comments_max`].
+pub const AUTHOR_COMMENTS_MAX_DEFAULT: u32 = 1_000;
+
 /// The operator's settings for accounts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
@@ -20,6 +23,8 @@ pub struct Rules {
     pub kept_orders_max: u32,
     /// The most open orders of an account.
     pub open_orders_max: u32,
+    /// The most comments that an account may have written, on whatever orders. At least 1.
+    pub author_comments_max: u32,
 }
 
 impl Default for Rules {
@@ -29,6 +34,7 @@ impl Default for Rules {
             active_keys_max: 5,
             kept_orders_max: KEPT_ORDERS_MAX_DEFAULT,
             open_orders_max: OPEN_ORDERS_MAX_DEFAULT,
+            author_comments_max: AUTHOR_COMMENTS_MAX_DEFAULT,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The state of one shard, and the record that each part of it depends on.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
@@ -47,6 +47,8 @@ pub struct State {
     pub(super) silences: Silences,
     pub(super) comments: BTreeMap<CommentId, Comment>,
     pub(super) comments_ever: u64,
+    /// The comments by author.
+    pub(super) comments_by: BTreeSet<(AccountId, CommentId)>,
     /// The memory of the comments' texts.
     pub(super) comment_text_bytes: usize,
     /// The comments of each order that has some.
@@ -95,6 +97,7 @@ impl State {
             silences: Silences::default(),
             comments: BTreeMap::new(),
             comments_ever: 0,
+            comments_by: BTreeSet::new(),
             comment_text_bytes: 0,
             comments_of: HashMap::default(),
             last_removal: 0,

@@ -4,6 +4,7 @@ use super::command::{
     CreateKey, DeleteComment, Identity, OrderNames, Owner, RevokeKey, Trade, TradeOrder,
     WriteComment,
 };
+use super::comment::Written;
 use super::idempotency::NameHash;
 use super::key::{KeyGrant, Permissions};
 use super::rejection::Rejection;
@@ -122,7 +123,12 @@ fn the_hash_matches_the_state_after_each_change() {
     let mut state = State::new(shard);
     let (first_key, account) = (KeyId::new(shard, 1).unwrap(), AccountId::new(shard, 1).unwrap());
     let (order, comment) = (OrderId::new(shard, 2).unwrap(), CommentId::new(shard, 1).unwrap());
-    let say = WriteComment { order, author: account, content: "a good price".into() };
+    let say = WriteComment {
+        order,
+        author: account,
+        content: "a good price".into(),
+        elsewhere: Written::default(),
+    };
     let mut seen = HashSet::from([state.hash()]);
     let mut check = |state: &State, what: &str| {
         assert_eq!(state.hash(), hash_from_scratch(state), "after {what}");
@@ -227,6 +233,63 @@ fn an_entry_of_a_batch_from_before_is_found_by_its_index() {
     assert!(matches!(decide(2, 2), Ok(Verdict::Happens(..))));
 }
 
+/// An hour of a free key's rate: 18,000 comments of 1,000 characters.
+#[test]
+fn an_hour_of_comments_takes_no_more_memory_than_the_bound() {
+    const ORDERS: u64 = 60;
+    let rules = Rules::default();
+    let shard = ShardId::new(0).unwrap();
+    let mut state = State::new(shard);
+    for _ in 0..ORDERS {
+        happen(&mut state, &trade(Side::Buy, 1), &rules);
+    }
+    let author = AccountId::new(ShardId::new(9).unwrap(), 1).unwrap();
+    let comments_max = u64::from(rules.author_comments_max);
+    let now = Timestamp::from_seconds(9);
+    let mut full_bytes = 0;
+    for number in 0..18_000 {
+        let order = OrderId::new(shard, 1 + number % ORDERS).unwrap();
+        let content = "x".repeat(1_000).into();
+        let say = WriteComment { order, author, content, elsewhere: Written::default() };
+        if number >= comments_max {
+            let rejection = state.decide(&say, None, now, &rules).unwrap_err();
+            let oldest = CommentId::new(shard, 1 + number - comments_max).unwrap();
+            let comments_max = rules.author_comments_max;
+            assert_eq!(rejection, Rejection::WrittenLimitExceeded { comments_max, oldest });
+            happen(&mut state, &DeleteComment { comment: oldest, author }, &rules);
+        }
+        happen(&mut state, &say, &rules);
+        let bytes = state.footprint_from(0).0.comments;
+        match number + 1 {
+            written if written < comments_max => {}
+            written if written == comments_max => full_bytes = bytes,
+            _ => assert_eq!(bytes, full_bytes, "after {number}"),
+        }
+    }
+    assert!((1_000_000..1_200_000).contains(&full_bytes), "{full_bytes}");
+    assert_eq!(state.observe_written(author).value.count, 1_000);
+}
+
+/// The orders of others are in other shards.
+#[test]
+fn what_an_author_has_written_in_other_shards_counts() {
+    let rules = Rules { author_comments_max: 3, ..Rules::default() };
+    let shards = [0, 1].map(|number| ShardId::new(number).unwrap());
+    let mut state = State::new(shards[0]);
+    happen(&mut state, &trade(Side::Buy, 1), &rules);
+    let order = OrderId::new(shards[0], 1).unwrap();
+    let author = AccountId::new(shards[1], 1).unwrap();
+    let say = |elsewhere| WriteComment { order, author, content: "so be it".into(), elsewhere };
+    let other = CommentId::new(shards[1], 7).unwrap();
+    let elsewhere = |count| Written { count, oldest: Some((Timestamp::from_seconds(8), other)) };
+    happen(&mut state, &say(elsewhere(2)), &rules);
+    let decide =
+        |count| state.decide(&say(elsewhere(count)), None, Timestamp::from_seconds(9), &rules);
+    assert!(matches!(decide(1), Ok(Verdict::Happens(..))));
+    let refused = Rejection::WrittenLimitExceeded { comments_max: 3, oldest: other };
+    assert_eq!(decide(2), Err(refused));
+}
+
 #[test]
 fn the_engine_rejects_a_quantity_out_of_range() {
     let (state, market) = (State::new(ShardId::new(0).unwrap()), market());
@@ -247,7 +310,12 @@ fn an_absence_depends_on_the_removal() {
     let order = |counter| OrderId::new(shard, counter).unwrap();
     let account = AccountId::new(shard, 1).unwrap();
     let comment = CommentId::new(shard, 1).unwrap();
-    let say = |order| WriteComment { order, author: account, content: "so be it".into() };
+    let say = |order| WriteComment {
+        order,
+        author: account,
+        content: "so be it".into(),
+        elsewhere: Written::default(),
+    };
     let delete = DeleteComment { comment, author: account };
     let mut state = State::new(shard);
     let at = |position| Place::new(3, position);

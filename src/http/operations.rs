@@ -189,7 +189,8 @@ pub static OPERATIONS: [Operation; 68] = [
         .errors(&["ORDER_NOT_FOUND", "COMMENT_LIMIT_EXCEEDED", "JOURNAL_FULL", "SERVER_FULL"])
     .summary(
         "add a comment of 1 to 1,000 characters; control characters other than newline and tab are \
-         refused; one author may write 20 on an order, and an order takes 1,000 in all",
+         refused; one author may write 20 on an order and have 1,000 in all \
+         (`--author-comments`), and an order takes 1,000",
     ),
     Operation::get(
         "/trades/{order_id}/comments",

@@ -146,6 +146,7 @@ pub(super) async fn start(
         starting_balance: arguments.starting_balance,
         kept_orders_max: arguments.keep_orders,
         open_orders_max: arguments.open_orders,
+        author_comments_max: arguments.author_comments,
         ..Rules::default()
     };
     let room = watch_memory(arguments);

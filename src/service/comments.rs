@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::settlement::Retry;
 use super::{Caller, Page, RequestContext, Service, ServiceError};
 use crate::engine::command::{DeleteComment, OpenAccount, Owner, WriteComment};
-use crate::engine::comment::Comment;
+use crate::engine::comment::{Comment, Written};
 use crate::engine::rejection::Rejection;
 use crate::engine::view::Observed;
 use crate::engine::{Command, State};
@@ -23,8 +23,26 @@ impl Service {
     ) -> Result<Comment, ServiceError> {
         let order = order.ok_or(Rejection::OrderNotFound)?;
         let author = self.opened_account(caller, context).await?;
-        let command = WriteComment { order, author, content };
+        // One at a time, so that none is left uncounted.
+        let _turn = self.authors.turn(author).await;
+        let elsewhere = self.written_elsewhere(author, order.shard(), context).await?;
+        let command = WriteComment { order, author, content, elsewhere };
         self.execute_for(author, order.shard(), command, context).await
+    }
+
+    /// What an author has written in all shards but this one.
+    async fn written_elsewhere(
+        &self,
+        author: AccountId,
+        shard: ShardId,
+        context: RequestContext<'_>,
+    ) -> Result<Written, ServiceError> {
+        let mut written = Written::default();
+        for other in ShardId::all().filter(|&other| other != shard) {
+            let read = move |state: &State| state.observe_written(author);
+            written = written.and(self.shards.observe(other, context.waiters, read).await?);
+        }
+        Ok(written)
     }
 
     /// Comments of an order, oldest first.

@@ -16,6 +16,7 @@ use crate::engine::command::{
     Beat, CreateKey, DeleteComment, Identity, OpenAccount, OrderNames, Owner, RenameKey, RevokeKey,
     RotateKey, Trade, TradeOrder, WriteComment,
 };
+use crate::engine::comment::Written;
 use crate::engine::idempotency::NameHash;
 use crate::engine::key::{KeyGrant, OVERLAP_SECONDS_MAX, Permissions};
 use crate::engine::reset::ResetAccount;
@@ -516,7 +517,15 @@ impl Clients {
             Request::Comment { order, trader } => {
                 let content = format!("{trader} says of {order}").into();
                 let author = account(trader);
-                (order.shard(), Command::Comment(WriteComment { order, author, content }))
+                (
+                    order.shard(),
+                    Command::Comment(WriteComment {
+                        order,
+                        author,
+                        content,
+                        elsewhere: Written::default(),
+                    }),
+                )
             }
             Request::DeleteComment { comment, trader } => {
                 let author = account(trader);

@@ -12,6 +12,7 @@ use paperbourse::engine::command::{
     CreateKey, DeleteComment, OpenAccount, OrderNames, Owner, RenameKey, RevokeKey, RotateKey,
     Settle, Trade, TradeOrder, WriteComment,
 };
+use paperbourse::engine::comment::Written;
 use paperbourse::engine::event::{Event, Events, OrderFilled};
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
@@ -164,7 +165,12 @@ impl Pair {
                 let order_id = self.id(*order, OrderId::new);
                 let author_id = writer(*author);
                 let content = "well done".into();
-                let command = WriteComment { order: order_id, author: author_id, content };
+                let command = WriteComment {
+                    order: order_id,
+                    author: author_id,
+                    content,
+                    elsewhere: Written::default(),
+                };
                 (self.run(&command), self.naive.comment(*author, *order))
             }
             Action::DeleteComment { author, comment } => {

@@ -2,7 +2,7 @@
 //! tests here restore rows that belong to no state.
 
 use paperbourse::engine::command::{CreateKey, OrderNames, Owner, Trade, TradeOrder, WriteComment};
-use paperbourse::engine::comment::Comment;
+use paperbourse::engine::comment::{Comment, Written};
 use paperbourse::engine::fill_log::FillLogRow;
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{Key, KeyGrant, Permissions};
@@ -140,7 +140,12 @@ pub(crate) fn world() -> World {
     }
     for order in [2, 4] {
         let author = AccountId::new(other_shard(), 1).expect("a small counter");
-        let command = WriteComment { order: order_id(order), author, content: "well done".into() };
+        let command = WriteComment {
+            order: order_id(order),
+            author,
+            content: "well done".into(),
+            elsewhere: Written::default(),
+        };
         world.run(&command).expect("the order exists");
     }
     world

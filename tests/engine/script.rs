@@ -39,6 +39,7 @@ use paperbourse::engine::command::{
     CreateKey, DecideSettlement, DeleteComment, OpenAccount, OrderNames, Owner, RenameKey,
     RevokeKey, RotateKey, Settle, Trade, TradeOrder, WriteComment,
 };
+use paperbourse::engine::comment::Written;
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
 use paperbourse::engine::order::OrderReceipt;
@@ -200,6 +201,7 @@ impl Run {
                 order: OrderId::new(self.world.state.shard(), counter(order)).expect("an id"),
                 author: self.account(author),
                 content: content.join(" ").into(),
+                elsewhere: Written::default(),
             }),
             ["delete", author, comment] => self.outcome(&DeleteComment {
                 comment: CommentId::new(self.world.state.shard(), counter(comment)).expect("an id"),

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::expect::Outcome::{self, Done, Invalid, Refused};
 use super::expect::{Kind, check_error, check_fields, check_invalid};
-use super::server::{Account, shared};
+use super::server::{Account, Server, shared};
 
 /// The most comments of one author on one order.
 const COMMENTS_OF_AUTHOR: usize = 20;
@@ -173,4 +173,26 @@ fn missing_orders_and_comments_are_not_found() {
     for (request, outcome) in rows {
         outcome.check(&account.send(request));
     }
+}
+
+#[test]
+fn an_author_has_so_many_comments_on_all_orders_together() {
+    let server = Server::unlimited_with(&["--author-comments", "3"]);
+    let (author, other) = (server.account(), server.account());
+    // The orders of two accounts, which may be in two shards.
+    let paths = [path(&author), path(&other), path(&other)];
+    let say = |account: &Account<'_>, path: &str| account.post(path, &json!({"content": "hm"}));
+    let ids: Vec<_> =
+        paths.iter().map(|path| say(&author, path).ok(200)["id"].to_string()).collect();
+    for path in &paths {
+        let refused = say(&author, path);
+        check_error(&refused, 400, "COMMENT_LIMIT_EXCEEDED");
+        let message = refused.json()["message"].as_str().unwrap().to_owned();
+        let way_out = format!("DELETE /comments/{} deletes the oldest", ids[0]);
+        assert!(message.contains(&way_out), "{message}");
+        say(&other, path).ok(200);
+    }
+    author.delete(format!("/comments/{}", ids[0])).ok(200);
+    say(&author, &paths[2]).ok(200);
+    check_error(&say(&author, &paths[2]), 400, "COMMENT_LIMIT_EXCEEDED");
 }

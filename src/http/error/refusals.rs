@@ -126,9 +126,9 @@ impl From<Rejection> for ApiError {
             Rejection::MakerRotated | Rejection::CommentNotOwn => {
                 (S::FORBIDDEN, "INSUFFICIENT_PERMISSION")
             }
-            Rejection::CommentLimitExceeded { .. } | Rejection::AuthorLimitExceeded { .. } => {
-                (S::BAD_REQUEST, "COMMENT_LIMIT_EXCEEDED")
-            }
+            Rejection::CommentLimitExceeded { .. }
+            | Rejection::AuthorLimitExceeded { .. }
+            | Rejection::WrittenLimitExceeded { .. } => (S::BAD_REQUEST, "COMMENT_LIMIT_EXCEEDED"),
             Rejection::Broken { rule } => return Self::internal(rule),
         };
         let retry_after_seconds = (status == S::SERVICE_UNAVAILABLE).then_some(1);

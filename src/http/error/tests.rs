@@ -5,7 +5,7 @@ use crate::engine::rejection::Rejection;
 use crate::engine::terms::OrderStatus;
 use crate::http::operation::Verb;
 use crate::http::operations::trade::read_trade;
-use crate::ids::{OrderId, Timestamp};
+use crate::ids::{CommentId, OrderId, Timestamp};
 use crate::limits::tier::Tier;
 use crate::market::catalogue::MarketStatus;
 use crate::money::{Price, Shares, Usd};
@@ -153,6 +153,10 @@ fn rejections_of_the_engine() {
         Rejection::CommentNotOwn,
         Rejection::CommentLimitExceeded { comments_max: 1_000 },
         Rejection::AuthorLimitExceeded { comments_max: 20 },
+        Rejection::WrittenLimitExceeded {
+            comments_max: 1_000,
+            oldest: CommentId::from_raw(64).unwrap(),
+        },
         Rejection::Broken { rule: "an internal secret" },
     ];
     let text = all_shown(rejections.into_iter().map(ApiError::from).collect());
