@@ -131,6 +131,7 @@ pub struct ServeArgs {
     pub keep_orders: u32,
 
     /// How many comments one author may have, on whatever orders; older ones can be deleted
+    #[arg(help_heading = TRADING, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_AUTHOR_COMMENTS",
           default_value_t = AUTHOR_COMMENTS_MAX_DEFAULT, value_name = "N",
           value_parser = whole_number(1..=u32::MAX))]

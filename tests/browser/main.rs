@@ -80,10 +80,13 @@ fn check_accessible(browser: &mut Browser, axe: &str, part: &str) {
 fn check_page(browser: &mut Browser, axe: &str, parts: &[String]) {
     let found = browser.run(
         "const loaded = performance.getEntriesByType('resource').map(({ name }) => name);
+         // Programs in the guide may use these words.
+         const body = document.body.cloneNode(true);
+         if (body.matches('.guide')) body.querySelectorAll('pre').forEach((it) => it.remove());
          return {
            overflow: document.documentElement.scrollWidth > innerWidth,
            foreign: loaded.filter((name) => !name.startsWith(location.origin + '/')),
-           text: document.body.textContent,
+           text: body.textContent,
          };",
     );
     assert_eq!((&found["overflow"], &found["foreign"]), (&json!(false), &json!([])));

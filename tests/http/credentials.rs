@@ -15,7 +15,7 @@ pub(crate) fn path_of(operation: &Operation, order_id: &Value) -> String {
     let path = operation.path.as_str();
     let path = path.replace("{condition_id}", PLAIN).replace("{order_id}", &order_id.to_string());
     let path = path.replace("{slug}", "invented-market-0").replace("{token_id}", "700000");
-    let path = path.replace("{page}", "orders");
+    let path = path.replace("{page}", "orders").replace("{file}", "maker.py");
     let path = path.replace(&format!("{{{}}}", operation.path.parameter()), "64");
     let required = operation.query.iter().filter(|parameter| parameter.is_required);
     let query: Vec<String> = required.map(|it| format!("{}=700000", it.name)).collect();

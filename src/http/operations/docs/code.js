@@ -26,17 +26,21 @@ export function copyButton(source, about) {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "copy";
-  button.textContent = "Copy";
-  button.setAttribute("aria-label", `Copy: ${about}`);
+  const say = (word) => {
+    button.textContent = word;
+    // Spoken, the name begins with what is seen.
+    button.setAttribute("aria-label", `${word}: ${about}`);
+  };
+  say("Copy");
   button.addEventListener("click", async () => {
     try {
       await copy(source.textContent);
-      button.textContent = "Copied";
+      say("Copied");
     } catch {
       getSelection().selectAllChildren(source);
-      button.textContent = "Selected";
+      say("Selected");
     }
-    setTimeout(() => { button.textContent = "Copy"; }, SHOWN_MS);
+    setTimeout(() => say("Copy"), SHOWN_MS);
   });
   return button;
 }

@@ -100,8 +100,8 @@ fn document((name, text): &Page) -> String {
 }
 
 /// The HTML of this Markdown. Headings get ids, and links lead to pages of the guide. Of a link to
-/// another file of the repository, only the text remains. A paragraph that links recipes is followed
-/// by them. A long page lists its headings.
+/// another file of the repository, only the text remains. Recipes follow the paragraph that links
+/// them. A long page lists its headings.
 fn rendered(text: &str) -> String {
     let mut events: Vec<Event<'_>> = Parser::new_ext(text, Options::ENABLE_TABLES).collect();
     let mut outline = Vec::new();
