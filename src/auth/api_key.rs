@@ -54,7 +54,7 @@ impl KeyFlaw {
     pub fn of(text: &[u8]) -> Option<Self> {
         if KeyHash::of_presented(text).is_some() {
             None
-        } else if text.starts_with(b"eyJ") && text.iter().filter(|&&it| it == b'.').count() == 2 {
+        } else if text.starts_with(b"eyJ") && text.split(|&it| it == b'.').count() == 3 {
             Some(Self::AccessToken)
         } else if text.len() != KEY_BYTES {
             let characters = String::from_utf8_lossy(text).chars().count();

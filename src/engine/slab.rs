@@ -326,10 +326,10 @@ mod tests {
             slab.chunks.iter().map(|chunk| vec_bytes(&chunk.rows)).sum()
         };
         let slots: Vec<u32> = (0..ROWS).map(|row| slab.insert(row)).collect();
-        assert!(slots.iter().copied().eq(0..slots.len() as u32), "slots are consecutive");
+        assert!(slots.iter().copied().eq(0..to_u32(slots.len())), "slots are consecutive");
         let full = rows_bytes(&slab);
         // Whichever row of a chunk goes last.
-        let kept = |slot: u32| slot.is_multiple_of(CHUNK_ROWS as u32 * 2 + 7);
+        let kept = |slot: u32| slot.is_multiple_of(2 * to_u32(CHUNK_ROWS) + 7);
         for &slot in slots.iter().filter(|&&slot| !kept(slot)).rev() {
             assert_eq!(slab.remove(slot), u64::from(slot));
         }

@@ -124,9 +124,7 @@ pub fn handle(
             }
             docs::instead(&head, &error).unwrap_or_else(|| error.into_reply())
         });
-        if let (Some(operation), Some(query)) = (operation, head.uri.query())
-            && reply.status.is_success()
-        {
+        if let (Some(operation), Some(query)) = (operation, head.uri.query()) {
             warn_of_ignored(&mut reply, operation, query);
         }
         // A write was done, so its answer is sent whatever memory there is; there are few large

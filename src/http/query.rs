@@ -32,7 +32,7 @@ pub(super) fn warn_of_ignored(reply: &mut Reply, operation: &Operation, query: &
     let names = form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
     let ignored: BTreeSet<_> =
         names.filter(|name| !is_read(name) && !name.starts_with('_')).collect();
-    if ignored.is_empty() || matches!(operation.run, Run::File(_)) {
+    if ignored.is_empty() || !reply.status.is_success() || matches!(operation.run, Run::File(_)) {
         return;
     }
     let ignored: Vec<_> = ignored.into_iter().collect();
@@ -42,7 +42,9 @@ pub(super) fn warn_of_ignored(reply: &mut Reply, operation: &Operation, query: &
     for (sentence, name) in sentences.iter_mut().zip(&ignored) {
         if let Some(meant) = closest(name, &known) {
             sentence.truncate(sentence.len() - 1);
-            sentence.push_str(&format!("; did you mean `{meant}`?"));
+            *sentence += "; did you mean `";
+            *sentence += meant;
+            *sentence += "`?";
         }
     }
     let header = HeaderValue::try_from(sentences.join(" "));

@@ -34,6 +34,7 @@ fn closed(server: &Server, request: &Request) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "most of them are rows")]
 fn a_mistake_can_be_mended_from_its_sentence() {
     let server = Server::unlimited();
     let other_server = Server::unlimited();
@@ -134,7 +135,7 @@ fn a_mistake_can_be_mended_from_its_sentence() {
 
     let limited = Server::start(&["--tier", "free=1/300/2/5", "--address-limits", "off"]);
     let hasty = limited.account();
-    let refused = (0..).map(|_| hasty.get("/v1/account/balance")).find(|it| it.status == 429);
+    let refused = (0..1_000).map(|_| hasty.get("/v1/account/balance")).find(|it| it.status == 429);
     let text = refused.unwrap().json()["message"].as_str().unwrap().to_owned();
     writeln!(table, "too many requests: 429 RATE_LIMIT_EXCEEDED\n  {text}").unwrap();
 
