@@ -40,7 +40,8 @@ fn axe() -> Option<String> {
 /// A server whose books stand still, and a new key.
 fn server(data: &Path) -> (ServerProcess, String) {
     let still = ["--venue", "simulated:1", "--venue-speed", "0.000001"];
-    let flags = [&still[..], &["--venue-delay", "off", "--address-limits", "off"]].concat();
+    let open = ["--address-limits", "off", "--tier", "free=1000/60000/2/5"];
+    let flags = [&still[..], &["--venue-delay", "off"], &open].concat();
     let server = ServerProcess::start(BINARY, data, &flags);
     let minted =
         command(BINARY).args(["token", "--subject", "reader", "--data"]).arg(data).output();

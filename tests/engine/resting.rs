@@ -493,7 +493,7 @@ fn a_replay_gives_the_first_answer() {
         book M1 yes bids 0.4x10 asks 0.5x4
         open A1                                         -> opened A1
         place A1 M1 yes buy limit 10 0.5 name=a         -> pending O1 taken 4
-        place A1 M1 yes buy limit 10 0.5 name=a,b       -> replay of O1
+        place A1 M1 yes buy limit 10 0.5 name=a,b       -> IDEMPOTENCY_KEY_REUSE
         place A1 M1 yes buy limit 10 0.5 name=b         -> pending O2 taken 4
         place A1 M1 yes buy limit 10 0.5 name=a,b       -> IDEMPOTENCY_KEY_REUSE
         place A1 M1 yes buy limit 10 0.5 tif=FAK name=c -> filled O3 taken 4

@@ -100,6 +100,14 @@ fn another_order_under_a_used_name_is_a_conflict() {
         same[field] = value;
         check_replay(&first, &send(&account, &same, "name", ""));
     }
+    // A field that is not read is named behind the first answer, and nothing executes.
+    let mut more = order.clone();
+    more["unknown"] = json!(1);
+    let again = send(&account, &more, "name", "");
+    assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
+    let rest = again.text.strip_prefix(first.text.strip_suffix('}').unwrap()).unwrap();
+    assert!(rest.starts_with(",\"warnings\":[\"`unknown` "), "{rest}");
+    assert_eq!(account.balance(), "995");
 }
 
 #[test]

@@ -136,38 +136,17 @@ pub(in crate::http) fn closest(name: &str, known: &[&'static str]) -> Option<&'s
     let distances = known.iter().filter_map(|&known| {
         let letters = letters(known);
         let mistakes_max = letters.len() / 5;
-        let mistakes = mistakes_between(&sent, &letters);
+        // A swap of two neighbours is one mistake.
+        let mistakes = strsim::osa_distance(&sent, &letters);
         (mistakes <= mistakes_max.min(2)).then_some((mistakes, known))
     });
     distances.min_by_key(|(mistakes, _)| *mistakes).map(|(_, known)| known)
 }
 
 /// The letters and digits of a name, in lower case: `limitPrice` and `limit_price` are one name.
-fn letters(name: &str) -> Vec<u8> {
-    let letters = name.bytes().filter(u8::is_ascii_alphanumeric);
-    letters.take(SHOWN_CHARACTERS_MAX).map(|byte| byte.to_ascii_lowercase()).collect()
-}
-
-/// How many letters must be inserted, removed, replaced or swapped with their neighbour to make one
-/// word of another.
-fn mistakes_between(left: &[u8], right: &[u8]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
-    let mut above: Vec<usize> = (0..=right.len()).collect();
-    for (row, byte) in left.iter().enumerate() {
-        let mut current = vec![row + 1];
-        for (column, other) in right.iter().enumerate() {
-            let replaced = above[column] + usize::from(byte != other);
-            let mut least = replaced.min(above[column + 1] + 1).min(current[column] + 1);
-            let is_swap =
-                row > 0 && column > 0 && *byte == right[column - 1] && left[row - 1] == *other;
-            if is_swap {
-                least = least.min(before[column - 1] + 1);
-            }
-            current.push(least);
-        }
-        before = std::mem::replace(&mut above, current);
-    }
-    above[right.len()]
+fn letters(name: &str) -> String {
+    let letters = name.chars().filter(char::is_ascii_alphanumeric);
+    letters.take(SHOWN_CHARACTERS_MAX).map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
 /// A sentence about each name, and one that counts those past [`WARNINGS_MAX`].
