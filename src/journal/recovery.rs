@@ -226,8 +226,8 @@ pub struct UnopenedJournal {
 }
 
 /// Reads the journal in the data directory, starting after the mark, and passes the records to
-/// `show`, in order and a piece of a segment at a time, without those up to the block at which it resumes. Creates a
-/// journal if the directory has none.
+/// `show`, in order and a piece of a segment at a time, without those up to the block at which it
+/// resumes. Creates a journal if the directory has none.
 pub(super) fn read<E>(
     data: &DataDirectory,
     config: &JournalConfig,

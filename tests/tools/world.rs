@@ -44,6 +44,8 @@ pub(crate) fn start_with(data: &Path, archive_bytes: &str) -> ServerProcess {
             &STARTING_BALANCE.to_string(),
             "--tier",
             limits,
+            "--author-comments",
+            "1000000",
             "--address-limits",
             "off",
         ],
