@@ -100,8 +100,9 @@ fn the_recorded_evening_is_played_to_sockets() {
             let is_bare = sample["arrangement"] == "bare";
             assert_eq!(sample["untrue_count"].as_u64(), (!is_bare).then_some(0), "{sample}");
             let rate = sample["sockets"]["frames_per_second"].as_f64().unwrap();
-            // In the evening, a market changes some twenty times a second.
-            assert!(rate > 1_000.0, "{sample}");
+            // Each of five readers gets each of four markets more than once a second, on however
+            // slow a machine.
+            assert!(rate > 20.0, "{sample}");
         }
     }
 }
