@@ -41,7 +41,7 @@ fn parse(text: &str) -> Option<u64> {
     is_unit.then(|| number.checked_mul(1 << (10 * (index + 1))))?
 }
 
-/// The number of bytes with the largest unit that divides it, as [`bytes`] reads it.
+/// The number of bytes with the largest unit that divides it, as [`bytes()`] reads it.
 pub fn display(bytes: u64) -> String {
     let (mut number, mut unit) = (bytes, None);
     for next in UNITS {
