@@ -178,7 +178,7 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "INSUFFICIENT_PERMISSION", message)
     }
 
-    /// The tier is above what the caller may grant, which is this one, if it is known.
+    /// The tier is above the highest that the caller may grant: this one, if it is known.
     pub fn tier_not_authorized(highest: Option<Tier>) -> Self {
         let message = match highest {
             Some(highest) => format!(
