@@ -263,7 +263,8 @@ fn is_pure_std(path: &[String]) -> bool {
 fn files_and_lines_are_short() {
     let mut broken = Vec::new();
     let mut lengths = Vec::new();
-    for source in sources(&["src", "tests", "benches", "perf", "fuzz/fuzz_targets"]) {
+    for source in sources(&["src", "tests", "benches", "perf", "fuzz/fuzz_targets", "fuzz/targets"])
+    {
         let length = source.text.lines().count();
         if length > FILE_LINES_MAX {
             broken.push(format!("{}: {length} lines", source.name));
@@ -333,7 +334,8 @@ fn no_unfinished_work_is_left() {
         concat!("#[ign", "ore"),
     ];
     let mut broken = Vec::new();
-    for source in sources(&["src", "tests", "benches", "perf", "fuzz/fuzz_targets"]) {
+    for source in sources(&["src", "tests", "benches", "perf", "fuzz/fuzz_targets", "fuzz/targets"])
+    {
         for (number, line) in (1..).zip(source.text.lines()) {
             if marks.iter().any(|mark| line.contains(mark)) {
                 broken.push(format!("{}:{number}: {}", source.name, line.trim()));
