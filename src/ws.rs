@@ -44,10 +44,12 @@ pub mod subscriptions;
 pub mod turns;
 pub mod watch;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use fastwebsockets::WebSocketError;
 use fastwebsockets::upgrade::{UpgradeFut, is_upgrade_request};
 use http_body_util::Empty;
+use hyper::header::SEC_WEBSOCKET_KEY;
 #[cfg(feature = "cluster")]
 use hyper::http::request::Parts;
 use hyper::upgrade::Upgraded;
@@ -64,6 +66,9 @@ pub enum UpgradeError {
     /// No `Sec-WebSocket-Key`.
     #[error("the header sec-websocket-key is missing")]
     MissingKey,
+    /// A `Sec-WebSocket-Key` that RFC 6455, section 4.2.1, does not allow, or more than one.
+    #[error("the header sec-websocket-key must be the base64 of 16 bytes, once")]
+    InvalidKey,
     /// Answered with 426 and version 13.
     #[error("the header sec-websocket-version must be 13")]
     UnsupportedVersion,
@@ -82,11 +87,20 @@ pub fn upgrade<B>(
     if request.method() != Method::GET || !is_upgrade_request(request) {
         return Err(UpgradeError::NotAnUpgrade);
     }
+    let mut keys = request.headers().get_all(SEC_WEBSOCKET_KEY).iter();
+    let key = keys.next().ok_or(UpgradeError::MissingKey)?;
+    if keys.next().is_some() || !is_base64_of_16_bytes(key.as_bytes()) {
+        return Err(UpgradeError::InvalidKey);
+    }
     match fastwebsockets::upgrade::upgrade(request) {
         Ok((response, upgrading)) => Ok((response, Upgrading(upgrading))),
-        Err(WebSocketError::MissingSecWebSocketKey) => Err(UpgradeError::MissingKey),
         Err(_) => Err(UpgradeError::UnsupportedVersion),
     }
+}
+
+fn is_base64_of_16_bytes(text: &[u8]) -> bool {
+    // The length first, so that nothing long is decoded.
+    text.len() == 24 && BASE64.decode(text).is_ok_and(|bytes| bytes.len() == 16)
 }
 
 /// Whether the request asks for a socket.

@@ -60,14 +60,23 @@ async fn a_request_becomes_a_socket() {
 #[tokio::test]
 async fn a_request_that_is_no_upgrade_gets_http() {
     let upgrade = "Connection: Upgrade, close\r\nUpgrade: websocket\r\n";
+    let version = "Sec-WebSocket-Version: 13\r\n";
+    let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let with_key = |key| format!("{upgrade}Sec-WebSocket-Key: {key}\r\n{version}");
     for (header_lines, error) in [
         ("Connection: close\r\n".to_owned(), UpgradeError::NotAnUpgrade),
         (format!("{upgrade}Sec-WebSocket-Version: 13\r\n"), UpgradeError::MissingKey),
-        (format!("{upgrade}Sec-WebSocket-Key: x\r\n"), UpgradeError::UnsupportedVersion),
-        (
-            format!("{upgrade}Sec-WebSocket-Key: x\r\nSec-WebSocket-Version: 8\r\n"),
-            UpgradeError::UnsupportedVersion,
-        ),
+        (format!("{upgrade}{key}"), UpgradeError::UnsupportedVersion),
+        (format!("{upgrade}{key}Sec-WebSocket-Version: 8\r\n"), UpgradeError::UnsupportedVersion),
+        (format!("{upgrade}{key}{key}{version}"), UpgradeError::InvalidKey),
+        (format!("{upgrade}Sec-WebSocket-Key:\r\n{version}"), UpgradeError::InvalidKey),
+        (format!("{upgrade}Sec-WebSocket-Key: x\r\n{version}"), UpgradeError::InvalidKey),
+        // Without padding, of 15 bytes, of 17, of 18, and with bits beyond the 16th byte.
+        (with_key("dGhlIHNhbXBsZSBub25jZQ"), UpgradeError::InvalidKey),
+        (with_key("dGhlIHNhbXBsZSBub25j"), UpgradeError::InvalidKey),
+        (with_key("dGhlIHNhbXBsZSBub25jZQA="), UpgradeError::InvalidKey),
+        (with_key("dGhlIHNhbXBsZSBub25jZQAA"), UpgradeError::InvalidKey),
+        (with_key("dGhlIHNhbXBsZSBub25jZR=="), UpgradeError::InvalidKey),
     ] {
         let answer = String::from_utf8(exchange(&header_lines).await).unwrap();
         assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
