@@ -1,9 +1,13 @@
 //! The configuration file: TOML, with a name for each flag and nothing else.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Read as _};
+#[cfg(unix)]
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+#[cfg(unix)]
+use rustix::fs::OFlags;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -38,6 +42,9 @@ pub(super) enum FileError {
     /// It cannot be read.
     #[error("failed to read the file of --config: {0}")]
     Read(#[from] io::Error),
+    /// It is a pipe, a folder or the like.
+    #[error("the file of --config is not a regular file, so it could not be read again on SIGHUP")]
+    Kind,
     /// It is longer than any configuration.
     #[error("the file of --config is longer than {FILE_BYTES_MAX} bytes")]
     TooLong,
@@ -52,7 +59,16 @@ pub(super) enum FileError {
 /// Reads the entries of a file, in their order.
 pub(super) fn read(path: &Path) -> Result<Vec<Entry>, FileError> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    let mut options = OpenOptions::new();
+    options.read(true);
+    // Opening a pipe must not wait for somebody who writes to it.
+    #[cfg(unix)]
+    options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(FileError::Kind);
+    }
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(FileError::TooLong);
     }
@@ -116,6 +132,19 @@ fn scalar(value: &DeValue<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn a_pipe_or_a_folder_is_refused_without_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        for path in [pipe.as_path(), folder.path()] {
+            let found = read(path);
+            assert!(matches!(found, Err(FileError::Kind)), "{}: {found:?}", path.display());
+        }
+    }
 
     #[test]
     fn values_are_read_as_the_flags_would_take_them() {

@@ -48,7 +48,7 @@ const MISTAKES: &[(In, &str)] = &[
     ),
     (
         Flags(&["--config", "."]),
-        ".: failed to read the file of --config: Is a directory (os error 21)",
+        ".: the file of --config is not a regular file, so it could not be read again on SIGHUP",
     ),
     (
         File("config = \"other.toml\""),
