@@ -149,7 +149,7 @@ impl OperatorCommand {
             };
         }
         if !account.can_take(amount) {
-            return Err(Rejection::Broken { rule: "an account's sums outgrow their range" });
+            return Err(Rejection::DepositTooLarge { amount });
         }
         let acted = Acted { is_new: true, ..Acted::default() };
         Ok(Verdict::Happens(smallvec![self.event(now)], acted))

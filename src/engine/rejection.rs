@@ -216,6 +216,15 @@ pub enum Rejection {
         /// The amount of that deposit.
         amount: Usd,
     },
+    /// With this deposit, a sum of the account leaves its range.
+    #[error(
+        "the account has been given so much already that {amount} more would exceed the range of \
+         its sums"
+    )]
+    DepositTooLarge {
+        /// The amount of the deposit.
+        amount: Usd,
+    },
     /// The identity has no account, or no account has this id.
     #[error("no such account; POST /v1/keys/bootstrap opens one")]
     AccountNotFound,

@@ -286,7 +286,10 @@ fn deposits_stay_in_range() {
         count += 1;
     }
     let refused = world.run(&deposit(count));
-    assert!(matches!(refused, Err(Rejection::Broken { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Rejection::DepositTooLarge { amount: DEPOSIT_MAX })),
+        "{refused:?}"
+    );
     assert_eq!(i64::from(count), (i64::MAX - 100_000_000) / DEPOSIT_MAX.micros());
 }
 

@@ -20,6 +20,7 @@ pub(crate) fn code(rejection: &Rejection) -> &'static str {
         Rejection::NameReused { .. } | Rejection::NameAdded { .. } | Rejection::BatchChanged => {
             "IDEMPOTENCY_KEY_REUSE"
         }
+        Rejection::DepositTooLarge { .. } => "DEPOSIT_TOO_LARGE",
         Rejection::MarketNotFound { .. } => "MARKET_NOT_FOUND",
         Rejection::OutcomeNotFound { .. } => "OUTCOME_NOT_FOUND",
         Rejection::MarketClosed { .. } => "MARKET_CLOSED",

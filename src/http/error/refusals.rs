@@ -91,7 +91,9 @@ impl From<Rejection> for ApiError {
             Rejection::Payload(flaw) => (S::BAD_REQUEST, payload_code(*flaw)),
             Rejection::OffTick { .. } => (S::BAD_REQUEST, "INVALID_ORDER_MIN_TICK_SIZE"),
             Rejection::BelowMinimum { .. } => (S::BAD_REQUEST, "INVALID_ORDER_MIN_SIZE"),
-            Rejection::AmountTooSmall { .. } => (S::BAD_REQUEST, "INVALID_QUANTITY"),
+            Rejection::AmountTooSmall { .. } | Rejection::DepositTooLarge { .. } => {
+                (S::BAD_REQUEST, "INVALID_QUANTITY")
+            }
             Rejection::NotFilledWithinPrice { .. }
             | Rejection::AmountNotSpent { price: Some(_), .. } => {
                 (S::BAD_REQUEST, "FOK_ORDER_NOT_FILLED_ERROR")

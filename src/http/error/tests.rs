@@ -138,6 +138,7 @@ fn rejections_of_the_engine() {
         Rejection::SuspendedWhileHeld,
         Rejection::AccountSuspended,
         Rejection::DepositTokenReused { amount: offered },
+        Rejection::DepositTooLarge { amount: offered },
         Rejection::AccountNotFound,
         Rejection::KeyNotFound,
         Rejection::BootstrapNotAllowed,
