@@ -81,6 +81,12 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "INVALID_HOST", message)
     }
 
+    /// The body is encoded in a way that a proxy in front might read otherwise.
+    pub fn invalid_transfer_encoding() -> Self {
+        let message = "Transfer-Encoding must be exactly `chunked`, once, or be left out.";
+        Self::new(StatusCode::BAD_REQUEST, "INVALID_TRANSFER_ENCODING", message)
+    }
+
     /// The body is longer than the operation accepts.
     pub fn body_too_large(bytes_max: usize) -> Self {
         let message = format!("The body exceeds the {bytes_max} bytes that this path accepts.");

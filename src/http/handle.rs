@@ -61,9 +61,9 @@ pub fn handle(
         let headers = RequestHeaders::of(&head.headers);
         let request_id = RequestId::of(headers.request_id.first());
         let mut admitted = None;
-        let host = require_host(headers.host, head.version);
+        let framing = require_framing(&headers, head.version);
         let path = head.uri.path();
-        let found = host.and_then(|()| {
+        let found = framing.and_then(|()| {
             find(&head.method, path).map_err(|error| ApiError::no_route(error, &head.method, path))
         });
         let operation = found.as_ref().ok().copied();
@@ -403,13 +403,22 @@ pub(super) fn warn_of_forwarding(server: &Server, peer: IpAddr, head: &Parts) {
     }
 }
 
-/// Refuses a request from which two readers could take different hosts. Only HTTP/1.0 may name
-/// none.
-pub(super) fn require_host(host: Sent<'_>, version: Version) -> Result<(), ApiError> {
-    match host {
-        Sent::Once(_) => Ok(()),
-        Sent::Never if version == Version::HTTP_10 => Ok(()),
-        Sent::Never | Sent::Repeatedly(_) => Err(ApiError::invalid_host()),
+/// Refuses a request from which two readers could take different hosts or different bodies. Only
+/// HTTP/1.0 may name no host. The HTTP library has already refused a transfer encoding whose last
+/// coding is not `chunked`; what stands before that would be left undecoded.
+pub(super) fn require_framing(
+    headers: &RequestHeaders<'_>,
+    version: Version,
+) -> Result<(), ApiError> {
+    match headers.host {
+        Sent::Once(_) => {}
+        Sent::Never if version == Version::HTTP_10 => {}
+        Sent::Never | Sent::Repeatedly(_) => return Err(ApiError::invalid_host()),
+    }
+    match headers.transfer_encoding {
+        Sent::Never => Ok(()),
+        Sent::Once(coding) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        Sent::Once(_) | Sent::Repeatedly(_) => Err(ApiError::invalid_transfer_encoding()),
     }
 }
 

@@ -11,6 +11,7 @@ pub(super) struct RequestHeaders<'a> {
     pub(super) api_key: Sent<'a>,
     pub(super) authorization: Sent<'a>,
     pub(super) idempotency_key: Sent<'a>,
+    pub(super) transfer_encoding: Sent<'a>,
 }
 
 /// How often a header was sent, and its first value.
@@ -32,6 +33,7 @@ impl<'a> RequestHeaders<'a> {
                 "x-api-key" => &mut found.api_key,
                 "authorization" => &mut found.authorization,
                 "idempotency-key" => &mut found.idempotency_key,
+                "transfer-encoding" => &mut found.transfer_encoding,
                 _ => continue,
             };
             *sent = match *sent {

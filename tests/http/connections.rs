@@ -134,6 +134,34 @@ fn a_request_names_its_host_once() {
     }
 }
 
+/// A proxy in front may take another body from such a request, and what follows for the next one.
+#[test]
+fn a_transfer_encoding_is_chunked_and_nothing_else() {
+    let account = shared().account();
+    let line = format!("host: a\r\nx-api-key: {}\r\n", account.key);
+    let body = "2\r\n{}\r\n0\r\n\r\n";
+    for (encoding, status) in [
+        ("transfer-encoding: chunked\r\n", 422),
+        ("Transfer-Encoding: Chunked \r\n", 422),
+        ("transfer-encoding: gzip, chunked\r\n", 400),
+        ("transfer-encoding: chunked, chunked\r\n", 400),
+        ("transfer-encoding: identity, chunked\r\n", 400),
+        ("transfer-encoding: , chunked\r\n", 400),
+        ("transfer-encoding: \r\ntransfer-encoding: chunked\r\n", 400),
+        ("transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n", 400),
+    ] {
+        let mut connection = shared().connect();
+        let head = format!("POST /trade HTTP/1.1\r\n{line}{encoding}\r\n");
+        connection.write(format!("{head}{body}").as_bytes());
+        let response = connection.read(false);
+        assert_eq!(response.status, status, "{encoding}: {response:?}");
+        if status == 400 {
+            check_error(&response, 400, "INVALID_TRANSFER_ENCODING");
+            assert_eq!(response.header("connection"), Some("close"), "{encoding}");
+        }
+    }
+}
+
 /// Answers of every kind, including those that no handler makes.
 #[test]
 fn no_answer_allows_content_sniffing() {

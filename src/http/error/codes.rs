@@ -31,6 +31,7 @@ pub static CODES: [(StatusCode, &[&str]); 13] = [
             "TIER_KEY_LIMIT_EXCEEDED",
             "COMMENT_LIMIT_EXCEEDED",
             "INVALID_HOST",
+            "INVALID_TRANSFER_ENCODING",
             "BODY_INCOMPLETE",
         ],
     ),

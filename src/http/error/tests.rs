@@ -44,6 +44,7 @@ fn errors_of_the_edge() {
         RouteError::NotOffered { reason: "Not here." }.into(),
         RouteError::MethodNotAllowed { allow: [Verb::Get].into_iter().collect() }.into(),
         ApiError::invalid_host(),
+        ApiError::invalid_transfer_encoding(),
         ApiError::body_too_large(65_536),
         ApiError::missing_auth(),
         ApiError::invalid_key(),

@@ -37,7 +37,7 @@ use crate::http::connection::{CutOff, ReplyBody, Source};
 use crate::http::error::ApiError;
 use crate::http::exchange::{ConnectionSlot, Worker};
 use crate::http::forwarded::FORWARDED_FOR;
-use crate::http::handle::{handle, log_request, require_host, warn_of_forwarding};
+use crate::http::handle::{handle, log_request, require_framing, warn_of_forwarding};
 use crate::http::holder::Holder;
 use crate::http::operation::{Operation, Run, Verb};
 use crate::http::reply::{RATE_LIMIT_TIER, REQUEST_ID, RequestId, response_of};
@@ -238,7 +238,7 @@ async fn answer(
     (mut head, body): (Parts, &mut RequestBody),
 ) -> Result<Response<ReplyBody>, ApiError> {
     let server = &worker.server;
-    require_host(RequestHeaders::of(&head.headers).host, head.version)?;
+    require_framing(&RequestHeaders::of(&head.headers), head.version)?;
     body.limit(operation.body_bytes_max)?;
     let client = server.proxies.client(peer, &head.headers);
     if slot.note_request(Moment::at(began).monotonic_ns) {

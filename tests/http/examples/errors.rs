@@ -105,6 +105,10 @@ fn of_requests(errors: &mut Errors, account: &Account<'_>) {
     }
     for (code, head) in [
         ("INVALID_HOST", "GET /v1/markets HTTP/1.1\r\n\r\n"),
+        (
+            "INVALID_TRANSFER_ENCODING",
+            "POST /trade HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        ),
         ("HTTP_VERSION_TOO_OLD", "GET /prices/stream?condition_ids=0x1 HTTP/1.0\r\n\r\n"),
     ] {
         let mut connection = account.server.connect();
