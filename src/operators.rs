@@ -92,6 +92,24 @@ pub enum Question {
         /// Why, for the journal.
         reason: String,
     },
+    /// Which comments an account has written.
+    Comments {
+        /// Whose.
+        account: Named,
+        /// Only comments with higher ids.
+        #[serde(default)]
+        after: Option<u64>,
+        /// The most comments to list, 1 to [`LIMIT_MAX`].
+        #[serde(default = "limit_default")]
+        limit: u32,
+    },
+    /// Deletes a comment, whoever has written it.
+    DeleteComment {
+        /// Its id.
+        comment: u64,
+        /// Why, for the log.
+        reason: String,
+    },
     /// Takes an account's writes again.
     Resume {
         /// Which.
@@ -155,6 +173,30 @@ pub struct AccountLine {
     /// How often it was reset.
     pub resets: u32,
     /// When it was opened, in UTC.
+    pub created_at: String,
+}
+
+/// A list of comments.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CommentList {
+    /// The comments, in id order.
+    pub comments: Vec<CommentLine>,
+    /// The `after` of the next question; `None` if there are no more comments.
+    pub next: Option<u64>,
+}
+
+/// A comment on an order.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CommentLine {
+    /// The comment's id.
+    pub comment: u64,
+    /// The order commented on.
+    pub order: u64,
+    /// The author's account.
+    pub account: u64,
+    /// The text.
+    pub content: String,
+    /// When it was written, in UTC.
     pub created_at: String,
 }
 

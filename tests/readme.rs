@@ -270,6 +270,8 @@ fn every_flag_is_documented_as_in_the_help() {
     check("src/guide/operating.md", &["account", "list"]);
     check("src/guide/operating.md", &["account", "deposit"]);
     check("src/guide/operating.md", &["account", "tier"]);
+    check("src/guide/operating.md", &["account", "comments"]);
+    check("src/guide/operating.md", &["account", "delete-comment"]);
     check("src/guide/operating.md", &["journal", "verify"]);
     check("src/guide/operating.md", &["journal", "dump"]);
     check("src/guide/operating.md", &["journal", "stats"]);
@@ -332,6 +334,8 @@ fn every_command_has_a_manual_page() {
     let expected = [
         "",
         "-account",
+        "-account-comments",
+        "-account-delete-comment",
         "-account-deposit",
         "-account-erase",
         "-account-list",

@@ -11,8 +11,8 @@ use crate::config::server_folder;
 use crate::inspect::text::count;
 use crate::limits::tier::Tier;
 use crate::operators::{
-    self, AccountChange, AccountLine, AccountList, AskError, LIMIT_DEFAULT, LIMIT_MAX, Named,
-    Question, SuspensionLine,
+    self, AccountChange, AccountLine, AccountList, AskError, CommentLine, CommentList,
+    LIMIT_DEFAULT, LIMIT_MAX, Named, Question, SuspensionLine,
 };
 use crate::telemetry::OneLine;
 
@@ -58,6 +58,33 @@ enum AccountCommand {
     Erase(Act),
     /// Set the tier of all keys of an account, and the highest that new ones can have
     Tier(TierArgs),
+    /// List the comments that an account has written, in the order of their ids
+    Comments(CommentsArgs),
+    /// Delete a comment, whoever has written it
+    DeleteComment {
+        /// Id of the comment
+        #[arg(value_name = "COMMENT")]
+        comment: u64,
+
+        /// Why, for the log: at most 500 bytes
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+}
+
+#[derive(Args, Debug)]
+struct CommentsArgs {
+    #[command(flatten)]
+    name: AccountName,
+
+    /// Only comments with higher ids
+    #[arg(long, value_name = "COMMENT")]
+    after: Option<u64>,
+
+    /// The most comments to list
+    #[arg(long, value_name = "N", default_value_t = LIMIT_DEFAULT,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(LIMIT_MAX)))]
+    limit: u32,
 }
 
 #[derive(Args, Debug)]
@@ -163,6 +190,15 @@ pub(super) fn run(arguments: &AccountArgs) -> anyhow::Result<()> {
             let question = Question::Tier { account: name.into(), tier, reason };
             print_report(&operators::ask::<AccountChange>(data, &question)?, *json)
         }
+        AccountCommand::Comments(CommentsArgs { name, after, limit }) => {
+            let question =
+                Question::Comments { account: name.into(), after: *after, limit: *limit };
+            print_report(&operators::ask::<CommentList>(data, &question)?, *json)
+        }
+        AccountCommand::DeleteComment { comment, reason } => {
+            let question = Question::DeleteComment { comment: *comment, reason: reason.clone() };
+            print_report(&operators::ask::<CommentLine>(data, &question)?, *json)
+        }
         AccountCommand::Resume(Act { name, reason }) => {
             let question = Question::Resume { account: name.into(), reason: reason.clone() };
             print_report(&operators::ask::<AccountChange>(data, &question)?, *json)
@@ -212,6 +248,39 @@ impl Display for AccountList {
             }
             None => Ok(()),
         }
+    }
+}
+
+/// A line for each comment.
+impl Display for CommentList {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.comments.is_empty() {
+            return formatter.write_str("no comments");
+        }
+        for (index, line) in self.comments.iter().enumerate() {
+            let CommentLine { comment, order, created_at, content, .. } = line;
+            let start = if index > 0 { "\n" } else { "" };
+            let content = OneLine(content);
+            write!(formatter, "{start}{comment} on order {order} at {created_at}: {content}")?;
+        }
+        match self.next {
+            Some(after) => {
+                write!(formatter, "\nmore comments follow: continue with --after {after}")
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// What was deleted.
+impl Display for CommentLine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { comment, order, account, content, .. } = self;
+        let content = OneLine(content);
+        write!(
+            formatter,
+            "deleted comment {comment} of account {account} on order {order}: {content}"
+        )
     }
 }
 

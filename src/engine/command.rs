@@ -65,6 +65,10 @@ pub struct DeleteComment {
     pub author: AccountId,
 }
 
+/// Deletes a comment on behalf of an operator, whoever has written it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RemoveComment(pub CommentId);
+
 /// Records the resolution of a market, unless one was recorded before. Send it to the shard that
 /// [`Decision::home`] names.
 #[derive(Clone, PartialEq, Eq, Debug)]

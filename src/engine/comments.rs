@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 
-use super::command::{DeleteComment, WriteComment};
+use super::command::{DeleteComment, RemoveComment, WriteComment};
 use super::comment::{COMMENTS_PER_AUTHOR_MAX, COMMENTS_PER_ORDER_MAX, Comment, Written};
 use super::contradiction::{Flaw, NOT_KEPT, NOT_NEXT};
 use super::decide::{Command, Given, IDS_EXHAUSTED, Verdict};
@@ -73,11 +73,25 @@ impl Command for DeleteComment {
     fn answer(_: &State, (): (), _: bool) {}
 
     fn depends_on(&self, state: &State) -> Place {
-        let comment = self.comment;
-        match state.comment(comment) {
-            Some(comment) => state.comments_place(comment.order),
-            None => state.absence_place(comment.shard(), comment.counter(), state.comments_ever),
-        }
+        state.comment_place(self.comment)
+    }
+}
+
+impl Command for RemoveComment {
+    type Subject = Comment;
+    type Answer = Comment;
+
+    fn decide(&self, state: &State, _: Given<'_, '_>) -> Result<Verdict<Comment>, Rejection> {
+        let comment = state.comment(self.0).ok_or(Rejection::CommentNotFound)?;
+        Ok(Verdict::Happens(smallvec![Event::CommentDeleted { comment: self.0 }], comment.clone()))
+    }
+
+    fn answer(_: &State, comment: Comment, _: bool) -> Comment {
+        comment
+    }
+
+    fn depends_on(&self, state: &State) -> Place {
+        state.comment_place(self.0)
     }
 }
 
@@ -93,6 +107,29 @@ impl State {
     /// What an account has written on the orders of this shard.
     pub fn observe_written(&self, author: AccountId) -> Observed<Written> {
         Observed { value: self.written_by(author), place: self.written_place(author) }
+    }
+
+    /// The comments of an account on orders of this shard, oldest first: at most `limit` whose ids
+    /// are higher than `after`.
+    pub fn observe_comments_by(
+        &self,
+        author: AccountId,
+        after: Option<CommentId>,
+        limit: usize,
+    ) -> Observed<Vec<Comment>> {
+        let is_later = |comment: &&Comment| after.is_none_or(|after| comment.id > after);
+        let own = self.comments_by(author).filter(is_later).take(limit);
+        // That others are missing may be the work of a deletion.
+        let place = self.written_place(author).max(self.place_at(self.last_removal));
+        Observed { value: own.cloned().collect(), place }
+    }
+
+    /// Covers a comment, or that it is gone.
+    fn comment_place(&self, id: CommentId) -> Place {
+        match self.comment(id) {
+            Some(comment) => self.comments_place(comment.order),
+            None => self.absence_place(id.shard(), id.counter(), self.comments_ever),
+        }
     }
 
     fn written_place(&self, author: AccountId) -> Place {

@@ -1,8 +1,8 @@
 use std::collections::HashSet;
 
 use super::command::{
-    CreateKey, DeleteComment, Identity, OrderNames, Owner, RevokeKey, Trade, TradeOrder,
-    WriteComment,
+    CreateKey, DeleteComment, Identity, OrderNames, Owner, RemoveComment, RevokeKey, Trade,
+    TradeOrder, WriteComment,
 };
 use super::comment::Written;
 use super::idempotency::NameHash;
@@ -327,10 +327,13 @@ fn an_absence_depends_on_the_removal() {
     assert_eq!(state.observe_comments(order(1), 0, 9).place, at(20));
     assert_eq!(say(order(1)).depends_on(&state), at(20));
     assert_eq!(delete.depends_on(&state), at(20));
+    assert_eq!(RemoveComment(comment).depends_on(&state), at(20));
+    assert_eq!(state.observe_comments_by(account, None, 9).place, at(20));
     assert_eq!(state.observe_order(account, order(2)).place, Place::START);
     assert_eq!(say(order(2)).depends_on(&state), Place::START);
 
-    happen_at(&mut state, &delete, &rules, at(30));
+    happen_at(&mut state, &RemoveComment(comment), &rules, at(30));
+    assert_eq!(state.observe_comments_by(account, None, 9).place, at(30));
     assert_eq!(delete.depends_on(&state), at(30));
     assert_eq!(state.observe_comments(order(1), 0, 9).place, at(30));
     happen_at(&mut state, &say(order(1)), &rules, at(40));

@@ -6,15 +6,17 @@ use hyper::StatusCode;
 
 use super::serve::json;
 use super::{
-    AccountChange, AccountLine, AccountList, Failure, LIMIT_MAX, Named, Question, SuspensionLine,
+    AccountChange, AccountLine, AccountList, CommentLine, CommentList, Failure, LIMIT_MAX, Named,
+    Question, SuspensionLine,
 };
 use crate::engine::acts::OperatorCommand;
+use crate::engine::comment::Comment;
 use crate::engine::standing::{Act, DEPOSIT_MAX, Operator, REASON_BYTES_MAX, Suspension};
 use crate::engine::summary::AccountSummary;
 use crate::http::body::BodyError;
 use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;
-use crate::ids::AccountId;
+use crate::ids::{AccountId, CommentId};
 use crate::journal::Waiters;
 use crate::limits::tier::Tier;
 use crate::money::{Rounding, Usd};
@@ -70,6 +72,25 @@ impl Desk {
             Question::Resume { account, reason } => {
                 self.act(account, Act::Resume, by, reason).await
             }
+            Question::Comments { account, after, limit } => {
+                let author = self.find(account).await?;
+                let limit = limit.clamp(1, LIMIT_MAX) as usize;
+                let after = after.and_then(CommentId::from_raw);
+                let (comments, has_more) =
+                    self.service().comments_by(author, after, limit, &self.waiters).await?;
+                let next = comments.last().filter(|_| has_more).map(|comment| comment.id.get());
+                let comments = comments.into_iter().map(CommentLine::from).collect();
+                Ok(json(&CommentList { comments, next }))
+            }
+            Question::DeleteComment { comment, reason } => {
+                let reason = checked_reason(&reason)?;
+                let id = CommentId::from_raw(comment);
+                let deleted = self.service().remove_comment(id, &self.waiters).await?;
+                let account = deleted.author.get();
+                let (uid, user) = (by.uid, by.user.as_deref().unwrap_or_default());
+                tracing::info!(account, comment, uid, user, %reason, "operator deleted a comment");
+                Ok(json(&CommentLine::from(deleted)))
+            }
         }
     }
 
@@ -81,11 +102,7 @@ impl Desk {
         by: Operator,
         reason: String,
     ) -> Result<Vec<u8>, Refused> {
-        let reason: Box<str> = reason.trim().into();
-        if !(1..=REASON_BYTES_MAX).contains(&reason.len()) {
-            let message = format!("the reason must have 1 to {REASON_BYTES_MAX} bytes");
-            return Err(Refused::invalid(&message));
-        }
+        let reason = checked_reason(&reason)?;
         let account = self.find(account).await?;
         let (name, uid) = (act.as_str(), by.uid);
         let user = by.user.as_deref().unwrap_or_default().to_owned();
@@ -138,6 +155,15 @@ impl Desk {
             }
         }
     }
+}
+
+fn checked_reason(reason: &str) -> Result<Box<str>, Refused> {
+    let reason = reason.trim();
+    if !(1..=REASON_BYTES_MAX).contains(&reason.len()) {
+        let message = format!("the reason must have 1 to {REASON_BYTES_MAX} bytes");
+        return Err(Refused::invalid(&message));
+    }
+    Ok(reason.into())
 }
 
 fn deposit(amount: &str, token: &str) -> Result<Act, Refused> {
@@ -212,6 +238,18 @@ impl From<AccountSummary> for AccountLine {
             active_keys: summary.active_key_count,
             resets: summary.reset_count,
             created_at: summary.opened_at.to_string(),
+        }
+    }
+}
+
+impl From<Comment> for CommentLine {
+    fn from(comment: Comment) -> Self {
+        Self {
+            comment: comment.id.get(),
+            order: comment.order.get(),
+            account: comment.author.get(),
+            content: comment.content.into(),
+            created_at: comment.at.to_string(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::settlement::Retry;
 use super::{Caller, Page, RequestContext, Service, ServiceError};
-use crate::engine::command::{DeleteComment, OpenAccount, Owner, WriteComment};
+use crate::engine::command::{DeleteComment, OpenAccount, Owner, RemoveComment, WriteComment};
 use crate::engine::comment::{Comment, Written};
 use crate::engine::rejection::Rejection;
 use crate::engine::view::Observed;
@@ -23,6 +23,11 @@ impl Service {
     ) -> Result<Comment, ServiceError> {
         let order = order.ok_or(Rejection::OrderNotFound)?;
         let author = self.opened_account(caller, context).await?;
+        // Before all other shards are asked how much the author has written.
+        let read = move |state: &State| state.observe_comments(order, 0, 0);
+        if self.shards.observe(order.shard(), context.waiters, read).await?.is_none() {
+            return Err(Rejection::OrderNotFound.into());
+        }
         // One at a time, so that none is left uncounted.
         let _turn = self.authors.turn(author).await;
         let elsewhere = self.written_elsewhere(author, order.shard(), context).await?;
@@ -73,6 +78,36 @@ impl Service {
         let author = caller.account()?;
         let command = DeleteComment { comment, author };
         self.execute_for(author, comment.shard(), command, context).await
+    }
+
+    /// Comments of an author on any orders, by id: at most `limit` after this one, and whether there
+    /// are more. For operators.
+    pub async fn comments_by(
+        &self,
+        author: AccountId,
+        after: Option<CommentId>,
+        limit: usize,
+        waiters: &Arc<Waiters>,
+    ) -> Result<(Vec<Comment>, bool), ServiceError> {
+        let mut found = Vec::new();
+        for shard in ShardId::all() {
+            let read = move |state: &State| state.observe_comments_by(author, after, limit + 1);
+            found.extend(self.shards.observe(shard, waiters, read).await?);
+        }
+        found.sort_unstable_by_key(|comment| comment.id);
+        let has_more = found.len() > limit;
+        found.truncate(limit);
+        Ok((found, has_more))
+    }
+
+    /// Deletes anybody's comment on behalf of an operator, and returns it.
+    pub async fn remove_comment(
+        &self,
+        comment: Option<CommentId>,
+        waiters: &Arc<Waiters>,
+    ) -> Result<Comment, ServiceError> {
+        let comment = comment.ok_or(Rejection::CommentNotFound)?;
+        Ok(self.shards.execute(comment.shard(), RemoveComment(comment), waiters).await?)
     }
 
     /// Executes a command in the shard of an order, unless the author's account takes no writes.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::world::{Trader, buy, json_of, start, text, tool};
+use crate::world::{Trader, buy, comment, json_of, start, text, tool};
 
 /// Asks the server and returns what it prints as JSON.
 #[track_caller]
@@ -70,6 +70,62 @@ fn accounts_are_listed_in_pages_and_shown_by_id_and_by_subject() {
     let [head, row, more] = listed.lines().collect::<Vec<_>>()[..] else { panic!("{listed}") };
     assert!(head.ends_with("SUBJECT") && row.contains(" owner-"), "{listed}");
     assert_eq!(more, format!("more accounts follow: continue with --after {}", ids[0]));
+}
+
+#[test]
+fn comments_are_listed_and_deleted_whoever_has_written_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let server = start(data);
+    let [owner, writer] = ["owner", "writer"].map(|name| Trader::new(data, &server, name));
+    let mut client = owner.connect(&server);
+    // In the shards of several orders' owners, on one's own orders and on those of others.
+    let orders: Vec<_> = (0..3).map(|number| buy(&mut client, &format!("o{number}"))).collect();
+    let mut writing = writer.connect(&server);
+    let own = buy(&mut writing, "own");
+    comment(&mut client, orders[0]);
+    for order in [orders[0], own, orders[1], own, orders[2]] {
+        comment(&mut writing, order);
+    }
+
+    let of_writer = ["comments", "--subject", "writer"];
+    let all = account(data, &of_writer);
+    assert_eq!(all["next"], Value::Null);
+    let all = all["comments"].as_array().unwrap().clone();
+    let ids: Vec<_> = all.iter().map(|line| line["comment"].as_u64().unwrap()).collect();
+    assert!(ids.len() == 5 && ids.is_sorted(), "{ids:?}");
+    assert_eq!(all[0]["content"], "🦀".repeat(1000));
+    let (mut paged, mut after) = (Vec::new(), 0);
+    loop {
+        let from = after.to_string();
+        let page = account(data, &[&of_writer[..], &["--limit", "2", "--after", &from]].concat());
+        paged.extend(page["comments"].as_array().unwrap().clone());
+        match page["next"].as_u64() {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    assert_eq!(paged, all);
+
+    let id = ids[2].to_string();
+    let delete = ["delete-comment", &id, "--reason", "an advertisement"];
+    assert_eq!(account(data, &delete), all[2]);
+    let line = server.logged("operator deleted a comment");
+    assert!(line.contains("an advertisement") && line.contains(&id), "{line}");
+    // It stays deleted after a crash, and that it is gone is said as such.
+    server.kill();
+    let server = start(data);
+    let left = account(data, &of_writer)["comments"].as_array().unwrap().clone();
+    assert_eq!(left, [&all[..2], &all[3..]].concat());
+    assert_eq!(
+        account(data, &["comments", "--subject", "owner"])["comments"][0]["order"],
+        orders[0]
+    );
+    let (code, error) = failure(data, &delete);
+    assert!(code == 1 && error.contains("No comment has this id"), "{error}");
+    let (code, error) = failure(data, &["delete-comment", &id, "--reason", " "]);
+    assert!(code == 1 && error.contains("the reason must have 1 to 500 bytes"), "{error}");
+    server.terminate();
 }
 
 #[test]
