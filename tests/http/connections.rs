@@ -237,8 +237,10 @@ fn the_idlest_stranger_is_replaced_by_a_new_connection() {
     let markets = Request::get("/v1/markets");
     let mut bot = served(&server, &known);
     for _ in 0..3 {
-        let mut stranger = served(&server, &markets);
-        let mut next = served(&server, &markets);
+        let mut stranger = server.connect();
+        stranger.send(&markets).ok(200);
+        let mut next = server.connect();
+        next.send(&markets).ok(200);
         assert!(stranger.is_ended());
         // An incomplete request head holds no slot either.
         next.write(b"GET /v1/markets HTTP/1.1\r\nhost: x\r\nx-slow: ");

@@ -3,7 +3,8 @@
 //!
 //! Bots keep their connections. A connection is a *stranger* until it presents a valid credential.
 //! While all slots are taken, a new connection gets the slot of the stranger whose last request is
-//! the longest ago. A stranger keeps its slot by sending requests, which are rate-limited in turn.
+//! the longest ago. Requests keep a stranger's slot only before idler ones, so strangers that all
+//! send them do not keep bots out.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -65,6 +66,8 @@ struct Slot {
     is_known: AtomicBool,
     is_leaving: AtomicBool,
     leave: Notify,
+    /// The address that it counts for.
+    origin: Option<Origin>,
 }
 
 /// Why a connection gets no slot.
@@ -84,7 +87,6 @@ pub struct ConnectionGuard {
     limit: Arc<ConnectionLimit>,
     slot: Arc<Slot>,
     number: u64,
-    origin: Option<Origin>,
 }
 
 impl ConnectionLimit {
@@ -122,11 +124,11 @@ impl ConnectionLimit {
         }
         let number = table.next_number;
         table.next_number += 1;
-        let slot = Arc::new(Slot::default());
-        slot.asked_at_ns.store(now_ns, Ordering::Relaxed);
+        let slot = Slot { asked_at_ns: now_ns.into(), origin, ..Slot::default() };
+        let slot = Arc::new(slot);
         table.list(now_ns, number, slot.clone());
         self.count.store(table.count, Ordering::Relaxed);
-        Ok(ConnectionGuard { limit: self.clone(), slot, number, origin })
+        Ok(ConnectionGuard { limit: self.clone(), slot, number })
     }
 
     /// How many connections count towards the limit.
@@ -147,24 +149,37 @@ impl Table {
         if self.leaving >= LEAVING_MAX {
             return false;
         }
-        // Look at each stranger at most once: those that keep sending requests may stay.
-        for _ in 0..self.strangers.len() {
-            let Some(((listed_ns, number), slot)) = self.strangers.pop_first() else { break };
+        // A bound, since they may send requests meanwhile.
+        let mut relists_left = self.strangers.len();
+        while let Some(((listed_ns, number), slot)) = self.strangers.pop_first() {
             if slot.is_known.load(Ordering::Relaxed) {
                 continue;
             }
             let asked_at_ns = slot.asked_at_ns.load(Ordering::Relaxed);
-            if asked_at_ns > listed_ns {
+            if asked_at_ns > listed_ns && relists_left > 0 {
+                relists_left -= 1;
                 self.list(asked_at_ns, number, slot);
                 continue;
             }
             slot.is_leaving.store(true, Ordering::Relaxed);
             slot.leave.notify_one();
             self.leaving += 1;
-            self.count -= 1;
+            self.uncount(&slot);
             return true;
         }
         false
+    }
+
+    fn uncount(&mut self, slot: &Slot) {
+        self.count -= 1;
+        if let Some(origin) = slot.origin
+            && let Entry::Occupied(mut count) = self.by_origin.entry(origin)
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
     }
 }
 
@@ -197,18 +212,10 @@ impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let mut table = self.limit.table.lock();
         table.strangers.remove(&(self.slot.listed_ns.load(Ordering::Relaxed), self.number));
-        if let Some(origin) = self.origin
-            && let Entry::Occupied(mut count) = table.by_origin.entry(origin)
-        {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
         if self.slot.is_leaving.load(Ordering::Relaxed) {
             table.leaving -= 1;
         } else {
-            table.count -= 1;
+            table.uncount(&self.slot);
         }
         self.limit.count.store(table.count, Ordering::Relaxed);
     }
@@ -276,6 +283,35 @@ mod tests {
         drop((asks, next, last));
         assert_eq!(limit.count(), 0);
         assert!(limit.table.lock().strangers.is_empty());
+    }
+
+    /// However recent their requests are, one of them is the idlest.
+    #[test]
+    fn strangers_that_all_sent_requests_make_room_at_once() {
+        let limit = ConnectionLimit::new(3);
+        let strangers = [1, 2, 3].map(|at_ns| limit.admit(None, at_ns).unwrap());
+        for (stranger, asked_at_ns) in strangers.iter().zip([6, 4, 5]) {
+            stranger.note_request(asked_at_ns);
+        }
+        assert_eq!(limit.admit(None, 7).err(), None);
+        assert_eq!(strangers.each_ref().map(is_dismissed), [false, true, false]);
+    }
+
+    #[test]
+    fn a_dismissed_connection_does_not_count_for_its_address() {
+        let limit = ConnectionLimit::with_address_cap(2, 2);
+        let [bot, other] = ["192.0.2.1", "192.0.2.2"].map(address);
+        let before = [1, 2].map(|at_ns| limit.admit(Some(bot), at_ns).unwrap());
+        let others = [3, 4].map(|at_ns| limit.admit(Some(other), at_ns).unwrap());
+        assert_eq!(before.each_ref().map(is_dismissed), [true, true]);
+        let again = limit.admit(Some(bot), 5).unwrap();
+        // What is dismissed is not subtracted a second time.
+        drop(before);
+        let second = limit.admit(Some(bot), 6).unwrap();
+        assert_eq!(limit.admit(Some(bot), 7).err(), Some(NoSlot::AddressFull));
+        drop((others, again, second));
+        assert_eq!(limit.count(), 0);
+        assert!(limit.table.lock().by_origin.is_empty());
     }
 
     #[test]
