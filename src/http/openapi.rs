@@ -316,6 +316,20 @@ fn describe_parameter(parameter: &Parameter, place: &str) -> Value {
     described
 }
 
+/// These words, and then their other cases, so that a program can still list the words.
+fn in_any_case(words: &[&str]) -> Value {
+    let either = |letter: char| {
+        let (upper, lower) = (letter.to_ascii_uppercase(), letter.to_ascii_lowercase());
+        if upper == lower { lower.to_string() } else { format!("[{upper}{lower}]") }
+    };
+    let patterns: Vec<String> =
+        words.iter().map(|word| word.chars().map(either).collect()).collect();
+    json!([
+        { "type": "string", "enum": words },
+        { "type": "string", "pattern": format!("^({})$", patterns.join("|")) },
+    ])
+}
+
 pub(super) fn schema_of_kind(kind: ParameterKind) -> Value {
     match kind {
         ParameterKind::Number { min, max, default } => {
@@ -329,7 +343,7 @@ pub(super) fn schema_of_kind(kind: ParameterKind) -> Value {
             json!({ "type": "string", "minLength": min, "maxLength": max })
         }
         ParameterKind::Flag => json!({ "type": "boolean" }),
-        ParameterKind::Choice { words } => json!({ "type": "string", "enum": words }),
+        ParameterKind::Choice { words } => json!({ "anyOf": in_any_case(words) }),
         ParameterKind::Time => json!({ "anyOf": [
             { "type": "string", "format": "date-time" },
             { "type": "string", "format": "date" },

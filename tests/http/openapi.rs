@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonschema::Validator;
 use paperbourse::http::openapi::document;
 use paperbourse::http::operations::OPERATIONS;
+use paperbourse::http::operations::batch::read_batch;
 use paperbourse_test_support::{Request, Response};
 use serde_json::{Map, Value, json};
 
@@ -272,8 +273,11 @@ fn values() -> Vec<Value> {
         "1.0000001",
         "BUY",
         "HOLD",
+        "buy",
         "limit",
+        "Limit",
         "GTC",
+        "ioc",
         "GTX",
         "free",
         "none",
@@ -290,6 +294,62 @@ fn values() -> Vec<Value> {
     let counted = [50, 51, 100, 101].map(|count| json!(vec!["é"; count]));
     let others = [Value::Null, json!(true), json!({})];
     numbers.chain(texts).chain(long).chain(lists).chain(counted).chain(others).collect()
+}
+
+/// Which fields an entry has decides what it is read as.
+#[test]
+fn entries_of_a_batch_are_read_as_described() {
+    let document = Document::new();
+    let schema = &document.operation("POST", "/v1/orders/batch")["requestBody"];
+    let validator = document.validator(&schema["content"]["application/json"]["schema"]);
+    let fields = &document.0["components"]["schemas"]["OrderRequest"]["properties"];
+    let fields: Vec<&str> = fields.as_object().unwrap().keys().map(String::as_str).collect();
+    let without_quantity = |mut order: Value| {
+        order.as_object_mut().unwrap().remove("quantity");
+        order
+    };
+    let with = |mut order: Value, more: Value| {
+        order.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        order
+    };
+    let nulls = json!({ "order_type": null, "price": null, "amount": null,
+                        "time_in_force": null, "post_only": null });
+    let mut differences = Vec::new();
+    let mut accepted_count = 0;
+    let mut count = 0;
+    for base in [
+        buy(1),
+        without_quantity(buy(1)),
+        with(buy(1), nulls.clone()),
+        with(without_quantity(buy(1)), nulls),
+        with(buy(1), json!({ "expiration": "never" })),
+        with(buy(1), json!({ "order_type": "market", "expiration": 7 })),
+        with(without_quantity(buy(1)), json!({ "amount": "5" })),
+        with(without_quantity(buy(1)), json!({ "post_only": false })),
+        limit("sell", 10, "0.01"),
+        without_quantity(limit("BUY", 10, "0.01")),
+        json!({}),
+        json!(7),
+    ] {
+        let mut entries = vec![base.clone()];
+        for name in fields.iter().filter(|_| base.is_object()) {
+            entries.extend(
+                values().into_iter().map(|value| with(base.clone(), json!({ *name: value }))),
+            );
+        }
+        for entry in entries {
+            let body = json!({ "orders": [entry] });
+            let is_accepted = read_batch(body.to_string().as_bytes(), None).is_ok();
+            if is_accepted != validator.is_valid(&body) {
+                let verb = if is_accepted { "accepts" } else { "refuses" };
+                differences.push(format!("the server {verb} {entry}"));
+            }
+            accepted_count += usize::from(is_accepted);
+            count += 1;
+        }
+    }
+    assert!(accepted_count > 200 && count > 5_000, "{accepted_count} of {count}");
+    assert!(differences.is_empty(), "{}: {differences:#?}", differences.len());
 }
 
 #[test]

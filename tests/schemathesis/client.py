@@ -15,12 +15,7 @@ from generated.api.orders import (  # noqa: E402
     post_trade,
     post_v1_orders,
 )
-from generated.models import (  # noqa: E402
-    OrderRequest,
-    OrderRequestSide,
-    TradeRequest,
-    TradeRequestSide,
-)
+from generated.models import OrderRequest, TradeRequest  # noqa: E402
 
 client = AuthenticatedClient(
     base_url=os.environ["PAPERBOURSE_URL"],
@@ -36,7 +31,7 @@ trade = post_trade.sync(
     body=TradeRequest(
         market_id=market.condition_id,
         outcome=market.outcomes[0],
-        side=TradeRequestSide.BUY,
+        side="BUY",
         quantity=5,
     ),
 )
@@ -48,7 +43,7 @@ placed = post_v1_orders.sync(
     body=OrderRequest.from_dict({
         "market_id": market.condition_id,
         "outcome": market.outcomes[0],
-        "side": OrderRequestSide.BUY,
+        "side": "BUY",
         "order_type": "limit",
         "quantity": "10",
         "price": "0.01",

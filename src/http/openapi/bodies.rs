@@ -5,15 +5,19 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value, json};
 
-use crate::http::operations::batch::BATCH_ENTRIES_MAX;
+use super::in_any_case;
+use crate::http::operations::batch::{BATCH_ENTRIES_MAX, FIELDS_OF_ANY_KIND};
 use crate::http::operations::comments::COMMENT_CHARACTERS_MAX;
 use crate::http::operations::heartbeats::LABEL_CHARACTERS_MAX;
 use crate::http::operations::keys::{KEY_NAME_CHARACTERS_MAX, PERMISSIONS_LISTED_MAX};
 use crate::http::operations::order_fields::{
-    MARKET_ID_CHARACTERS_MAX, ORDER_NAME_CHARACTERS_MAX, OUTCOME_CHARACTERS_MAX,
+    MARKET_ID_CHARACTERS_MAX, ORDER_NAME_CHARACTERS_MAX, OUTCOME_CHARACTERS_MAX, SIDES,
 };
+use crate::http::operations::orders::place::{KINDS, TIMES_IN_FORCE};
 use crate::http::operations::prices::MARKETS_MAX;
+use crate::http::parameter::words;
 
 /// What every order says.
 #[derive(JsonSchema)]
@@ -25,8 +29,7 @@ struct AnyOrder {
     #[schemars(length(min = 1, max = OUTCOME_CHARACTERS_MAX))]
     outcome: String,
     /// In any case.
-    #[schemars(extend("enum" = ["BUY", "SELL"]))]
-    side: String,
+    side: SideWord,
     /// The price that slippage is measured from. By default the best price of the book.
     expected_price: Option<Price>,
     /// The most slippage to accept, in basis points; 500 with an `expected_price`, else unlimited.
@@ -51,8 +54,7 @@ pub(in crate::http) struct OrderRequest {
     #[schemars(flatten)]
     order: AnyOrder,
     /// By default `market`.
-    #[schemars(extend("enum" = ["market", "limit", null]))]
-    order_type: Option<String>,
+    order_type: Option<KindWord>,
     /// In shares. Required, except for a market purchase with an `amount`.
     quantity: Option<Quantity>,
     /// What a market purchase may spend, in dollars.
@@ -60,8 +62,7 @@ pub(in crate::http) struct OrderRequest {
     /// The worst price to accept, on the market's tick. Required for a limit order.
     price: Option<Price>,
     /// By default `GTC` for a limit order and `FOK` for a market order. `IOC` is the same as `FAK`.
-    #[schemars(extend("enum" = ["GTC", "GTD", "FOK", "FAK", "IOC", null]))]
-    time_in_force: Option<String>,
+    time_in_force: Option<TimeInForceWord>,
     /// When a `GTD` order expires, in seconds since 1970.
     expiration: Option<Expiration>,
     /// Whether to reject the order rather than fill any of it at once.
@@ -73,7 +74,33 @@ pub(in crate::http) struct OrderRequest {
 pub(in crate::http) struct BatchRequest {
     /// The caller's tier may allow fewer.
     #[schemars(length(min = 1, max = BATCH_ENTRIES_MAX))]
-    orders: Vec<OrderRequest>,
+    orders: Vec<BatchOrder>,
+}
+
+/// An entry of a batch. What tells its two forms apart stands beside their references, so that
+/// clients which are made from the document have a union of the two.
+struct BatchOrder;
+
+impl JsonSchema for BatchOrder {
+    fn schema_name() -> Cow<'static, str> {
+        "BatchOrder".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut trade = generator.subschema_for::<TradeRequest>();
+        let has_none = FIELDS_OF_ANY_KIND.map(|name| (name.to_owned(), json!({ "type": "null" })));
+        trade.insert("properties".to_owned(), Map::from_iter(has_none).into());
+        let mut order = generator.subschema_for::<OrderRequest>();
+        let has_one = FIELDS_OF_ANY_KIND.map(|name| {
+            json!({ "required": [name], "properties": { name: { "not": { "type": "null" } } } })
+        });
+        order.insert("anyOf".to_owned(), Value::from_iter(has_one));
+        json_schema!({
+            "description": "An order as for `/trade`, or one with a field that only `/v1/orders` \
+                            has.",
+            "anyOf": [trade, order],
+        })
+    }
 }
 
 /// No control characters but newlines and tabs, and something that is not space.
@@ -173,6 +200,12 @@ macro_rules! schema {
         }
     };
 }
+
+schema!(SideWord, { "anyOf": in_any_case(&words(&SIDES)) });
+
+schema!(KindWord, { "anyOf": in_any_case(&words(&KINDS)) });
+
+schema!(TimeInForceWord, { "anyOf": in_any_case(&words(&TIMES_IN_FORCE)) });
 
 // Numbers are accepted as text, too, with at most six decimals.
 

@@ -28,7 +28,7 @@ pub const BATCH_ENTRIES_MAX: usize = 100;
 
 /// An entry with one of these fields is read as `POST /v1/orders` reads it, any other one as
 /// `POST /trade` does.
-const FIELDS_OF_ANY_KIND: [&str; 5] =
+pub(in crate::http) const FIELDS_OF_ANY_KIND: [&str; 5] =
     ["order_type", "price", "amount", "time_in_force", "post_only"];
 
 pub(in crate::http) async fn place_batch(call: &Call<'_>) -> Answer {

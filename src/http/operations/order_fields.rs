@@ -34,7 +34,7 @@ pub(in crate::http) const NAME_HEADER: [Parameter; 1] = [Parameter::own(
 /// The header that marks a repeated answer.
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-pub(super) const SIDES: [(&str, Side); 2] = [("BUY", Side::Buy), ("SELL", Side::Sell)];
+pub(in crate::http) const SIDES: [(&str, Side); 2] = [("BUY", Side::Buy), ("SELL", Side::Sell)];
 
 pub(super) const SIDE: Parameter =
     Parameter::choice("side", &words(&SIDES), "only purchases or only sales");

@@ -25,9 +25,10 @@ use crate::money::{MICROS_PER_UNIT, Price, Rounding, Usd};
 use crate::service::PlaceRequest;
 use crate::telemetry::Metrics;
 
-const KINDS: [(&str, OrderKind); 2] = [("market", OrderKind::Market), ("limit", OrderKind::Limit)];
+pub(in crate::http) const KINDS: [(&str, OrderKind); 2] =
+    [("market", OrderKind::Market), ("limit", OrderKind::Limit)];
 
-const TIMES_IN_FORCE: [(&str, NamedTimeInForce); 5] = [
+pub(in crate::http) const TIMES_IN_FORCE: [(&str, NamedTimeInForce); 5] = [
     ("GTC", NamedTimeInForce::Gtc),
     ("GTD", NamedTimeInForce::Gtd),
     ("FOK", NamedTimeInForce::Fok),
