@@ -15,6 +15,7 @@ pub mod disk;
 pub mod engine;
 mod faults;
 pub mod histogram;
+pub mod hours;
 pub mod http;
 pub mod ids;
 pub mod inspect;

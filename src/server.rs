@@ -42,10 +42,10 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::build::{BUILD, UNKNOWN, VERSION};
-use crate::candles::HoursFile;
 use crate::config::sources::Configuration;
 use crate::config::{DataPlace, ServeArgs};
 use crate::disk::Disk;
+use crate::hours::HoursFile;
 use crate::http;
 use crate::http::exchange::{Exchange, Server};
 use crate::http::forwarded::TrustedProxies;

@@ -21,7 +21,7 @@ use crate::auth::identity::oidc::OidcIssuer;
 use crate::auth::identity::oidc::discovery::{self, IssuerUrl};
 use crate::auth::identity::shared_secret::SharedSecret;
 use crate::auth::ws_token::WsTokens;
-use crate::candles::{HoursFile, TradeCounter};
+use crate::candles::TradeCounter;
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::config::identity::IdentityConfig;
@@ -29,6 +29,7 @@ use crate::config::venue::VenueConfig;
 use crate::config::{DataPlace, JournalSync, ServeArgs, Switch};
 use crate::disk::Disk;
 use crate::engine::{Rules, State};
+use crate::hours::HoursFile;
 use crate::http::exchange::Exchange;
 use crate::ids::Timestamp;
 use crate::journal::{

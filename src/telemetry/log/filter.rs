@@ -9,7 +9,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 const CRATE: &str = "paperbourse";
 
 /// What may follow it: the modules on the map, and the access log.
-const MODULES: [&str; 35] = [
+const MODULES: [&str; 36] = [
     "access",
     "allocator",
     "auth",
@@ -23,6 +23,7 @@ const MODULES: [&str; 35] = [
     "config",
     "disk",
     "engine",
+    "hours",
     "http",
     "ids",
     "inspect",

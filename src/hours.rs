@@ -1,7 +1,10 @@
 //! The file that carries the bars of an hour over a restart.
 //!
 //! It is written as a whole under another name and then renamed, so that a crash leaves the old
-//! file or the new one. One that cannot be used is set aside, and the server starts without.
+//! file or the new one. One that cannot be used is set aside, and the server starts without. Prices
+//! are not money: whatever goes wrong here is logged, and nothing else suffers.
+
+mod bytes;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::bytes::{self, Flaw};
+use self::bytes::Flaw;
 use crate::disk::{Disk, DiskError, DiskFile, temporary_name};
 use crate::ids::OutcomeIndex;
 use crate::market::Markets;
