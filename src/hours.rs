@@ -41,15 +41,19 @@ pub struct HoursFile {
     written: Mutex<i64>,
 }
 
-/// Reads the file of a data directory. One that cannot be used is set aside; `None` if that fails
-/// too.
-fn read(disk: &Disk, path: &Path) -> Option<Vec<(Arc<str>, PriceRecord)>> {
-    let flaw = match try_read(disk, path) {
-        Ok(None) => return Some(Vec::new()),
-        Ok(Some(Ok(records))) => return Some(records),
-        Ok(Some(Err(flaw))) => flaw.to_string(),
-        Err(error) => format!("{error}: {}", error.source),
-    };
+/// What is wrong with the file of a data directory; `None` if a start can use it.
+pub(crate) fn flaw(folder: &Folder) -> Option<String> {
+    let path = folder.price_hours();
+    let flaw = read(&folder.disk, &path).err()?;
+    Some(format!(
+        "{}: the file of hourly prices is unusable, {flaw}; a start sets it aside, and candles \
+         start over: restore it from a backup to keep them",
+        path.display()
+    ))
+}
+
+/// Renames the file. Returns false if that fails.
+fn set_aside(disk: &Disk, path: &Path, flaw: &str) -> bool {
     let aside = path.with_added_extension("unusable");
     match disk.rename(path, &aside) {
         Ok(()) => {
@@ -58,7 +62,7 @@ fn read(disk: &Disk, path: &Path) -> Option<Vec<(Arc<str>, PriceRecord)>> {
                 aside = %aside.display(),
                 "the file of hourly prices is unusable, {flaw}: renamed it, candles start over"
             );
-            Some(Vec::new())
+            true
         }
         Err(error) => {
             let cause = &error.source;
@@ -67,30 +71,42 @@ fn read(disk: &Disk, path: &Path) -> Option<Vec<(Arc<str>, PriceRecord)>> {
                 "the file of hourly prices is unusable, {flaw}, and cannot be renamed, {error}: \
                  {cause}. Candles start over and are lost at the next restart: move the file"
             );
-            None
+            false
         }
     }
 }
 
-type Read = Result<Vec<(Arc<str>, PriceRecord)>, Flaw>;
+type Records = Vec<(Arc<str>, PriceRecord)>;
 
-fn try_read(disk: &Disk, path: &Path) -> Result<Option<Read>, DiskError> {
+/// What the file says, or why it cannot be used.
+fn read(disk: &Disk, path: &Path) -> Result<Records, String> {
+    match try_read(disk, path) {
+        Ok(read) => read.map_err(|flaw| flaw.to_string()),
+        Err(error) => Err(format!("{error}: {}", error.source)),
+    }
+}
+
+fn try_read(disk: &Disk, path: &Path) -> Result<Result<Records, Flaw>, DiskError> {
     if !disk.exists(path)? {
-        return Ok(None);
+        return Ok(Ok(Vec::new()));
     }
     if !disk.is_regular_file(path)? {
-        return Ok(Some(Err(Flaw::Kind)));
+        return Ok(Err(Flaw::Kind));
     }
     let mut content = Vec::new();
     let read = disk.open_read(path)?.read_into(&mut content, FILE_BYTES_MAX)?;
-    Ok(Some(read.map_or(Err(Flaw::TooLong), |()| bytes::read(&content))))
+    Ok(read.map_or(Err(Flaw::TooLong), |()| bytes::read(&content)))
 }
 
 impl HoursFile {
     /// What the file of a data directory knows, for [`Markets::with_histories`]. `None` if there is
     /// an unusable file that cannot be set aside: it must not be overwritten.
     pub fn records(folder: &Folder) -> Option<Vec<(Arc<str>, PriceRecord)>> {
-        read(&folder.disk, &folder.price_hours())
+        let path = folder.price_hours();
+        match read(&folder.disk, &path) {
+            Ok(records) => Some(records),
+            Err(flaw) => set_aside(&folder.disk, &path, &flaw).then(Vec::new),
+        }
     }
 
     /// The file of a data directory, to be written from these markets.

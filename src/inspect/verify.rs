@@ -1,5 +1,5 @@
-//! Verifies that a server would start on a data directory without losing anything. Checks
-//! everything that a start checks, and the archive as well, without changing anything.
+//! Verifies that a server would start on a data directory without losing anything. Checks every
+//! file in it that a start reads, and the archive as well, without changing anything.
 //!
 //! One pass over the segments indexes the records after the snapshot. Then the shards are loaded
 //! and brought up to date in turn, so that only one is in memory at a time.
@@ -11,7 +11,10 @@ use serde::Serialize;
 
 use super::stats::SnapshotStats;
 use super::text::{count, run};
-use super::{DamageReport, InspectError, folder, walk};
+use super::{DamageReport, InspectError, folder, message, walk};
+use crate::auth::identity::embedded::EmbeddedIssuer;
+use crate::auth::identity::key_file;
+use crate::hours;
 use crate::ids::ShardId;
 use crate::journal::{Batch, SegmentReader};
 use crate::snapshot::{Folder, RecordIndex, ShardState, Snapshot};
@@ -34,6 +37,9 @@ pub struct VerifyReport {
     pub last_position: u64,
     /// The damage found. No server should write to such a directory before it is repaired.
     pub damage: Option<DamageReport>,
+    /// Damage to files on which no record depends. A start sets hourly prices aside, and fails
+    /// without the issuer's key if tokens are of the embedded issuer.
+    pub besides: Vec<DamageReport>,
 }
 
 /// A range of segments with an unbroken chain of blocks and valid records.
@@ -61,7 +67,7 @@ pub struct Torn {
 impl VerifyReport {
     /// Whether no damage was found.
     pub const fn is_ok(&self) -> bool {
-        self.damage.is_none()
+        self.damage.is_none() && self.besides.is_empty()
     }
 
     /// Number of records read.
@@ -84,7 +90,21 @@ pub fn verify(directory: &Path) -> Result<VerifyReport, InspectError> {
         Err(error) if error.is_damage() => report.damage = Some(DamageReport::of(&error)),
         Err(error) => return Err(error),
     }
+    report.besides = check_besides(&folder);
     Ok(report)
+}
+
+fn check_besides(folder: &Folder) -> Vec<DamageReport> {
+    let hours = hours::flaw(folder).map(|flaw| (folder.price_hours(), flaw));
+    let key = EmbeddedIssuer::open_existing(folder.path()).err();
+    let key = key.map(|error| (key_file::path(folder.path()), message(&error)));
+    let found = hours.into_iter().chain(key);
+    found
+        .map(|(path, message)| {
+            let file = Some(path.display().to_string());
+            DamageReport { file, offset: None, message }
+        })
+        .collect()
 }
 
 fn check(folder: &Folder, report: &mut VerifyReport) -> Result<(), InspectError> {
@@ -178,15 +198,17 @@ impl fmt::Display for VerifyReport {
         if let Some(snapshot) = &self.snapshot {
             writeln!(formatter, "snapshot  {snapshot}")?;
         }
-        match &self.damage {
-            Some(damage) => write!(formatter, "damaged: {damage}"),
-            None => write!(
+        if self.is_ok() {
+            return write!(
                 formatter,
                 "ok: {} up to position {}, {} replayed",
                 count(self.records(), "record"),
                 self.last_position,
                 count(self.replayed_records, "record")
-            ),
+            );
         }
+        let damage = self.damage.iter().chain(&self.besides);
+        let lines: Vec<String> = damage.map(|damage| format!("damaged: {damage}")).collect();
+        formatter.write_str(&lines.join("\n"))
     }
 }

@@ -21,9 +21,10 @@ use crate::config::identity::IdentityConfig;
 use crate::config::venue::VenueConfig;
 use crate::config::{DataPlace, ServeArgs};
 use crate::disk::Disk;
+use crate::hours;
 use crate::inspect::{self, InspectError};
 use crate::journal::DataDirectory;
-use crate::snapshot;
+use crate::snapshot::{self, Folder};
 use crate::tls::{self, Roots};
 use crate::venue::live::LiveVenueConfig;
 use crate::venue::recorded::Recorded;
@@ -98,7 +99,9 @@ pub fn check(arguments: &ServeArgs, mut report: impl FnMut(Finding)) -> anyhow::
     }
     report(Finding::of("data", data(&arguments.data)));
     if let DataPlace::Folder(folder) = &arguments.data {
-        let risks = disk::risks(folder, arguments).into_iter();
+        let there = Some(folder).filter(|folder| folder.is_dir());
+        let hours = there.and_then(|folder| hours::flaw(&Folder::new(Disk::System, folder)));
+        let risks = disk::risks(folder, arguments).into_iter().chain(hours);
         risks.for_each(|risk| report(Finding::warning("data", risk)));
     }
     report(Finding::of("identity", runtime.block_on(identity(arguments))));

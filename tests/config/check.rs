@@ -134,6 +134,11 @@ fn what_can_do_harm_is_a_warning_and_no_failure() {
     let [full] = &warnings(&["--archive-bytes", "1000000T"])[..] else { panic!() };
     assert!(full.starts_with("warning data      the disk has "), "{full}");
     assert!(full.contains("make room, or lower --archive-bytes"), "{full}");
+    fs::create_dir(folder.path().join("damaged")).unwrap();
+    fs::write(folder.path().join("damaged/price-hours"), "nonsense").unwrap();
+    let damaged = ["--archive-bytes", "0", "--data", "damaged"];
+    let [hours] = &warnings(&damaged)[..] else { panic!() };
+    assert!(hours.starts_with("warning data      damaged/price-hours: the file"), "{hours}");
     let open = ["--data", "memory", "--admin-listen", "0.0.0.0:0"];
     let [metrics] = &warnings(&open)[..] else { panic!() };
     assert!(metrics.starts_with("warning metrics   other machines can read"), "{metrics}");

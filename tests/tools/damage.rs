@@ -1,13 +1,15 @@
 //! Folders damaged on purpose: the tools find the damage and name its file and offset.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::LazyLock;
 
+use paperbourse_test_support::process::command;
 use tempfile::TempDir;
 
-use crate::world::{Trader, buy, comment, copy_folder, files, json_of, start, text, tool};
+use crate::world::{BINARY, Trader, buy, comment, copy_folder, files, json_of, start, text, tool};
 
 const SECTOR_BYTES: usize = 512;
 /// The alignment of blocks, and the unit of their lengths.
@@ -121,9 +123,7 @@ const CASES: [Case; 8] = [
         (path, None)
     }),
     ("a changed byte in the snapshot", |data| {
-        let snapshots = files(data, "snapshots");
-        let newest = snapshots.into_iter().filter(|path| path.extension().unwrap() == "snapshot");
-        let path = newest.max().unwrap();
+        let path = newest_snapshot(data, "snapshot");
         flip(&path, SECTOR_BYTES + 40);
         (path, Some(SECTOR_BYTES))
     }),
@@ -161,10 +161,77 @@ fn damage_is_found_and_named() {
     }
 }
 
+/// What a start does with a file in which a bit has flipped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Start {
+    Refuses,
+    Warns,
+    DoesNotReadIt,
+}
+
+/// A kind of file in a data folder: one of them, the offset of the bit, and what a start does then.
+type Kind = (&'static str, fn(&Path) -> (PathBuf, usize), Start);
+
+const KINDS: [Kind; 6] = [
+    ("a segment", |data| (newest_begun(data), PAGE_BYTES + 40), Start::Refuses),
+    ("a snapshot", |data| (newest_snapshot(data, "snapshot"), SECTOR_BYTES + 40), Start::Refuses),
+    ("its orders", |data| (newest_snapshot(data, "orders"), SECTOR_BYTES + 40), Start::Refuses),
+    ("the archive", |data| (segment(data, "archive", 0), PAGE_BYTES + 40), Start::DoesNotReadIt),
+    ("hourly prices", |data| (data.join("price-hours"), 20), Start::Warns),
+    ("the issuer's key", |data| (data.join("issuer/ed25519.pk8"), 40), Start::Refuses),
+];
+
+/// The newest file of a snapshot of this kind.
+fn newest_snapshot(data: &Path, extension: &str) -> PathBuf {
+    let files = files(data, "snapshots").into_iter();
+    files.filter(|path| path.extension().unwrap() == extension).max().unwrap()
+}
+
+/// What a server does that is started on a folder with this damaged file.
+fn started(data: &Path, damaged: &Path) -> Start {
+    let mut command = command(BINARY);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data", text(data)]);
+    command.env("PAPERBOURSE_LOG_FORMAT", "human").stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut server = command.spawn().unwrap();
+    let mut has_warned = false;
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let is_ready = lines.any(|line| {
+        has_warned |= line.contains("WARN") && line.contains(text(damaged));
+        line.ends_with(" ready")
+    });
+    let _ = server.kill();
+    server.wait().unwrap();
+    match (is_ready, has_warned) {
+        (false, _) => Start::Refuses,
+        (true, true) => Start::Warns,
+        (true, false) => Start::DoesNotReadIt,
+    }
+}
+
+/// A verification finds what a start would refuse or go on without, and damage in the archive.
+#[test]
+fn a_flipped_bit_is_found_in_every_kind_of_file() {
+    for (name, place, expected) in KINDS {
+        let folder = TempDir::new().unwrap();
+        copy_folder(HEALTHY.path(), folder.path());
+        let (path, offset) = place(folder.path());
+        flip(&path, offset);
+        let before = all_files(folder.path());
+        let output = tool(&["journal", "verify", text(folder.path())]);
+        let report = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{name}: {report}");
+        let last = report.lines().last().unwrap();
+        assert!(last.starts_with("damaged: ") && last.contains(text(&path)), "{name}: {last}");
+        assert_eq!(all_files(folder.path()), before, "{name}: the tool changed a file");
+        assert_eq!(started(folder.path(), &path), expected, "{name}");
+    }
+}
+
 /// All files of a data folder, with their content.
 fn all_files(data: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let folders = ["journal", "archive", "snapshots", "issuer"];
     let paths = folders.into_iter().flat_map(|folder| files(data, folder));
+    let paths = paths.chain([data.join("price-hours")]);
     paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
