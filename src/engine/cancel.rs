@@ -114,8 +114,8 @@ impl CancelOrders {
         state: &'a State,
         account: &'a Account,
     ) -> impl Iterator<Item = OrderId> + 'a {
-        let orders = state.cancellable_orders(account);
-        let wanted = orders.filter(|order| {
+        let after = self.after.map_or(0, OrderId::counter);
+        let wanted = state.cancellable_orders_after(account, after).filter(|order| {
             let market = state.used_market(order.market());
             let token_id = market.token(order.outcome());
             self.market_id.as_deref().is_none_or(|id| *id == *market.condition_id)
@@ -202,7 +202,16 @@ impl State {
         &'a self,
         account: &'a Account,
     ) -> impl Iterator<Item = &'a Order> + 'a {
-        let orders = account.open_orders().map(|slot| &self.orders[slot]);
+        self.cancellable_orders_after(account, 0)
+    }
+
+    /// Those of them that are newer than the order with this counter.
+    fn cancellable_orders_after<'a>(
+        &'a self,
+        account: &'a Account,
+        counter: u64,
+    ) -> impl Iterator<Item = &'a Order> + 'a {
+        let orders = account.open_orders_after(counter).map(|slot| &self.orders[slot]);
         orders.filter(|order| self.orders.life_of(order).is_some_and(|life| !life.is_held))
     }
 

@@ -256,6 +256,9 @@ pub struct CancelOrders {
     pub market_id: Option<Box<str>>,
     /// Only orders in the outcome with this token.
     pub token_id: Option<Box<str>>,
+    /// Only orders newer than this one, the last that an earlier visit has cancelled: so that each
+    /// is examined once.
+    pub after: Option<OrderId>,
 }
 
 /// Ends some of the shard's orders that have expired. Repeat it until none is left.

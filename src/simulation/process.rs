@@ -361,7 +361,8 @@ impl Process {
             }
             Request::CancelAll { trader, .. } => {
                 let account = account_of(trader).expect("the trader has an account");
-                let command = CancelOrders { account, market_id: None, token_id: None };
+                let command =
+                    CancelOrders { account, market_id: None, token_id: None, after: None };
                 Box::pin(async move {
                     Answer::CancelledAll(shards.execute(shard, command, &waiters).await)
                 })

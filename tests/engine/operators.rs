@@ -228,7 +228,7 @@ fn nothing_is_left_of_an_erased_account() {
     for act in [&["suspend"][..], &["deposit", "7", "1"], &["reset"], &["tier", "pro"]] {
         assert_eq!(world.run(&command(account(1), act)), Err(Rejection::AccountNotFound));
     }
-    let cancel = CancelOrders { account: account(1), market_id: None, token_id: None };
+    let cancel = CancelOrders { account: account(1), market_id: None, token_id: None, after: None };
     assert_eq!(world.run(&cancel), Err(Rejection::AccountNotFound));
     let erase = EraseComments { author: account(1), after: None };
     for count in [1, 0] {
@@ -323,7 +323,8 @@ fn very_many_orders_end_in_several_records() {
             (is_new, order_count, is_new)
         );
         assert_eq!(matches!(events[0], Event::OperatorActed(_)), is_new);
-        let all = CancelOrders { account: account(1), market_id: None, token_id: None };
+        let all =
+            CancelOrders { account: account(1), market_id: None, token_id: None, after: None };
         assert_eq!(world.run(&all), Err(Rejection::AccountSuspended));
     }
     let beat = Beat { account: account(1), interval_ms: 10_000 };

@@ -9,7 +9,7 @@
 //! match M1                       the newest books  -> fill O1:10:5:0
 //! match M1 yes                   one outcome's     -> already
 //! cancel A1 O1                                     -> ended O1 USER
-//! cancel-all A1 market=M1 token=M1-Yes             -> ended O1 USER ended O2 USER
+//! cancel-all A1 market=M1 token=M1-Yes after=O0    -> ended O1 USER ended O2 USER
 //! expire                                           -> ended O1 GTD_EXPIRED
 //! show A1 M1 yes        -> has cash 10 reserved 5 available 5 held 3 free 2 open O1:10:PENDING
 //! restart                        what is not journaled is lost
@@ -115,7 +115,10 @@ impl Run {
             values.find(|(other, _)| *other == name).map(|(_, value)| value.into())
         };
         let (market_id, token_id) = (wanted("market"), wanted("token"));
-        self.outcome(&CancelOrders { account: self.account(account), market_id, token_id })
+        let after = options.iter().find_map(|option| option.strip_prefix("after="));
+        let after = after.and_then(|order| OrderId::new(self.world.state.shard(), counter(order)));
+        let account = self.account(account);
+        self.outcome(&CancelOrders { account, market_id, token_id, after })
     }
 
     pub(crate) fn expire(&mut self) -> String {

@@ -565,6 +565,9 @@ fn some_orders_are_cancelled_by_market_or_token() {
         cancel-all A1 market=M1 token=M2-Yes            -> already
         cancel-all A1 market=M1                         -> ended O1 USER
         cancel-all A1 market=M9                         -> already
+        cancel-all A1 after=O3                          -> already
+        place A1 M2 yes buy limit 5 0.3                 -> pending O5
+        cancel-all A1 market=M2 after=O3                -> ended O5 USER
         cancel-all A9                                   -> ACCOUNT_NOT_FOUND
         cancel-all A1                                   -> ended O3 USER
         show A2 M1 yes                                  -> has reserved 1.5 open O4:5

@@ -295,7 +295,7 @@ fn go_on(mut state: State, world: &World) {
     while apply(&mut state, &ExpireOrders, world) == Some(true) {}
     let accounts: Vec<_> = state.accounts().map(|account| account.id).collect();
     for account in accounts {
-        let command = CancelOrders { account, market_id: None, token_id: None };
+        let command = CancelOrders { account, market_id: None, token_id: None, after: None };
         while apply(&mut state, &command, world).is_some_and(|cancelled| cancelled.has_more) {}
     }
     assert_eq!(state.open_order_count(), 0);

@@ -16,6 +16,15 @@ impl Account {
         self.resting().into_iter().flat_map(|resting| resting.open.values().copied())
     }
 
+    /// The slots of the open orders after this counter, oldest first.
+    pub(in crate::engine) fn open_orders_after(
+        &self,
+        counter: u64,
+    ) -> impl Iterator<Item = u32> + '_ {
+        let open = self.resting().into_iter();
+        open.flat_map(move |resting| resting.open.range(counter + 1..).map(|(_, &slot)| slot))
+    }
+
     /// The counters and the slots of the open orders before this counter, oldest first.
     pub(in crate::engine) fn open_orders_before(
         &self,

@@ -39,12 +39,13 @@ impl Service {
     ) -> Result<Vec<OrderId>, ServiceError> {
         let CancelRequest { market_id, token_id } = request;
         let account = caller.account()?;
-        let command = CancelOrders { account, market_id, token_id };
+        let mut command = CancelOrders { account, market_id, token_id, after: None };
         let mut cancelled = Vec::new();
         loop {
             let visit = self.shards.execute(account.shard(), command.clone(), context.waiters);
             let CancelledOrders { orders, has_more } = visit.await?;
             cancelled.extend(orders);
+            command.after = cancelled.last().copied();
             if !has_more {
                 return Ok(cancelled);
             }

@@ -68,6 +68,7 @@ impl Pair {
             account: account_id(&self.world, account),
             market_id: market.map(|market| market_id(market).into()),
             token_id: None,
+            after: None,
         };
         let events = events_of(self.world.run(&command)).expect("an account");
         let expected = self.naive.cancel_all(account, market);
