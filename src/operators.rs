@@ -2,7 +2,8 @@
 //! to them.
 //!
 //! It is a Unix socket in the data folder that only the user of the server may open, so it asks for
-//! no credential. A question is the JSON body of a `POST /`, its answer the body of the response:
+//! no credential. A question is the JSON body of a `POST /`, its answer the body of the response,
+//! after which the connection ends:
 //!
 //! ```sh
 //! curl --unix-socket data/operator.sock --json '{"command": "list"}' http://paperbourse/

@@ -1,5 +1,7 @@
-//! Serves the socket.
+//! Serves the socket. A connection asks one question. Until it has, it gives way to others: what
+//! stalls there must not keep an operator out.
 
+use std::collections::VecDeque;
 use std::future::pending;
 use std::io;
 use std::sync::Arc;
@@ -7,25 +9,26 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::net::UnixListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use super::answer::{Desk, Refused};
 use super::user::operator;
 use super::{OperatorSocket, Question};
 use crate::engine::standing::Operator;
 use crate::http::body::RequestBody;
-use crate::http::connection::{Deadlines, serve_connection};
+use crate::http::connection::{Deadlines, Ending, serve_connection};
 use crate::http::exchange::Exchange;
 use crate::limits::budget::ByteBudget;
 
 /// How many operators are served at a time.
 const CONNECTIONS_MAX: usize = 8;
 
-/// How long an idle operator may keep the connection.
+/// How long an operator may keep the connection without asking anything.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// The longest question, in bytes.
@@ -48,9 +51,9 @@ pub fn serve(
 
 async fn accept(listener: UnixListener, desk: Arc<Desk>) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let silent = Arc::new(Silent::default());
     let budget = ByteBudget::new(CONNECTIONS_MAX * QUESTION_BYTES_MAX);
     loop {
-        let Ok(slot) = slots.clone().acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             // Most likely out of file descriptors: retry a little later.
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -63,15 +66,68 @@ async fn accept(listener: UnixListener, desk: Arc<Desk>) {
                 continue;
             }
         };
-        let (desk, budget) = (desk.clone(), budget.clone());
+        if slots.available_permits() == 0 {
+            silent.dismiss_oldest();
+        }
+        // If all have asked something, until the first of them has its answer.
+        let Ok(slot) = slots.clone().acquire_owned().await else { return };
+        let (desk, budget, asker) = (desk.clone(), budget.clone(), Asker::new(silent.clone()));
         tokio::spawn(async move {
-            let _slot = slot;
-            let respond = |request| respond(request, by.clone(), desk.clone(), budget.clone());
+            // The slot is dropped last, when the asker no longer counts as silent.
+            let (_slot, asker) = (slot, asker);
+            let respond =
+                |request| respond(request, by.clone(), desk.clone(), budget.clone(), &asker);
             let deadlines = Deadlines { idle: IDLE_MAX, ..Deadlines::default() };
-            if let Err(error) = serve_connection(stream, deadlines, respond, pending()).await {
+            let served = serve_connection(stream, deadlines, respond, asker.dismissed()).await;
+            if let Err(error) = served {
                 tracing::debug!("an operator's connection ended: {error}");
             }
         });
+    }
+}
+
+/// The connections that have not asked anything yet, oldest first.
+#[derive(Default)]
+struct Silent(Mutex<VecDeque<Arc<Notify>>>);
+
+impl Silent {
+    fn dismiss_oldest(&self) {
+        if let Some(oldest) = self.0.lock().pop_front() {
+            oldest.notify_one();
+        }
+    }
+}
+
+/// A connection, silent until it asks or ends.
+struct Asker {
+    silent: Arc<Silent>,
+    dismissal: Arc<Notify>,
+}
+
+impl Asker {
+    fn new(silent: Arc<Silent>) -> Self {
+        let dismissal = Arc::new(Notify::new());
+        silent.0.lock().push_back(dismissal.clone());
+        Self { silent, dismissal }
+    }
+
+    /// It has asked, and is not dismissed from here on. False if it was dismissed before, or has
+    /// asked already.
+    fn asks(&self) -> bool {
+        let mut silent = self.silent.0.lock();
+        let place = silent.iter().position(|other| Arc::ptr_eq(other, &self.dismissal));
+        place.and_then(|place| silent.remove(place)).is_some()
+    }
+
+    async fn dismissed(&self) -> Ending {
+        self.dismissal.notified().await;
+        Ending::Abrupt
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        self.asks();
     }
 }
 
@@ -80,8 +136,14 @@ async fn respond(
     by: Operator,
     desk: Arc<Desk>,
     budget: Arc<ByteBudget>,
+    asker: &Asker,
 ) -> Response<Full<Bytes>> {
-    let answer = match question(request, &budget).await {
+    let question = question(request, &budget).await;
+    if !asker.asks() {
+        // The connection is about to end; nothing may be done that is then cut off.
+        return pending().await;
+    }
+    let answer = match question {
         Ok(question) => desk.answer(question, by).await,
         Err(error) => Err(error),
     };
@@ -114,5 +176,6 @@ fn response(status: StatusCode, bytes: Vec<u8>) -> Response<Full<Bytes>> {
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, kind);
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }

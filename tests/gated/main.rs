@@ -13,6 +13,7 @@ mod client;
 mod executions;
 mod held;
 mod keys;
+mod operators;
 mod reset;
 mod resting;
 mod settlement;

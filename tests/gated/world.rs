@@ -126,8 +126,13 @@ impl World {
 
     /// Does something to a person's account on behalf of an operator.
     pub(crate) async fn act(&self, person: &Person, act: Act) -> JoinHandle<Acted> {
+        self.act_on(self.account_of(person).await, act)
+    }
+
+    /// The account of a person with a key.
+    pub(crate) async fn account_of(&self, person: &Person) -> AccountId {
         let wallet = self.done(get("/v1/me/wallets/api").key(&person.key), 200).await;
-        self.act_on(AccountId::from_raw(number(&wallet.get("id"))).expect("an account's id"), act)
+        AccountId::from_raw(number(&wallet.get("id"))).expect("an account's id")
     }
 
     /// The same to the account with this id.

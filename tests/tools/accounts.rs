@@ -1,7 +1,9 @@
 //! `paperbourse account`, beside servers that run, that were killed, and that do not run.
 
 use std::fs;
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -144,6 +146,32 @@ fn the_socket_is_the_owners_alone_and_lives_as_long_as_the_server() {
     assert_eq!(account(data, &["list"]), json!({"accounts": [], "next": null}));
     server.terminate();
     assert!(!socket.exists());
+}
+
+#[test]
+fn a_connection_that_asks_nothing_gives_way_to_an_operator() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let server = start(data);
+    let begun = "POST / HTTP/1.1\r\nhost: paperbourse\r\ncontent-length: 100\r\n\r\n{";
+    let stalled = ["", begun, &begun[..9], begun, "", "", begun, ""].map(|sent| {
+        let mut stream = UnixStream::connect(data.join("operator.sock")).unwrap();
+        stream.write_all(sent.as_bytes()).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        stream
+    });
+    let mut later = Vec::new();
+    for gone in 1..=2 {
+        account(data, &["list"]);
+        let is_open = stalled.each_ref().map(|mut stream| {
+            stream.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        });
+        let expected: [bool; 8] = std::array::from_fn(|number| number >= gone);
+        assert_eq!(is_open, expected, "the one that has waited longest");
+        // In the place of the operator, who has left.
+        later.push(UnixStream::connect(data.join("operator.sock")).unwrap());
+    }
+    server.terminate();
 }
 
 #[test]
