@@ -326,6 +326,7 @@ pub fn key_observer(keys: Arc<Keys>, tiers: Arc<TierTable>) -> crate::shard::Obs
         }
         Event::OperatorActed(acted) => {
             if acted.act == Act::Erase {
+                keys.erase_account(acted.account);
                 for hash in state.key_hashes_of(acted.account).map(KeyHash::from_bytes) {
                     // For whoever holds its entry.
                     keys.revoke(&hash);

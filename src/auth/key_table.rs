@@ -4,10 +4,12 @@
 //! share of cache misses grows.
 //!
 //! The shards own the keys and feed the table with their decisions. It holds only what each request
-//! needs to know about a key, and nothing about accounts: the facts, and the windows that limit the
-//! key's requests. A request decides on them while it holds the guard of the lookup, and counts no
-//! reference. When the log of the windows must be replaced, so is the table's entry, with the same
-//! facts.
+//! needs to know about a key: the facts, and the windows that limit the key's requests. A request
+//! decides on them while it holds the guard of the lookup, and counts no reference. When the log of
+//! the windows must be replaced, so is the table's entry, with the same facts.
+//!
+//! About accounts it knows only which were erased. That ends what an access token has opened, which
+//! has no key to end.
 //!
 //! A key that has ended stays for as long as its shard keeps it, so that its holder learns why it
 //! no longer works.
@@ -44,6 +46,8 @@ const REVOKED_NS: i64 = i64::MIN;
 pub struct KeyTable {
     keys: papaya::HashMap<KeyHash, Held, foldhash::fast::RandomState>,
     key_count_max: usize,
+    /// Since the table was made. Each keeps a row in its shard, which is far larger.
+    erased: papaya::HashSet<AccountId, foldhash::fast::RandomState>,
 }
 
 /// The guard of a lookup, under which the table can be read.
@@ -75,7 +79,8 @@ impl KeyTable {
     /// A table for at most `key_count_max` keys: [`KEYS_MAX`] outside tests.
     pub fn new(key_count_max: usize) -> Self {
         let keys = papaya::HashMap::builder().hasher(foldhash::fast::RandomState::default());
-        Self { keys: keys.build(), key_count_max }
+        let erased = papaya::HashSet::builder().hasher(foldhash::fast::RandomState::default());
+        Self { keys: keys.build(), key_count_max, erased: erased.build() }
     }
 
     /// Authenticates a presented text at the time `now`; counts as a use of the key.
@@ -170,8 +175,9 @@ impl KeyTable {
     /// The memory of the table, without that of the windows. How full it is, is an estimate.
     pub fn bytes(&self) -> usize {
         let entry = size_of::<KeyEntry>() + 2 * size_of::<usize>();
-        let place = size_of::<(KeyHash, Held)>() + 2 * (size_of::<usize>() + 1);
-        self.key_count() * (entry + place)
+        let links = 2 * (size_of::<usize>() + 1);
+        self.key_count() * (entry + size_of::<(KeyHash, Held)>() + links)
+            + self.erased.len() * (size_of::<AccountId>() + links)
     }
 
     /// Adds a key that its shard has decided to create. It counts in the windows of the key that it
@@ -219,6 +225,16 @@ impl KeyTable {
     /// still sees that it has ended.
     pub fn remove(&self, hash: &KeyHash) {
         self.keys.pin().remove(hash);
+    }
+
+    /// Records that an account was erased. Its keys are revoked one by one.
+    pub fn erase_account(&self, account: AccountId) {
+        self.erased.pin().insert(account);
+    }
+
+    /// Whether an account was erased since the table was made.
+    pub fn is_erased(&self, account: AccountId) -> bool {
+        self.erased.pin().contains(&account)
     }
 }
 

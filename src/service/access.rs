@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 pub(super) use limits::AccessLimits;
 
 use super::rate_rule::RateRule;
-use super::{Limits, Moment, RequestContext, Service, ServiceError};
+use super::{Keys, Limits, Moment, RequestContext, Service, ServiceError};
 use crate::auth::api_key::{KeyFlaw, KeyHash};
 use crate::auth::identity::{TokenError, TokenFlaw, identity_digest};
 use crate::auth::key_table::{Authenticated, KeyEntry, KeyError, KeyFacts};
@@ -90,6 +90,8 @@ enum SocketCredential {
     AccessToken {
         /// The time from which the access token is refused.
         ends_at: Timestamp,
+        /// Knows whether the account was erased.
+        keys: Arc<Keys>,
     },
 }
 
@@ -105,7 +107,9 @@ impl SocketCaller {
     pub fn is_valid(&self, now: Timestamp) -> bool {
         match &self.credential {
             SocketCredential::Key(key) => key.check(now).is_ok(),
-            SocketCredential::AccessToken { ends_at } => now < *ends_at,
+            SocketCredential::AccessToken { ends_at, keys } => {
+                now < *ends_at && !keys.is_erased(self.account)
+            }
         }
     }
 }
@@ -310,6 +314,15 @@ impl Service {
         }
     }
 
+    /// Refuses the bearer of an access token whose account was erased since it was found. The next
+    /// request of theirs finds none, or opens another.
+    pub fn require_unerased(&self, caller: &Caller) -> Result<(), ServiceError> {
+        if self.keys.is_erased(caller.account()?) {
+            return Err(Rejection::AccountNotFound.into());
+        }
+        Ok(())
+    }
+
     /// Refuses a rotated key: until it expires it may not create, rotate or rename keys.
     pub fn require_unrotated(&self, caller: &Caller) -> Result<(), Denied> {
         let Caller::Key(key) = caller else { return Ok(()) };
@@ -414,12 +427,11 @@ impl Service {
         let key_id = match grant.holder {
             WsHolder::Key(key_id) => key_id,
             WsHolder::AccessToken { ends_at } => {
-                let credential = SocketCredential::AccessToken { ends_at };
-                return Ok(SocketCaller {
-                    account: grant.account_id,
-                    tier: grant.tier,
-                    credential,
-                });
+                let credential = SocketCredential::AccessToken { ends_at, keys: self.keys.clone() };
+                let (account, tier) = (grant.account_id, grant.tier);
+                let caller = SocketCaller { account, tier, credential };
+                let is_valid = caller.is_valid(context.moment.now);
+                return if is_valid { Ok(caller) } else { Err(Denied::SocketToken.into()) };
             }
         };
         let hash = self

@@ -72,6 +72,13 @@ impl Answer {
         value.unwrap_or_else(|| panic!("no {field} in {}", self.response.text))
     }
 
+    /// What follows until the connection ends.
+    pub(crate) async fn rest(mut self) -> String {
+        let mut text = String::new();
+        self.io.read_to_string(&mut text).await.expect("answers are text");
+        text
+    }
+
     /// Sends a text frame, after an upgrade.
     pub(crate) async fn send_frame(&mut self, text: &Value) {
         let text = text.to_string();

@@ -4,15 +4,17 @@ use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::{Pin, pin};
 use std::task::Poll;
+use std::time::Duration;
 
 use paperbourse::auth::presented::Presented;
 use paperbourse::engine::standing::Act;
 use paperbourse::ids::{CommentId, OrderId};
 use paperbourse::service::RequestContext;
+use paperbourse_test_support::Request;
 use serde_json::json;
 
-use crate::client::{delete, get, post};
-use crate::world::{DELAY, HELD_MARKET, MARKET, World, number, until_idle};
+use crate::client::{Answer, Frame, delete, get, post, upgrade};
+use crate::world::{DELAY, HELD_MARKET, MARKET, World, number, text, until_idle};
 
 #[tokio::test(start_paused = true)]
 async fn a_suspension_is_told_once_it_is_durable() {
@@ -57,6 +59,83 @@ async fn an_erasure_is_told_once_it_is_durable() {
     held.answers(get("/v1/me").key(&cat.key), 401).await;
     held.release().await;
     assert!(erased.await.expect("an answer").is_new);
+}
+
+/// Opens a socket of each kind with a token that this request asks for.
+async fn sockets(world: &World, ask: Request) -> (Vec<Answer>, [String; 2]) {
+    let token = text(&world.done(ask, 200).await.get("token"));
+    let paths = ["prices", "executions"].map(|kind| format!("/v1/ws/{kind}?token={token}"));
+    let mut sockets = Vec::new();
+    for path in &paths {
+        let mut socket = world.done(upgrade(path), 101).await;
+        assert!(matches!(socket.next_frame().await, Frame::Text(_)), "{path}");
+        sockets.push(socket);
+    }
+    (sockets, paths)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_erasure_ends_the_sockets_of_the_account_and_a_suspension_does_not() {
+    let ask = || post("/v1/keys/ws-token", ());
+    for is_by_key in [true, false] {
+        let world = World::new().await;
+        let cat = &world.cat;
+        let asked = if is_by_key { ask().key(&cat.key) } else { ask().bearer(&cat.token) };
+        let (mut open, paths) = sockets(&world, asked).await;
+        let (mut others, _) = sockets(&world, ask().bearer(&world.ann.token)).await;
+        let account = world.account_of(cat).await;
+        world.act_on(account, Act::Suspend).await.expect("an answer");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for socket in &mut open {
+            socket.has_no_frame().await;
+        }
+
+        let held = world.hold();
+        let erased = world.act_on(account, Act::Erase);
+        for socket in &mut open {
+            assert_eq!(socket.next_frame().await, Frame::Closed(4001), "by key: {is_by_key}");
+        }
+        if !is_by_key {
+            for path in &paths {
+                let mut late = world.done(upgrade(path), 101).await;
+                assert_eq!(late.next_frame().await, Frame::Closed(4001), "{path}");
+            }
+        }
+        assert!(!erased.is_finished(), "it waits for the disk");
+        held.release().await;
+        assert!(erased.await.expect("an answer").is_new);
+        for socket in &mut others {
+            socket.has_no_frame().await;
+        }
+    }
+}
+
+/// The file would otherwise look complete.
+#[tokio::test(start_paused = true)]
+async fn an_erasure_cuts_off_a_file_that_is_being_sent() {
+    for is_by_key in [true, false] {
+        let world = World::new().await;
+        let cat = &world.cat;
+        for number in 0..400 {
+            let name = format!("{number}{}", "\u{1f9ea}".repeat(240));
+            let order = json!({"market_id": MARKET, "outcome": "Yes", "side": "BUY",
+                               "quantity": "0.1", "client_order_id": name});
+            world.done(post("/trade", order).key(&cat.key), 200).await;
+        }
+        let account = world.account_of(cat).await;
+        world.act_on(account, Act::Suspend).await.expect("an answer");
+        let export = || {
+            let request = get("/v1/export/trades.csv");
+            if is_by_key { request.key(&cat.key) } else { request.bearer(&cat.token) }
+        };
+        let whole = world.done(export(), 200).await.rest().await;
+        assert!(whole.ends_with("\r\n0\r\n\r\n"), "{whole}");
+        // More than fits between the server and its client.
+        let file = world.done(export(), 200).await;
+        world.act_on(account, Act::Erase).await.expect("an answer");
+        let cut = file.rest().await;
+        assert!(cut.len() < whole.len() && !cut.ends_with("\r\n0\r\n\r\n"), "{is_by_key}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

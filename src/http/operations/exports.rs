@@ -24,7 +24,7 @@ use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::journal::Waiters;
-use crate::service::{Caller, Denied, RequestContext, ServiceError, Wallet};
+use crate::service::{Caller, RequestContext, ServiceError, Wallet};
 use crate::ws::counts::OpenExport;
 use file::{File, List};
 
@@ -113,12 +113,18 @@ impl Reader {
         }
     }
 
-    /// The context of the next read, if the credential is still valid.
-    fn context(&self) -> Result<RequestContext<'_>, Denied> {
+    /// The context of the next read.
+    fn context(&self) -> RequestContext<'_> {
+        let moment = self.exchange.service.moment();
+        RequestContext { moment, address: self.address, waiters: &self.waiters }
+    }
+
+    /// Refuses what was read if the credential is no longer valid or the account was erased. Of an
+    /// erased account there is nothing to read: its file would look complete.
+    fn require_valid(&self) -> Result<(), ServiceError> {
         let service = &self.exchange.service;
-        let moment = service.moment();
-        service.require_valid(&self.caller, moment.now)?;
-        Ok(RequestContext { moment, address: self.address, waiters: &self.waiters })
+        service.require_valid(&self.caller, service.moment().now)?;
+        service.require_unerased(&self.caller)
     }
 }
 
@@ -135,8 +141,9 @@ impl List for Fills {
 
     async fn read(&mut self, limit: usize) -> Result<(Vec<PastFill>, bool), ServiceError> {
         let Reader { exchange, caller, .. } = &self.reader;
-        let (filter, context) = (self.filter.clone(), self.reader.context()?);
+        let (filter, context) = (self.filter.clone(), self.reader.context());
         let page = exchange.service.fill_page(caller, filter, self.from, limit, context).await?;
+        self.reader.require_valid()?;
         self.from = page.next.unwrap_or(self.from);
         Ok((page.fills, page.next.is_some()))
     }
@@ -160,9 +167,10 @@ impl List for Settlements {
 
     async fn read(&mut self, limit: usize) -> Result<(Vec<SettlementRow>, bool), ServiceError> {
         let Reader { exchange, caller, .. } = &self.reader;
-        let (filter, context) = (self.filter.clone(), self.reader.context()?);
+        let (filter, context) = (self.filter.clone(), self.reader.context());
         let service = &exchange.service;
         let page = service.settlement_page(caller, filter, self.before, limit, context).await?;
+        self.reader.require_valid()?;
         self.before = page.next;
         Ok((page.rows, page.next.is_some()))
     }
