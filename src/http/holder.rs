@@ -33,14 +33,7 @@ impl Holder {
     /// What it has of the budget, nothing so far. Strangers leave some to others.
     pub(super) fn share(self, budget: &Arc<ByteBudget>) -> Share {
         static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-        let hash = SECRET.hash_one(self);
-        // No stranger shares a place with an account.
-        let (place, parts) = match self {
-            Self::Stranger(_) => (hash & !1, STRANGERS_PARTS),
-            Self::Account(_) => (hash | 1, 1),
-            #[cfg(feature = "cluster")]
-            Self::Recognized(_) => (hash | 1, 1),
-        };
-        budget.share_of(place, budget.bytes_max() / parts)
+        let parts = if matches!(self, Self::Stranger(_)) { STRANGERS_PARTS } else { 1 };
+        budget.share_of(SECRET.hash_one(self), budget.bytes_max() / parts)
     }
 }

@@ -409,9 +409,7 @@ mod tests {
 
     #[test]
     fn large_answers_share_a_budget() {
-        // Room for two answers while there are no more, for one of a caller else, for four once a
-        // stranger has one, and for eight in all.
-        let budget = ByteBudget::new(8 * (UNCOUNTED_BYTES + 1));
+        let budget = ByteBudget::new(64 * (UNCOUNTED_BYTES + 1));
         let large = || Reply::json(StatusCode::OK, vec![b'x'; UNCOUNTED_BYTES + 1]);
         let account =
             |number| Holder::Account(AccountId::new(ShardId::of_digest(0), number).unwrap());
@@ -421,25 +419,23 @@ mod tests {
             replies.retain_mut(|(reply, by)| reply.hold(&budget, || *by));
             replies.into_iter().map(|(reply, _)| reply).collect::<Vec<_>>()
         };
-        let mut first = large();
-        assert!(first.hold(&budget, || account(1)));
-        let mut second = large();
-        assert!(second.hold(&budget, || account(1)));
-        assert!(!large().hold(&budget, || account(1)), "it has two");
+        let mut first = fill(&|_| account(1));
+        assert_eq!(first.len(), 16, "a quarter");
         assert!(
             Reply::json(StatusCode::OK, vec![b'x'; UNCOUNTED_BYTES])
                 .hold(&budget, || { unreachable!("a small one") })
         );
         let strangers = fill(&stranger);
-        assert_eq!(strangers.len(), 2, "half of all, with those of the account");
+        assert_eq!(strangers.len(), 1, "with 17 of 24, an eighth of the rest is less than one");
         let accounts = fill(&|number| account(u64::from(number)));
-        assert_eq!(accounts.len(), 4, "all");
+        assert_eq!(accounts.len(), 24, "with 41 of 48, it is too");
         drop((strangers, accounts));
-        let response = response_of(first, RequestId::Ours(1), None, HeaderMap::new());
+        let reply = first.pop().unwrap();
+        let response = response_of(reply, RequestId::Ours(1), None, HeaderMap::new());
         assert!(!large().hold(&budget, || account(1)), "it is on its way");
         drop(response);
         assert!(large().hold(&budget, || account(1)));
-        drop(second);
+        drop(first);
         assert_eq!(budget.held_bytes(), 0);
     }
 }

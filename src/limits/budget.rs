@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many callers can be told apart. Callers in one place share what each may have.
-const PLACES: usize = 1024;
-/// Each caller may have one part in so many of a budget,
+/// How many callers of a kind can be told apart. Callers in one place share what each may have.
+const PLACES: usize = 512;
+/// One part in so many of a budget is kept for callers that have little: each place has as much of
+/// it as any other.
+const KEPT_PARTS: usize = 4;
+/// Beyond that, each caller may have one part in so many of what the others leave of the rest,
 const CALLER_PARTS: usize = 8;
 /// unless all together have no more than one part in so many.
 const UNCROWDED_PARTS: usize = 4;
@@ -36,7 +39,7 @@ impl ByteBudget {
         Arc::new(Self {
             held_bytes: AtomicUsize::new(0),
             bytes_max,
-            by_caller: (0..PLACES).map(|_| AtomicUsize::new(0)).collect(),
+            by_caller: (0..2 * PLACES).map(|_| AtomicUsize::new(0)).collect(),
         })
     }
 
@@ -55,25 +58,41 @@ impl ByteBudget {
         Share { budget: self.clone(), bytes: 0, bytes_max: self.bytes_max, place: None }
     }
 
-    /// A holder that has nothing yet, on behalf of the caller with this hash. All of a caller's
-    /// together may have an eighth of the budget, or more while all callers together have at most a
-    /// quarter. It takes nothing past `bytes_max` in all, which leaves the rest to others. The hash
-    /// must have a secret, so that nobody can choose to share a place with somebody else.
+    /// A holder that has nothing yet, on behalf of the caller with this hash. It takes nothing past
+    /// `bytes_max` in all, which leaves the rest to others: callers with less than the whole budget
+    /// are a kind of their own.
+    ///
+    /// All of a caller's together may have an eighth of what the others leave of three quarters of
+    /// `bytes_max`, or more while all callers together have at most a quarter. However many take
+    /// what they can get, each still has its place in the last quarter.
+    ///
+    /// The hash must have a secret, so that nobody can choose to share a place with somebody else.
     pub fn share_of(self: &Arc<Self>, caller: u64, bytes_max: usize) -> Share {
         let place = usize::try_from(caller % PLACES as u64).expect("there are few places");
+        let is_whole = bytes_max >= self.bytes_max;
+        let place = if is_whole { place } else { PLACES + place };
         Share { budget: self.clone(), bytes: 0, bytes_max, place: Some(place) }
     }
 
-    /// Takes this many more bytes, unless all together would have more than `bytes_max`.
+    /// Takes this many more bytes, unless all together would have more than `bytes_max`, or the
+    /// caller more than its part.
     fn grow(&self, place: Option<usize>, more: usize, bytes_max: usize) -> bool {
-        let caller = place.map(|place| &self.by_caller[place]);
-        let is_crowded = self.held_bytes().saturating_add(more) > self.bytes_max / UNCROWDED_PARTS;
-        let caller_max = if is_crowded { self.bytes_max / CALLER_PARTS } else { usize::MAX };
-        if caller.is_some_and(|caller| !add_below(caller, more, caller_max)) {
-            return false;
-        }
-        let has_room = add_below(&self.held_bytes, more, bytes_max);
-        if !has_room && let Some(caller) = caller {
+        let Some(place) = place else {
+            return add_if(&self.held_bytes, more, |held| held <= bytes_max).is_some();
+        };
+        // The caller's part grows first. So what another thread takes for the same caller meanwhile
+        // is never mistaken for what others hold.
+        let caller = &self.by_caller[place];
+        let Some(own) = add_if(caller, more, |own| own <= bytes_max) else { return false };
+        let kept = bytes_max / KEPT_PARTS;
+        let has_little = own <= kept / PLACES;
+        let has_room = add_if(&self.held_bytes, more, |held| {
+            let left = (bytes_max - kept).saturating_sub(held.saturating_sub(own));
+            let is_uncrowded = held <= bytes_max / UNCROWDED_PARTS;
+            held <= bytes_max && (has_little || is_uncrowded || own <= left / CALLER_PARTS)
+        })
+        .is_some();
+        if !has_room {
             caller.fetch_sub(more, Ordering::Relaxed);
         }
         has_room
@@ -87,10 +106,11 @@ impl ByteBudget {
     }
 }
 
-/// Adds `more`, unless the sum exceeds `max`. Only the number matters; no other data hangs on it.
-fn add_below(held: &AtomicUsize, more: usize, max: usize) -> bool {
-    let grown = |held: usize| held.checked_add(more).filter(|&held| held <= max);
-    held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_ok()
+/// Adds `more` if the sum fits, and returns it. Only the number matters; no other data hangs on it.
+fn add_if(held: &AtomicUsize, more: usize, fits: impl Fn(usize) -> bool) -> Option<usize> {
+    let grown = |held: usize| held.checked_add(more).filter(|&held| fits(held));
+    let before = held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown);
+    before.ok().map(|before| before + more)
 }
 
 impl Share {
@@ -123,6 +143,9 @@ impl Drop for Share {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -156,9 +179,14 @@ mod tests {
             ([61, 40, 101], [false, true, false], 0, 200),
             ([0, 100, 1], [true, true, true], 0, 101),
             ([0, 0, 0], [true, true, true], 0, 0),
+            // An eighth of what the others leave of 600.
+            ([31, 0, 0], [false, true, true], 360, 360),
+            ([30, 1, 26], [true, false, true], 360, 416),
+            ([20, 6, 26], [true, true, true], 360, 412),
+            ([20, 7, 27], [true, false, false], 360, 412),
+            ([0, 0, 0], [true, true, true], 0, 0),
             // What the budget refuses takes nothing from the caller.
-            ([2, 1, 1], [false, true, false], 799, 800),
-            ([0, 100, 1], [true, true, false], 700, 800),
+            ([2, 1, 1], [false, false, false], 799, 799),
             ([0, 0, 0], [true, true, true], 0, 0),
             ([200, 0, 0], [true, true, true], 0, 200),
             ([200, 1, 1], [true, false, true], 0, 201),
@@ -170,5 +198,42 @@ mod tests {
         drop((shares, rest));
         assert_eq!(budget.held_bytes(), 0);
         assert!(budget.by_caller.iter().all(|held| held.load(Ordering::Relaxed) == 0));
+    }
+
+    /// Takes as much as there is.
+    fn take_all(share: &mut Share) {
+        let mut more = share.budget.bytes_max;
+        while more > 0 {
+            if !share.hold(share.bytes() + more) {
+                more /= 2;
+            }
+        }
+    }
+
+    proptest! {
+        /// However many callers hold as much as they can get, and in whatever order they took it.
+        #[test]
+        fn a_newcomer_gets_room_for_a_small_body(
+            steps in vec((0..2 * PLACES, 0..4), 0..3_000),
+            newcomer in 0..PLACES,
+            are_strangers in any::<bool>(),
+        ) {
+            let budget = ByteBudget::new(64 << 20);
+            let share = |caller: usize| {
+                let is_stranger = are_strangers || caller >= PLACES;
+                budget.share_of(caller as u64, (64 << 20) / if is_stranger { 2 } else { 1 })
+            };
+            let mut shares: Vec<_> = (0..2 * PLACES).map(share).collect();
+            let at_last = (0..2 * PLACES).map(|caller| (caller, 1));
+            for (caller, step) in steps.into_iter().chain(at_last) {
+                match step {
+                    _ if caller % PLACES == newcomer => {}
+                    0 => prop_assert!(shares[caller].hold(0)),
+                    _ => take_all(&mut shares[caller]),
+                }
+            }
+            let small = if are_strangers { 16 << 10 } else { 32 << 10 };
+            prop_assert!(shares[newcomer].hold(small));
+        }
     }
 }
