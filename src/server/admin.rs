@@ -1,23 +1,22 @@
 //! The admin listener: serves metrics.
 
-use std::future::pending;
 use std::net::TcpListener as StdListener;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use crate::http::body::RequestBody;
-use crate::http::connection::{Deadlines, serve_connection};
+use crate::http::connection::{ConnectionLimit, Deadlines, Ending, serve_connection};
 use crate::http::exchange::Server;
+use crate::service::Moment;
 
-/// How many scrapers are served at a time.
+/// How many scrapers are served at a time. One more gets the place of the idlest.
 const CONNECTIONS_MAX: usize = 16;
 
 /// How long an idle scraper may keep its connection.
@@ -32,20 +31,27 @@ pub(super) async fn serve(socket: StdListener, server: Arc<Server>) {
             return;
         }
     };
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let limit = ConnectionLimit::new(CONNECTIONS_MAX);
+    let now_ns = || Moment::at(Instant::now()).monotonic_ns;
     loop {
-        let Ok(slot) = slots.clone().acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             // Most likely out of file descriptors: retry a little later.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
+        let Ok(slot) = limit.admit(None, now_ns()) else { continue };
         let server = server.clone();
         tokio::spawn(async move {
-            let _slot = slot;
-            let answer = |request| respond(request, server.clone());
+            let answer = |request| {
+                slot.note_request(now_ns());
+                respond(request, server.clone())
+            };
             let deadlines = Deadlines { idle: IDLE_MAX, ..Deadlines::default() };
-            let connection = serve_connection(stream, deadlines, answer, pending());
+            let dismissed = async {
+                slot.dismissed().await;
+                Ending::Abrupt
+            };
+            let connection = serve_connection(stream, deadlines, answer, dismissed);
             if let Err(error) = connection.await {
                 tracing::debug!("an admin connection ended: {error}");
             }

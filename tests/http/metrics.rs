@@ -1,6 +1,8 @@
 //! What requests do to the metrics.
 
 use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read as _};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use paperbourse::limits::tier::Tier;
@@ -18,10 +20,13 @@ const REQUESTS_MAX: usize = 100;
 /// How long the server may take to count its memory again, on a loaded machine.
 const COUNT_TIME_MAX: Duration = Duration::from_mins(2);
 
-fn page(server: &Server) -> String {
+fn address(server: &Server) -> SocketAddr {
     let line = server.logged("metrics on http://");
-    let admin = line.split(['/', ' ']).find_map(|word| word.parse().ok()).unwrap();
-    Connection::open(admin).done(&Request::get("/metrics")).text
+    line.split(['/', ' ']).find_map(|word| word.parse().ok()).unwrap()
+}
+
+fn page(server: &Server) -> String {
+    Connection::open(address(server)).done(&Request::get("/metrics")).text
 }
 
 /// The series of a metric with their values.
@@ -210,4 +215,22 @@ fn answers_that_nobody_takes_are_counted() {
     eventually(|| (held() >= answer_bytes).then_some(()));
     drop(connection);
     eventually(|| (held() == 0).then_some(()));
+}
+
+#[test]
+fn a_connection_that_asks_nothing_gives_way_to_a_scraper() {
+    let server = Server::unlimited_with(&["--admin-listen", "127.0.0.1:0"]);
+    let stalled: Vec<_> = (0..16)
+        .map(|_| {
+            let stream = TcpStream::connect(address(&server)).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            stream
+        })
+        .collect();
+    let is_open = |mut stream: &TcpStream| {
+        stream.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    };
+    page(&server);
+    eventually(|| (!is_open(&stalled[0])).then_some(()));
+    assert_eq!(stalled[1..].iter().filter(|stream| !is_open(stream)).count(), 0);
 }
