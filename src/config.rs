@@ -547,4 +547,4 @@ fn starting_balance(text: &str) -> Result<Usd, String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

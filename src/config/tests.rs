@@ -6,7 +6,8 @@ struct Line {
     serve: ServeArgs,
 }
 
-fn serve(flags: &[&str]) -> Result<ServeArgs, clap::Error> {
+/// The arguments of a server with these flags.
+pub(crate) fn serve(flags: &[&str]) -> Result<ServeArgs, clap::Error> {
     let words = ["paperbourse"].iter().chain(flags);
     <Line as clap::Parser>::try_parse_from(words).map(|line| line.serve)
 }

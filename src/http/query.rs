@@ -26,7 +26,6 @@ const WARNINGS_HEADER: HeaderName = HeaderName::from_static("x-polysim-warnings"
 /// Names the parameters of a query that the operation does not read: in a header, and where the
 /// answer is an object, in its `warnings`. A name that starts with an underscore is meant for
 /// nobody: clients add such a parameter to get around caches.
-#[cold]
 pub(super) fn warn_of_ignored(reply: &mut Reply, operation: &Operation, query: &str) {
     let is_read = |name: &str| operation.query.iter().any(|it| it.name == name);
     let names = form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);

@@ -509,25 +509,18 @@ fn open_venue(
 mod tests {
     use std::fs;
 
-    use clap::Parser;
     use tempfile::TempDir;
 
     use super::*;
+    use crate::config::tests::serve;
     use crate::journal::segment_name;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        serve: ServeArgs,
-    }
 
     #[test]
     fn the_folder_of_a_node_is_not_served_alone() {
         let data = TempDir::new().unwrap();
         let arguments = |flags: &[&str]| {
             let path = data.path().to_str().unwrap();
-            let words = ["paperbourse", "--data", path].into_iter().chain(flags.iter().copied());
-            Line::try_parse_from(words).unwrap().serve
+            serve(&[&["--data", path], flags].concat()).unwrap()
         };
         require_alone(&arguments(&[])).unwrap();
         fs::write(data.path().join(CLUSTER_NAME), "").unwrap();
@@ -541,8 +534,8 @@ mod tests {
         for is_lost in [false, true] {
             let data = TempDir::new().unwrap();
             let path = data.path().to_str().unwrap();
-            let flags = ["paperbourse", "--data", path, "--journal-segment-bytes", "1048576"];
-            let arguments = Line::try_parse_from(flags).unwrap().serve;
+            let flags = ["--data", path, "--journal-segment-bytes", "1048576"];
+            let arguments = serve(&flags).unwrap();
             let start = |ahead| open_data(&arguments, ahead).unwrap();
             drop(start(None));
             let segment = data.path().join("journal").join(segment_name(1));

@@ -87,20 +87,12 @@ fn quoted(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        serve: ServeArgs,
-    }
+    use crate::config::tests::serve;
 
     #[track_caller]
     fn check(flags: &[&str], address: &str, token: Option<&str>, expected: [&str; 2]) {
-        let words = ["paperbourse"].iter().chain(flags);
-        let arguments = Line::try_parse_from(words).unwrap().serve;
+        let arguments = serve(flags).unwrap();
         let [page, docs, key] = lines("bin/bourse", &arguments, address.parse().unwrap(), token);
         let [url, expected] = expected;
         assert_eq!((page, docs), (format!("page  {url}/"), format!("docs  {url}/docs")));

@@ -73,15 +73,8 @@ fn held_bytes(folder: &Path) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        serve: ServeArgs,
-    }
+    use crate::config::tests::serve;
 
     #[test]
     fn what_the_options_allow_has_to_fit() {
@@ -97,8 +90,7 @@ mod tests {
             (&["--archive-bytes", "1T"], 100 * GIB, 0, true),
             (&["--snapshot-bytes", "18446744073709551615"], 100 * GIB, 0, true),
         ] {
-            let words = ["paperbourse"].iter().chain(flags);
-            let arguments = Line::try_parse_from(words).unwrap().serve;
+            let arguments = serve(flags).unwrap();
             assert_eq!(shortage(free, held, &arguments).is_some(), is_short, "{flags:?} {free}");
         }
     }
