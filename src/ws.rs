@@ -61,7 +61,7 @@ pub use bounds::CLIENT_FRAME_BYTES_MAX;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UpgradeError {
     /// Not an upgrade request.
-    #[error("this path is a socket: connect with ws:// or wss://")]
+    #[error("connect with ws:// or wss://")]
     NotAnUpgrade,
     /// No `Sec-WebSocket-Key`.
     #[error("the header sec-websocket-key is missing")]

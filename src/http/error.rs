@@ -26,6 +26,7 @@ use crate::auth::identity::TokenFlaw;
 use crate::engine::key::Permission;
 use crate::limits::tier::Tier;
 use crate::service::RateRule;
+use crate::ws::UpgradeError;
 
 /// The header that carries an error's code.
 pub const CODE_HEADER: HeaderName = HeaderName::from_static("x-polysim-code");
@@ -123,7 +124,7 @@ impl ApiError {
 
     /// What was sent as an API key is none.
     pub fn not_a_key(flaw: KeyFlaw) -> Self {
-        let message = format!("The API key is not one: {flaw}.");
+        let message = format!("Not an API key: {flaw}.");
         Self::new(StatusCode::UNAUTHORIZED, "INVALID_KEY", message)
     }
 
@@ -292,8 +293,8 @@ impl ApiError {
     }
 
     /// The path is a WebSocket, but the request is not an upgrade.
-    pub fn upgrade_required() -> Self {
-        let message = "This path is a WebSocket: send an upgrade request.";
+    pub fn upgrade_required(error: UpgradeError) -> Self {
+        let message = format!("This path is a WebSocket: {error}.");
         Self::new(StatusCode::UPGRADE_REQUIRED, "UPGRADE_REQUIRED", message)
     }
 

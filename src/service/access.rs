@@ -124,7 +124,7 @@ pub enum Denied {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// What was sent as an API key cannot be one.
-    #[error("the API key is not one: {0}")]
+    #[error("not an API key: {0}")]
     NotAKey(KeyFlaw),
     /// The access token does not prove an identity.
     #[error(transparent)]

@@ -107,7 +107,7 @@ pub(in crate::http) async fn open(
         Err(error) => return Err(error.into()),
     };
     let mut request = Request::from_parts(head.clone(), ());
-    let (response, upgrading) = upgrade(&mut request).map_err(|_| ApiError::upgrade_required())?;
+    let (response, upgrading) = upgrade(&mut request).map_err(ApiError::upgrade_required)?;
     let serving = Serving {
         stream,
         exchange: exchange.clone(),
