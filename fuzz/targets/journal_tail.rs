@@ -4,8 +4,8 @@
 //! error.
 //!
 //! The input is a list of damages, as by a crash or a faulty disk, since random bytes would always
-//! fail at the checksum of the first header. Each is a letter and its numbers, of which those of two
-//! bytes are little-endian; the list ends where the input does.
+//! fail at the checksum of the first header. Each is a letter and its numbers, of which those of
+//! two bytes are little-endian; the list ends where the input does.
 
 use std::convert::Infallible;
 use std::fs;

@@ -80,8 +80,8 @@ impl Service {
         self.execute_for(author, comment.shard(), command, context).await
     }
 
-    /// Comments of an author on any orders, by id: at most `limit` after this one, and whether there
-    /// are more. For operators.
+    /// Comments of an author on any orders, by id: at most `limit` after this one, and whether
+    /// there are more. For operators.
     pub async fn comments_by(
         &self,
         author: AccountId,

@@ -1,5 +1,5 @@
-//! The fuzz targets on a fixed set of inputs: all seeds, and inputs made from them, the same in each
-//! run. `.ci/fuzz` lets a fuzzer look for others, for as long as it is told.
+//! The fuzz targets on a fixed set of inputs: all seeds, and inputs made from them, the same in
+//! each run. `.ci/fuzz` lets a fuzzer look for others, for as long as it is told.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
