@@ -104,7 +104,7 @@ pub enum Question {
         #[serde(default = "limit_default")]
         limit: u32,
     },
-    /// Deletes a comment, whoever has written it.
+    /// Deletes a comment by any author.
     DeleteComment {
         /// Its id.
         comment: u64,

@@ -67,7 +67,7 @@ pub enum UpgradeError {
     #[error("the header sec-websocket-key is missing")]
     MissingKey,
     /// A `Sec-WebSocket-Key` that RFC 6455, section 4.2.1, does not allow, or more than one.
-    #[error("the header sec-websocket-key must be the base64 of 16 bytes, once")]
+    #[error("the header sec-websocket-key must be 16 bytes in base64, sent once")]
     InvalidKey,
     /// Answered with 426 and version 13.
     #[error("the header sec-websocket-version must be 13")]

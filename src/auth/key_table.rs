@@ -8,8 +8,8 @@
 //! decides on them while it holds the guard of the lookup, and counts no reference. When the log of
 //! the windows must be replaced, so is the table's entry, with the same facts.
 //!
-//! About accounts it knows only which were erased. That ends what an access token has opened, which
-//! has no key to end.
+//! About accounts it holds only which were erased, for the sockets that access tokens opened: they
+//! have no key whose end would close them.
 //!
 //! A key that has ended stays for as long as its shard keeps it, so that its holder learns why it
 //! no longer works.

@@ -58,9 +58,9 @@ enum AccountCommand {
     Erase(Act),
     /// Set the tier of all keys of an account, and the highest that new ones can have
     Tier(TierArgs),
-    /// List the comments that an account has written, in the order of their ids
+    /// List an account's comments, in the order of their ids
     Comments(CommentsArgs),
-    /// Delete a comment, whoever has written it
+    /// Delete a comment by any author
     DeleteComment {
         /// Id of the comment
         #[arg(value_name = "COMMENT")]
@@ -221,6 +221,14 @@ fn new_token() -> anyhow::Result<String> {
     Ok(format!("{:032x}", u128::from_be_bytes(token)))
 }
 
+/// How to continue a list, if there are more rows.
+fn write_next(formatter: &mut fmt::Formatter<'_>, rows: &str, next: Option<u64>) -> fmt::Result {
+    match next {
+        Some(after) => write!(formatter, "\nmore {rows} follow: continue with --after {after}"),
+        None => Ok(()),
+    }
+}
+
 /// A table.
 impl Display for AccountList {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -242,12 +250,7 @@ impl Display for AccountList {
                  {open_positions:>9}  {created:<20}  {subject}"
             )?;
         }
-        match self.next {
-            Some(after) => {
-                write!(formatter, "\nmore accounts follow: continue with --after {after}")
-            }
-            None => Ok(()),
-        }
+        write_next(formatter, "accounts", self.next)
     }
 }
 
@@ -263,12 +266,7 @@ impl Display for CommentList {
             let content = OneLine(content);
             write!(formatter, "{start}{comment} on order {order} at {created_at}: {content}")?;
         }
-        match self.next {
-            Some(after) => {
-                write!(formatter, "\nmore comments follow: continue with --after {after}")
-            }
-            None => Ok(()),
-        }
+        write_next(formatter, "comments", self.next)
     }
 }
 

@@ -42,8 +42,8 @@ pub(super) enum FileError {
     /// It cannot be read.
     #[error("failed to read the file of --config: {0}")]
     Read(#[from] io::Error),
-    /// It is a pipe, a folder or the like.
-    #[error("the file of --config is not a regular file, so it could not be read again on SIGHUP")]
+    /// It is not a regular file, but a pipe or a folder, for example.
+    #[error("the file of --config must be a regular file, which SIGHUP can read again")]
     Kind,
     /// It is longer than any configuration.
     #[error("the file of --config is longer than {FILE_BYTES_MAX} bytes")]
@@ -61,7 +61,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Entry>, FileError> {
     let mut bytes = Vec::new();
     let mut options = OpenOptions::new();
     options.read(true);
-    // Opening a pipe must not wait for somebody who writes to it.
+    // Otherwise, opening a pipe blocks until someone opens it for writing.
     #[cfg(unix)]
     options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     let file = options.open(path)?;

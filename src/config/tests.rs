@@ -6,7 +6,7 @@ struct Line {
     serve: ServeArgs,
 }
 
-/// The arguments of a server with these flags.
+/// Parses the flags of `serve`.
 pub(crate) fn serve(flags: &[&str]) -> Result<ServeArgs, clap::Error> {
     let words = ["paperbourse"].iter().chain(flags);
     <Line as clap::Parser>::try_parse_from(words).map(|line| line.serve)

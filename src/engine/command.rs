@@ -65,7 +65,7 @@ pub struct DeleteComment {
     pub author: AccountId,
 }
 
-/// Deletes a comment on behalf of an operator, whoever has written it.
+/// Deletes a comment by any author, on behalf of an operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoveComment(pub CommentId);
 
@@ -256,8 +256,8 @@ pub struct CancelOrders {
     pub market_id: Option<Box<str>>,
     /// Only orders in the outcome with this token.
     pub token_id: Option<Box<str>>,
-    /// Only orders newer than this one, the last that an earlier visit has cancelled: so that each
-    /// is examined once.
+    /// Only orders newer than this one: the last that the previous visit cancelled, so that each
+    /// order is examined once.
     pub after: Option<OrderId>,
 }
 

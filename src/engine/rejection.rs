@@ -216,11 +216,8 @@ pub enum Rejection {
         /// The amount of that deposit.
         amount: Usd,
     },
-    /// With this deposit, a sum of the account leaves its range.
-    #[error(
-        "the account has been given so much already that {amount} more would exceed the range of \
-         its sums"
-    )]
+    /// With this deposit, a sum of the account would exceed its range.
+    #[error("a deposit of {amount} would take the account's total past what the server can count")]
     DepositTooLarge {
         /// The amount of the deposit.
         amount: Usd,

@@ -82,9 +82,10 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "INVALID_HOST", message)
     }
 
-    /// The body is encoded in a way that a proxy in front might read otherwise.
+    /// `Transfer-Encoding` is not just `chunked`, so a proxy in front could see another end of the
+    /// body.
     pub fn invalid_transfer_encoding() -> Self {
-        let message = "Transfer-Encoding must be exactly `chunked`, once, or be left out.";
+        let message = "Transfer-Encoding, if sent, must be `chunked` and nothing else.";
         Self::new(StatusCode::BAD_REQUEST, "INVALID_TRANSFER_ENCODING", message)
     }
 
@@ -292,7 +293,7 @@ impl ApiError {
         Self { supported_intervals: supported, ..error }
     }
 
-    /// The path is a WebSocket, but the request is not an upgrade.
+    /// The path is a WebSocket, but the request is not a valid upgrade.
     pub fn upgrade_required(error: UpgradeError) -> Self {
         let message = format!("This path is a WebSocket: {error}.");
         Self::new(StatusCode::UPGRADE_REQUIRED, "UPGRADE_REQUIRED", message)

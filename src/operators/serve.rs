@@ -1,5 +1,5 @@
-//! Serves the socket. A connection asks one question. Until it has, it gives way to others: what
-//! stalls there must not keep an operator out.
+//! Serves the socket. A connection asks one question. Until it has, a newer connection may replace
+//! it, so that stalled ones cannot keep an operator out.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -69,7 +69,7 @@ async fn accept(listener: UnixListener, desk: Arc<Desk>) {
         if slots.available_permits() == 0 {
             silent.dismiss_oldest();
         }
-        // If all have asked something, until the first of them has its answer.
+        // Waits only if all have asked something, until the first of them has its answer.
         let Ok(slot) = slots.clone().acquire_owned().await else { return };
         let (desk, budget, asker) = (desk.clone(), budget.clone(), Asker::new(silent.clone()));
         tokio::spawn(async move {

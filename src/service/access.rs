@@ -90,7 +90,7 @@ enum SocketCredential {
     AccessToken {
         /// The time from which the access token is refused.
         ends_at: Timestamp,
-        /// Knows whether the account was erased.
+        /// Records whether the account was erased.
         keys: Arc<Keys>,
     },
 }
@@ -314,8 +314,8 @@ impl Service {
         }
     }
 
-    /// Refuses the bearer of an access token whose account was erased since it was found. The next
-    /// request of theirs finds none, or opens another.
+    /// Refuses a caller whose account was erased after the request had found it. Their next request
+    /// finds no account, or opens another.
     pub fn require_unerased(&self, caller: &Caller) -> Result<(), ServiceError> {
         if self.keys.is_erased(caller.account()?) {
             return Err(Rejection::AccountNotFound.into());

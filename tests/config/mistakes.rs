@@ -48,7 +48,7 @@ const MISTAKES: &[(In, &str)] = &[
     ),
     (
         Flags(&["--config", "."]),
-        ".: the file of --config is not a regular file, so it could not be read again on SIGHUP",
+        ".: the file of --config must be a regular file, which SIGHUP can read again",
     ),
     (
         File("config = \"other.toml\""),

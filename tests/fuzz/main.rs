@@ -1,5 +1,5 @@
 //! The fuzz targets on a fixed set of inputs: all seeds, and inputs made from them, the same in
-//! each run. `.ci/fuzz` lets a fuzzer look for others, for as long as it is told.
+//! each run. `.ci/fuzz` runs a real fuzzer, for as long as you like.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -66,7 +66,7 @@ fn venue_frame() {
     check("venue_frame", 1_000, venue_frame::run);
 }
 
-/// Without this, an input that is changed out of all recognition would be all that is ever run.
+/// Inputs that have nothing in common with a seed would all be refused at their first bytes.
 #[test]
 fn inputs_are_the_same_in_each_run_and_differ_from_each_other() {
     let seeds = seeds("trade_body");

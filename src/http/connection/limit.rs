@@ -3,8 +3,8 @@
 //!
 //! Bots keep their connections. A connection is a *stranger* until it presents a valid credential.
 //! While all slots are taken, a new connection gets the slot of the stranger whose last request is
-//! the longest ago. Requests keep a stranger's slot only before idler ones, so strangers that all
-//! send them do not keep bots out.
+//! the longest ago. Sending requests only moves a stranger behind idler ones, so strangers that
+//! all keep sending them still make room.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};

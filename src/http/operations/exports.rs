@@ -119,8 +119,8 @@ impl Reader {
         RequestContext { moment, address: self.address, waiters: &self.waiters }
     }
 
-    /// Refuses what was read if the credential is no longer valid or the account was erased. Of an
-    /// erased account there is nothing to read: its file would look complete.
+    /// Refuses what was read if the credential is no longer valid or the account was erased. An
+    /// erased account has no rows, so its file would look complete.
     fn require_valid(&self) -> Result<(), ServiceError> {
         let service = &self.exchange.service;
         service.require_valid(&self.caller, service.moment().now)?;
