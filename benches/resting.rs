@@ -226,13 +226,7 @@ fn book_changes(criterion: &mut Criterion) {
         let listed = VenueChange::Listed(vec![info(0)]);
         feed.apply(VenueEvent { at: NOW, change: listed });
         let token_id: Arc<str> = "Yes0".into();
-        let book = BookReplaced {
-            token_id: token_id.clone(),
-            ladder: ladder(),
-            hash: None,
-            tick: None,
-            last_trade_price: None,
-        };
+        let book = BookReplaced::new(token_id.clone(), ladder());
         feed.apply(VenueEvent { at: NOW, change: VenueChange::Book(book) });
         if has_interest {
             let interest = markets.interest(&market_id(0), 2);

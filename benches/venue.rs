@@ -28,7 +28,7 @@ use paperbourse::venue::polymarket::hash::BookHasher;
 use paperbourse::venue::polymarket::live::unconnected::Unconnected;
 use paperbourse::venue::polymarket::wire::socket::{Frame, Message, frame};
 use paperbourse::venue::polymarket::wire::{Description, clob, gamma};
-use paperbourse::venue::{VenueChange, VenueEvent};
+use paperbourse::venue::{NewestTrade, VenueChange, VenueEvent};
 
 use simd_json::prelude::ValueIntoString as _;
 use simd_json::tape;
@@ -230,8 +230,9 @@ fn verification(criterion: &mut Criterion) {
             order_size_min: book.order_size_min.expect("the book has a smallest order size"),
             tick: book.tick.expect("the book has a tick"),
             neg_risk: false,
+            version: None,
         };
-        let last_trade_price = book.last_trade_price.and_then(clob::LastTradePrice::price);
+        let last_trade_price = book.newest_trade.and_then(NewestTrade::price);
         let mut hasher = BookHasher::default();
         assert!(hasher.matching(hashed, &hash, &[last_trade_price]).is_some());
         group.bench_function(format!("{levels_per_side}+{levels_per_side} levels"), |bencher| {

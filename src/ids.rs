@@ -3,6 +3,8 @@
 //! Every id that a client sees is `counter × 64 + shard`, where the counter is part of that shard's
 //! state. Ids are unique without a global counter, and the id alone identifies the owning shard.
 
+pub mod condition;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::num::NonZeroU64;

@@ -42,7 +42,7 @@ use interest::Interest;
 use lease::Lease;
 use quote::{Quote, QuotedBook};
 
-use crate::ids::OutcomeIndex;
+use crate::ids::{OutcomeIndex, condition};
 use crate::money::Price;
 
 /// Maximum number of listed markets; the venue lists about 50,000 active ones.
@@ -83,12 +83,15 @@ pub struct Markets {
 /// The payout of each token.
 pub type DecidedPayouts = Vec<(Arc<str>, Price)>;
 
+/// Markets by condition id.
+type MarketsByName = HashMap<Arc<str>, Arc<Market>, foldhash::fast::RandomState>;
+
 /// The markets at one moment, with indexes by name.
 #[derive(Default)]
 pub struct Listing {
     /// Most traded first, the order of the listing endpoint.
     markets: Vec<Arc<Market>>,
-    by_condition: HashMap<Arc<str>, Arc<Market>, foldhash::fast::RandomState>,
+    by_condition: MarketsByName,
     by_token: HashMap<Arc<str>, (Arc<Market>, OutcomeIndex), foldhash::fast::RandomState>,
     by_slug: SlugIndex,
 }
@@ -182,6 +185,20 @@ impl Markets {
         self
     }
 
+    /// The same; where the venue states only that it holds marketable orders, it is for this long, in
+    /// milliseconds of its time.
+    #[must_use]
+    pub fn with_unstated_delay(mut self, ms: u32) -> Self {
+        self.delays = Arc::new(DelayScale::with_unstated(ms));
+        self
+    }
+
+    /// From now on, where the venue states only that it holds marketable orders, it is for this
+    /// long, in milliseconds of its time, unless the configuration says otherwise.
+    pub fn set_unstated_delay(&self, ms: u32) {
+        self.delays.set_unstated_ms(ms);
+    }
+
     /// From now on the venue's time passes this fast, in millionths of real time; 0 if no order
     /// waits for the venue, as at the end of a tape. It is real time until this is called.
     pub fn set_delay_speed(&self, speed_micros: u64) {
@@ -197,9 +214,11 @@ impl Markets {
         }
     }
 
-    /// Books count as fresh for as long as in these other markets, which the same feed leaves.
-    pub fn continue_lease(&self, other: &Self) {
+    /// Books count as fresh for as long as in these other markets, which the same feed leaves, and
+    /// orders are held for as long.
+    pub fn continue_from(&self, other: &Self) {
         self.lease.continue_from(&other.lease);
+        self.set_unstated_delay(other.delays.unstated_ms());
     }
 
     /// The current markets.
@@ -207,9 +226,40 @@ impl Markets {
         self.listing.load()
     }
 
-    /// The market with this name, as used in orders.
+    /// The market with this name, as used in orders, however it is written.
     pub fn by_condition(&self, condition_id: &str) -> Option<Arc<Market>> {
-        self.listing.load().by_condition.get(condition_id).cloned()
+        self.listing.load().by_condition(condition_id).cloned()
+    }
+
+    /// The name under which a market is listed, if this is another way to write it.
+    pub fn listed_name(&self, condition_id: &str) -> Option<Arc<str>> {
+        let listing = self.listing.load();
+        let is_listed = |name: &str| listing.by_condition.contains_key(name);
+        if is_listed(condition_id) {
+            return None;
+        }
+        let market = listing.by_condition(condition_id)?;
+        Some(market.info().condition_id.clone())
+    }
+
+    /// The name by which a market is known already, if this is another way to write it: it may have
+    /// been listed, traded or decided before the venue wrote it in this way.
+    fn known_name(
+        &self,
+        (listing, added): (&Listing, &MarketsByName),
+        condition_id: &str,
+    ) -> Option<Arc<str>> {
+        let key = |name: &str| {
+            let listed = listing.by_condition.get_key_value(name).map(|(name, _)| name);
+            let listed = listed.or_else(|| added.get_key_value(name).map(|(name, _)| name));
+            let traded = || self.traded.get_key_value(name).map(|(name, _)| name);
+            let decided = || self.decided.get_key_value(name).map(|(name, _)| name);
+            listed.or_else(traded).or_else(decided).cloned()
+        };
+        if key(condition_id).is_some() {
+            return None;
+        }
+        condition::others(condition_id).find_map(|name| key(&name))
     }
 
     /// Adds markets and replaces the descriptions of known ones. Only the feed calls this. It
@@ -221,9 +271,11 @@ impl Markets {
         let mut withheld_count = 0;
         let before = self.listing.load_full();
         let mut markets = before.markets.clone();
-        let mut added: HashMap<Arc<str>, Arc<Market>, foldhash::fast::RandomState> =
-            HashMap::default();
+        let mut added = MarketsByName::default();
         for mut info in infos {
+            if let Some(known) = self.known_name((&before, &added), &info.condition_id) {
+                info.condition_id = known;
+            }
             let condition_id = info.condition_id.clone();
             let flawed = |flaw| ListError::Flawed { condition_id: condition_id.clone(), flaw };
             info.check().map_err(flawed)?;
@@ -389,9 +441,9 @@ impl Listing {
         &self.markets
     }
 
-    /// The market with this name, as used in orders.
+    /// The market with this name, as used in orders, however it is written.
     pub fn by_condition(&self, condition_id: &str) -> Option<&Arc<Market>> {
-        self.by_condition.get(condition_id)
+        condition::find(condition_id, |name| self.by_condition.get(name))
     }
 
     /// The market with this slug, the most traded one if several have it.
@@ -494,7 +546,9 @@ impl Market {
         if self.lease.has_run_out() {
             books.iter_mut().for_each(distrust);
         }
-        let taker_delay_ms = self.delays.wall_ms(info.taker_delay_ms);
+        let unstated_ms = if info.has_unstated_delay { self.delays.unstated_ms() } else { 0 };
+        let venue_ms = info.taker_delay_ms.max(unstated_ms.min(TAKER_DELAY_MS_MAX));
+        let taker_delay_ms = self.delays.wall_ms(venue_ms);
         MarketSnapshot { taker_delay_ms, info, books }
     }
 

@@ -13,7 +13,7 @@ pub mod simulated;
 pub mod speed;
 pub mod tape;
 
-pub use event::{BookReplaced, LevelChanged, Top, VenueChange, VenueEvent};
+pub use event::{BookReplaced, LevelChanged, NewestTrade, Top, VenueChange, VenueEvent};
 
 use feed::Feed;
 use follow::status::LiveStatus;

@@ -15,13 +15,14 @@ use paperbourse::market::Markets;
 use paperbourse::market::book::Side;
 use paperbourse::market::catalogue::{Fees, MarketInfo, MarketStatus, Outcome};
 use paperbourse::money::Price;
+use paperbourse::venue::NewestTrade;
 use paperbourse::venue::feed::verify::{HashedBook, Verifier as _};
 use paperbourse::venue::feed::{Feed, FeedCounts, MismatchPolicy};
 use paperbourse::venue::polymarket::hash::BookHasher;
 use paperbourse::venue::polymarket::resolution::{
     self, Payouts, Pending, Resolution, SourceReport,
 };
-use paperbourse::venue::polymarket::wire::clob::{self, LastTradePrice};
+use paperbourse::venue::polymarket::wire::clob;
 use paperbourse::venue::polymarket::wire::gamma;
 use paperbourse::venue::polymarket::wire::socket::{Frame, frame};
 use paperbourse::venue::recorded::{LoadReport, NotPlayable, Player, Recording};
@@ -151,7 +152,7 @@ fn the_books_of_february_are_reproduced() {
     let mut verified = 0;
     for line in text.lines() {
         let book = clob::book(line).unwrap();
-        let last_trade_price = book.last_trade_price.and_then(LastTradePrice::price);
+        let last_trade_price = book.newest_trade.and_then(NewestTrade::price);
         let hashed = HashedBook {
             market: book.market,
             token_id: book.asset_id,
@@ -160,6 +161,7 @@ fn the_books_of_february_are_reproduced() {
             order_size_min: paperbourse::money::Shares::from_micros(5_000_000),
             tick: book.tick.unwrap(),
             neg_risk: false,
+            version: book.version,
         };
         let hash = book.hash.unwrap();
         verified += usize::from(hasher.matching(hashed, hash, &[last_trade_price]).is_some());

@@ -8,7 +8,8 @@ use std::time::Duration;
 use clap::Args;
 use hyper::Uri;
 
-use super::{Switch, whole_number};
+use super::whole_number;
+use crate::market::catalogue::TAKER_DELAY_MS_MAX;
 use crate::money::{Rounding, Usd};
 use crate::tls::{self, Roots, TlsError};
 use crate::venue::feed::Feed;
@@ -46,16 +47,17 @@ pub struct VenueArgs {
     #[arg(long, env = "PAPERBOURSE_VENUE_SPEED", value_name = "X|max")]
     pub venue_speed: Option<Speed>,
 
-    /// Hold marketable orders as long as the venue does
+    /// Hold marketable orders as long as the venue does; a number of milliseconds is for markets
+    /// where the venue only says that it holds them
     #[arg(hide_short_help = true)]
     #[arg(
         long,
         env = "PAPERBOURSE_VENUE_DELAY",
         default_value = "on",
-        value_name = "on|off",
-        hide_possible_values = true
+        value_name = "on|off|MS",
+        value_parser = venue_delay
     )]
-    pub venue_delay: Switch,
+    pub venue_delay: VenueDelay,
 
     /// Number of `polymarket` markets to follow, most traded of the day first; a market stays
     /// followed until it closes [default: 200]
@@ -123,6 +125,17 @@ pub struct VenueArgs {
     #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_VENUE_CA", value_name = "FILE")]
     pub venue_ca: Option<PathBuf>,
+}
+
+/// How long marketable orders are held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VenueDelay {
+    /// As long as the venue holds them.
+    On,
+    /// The same, but for this many milliseconds where the venue only says that it holds them.
+    UnstatedMs(u32),
+    /// Not at all.
+    Off,
 }
 
 /// The venue, as chosen on the command line.
@@ -301,6 +314,17 @@ impl VenueArgs {
     }
 }
 
+fn venue_delay(text: &str) -> Result<VenueDelay, String> {
+    let ms = text.parse().ok().filter(|ms| (1..=TAKER_DELAY_MS_MAX).contains(ms));
+    match text {
+        "on" => Ok(VenueDelay::On),
+        "off" => Ok(VenueDelay::Off),
+        _ => ms.map(VenueDelay::UnstatedMs).ok_or_else(|| {
+            format!("not on, off or a number of milliseconds from 1 to {TAKER_DELAY_MS_MAX}")
+        }),
+    }
+}
+
 fn web_address(text: &str) -> Result<Uri, &'static str> {
     address_of(text, ["https", "http"]).ok_or("not an address: use https://HOST or http://HOST")
 }
@@ -382,11 +406,15 @@ mod tests {
     #[test]
     fn marketable_orders_are_held_unless_that_is_turned_off() {
         for (line, expected) in [
-            ("", Ok(Switch::On)),
-            ("--venue-delay on", Ok(Switch::On)),
-            ("--venue-delay off", Ok(Switch::Off)),
-            ("--venue polymarket --venue-delay off", Ok(Switch::Off)),
-            ("--venue-delay 250", Err(())),
+            ("", Ok(VenueDelay::On)),
+            ("--venue-delay on", Ok(VenueDelay::On)),
+            ("--venue-delay off", Ok(VenueDelay::Off)),
+            ("--venue polymarket --venue-delay off", Ok(VenueDelay::Off)),
+            ("--venue-delay 250", Ok(VenueDelay::UnstatedMs(250))),
+            ("--venue-delay 10000", Ok(VenueDelay::UnstatedMs(10_000))),
+            ("--venue-delay 10001", Err(())),
+            ("--venue-delay 0", Err(())),
+            ("--venue-delay soon", Err(())),
         ] {
             assert_eq!(venue(line).map(|it| it.venue_delay).map_err(drop), expected, "{line}");
         }

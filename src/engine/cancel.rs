@@ -12,7 +12,7 @@ use super::order::{Order, OrderReceipt};
 use super::rejection::Rejection;
 use super::state::State;
 use super::terms::{EndReason, OrderStatus, Reserve};
-use crate::ids::{OrderId, Place, Timestamp};
+use crate::ids::{OrderId, Place, Timestamp, condition};
 
 /// The most orders that one record ends.
 pub const ENDED_PER_RECORD_MAX: usize = 64;
@@ -118,7 +118,7 @@ impl CancelOrders {
         let wanted = state.cancellable_orders_after(account, after).filter(|order| {
             let market = state.used_market(order.market());
             let token_id = market.token(order.outcome());
-            self.market_id.as_deref().is_none_or(|id| *id == *market.condition_id)
+            self.market_id.as_deref().is_none_or(|id| condition::is_same(id, &market.condition_id))
                 && self.token_id.as_deref().is_none_or(|id| *id == **token_id)
         });
         wanted.map(Order::id)

@@ -15,7 +15,7 @@ use super::open_orders::BookSide;
 use super::order::Order;
 use super::state::State;
 use super::view::{Observed, ROWS_PER_READ_MAX};
-use crate::ids::{AccountId, OrderId, Place, Timestamp};
+use crate::ids::{AccountId, OrderId, Place, Timestamp, condition};
 use crate::market::book::Side;
 use crate::money::FeeRate;
 
@@ -301,7 +301,7 @@ impl State {
             && part_of.is_none_or(|fill| fill == (key.order, key.part))
             && from.is_none_or(|from| from <= key.at)
             && to.is_none_or(|to| key.at <= to)
-            && market_id.as_deref().is_none_or(|id| *id == *market.condition_id)
+            && market_id.as_deref().is_none_or(|id| condition::is_same(id, &market.condition_id))
             && token_id.as_deref().is_none_or(|id| *id == **market.token(key.on.outcome))
     }
 

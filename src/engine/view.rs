@@ -14,7 +14,7 @@ use super::position::Position;
 use super::standing::Deposit;
 use super::state::State;
 use super::terms::OrderStatus;
-use crate::ids::{AccountId, KeyId, OrderId, OutcomeIndex, Place, Timestamp};
+use crate::ids::{AccountId, KeyId, OrderId, OutcomeIndex, Place, Timestamp, condition};
 use crate::limits::tier::Tier;
 use crate::market::book::Side;
 use crate::money::{Shares, Usd};
@@ -467,7 +467,7 @@ impl OrderFilter {
         life: Option<&Life>,
     ) -> bool {
         let Self { market_id, token_id, side, status, from, to } = self;
-        market_id.as_deref().is_none_or(|id| id == in_market)
+        market_id.as_deref().is_none_or(|id| condition::is_same(id, in_market))
             && token_id.as_deref().is_none_or(|id| id == of_token)
             && side.is_none_or(|side| side == on_side)
             && from.is_none_or(|from| from <= placed_at)
@@ -478,7 +478,7 @@ impl OrderFilter {
 
 impl SettlementFilter {
     fn matches(&self, market_id: &str, at: Timestamp) -> bool {
-        self.market_id.as_ref().is_none_or(|id| **id == *market_id)
+        self.market_id.as_ref().is_none_or(|id| condition::is_same(id, market_id))
             && self.from.is_none_or(|from| from <= at)
             && self.to.is_none_or(|to| at <= to)
     }

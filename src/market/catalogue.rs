@@ -55,6 +55,9 @@ pub struct MarketInfo {
     /// venue's time; 0 if it holds none. As the venue states it in a description; at most
     /// [`TAKER_DELAY_MS_MAX`] in a listed market.
     pub taker_delay_ms: u32,
+    /// Whether the venue states that it holds marketable orders, but not for how long; see
+    /// [`super::Markets::set_unstated_delay`]. The longer delay counts.
+    pub has_unstated_delay: bool,
     /// Dollars traded in the last 24 hours.
     pub volume_24h: Option<Usd>,
     /// Total dollars traded.
@@ -84,6 +87,7 @@ impl MarketInfo {
             end_date: None,
             books_cleared_at: None,
             taker_delay_ms: 0,
+            has_unstated_delay: false,
             volume_24h: None,
             volume_total: None,
             payouts: Vec::new(),

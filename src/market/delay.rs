@@ -1,6 +1,6 @@
 //! How long the venue's delay of marketable orders lasts on the wall clock.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Real time, in millionths: the speed of a venue that is followed live.
 pub(super) const REAL_TIME_MICROS: u64 = 1_000_000;
@@ -10,6 +10,11 @@ pub(super) const REAL_TIME_MICROS: u64 = 1_000_000;
 pub(super) struct DelayScale {
     /// How fast the venue's time passes, in millionths of real time; 0 if no order waits.
     speed_micros: AtomicU64,
+    /// How long the venue holds orders in markets that state only that it does, in milliseconds of
+    /// its time.
+    unstated_ms: AtomicU32,
+    /// The same by configuration, whatever the venue does.
+    unstated_fixed_ms: Option<u32>,
     /// Whether delays are off, whatever the speed.
     is_off: bool,
 }
@@ -17,7 +22,12 @@ pub(super) struct DelayScale {
 impl Default for DelayScale {
     /// The venue's time passes as real time does.
     fn default() -> Self {
-        Self { speed_micros: AtomicU64::new(REAL_TIME_MICROS), is_off: false }
+        Self {
+            speed_micros: AtomicU64::new(REAL_TIME_MICROS),
+            unstated_ms: AtomicU32::new(0),
+            unstated_fixed_ms: None,
+            is_off: false,
+        }
     }
 }
 
@@ -25,6 +35,22 @@ impl DelayScale {
     /// No order ever waits.
     pub(super) fn off() -> Self {
         Self { is_off: true, ..Self::default() }
+    }
+
+    /// Markets that state only that orders are held have this delay, in milliseconds.
+    pub(super) fn with_unstated(ms: u32) -> Self {
+        Self { unstated_fixed_ms: Some(ms), ..Self::default() }
+    }
+
+    /// See [`super::Markets::set_unstated_delay`].
+    pub(super) fn set_unstated_ms(&self, ms: u32) {
+        self.unstated_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// The delay of markets that state only that orders are held, in milliseconds of the venue's
+    /// time.
+    pub(super) fn unstated_ms(&self) -> u32 {
+        self.unstated_fixed_ms.unwrap_or_else(|| self.unstated_ms.load(Ordering::Relaxed))
     }
 
     /// See [`super::Markets::set_delay_speed`].

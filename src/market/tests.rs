@@ -270,6 +270,23 @@ fn a_quote_has_the_delay_of_its_market_in_wall_time() {
     markets.set_delay_speed(0);
     assert_eq!(listed(3_000), (3_000, 0), "at the end of a tape");
 
+    let held = |markets: &Markets, taker_delay_ms| {
+        let bare = info("0xh", MarketStatus::Open);
+        let held = MarketInfo { has_unstated_delay: true, taker_delay_ms, ..bare };
+        markets.list(vec![held]).unwrap();
+        markets.by_condition("0xh").unwrap().snapshot().quote().taker_delay_ms
+    };
+    let markets = Markets::new();
+    assert_eq!(held(&markets, 0), 0, "no venue has said how long it is");
+    markets.set_unstated_delay(250);
+    assert_eq!((held(&markets, 0), held(&markets, 3_000)), (250, 3_000));
+    markets.set_unstated_delay(150);
+    markets.set_delay_speed(10_000_000);
+    assert_eq!(held(&markets, 0), 15);
+    let fixed = Markets::new().with_unstated_delay(40);
+    fixed.set_unstated_delay(150);
+    assert_eq!((held(&fixed, 0), held(&fixed, 3_000)), (40, 3_000));
+
     let off = Markets::new().without_delays();
     off.list(vec![delayed(3_000)]).unwrap();
     off.set_delay_speed(1_000_000);

@@ -26,7 +26,8 @@ use crate::client::Client;
 use crate::clock::Clock;
 use crate::config::identity::IdentityConfig;
 use crate::config::venue::VenueConfig;
-use crate::config::{DataPlace, JournalSync, ServeArgs, Switch};
+use crate::config::venue::VenueDelay;
+use crate::config::{DataPlace, JournalSync, ServeArgs};
 use crate::disk::Disk;
 use crate::engine::{Rules, State};
 use crate::hours::HoursFile;
@@ -127,8 +128,9 @@ pub(super) async fn start(
         .with_traded(traded)
         .with_histories(histories.unwrap_or_default());
     let markets = Arc::new(match arguments.venue.venue_delay {
-        Switch::On => markets,
-        Switch::Off => markets.without_delays(),
+        VenueDelay::On => markets,
+        VenueDelay::UnstatedMs(ms) => markets.with_unstated_delay(ms),
+        VenueDelay::Off => markets.without_delays(),
     });
     let venue = match live {
         Some(mut live) => {

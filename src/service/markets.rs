@@ -295,6 +295,13 @@ impl Service {
             .map(move |id| (&**id, listing.by_condition(id).map(|market| market.snapshot()))))
     }
 
+    /// Writes a condition id as the market is listed: it may have another width or case.
+    pub(super) fn name_as_listed(&self, condition_id: &mut Box<str>) {
+        if let Some(listed) = self.markets.listed_name(condition_id) {
+            *condition_id = (*listed).into();
+        }
+    }
+
     fn find_market(&self, condition_id: &str) -> Result<Arc<Market>, ServiceError> {
         let market = self.markets.by_condition(condition_id);
         market.ok_or_else(|| {

@@ -59,10 +59,49 @@ pub struct BookReplaced {
     pub ladder: Ladder,
     /// The venue's hash of the book, if sent.
     pub hash: Option<Box<str>>,
-    /// The price of the newest trade, if sent.
-    pub last_trade_price: Option<Price>,
+    /// The newest trade, if stated.
+    pub newest_trade: Option<NewestTrade>,
     /// The tick, if sent.
     pub tick: Option<Price>,
+    /// The version of the venue's protocol, if stated.
+    pub version: Option<Box<str>>,
+    /// Whether it answers a request instead of coming with the changes. Such a book confirms the
+    /// one that the changes made; one that differs may be wrong, or a change may be on its way.
+    pub is_requested: bool,
+}
+
+impl BookReplaced {
+    /// A book of which only the levels are known.
+    pub const fn new(token_id: Arc<str>, ladder: Ladder) -> Self {
+        Self {
+            token_id,
+            ladder,
+            hash: None,
+            newest_trade: None,
+            tick: None,
+            version: None,
+            is_requested: false,
+        }
+    }
+}
+
+/// The newest trade of a market, as stated by a book.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NewestTrade {
+    /// It never traded.
+    Never,
+    /// The price in dollars per share.
+    At(Price),
+}
+
+impl NewestTrade {
+    /// The price, if there was a trade.
+    pub const fn price(self) -> Option<Price> {
+        match self {
+            Self::Never => None,
+            Self::At(price) => Some(price),
+        }
+    }
 }
 
 /// A new size at one level.

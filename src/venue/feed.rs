@@ -20,11 +20,11 @@ use smallvec::SmallVec;
 
 pub use counts::FeedCounts;
 
-use token::Token;
+use token::{AheadTop, Token};
 use verify::Verifier;
 
 use super::follow::books::{Books, Finding, Findings};
-use super::{BookReplaced, LevelChanged, Top, VenueChange, VenueEvent};
+use super::{BookReplaced, LevelChanged, NewestTrade, Top, VenueChange, VenueEvent};
 use crate::ids::Timestamp;
 use crate::market::book::{Ladder, LastTrade};
 use crate::market::catalogue::{MarketInfo, MarketStatus};
@@ -99,7 +99,7 @@ impl Feed {
     /// does.
     pub fn move_to(&mut self, markets: Arc<Markets>) {
         let before = std::mem::replace(&mut self.markets, markets);
-        self.markets.continue_lease(&before);
+        self.markets.continue_from(&before);
         let listed = before.listing();
         let infos = listed.markets().iter().map(|market| MarketInfo::clone(&market.info()));
         self.list(infos.collect(), before.newest_price_at());
@@ -189,38 +189,61 @@ impl Feed {
         };
         let at = time.after(token.updated_at);
         self.counts.books += 1;
+        let has_book = token.ladder.is_some();
+        let is_known = token.ladder.as_ref() == Some(&update.ladder);
+        let is_late = policy == MismatchPolicy::Distrust
+            && has_book
+            && !token.is_unconfirmed
+            && at < token.updated_at;
+        self.counts.late += u64::from(is_late);
+        // An older book that differs does not describe the present.
+        if is_late && !is_known {
+            return Findings::from_iter([(update.token_id, Finding::Unproven)]);
+        }
+        let is_unconfirmed = update.is_requested
+            && (token.is_unconfirmed || !is_known)
+            && !token.awaits(update.hash.as_deref());
+        // An answer does not replace what the changes have made and nothing contradicts.
+        if is_unconfirmed && has_book && !token.stale {
+            return Findings::from_iter([(update.token_id, Finding::Unconfirmed)]);
+        }
         let mut findings = Findings::new();
-        let finding = match &token.ladder {
-            Some(ladder) if policy == MismatchPolicy::Distrust && at < token.updated_at => {
-                self.counts.late += 1;
-                // An older book that differs does not describe the present.
-                if *ladder != update.ladder {
-                    return Findings::from_iter([(update.token_id, Finding::Unproven)]);
-                }
-                Finding::Proven
+        let finding = if is_late {
+            Finding::Proven
+        } else {
+            let is_repeated = token.replace_levels(update.ladder, time.effective);
+            token.newest_side = None;
+            (token.updated_at, token.venue_time) = (at, time.venue);
+            (token.stale, token.is_unconfirmed) = (is_unconfirmed, is_unconfirmed);
+            token.ahead = None;
+            token.tick = update.tick.or(token.tick);
+            if update.version.is_some() {
+                token.version = update.version;
             }
-            _ => {
-                let is_repeated = token.replace_levels(update.ladder, time.effective);
-                token.newest_side = None;
-                (token.updated_at, token.venue_time) = (at, time.venue);
-                token.stale = false;
-                token.tick = update.tick.or(token.tick);
-                if let Some(price) = update.last_trade_price {
+            match update.newest_trade {
+                Some(NewestTrade::At(price)) => {
                     if token.last_trade.is_none_or(|trade| trade.price != price) {
                         let size = Shares::ZERO;
                         token.last_trade = Some(LastTrade { price, size, side: None, at });
                     }
                     self.note_market_price(&update.token_id, price, &mut findings);
                 }
-                let id = &update.token_id;
-                let token = self.tokens.get_mut(id).expect("the token was found above");
-                match token.check(update.hash, id, &mut self.verifier, &mut self.counts) {
-                    Finding::Unproven => Finding::Proven,
-                    // After a trade the venue repeats the book with a hash that covers the trade's
-                    // price, and sends the trade itself later.
-                    Finding::Contradicted if is_repeated => Finding::Agrees,
-                    finding => finding,
-                }
+                Some(NewestTrade::Never) => token.is_trade_stated = true,
+                None => {}
+            }
+            let id = &update.token_id;
+            let token = self.tokens.get_mut(id).expect("the token was found above");
+            if !is_known {
+                // Other levels do not explain why ours did not match.
+                token.unmatched = None;
+            }
+            match token.check(update.hash, id, &mut self.verifier, &mut self.counts) {
+                _ if is_unconfirmed => Finding::Unconfirmed,
+                Finding::Unproven => Finding::Proven,
+                // After a trade the venue repeats the book with a hash that covers the trade's
+                // price, and sends the trade itself later.
+                Finding::Contradicted if is_repeated => Finding::Agrees,
+                finding => finding,
             }
         };
         self.settle(&update.token_id, finding, &mut findings);
@@ -231,17 +254,21 @@ impl Feed {
     fn change_levels(&mut self, time: EventTime, changes: &[LevelChanged]) -> Findings {
         let mut touched: SmallVec<[&LevelChanged; 2]> = SmallVec::new();
         for change in changes {
-            let Some(Token {
-                market, ladder: Some(ladder), newest_side, updated_at, tracking, ..
-            }) = self.tokens.get_mut(&change.token_id)
-            else {
+            let known = self.tokens.get_mut(&change.token_id);
+            let Some(token) = known.filter(|token| token.ladder.is_some()) else {
                 self.counts.level_changes_without_book += 1;
                 continue;
             };
-            if self.policy == MismatchPolicy::Distrust && time.after(*updated_at) < *updated_at {
+            let updated_at = token.updated_at;
+            if self.policy == MismatchPolicy::Distrust && time.after(updated_at) < updated_at {
                 self.counts.late += 1;
                 continue;
             }
+            token.note_entry(change.price, time.venue);
+            token.venue_time = time.venue;
+            let Token { market, ladder: Some(ladder), newest_side, tracking, .. } = token else {
+                unreachable!("it has a ladder");
+            };
             tracking.prepare(market, ladder);
             match ladder.set(change.side, change.price, change.size) {
                 Ok(changed) => {
@@ -267,30 +294,44 @@ impl Feed {
         for change in touched {
             let token = self.tokens.get_mut(&change.token_id).expect("the token was found above");
             token.updated_at = time.after(token.updated_at);
-            token.venue_time = time.venue;
             let hash = change.hash.clone();
             let by_hash = token.check(hash, &change.token_id, &mut self.verifier, &mut self.counts);
             let finding = match (by_hash, change.top) {
-                (Finding::Unproven, Some(top)) => token.check_top(top, &mut self.counts),
+                (Finding::Unproven, Some(top)) => token.check_top(top),
                 (finding, _) => finding,
             };
+            let finding = token.settle_ahead(finding, time.venue);
+            let is_by_top = by_hash == Finding::Unproven && finding == Finding::Contradicted;
+            self.counts.tops_mismatched += u64::from(is_by_top);
+            let unstated = token.unstated_trade_price();
             self.settle(&change.token_id, finding, &mut findings);
+            if let Some(price) = unstated {
+                self.note_market_price(&change.token_id, price, &mut findings);
+            }
         }
         self.prove_mirrors(&mut findings);
         findings
     }
 
-    fn compare_top(&mut self, token_id: &Arc<str>, top: Top) -> Findings {
+    /// Best prices come apart from the changes that make them, at times before these. So prices
+    /// that differ do not contradict the book yet: a change may follow that explains them. Most of
+    /// these messages repeat known prices, so nothing is published.
+    fn compare_top(&mut self, token_id: &Arc<str>, top: Top, at: Timestamp) -> Findings {
         let mut findings = Findings::new();
         match self.tokens.get_mut(token_id) {
             Some(token) if token.ladder.is_some() => {
-                let finding = token.check_top(top, &mut self.counts);
-                // Most of these messages only repeat known prices, so nothing is published.
-                if finding == Finding::Contradicted {
-                    self.settle(token_id, finding, &mut findings);
-                } else {
-                    findings.push((token_id.clone(), finding));
-                }
+                let finding = match token.check_top(top) {
+                    Finding::Contradicted if at < token.venue_time => Finding::Unproven,
+                    Finding::Contradicted => {
+                        token.ahead = Some(AheadTop { top, at });
+                        Finding::Ahead
+                    }
+                    finding => {
+                        token.ahead = None;
+                        finding
+                    }
+                };
+                findings.push((token_id.clone(), finding));
             }
             _ => self.counts.unlisted += 1,
         }
@@ -318,14 +359,12 @@ impl Feed {
     fn note_market_price(&mut self, token_id: &Arc<str>, price: Price, findings: &mut Findings) {
         let market = self.tokens[token_id].market.clone();
         for outcome in &market.info().outcomes {
-            let Some(token) = self.tokens.get_mut(&outcome.token_id) else { continue };
-            token.note_market_price(price);
-            let Some(hash) = token.unmatched_hash.take() else { continue };
-            // It is counted again below.
-            self.counts.hashes_mismatched -= 1;
             let id = &outcome.token_id;
-            let finding = token.check(Some(hash), id, &mut self.verifier, &mut self.counts);
-            self.settle(id, finding, findings);
+            let Some(token) = self.tokens.get_mut(id) else { continue };
+            token.note_market_price(price);
+            if let Some(finding) = token.recheck(id, &mut self.verifier, &mut self.counts) {
+                self.settle(id, finding, findings);
+            }
         }
     }
 
@@ -333,6 +372,8 @@ impl Feed {
         match token_of(&mut self.tokens, &self.markets, token_id) {
             Some(token) => {
                 token.stale = true;
+                // No change has explained them in time.
+                self.counts.tops_mismatched += u64::from(token.ahead.take().is_some());
                 token.publish(&self.markets, &mut self.counts);
             }
             None => self.counts.unlisted += 1,
@@ -345,7 +386,7 @@ impl Feed {
         let is_crossed = token.ladder.as_ref().is_some_and(Ladder::is_crossed);
         let finding = if is_crossed { Finding::Contradicted } else { finding };
         match (finding, self.policy) {
-            (Finding::Proven, _) => token.stale = false,
+            (Finding::Proven, _) => (token.stale, token.is_unconfirmed) = (false, false),
             (Finding::Contradicted, MismatchPolicy::Distrust) => token.stale = true,
             _ => {}
         }
@@ -398,7 +439,7 @@ impl Books for Feed {
             }
             VenueChange::Book(book) => self.replace(at, book),
             VenueChange::Levels(changes) => self.change_levels(at, &changes),
-            VenueChange::Top { token_id, top } => self.compare_top(&token_id, top),
+            VenueChange::Top { token_id, top } => self.compare_top(&token_id, top, event.at),
             VenueChange::Traded { token_id, price, size, side } => {
                 self.trade(&token_id, LastTrade { price, size, side, at: effective_at })
             }
@@ -412,10 +453,6 @@ impl Books for Feed {
     fn updated_at(&self, token_id: &str) -> Option<Timestamp> {
         let token = self.tokens.get(token_id)?;
         token.ladder.as_ref().map(|_| token.updated_at)
-    }
-
-    fn has_levels(&self, token_id: &str, ladder: &Ladder) -> bool {
-        self.tokens.get(token_id).is_some_and(|token| token.ladder.as_ref() == Some(ladder))
     }
 
     fn forget_levels(&mut self, token_id: &str) {

@@ -10,4 +10,5 @@ pub mod follower;
 pub mod hash;
 pub mod live;
 pub mod resolution;
+pub mod unstated_delay;
 pub mod wire;

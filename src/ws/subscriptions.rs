@@ -12,7 +12,7 @@ use super::fanout::{Channel, Fanout, Mailbox, SocketId};
 use super::position::Position;
 use super::price_frame::PriceFrame;
 use super::turns::Turns;
-use crate::ids::Timestamp;
+use crate::ids::{Timestamp, condition};
 use crate::limits::tier::{MarketsMax, SOCKET_MARKETS_MAX};
 use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::market::{MARKETS_MAX, Market};
@@ -193,15 +193,22 @@ impl Subscriptions {
         condition_ids: &'a [String],
         now: Timestamp,
     ) -> Result<Vec<&'a str>, SubscribeError> {
-        let mut known = HashSet::<&str, RandomState>::default();
+        let mut known = HashSet::<Arc<str>, RandomState>::default();
         let mut added: Vec<Arc<Market>> = Vec::new();
         let mut unknown = Vec::new();
         for id in condition_ids {
-            if self.contains(id) || !known.insert(id) {
+            if self.contains(id) {
                 continue;
             }
+            // It may be written in another way than in the listing.
             match self.fanout.market(id) {
-                Some(market) => added.push(market),
+                Some(market) => {
+                    let listed = market.info().condition_id.clone();
+                    if !self.contains(&listed) && known.insert(listed) {
+                        added.push(market);
+                    }
+                }
+                None if unknown.contains(&id.as_str()) => {}
                 None => unknown.push(id.as_str()),
             }
         }
@@ -272,7 +279,7 @@ impl Subscriptions {
             return Err(SubscribeError::NotOne);
         }
         for id in condition_ids {
-            if let Some(slot) = self.slot_of(id) {
+            if let Some(slot) = condition::find(id, |name| self.slot_of(name)) {
                 self.leave(slot);
             }
         }

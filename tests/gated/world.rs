@@ -356,11 +356,5 @@ fn book(id: &str, ask_micros: i64) -> VenueChange {
         |price| Level { price: Price::from_micros(price), size: Shares::from_micros(100_000_000) };
     let asks = vec![level(600_000), level(ask_micros)];
     let ladder = Ladder::from_levels(vec![level(400_000)], asks).expect("levels of a book");
-    VenueChange::Book(BookReplaced {
-        token_id: format!("{id}-Yes").into(),
-        ladder,
-        hash: None,
-        last_trade_price: None,
-        tick: None,
-    })
+    VenueChange::Book(BookReplaced::new(format!("{id}-Yes").into(), ladder))
 }

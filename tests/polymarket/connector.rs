@@ -25,6 +25,7 @@ pub(crate) const QUICK: Timing = Timing {
     verified_max: Duration::from_secs(2),
     check_after: Duration::from_secs(1),
     suspect_grace: Duration::from_millis(100),
+    ahead_grace: Duration::from_millis(250),
     sync_timeout: Duration::from_millis(500),
     book_request_pause: Duration::from_millis(200),
     silence_timeout: Duration::from_millis(300),

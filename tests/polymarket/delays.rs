@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use paperbourse::ids::Timestamp;
 use paperbourse::market::Markets;
+use paperbourse::venue::polymarket::unstated_delay;
 use paperbourse::venue::recorded::TapePlayer;
 use paperbourse::venue::tape::{Tape, TapeLimits};
 
@@ -27,7 +29,14 @@ fn quoted(markets: &Markets) -> [Option<u32>; 3] {
     })
 }
 
-const DELAYS: [Option<u32>; 3] = [Some(0), Some(3_000), Some(250)];
+/// The delay where the venue states only that there is one.
+fn unstated_ms() -> u32 {
+    unstated_delay::ms_at(Timestamp::now())
+}
+
+fn delays() -> [Option<u32>; 3] {
+    [Some(0), Some(3_000), Some(unstated_ms())]
+}
 
 #[tokio::test]
 async fn delays_come_from_the_service_that_states_them() {
@@ -36,7 +45,7 @@ async fn delays_come_from_the_service_that_states_them() {
     let refused = EndpointFault::Refuse { status: 503, retry_after_s: None };
     venue.misbehave_at(Endpoint::CompactMarket, refused, 1);
     let connector = Connector::start(&venue, 3, QUICK);
-    connector.until("the delays", |it| quoted(&it.markets) == DELAYS).await;
+    connector.until("the delays", |it| quoted(&it.markets) == delays()).await;
 
     // Later pages of Gamma change what Gamma states, and nothing else.
     for (market, delay) in [(1, "0.5"), (2, "0")] {
@@ -44,7 +53,7 @@ async fn delays_come_from_the_service_that_states_them() {
             fields.insert("secondsDelay".into(), delay.into());
         });
     }
-    let changed = [Some(0), Some(500), Some(250)];
+    let changed = [Some(0), Some(500), Some(unstated_ms())];
     connector.until("other delays", |it| quoted(&it.markets) == changed).await;
     let is_compact = |get: &str| get.starts_with("/clob-markets/");
     let requests = venue.requests();
@@ -59,14 +68,14 @@ async fn delays_come_from_the_service_that_states_them() {
 async fn a_tape_plays_the_delays_at_its_speed() {
     let venue = StandIn::start(world(), Options { keeps_sent: true, ..Options::default() }).await;
     let taped = Taped::start(venue, 3, TapeLimits::default());
-    taped.until("the delays", |it| quoted(it.markets()) == DELAYS).await;
+    taped.until("the delays", |it| quoted(it.markets()) == delays()).await;
     taped.until("the books", |it| it.is_settled(&tokens(3))).await;
     let recorded = taped.finish().await;
     let open = || Tape::open(recorded.folder.path()).unwrap().unwrap();
 
     let mut player = TapePlayer::start(open(), "0.1".parse().unwrap(), feed());
     let markets = player.feed().markets().clone();
-    let slowed = [Some(0), Some(30_000), Some(2_500)];
+    let slowed = [Some(0), Some(30_000), Some(10 * unstated_ms())];
     let playing = tokio::spawn(async move { player.run().await });
     let waiting = async {
         while quoted(&markets) != slowed {
@@ -83,7 +92,7 @@ async fn a_tape_plays_the_delays_at_its_speed() {
     for player in [player, at_once] {
         let markets = player.feed().markets();
         assert_eq!(quoted(markets), [Some(0); 3]);
-        let stated = markets.by_condition(&condition_id(2)).unwrap().info().taker_delay_ms;
-        assert_eq!(stated, 250, "the delay itself is on the tape");
+        let info = markets.by_condition(&condition_id(2)).unwrap().info().clone();
+        assert!(info.has_unstated_delay, "the delay itself is on the tape");
     }
 }

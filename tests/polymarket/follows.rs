@@ -4,7 +4,7 @@ use paperbourse::market::book::Book;
 use paperbourse::market::catalogue::MarketStatus;
 
 use crate::connector::{Connector, QUICK};
-use crate::standin::world::{MarketSeed, condition_id, token_id};
+use crate::standin::world::{MarketSeed, condition_id, condition_id_of_version_2, token_id};
 use crate::standin::{Injection, Options, Payout, Side, StandIn, Which, World};
 
 /// The tokens of the first `market_count` invented markets.
@@ -190,16 +190,14 @@ async fn a_market_with_other_tokens_is_not_traded() {
 /// The protocol's second version: position ids, and a condition id of 31 bytes.
 #[tokio::test]
 async fn a_market_of_the_second_version_trades_under_its_position_ids() {
-    let id = format!("0x{}", "ab".repeat(31));
+    let id = condition_id_of_version_2(1);
     let positions = ["501".to_owned(), "502".to_owned()];
     let mut world = World::invented(1);
-    let mut seed = MarketSeed::invented(1);
-    seed.condition_id = id.clone();
-    seed.token_ids = positions.to_vec();
+    let mut seed = MarketSeed::of_version_2(1, 62);
+    let others = std::mem::replace(&mut seed.token_ids, positions.to_vec());
     seed.describe(|it| {
-        it.insert("conditionId".into(), id.clone().into());
-        it.insert("version".into(), "v2".into());
         it.insert("positionIds".into(), serde_json::json!(positions));
+        it.insert("clobTokenIds".into(), serde_json::json!(others));
     });
     world.markets.push(seed);
     let venue = StandIn::start(world, Options::default()).await;

@@ -7,6 +7,7 @@ mod auditor;
 mod clock;
 mod connector;
 mod crowd;
+mod current;
 mod delays;
 mod evening;
 mod follows;

@@ -109,9 +109,7 @@ impl World {
         };
         let ladder = Ladder::from_levels(vec![level(cents)], vec![level(cents + 3)]).unwrap();
         let token_id = token(market, outcome);
-        let (hash, last_trade_price, tick) = (None, None, None);
-        let book = BookReplaced { token_id, ladder, hash, last_trade_price, tick };
-        self.apply(VenueChange::Book(book));
+        self.apply(VenueChange::Book(BookReplaced::new(token_id, ladder)));
     }
 
     /// Returns whether the order filled.

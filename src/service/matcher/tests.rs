@@ -76,9 +76,7 @@ impl World {
 
     fn show(&mut self, ladder: Ladder) {
         let token_id = "t-Yes".into();
-        let (hash, last_trade_price, tick) = (None, None, None);
-        let book = BookReplaced { token_id, ladder, hash, last_trade_price, tick };
-        self.apply(VenueChange::Book(book));
+        self.apply(VenueChange::Book(BookReplaced::new(token_id, ladder)));
     }
 
     fn set(&mut self, side: Side, cents: i64, shares: i64) {

@@ -44,7 +44,8 @@ impl Service {
         request: OrderRequest,
         context: RequestContext<'s>,
     ) -> Result<impl Future<Output = Result<(OrderReceipt, bool), Refusal>> + use<'s>, Denied> {
-        let OrderRequest { order, names } = request;
+        let OrderRequest { mut order, names } = request;
+        self.name_as_listed(&mut order.market_id);
         let owner = caller.owner()?;
         let shard = owner.shard();
         let command = Trade::new(owner, order, names);
@@ -79,7 +80,8 @@ impl Service {
         request: PlaceRequest,
         context: RequestContext<'_>,
     ) -> Result<(OrderReceipt, bool), ServiceError> {
-        let PlaceRequest { order, names } = request;
+        let PlaceRequest { mut order, names } = request;
+        self.name_as_listed(&mut order.market_id);
         let owner = caller.owner()?;
         let shard = owner.shard();
         let command = PlaceOrder::new(owner, order, names);
@@ -108,7 +110,10 @@ impl Service {
         let commands = requests
             .iter()
             .cloned()
-            .map(|PlaceRequest { order, names }| PlaceOrder::new(owner.clone(), order, names))
+            .map(|PlaceRequest { mut order, names }| {
+                self.name_as_listed(&mut order.market_id);
+                PlaceOrder::new(owner.clone(), order, names)
+            })
             .collect();
         let answers = self.shards.execute_all(owner.shard(), commands, context.waiters).await?;
         // Held ones wait side by side: each began to wait when it was placed.

@@ -95,8 +95,7 @@ impl Venue {
         };
         let ladder = Ladder::from_levels(levels(bid, -1), levels(ask, 1)).expect("a book");
         let token_id = token(market, "Yes");
-        let (hash, last_trade_price, tick) = (None, None, None);
-        VenueChange::Book(BookReplaced { token_id, ladder, hash, last_trade_price, tick })
+        VenueChange::Book(BookReplaced::new(token_id, ladder))
     }
 }
 

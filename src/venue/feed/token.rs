@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::counts::FeedCounts;
 use super::tracking::{Published, Tracking};
 use super::verify::{HashedBook, Verifier};
@@ -33,18 +35,47 @@ pub(super) struct Token {
     pub(super) market_trade_price: Option<Price>,
     /// The previous such price, which a hash may still cover.
     pub(super) previous_trade_price: Option<Price>,
+    /// The prices of the entries with the newest timestamp, at most [`ENTRY_PRICES_MAX`]. A hash
+    /// covers the price of the trade that caused them before the trade itself is reported.
+    entry_prices: Vec<Price>,
     pub(super) tick: Option<Price>,
+    /// The version of the protocol that the newest book stated; its hash covers it.
+    pub(super) version: Option<Box<str>>,
+    /// Whether the venue has stated the market's newest trade, or that there was none.
+    pub(super) is_trade_stated: bool,
     /// Whether a hash has ever matched, which shows that everything that hashes cover is known.
-    pub(super) has_matched: bool,
-    /// The text of the newest hash, if it did not match: a trade may arrive after the book that it
-    /// caused, and explain the mismatch.
-    pub(super) unmatched_hash: Option<Box<str>>,
+    has_matched: bool,
+    /// The newest hash, if it did not match. It may be that of a later book: all changes of a match
+    /// bear the hash of the last, and a trade may arrive after the book that it caused.
+    pub(super) unmatched: Option<Unmatched>,
+    /// Best prices that are newer than the book, until a change explains them.
+    pub(super) ahead: Option<AheadTop>,
     pub(super) sequence: u64,
     pub(super) stale: bool,
+    /// Whether only a request shows these levels.
+    pub(super) is_unconfirmed: bool,
     /// The newest price that was recorded.
     recorded: Option<Price>,
     pub(super) tracking: Tracking,
 }
+
+/// A hash that did not match.
+pub(super) struct Unmatched {
+    text: Box<str>,
+    /// How many messages in a row had it.
+    count: u64,
+}
+
+/// Best prices that are newer than the book.
+#[derive(Clone, Copy)]
+pub(super) struct AheadTop {
+    pub(super) top: Top,
+    /// By the venue's timestamp.
+    pub(super) at: Timestamp,
+}
+
+/// The most entry prices that are tried as the price of a trade; a match of eight levels has nine.
+const ENTRY_PRICES_MAX: usize = 16;
 
 impl Token {
     pub(super) fn new(market: Arc<Market>, outcome: OutcomeIndex) -> Self {
@@ -59,11 +90,16 @@ impl Token {
             last_trade: None,
             market_trade_price: None,
             previous_trade_price: None,
+            entry_prices: Vec::new(),
             tick: None,
+            version: None,
+            is_trade_stated: false,
             has_matched: false,
-            unmatched_hash: None,
+            unmatched: None,
+            ahead: None,
             sequence: 0,
             stale: false,
+            is_unconfirmed: false,
             recorded: None,
             tracking: Tracking::new(),
         }
@@ -76,24 +112,57 @@ impl Token {
     }
 
     pub(super) fn note_market_price(&mut self, price: Price) {
+        self.is_trade_stated = true;
         if self.market_trade_price != Some(price) {
             self.previous_trade_price = self.market_trade_price.replace(price);
+        }
+    }
+
+    /// Notes the price of an entry of a message from this time.
+    pub(super) fn note_entry(&mut self, price: Price, at: Timestamp) {
+        if self.venue_time != at {
+            self.entry_prices.clear();
+        }
+        if !self.entry_prices.contains(&price) {
+            if self.entry_prices.len() == ENTRY_PRICES_MAX {
+                self.entry_prices.remove(0);
+            }
+            self.entry_prices.push(price);
         }
     }
 
     /// Replaces all levels. Returns whether the book was fresh and had exactly these.
     pub(super) fn replace_levels(&mut self, ladder: Ladder, at: Timestamp) -> bool {
         let known = self.ladder.replace(ladder);
-        let (Some(known), Some(ladder)) = (known.filter(|_| !self.stale), &self.ladder) else {
-            self.tracking.restart();
-            return false;
-        };
-        if known == *ladder {
-            return true;
+        let ladder = self.ladder.as_ref().expect("it was just replaced");
+        match known {
+            // Nothing has grown, however the book came to be doubted.
+            Some(known) if known == *ladder => !self.stale,
+            Some(known) if !self.stale => {
+                self.tracking.prepare(&self.market, &known);
+                self.tracking.replace(ladder, at);
+                false
+            }
+            // A change may have been lost.
+            _ => {
+                self.tracking.restart();
+                false
+            }
         }
-        self.tracking.prepare(&self.market, &known);
-        self.tracking.replace(ladder, at);
-        false
+    }
+
+    /// Compares the book with the newest hash again if that did not match.
+    pub(super) fn recheck(
+        &mut self,
+        token_id: &str,
+        verifier: &mut Option<Box<dyn Verifier>>,
+        counts: &mut FeedCounts,
+    ) -> Option<Finding> {
+        let Unmatched { text, count } = self.unmatched.take()?;
+        // It is counted again.
+        counts.hashes_mismatched -= 1;
+        self.unmatched = Some(Unmatched { text: text.clone(), count: count - 1 });
+        Some(self.check(Some(text), token_id, verifier, counts))
     }
 
     /// Compares the book with the venue's hash.
@@ -104,9 +173,11 @@ impl Token {
         verifier: &mut Option<Box<dyn Verifier>>,
         counts: &mut FeedCounts,
     ) -> Finding {
-        self.unmatched_hash = None;
+        let unmatched = self.unmatched.take();
         self.hash = None;
         let (Some(text), Some(ladder)) = (hash, &self.ladder) else { return Finding::Unproven };
+        let unmatched_count =
+            unmatched.filter(|unmatched| unmatched.text == text).map_or(0, |it| it.count);
         let info = self.market.info();
         let book = HashedBook {
             market: &info.condition_id,
@@ -116,42 +187,83 @@ impl Token {
             order_size_min: info.order_size_min,
             tick: self.tick.unwrap_or(info.tick),
             neg_risk: info.neg_risk,
+            version: self.version.as_deref(),
         };
-        let newest = self.market_trade_price;
-        let candidates = [newest, self.previous_trade_price];
-        let candidate_count = if self.previous_trade_price.is_some() { 2 } else { 1 };
-        let matching = verifier
-            .as_mut()
-            .and_then(|verifier| verifier.matching(book, &text, &candidates[..candidate_count]));
-        if let Some(last_trade_price) = matching {
-            counts.hashes_verified += 1;
+        let mut matching = |candidates: &[Option<Price>]| {
+            verifier.as_mut().and_then(|verifier| verifier.matching(book, &text, candidates))
+        };
+        let known = [self.market_trade_price, self.previous_trade_price];
+        let known_count = if self.previous_trade_price.is_some() { 2 } else { 1 };
+        let matched = matching(&known[..known_count]).or_else(|| {
+            let entries = self.entry_prices.iter().rev();
+            // The trade may be in the other outcome.
+            let prices = entries.flat_map(|&price| [Some(price), Some(price.complement())]);
+            let prices: SmallVec<[Option<Price>; 2 * ENTRY_PRICES_MAX]> = prices.collect();
+            matching(&prices)
+        });
+        if let Some(last_trade_price) = matched {
+            // Earlier changes of the same match had the hash of this book already.
+            counts.hashes_mismatched -= unmatched_count;
+            counts.hashes_verified += 1 + unmatched_count;
             self.has_matched = true;
             self.hash = Some(BookHash { text, last_trade_price });
             Finding::Proven
-        } else if verifier.is_none() || (newest.is_none() && !self.has_matched) {
+        } else if verifier.is_none() || (!self.is_trade_stated && !self.has_matched) {
             counts.hashes_unchecked += 1;
             Finding::Unproven
         } else {
             counts.hashes_mismatched += 1;
-            self.unmatched_hash = Some(text);
+            self.unmatched = Some(Unmatched { text, count: unmatched_count + 1 });
             Finding::Contradicted
         }
     }
 
+    /// Whether the newest hash of the venue's changes, which our levels did not match, is that of
+    /// this book.
+    pub(super) fn awaits(&self, hash: Option<&str>) -> bool {
+        let unmatched = self.unmatched.as_ref().map(|unmatched| &*unmatched.text);
+        unmatched.is_some() && unmatched == hash
+    }
+
+    /// The price of the newest trade that the matching hash covers, if no message has stated it
+    /// yet.
+    pub(super) fn unstated_trade_price(&self) -> Option<Price> {
+        let price = self.hash.as_ref()?.last_trade_price?;
+        let known = [self.market_trade_price, self.previous_trade_price];
+        (!known.contains(&Some(price))).then_some(price)
+    }
+
     /// Compares the best prices with the venue's.
-    pub(super) fn check_top(&self, top: Top, counts: &mut FeedCounts) -> Finding {
+    pub(super) fn check_top(&self, top: Top) -> Finding {
         let Some(ladder) = &self.ladder else { return Finding::Unproven };
         let sides = [(top.bid, ladder.best_bid()), (top.ask, ladder.best_ask())];
         let mut finding = Finding::Unproven;
         for (venue, ours) in sides {
             let Some(venue) = venue else { continue };
             if ours.map(|level| level.price) != Some(venue) {
-                counts.tops_mismatched += 1;
                 return Finding::Contradicted;
             }
             finding = Finding::Agrees;
         }
         finding
+    }
+
+    /// What a change from this time shows about the book, given what it shows by itself and the
+    /// best prices that were ahead of the book.
+    pub(super) fn settle_ahead(&mut self, finding: Finding, at: Timestamp) -> Finding {
+        let Some(AheadTop { top, at: ahead_at }) = self.ahead else { return finding };
+        let is_explained =
+            finding == Finding::Proven || self.check_top(top) != Finding::Contradicted;
+        if is_explained || ahead_at < at {
+            self.ahead = None;
+        }
+        match finding {
+            // The change that made those prices was lost.
+            Finding::Agrees | Finding::Unproven if !is_explained && ahead_at < at => {
+                Finding::Contradicted
+            }
+            finding => finding,
+        }
     }
 
     /// Publishes the book, if there is one, without its crossed levels.

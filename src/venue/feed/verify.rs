@@ -33,4 +33,6 @@ pub struct HashedBook<'a> {
     pub tick: Price,
     /// Whether the market is one of several in an event of which exactly one wins.
     pub neg_risk: bool,
+    /// The version of the venue's protocol, if its books state one.
+    pub version: Option<&'a str>,
 }

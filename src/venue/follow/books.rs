@@ -5,7 +5,6 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::ids::Timestamp;
-use crate::market::book::Ladder;
 use crate::venue::event::VenueEvent;
 
 /// What an event reveals about a book that it touched.
@@ -15,6 +14,11 @@ pub enum Finding {
     Proven,
     /// The best prices match the venue's; nothing proves the other levels.
     Agrees,
+    /// The message describes a newer book: the change that makes it has yet to come.
+    Ahead,
+    /// Only a request shows this book. It has replaced a book on which nothing could fill, and
+    /// nothing can fill on it either until the venue's changes prove it.
+    Unconfirmed,
     /// There was nothing to compare, or only data older than the book.
     Unproven,
     /// The book differs from the venue's or is impossible: a hash or a best price differs, or the
@@ -33,9 +37,6 @@ pub trait Books {
 
     /// The venue's timestamp of the newest change to a token's book; `None` without a book.
     fn updated_at(&self, token_id: &str) -> Option<Timestamp>;
-
-    /// Whether the token's book has exactly these levels.
-    fn has_levels(&self, token_id: &str, ladder: &Ladder) -> bool;
 
     /// Forgets a token's levels, so that the next full book is accepted whatever its timestamp.
     /// The published book stays.

@@ -24,6 +24,13 @@ pub enum Request {
         /// All of its tokens; none closes the socket.
         tokens: Arc<[Arc<str>]>,
     },
+    /// Have this socket send the full book of one of its tokens again.
+    Renew {
+        /// The number of the socket.
+        socket: usize,
+        /// The token.
+        token: Arc<str>,
+    },
     /// Close this connection if it is still open, and reconnect.
     GiveUp {
         /// The number of the socket.

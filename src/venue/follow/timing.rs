@@ -12,6 +12,8 @@ pub struct Timing {
     /// A contradicted book is requested after this long: the trade that explains the contradiction
     /// may arrive in the meantime.
     pub suspect_grace: Duration,
+    /// Best prices may be ahead of the change that makes them by this long, until the next sweep.
+    pub ahead_grace: Duration,
     /// A book that the socket has not sent this long after it opened is requested.
     pub sync_timeout: Duration,
     /// The time between two requests for the same book.
@@ -68,6 +70,7 @@ impl Timing {
         verified_max: Duration::from_mins(2),
         check_after: Duration::from_mins(1),
         suspect_grace: Duration::from_millis(500),
+        ahead_grace: Duration::from_millis(250),
         sync_timeout: Duration::from_secs(5),
         book_request_pause: Duration::from_secs(2),
         silence_timeout: Duration::from_secs(5),

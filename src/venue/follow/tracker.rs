@@ -37,6 +37,8 @@ pub(crate) struct Tracked {
     unproven_answer_count: u32,
     /// The newest venue timestamp from its socket.
     socket_time: Timestamp,
+    /// Since when the best prices of its socket are ahead of the book.
+    ahead_since: Option<Duration>,
     /// What its socket must send, since the book endpoint has sent it.
     expected: Option<Expected>,
 }
@@ -46,7 +48,9 @@ pub(crate) struct Tracked {
 struct Expected {
     /// The venue's timestamp of the update.
     at: Timestamp,
-    deadline: Duration,
+    since: Duration,
+    /// The book counts as contradicted meanwhile.
+    is_doubted: bool,
     /// A sweep has found it missing. Only the next sweep counts: after a pause of our own, the
     /// update may still be unread.
     is_overdue: bool,
@@ -55,7 +59,8 @@ struct Expected {
 /// The result of a sweep.
 #[derive(Default, Debug, PartialEq)]
 pub(crate) struct Sweep {
-    /// Tokens whose proof is too old.
+    /// Tokens whose proof is too old, or of which nothing has explained in time what speaks against
+    /// their books.
     pub(crate) expired: Vec<Arc<str>>,
     /// Tokens whose books are to be requested, with the number of their connection.
     pub(crate) due: Vec<(Arc<str>, u32)>,
@@ -80,6 +85,7 @@ impl Tracker {
                 is_request_pending: false,
                 unproven_answer_count: 0,
                 socket_time: Timestamp::EPOCH,
+                ahead_since: None,
                 expected: None,
             },
         );
@@ -111,12 +117,31 @@ impl Tracker {
         }
     }
 
-    /// Sets a deadline for the socket to catch up with a book that only the book endpoint has sent.
-    pub(crate) fn expect(&mut self, token_id: &str, at: Timestamp, deadline: Duration) {
-        if let Some(token) = self.tokens.get_mut(token_id)
-            && token.socket_time < at
-        {
-            token.expected = Some(Expected { at, deadline, is_overdue: false });
+    /// Records a full book from the token's socket: that is all it has to send.
+    pub(crate) fn note_socket_book(&mut self, token_id: &str, at: Timestamp) {
+        if let Some(token) = self.tokens.get_mut(token_id) {
+            token.socket_time = token.socket_time.max(at);
+            token.expected = None;
+        }
+    }
+
+    /// Expects the socket to confirm a book that only the book endpoint has sent, or to disprove it.
+    /// Returns whether this is new.
+    pub(crate) fn expect(&mut self, token_id: &str, at: Timestamp, now: Duration) -> bool {
+        match self.tokens.get_mut(token_id) {
+            Some(token) if token.expected.is_none() => {
+                let (is_doubted, is_overdue) = (false, false);
+                token.expected = Some(Expected { at, since: now, is_doubted, is_overdue });
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The best prices of its socket are ahead of the book.
+    pub(crate) fn note_ahead(&mut self, token_id: &str, now: Duration) {
+        if let Some(token) = self.tokens.get_mut(token_id) {
+            token.ahead_since.get_or_insert(now);
         }
     }
 
@@ -133,6 +158,7 @@ impl Tracker {
         if token.state != before {
             token.since = now;
         }
+        token.ahead_since = None;
         match signal {
             Signal::Opened | Signal::Lost => {
                 token.is_connected = signal == Signal::Opened;
@@ -189,9 +215,10 @@ impl Tracker {
             if !token.is_connected || token.state == Freshness::Closed {
                 continue;
             }
-            if token.state != Freshness::Syncing
-                && token.state != Freshness::Stale
-                && now.saturating_sub(token.verified_at) > timing.verified_max
+            let is_old = now.saturating_sub(token.verified_at) > timing.verified_max;
+            let is_unexplained = token.is_unexplained(received_until, timing);
+            if matches!(token.state, Freshness::Live | Freshness::Suspect)
+                && (is_old || is_unexplained)
             {
                 sweep.expired.push(token_id.clone());
             }
@@ -199,15 +226,14 @@ impl Tracker {
                 (token.is_request_pending, token.requested_at) = (true, Some(now));
                 sweep.due.push((token_id.clone(), token.connection));
             }
-            match &mut token.expected {
-                Some(expected) if received_until > expected.deadline && expected.is_overdue => {
-                    token.expected = None;
-                    if !sweep.silent_sockets.contains(&token.socket) {
-                        sweep.silent_sockets.push(token.socket);
-                    }
-                }
-                Some(expected) => expected.is_overdue = received_until > expected.deadline,
-                None => {}
+            let Some(expected) = &mut token.expected else { continue };
+            let is_past = received_until > expected.since + timing.silence_timeout;
+            if !is_past || !std::mem::replace(&mut expected.is_overdue, true) {
+                continue;
+            }
+            token.expected = None;
+            if !sweep.silent_sockets.contains(&token.socket) {
+                sweep.silent_sockets.push(token.socket);
             }
         }
         sweep
@@ -219,6 +245,19 @@ impl Tracker {
 }
 
 impl Tracked {
+    /// Whether something that speaks against the book has gone without an explanation for too long:
+    /// best prices that no change has made, or another book of the book endpoint. Told once.
+    fn is_unexplained(&mut self, received_until: Duration, timing: &Timing) -> bool {
+        let is_past = |since: Duration, grace: Duration| received_until > since + grace;
+        let is_ahead =
+            self.ahead_since.take_if(|since| is_past(*since, timing.ahead_grace)).is_some();
+        let doubted = self.expected.as_mut().filter(|expected| {
+            !expected.is_doubted && is_past(expected.since, timing.suspect_grace)
+        });
+        let is_doubted = doubted.map(|expected| expected.is_doubted = true).is_some();
+        is_ahead || is_doubted
+    }
+
     pub(crate) const fn state(&self) -> Freshness {
         self.state
     }

@@ -262,7 +262,11 @@ impl<B: Books> Trust<B> {
                 Finding::Proven => Signal::Proven,
                 Finding::Agrees => Signal::Agreed,
                 Finding::Contradicted => Signal::Contradicted,
-                Finding::Unproven => continue,
+                Finding::Ahead => {
+                    self.tracker.note_ahead(token_id, then.elapsed);
+                    continue;
+                }
+                Finding::Unconfirmed | Finding::Unproven => continue,
             };
             self.signal(token_id, signal, then);
         }
@@ -301,10 +305,20 @@ impl<B: Books> Trust<B> {
         socket.lag.time_before(self.timing.lag_max, received.elapsed, received.time)
     }
 
-    /// Sets a deadline for the socket to catch up with a book that only the book endpoint has sent.
-    pub(crate) fn expect(&mut self, token_id: &str, at: Timestamp, received: Stamp) {
-        let deadline = received.elapsed + self.timing.silence_timeout;
-        self.tracker.expect(token_id, at, deadline);
+    /// Records a full book from a token's socket.
+    pub(crate) fn note_socket_book(&mut self, token_id: &str, at: Timestamp) {
+        self.tracker.note_socket_book(token_id, at);
+    }
+
+    /// Asks the socket for a book that only the book endpoint has sent: it may be wrong, or the
+    /// socket may lack a change.
+    pub(crate) fn confirm(&mut self, token_id: &Arc<str>, at: Timestamp, received: Stamp) {
+        if self.tracker.expect(token_id, at, received.elapsed)
+            && let Some((_, token)) = self.tracker.get(token_id)
+        {
+            let (socket, token) = (token.socket, token_id.clone());
+            self.requests.push(Request::Renew { socket, token });
+        }
     }
 
     /// A request for a book was answered or has failed. Returns whether it was sent on the current

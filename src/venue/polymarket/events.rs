@@ -2,21 +2,23 @@
 
 use std::sync::Arc;
 
-use super::wire::clob::{BookMessage, LastTradePrice};
+use super::wire::clob::BookMessage;
 use super::wire::socket::Message;
 use crate::ids::Timestamp;
 use crate::venue::event::{BookReplaced, LevelChanged, Top, VenueChange, VenueEvent};
 
 impl BookMessage<'_> {
-    /// Converts a full book. `intern` returns the shared form of a token id, so that ids are not
-    /// copied with every message.
+    /// Converts a full book of a socket. `intern` returns the shared form of a token id, so that
+    /// ids are not copied with every message.
     pub fn event(self, mut intern: impl FnMut(&str) -> Arc<str>) -> VenueEvent {
         let change = VenueChange::Book(BookReplaced {
             token_id: intern(self.asset_id),
             ladder: self.ladder,
             hash: self.hash.map(Into::into),
-            last_trade_price: self.last_trade_price.and_then(LastTradePrice::price),
+            newest_trade: self.newest_trade,
             tick: self.tick,
+            version: self.version.map(Into::into),
+            is_requested: false,
         });
         VenueEvent { at: self.at, change }
     }

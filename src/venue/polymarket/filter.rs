@@ -1,6 +1,6 @@
 //! Chooses which of Polymarket's markets are followed.
 
-use crate::ids::Timestamp;
+use crate::ids::{Timestamp, condition};
 use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::money::Usd;
 
@@ -50,10 +50,11 @@ impl MarketFilter {
 
     /// Whether a market has one of the slugs and one of the condition ids.
     pub fn names(&self, info: &MarketInfo) -> bool {
-        let has = |names: &[String], name: Option<&str>| {
-            names.is_empty() || name.is_some_and(|name| names.iter().any(|wanted| wanted == name))
-        };
-        has(&self.slugs, info.slug.as_deref()) && has(&self.condition_ids, Some(&info.condition_id))
+        let Self { slugs, condition_ids, .. } = self;
+        let is_slug = |slug: &String| info.slug.as_deref() == Some(slug);
+        let is_id = |id: &String| condition::is_same(id, &info.condition_id);
+        (slugs.is_empty() || slugs.iter().any(is_slug))
+            && (condition_ids.is_empty() || condition_ids.iter().any(is_id))
     }
 }
 

@@ -7,6 +7,8 @@
 //!  "min_order_size":S,"tick_size":P,"neg_risk":false,"last_trade_price":P}
 //! ```
 //!
+//! In version 2 of the protocol `,"version":"v2"` follows the last trade's price.
+//!
 //! Every number is a string without trailing zeros, except that the last trade's price has at least
 //! three decimals, and is empty for a book that never traded. SHA-1 is not a safeguard here: the
 //! hash only has to reveal where our book differs from that of an honest venue.
@@ -15,6 +17,7 @@ use std::io::Write;
 
 use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 
+use crate::ids::condition;
 use crate::market::book::Level;
 use crate::money::{
     MICROS_TEXT_BYTES_MAX, Price, put_micros, write_micros, write_micros_to_thousandths,
@@ -44,7 +47,7 @@ impl Verifier for BookHasher {
         head.update(&self.text);
         last_trade_prices.iter().copied().find(|&price| {
             self.text.clear();
-            write_tail(&mut self.text, price);
+            write_tail(&mut self.text, price, book.version);
             let mut digest = head.clone();
             digest.update(&self.text);
             is_hex_of(hash, digest.finish().as_ref())
@@ -59,7 +62,7 @@ fn write_head(out: &mut Vec<u8>, book: HashedBook<'_>) {
     write!(
         out,
         r#"{{"market":"{}","asset_id":"{}","timestamp":"{}","hash":"","bids":["#,
-        book.market,
+        condition::wide(book.market),
         book.token_id,
         book.at.millis()
     )
@@ -108,9 +111,13 @@ fn put_number(text: &mut [u8], at: usize, micros: i64) -> usize {
     put_micros(room, micros)
 }
 
-fn write_tail(out: &mut Vec<u8>, last_trade_price: Option<Price>) {
+fn write_tail(out: &mut Vec<u8>, last_trade_price: Option<Price>, version: Option<&str>) {
     if let Some(price) = last_trade_price {
         write_micros_to_thousandths(out, price.micros());
+    }
+    if let Some(version) = version {
+        out.extend_from_slice(br#"","version":""#);
+        out.extend_from_slice(version.as_bytes());
     }
     out.extend_from_slice(br#""}"#);
 }
@@ -153,6 +160,7 @@ mod tests {
             order_size_min: Shares::from_micros(5_000_000),
             tick: Price::from_micros(10_000),
             neg_risk: true,
+            version: None,
         }
     }
 
@@ -168,7 +176,7 @@ mod tests {
             let ladder = ladder();
             let mut text = Vec::new();
             write_head(&mut text, book(&ladder));
-            write_tail(&mut text, last_trade_price.map(Price::from_micros));
+            write_tail(&mut text, last_trade_price.map(Price::from_micros), None);
             let expected = concat!(
                 r#"{"market":"0xab","asset_id":"12","timestamp":"1700000000123","hash":"","#,
                 r#""bids":[{"price":"0.1","size":"6.39"},{"price":"0.45","size":"25"}],"#,
@@ -177,6 +185,21 @@ mod tests {
             );
             assert_eq!(String::from_utf8(text).unwrap(), format!("{expected}{tail}\"}}"));
         }
+    }
+
+    #[test]
+    fn a_book_of_version_2_has_a_wide_name_and_its_version_at_the_end() {
+        let ladder = ladder();
+        let narrow = format!("0x{}", "ab".repeat(31));
+        let (mut head, mut tail) = (Vec::new(), Vec::new());
+        write_head(&mut head, HashedBook { market: &narrow, ..book(&ladder) });
+        write_tail(&mut tail, Some(Price::from_micros(600_000)), Some("v2"));
+        let head = String::from_utf8(head).unwrap();
+        assert!(
+            head.starts_with(&format!(r#"{{"market":"{narrow}00","asset_id":"12","#)),
+            "{head}"
+        );
+        assert_eq!(String::from_utf8(tail).unwrap(), r#"0.600","version":"v2"}"#);
     }
 
     #[test]

@@ -38,6 +38,7 @@ use socket::{Handle, Lost, QUEUE_BYTES_MAX, Received};
 use super::filter::MarketFilter;
 use super::follower::{Described, Follower};
 use super::hash::BookHasher;
+use super::unstated_delay;
 use super::wire::Description;
 use crate::ids::Timestamp;
 use crate::market::Markets;
@@ -265,7 +266,9 @@ impl Live {
     fn sweep(&mut self, is_caught_up: bool) {
         let now = stamp(self.began, Instant::now());
         self.follower.sweep(now, is_caught_up);
-        self.follower.books().markets().renew_lease(self.config.timing.sweep_timeout);
+        let markets = self.follower.books().markets();
+        markets.set_unstated_delay(unstated_delay::ms_at(now.time));
+        markets.renew_lease(self.config.timing.sweep_timeout);
         // A replay cannot know what a gap of the tape contained. New connections start with full
         // books, from which it can continue.
         let gap_count = self.tap.gap_count();
@@ -285,6 +288,7 @@ impl Live {
             match request {
                 Request::Assign { socket, tokens } => self.tap.follow(socket, &tokens),
                 Request::Subscribe { socket, tokens } => self.socket(socket).want(tokens),
+                Request::Renew { socket, token } => self.socket(socket).renew(token),
                 Request::GiveUp { socket, connection, why } => {
                     self.socket(socket).give_up(connection, why);
                     self.tap.given_up(socket, why);

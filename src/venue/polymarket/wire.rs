@@ -96,6 +96,8 @@ pub struct Description {
     pub is_fee_stated: bool,
     /// Whether it states how long marketable orders are held.
     pub is_delay_stated: bool,
+    /// Whether it states that in milliseconds, which overrules what holds in general.
+    pub is_delay_exact: bool,
     /// The payouts that a closed market shows, if a market can resolve to them. They are not final:
     /// see [`super::resolution`].
     pub shown_payouts: Option<Vec<Price>>,
@@ -145,13 +147,15 @@ fn delay_ms(
     Ok(Some(u32::try_from(ms).unwrap_or(u32::MAX)))
 }
 
-/// The delay of marketable orders in milliseconds: as stated in milliseconds, else in seconds.
+/// The delay of marketable orders in milliseconds: as stated in milliseconds, else in seconds. The
+/// flag says whether it was stated in milliseconds; 0 may mean that the source knows of none.
 fn taker_delay_ms(
     (ms_field, ms): (&'static str, Raw<'_>),
     (seconds_field, seconds): (&'static str, Raw<'_>),
-) -> Result<Option<u32>, WireError> {
+) -> Result<(Option<u32>, bool), WireError> {
     let ms = delay_ms(ms_field, ms, 1_000_000)?;
-    Ok(ms.or(delay_ms(seconds_field, seconds, 1_000)?))
+    let is_exact = ms.is_some_and(|ms| ms > 0);
+    Ok((ms.or(delay_ms(seconds_field, seconds, 1_000)?), is_exact))
 }
 
 /// A flag; `None` if it is missing or null.
@@ -282,6 +286,52 @@ fn time_of_millis(field: &'static str, text: &str) -> Result<Timestamp, WireErro
     Ok(Timestamp::from_millis(millis))
 }
 
+/// The text with every bare number as a string, and with `null` for `NaN` and infinities, which
+/// JSON lacks and some writers send all the same. All of the venue's numbers are read from strings,
+/// so that a row that has others is read too, or refused alone.
+pub fn lenient(text: &str) -> String {
+    let mut lenient = String::with_capacity(text.len() + text.len() / 8);
+    let mut rest = text;
+    while let Some(start) = rest.find(|it: char| it == '"' || is_of_number(it)) {
+        lenient.push_str(&rest[..start]);
+        rest = &rest[start..];
+        let length = if rest.starts_with('"') {
+            string_length(rest)
+        } else {
+            rest.find(|it: char| !is_of_number(it)).unwrap_or(rest.len())
+        };
+        let (token, after) = rest.split_at(length);
+        match token {
+            "NaN" | "Infinity" | "-Infinity" => lenient.push_str("null"),
+            number if number.starts_with(|it: char| it == '-' || it.is_ascii_digit()) => {
+                lenient.push('"');
+                lenient.push_str(number);
+                lenient.push('"');
+            }
+            other => lenient.push_str(other),
+        }
+        rest = after;
+    }
+    lenient.push_str(rest);
+    lenient
+}
+
+/// Whether a character belongs to a number, or to a word without quotes.
+fn is_of_number(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '-' | '+' | '.')
+}
+
+/// The length of the string at the start of a text, with its quotes.
+fn string_length(text: &str) -> usize {
+    let mut is_escaped = false;
+    let end = text.bytes().skip(1).position(|byte| {
+        let is_end = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_end
+    });
+    end.map_or(text.len(), |end| end + 2)
+}
+
 /// Parses an object that borrows from the text.
 fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, WireError> {
     Ok(serde_json::from_str(text)?)
@@ -340,6 +390,22 @@ mod tests {
         let error = read("[1,2,3,4]").unwrap_err().to_string();
         assert!(error.contains("invalid length 3, expected a list of at most 2"), "{error}");
         assert!(read("{}").is_err());
+    }
+
+    #[test]
+    fn what_json_lacks_is_read_as_null_and_numbers_as_strings() {
+        for (text, expected) in [
+            (r#"[1,-0.5e3,{"a":10}]"#, r#"["1","-0.5e3",{"a":"10"}]"#),
+            (r#"[NaN,Infinity,-Infinity]"#, "[null,null,null]"),
+            (r#"{"NaN":true,"x":false,"y":null}"#, r#"{"NaN":true,"x":false,"y":null}"#),
+            (r#"["1 NaN \" 2",3]"#, r#"["1 NaN \" 2","3"]"#),
+            (r#"["\\",4]"#, r#"["\\","4"]"#),
+            (r#"["unended 5"#, r#"["unended 5"#),
+            ("7", r#""7""#),
+            ("", ""),
+        ] {
+            assert_eq!(lenient(text), expected, "{text}");
+        }
     }
 
     #[test]

@@ -106,6 +106,9 @@ fn complement(description: &mut Description, other: &Description) {
     // No source states every delay, and 0 may mean that this one knows of none.
     info.taker_delay_ms = info.taker_delay_ms.max(other.info.taker_delay_ms);
     description.is_delay_stated |= other.is_delay_stated;
+    description.is_delay_exact |= other.is_delay_exact;
+    info.has_unstated_delay |= other.info.has_unstated_delay;
+    info.has_unstated_delay &= !description.is_delay_exact;
 }
 
 /// Takes the delay of marketable orders from another description by the same source, if only that
@@ -113,7 +116,8 @@ fn complement(description: &mut Description, other: &Description) {
 fn fill_delay(description: &mut Description, other: &Description) {
     if !description.is_delay_stated && other.is_delay_stated {
         description.info.taker_delay_ms = other.info.taker_delay_ms;
-        description.is_delay_stated = true;
+        description.info.has_unstated_delay = other.info.has_unstated_delay;
+        (description.is_delay_stated, description.is_delay_exact) = (true, other.is_delay_exact);
     }
 }
 
@@ -219,6 +223,7 @@ pub(super) fn recorder_row(text: &str) -> Result<Description, RecorderRowError> 
         updated_at: None,
         is_fee_stated: false,
         is_delay_stated: false,
+        is_delay_exact: false,
         shown_payouts: None,
         has_named_winner: false,
         stage: Stage::Unreported,

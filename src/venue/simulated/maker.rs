@@ -9,7 +9,7 @@ use crate::ids::{OutcomeIndex, Timestamp};
 use crate::market::book::{Ladder, Level, Side};
 use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::money::{MICROS_PER_UNIT, Price, Shares};
-use crate::venue::{BookReplaced, LevelChanged, VenueChange};
+use crate::venue::{BookReplaced, LevelChanged, NewestTrade, VenueChange};
 
 /// Sizes have at most two decimals, as at Polymarket.
 const SIZE_STEP_MICROS: i64 = 10_000;
@@ -80,12 +80,12 @@ impl Maker {
     /// The full books of both tokens.
     pub(super) fn books(&self) -> [VenueChange; 2] {
         [0, 1].map(|outcome| {
+            let ladder = if outcome == 0 { self.ladder.clone() } else { self.ladder.mirrored() };
+            let token_id = self.info.outcomes[outcome].token_id.clone();
             VenueChange::Book(BookReplaced {
-                token_id: self.info.outcomes[outcome].token_id.clone(),
-                ladder: if outcome == 0 { self.ladder.clone() } else { self.ladder.mirrored() },
-                hash: None,
-                last_trade_price: self.last_trade_prices[outcome],
+                newest_trade: self.last_trade_prices[outcome].map(NewestTrade::At),
                 tick: Some(self.info.tick),
+                ..BookReplaced::new(token_id, ladder)
             })
         })
     }

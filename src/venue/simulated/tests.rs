@@ -10,6 +10,7 @@ use crate::market::book::{Ladder, Level, Side};
 use crate::market::catalogue::{FeeExponent, Fees, MarketInfo};
 use crate::market::{Market, Markets};
 use crate::money::{MICROS_PER_UNIT, Price, Shares};
+use crate::venue::NewestTrade;
 use crate::venue::feed::{Feed, MismatchPolicy};
 use crate::venue::speed::Speed;
 
@@ -37,7 +38,8 @@ fn line(event: &VenueEvent) -> String {
             }
         }
         VenueChange::Book(book) => {
-            write!(text, "{} {:?} ", book.token_id, book.last_trade_price).unwrap();
+            write!(text, "{} {:?} ", book.token_id, book.newest_trade.and_then(NewestTrade::price))
+                .unwrap();
             for levels in [book.ladder.bids(), book.ladder.asks()] {
                 for level in levels {
                     write!(text, "{} {} ", level.price, level.size).unwrap();
@@ -206,7 +208,8 @@ impl Replay {
             VenueChange::Listed(infos) => infos.iter().for_each(|info| self.list(info)),
             VenueChange::Book(book) => {
                 assert_eq!(book.tick, Some(self.info_of(&book.token_id).tick));
-                let last_trade = book.last_trade_price.expect("a market begins with a last trade");
+                let last_trade = book.newest_trade.and_then(NewestTrade::price);
+                let last_trade = last_trade.expect("a market begins with a last trade");
                 let known = self.last_trades.entry(book.token_id.clone()).or_insert(last_trade);
                 assert_eq!(last_trade, *known);
                 if let Some(known) = self.ladders.get(&book.token_id) {

@@ -87,6 +87,8 @@ pub(super) const CHECK_AND_SILENCE: Span = Span {
 pub(super) const EXPIRY: Span =
     Span { name: "verified_max", duration: |timing| timing.verified_max + timing.sweep_interval };
 pub(super) const LAG: Span = Span { name: "the delay", duration: |_| DELAY };
+pub(super) const AHEAD: Span =
+    Span { name: "ahead_grace", duration: |timing| timing.ahead_grace + timing.sweep_interval };
 pub(super) const GRACE: Span = Span {
     name: "suspect_grace",
     duration: |timing| timing.suspect_grace + timing.sweep_interval + timing.book_request_pause,

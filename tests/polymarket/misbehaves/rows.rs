@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::row::{
-    AT_ONCE, BACKOFF, BACKOFF_MOST, CHECK, CHECK_AND_SILENCE, DELAY, EXPIRY, LAG, Means, Row, Span,
-    Stale, Walking,
+    AHEAD, AT_ONCE, BACKOFF, BACKOFF_MOST, CHECK, CHECK_AND_SILENCE, DELAY, EXPIRY, LAG, Means,
+    Row, Span, Stale, Walking,
 };
 use crate::standin::world::{condition_id, token_id};
 use crate::standin::{
@@ -53,8 +53,9 @@ pub(super) const FRAMES: fn() -> Vec<Row> = || {
             )
         },
         Row {
+            // The socket repeats its book before the old one counts as stale.
             noticed: CHECK,
-            recovered: CHECK_AND_SILENCE,
+            stale: Stale::Nothing,
             is_mutated: true,
             ..Row::new(
                 "withholds a deep level, then is quiet",
@@ -64,10 +65,9 @@ pub(super) const FRAMES: fn() -> Vec<Row> = || {
                 },
                 |now, was| now.books_diverged > was.books_diverged,
             )
-            .reconnected()
         },
         Row {
-            recovered: CHECK_AND_SILENCE,
+            noticed: AHEAD,
             ..Row::new(
                 "withholds the best level",
                 |it| {
@@ -76,7 +76,6 @@ pub(super) const FRAMES: fn() -> Vec<Row> = || {
                 },
                 |now, was| now.feed.tops_mismatched > was.feed.tops_mismatched,
             )
-            .reconnected()
         },
         Row {
             stale: Stale::Token,
@@ -105,9 +104,12 @@ pub(super) const FRAMES: fn() -> Vec<Row> = || {
             |now, was| now.connections_lost > was.connections_lost,
         )
         .reconnected(),
-        Row::new("names a level that is no number", inject_odd, |now, was| {
-            now.unreadable_messages > was.unreadable_messages
-        }),
+        Row {
+            stale: Stale::Token,
+            ..Row::new("names a level that is no number", inject_odd, |now, was| {
+                now.unreadable_messages > was.unreadable_messages
+            })
+        },
         Row::new("speaks the format of 2025", inject_old, |now, was| {
             now.connections_lost > was.connections_lost
         })

@@ -5,6 +5,8 @@ use serde_json::Value;
 use super::answer::Answer;
 use super::clob_market::{compact, long};
 use super::frames::{BookForm, write_book};
+use super::ladder::{Ladder, Side};
+use super::market::Shown;
 use super::server::Query;
 use super::state::{State, now_us};
 
@@ -62,9 +64,27 @@ fn books(state: &mut State, body: &[u8]) -> Answer {
 }
 
 fn book(state: &mut State, token: usize) -> String {
+    if state.has_ghost_books {
+        return ghost(state, token);
+    }
     state.tokens[token].history.shown();
     let place = &state.tokens[token];
     let mut body = Vec::new();
     write_book(&mut body, &state.markets[place.market], place.shown(), BookForm::Rest);
+    String::from_utf8(body).expect("a book is UTF-8")
+}
+
+/// A book that never was, with the right hash: the venue's endpoint has served such books.
+fn ghost(state: &State, token: usize) -> String {
+    let place = &state.tokens[token];
+    let market = &state.markets[place.market];
+    let mut ladder = Ladder::default();
+    ladder.set(Side::Buy, "0.01", "100");
+    ladder.set(Side::Sell, "0.99", "100");
+    let timestamp_ms = now_us() / 1_000;
+    let hash = ladder.hash(market.head(&place.id, timestamp_ms));
+    let shown = Shown { ladder: &ladder, hash: &hash, timestamp_ms, ..place.shown() };
+    let mut body = Vec::new();
+    write_book(&mut body, market, shown, BookForm::Rest);
     String::from_utf8(body).expect("a book is UTF-8")
 }

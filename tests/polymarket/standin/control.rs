@@ -95,6 +95,32 @@ impl StandIn {
         state.trade(token, taker, size)
     }
 
+    /// The same as the venue sends a match: a `price_change` for each level, all with the hash of
+    /// the last book and its trade, and a `book` of each token. Returns the trades, for
+    /// [`Self::report`].
+    pub(crate) fn trade_in_pieces(
+        &self,
+        token: &str,
+        taker: Side,
+        size: &str,
+    ) -> Vec<(String, String)> {
+        let mut state = self.shared.state.lock();
+        let token = state.token(token);
+        state.trade_in_pieces(token, taker, size)
+    }
+
+    /// Sends a `last_trade_price` for each of these trades.
+    pub(crate) fn report(&self, token: &str, taker: Side, trades: &[(String, String)]) {
+        let mut state = self.shared.state.lock();
+        let token = state.token(token);
+        state.report(token, taker, trades);
+    }
+
+    /// From now on `/books` answers with books that never were, or no longer.
+    pub(crate) fn serve_ghosts(&self, is_on: bool) {
+        self.shared.state.lock().has_ghost_books = is_on;
+    }
+
     /// Changes the market's tick size: announced twice for each token, followed by both books.
     pub(crate) fn change_tick_size(&self, condition_id: &str, tick_size: &str) {
         let mut state = self.shared.state.lock();

@@ -15,6 +15,9 @@ pub(crate) fn answer(state: &State, path: &str, query: &Query) -> Answer {
     let Some(wanted) = query.first("condition") else {
         return Answer::status(400, r#"{"error":"exactly one selector is needed"}"#);
     };
+    if wanted.split(',').any(|id| id.len() != 66) {
+        return Answer::status(400, r#"{"error":"condition must be a 32-byte hex string"}"#);
+    }
     let rows: Vec<Value> = wanted
         .split(',')
         .filter_map(|id| resolution(state, *state.market_by_condition.get(id)?))

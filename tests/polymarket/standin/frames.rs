@@ -70,18 +70,23 @@ pub(crate) fn write_book(out: &mut Vec<u8>, market: &Market, token: Shown<'_>, f
     );
     out.extend_from_slice(head.as_bytes());
     token.ladder.write_sides(out);
+    let trade = format!(r#","last_trade_price":"{}""#, market.last_trade_price);
+    let trade = if market.is_trade_unknown { "" } else { &trade };
     let tail = match form {
-        BookForm::Dump => format!(
-            r#","tick_size":"{}","event_type":"book","last_trade_price":"{}"}}"#,
-            market.tick_size, market.last_trade_price
-        ),
+        BookForm::Dump => {
+            format!(r#","tick_size":"{}","event_type":"book"{trade}}}"#, market.tick_size)
+        }
         BookForm::Again => r#","event_type":"book"}"#.to_owned(),
         BookForm::Rest => format!(
-            r#","min_order_size":"{}","tick_size":"{}","neg_risk":{},"last_trade_price":"{}"}}"#,
-            market.min_order_size, market.tick_size, market.neg_risk, market.last_trade_price
+            r#","min_order_size":"{}","tick_size":"{}","neg_risk":{}{trade}}}"#,
+            market.min_order_size, market.tick_size, market.neg_risk
         ),
     };
     out.extend_from_slice(tail.as_bytes());
+    if market.is_v2 {
+        out.truncate(out.len() - 1);
+        out.extend_from_slice(br#","version":"v2"}"#);
+    }
 }
 
 /// One entry of a `price_change`.

@@ -64,6 +64,7 @@ pub(crate) struct Head<'a> {
     pub(crate) tick_size: &'a str,
     pub(crate) neg_risk: bool,
     pub(crate) last_trade_price: &'a str,
+    pub(crate) is_v2: bool,
 }
 
 impl Ladder {
@@ -163,7 +164,7 @@ impl Ladder {
             if head.neg_risk { "true" } else { "false" },
             r#","last_trade_price":""#,
             head.last_trade_price,
-            r#""}"#,
+            if head.is_v2 { r#"","version":"v2"}"# } else { r#""}"# },
         ] {
             text.extend_from_slice(piece.as_bytes());
         }

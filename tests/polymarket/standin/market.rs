@@ -17,8 +17,12 @@ pub(crate) struct Market {
     pub(crate) neg_risk: bool,
     /// Whether the CLOB says that it holds marketable orders.
     pub(crate) holds_takers: bool,
+    /// Whether it is of version 2 of the protocol.
+    pub(crate) is_v2: bool,
     /// With three decimals, or empty. Both tokens share it, as recorded hashes show.
     pub(crate) last_trade_price: String,
+    /// Whether books leave that out.
+    pub(crate) is_trade_unknown: bool,
     /// Gamma's description.
     pub(crate) description: Option<Description>,
     /// Gamma omits the tokens from this many more answers.
@@ -89,7 +93,9 @@ impl Market {
             min_order_size: seed.min_order_size.clone(),
             neg_risk: seed.neg_risk,
             holds_takers: seed.holds_takers,
+            is_v2: seed.is_v2,
             last_trade_price: seed.last_trade_price.clone(),
+            is_trade_unknown: seed.is_trade_unknown,
             description: seed.description.clone(),
             hydration_left: 0,
             compact: seed.compact.clone(),
@@ -109,6 +115,7 @@ impl Market {
             tick_size: &self.tick_size,
             neg_risk: self.neg_risk,
             last_trade_price: &self.last_trade_price,
+            is_v2: self.is_v2,
         }
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Options {
     pub(crate) history_max: usize,
     /// The seed of all randomness.
     pub(crate) seed: u64,
+    /// Whether best prices are sent before the change that makes them, as the venue does at times.
+    pub(crate) has_tops_first: bool,
     /// Whether everything sent is kept, byte for byte.
     pub(crate) keeps_sent: bool,
 }
@@ -50,6 +52,7 @@ impl Default for Options {
             frame_tokens_max: 500,
             history_max: 100_000,
             seed: 1,
+            has_tops_first: false,
             keeps_sent: false,
         }
     }

@@ -54,8 +54,14 @@ impl State {
             token.history.push(Change::Levels(changes), &token.hash, timestamp_ms, at_us);
         }
         let market = self.tokens[token].market;
+        if self.options.has_tops_first {
+            tops.iter().for_each(|&place| self.send_top(place));
+        }
         let payload = price_change(&self.markets[market], &entries, timestamp_ms);
         self.send_to_market(market, &text_frame(payload.as_bytes()));
+        if self.options.has_tops_first {
+            return;
+        }
         for place in tops {
             self.send_top(place);
         }
@@ -95,8 +101,77 @@ impl State {
         let market = self.tokens[token].market;
         let last = trades.last().map(|trade| padded(&trade.0));
         self.markets[market].last_trade_price = last.unwrap_or_default();
+        self.markets[market].is_trade_unknown = false;
         self.restate_market(market);
-        for (price, size) in &trades {
+        self.report(token, taker, &trades);
+        trades
+    }
+
+    /// The same in pieces; see [`super::StandIn::trade_in_pieces`].
+    pub(crate) fn trade_in_pieces(
+        &mut self,
+        token: usize,
+        taker: Side,
+        size: &str,
+    ) -> Vec<(String, String)> {
+        let (side, mut left) = (taker.opposite(), micros(size));
+        let mut trades = Vec::new();
+        let mut changes = Vec::new();
+        for (price, offered) in self.tokens[token].ladder.best_first(side) {
+            let taken = left.min(micros(offered));
+            if taken == 0 {
+                break;
+            }
+            left -= taken;
+            trades.push((price.to_string(), text(taken)));
+            changes.push((price.to_string(), text(micros(offered) - taken)));
+        }
+        let Some(last) = trades.last().map(|trade| padded(&trade.0)) else { return trades };
+        let market = self.tokens[token].market;
+        self.markets[market].last_trade_price = last;
+        self.markets[market].is_trade_unknown = false;
+        let at_us = now_us();
+        let timestamp_ms = self.tokens[token].timestamp_ms.max(at_us / 1000);
+        let pair: Vec<usize> = [Some(token), self.sister(token)].into_iter().flatten().collect();
+        let of = |place: usize, price: &str| {
+            let is_own = place == token;
+            let price = if is_own { price.to_owned() } else { mirrored(price) };
+            (if is_own { side } else { side.opposite() }, price)
+        };
+        for &place in &pair {
+            let own: Vec<(Side, Level)> = changes
+                .iter()
+                .map(|(price, size)| {
+                    let (side, price) = of(place, price);
+                    (side, (price.into(), size.as_str().into()))
+                })
+                .collect();
+            for (side, (price, size)) in &own {
+                self.tokens[place].ladder.set(*side, price, size);
+            }
+            self.stamp(place, timestamp_ms);
+            let token = &mut self.tokens[place];
+            token.history.push(Change::Levels(own), &token.hash, timestamp_ms, at_us);
+        }
+        for (price, size) in &changes {
+            let mut entries = String::new();
+            for &place in &pair {
+                let (side, price) = of(place, price);
+                write_entry(&mut entries, &self.tokens[place], (side, &price, size));
+            }
+            let payload = price_change(&self.markets[market], &entries, timestamp_ms);
+            self.send_to_market(market, &text_frame(payload.as_bytes()));
+        }
+        for place in pair {
+            self.send_book(place);
+        }
+        trades
+    }
+
+    /// Sends a `last_trade_price` for each of these trades.
+    pub(crate) fn report(&mut self, token: usize, taker: Side, trades: &[(String, String)]) {
+        let market = self.tokens[token].market;
+        for (price, size) in trades {
             let hash = [(); 4].map(|()| format!("{:016x}", self.random.below(1 << 53))).concat();
             let payload = format!(
                 concat!(
@@ -114,7 +189,6 @@ impl State {
             );
             self.send_to_token(token, &text_frame(payload.as_bytes()));
         }
-        trades
     }
 
     /// Changes the market's tick size. The venue announces it twice for each token, and then sends

@@ -176,7 +176,9 @@ impl Known {
         }
         let neg_risk = first.and_then(|book| book["neg_risk"].as_bool());
         seed.neg_risk = neg_risk.unwrap_or_else(|| field("negRisk") == Some(json!(true)));
-        seed.last_trade_price = in_book("last_trade_price").unwrap_or_default();
+        let last_trade_price = in_book("last_trade_price");
+        seed.is_trade_unknown = last_trade_price.is_none();
+        seed.last_trade_price = last_trade_price.unwrap_or_default();
         seed.books = seed
             .token_ids
             .iter()

@@ -84,6 +84,7 @@ impl State {
             Some("price_change") => self.absorb_changes(event, &tokens),
             Some("last_trade_price") => {
                 self.markets[market].last_trade_price = padded(text_of(&event["price"]));
+                self.markets[market].is_trade_unknown = false;
                 // The hash of every later book covers the trade.
                 for token in self.markets[market].tokens.clone() {
                     self.stamp(token, self.tokens[token].timestamp_ms);

@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(crate) sent: Vec<Sent>,
     pub(crate) random: Random,
     pub(crate) pings_unanswered: usize,
+    /// Whether `/books` shows books that never were.
+    pub(crate) has_ghost_books: bool,
     /// Applied to every socket that opens.
     pub(crate) faults_to_come: Vec<Fault>,
     /// Each with the number of requests left; `u32::MAX` stands for all.
@@ -69,6 +71,7 @@ impl State {
             violations: Vec::new(),
             sent: Vec::new(),
             pings_unanswered: 0,
+            has_ghost_books: false,
             faults_to_come: Vec::new(),
             endpoint_faults: HashMap::new(),
         };

@@ -38,7 +38,11 @@ pub(crate) struct MarketSeed {
     pub(crate) neg_risk: bool,
     /// Whether the CLOB says that it holds marketable orders, which Gamma does not say.
     pub(crate) holds_takers: bool,
+    /// Whether the market is of version 2 of the protocol.
+    pub(crate) is_v2: bool,
     pub(crate) last_trade_price: String,
+    /// Whether books leave that out: the recording does not have it.
+    pub(crate) is_trade_unknown: bool,
     /// Gamma's description; `None` for a market that only the CLOB knows.
     pub(crate) description: Option<Description>,
     pub(crate) compact: Option<String>,
@@ -65,6 +69,11 @@ impl World {
 /// The condition id of the invented market with this number.
 pub(crate) fn condition_id(number: usize) -> String {
     format!("0x{:064x}", 0xabc_0000_0000_u64 + number as u64)
+}
+
+/// The same in version 2 of the protocol, with 64 digits.
+pub(crate) fn condition_id_of_version_2(number: usize) -> String {
+    format!("0x{:062x}00", 0xdef_0000_0000_u64 + number as u64)
 }
 
 /// The id of a token of the invented market with this number, as long as the venue's longest.
@@ -101,6 +110,23 @@ impl MarketSeed {
         seed
     }
 
+    /// The same in version 2 of the protocol. Gamma writes 62 or 64 digits of its id; all other
+    /// services write 64.
+    pub(crate) fn of_version_2(number: usize, gamma_digits: usize) -> Self {
+        let mut seed = Self::up_or_down(number);
+        seed.condition_id = condition_id_of_version_2(number);
+        seed.is_v2 = true;
+        let catalogued = seed.condition_id[..2 + gamma_digits].to_owned();
+        let tokens = json!(seed.token_ids);
+        seed.describe(|fields| {
+            fields.insert("conditionId".to_owned(), catalogued.into());
+            fields.insert("version".to_owned(), "v2".into());
+            fields.insert("positionIds".to_owned(), tokens);
+            fields.insert("clobTokenIds".to_owned(), Value::Null);
+        });
+        seed
+    }
+
     /// A market with these ids, without books.
     pub(crate) fn named(condition_id: &str, token_ids: Vec<String>, outcomes: Vec<String>) -> Self {
         let description = invented_description(condition_id, &token_ids, &outcomes);
@@ -113,7 +139,9 @@ impl MarketSeed {
             min_order_size: "5".to_owned(),
             neg_risk: false,
             holds_takers: false,
+            is_v2: false,
             last_trade_price: String::new(),
+            is_trade_unknown: false,
             description: Some(Description::of_fields(description)),
             compact: None,
             long: None,

@@ -173,6 +173,9 @@ fn an_era_ends_where_growth_is_unknown() {
     assert_eq!(shown(&mut feed, bid(30, 13)), (2, 2));
     assert_eq!(shown(&mut feed, sides(&[(30, 16)], &[])), (2, 5), "a full book is a change");
     assert_eq!(shown(&mut feed, stale()), (2, 5));
+    let same = sides(&[(30, 16)], &[]);
+    assert_eq!(shown(&mut feed, same), (2, 5), "what is repeated has not grown");
+    assert_eq!(shown(&mut feed, stale()), (2, 5));
     assert_eq!(shown(&mut feed, bid(30, 17)), (2, 6));
     assert_eq!(shown(&mut feed, first.clone()), (3, 0), "it replaces a stale book");
     assert_eq!(shown(&mut feed, bid(30, 11)), (3, 1));

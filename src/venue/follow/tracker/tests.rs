@@ -115,26 +115,45 @@ fn a_socket_that_does_not_catch_up_with_the_book_endpoint_is_silent() {
         assert_eq!(!silent.is_empty(), is_silent, "{socket_time:?}");
         assert!(sweep(&mut tracker, 9_002).silent_sockets.is_empty(), "reported once");
     }
-    let mut tracker = tracker();
-    tracker.note_socket_time("1", time(10));
-    tracker.signal("1", Signal::Opened, at(0));
-    tracker.expect("1", time(10), at(3_000));
-    for millis in [4_000, 4_001] {
-        let silent = sweep(&mut tracker, millis).silent_sockets;
-        assert!(silent.is_empty(), "the socket was first");
-    }
 }
 
 /// After a pause of our own, the socket's update may still be in the queue.
 #[test]
 fn a_socket_is_not_silent_while_its_messages_are_queued() {
-    for (received_until, is_silent) in [(2_999, false), (3_000, false), (3_001, true)] {
+    for (received_until, is_silent) in [(7_999, false), (8_000, false), (8_001, true)] {
         let mut tracker = tracker();
         tracker.signal("1", Signal::Opened, at(0));
-        tracker.expect("1", Timestamp::from_millis(10), at(3_000));
+        assert!(tracker.expect("1", Timestamp::from_millis(10), at(3_000)));
         let mut sweep = |millis| tracker.sweep(at(millis), at(received_until), &TIMING);
         let silent = [sweep(20_000), sweep(20_250)].map(|sweep| sweep.silent_sockets.len());
         assert_eq!(silent, [0, usize::from(is_silent)], "{received_until}");
+    }
+}
+
+#[test]
+fn a_book_is_doubted_while_its_socket_does_not_confirm_it() {
+    let mut tracker = tracker();
+    tracker.signal("1", Signal::Opened, at(0));
+    tracker.signal("1", Signal::Proven, at(0));
+    assert!(tracker.expect("1", Timestamp::from_millis(10), at(3_000)));
+    assert!(!tracker.expect("1", Timestamp::from_millis(20), at(3_400)), "it is expected already");
+    assert!(sweep(&mut tracker, 3_500).expired.is_empty());
+    assert_eq!(sweep(&mut tracker, 3_501).expired, ["1".into()]);
+    assert!(sweep(&mut tracker, 3_502).expired.is_empty(), "told once");
+    // Any full book of the socket settles it.
+    tracker.note_socket_book("1", Timestamp::from_millis(1));
+    for millis in [9_000, 9_001] {
+        assert!(sweep(&mut tracker, millis).silent_sockets.is_empty());
+    }
+    // Best prices that are ahead are doubted too, unless something follows.
+    for (signal, is_doubted) in [(None, true), (Some(Signal::Agreed), false)] {
+        tracker.note_ahead("1", at(10_000));
+        tracker.note_ahead("1", at(10_200));
+        if let Some(signal) = signal {
+            tracker.signal("1", signal, at(10_210));
+        }
+        assert!(sweep(&mut tracker, 10_250).expired.is_empty());
+        assert_eq!(!sweep(&mut tracker, 10_251).expired.is_empty(), is_doubted);
     }
 }
 

@@ -1,22 +1,58 @@
-//! Takes the answers of the book endpoint. An answer proves a book, repairs it, or shows that its
-//! socket is silent.
+//! Takes the answers of the book endpoint. An answer proves the book that the socket has made, or has
+//! the socket send it again: the endpoint has served books that never were.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Follower;
+use crate::venue::event::VenueChange;
 use crate::venue::follow::Stamp;
 use crate::venue::follow::books::{Books, Finding};
 use crate::venue::follow::freshness::Signal;
 use crate::venue::follow::request::{BookRequest, Notice, Request};
-use crate::venue::polymarket::wire::clob::{self, BookMessage};
-use crate::venue::polymarket::wire::{NO_TIMESTAMP, split};
+use crate::venue::polymarket::wire::clob::{self, BookMessage, UnreadableBook};
+use crate::venue::polymarket::wire::{self, NO_TIMESTAMP};
 
 /// How many answers in a row may settle nothing about a book, because they are older than it and
 /// different. Then either changes come faster than answers and one was lost, or the venue's clock
 /// was set back, so the connection is replaced: a new one starts with a full book.
 const INCONCLUSIVE_ANSWERS_MAX: u32 = 3;
+
+type Rows<'a> = Result<Vec<Result<BookMessage<'a>, UnreadableBook<'a>>>, serde_json::Error>;
+
+/// The books of an answer.
+#[derive(Default)]
+struct Answer<'a> {
+    books: HashMap<&'a str, BookMessage<'a>>,
+    /// Tokens whose books cannot be read.
+    unreadable: HashSet<&'a str>,
+    unreadable_count: usize,
+    first_error: Option<String>,
+    /// Whether a token that is not in it has no book: it was read, and every row has a token.
+    is_complete: bool,
+}
+
+impl<'a> Answer<'a> {
+    fn add(&mut self, row: Result<BookMessage<'a>, UnreadableBook<'a>>) {
+        match row {
+            Ok(book) => {
+                self.books.insert(book.asset_id, book);
+            }
+            Err(UnreadableBook { asset_id, error }) => {
+                self.unreadable_count += 1;
+                self.first_error.get_or_insert_with(|| error.to_string());
+                self.unreadable.extend(asset_id);
+                self.is_complete &= asset_id.is_some();
+            }
+        }
+    }
+
+    /// Whether the venue has no book for a token that was asked for.
+    fn lacks(&self, token_id: &str) -> bool {
+        self.is_complete && !self.unreadable.contains(token_id)
+    }
+}
 
 impl<B: Books> Follower<B> {
     /// Takes an answer, or `None` if the request failed. `asked_at` is the time of the request
@@ -28,30 +64,42 @@ impl<B: Books> Follower<B> {
         asked_at: Duration,
         received: Stamp,
     ) {
-        let mut books: HashMap<&str, BookMessage<'_>> = HashMap::new();
-        let is_answered = match body.map(clob::books) {
+        // Text that is not UTF-8 is not JSON either, so it fails to parse.
+        let text = body.map(String::from_utf8_lossy);
+        let lenient;
+        let mut rows = text.as_deref().map(clob::books);
+        let is_odd = |rows: &Rows<'_>| match rows {
+            Ok(rows) => rows.iter().any(|row| row.is_err()),
+            Err(_) => true,
+        };
+        if rows.as_ref().is_some_and(is_odd) {
+            lenient = wire::lenient(text.as_deref().unwrap_or_default());
+            rows = Some(clob::books(&lenient));
+        }
+        let mut answer = Answer::default();
+        match rows {
             Some(Ok(rows)) => {
-                let (rows, unreadable) = split(rows);
-                books.extend(rows.into_iter().map(|book| (book.asset_id, book)));
-                if let Some(error) = unreadable.first() {
-                    let (books, first_error) = (unreadable.len(), error.to_string());
+                answer.is_complete = true;
+                for row in rows {
+                    answer.add(row);
+                }
+                if let Some(first_error) = answer.first_error.take() {
+                    let books = answer.unreadable_count;
                     self.trust.log(Notice::UnreadableBooks { books, first_error });
                 }
-                true
             }
             Some(Err(error)) => {
                 self.trust.log(Notice::UnreadableAnswer { error: error.to_string() });
-                false
             }
-            None => false,
-        };
+            None => {}
+        }
         for (token_id, connection) in asked {
             if !self.trust.answered(token_id, *connection) {
                 continue;
             }
-            match books.remove(&**token_id) {
+            match answer.books.remove(&**token_id) {
                 Some(book) => self.take_book(token_id, book, asked_at, received),
-                None if is_answered => self.miss_book(token_id, received),
+                None if answer.lacks(token_id) => self.miss_book(token_id, received),
                 None => {}
             }
         }
@@ -77,14 +125,16 @@ impl<B: Books> Follower<B> {
         let socket = token.socket;
         let at = self.trust.time_of(socket, book.at, received);
         self.correct_grid(token_id, &book, at, received);
-        let is_new = !self.trust.books.has_levels(token_id, &book.ladder);
-        let event = self.dated(book.event(|_| token_id.clone()), received.time);
+        let mut event = self.dated(book.event(|_| token_id.clone()), received.time);
+        if let VenueChange::Book(book) = &mut event.change {
+            book.is_requested = true;
+        }
         let at = if at == NO_TIMESTAMP { event.at } else { at };
         let findings = self.trust.books.apply_as_of(event, at);
         let finding = findings.iter().find(|(id, _)| id == token_id).map(|(_, finding)| *finding);
-        if is_new && finding == Some(Finding::Proven) {
+        if finding == Some(Finding::Unconfirmed) {
             self.trust.counts.books_diverged += 1;
-            self.trust.expect(token_id, at, received);
+            self.trust.confirm(token_id, at, received);
         }
         self.trust.judge(&findings, Stamp { elapsed: asked_at, ..received });
         if finding == Some(Finding::Unproven)

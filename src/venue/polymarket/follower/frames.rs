@@ -9,11 +9,16 @@ use crate::venue::follow::Stamp;
 use crate::venue::follow::books::Books;
 use crate::venue::follow::freshness::Freshness;
 use crate::venue::follow::request::Notice;
-use crate::venue::polymarket::wire::socket::{self as frames, Frame, Message, Subject};
-use crate::venue::polymarket::wire::{NO_TIMESTAMP, WireError};
+use crate::venue::polymarket::wire::socket::{self as frames, Frame, Message, Messages, Subject};
+use crate::venue::polymarket::wire::{self, NO_TIMESTAMP, WireError};
 
 /// How much the log shows of a frame that is not a message.
 const LOGGED_CHARACTERS_MAX: usize = 80;
+
+/// Whether a message may only need a more lenient reader.
+fn is_odd(message: &Result<Message<'_>, WireError>) -> bool {
+    matches!(message, Err(WireError::Json(_)))
+}
 
 impl<B: Books> Follower<B> {
     /// Takes a text frame of a socket.
@@ -22,29 +27,13 @@ impl<B: Books> Follower<B> {
             return;
         }
         match frames::frame(text) {
-            Frame::Messages(messages) => {
-                self.trust.proven(socket);
-                let mut texts = None;
-                for (index, message) in messages.into_iter().enumerate() {
-                    if self.trust.is_given_up(socket) {
-                        // An earlier message of this frame made us give up the connection.
-                        break;
-                    }
-                    match message {
-                        Ok(message) => self.message(socket, message, received),
-                        Err(error @ WireError::UnknownType { .. }) => {
-                            self.trust.counts.unknown_messages += 1;
-                            let error = error.to_string();
-                            self.trust.log(Notice::UnknownMessage { socket, error });
-                        }
-                        Err(error) => {
-                            let texts = texts.get_or_insert_with(|| frames::texts(text));
-                            let subject = frames::subject(texts.get(index).unwrap_or(&""));
-                            self.unreadable(socket, &error, subject, received);
-                        }
-                    }
+            Frame::Messages(messages) if messages.iter().any(is_odd) => {
+                let lenient = wire::lenient(text);
+                if let Frame::Messages(messages) = frames::frame(&lenient) {
+                    self.messages(socket, messages, &lenient, received);
                 }
             }
+            Frame::Messages(messages) => self.messages(socket, messages, text, received),
             Frame::Other => {
                 self.trust.counts.unknown_messages += 1;
                 let text = text.chars().take(LOGGED_CHARACTERS_MAX).collect();
@@ -54,8 +43,33 @@ impl<B: Books> Follower<B> {
         }
     }
 
-    /// Handles a message that cannot be parsed. If its market is known, only the books of that
-    /// market become stale: otherwise one odd market would keep taking down its whole socket.
+    fn messages(&mut self, socket: usize, messages: Messages<'_>, text: &str, received: Stamp) {
+        self.trust.proven(socket);
+        let mut texts = None;
+        for (index, message) in messages.into_iter().enumerate() {
+            if self.trust.is_given_up(socket) {
+                // An earlier message of this frame made us give up the connection.
+                break;
+            }
+            match message {
+                Ok(message) => self.message(socket, message, received),
+                Err(error @ WireError::UnknownType { .. }) => {
+                    self.trust.counts.unknown_messages += 1;
+                    let error = error.to_string();
+                    self.trust.log(Notice::UnknownMessage { socket, error });
+                }
+                Err(error) => {
+                    let texts = texts.get_or_insert_with(|| frames::texts(text));
+                    let subject = frames::subject(texts.get(index).unwrap_or(&""));
+                    self.unreadable(socket, &error, subject, received);
+                }
+            }
+        }
+    }
+
+    /// Handles a message that cannot be parsed. One that changes no book is only counted. If its
+    /// token or its market is known, only their books become stale: otherwise one odd market would
+    /// keep taking down its whole socket.
     fn unreadable(
         &mut self,
         socket: usize,
@@ -64,23 +78,38 @@ impl<B: Books> Follower<B> {
         received: Stamp,
     ) {
         self.trust.log(Notice::UnreadableMessage { socket, error: error.to_string() });
-        let market = subject.market.and_then(|id| self.markets.get(id));
+        let market = subject.market.and_then(|id| self.followed_name(id));
+        let market = market.and_then(|id| self.markets.get(id));
         match (subject.event_type, market) {
-            // Announcements are broadcast, and change no book.
+            // Announcements are broadcast.
             (Some("new_market" | "market_resolved"), _) => self.trust.counts.unknown_messages += 1,
-            (Some(_), Some(market)) if !matches!(error, WireError::OldFormat) => {
+            (Some("last_trade_price" | "best_bid_ask"), _) => {
                 self.trust.counts.unreadable_messages += 1;
-                for outcome in &market.info.outcomes {
-                    let token = self.trust.token(&outcome.token_id);
-                    if token.is_some_and(|(_, token)| token.socket == socket) {
-                        self.trust.distrust(&outcome.token_id, received);
-                    }
+            }
+            (Some(event_type), Some(market)) if !matches!(error, WireError::OldFormat) => {
+                self.trust.counts.unreadable_messages += 1;
+                let is_meant = |token_id: &str| {
+                    event_type != "book" || subject.asset_id.is_none_or(|id| id == token_id)
+                };
+                let outcomes = market.info.outcomes.iter();
+                let tokens = outcomes.map(|outcome| outcome.token_id.clone());
+                let tokens: Vec<Arc<str>> = tokens.filter(|id| is_meant(id)).collect();
+                for token_id in tokens {
+                    self.distrust(socket, &token_id, received);
                 }
             }
             _ => {
                 self.trust.counts.unreadable_messages += 1;
                 self.trust.give_up(socket, "unreadable message", received);
             }
+        }
+    }
+
+    /// Distrusts the book of a token, if this socket carries it.
+    fn distrust(&mut self, socket: usize, token_id: &str, received: Stamp) {
+        let token = self.trust.token(token_id).filter(|(_, token)| token.socket == socket);
+        if let Some(token_id) = token.map(|(token_id, _)| token_id.clone()) {
+            self.trust.distrust(&token_id, received);
         }
     }
 
@@ -115,6 +144,12 @@ impl<B: Books> Follower<B> {
             // the empty id, and count the message as one for an unknown token.
             _ => Arc::default(),
         };
+        let mut unreadable: Vec<Arc<str>> = Vec::new();
+        let mut first_error = None;
+        if let Message::PriceChange(change) = &message {
+            unreadable.extend(change.unreadable.iter().map(|entry| token_id(entry.asset_id)));
+            first_error = change.unreadable.first().map(|entry| entry.error.clone());
+        }
         let Some(event) = message.event(token_id) else { return };
         let event = self.dated(event, received.time);
         let trusted_at = if trusted_at == NO_TIMESTAMP { event.at } else { trusted_at };
@@ -124,11 +159,18 @@ impl<B: Books> Follower<B> {
                     self.trust.note_socket_time(&change.token_id, trusted_at);
                 }
             }
-            VenueChange::Book(book) => self.trust.note_socket_time(&book.token_id, trusted_at),
+            VenueChange::Book(book) => self.trust.note_socket_book(&book.token_id, trusted_at),
             _ => {}
         }
         let findings = self.trust.books.apply_as_of(event, trusted_at);
         self.trust.judge(&findings, received);
+        if let Some(error) = first_error {
+            self.trust.counts.unreadable_messages += 1;
+            self.trust.log(Notice::UnreadableMessage { socket, error });
+        }
+        for token_id in unreadable {
+            self.distrust(socket, &token_id, received);
+        }
     }
 
     /// The time of a message, clamped if it is implausible; `None` if it is a change that came too

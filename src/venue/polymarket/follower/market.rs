@@ -24,10 +24,29 @@ pub(super) struct Followed {
     /// Whether the newest description names other tokens.
     has_other_tokens: bool,
     pub(super) is_subscribed: bool,
-    /// How long Gamma says that marketable orders are held, in milliseconds.
-    listed_delay_ms: u32,
+    /// How long marketable orders are held, by Gamma.
+    listed_delay: Delay,
     /// The same, by the CLOB service. It is asked once.
-    own_delay_ms: u32,
+    own_delay: Delay,
+}
+
+/// How long a source says that marketable orders are held.
+#[derive(Clone, Copy, Default)]
+struct Delay {
+    /// In milliseconds; 0 if it states none.
+    ms: u32,
+    /// Whether it was stated in milliseconds.
+    is_exact: bool,
+    /// Whether orders are held for a time that it does not state.
+    is_unstated: bool,
+}
+
+impl Delay {
+    const fn of(description: &Description) -> Self {
+        let MarketInfo { taker_delay_ms, has_unstated_delay, .. } = description.info;
+        let is_exact = description.is_delay_exact;
+        Self { ms: taker_delay_ms, is_exact, is_unstated: has_unstated_delay }
+    }
 }
 
 /// Gamma's description of a market and, if it is closed, those of the other services.
@@ -49,8 +68,8 @@ impl From<Description> for Described {
 impl Followed {
     pub(super) fn new(description: Description, now: Timestamp) -> Self {
         Self {
-            listed_delay_ms: description.info.taker_delay_ms,
-            own_delay_ms: 0,
+            listed_delay: Delay::of(&description),
+            own_delay: Delay::default(),
             info: description.info,
             described_at: description.updated_at.map(|at| at.min(now)),
             tick_reported_at: None,
@@ -83,15 +102,21 @@ impl Followed {
 
     /// Takes the delay of marketable orders from the CLOB service, which states some that Gamma
     /// does not. Returns whether it has changed.
-    pub(super) fn set_delay(&mut self, delay_ms: u32) -> bool {
-        self.own_delay_ms = delay_ms;
-        let delay_ms = self.taker_delay_ms();
-        std::mem::replace(&mut self.info.taker_delay_ms, delay_ms) != delay_ms
+    pub(super) fn set_delay(&mut self, description: &Description) -> bool {
+        self.own_delay = Delay::of(description);
+        let known = (self.info.taker_delay_ms, self.info.has_unstated_delay);
+        (self.info.taker_delay_ms, self.info.has_unstated_delay) = self.taker_delay();
+        (self.info.taker_delay_ms, self.info.has_unstated_delay) != known
     }
 
-    /// The longest delay that is stated: a source that states none may not know of it.
-    fn taker_delay_ms(&self) -> u32 {
-        self.listed_delay_ms.max(self.own_delay_ms)
+    /// The longest delay that is stated, in milliseconds: a source that states none may not know of
+    /// it. Also whether it may be longer: no source states it in milliseconds, and one says that
+    /// orders are held.
+    fn taker_delay(&self) -> (u32, bool) {
+        let delays = [self.listed_delay, self.own_delay];
+        let is_unstated = delays.iter().any(|delay| delay.is_unstated)
+            && delays.iter().all(|delay| !delay.is_exact);
+        (self.listed_delay.ms.max(self.own_delay.ms), is_unstated)
     }
 
     /// Closes the market because a socket reports a winner. Returns whether it was open.
@@ -158,9 +183,9 @@ impl Followed {
             info.neg_risk = known.neg_risk;
         }
         if description.is_delay_stated {
-            self.listed_delay_ms = description.info.taker_delay_ms;
+            self.listed_delay = Delay::of(description);
         }
-        info.taker_delay_ms = self.taker_delay_ms();
+        (info.taker_delay_ms, info.has_unstated_delay) = self.taker_delay();
         let is_changed = info != self.info;
         self.info = info;
         is_changed

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Follower;
 use super::market::{Described, Followed};
-use crate::ids::Timestamp;
+use crate::ids::{Timestamp, condition};
 use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::money::Price;
 use crate::venue::event::{VenueChange, VenueEvent};
@@ -49,7 +49,7 @@ impl<B: Books> Follower<B> {
             }
             if self.markets.contains_key(id) {
                 known.push(Described::from(description));
-            } else if self.held.remove(id)
+            } else if self.take_held(id)
                 // A page of the catalogue may be older than the end of a market.
                 || (subscribed_count < subscribed_count_max && !self.trust.books.is_resolved(id))
             {
@@ -115,7 +115,7 @@ impl<B: Books> Follower<B> {
         at: Timestamp,
         received: Stamp,
     ) {
-        let Some(market) = self.markets.get_mut(condition_id) else { return };
+        let Some(market) = self.followed_mut(condition_id) else { return };
         if market.set_tick(tick, at) {
             let info = market.info.clone();
             self.publish(vec![info], received.time);
@@ -141,8 +141,8 @@ impl<B: Books> Follower<B> {
     /// orders is used.
     pub fn delay_described(&mut self, description: &Description, now: Stamp) {
         let info = &description.info;
-        let Some(market) = self.markets.get_mut(&info.condition_id) else { return };
-        if market.set_delay(info.taker_delay_ms) {
+        let Some(market) = self.followed_mut(&info.condition_id) else { return };
+        if market.set_delay(description) {
             let info = market.info.clone();
             self.publish(vec![info], now.time);
         }
@@ -150,8 +150,7 @@ impl<B: Books> Follower<B> {
 
     /// A socket reports a winner: closes the market, and asks the catalogue to confirm.
     pub(super) fn ended(&mut self, message: &MarketResolved<'_>, received: Stamp) {
-        let condition_id = message.market;
-        let Some(market) = self.markets.get_mut(condition_id) else { return };
+        let Some(market) = self.followed_mut(message.market) else { return };
         // The venue's clock may be ahead of ours.
         let at = message.at.min(received.time);
         let at = if message.at == NO_TIMESTAMP { received.time } else { at };
@@ -173,12 +172,29 @@ impl<B: Books> Follower<B> {
         let count_max = filter.count_max * if filter.is_selective() { 2 } else { 1 };
         // A new market has no volume yet.
         let is_wanted = filter.volume_24h_min.is_none()
-            && !self.markets.contains_key(condition_id)
+            && self.followed_name(condition_id).is_none()
             && self.subscribed_count() < count_max;
         if is_wanted {
             let condition_id = condition_id.clone();
             self.trust.request(Request::Describe { condition_id, is_new: true });
         }
+    }
+
+    /// The name under which this market is followed, however the venue writes it.
+    pub(super) fn followed_name(&self, condition_id: &str) -> Option<&Arc<str>> {
+        let key = |name: &str| self.markets.get_key_value(name).map(|(name, _)| name);
+        condition::find(condition_id, key)
+    }
+
+    fn followed_mut(&mut self, condition_id: &str) -> Option<&mut Followed> {
+        let name = self.followed_name(condition_id)?.clone();
+        self.markets.get_mut(&name)
+    }
+
+    /// Whether this market waits for its description; it does not from now on.
+    fn take_held(&mut self, condition_id: &str) -> bool {
+        self.held.remove(condition_id)
+            || condition::others(condition_id).any(|name| self.held.remove(&*name))
     }
 
     fn subscribed_count(&self) -> usize {
@@ -212,8 +228,12 @@ impl<B: Books> Follower<B> {
     fn follow_held(&mut self, all: &[Described], now: Stamp) {
         let descriptions = all.iter().map(|described| &described.gamma);
         let complete = descriptions.filter(|it| it.info.status != MarketStatus::Hydrating);
-        let held = complete.filter(|it| self.held.remove(&it.info.condition_id));
-        let held: Vec<Description> = held.cloned().collect();
+        let mut held: Vec<Description> = Vec::new();
+        for description in complete {
+            if self.take_held(&description.info.condition_id) {
+                held.push(description.clone());
+            }
+        }
         if !held.is_empty() {
             self.trust.log(Notice::Following { markets: held.len(), is_held: true });
             self.follow(held, now);

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::rest::{NAMED_MARKETS_MAX, PAGE_MARKETS_MAX, Page, Rest, RestError};
 use super::{Event, LiveConfig};
-use crate::ids::Timestamp;
+use crate::ids::{Timestamp, condition};
 use crate::market::catalogue::MarketStatus;
 use crate::venue::polymarket::follower::Described;
 use crate::venue::polymarket::resolution::{self, Pending, Resolution};
@@ -136,7 +136,8 @@ impl Cataloguer {
             }
         };
         let is_open = |id: &Arc<str>| {
-            let description = descriptions.iter().find(|it| it.info.condition_id == *id);
+            let description =
+                descriptions.iter().find(|it| condition::is_same(&it.info.condition_id, id));
             description.is_some_and(|it| matches!(it.info.status, MarketStatus::Open))
         };
         let waiting = announced.into_iter().filter(|(id, _)| !is_open(id));
@@ -196,7 +197,9 @@ impl Cataloguer {
                 }
             };
             let descriptions = readable(answer);
-            missing.retain(|id| descriptions.iter().all(|it| it.info.condition_id != *id));
+            missing.retain(|id| {
+                descriptions.iter().all(|it| !condition::is_same(&it.info.condition_id, id))
+            });
             let mut described = Vec::with_capacity(descriptions.len());
             for description in descriptions {
                 described.push(self.with_other_sources(description).await);

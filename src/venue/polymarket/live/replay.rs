@@ -12,13 +12,14 @@ use serde_json::value::RawValue;
 use super::follower;
 use super::log::log;
 use super::rest::{COMPACT_PATH, read_events, read_page};
-use crate::ids::Timestamp;
+use crate::ids::{Timestamp, condition};
 use crate::venue::feed::Feed;
 use crate::venue::follow::Stamp;
 use crate::venue::follow::request::{BookRequest, Request};
 use crate::venue::follow::timing::Timing;
 use crate::venue::polymarket::filter::{MARKETS_WANTED_MAX, MarketFilter};
 use crate::venue::polymarket::follower::{Described, Follower};
+use crate::venue::polymarket::unstated_delay;
 use crate::venue::polymarket::wire::{Description, WireError, clob, data, gamma};
 use crate::venue::tape::{Line, VERSION};
 
@@ -122,6 +123,8 @@ impl Replay {
             return;
         }
         self.now = self.now.max(now);
+        let markets = self.follower.books().markets();
+        markets.set_unstated_delay(unstated_delay::ms_at(self.now));
         let taken = match &*line.kind {
             "answer" => self.answer(line),
             "listed" => self.listed(line),
@@ -217,7 +220,7 @@ impl Replay {
             if self.data_answers.len() == DESCRIPTIONS_MAX {
                 self.data_answers.clear();
             }
-            self.data_answers.insert(id.into(), body.to_owned());
+            self.data_answers.insert(condition::wide(id).into(), body.to_owned());
         } else {
             keep(&mut self.clob_descriptions, std::iter::once(clob::long_market(body)));
         }
@@ -241,8 +244,10 @@ impl Replay {
         let described = ids.iter().filter_map(|id| {
             let gamma = self.descriptions.remove(&**id)?;
             let has_clob = second.contains(id);
-            let clob = if has_clob { self.clob_descriptions.remove(&**id) } else { None };
-            let answer = self.data_answers.remove(&**id);
+            // Gamma's names of markets may be shorter than those of the other services.
+            let wide = condition::wide(id);
+            let clob = if has_clob { self.clob_descriptions.remove(&*wide) } else { None };
+            let answer = self.data_answers.remove(&*wide);
             let answer = answer.filter(|_| line.third.as_ref().is_some_and(|it| it.contains(id)));
             let data = answer.and_then(|body| data::resolution(&body, &gamma).ok().flatten());
             Some(Described { gamma, clob, data })

@@ -13,8 +13,9 @@ use serde_json::value::RawValue;
 use super::budget::Budget;
 use super::{LiveConfig, MarketFilter, Tap};
 use crate::client::{Client, ClientError};
+use crate::ids::condition;
 use crate::limits::bucket::BucketRule;
-use crate::venue::polymarket::wire::{Bounded, Description, WireError, clob, data, gamma};
+use crate::venue::polymarket::wire::{Bounded, Description, WireError, clob, data, gamma, lenient};
 use crate::venue::tape::Folder;
 
 /// The longest answer. A page of 100 markets has about 2 MB.
@@ -183,7 +184,7 @@ impl Rest {
         add(&mut address, "tag_id", &filter.tags);
         if filter.series.is_empty() {
             add(&mut address, "slug", &filter.slugs);
-            add(&mut address, "condition_ids", &filter.condition_ids);
+            add_condition_ids(&mut address, &filter.condition_ids);
         }
         add(&mut address, "after_cursor", cursor);
         let body = self.get(&self.gamma, &address).await?;
@@ -225,17 +226,19 @@ impl Rest {
     ) -> Result<Vec<Result<Description, WireError>>, RestError> {
         let mut address =
             format!("{}/markets/keyset?closed={closed}&limit={NAMED_MARKETS_MAX}", self.gamma.base);
-        add(&mut address, "condition_ids", condition_ids);
+        add_condition_ids(&mut address, condition_ids);
         add(&mut address, "tag_id", &filter.tags);
         let body = self.get(&self.gamma, &address).await?;
-        let page: PageObject<'_> = serde_json::from_slice(&body)
-            .map_err(|source| unreadable(&self.gamma, &address, source))?;
         let is_of_series = |row: &&RawValue| {
             let is_wanted = |id: &str| filter.series.iter().any(|series| series == id);
             filter.series.is_empty() || gamma::series(row.get()).iter().any(|id| is_wanted(id))
         };
-        let rows = page.markets.0.into_iter().filter(is_of_series);
-        Ok(rows.map(|row| gamma::market(row.get())).collect())
+        let read = |text: &str| {
+            let page: PageObject<'_> = serde_json::from_str(text)?;
+            let rows = page.markets.0.into_iter().filter(is_of_series);
+            Ok(rows.map(|row| gamma::market(row.get())).collect())
+        };
+        leniently(&body, read).map_err(|source| unreadable(&self.gamma, &address, source))
     }
 
     /// Waits until [`Self::books`] may be called once.
@@ -248,7 +251,8 @@ impl Rest {
         &self,
         condition_id: &str,
     ) -> Result<Result<Description, WireError>, RestError> {
-        let address = format!("{}/markets/{}", self.clob.base, Encoded(condition_id));
+        let id = condition::wide(condition_id);
+        let address = format!("{}/markets/{}", self.clob.base, Encoded(&id));
         let body = self.get(&self.clob, &address).await?;
         // Text that is not UTF-8 is not JSON either, so it fails to parse.
         Ok(clob::long_market(&String::from_utf8_lossy(&body)))
@@ -259,7 +263,8 @@ impl Rest {
         &self,
         condition_id: &str,
     ) -> Result<Result<Description, WireError>, RestError> {
-        let address = format!("{}{COMPACT_PATH}{}", self.compact.base, Encoded(condition_id));
+        let id = condition::wide(condition_id);
+        let address = format!("{}{COMPACT_PATH}{}", self.compact.base, Encoded(&id));
         let body = self.get(&self.compact, &address).await?;
         Ok(clob::compact_market(&String::from_utf8_lossy(&body)))
     }
@@ -269,8 +274,8 @@ impl Rest {
         &self,
         gamma: &Description,
     ) -> Result<Result<Option<Description>, WireError>, RestError> {
-        let id = Encoded(&gamma.info.condition_id);
-        let address = format!("{}{RESOLUTIONS_PATH}?condition={id}", self.data.base);
+        let id = condition::wide(&gamma.info.condition_id);
+        let address = format!("{}{RESOLUTIONS_PATH}?condition={}", self.data.base, Encoded(&id));
         let body = self.get(&self.data, &address).await?;
         Ok(data::resolution(&String::from_utf8_lossy(&body), gamma))
     }
@@ -318,16 +323,29 @@ fn add(address: &mut String, name: &str, values: impl IntoIterator<Item = impl A
     }
 }
 
+/// Adds the ids of markets, in each way that Gamma may write them.
+fn add_condition_ids(address: &mut String, ids: &[impl AsRef<str>]) {
+    add(address, "condition_ids", ids.iter().flat_map(|id| condition::catalogued(id.as_ref())));
+}
+
 /// Parses a page of `/markets/keyset`.
 pub(super) fn read_page(body: &[u8]) -> Result<Page, serde_json::Error> {
-    let page: PageObject<'_> = serde_json::from_slice(body)?;
+    leniently(body, page_of)
+}
+
+fn page_of(text: &str) -> Result<Page, serde_json::Error> {
+    let page: PageObject<'_> = serde_json::from_str(text)?;
     let markets = page.markets.0.into_iter().map(|row| gamma::market(row.get())).collect();
     Ok(Page { markets, next_cursor: page.next_cursor })
 }
 
 /// Parses a page of `/events/keyset` into the markets of its events.
 pub(super) fn read_events(body: &[u8]) -> Result<Page, serde_json::Error> {
-    let page: EventPageObject<'_> = serde_json::from_slice(body)?;
+    leniently(body, events_of)
+}
+
+fn events_of(text: &str) -> Result<Page, serde_json::Error> {
+    let page: EventPageObject<'_> = serde_json::from_str(text)?;
     let mut markets = Vec::new();
     for event in page.events.0 {
         match gamma::event(event.get()) {
@@ -340,6 +358,16 @@ pub(super) fn read_events(body: &[u8]) -> Result<Page, serde_json::Error> {
         }
     }
     Ok(Page { markets, next_cursor: page.next_cursor })
+}
+
+/// Reads an answer; if that fails, without what is not JSON in single rows.
+fn leniently<T>(
+    body: &[u8],
+    read: impl Fn(&str) -> Result<T, serde_json::Error>,
+) -> Result<T, serde_json::Error> {
+    // Text that is not UTF-8 is not JSON either, so it fails to parse.
+    let text = String::from_utf8_lossy(body);
+    read(&text).or_else(|error| read(&lenient(&text)).map_err(|_| error))
 }
 
 fn unreadable(service: &Service, address: &str, source: serde_json::Error) -> RestError {

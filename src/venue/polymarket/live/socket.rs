@@ -24,6 +24,10 @@ const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// How many bytes of frames may be queued, of all sockets together.
 pub(super) const QUEUE_BYTES_MAX: usize = 64 << 20;
 
+/// How many full books may wait to be asked for again. What finds no room is asked for again with
+/// the next answer of the book endpoint.
+const RENEWALS_MAX: usize = 64;
+
 /// How many pings of the server may wait for an answer.
 const PINGS_MAX: usize = 4;
 
@@ -65,6 +69,7 @@ pub(super) enum Lost {
 /// Controls a socket, and keeps it open until dropped.
 pub(super) struct Handle {
     wanted: watch::Sender<Wanted>,
+    renewals: mpsc::Sender<Arc<str>>,
     given_up: watch::Sender<GivenUp>,
     _task: AbortOnDrop,
 }
@@ -95,6 +100,7 @@ impl Handle {
         events: mpsc::Sender<Event>,
     ) -> Self {
         let (wanted, receiver) = watch::channel(Wanted::default());
+        let (renewals, renewals_receiver) = mpsc::channel(RENEWALS_MAX);
         let (given_up, given_up_receiver) = watch::channel(GivenUp::default());
         let socket = Socket {
             number,
@@ -103,15 +109,21 @@ impl Handle {
             bytes,
             events,
             wanted: receiver,
+            renewals: renewals_receiver,
             given_up: given_up_receiver,
             connection: 0,
         };
-        Self { wanted, given_up, _task: AbortOnDrop(tokio::spawn(socket.run())) }
+        Self { wanted, renewals, given_up, _task: AbortOnDrop(tokio::spawn(socket.run())) }
     }
 
     /// Subscribes to exactly these tokens.
     pub(super) fn want(&self, tokens: Wanted) {
         self.wanted.send_replace(tokens);
+    }
+
+    /// Has the server send the full book of a token again.
+    pub(super) fn renew(&self, token: Arc<str>) {
+        let _ = self.renewals.try_send(token);
     }
 
     /// Closes this connection if it is still open, and reconnects.
@@ -128,6 +140,7 @@ struct Socket {
     bytes: Arc<Semaphore>,
     events: mpsc::Sender<Event>,
     wanted: watch::Receiver<Wanted>,
+    renewals: mpsc::Receiver<Arc<str>>,
     given_up: watch::Receiver<GivenUp>,
     /// The number of the newest connection, from 1.
     connection: u64,
@@ -180,12 +193,15 @@ impl Socket {
         let ponged_receiver = ponged.subscribe();
         let reader = Reader::new(read_half, &self.events, self.bytes.clone(), self.number);
         let writer = Writer { socket: writing(write_half), subscribed: HashSet::new() };
+        // The new connection begins with all books.
+        while self.renewals.try_recv().is_ok() {}
+        let wants = (&mut self.wanted, &mut self.renewals);
         let mut given_up = self.given_up.clone();
         let given_up = given_up.wait_for(|given_up| given_up.connection == connection);
         // Both halves run until one ends: a cancelled read may already have consumed half a frame.
         tokio::select! {
             lost = reader.run(pings, ponged) => lost,
-            lost = writer.run(&mut self.wanted, timing, pings_received, ponged_receiver) => lost,
+            lost = writer.run(wants, timing, pings_received, ponged_receiver) => lost,
             given_up = given_up => {
                 Lost::GivenUp(given_up.map_or(SHUTDOWN, |given_up| given_up.why))
             }
@@ -313,7 +329,7 @@ struct Writer<W> {
 impl<W: AsyncWrite + Unpin> Writer<W> {
     async fn run(
         mut self,
-        wanted: &mut watch::Receiver<Wanted>,
+        (wanted, renewals): (&mut watch::Receiver<Wanted>, &mut mpsc::Receiver<Arc<str>>),
         timing: &Timing,
         mut pings: mpsc::Receiver<Vec<u8>>,
         mut ponged: watch::Receiver<Instant>,
@@ -337,6 +353,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                     Ok(()) => continue,
                     Err(_) => break Lost::GivenUp(SHUTDOWN),
                 },
+                Some(token) = renewals.recv() => self.renew(token).await,
                 Some(payload) = pings.recv() => {
                     self.socket.write_frame(Frame::pong(Payload::Owned(payload))).await
                 }
@@ -378,6 +395,16 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         }
         self.subscribed = wanted;
         Ok(())
+    }
+
+    /// The server sends the full book of a token to whoever subscribes to it.
+    async fn renew(&mut self, token: Arc<str>) -> Result<(), WebSocketError> {
+        if !self.subscribed.contains(&token) {
+            return Ok(());
+        }
+        let tokens = [token];
+        self.write(subscription(&tokens, r#""operation":"unsubscribe""#)).await?;
+        self.write(subscription(&tokens, r#""operation":"subscribe""#)).await
     }
 
     async fn write(&mut self, text: String) -> Result<(), WebSocketError> {

@@ -17,13 +17,8 @@ use crate::ids::Timestamp;
 use crate::market::book::{Ladder, Level};
 use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
 use crate::money::{Price, Rounding, Shares};
+use crate::venue::event::NewestTrade;
 use crate::venue::polymarket::resolution::Stage;
-
-/// How long the venue holds marketable orders in markets that set `itode`, in milliseconds. The
-/// field says only that they are held. The venue's API reference defines it as a wait of 250 ms,
-/// whereas its list of changes gives crypto markets 50 ms from 2026-08-17 and 150 ms from
-/// 2026-09-04.
-const ITODE_MS: u32 = 250;
 
 /// A full book, from the book endpoints or the socket. Its ids borrow from the text.
 #[derive(Clone, PartialEq, Debug)]
@@ -44,27 +39,10 @@ pub struct BookMessage<'a> {
     pub tick: Option<Price>,
     /// Whether exactly one of several markets of an event wins. The socket does not send it.
     pub neg_risk: Option<bool>,
-    /// The price of the newest trade; `None` if the message does not state it.
-    pub last_trade_price: Option<LastTradePrice>,
-}
-
-/// The newest trade, as stated by a book.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LastTradePrice {
-    /// The token never traded.
-    Never,
-    /// The price of the newest trade.
-    At(Price),
-}
-
-impl LastTradePrice {
-    /// The price, if there was a trade.
-    pub const fn price(self) -> Option<Price> {
-        match self {
-            Self::Never => None,
-            Self::At(price) => Some(price),
-        }
-    }
+    /// The newest trade; `None` if the message does not state it.
+    pub newest_trade: Option<NewestTrade>,
+    /// The version of the protocol. Only books of version 2 state it.
+    pub version: Option<&'a str>,
 }
 
 /// The fields of a book. On the socket, other messages share them.
@@ -81,6 +59,7 @@ pub(super) struct BookObject<'a> {
     pub(super) tick_size: Option<&'a str>,
     pub(super) neg_risk: Option<bool>,
     pub(super) last_trade_price: Option<&'a str>,
+    pub(super) version: Option<&'a str>,
 }
 
 /// Levels in the order of the wire, parsed without an intermediate copy.
@@ -144,19 +123,38 @@ const BOOKS_PER_ANSWER_MAX: usize = 1_000;
 /// The books of an answer.
 type Books<T> = Bounded<T, BOOKS_PER_ANSWER_MAX>;
 
+/// A book that cannot be read.
+#[derive(Debug)]
+pub struct UnreadableBook<'a> {
+    /// The token, as far as that can be read.
+    pub asset_id: Option<&'a str>,
+    /// What is wrong with the book.
+    pub error: WireError,
+}
+
 /// Parses an array of books. An unreadable book does not affect the others.
-pub fn books(body: &[u8]) -> Result<Vec<Result<BookMessage<'_>, WireError>>, serde_json::Error> {
+pub fn books(
+    text: &str,
+) -> Result<Vec<Result<BookMessage<'_>, UnreadableBook<'_>>>, serde_json::Error> {
     // Well-formed books are parsed in one pass, which takes half as long as splitting them first.
-    let text = std::str::from_utf8(body).ok();
-    if let Some(rows) = text.and_then(|text| serde_json::from_str(text).ok()) {
-        let rows: Books<BookObject<'_>> = rows;
-        return Ok(rows.0.into_iter().map(BookObject::message).collect());
+    if let Ok(rows) = serde_json::from_str::<Books<BookObject<'_>>>(text) {
+        return Ok(rows.0.into_iter().map(BookObject::row).collect());
     }
-    let rows: Books<&RawValue> = serde_json::from_slice(body)?;
-    Ok(rows.0.into_iter().map(|row| book(row.get())).collect())
+    let rows: Books<&RawValue> = serde_json::from_str(text)?;
+    Ok(rows.0.into_iter().map(row).collect())
+}
+
+fn row(row: &RawValue) -> Result<BookMessage<'_>, UnreadableBook<'_>> {
+    let asset_id = super::socket::subject(row.get()).asset_id;
+    book(row.get()).map_err(|error| UnreadableBook { asset_id, error })
 }
 
 impl<'a> BookObject<'a> {
+    fn row(self) -> Result<BookMessage<'a>, UnreadableBook<'a>> {
+        let asset_id = self.asset_id;
+        self.message().map_err(|error| UnreadableBook { asset_id, error })
+    }
+
     pub(super) fn message(self) -> Result<BookMessage<'a>, WireError> {
         let market = checked_id("market", needed("market", self.market)?)?;
         let asset_id = checked_id("asset_id", needed("asset_id", self.asset_id)?)?;
@@ -167,10 +165,10 @@ impl<'a> BookObject<'a> {
             field: "bids or asks",
             problem: FieldProblem::Ladder(error),
         })?;
-        let last_trade_price = match self.last_trade_price {
+        let newest_trade = match self.last_trade_price {
             None => None,
-            Some("") => Some(LastTradePrice::Never),
-            Some(text) => Some(LastTradePrice::At(price("last_trade_price", text)?)),
+            Some("") => Some(NewestTrade::Never),
+            Some(text) => Some(NewestTrade::At(price("last_trade_price", text)?)),
         };
         Ok(BookMessage {
             market,
@@ -185,7 +183,8 @@ impl<'a> BookObject<'a> {
                 .transpose()?,
             tick: self.tick_size.map(|text| price("tick_size", text)).transpose()?,
             neg_risk: self.neg_risk,
-            last_trade_price,
+            newest_trade,
+            version: self.version.map(|version| checked_id("version", version)).transpose()?,
         })
     }
 }
@@ -215,6 +214,8 @@ struct CompactObject<'a> {
     #[serde(borrow)]
     itode: Raw<'a>,
     #[serde(borrow)]
+    taker_delay_ms: Raw<'a>,
+    #[serde(borrow)]
     fd: Option<CompactFees<'a>>,
 }
 
@@ -237,7 +238,8 @@ struct CompactFees<'a> {
 /// Parses the compact form of a market. Without a fee, trading is free.
 ///
 /// This is the only form that states the delay of markets on which way a price goes: `itode`, which
-/// is left out if it is false. `sd` is the delay of other markets, in seconds.
+/// is left out if it is false. It does not say how long the delay is; see
+/// [`crate::venue::polymarket::unstated_delay`]. `sd` is the delay of other markets, in seconds.
 pub fn compact_market(text: &str) -> Result<Description, WireError> {
     let row: CompactObject<'_> = object(text)?;
     let condition_id = scalar("c", row.c)?.ok_or(WireError::Missing { field: "c" })?;
@@ -255,14 +257,17 @@ pub fn compact_market(text: &str) -> Result<Description, WireError> {
         None => Fees::Free,
         Some(fees) => curve(fees.r, fees.e).unwrap_or(Fees::Unsupported),
     };
-    let is_held = flag("itode", row.itode)?.unwrap_or(false);
-    let stated_ms = taker_delay_ms(("", None), ("sd", row.sd))?.unwrap_or(0);
-    info.taker_delay_ms = stated_ms.max(if is_held { ITODE_MS } else { 0 });
+    info.has_unstated_delay = flag("itode", row.itode)?.unwrap_or(false);
+    let ms = ("taker_delay_ms", row.taker_delay_ms);
+    let (taker_delay_ms, is_delay_exact) = taker_delay_ms(ms, ("sd", row.sd))?;
+    info.taker_delay_ms = taker_delay_ms.unwrap_or(0);
+    info.has_unstated_delay &= !is_delay_exact;
     Ok(Description {
         info,
         updated_at: None,
         is_fee_stated: true,
         is_delay_stated: true,
+        is_delay_exact,
         shown_payouts: None,
         has_named_winner: false,
         stage: Stage::Unreported,
@@ -350,7 +355,8 @@ pub fn long_market(text: &str) -> Result<Description, WireError> {
     let is_free = micros("taker_base_fee", row.taker_base_fee, Rounding::Exact)? == Some(0);
     info.fees = if is_free { Fees::Free } else { Fees::Unsupported };
     let seconds = ("seconds_delay", row.seconds_delay);
-    let taker_delay_ms = taker_delay_ms(("taker_delay_ms", row.taker_delay_ms), seconds)?;
+    let (taker_delay_ms, is_delay_exact) =
+        taker_delay_ms(("taker_delay_ms", row.taker_delay_ms), seconds)?;
     info.taker_delay_ms = taker_delay_ms.unwrap_or(0);
     info.question = shown(row.question);
     info.slug = shown(row.market_slug);
@@ -371,6 +377,7 @@ pub fn long_market(text: &str) -> Result<Description, WireError> {
         updated_at: None,
         is_fee_stated: is_free,
         is_delay_stated: taker_delay_ms.is_some(),
+        is_delay_exact,
         shown_payouts,
         has_named_winner: has_winner,
         stage: Stage::Unreported,

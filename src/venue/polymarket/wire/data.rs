@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{Description, Raw, WireError, list, micros, object, scalar};
+use crate::ids::condition;
 use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::money::{Price, Rounding};
 use crate::venue::polymarket::resolution::Stage;
@@ -31,7 +32,7 @@ pub fn resolution(text: &str, gamma: &Description) -> Result<Option<Description>
     for row in rows {
         let row: ResolutionObject<'_> = object(row.get())?;
         let id = scalar("condition_id", row.condition_id)?.unwrap_or_default();
-        if !id.eq_ignore_ascii_case(&gamma.info.condition_id) {
+        if !condition::is_same(&id, &gamma.info.condition_id) {
             continue;
         }
         if scalar("status", row.status)?.as_deref() != Some("resolved") {
@@ -46,6 +47,7 @@ pub fn resolution(text: &str, gamma: &Description) -> Result<Option<Description>
             updated_at: None,
             is_fee_stated: false,
             is_delay_stated: false,
+            is_delay_exact: false,
             shown_payouts: payouts,
             has_named_winner: false,
             stage: Stage::Unreported,

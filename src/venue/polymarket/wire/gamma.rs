@@ -192,7 +192,7 @@ pub fn market(text: &str) -> Result<Description, WireError> {
     info.event = event.and_then(|event| event_of(event.id, event.slug, event.title));
     info.end_date = shown(object.end_date).and_then(|text| time(&text));
     info.books_cleared_at = object.books_cleared_at()?;
-    let taker_delay_ms = object.taker_delay_ms()?;
+    let (taker_delay_ms, is_delay_exact) = object.taker_delay_ms()?;
     info.taker_delay_ms = taker_delay_ms.unwrap_or(0);
     info.volume_24h = dollars(object.volume24hr);
     info.volume_total = dollars(object.volume_num).or_else(|| dollars(object.volume));
@@ -201,6 +201,7 @@ pub fn market(text: &str) -> Result<Description, WireError> {
         updated_at: shown(object.updated_at).and_then(|text| time(&text)),
         is_fee_stated: fees.is_some(),
         is_delay_stated: taker_delay_ms.is_some(),
+        is_delay_exact,
         shown_payouts,
         has_named_winner: false,
         stage: Stage::of(shown(object.uma_resolution_status).as_deref()),
@@ -231,7 +232,7 @@ impl<'a> MarketObject<'a> {
     /// How long marketable orders are held, if stated. Gamma does not state it for markets on which
     /// way a price goes; see [`super::clob::compact_market`]. The name of the field in milliseconds
     /// is the one that the venue's own clients would give it; no answer with it was seen.
-    fn taker_delay_ms(&self) -> Result<Option<u32>, WireError> {
+    fn taker_delay_ms(&self) -> Result<(Option<u32>, bool), WireError> {
         let seconds = ("secondsDelay", self.seconds_delay);
         taker_delay_ms(("takerDelayMs", self.taker_delay_ms), seconds)
     }

@@ -19,12 +19,15 @@ use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
 use crate::money::{Price, Rounding, Shares};
 use crate::venue::polymarket::resolution::Stage;
 
+/// The messages of a frame, each parsed on its own.
+pub type Messages<'a> = SmallVec<[Result<Message<'a>, WireError>; 1]>;
+
 /// The content of a text frame.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a frame lives on the stack until it is applied")]
 pub enum Frame<'a> {
     /// One message, or an array of messages. An unreadable message does not affect the others.
-    Messages(SmallVec<[Result<Message<'a>, WireError>; 1]>),
+    Messages(Messages<'a>),
     /// The answer to our `PING`.
     Pong,
     /// The answer to a subscription that adds nothing.
@@ -63,6 +66,17 @@ pub struct PriceChange<'a> {
     pub at: Timestamp,
     /// In the order of the wire, for both tokens of the market.
     pub entries: SmallVec<[PriceChangeEntry<'a>; 2]>,
+    /// Entries that cannot be read, each of a known token.
+    pub unreadable: Vec<UnreadableEntry<'a>>,
+}
+
+/// An entry that cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnreadableEntry<'a> {
+    /// The token whose book lacks a change.
+    pub asset_id: &'a str,
+    /// What is wrong with the entry.
+    pub error: String,
 }
 
 /// A new size at one level.
@@ -168,7 +182,7 @@ pub fn frame(text: &str) -> Frame<'_> {
     if let Some(messages) = messages(text) {
         return Frame::Messages(messages);
     }
-    match object::<Messages<&RawValue>>(text) {
+    match object::<Rows<&RawValue>>(text) {
         Ok(items) => Frame::Messages(items.0.into_iter().map(|item| message(item.get())).collect()),
         Err(error) => Frame::Messages(smallvec![Err(error)]),
     }
@@ -182,11 +196,11 @@ const MESSAGES_PER_FRAME_MAX: usize = 20_000;
 const ENTRIES_PER_MESSAGE_MAX: usize = 50_000;
 
 /// The messages of a frame.
-type Messages<T> = Bounded<T, MESSAGES_PER_FRAME_MAX>;
+type Rows<T> = Bounded<T, MESSAGES_PER_FRAME_MAX>;
 
 /// Parses an array of frequent messages; `None` if it contains anything else.
-fn messages(text: &str) -> Option<SmallVec<[Result<Message<'_>, WireError>; 1]>> {
-    let objects: Messages<MessageObject<'_>> = serde_json::from_str(text).ok()?;
+fn messages(text: &str) -> Option<Messages<'_>> {
+    let objects: Rows<MessageObject<'_>> = serde_json::from_str(text).ok()?;
     objects.0.into_iter().map(MessageObject::message).collect()
 }
 
@@ -213,6 +227,7 @@ struct MessageObject<'a> {
     new_tick_size: Option<&'a str>,
     neg_risk: Option<bool>,
     last_trade_price: Option<&'a str>,
+    version: Option<&'a str>,
     best_bid: Option<&'a str>,
     best_ask: Option<&'a str>,
     winning_asset_id: Option<&'a str>,
@@ -220,10 +235,10 @@ struct MessageObject<'a> {
 
 #[derive(Deserialize)]
 struct EntryObject<'a> {
-    asset_id: &'a str,
-    price: &'a str,
-    size: &'a str,
-    side: &'a str,
+    asset_id: Option<&'a str>,
+    price: Option<&'a str>,
+    size: Option<&'a str>,
+    side: Option<&'a str>,
     hash: Option<&'a str>,
     best_bid: Option<&'a str>,
     best_ask: Option<&'a str>,
@@ -236,6 +251,8 @@ pub struct Subject<'a> {
     pub event_type: Option<&'a str>,
     /// The condition id of its market.
     pub market: Option<&'a str>,
+    /// The token, of messages about one.
+    pub asset_id: Option<&'a str>,
 }
 
 #[derive(Default, Deserialize)]
@@ -244,11 +261,13 @@ struct SubjectObject<'a> {
     event_type: Option<&'a RawValue>,
     #[serde(borrow)]
     market: Option<&'a RawValue>,
+    #[serde(borrow)]
+    asset_id: Option<&'a RawValue>,
 }
 
 /// The texts of the messages of a frame, each as [`subject`] reads it.
 pub fn texts(frame: &str) -> Vec<&str> {
-    match serde_json::from_str::<Messages<&RawValue>>(frame) {
+    match serde_json::from_str::<Rows<&RawValue>>(frame) {
         Ok(items) => items.0.into_iter().map(RawValue::get).collect(),
         Err(_) => vec![frame],
     }
@@ -258,13 +277,30 @@ pub fn texts(frame: &str) -> Vec<&str> {
 pub fn subject<'a>(text: &'a str) -> Subject<'a> {
     let object: SubjectObject<'_> = serde_json::from_str(text).unwrap_or_default();
     let text = |value: Option<&'a RawValue>| serde_json::from_str(value?.get()).ok();
-    Subject { event_type: text(object.event_type), market: text(object.market) }
+    let [event_type, market, asset_id] =
+        [object.event_type, object.market, object.asset_id].map(text);
+    Subject { event_type, market, asset_id }
 }
 
 /// Parses one message.
 pub fn message(text: &str) -> Result<Message<'_>, WireError> {
     let message = object::<MessageObject<'_>>(text)?.message();
     message.unwrap_or_else(|| new_market(text).map(|market| Message::NewMarket(Box::new(market))))
+}
+
+impl<'a> EntryObject<'a> {
+    fn read(&self, asset_id: &'a str, at: Timestamp) -> Result<PriceChangeEntry<'a>, WireError> {
+        Ok(PriceChangeEntry {
+            asset_id,
+            side: side(needed("side", self.side)?)?,
+            price: price("price", needed("price", self.price)?)?,
+            size: size("size", needed("size", self.size)?)?,
+            // A hash covers the timestamp, so it cannot be checked without one.
+            hash: checked_hash(self.hash)?.filter(|_| at != NO_TIMESTAMP),
+            best_bid: top("best_bid", self.best_bid)?,
+            best_ask: top("best_ask", self.best_ask)?,
+        })
+    }
 }
 
 impl<'a> MessageObject<'a> {
@@ -312,6 +348,7 @@ impl<'a> MessageObject<'a> {
             tick_size: self.tick_size,
             neg_risk: self.neg_risk,
             last_trade_price: self.last_trade_price,
+            version: self.version,
         }
         .message()
     }
@@ -325,20 +362,18 @@ impl<'a> MessageObject<'a> {
                 WireError::Missing { field: "price_changes" }
             });
         };
-        let entries = entries.0.iter().map(|entry| {
-            Ok(PriceChangeEntry {
-                asset_id: checked_id("asset_id", entry.asset_id)?,
-                side: side(entry.side)?,
-                price: price("price", entry.price)?,
-                size: size("size", entry.size)?,
-                // A hash covers the timestamp, so it cannot be checked without one.
-                hash: checked_hash(entry.hash)?.filter(|_| at != NO_TIMESTAMP),
-                best_bid: top("best_bid", entry.best_bid)?,
-                best_ask: top("best_ask", entry.best_ask)?,
-            })
-        });
-        let entries: Result<_, WireError> = entries.collect();
-        Ok(PriceChange { market, at, entries: entries? })
+        let mut change = PriceChange { market, at, entries: SmallVec::new(), unreadable: vec![] };
+        for entry in &entries.0 {
+            let asset_id = checked_id("asset_id", needed("asset_id", entry.asset_id)?)?;
+            match entry.read(asset_id, at) {
+                Ok(entry) => change.entries.push(entry),
+                Err(error) => {
+                    let error = error.to_string();
+                    change.unreadable.push(UnreadableEntry { asset_id, error });
+                }
+            }
+        }
+        Ok(change)
     }
 
     fn trade(&self) -> Result<TradeMessage<'a>, WireError> {
@@ -350,7 +385,7 @@ impl<'a> MessageObject<'a> {
         if !(0..=1_000_000).contains(&price) {
             return Err(expected("price", "a price between 0 and 1"));
         }
-        let size = match self.size {
+        let size = match self.size.filter(|size| !size.is_empty()) {
             Some(text) => rounded("size", text, Rounding::TowardZero)?,
             None => 0,
         };
@@ -360,7 +395,7 @@ impl<'a> MessageObject<'a> {
             at: self.at()?,
             price: Price::from_micros(price),
             size: Shares::from_micros(size),
-            side: self.side.map(side).transpose()?,
+            side: self.side.filter(|side| !side.is_empty()).map(side).transpose()?,
             transaction_hash: self.transaction_hash,
         })
     }
@@ -459,6 +494,7 @@ fn new_market(text: &str) -> Result<NewMarket, WireError> {
         updated_at: (at != NO_TIMESTAMP).then_some(at),
         is_fee_stated: fees.is_some(),
         is_delay_stated: false,
+        is_delay_exact: false,
         shown_payouts: None,
         has_named_winner: false,
         stage: Stage::Unreported,

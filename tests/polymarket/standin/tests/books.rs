@@ -54,6 +54,7 @@ impl Copy {
 
     pub(crate) fn hash(&self, timestamp: &Value) -> String {
         self.ladder.hash(Head {
+            is_v2: false,
             market: &self.market,
             asset_id: &self.token,
             timestamp_ms: text_of(timestamp).parse().unwrap(),

@@ -38,6 +38,7 @@ fn the_hash_of_every_recorded_book_is_reproduced() {
                 ]
                 .map(|name| text_of(&book[name]));
                 let head = Head {
+                    is_v2: false,
                     market,
                     asset_id,
                     timestamp_ms: timestamp.parse().unwrap(),

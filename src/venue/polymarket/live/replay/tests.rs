@@ -139,9 +139,10 @@ fn each_line_has_its_effect() {
             "1 0.5 live; 2 0.1 live",
             "1 0.5 stale; 2 0.1 live",
             "1 0.5 stale; 2 0.1 live",
-            "1 0.6 live; 2 0.1 live",
-            "1 0.6 live; 2 0.1 live",
-            "1 0.6 live; 2 0.1 live",
+            // Only a request shows this book.
+            "1 0.6 stale; 2 0.1 live",
+            "1 0.6 stale; 2 0.1 live",
+            "1 0.6 stale; 2 0.1 live",
             "1 0.6 stale; 2 0.1 stale",
             "1 0.6 stale; 2 0.1 stale",
             "1 0.6 stale; 2 0.1 stale",
@@ -334,14 +335,15 @@ fn a_delay_on_the_tape_is_used_where_it_was_used() {
         (&[used], 0, 0),
         (&[error, used], 0, 0),
         (&[answer, failed], 0, 1),
-        (&[answer, used], 250, 0),
-        (&[answer, used, LISTED[0], LISTED[1]], 250, 0),
+        (&[answer, used], 150, 0),
+        (&[answer, used, LISTED[0], LISTED[1]], 150, 0),
         // Nothing of an earlier session is used.
         (&[answer, BEGIN, LISTED[0], LISTED[1], used], 0, 0),
     ] {
         let replay = played(&[], lines.iter().map(|&line| line.to_owned()).collect());
         let market = replay.feed().markets().by_condition("0xa").unwrap();
         let unused = replay.counts().unusable;
-        assert_eq!((market.info().taker_delay_ms, unused), (expected, unusable), "{lines:?}");
+        let delay_ms = market.snapshot().quote().taker_delay_ms;
+        assert_eq!((delay_ms, unused), (expected, unusable), "{lines:?}");
     }
 }

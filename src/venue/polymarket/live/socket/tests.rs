@@ -17,10 +17,12 @@ async fn a_process_that_was_suspended_pings_again_before_it_gives_up() {
     let timing = crate::venue::follow::timing::Timing::VENUE;
     let (ours, _theirs) = tokio::io::duplex(1 << 16);
     let (wanted, mut receiver) = watch::channel(Wanted::from(["1".into()]));
+    let (_renewals, mut renewals) = mpsc::channel(1);
     let (_pings, pings) = mpsc::channel(1);
     let (_ponged, ponged) = watch::channel(Instant::now());
     let writer = Writer { socket: writing(ours), subscribed: HashSet::new() };
-    let mut running = std::pin::pin!(writer.run(&mut receiver, &timing, pings, ponged));
+    let mut running =
+        std::pin::pin!(writer.run((&mut receiver, &mut renewals), &timing, pings, ponged));
     let a_moment = Duration::from_millis(1);
     assert!(tokio::time::timeout(a_moment, &mut running).await.is_err(), "it has started");
     tokio::time::advance(timing.pong_timeout * 2).await;

@@ -32,8 +32,13 @@ fn shown(text: &str) -> String {
 
 #[test]
 fn an_unreadable_message_can_have_a_subject() {
+    let book = r#"{"event_type":"book","market":"0xa","asset_id":"1","bids":7}"#;
+    let read = subject(book);
+    assert_eq!(
+        (read.event_type, read.market, read.asset_id),
+        (Some("book"), Some("0xa"), Some("1"))
+    );
     for (frame, index, event_type, market) in [
-        (r#"{"event_type":"book","market":"0xa","bids":7}"#, 0, Some("book"), Some("0xa")),
         (r#"[{"event_type":"a"},{"market":"0xb"}]"#, 1, None, Some("0xb")),
         (r#"[{"event_type":"a"},{"market":"0xb"}]"#, 2, None, None),
         (r#"{"event_type":"new_market","market":7}"#, 0, Some("new_market"), None),
@@ -42,7 +47,8 @@ fn an_unreadable_message_can_have_a_subject() {
     ] {
         let texts = texts(frame);
         let text = texts.get(index).copied().unwrap_or_default();
-        assert_eq!(subject(text), Subject { event_type, market }, "{frame}");
+        let expected = Subject { event_type, market, asset_id: None };
+        assert_eq!(subject(text), expected, "{frame}");
     }
 }
 
