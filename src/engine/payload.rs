@@ -29,7 +29,7 @@ pub struct NewOrder {
     pub price: Option<Price>,
     /// How long the order may wait, if the caller said so.
     pub time_in_force: Option<NamedTimeInForce>,
-    /// When a good-til-date order expires.
+    /// When a good-til-date order expires. Clients send 1970 where there is none.
     pub expiration: Option<Timestamp>,
     /// Whether the order must not take liquidity when it is placed.
     pub post_only: bool,
@@ -73,6 +73,9 @@ pub enum PayloadFlaw {
     /// A good-til-date order without an expiration in the future.
     #[error("a GTD order needs an expiration, in unix seconds, that lies in the future")]
     Expiration,
+    /// An expiration on an order that is not good-til-date.
+    #[error("only a GTD order takes an expiration; send `time_in_force` GTD with it")]
+    ExpirationNotTaken,
     /// Post-only on an order that cannot rest.
     #[error("only a GTC or GTD limit order can be post-only")]
     PostOnly,
@@ -129,6 +132,9 @@ impl NewOrder {
             }
             _ => {}
         }
+        if self.time_in_force != Some(NamedTimeInForce::Gtd) && self.has_expiration() {
+            return Err(PayloadFlaw::ExpirationNotTaken);
+        }
         let time_in_force = match self.kind {
             OrderKind::Market => self.market_time_in_force()?,
             OrderKind::Limit => self.limit_time_in_force(now)?,
@@ -142,6 +148,10 @@ impl NewOrder {
             expected_price: self.expected_price,
             max_slippage_bps: self.max_slippage_bps,
         })
+    }
+
+    fn has_expiration(&self) -> bool {
+        self.expiration.is_some_and(|at| at != Timestamp::EPOCH)
     }
 
     fn market_time_in_force(&self) -> Result<TimeInForce, PayloadFlaw> {
@@ -242,6 +252,7 @@ mod tests {
     fn fields_that_do_not_go_together_are_refused() {
         use NamedTimeInForce::{Fak, Fok, Gtc, Gtd};
         let [market, limit] = [OrderKind::Market, OrderKind::Limit].map(order);
+        let now = Timestamp::from_seconds(100);
         let amount = Some(Usd::from_micros(1));
         let with = |base: &NewOrder, name| NewOrder { time_in_force: Some(name), ..base.clone() };
         let until = |order: NewOrder, at| NewOrder {
@@ -262,7 +273,7 @@ mod tests {
         check(&sale, Err(PayloadFlaw::AmountNotTaken));
         let limited = NewOrder { kind: OrderKind::Limit, ..by_amount };
         check(&limited, Err(PayloadFlaw::AmountNotTaken));
-        check(&NewOrder { price: None, ..market }, Ok("market FOK"));
+        check(&NewOrder { price: None, ..market.clone() }, Ok("market FOK"));
 
         check(&limit, Ok("GTC"));
         check(&NewOrder { price: None, ..limit.clone() }, Err(PayloadFlaw::NoPrice));
@@ -271,7 +282,16 @@ mod tests {
         check(&with(&limit, Gtd), Err(PayloadFlaw::Expiration));
         check(&until(with(&limit, Gtd), 100), Err(PayloadFlaw::Expiration));
         check(&until(with(&limit, Gtd), 101), Ok("GTD"));
-        check(&until(with(&limit, Gtc), 1), Ok("GTC"));
+        // Clients send 0 for none.
+        for base in [&market, &limit] {
+            for name in [None, Some(Gtc), Some(Fok), Some(Fak)] {
+                let named = NewOrder { time_in_force: name, ..base.clone() };
+                check(&until(named.clone(), 101), Err(PayloadFlaw::ExpirationNotTaken));
+                check(&until(named.clone(), 1), Err(PayloadFlaw::ExpirationNotTaken));
+                assert_eq!(until(named.clone(), 0).intent(now), named.intent(now));
+            }
+        }
+        check(&post_only(until(limit.clone(), 101)), Err(PayloadFlaw::ExpirationNotTaken));
         check(&post_only(limit.clone()), Ok("GTC"));
         check(&post_only(until(with(&limit, Gtd), 101)), Ok("GTD"));
         check(&post_only(with(&limit, Fak)), Err(PayloadFlaw::PostOnly));
@@ -296,7 +316,7 @@ mod tests {
         let gtc = NewOrder { time_in_force: name(NamedTimeInForce::Gtc), ..limit.clone() };
         assert_eq!(gtc.fingerprint(), limit.fingerprint());
         let late = NewOrder { expiration: Some(Timestamp::from_seconds(9)), ..limit.clone() };
-        assert_eq!(late.fingerprint(), limit.fingerprint(), "only GTD has an expiration");
+        assert_eq!(late.fingerprint(), limit.fingerprint(), "only GTD takes an expiration");
         let mut seen = vec![market.fingerprint(), limit.fingerprint()];
         let gtd = NewOrder { time_in_force: name(NamedTimeInForce::Gtd), ..late };
         for other in [

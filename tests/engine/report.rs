@@ -49,7 +49,9 @@ pub(crate) fn code(rejection: &Rejection) -> &'static str {
         Rejection::CommentLimitExceeded { .. } => "COMMENT_LIMIT_EXCEEDED",
         Rejection::AuthorLimitExceeded { .. } => "AUTHOR_LIMIT_EXCEEDED",
         Rejection::WrittenLimitExceeded { .. } => "WRITTEN_LIMIT_EXCEEDED",
-        Rejection::Payload(PayloadFlaw::Expiration) => "INVALID_ORDER_EXPIRATION",
+        Rejection::Payload(PayloadFlaw::Expiration | PayloadFlaw::ExpirationNotTaken) => {
+            "INVALID_ORDER_EXPIRATION"
+        }
         Rejection::Payload(PayloadFlaw::PostOnly) => "INVALID_POST_ONLY_ORDER_TYPE",
         Rejection::Payload(_) => "INVALID_ORDER_PAYLOAD",
         Rejection::OffTick { .. } => "INVALID_ORDER_MIN_TICK_SIZE",

@@ -151,6 +151,11 @@ fn the_rules_are_checked_in_order() {
         place A1 M9 yes buy market 5 post_only                  -> INVALID_POST_ONLY_ORDER_TYPE
         place A1 M9 yes buy limit 5 0.4 tif=GTD                 -> INVALID_ORDER_EXPIRATION
         place A1 M9 yes buy limit 5 0.4 tif=GTD until=0         -> INVALID_ORDER_EXPIRATION
+        place A1 M9 yes buy limit 5 0.4 until=60                -> INVALID_ORDER_EXPIRATION
+        place A1 M9 yes buy limit 5 0.4 tif=GTC until=60        -> INVALID_ORDER_EXPIRATION
+        place A1 M9 yes buy limit 5 0.4 tif=FAK post_only until=60  -> INVALID_ORDER_EXPIRATION
+        place A1 M9 yes buy market 5 tif=FOK until=60           -> INVALID_ORDER_EXPIRATION
+        place A1 M9 yes buy limit 5 0.4 at=0                    -> MARKET_NOT_FOUND
         place A1 M9 yes buy market 5 amount=5                   -> INVALID_ORDER_PAYLOAD
         place A1 M9 yes buy limit 5                             -> INVALID_ORDER_PAYLOAD
         # The market, before the tick.
@@ -223,7 +228,7 @@ fn a_good_til_date_order_ends_at_its_time() {
         open A1                                             -> opened A1
         place A1 M1 yes buy limit 10 0.4 tif=GTD until=60 name=a   -> pending O1
         place A1 M1 yes buy limit 10 0.4 tif=GTD until=61   -> pending O2
-        place A1 M1 yes buy limit 10 0.4 at=1               -> pending O3
+        place A1 M1 yes buy limit 10 0.4                    -> pending O3
         after 59
         expire                                              -> already
         after 1

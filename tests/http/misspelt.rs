@@ -111,6 +111,8 @@ fn no_known_client_sends_a_field_that_is_refused_or_named() {
         json!({"market_id": PLAIN, "outcome": "YES", "side": "BUY", "price": 0.02,
                "order_type": "limit", "time_in_force": "GTC", "quantity": 10.0}),
         rest(&[("expiration", json!(0)), ("time_in_force", json!("GTC"))]),
+        rest(&[("expiration", json!("0"))]),
+        market(&[("expiration", json!(0)), ("time_in_force", json!("FAK"))]),
         // The recorded programs.
         rest(&[("post_only", json!(true)), ("client_order_id", json!("maker"))]),
         market(&[("client_order_id", json!("ts-1")), ("max_slippage_bps", json!(500))]),
@@ -162,24 +164,15 @@ fn an_ignored_field_is_named_in_the_answer_and_in_its_replay() {
     let placed = account.post("/v1/orders", &and(partly, "price", json!("0.5"))).ok(200);
     assert_eq!(placed["warnings"].as_array().unwrap().len(), 2, "{placed}");
     assert_eq!(placed["warnings"][1], ignored("note"));
-    let dated = and(limit("BUY", 5, "0.4"), "expiration", json!(4_000_000_000_u64));
-    let placed = account.post("/v1/orders", &dated).ok(200);
-    let said = "`expiration` was ignored: only `time_in_force` GTD has one.";
-    assert_eq!(placed["warnings"], json!([said]));
 
-    let entries = json!([
-        and(buy(1), "note", json!(1)),
-        buy(1),
-        and(sell(1_000), "note", json!(1)),
-        and(buy(1), "expiration", json!("never")),
-    ]);
+    let entries =
+        json!([and(buy(1), "note", json!(1)), buy(1), and(sell(1_000), "note", json!(1)),]);
     let batch = json!({"orders": entries, "note": 1});
     let placed = account.post("/v1/orders/batch", &batch).ok(200);
     assert_eq!(placed["warnings"], json!([ignored("note")]));
     let named = placed["results"].as_array().unwrap().iter().map(|it| it.get("warnings").cloned());
     let note = Some(json!([ignored("note")]));
-    let dated = Some(json!([ignored("expiration")]));
-    assert_eq!(named.collect::<Vec<_>>(), [note.clone(), None, note, dated], "{placed}");
+    assert_eq!(named.collect::<Vec<_>>(), [note.clone(), None, note], "{placed}");
 }
 
 #[test]

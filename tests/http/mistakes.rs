@@ -81,6 +81,10 @@ fn a_mistake_can_be_mended_from_its_sentence() {
                 json!(1_900_000_000_000_u64),
             )),
         ),
+        (
+            "an expiration without GTD",
+            order(and(limit("BUY", 5, "0.4"), "expiration", json!(1_900_000_000))),
+        ),
         ("no price", order(and(limit("BUY", 5, "0.4"), "price", Value::Null))),
         ("too few shares", order(limit("BUY", 1, "0.4"))),
         ("a slug for an id", trade(and(buy(1), "market_id", json!(slug)))),

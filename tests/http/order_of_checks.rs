@@ -204,6 +204,7 @@ fn rules_of_an_order() {
         (json!({"quantity": null}), "INVALID_ORDER_PAYLOAD"),
         (json!({"price": null}), "INVALID_ORDER_PAYLOAD"),
         (json!({"time_in_force": "GTD", "expiration": 1}), "INVALID_ORDER_EXPIRATION"),
+        (json!({"expiration": 1, "post_only": true}), "INVALID_ORDER_EXPIRATION"),
         (json!({"post_only": true}), "INVALID_POST_ONLY_ORDER_TYPE"),
     ] {
         check(broken("0xnone", "Maybe", &fields), 400, code);

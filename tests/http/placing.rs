@@ -207,6 +207,46 @@ fn a_replay_is_the_first_answer_whatever_became_of_the_order() {
     check_error(&refused, 409, "IDEMPOTENCY_KEY_REUSE");
 }
 
+/// An order that would outlive its expiration in silence is refused. Clients send 0 for none.
+#[test]
+fn only_a_gtd_order_takes_an_expiration() {
+    let account = shared().account();
+    let later = json!(4_000_000_000_u64);
+    let dated = |order: Value, expiration: &Value| {
+        with(order, &json!({"expiration": expiration, "client_order_id": null}))
+    };
+    let in_force = |order: Value, name: &str| with(order, &json!({"time_in_force": name}));
+    let rests = || limit("BUY", 5, "0.4");
+    let market = || with(buy(1), &json!({"order_type": "market"}));
+    let orders = [
+        rests(),
+        in_force(rests(), "GTC"),
+        in_force(rests(), "FOK"),
+        in_force(rests(), "FAK"),
+        in_force(rests(), "IOC"),
+        with(rests(), &json!({"post_only": true})),
+        market(),
+        in_force(market(), "FAK"),
+        buy(1),
+    ];
+    let batch = |order: Value| account.post("/v1/orders/batch", &json!({"orders": [order]}));
+    for order in orders {
+        for expiration in [&later, &json!(1), &json!("4000000000")] {
+            let order = dated(order.clone(), expiration);
+            check_error(&place(&account, &order), 400, "INVALID_ORDER_EXPIRATION");
+            let entry = &batch(order.clone()).ok(200)["results"][0];
+            assert_eq!(entry["error"], "INVALID_ORDER_EXPIRATION", "{order}");
+        }
+        for none in [json!(0), json!("0"), Value::Null] {
+            let order = dated(order.clone(), &none);
+            let placed = place(&account, &order).ok(200).clone();
+            assert_eq!(placed.get("warnings"), None, "{order}: {placed}");
+            assert_eq!(batch(order).ok(200)["succeeded"], 1);
+        }
+    }
+    place(&account, &in_force(dated(rests(), &later), "GTD")).ok(200);
+}
+
 #[test]
 fn names_are_shared_with_trades() {
     let account = shared().account();

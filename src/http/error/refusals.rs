@@ -145,7 +145,7 @@ const fn payload_code(flaw: PayloadFlaw) -> &'static str {
         | PayloadFlaw::AmountNotTaken
         | PayloadFlaw::NoPrice
         | PayloadFlaw::MarketGtd => "INVALID_ORDER_PAYLOAD",
-        PayloadFlaw::Expiration => "INVALID_ORDER_EXPIRATION",
+        PayloadFlaw::Expiration | PayloadFlaw::ExpirationNotTaken => "INVALID_ORDER_EXPIRATION",
         PayloadFlaw::PostOnly => "INVALID_POST_ONLY_ORDER_TYPE",
     }
 }

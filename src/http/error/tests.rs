@@ -123,6 +123,7 @@ fn rejections_of_the_engine() {
         Rejection::Payload(PayloadFlaw::NoPrice),
         Rejection::Payload(PayloadFlaw::MarketGtd),
         Rejection::Payload(PayloadFlaw::Expiration),
+        Rejection::Payload(PayloadFlaw::ExpirationNotTaken),
         Rejection::Payload(PayloadFlaw::PostOnly),
         Rejection::OffTick { price, tick: Price::from_micros(10_000) },
         Rejection::OffTick { price: Price::ZERO, tick: Price::from_micros(10_000) },

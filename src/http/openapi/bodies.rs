@@ -63,7 +63,8 @@ pub(in crate::http) struct OrderRequest {
     price: Option<Price>,
     /// By default `GTC` for a limit order and `FOK` for a market order. `IOC` is the same as `FAK`.
     time_in_force: Option<TimeInForceWord>,
-    /// When a `GTD` order expires, in seconds since 1970.
+    /// When a `GTD` order expires, in seconds since 1970. No other order takes one, but all take 0,
+    /// which means none.
     expiration: Option<Expiration>,
     /// Whether to reject the order rather than fill any of it at once.
     post_only: Option<bool>,

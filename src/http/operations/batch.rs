@@ -7,7 +7,7 @@ use super::order_fields::{
     Named, ORDER_FIELDS, TRADE_FIELDS, Warned, idempotency_key, read_idempotency_key,
 };
 use super::orders::answer::OrderAnswer;
-use super::orders::place::{count_placed, read_new_order, without_effect};
+use super::orders::place::{count_placed, read_new_order};
 use super::trade::read_order;
 use crate::engine::command::{OrderNames, TradeOrder};
 use crate::engine::idempotency::{Fingerprint, NameHash, RequestedOrder as _};
@@ -28,8 +28,8 @@ pub const BATCH_ENTRIES_MAX: usize = 100;
 
 /// An entry with one of these fields is read as `POST /v1/orders` reads it, any other one as
 /// `POST /trade` does.
-pub(in crate::http) const FIELDS_OF_ANY_KIND: [&str; 5] =
-    ["order_type", "price", "amount", "time_in_force", "post_only"];
+pub(in crate::http) const FIELDS_OF_ANY_KIND: [&str; 6] =
+    ["order_type", "price", "amount", "time_in_force", "expiration", "post_only"];
 
 pub(in crate::http) async fn place_batch(call: &Call<'_>) -> Answer {
     let read = read_batch_warned(&call.take_body(), idempotency_key(call).as_deref())?;
@@ -139,10 +139,8 @@ fn read_entry(
         let trade = read_order(&mut fields);
         (trade.map(|(order, name)| (market_order(order), name)), &ENTRY_FIELDS)
     };
-    let mut warnings = fields.judge_unknown(known);
-    let (order, name) = order?;
-    warnings.extend(without_effect(&order));
-    Some(((order, name), warnings))
+    let warnings = fields.judge_unknown(known);
+    Some((order?, warnings))
 }
 
 /// A trade as an order of any kind, with the same fingerprint.

@@ -92,8 +92,8 @@ fn an_entry_is_of_any_kind_if_it_has_a_field_that_a_trade_has_not() {
         let body = format!("{{\"orders\":[{entry}]}}");
         read_batch(body.as_bytes(), None).unwrap().remove(0).order
     };
-    let trade = read(r#""expiration":"never""#);
-    assert_eq!((trade.kind, trade.expiration), (OrderKind::Market, None));
+    let dated = read(r#""expiration":7"#);
+    assert_eq!((dated.kind, dated.expiration.is_some()), (OrderKind::Market, true));
     let limit = read(r#""order_type":"limit","expiration":7"#);
     assert_eq!((limit.kind, limit.expiration.is_some()), (OrderKind::Limit, true));
     assert_eq!(read(r#""price":"0.5""#).price, Some(Price::from_micros(500_000)));

@@ -80,18 +80,7 @@ fn read_place_warned(
     idempotency_key: Option<&[u8]>,
 ) -> Result<Warned<PlaceRequest>, Invalid> {
     let make = |order, names| PlaceRequest { order, names };
-    let (request, mut warnings) =
-        read_named(body, idempotency_key, &ORDER_FIELDS, read_new_order, make)?;
-    warnings.extend(without_effect(&request.order));
-    Ok((request, warnings))
-}
-
-/// A sentence about a field of the order that has no effect beside its others.
-pub(in crate::http::operations) fn without_effect(order: &NewOrder) -> Option<String> {
-    let is_gtd = order.time_in_force == Some(NamedTimeInForce::Gtd);
-    // Clients send 0 for none.
-    let is_ignored = !is_gtd && order.expiration.is_some_and(|at| at != Timestamp::EPOCH);
-    is_ignored.then(|| "`expiration` was ignored: only `time_in_force` GTD has one.".to_owned())
+    read_named(body, idempotency_key, &ORDER_FIELDS, read_new_order, make)
 }
 
 /// Reads the order and its name from the body. Invalid fields add errors, and optional ones are
