@@ -118,6 +118,9 @@ impl<'a, 'q> OpenMarket<'a, 'q> {
     fn check_open(&self) -> Result<(), Rejection> {
         let quote = self.quote;
         if !quote.status.is_tradable() {
+            if quote.is_placeholder && quote.status == MarketStatus::Paused {
+                return Err(Rejection::MarketUnnamed);
+            }
             return Err(Rejection::MarketClosed { status: quote.status });
         }
         if quote.fees == Fees::Unsupported {

@@ -58,6 +58,11 @@ pub enum Rejection {
         /// The market's status.
         status: MarketStatus,
     },
+    /// The market stands for whatever its event does not name.
+    #[error(
+        "the market does not accept orders: it stands for answers that its event has not named yet"
+    )]
+    MarketUnnamed,
     /// The server cannot compute the market's fee.
     #[error("the market has a fee schedule that this server does not support")]
     FeesUnsupported,

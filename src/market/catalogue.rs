@@ -47,6 +47,9 @@ pub struct MarketInfo {
     pub order_size_min: Shares,
     /// Whether it is one of several markets of an event of which exactly one wins.
     pub neg_risk: bool,
+    /// Whether the venue takes orders although the market stands for what its event does not name:
+    /// `Other`, whose meaning may change, or an answer without a name yet. It is paused here.
+    pub is_placeholder: bool,
     /// Its scheduled end; it may close earlier or later.
     pub end_date: Option<Timestamp>,
     /// When the venue clears its books of resting orders, at the start of a game.
@@ -84,6 +87,7 @@ impl MarketInfo {
             tick: Price::from_micros(10_000),
             order_size_min: Shares::from_micros(5 * MICROS_PER_UNIT),
             neg_risk: false,
+            is_placeholder: false,
             end_date: None,
             books_cleared_at: None,
             taker_delay_ms: 0,
@@ -188,6 +192,15 @@ impl MarketInfo {
     /// Whether the venue accepts orders for it and this server can compute its fee.
     pub fn is_tradable(&self) -> bool {
         self.status.is_tradable() && self.fees != Fees::Unsupported
+    }
+
+    /// Whether the venue accepts orders for it, even if this server does not.
+    pub fn is_open_at_venue(&self) -> bool {
+        match self.status {
+            MarketStatus::Open => true,
+            MarketStatus::Paused => self.is_placeholder,
+            MarketStatus::Hydrating | MarketStatus::Closed | MarketStatus::Resolved => false,
+        }
     }
 
     /// The outcome with this label, ignoring case. In a binary market that does not use those

@@ -21,6 +21,8 @@ pub struct Quote<'a> {
     pub outcomes: &'a [Outcome],
     /// Its stage in the life cycle.
     pub status: MarketStatus,
+    /// See [`MarketInfo::is_placeholder`].
+    pub is_placeholder: bool,
     /// The fee schedule for takers.
     pub fees: Fees,
     /// The smallest price step.
@@ -83,6 +85,7 @@ impl<'a> Quote<'a> {
             condition_id: &info.condition_id,
             outcomes: &info.outcomes,
             status: info.status,
+            is_placeholder: info.is_placeholder,
             fees: info.fees,
             tick: info.tick,
             order_size_min: info.order_size_min,

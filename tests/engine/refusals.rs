@@ -19,6 +19,8 @@ fn a_sale_is_refused_for_the_first_rule_it_breaks() {
         fees M1 unsupported
         sell A1 M1 maybe 10 expected=0.99       -> OUTCOME_NOT_FOUND of Yes No
         sell A1 M1 yes 10 expected=0.99         -> MARKET_CLOSED closed
+        status M1 placeholder
+        sell A1 M1 yes 10 expected=0.99         -> MARKET_UNNAMED
         status M1 open
         sell A1 M1 yes 10 expected=0.99         -> FEES_UNSUPPORTED
         fees M1 0.07 ^1

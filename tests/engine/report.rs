@@ -24,6 +24,7 @@ pub(crate) fn code(rejection: &Rejection) -> &'static str {
         Rejection::MarketNotFound { .. } => "MARKET_NOT_FOUND",
         Rejection::OutcomeNotFound { .. } => "OUTCOME_NOT_FOUND",
         Rejection::MarketClosed { .. } => "MARKET_CLOSED",
+        Rejection::MarketUnnamed => "MARKET_UNNAMED",
         Rejection::FeesUnsupported => "FEES_UNSUPPORTED",
         Rejection::VenueUnavailable { .. } => "VENUE_UNAVAILABLE",
         Rejection::InsufficientPosition { .. } => "INSUFFICIENT_POSITION",

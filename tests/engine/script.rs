@@ -5,7 +5,7 @@
 //! rules keys 2                        the most active keys of an account
 //! rules orders 2                      the most finished orders that an account keeps
 //! market M1 Yes No                    an open market without fees and without books
-//! status M1 closed                    fees M1 0.07 ^1 | free | unsupported
+//! status M1 closed | placeholder      fees M1 0.07 ^1 | free | unsupported
 //! book M1 yes bids 0.57x100 asks 0.58x5 0.6x100        may end with `stale`
 //! after 60                            seconds pass
 //! open A1                             -> opened A1
@@ -268,11 +268,16 @@ impl Run {
                 self.world.describe(id, |info| info.taker_delay_ms = taker_delay_ms);
             }
             ["market", id, labels @ ..] => self.world.list(id, labels),
+            ["status", id, "placeholder"] => self.world.describe(id, |info| {
+                (info.status, info.is_placeholder) = (MarketStatus::Paused, true);
+            }),
             ["status", id, status] => {
                 let named =
                     |known: &MarketStatus| format!("{known:?}").eq_ignore_ascii_case(status);
                 let status = MarketStatus::ALL.into_iter().find(named).expect("a status");
-                self.world.describe(id, |info| info.status = status);
+                self.world.describe(id, |info| {
+                    (info.status, info.is_placeholder) = (status, false);
+                });
             }
             ["fees", id, schedule @ ..] => {
                 let fees = fees(schedule);

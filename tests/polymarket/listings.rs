@@ -306,3 +306,30 @@ async fn a_false_resolution_is_retracted() {
     let payouts: Vec<String> = market.info().payouts.iter().map(ToString::to_string).collect();
     assert_eq!(payouts, ["0", "1"]);
 }
+
+/// The venue trades it, and tells its users not to: what it stands for may change.
+#[tokio::test]
+async fn a_market_for_what_has_no_name_is_listed_and_takes_no_orders() {
+    let mut world = World::invented(3);
+    world.markets[1].describe(|fields| drop(fields.insert("negRiskOther".into(), true.into())));
+    world.markets[2].describe(|fields| {
+        fields.insert("groupItemTitle".into(), "Person A".into());
+        fields["events"][0]["negRiskAugmented"] = true.into();
+    });
+    let venue = StandIn::start(world, Options::default()).await;
+    let connector = Connector::start(&venue, 3, CALM);
+    connector.until_fresh(&tokens(3)).await;
+    let stage = |it: &Connector, number| {
+        let market = it.markets.by_condition(&condition_id(number)).unwrap();
+        let info = market.info();
+        (info.status, info.is_tradable())
+    };
+    let stages = [0, 1, 2].map(|number| stage(&connector, number));
+    let paused = (MarketStatus::Paused, false);
+    assert_eq!(stages, [(MarketStatus::Open, true), paused, paused]);
+    // It gets a name.
+    venue.describe(&condition_id(2), |fields| {
+        fields.insert("groupItemTitle".into(), "Ada Quill".into());
+    });
+    connector.until("a name", |it| stage(it, 2) == (MarketStatus::Open, true)).await;
+}

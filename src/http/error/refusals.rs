@@ -80,9 +80,10 @@ impl From<Rejection> for ApiError {
             | Rejection::DepositTokenReused { .. } => (S::CONFLICT, "IDEMPOTENCY_KEY_REUSE"),
             Rejection::MarketNotFound { .. } => (S::NOT_FOUND, "MARKET_NOT_FOUND"),
             Rejection::OutcomeNotFound { .. } => (S::NOT_FOUND, "OUTCOME_NOT_FOUND"),
-            Rejection::MarketClosed { .. } | Rejection::FeesUnsupported => {
-                (S::BAD_REQUEST, "MARKET_CLOSED")
-            }
+            Rejection::MarketClosed { .. }
+            | Rejection::MarketUnnamed
+            | Rejection::MarketChanged
+            | Rejection::FeesUnsupported => (S::BAD_REQUEST, "MARKET_CLOSED"),
             Rejection::VenueUnavailable { .. } => (S::SERVICE_UNAVAILABLE, "VENUE_UNAVAILABLE"),
             Rejection::InsufficientPosition { .. } => (S::BAD_REQUEST, "INSUFFICIENT_POSITION"),
             Rejection::InsufficientLiquidity { .. } => (S::BAD_REQUEST, "INSUFFICIENT_LIQUIDITY"),
@@ -118,7 +119,6 @@ impl From<Rejection> for ApiError {
             Rejection::KeyLimitExceeded { .. } | Rejection::OverlapLimitExceeded { .. } => {
                 (S::BAD_REQUEST, "TIER_KEY_LIMIT_EXCEEDED")
             }
-            Rejection::MarketChanged => (S::BAD_REQUEST, "MARKET_CLOSED"),
             Rejection::TierNotAuthorized => return Self::tier_not_authorized(None),
             Rejection::MakerEnded => (S::UNAUTHORIZED, "KEY_DEACTIVATED"),
             Rejection::KeyRotated { .. } => (S::CONFLICT, "KEY_ROTATED"),

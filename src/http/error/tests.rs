@@ -103,6 +103,7 @@ fn rejections_of_the_engine() {
             labels: vec!["Yes".into(), "No".into()],
         },
         Rejection::MarketClosed { status: MarketStatus::Resolved },
+        Rejection::MarketUnnamed,
         Rejection::FeesUnsupported,
         Rejection::VenueUnavailable { book_at: None },
         Rejection::VenueUnavailable { book_at: Some(Timestamp::from_seconds(1_800_000_000)) },

@@ -1,7 +1,7 @@
 //! Chooses which of Polymarket's markets are followed.
 
 use crate::ids::{Timestamp, condition};
-use crate::market::catalogue::{MarketInfo, MarketStatus};
+use crate::market::catalogue::MarketInfo;
 use crate::money::Usd;
 
 /// The largest number of markets that can be requested.
@@ -35,7 +35,8 @@ impl MarketFilter {
             .any(|wanted| !wanted.is_empty())
     }
 
-    /// Whether a listed market is open and traded enough.
+    /// Whether a listed market is open and traded enough. A placeholder that the venue trades is
+    /// listed like an open market, and takes no orders here.
     ///
     /// The end date is only a schedule: games and decisions run over, and are busiest then. But
     /// abandoned markets stay open for months, so past its end date a market must have been traded
@@ -45,7 +46,7 @@ impl MarketFilter {
         let is_quiet = volume == Usd::ZERO;
         let is_past = info.end_date.is_some_and(|end| end < now);
         let is_traded = self.volume_24h_min.is_none_or(|least| volume >= least);
-        info.status == MarketStatus::Open && is_traded && !(is_past && is_quiet)
+        info.is_open_at_venue() && is_traded && !(is_past && is_quiet)
     }
 
     /// Whether a market has one of the slugs and one of the condition ids.
@@ -61,6 +62,7 @@ impl MarketFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::market::catalogue::MarketStatus;
 
     #[test]
     fn abandoned_and_quiet_markets_are_not_wanted() {
@@ -88,6 +90,22 @@ mod tests {
             let mut info = MarketInfo::bare("0xa", []);
             (info.status, info.end_date, info.volume_24h) = (status, end_date, volume);
             assert_eq!(filter.wants(&info, now), expected, "{info:?}");
+        }
+    }
+
+    #[test]
+    fn placeholders_are_listed_although_they_are_paused() {
+        for (status, expected) in [
+            (MarketStatus::Hydrating, false),
+            (MarketStatus::Open, true),
+            (MarketStatus::Paused, true),
+            (MarketStatus::Closed, false),
+            (MarketStatus::Resolved, false),
+        ] {
+            let info =
+                MarketInfo { status, is_placeholder: true, ..MarketInfo::bare_yes_no("0xa") };
+            let is_wanted = MarketFilter::default().wants(&info, Timestamp::EPOCH);
+            assert_eq!(is_wanted, expected, "{status:?}");
         }
     }
 }

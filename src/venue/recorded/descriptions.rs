@@ -96,7 +96,10 @@ fn complement(description: &mut Description, other: &Description) {
     if lacks_tokens(&info.outcomes) && !lacks_tokens(&other.info.outcomes) && labels_agree {
         info.outcomes.clone_from(&other.info.outcomes);
         if info.status == MarketStatus::Hydrating {
-            info.status = other.info.status;
+            info.status = match other.info.status {
+                MarketStatus::Open if info.is_placeholder => MarketStatus::Paused,
+                status => status,
+            };
         }
     }
     if !description.is_fee_stated && other.is_fee_stated {

@@ -138,7 +138,7 @@ impl Cataloguer {
         let is_open = |id: &Arc<str>| {
             let description =
                 descriptions.iter().find(|it| condition::is_same(&it.info.condition_id, id));
-            description.is_some_and(|it| matches!(it.info.status, MarketStatus::Open))
+            description.is_some_and(|it| it.info.is_open_at_venue())
         };
         let waiting = announced.into_iter().filter(|(id, _)| !is_open(id));
         let waiting = waiting.map(|(id, tries)| (id, tries + 1));

@@ -60,6 +60,10 @@ struct MarketObject<'a> {
     #[serde(borrow)]
     neg_risk: Raw<'a>,
     #[serde(borrow)]
+    neg_risk_other: Raw<'a>,
+    #[serde(borrow)]
+    group_item_title: Raw<'a>,
+    #[serde(borrow)]
     fees_enabled: Raw<'a>,
     #[serde(borrow)]
     fee_schedule: Raw<'a>,
@@ -87,6 +91,7 @@ struct MarketObject<'a> {
 
 /// The event of a market.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct EventStub<'a> {
     #[serde(borrow)]
     id: Raw<'a>,
@@ -96,12 +101,15 @@ struct EventStub<'a> {
     title: Raw<'a>,
     #[serde(borrow)]
     category: Raw<'a>,
+    #[serde(borrow)]
+    neg_risk_augmented: Raw<'a>,
 }
 
 /// More markets than an event of the venue has.
 const MARKETS_PER_EVENT_MAX: usize = 2_000;
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct EventObject<'a> {
     #[serde(borrow)]
     id: Raw<'a>,
@@ -113,6 +121,8 @@ struct EventObject<'a> {
     category: Raw<'a>,
     #[serde(borrow)]
     tags: Raw<'a>,
+    #[serde(borrow)]
+    neg_risk_augmented: Raw<'a>,
     #[serde(borrow)]
     markets: Bounded<&'a RawValue, MARKETS_PER_EVENT_MAX>,
 }
@@ -150,9 +160,34 @@ struct ScheduleObject<'a> {
     exponent: Raw<'a>,
 }
 
+/// What the venue calls an answer that has no name yet, before a letter or two: `Person A`.
+const PLACEHOLDER_NOUNS: [&str; 16] = [
+    "Actor",
+    "Artist",
+    "Candidate",
+    "Club",
+    "Company",
+    "Country",
+    "Driver",
+    "Individual",
+    "Movie",
+    "Nominee",
+    "Option",
+    "Outcome",
+    "Party",
+    "Person",
+    "Player",
+    "Team",
+];
+
 /// Parses a market. [`crate::venue::polymarket::resolution`] decides whether a closed market is
 /// resolved.
 pub fn market(text: &str) -> Result<Description, WireError> {
+    market_of(text, false)
+}
+
+/// Parses a market, whose event may be known to be one to which answers are added later.
+fn market_of(text: &str, is_event_augmented: bool) -> Result<Description, WireError> {
     let object: MarketObject<'_> = object(text)?;
     let condition_id = scalar("conditionId", object.condition_id)?
         .ok_or(WireError::Missing { field: "conditionId" })?;
@@ -167,11 +202,16 @@ pub fn market(text: &str) -> Result<Description, WireError> {
     let closed = flag("closed", object.closed)?.unwrap_or(false);
     let shown_payouts =
         if closed && prices.len() == labels.len() { payouts_of(&prices) } else { None };
+    let event = first::<EventStub<'_>>(object.events);
+    let is_event_augmented =
+        is_event_augmented || event.as_ref().is_some_and(|event| is_set(event.neg_risk_augmented));
+    let accepts_orders = object.accepts_orders()?;
+    info.is_placeholder = accepts_orders && object.is_placeholder(is_event_augmented)?;
     info.status = if closed {
         MarketStatus::Closed
     } else if !is_hydrated(&info.outcomes) {
         MarketStatus::Hydrating
-    } else if object.accepts_orders()? {
+    } else if accepts_orders && !info.is_placeholder {
         MarketStatus::Open
     } else {
         MarketStatus::Paused
@@ -183,7 +223,6 @@ pub fn market(text: &str) -> Result<Description, WireError> {
     )?;
     info.neg_risk = flag("negRisk", object.neg_risk)?.unwrap_or(false);
     info.fees = fees.unwrap_or(Fees::Free);
-    let event = first::<EventStub<'_>>(object.events);
     info.slug = shown(object.slug);
     info.question = shown(object.question);
     info.category =
@@ -237,11 +276,34 @@ impl<'a> MarketObject<'a> {
         taker_delay_ms(("takerDelayMs", self.taker_delay_ms), seconds)
     }
 
+    /// Whether it stands for what no other market of its event names. Such an event is augmented:
+    /// answers get one of its nameless markets later, and what `Other` means changes with each. The
+    /// venue tells its users to trade only what has a name.
+    fn is_placeholder(&self, is_event_augmented: bool) -> Result<bool, WireError> {
+        let is_other = flag("negRiskOther", self.neg_risk_other)?.unwrap_or(false);
+        let title = shown(self.group_item_title);
+        Ok(is_other || is_event_augmented && title.is_some_and(|title| is_nameless(&title)))
+    }
+
     fn accepts_orders(&self) -> Result<bool, WireError> {
         Ok(flag("active", self.active)?.unwrap_or(false)
             && flag("enableOrderBook", self.enable_order_book)?.unwrap_or(false)
             && flag("acceptingOrders", self.accepting_orders)?.unwrap_or(false))
     }
+}
+
+/// Whether the title of an answer is a noun and one or two letters.
+fn is_nameless(title: &str) -> bool {
+    title.split_once(' ').is_some_and(|(noun, letters)| {
+        PLACEHOLDER_NOUNS.contains(&noun)
+            && matches!(letters.len(), 1..=2)
+            && letters.bytes().all(|byte| byte.is_ascii_uppercase())
+    })
+}
+
+/// Whether a flag of an event is set. Events are only displayed, so a malformed one is not.
+fn is_set(raw: Raw<'_>) -> bool {
+    flag("negRiskAugmented", raw).is_ok_and(|flag| flag == Some(true))
 }
 
 /// Parses an event with its markets. An unreadable market does not affect the others.
@@ -250,8 +312,9 @@ pub fn event(text: &str) -> Result<Vec<Result<Description, WireError>>, WireErro
     let named = event_of(event.id, event.slug, event.title);
     let first_tag = first::<TagObject<'_>>(event.tags);
     let category = shown(event.category).or_else(|| shown(first_tag.and_then(|tag| tag.label)));
+    let is_augmented = is_set(event.neg_risk_augmented);
     let markets = event.markets.0.into_iter().map(|text| {
-        let mut description = market(text.get())?;
+        let mut description = market_of(text.get(), is_augmented)?;
         let info = &mut description.info;
         info.event = info.event.take().or_else(|| named.clone());
         info.category = info.category.take().or_else(|| category.clone());

@@ -48,6 +48,66 @@ fn a_market_trades_under_the_tokens_of_its_version() {
     }
 }
 
+/// The status and whether it is a placeholder.
+type Stage = (MarketStatus, bool);
+
+const TRADED: Stage = (MarketStatus::Open, false);
+const PLACEHOLDER: Stage = (MarketStatus::Paused, true);
+
+#[test]
+fn a_market_for_what_its_event_does_not_name_is_paused() {
+    let open = concat!(
+        r#""outcomes":"[\"Yes\",\"No\"]","clobTokenIds":"[\"1\",\"2\"]","active":true,"#,
+        r#""enableOrderBook":true,"acceptingOrders":true,"negRisk":true"#,
+    );
+    let stage = |info: &MarketInfo| (info.status, info.is_placeholder);
+    let augmented = r#""events":[{"id":"7","negRiskAugmented":true}]"#;
+    let plain = r#""events":[{"id":"7","negRiskAugmented":false}]"#;
+    let titled = |title: &str, event: &str| format!(r#""groupItemTitle":"{title}",{event}"#);
+    for (fields, expected) in [
+        (r#""negRiskOther":true"#.to_owned(), PLACEHOLDER),
+        (r#""negRiskOther":"true""#.to_owned(), PLACEHOLDER),
+        (r#""negRiskOther":false"#.to_owned(), TRADED),
+        (r#""negRiskOther":null"#.to_owned(), TRADED),
+        (format!(r#""negRiskOther":true,{augmented}"#), PLACEHOLDER),
+        (titled("Person A", augmented), PLACEHOLDER),
+        (titled("Player AB", augmented), PLACEHOLDER),
+        (titled("Person A", plain), TRADED),
+        (titled("Person A", r#""events":[]"#), TRADED),
+        (titled("Ada Quill", augmented), TRADED),
+        (titled("Person", augmented), TRADED),
+        (titled("Person a", augmented), TRADED),
+        (titled("Person ABC", augmented), TRADED),
+        (titled("Plan B", augmented), TRADED),
+        // The venue does not trade it either.
+        (
+            r#""negRiskOther":true,"acceptingOrders":false"#.to_owned(),
+            (MarketStatus::Paused, false),
+        ),
+        (r#""negRiskOther":true,"closed":true"#.to_owned(), (MarketStatus::Closed, true)),
+    ] {
+        let open = if fields.contains("acceptingOrders") {
+            open.replace(r#""acceptingOrders":true,"#, "")
+        } else {
+            open.to_owned()
+        };
+        assert_eq!(stage(&parse(&format!("{open},{fields}")).unwrap().info), expected, "{fields}");
+    }
+    assert_eq!(
+        parse(r#""active":true,"enableOrderBook":true,"acceptingOrders":true,"negRiskOther":1"#)
+            .map(drop),
+        Err("field negRiskOther: expected true or false".to_owned())
+    );
+    // In a list of events, the markets do not repeat what their event is.
+    for (is_augmented, expected) in [(true, PLACEHOLDER), (false, TRADED)] {
+        let market = format!(r#"{{"conditionId":"0xa",{open},"groupItemTitle":"Person A"}}"#);
+        let fields = format!(r#""id":"7","negRiskAugmented":{is_augmented}"#);
+        let text = format!(r#"{{{fields},"markets":[{market}]}}"#);
+        let [Ok(market)] = &event(&text).unwrap()[..] else { panic!("{text}") };
+        assert_eq!(stage(&market.info), expected);
+    }
+}
+
 #[test]
 fn a_condition_id_may_have_31_bytes() {
     for digits in [62, 64] {
