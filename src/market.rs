@@ -633,6 +633,13 @@ impl MarketSnapshot {
         self.quote().book(outcome)
     }
 
+    /// Whether the venue's hashes can prove its books: it has traded, or a hash has matched without
+    /// that. Of other books nobody can tell whether a hash should match.
+    pub fn is_provable(&self) -> bool {
+        let is_provable = |book: &Arc<Book>| book.last_trade.is_some() || book.hash.is_some();
+        self.books.iter().any(|book| book.as_ref().is_some_and(is_provable))
+    }
+
     /// Whether an order can fill: the market is tradable and some outcome has a fresh book.
     pub fn has_fresh_book(&self) -> bool {
         self.info.is_tradable()

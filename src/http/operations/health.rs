@@ -1,5 +1,7 @@
 //! Liveness and readiness. Answered to every caller, even while the server is starting.
 
+use std::sync::Arc;
+
 use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,6 +15,7 @@ use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::Timestamp;
+use crate::market::Market;
 use crate::wire::Time;
 
 pub(in crate::http) fn health() -> Reply {
@@ -126,18 +129,32 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Why no trade can fill, if that is so.
+/// Why trades cannot be trusted to fill, if that is so.
 pub(super) fn venue_trouble(exchange: &Exchange) -> Option<&'static str> {
-    let listing = exchange.service.markets().listing();
-    if listing.markets().is_empty() {
+    trouble_of(exchange.service.markets().listing().markets())
+}
+
+/// Fresh books that no hash can prove or contradict, as of markets that never traded, count only
+/// where there are no others: they look fresh whatever has happened to all others.
+fn trouble_of(markets: &[Arc<Market>]) -> Option<&'static str> {
+    if markets.is_empty() {
         return Some("no market is listed");
     }
-    let is_of_use =
-        |market: &std::sync::Arc<crate::market::Market>| market.snapshot().has_fresh_book();
-    if listing.markets().iter().any(is_of_use) {
-        None
-    } else {
-        Some("no open market has a fresh order book")
+    let (mut is_any_fresh, mut is_any_provable) = (false, false);
+    for market in markets {
+        let snapshot = market.snapshot();
+        let is_fresh = snapshot.has_fresh_book();
+        let is_provable = snapshot.info().is_tradable() && snapshot.is_provable();
+        if is_fresh && is_provable {
+            return None;
+        }
+        is_any_fresh |= is_fresh;
+        is_any_provable |= is_provable;
+    }
+    match (is_any_fresh, is_any_provable) {
+        (false, _) => Some("no open market has a fresh order book"),
+        (true, true) => Some("no open market that has ever traded has a fresh order book"),
+        (true, false) => None,
     }
 }
 
@@ -159,6 +176,76 @@ mod tests {
 
     use super::*;
     use crate::clock::watch::{Change, Reading, Watch};
+    use crate::ids::OutcomeIndex;
+    use crate::market::Markets;
+    use crate::market::book::{Book, Ladder, LastTrade};
+    use crate::market::catalogue::{MarketInfo, MarketStatus};
+    use crate::money::{Price, Shares};
+
+    /// A market, and the books of its outcomes: whether each is stale, and whether it has traded.
+    type Listed<'a> = (MarketStatus, &'a [(bool, bool)]);
+
+    const FRESH: (bool, bool) = (false, true);
+    const STALE: (bool, bool) = (true, true);
+    const FRESH_UNTRADED: (bool, bool) = (false, false);
+    const STALE_UNTRADED: (bool, bool) = (true, false);
+
+    fn trouble(listed: &[Listed<'_>]) -> Option<&'static str> {
+        let markets = Markets::new();
+        let ids = (0..listed.len()).map(|number| format!("0x{number}"));
+        let infos = ids.zip(listed).map(|(id, &(status, _))| {
+            let mut info = MarketInfo::bare_yes_no(&id);
+            for outcome in &mut info.outcomes {
+                outcome.token_id = format!("{id}-{}", outcome.label).into();
+            }
+            MarketInfo { status, ..info }
+        });
+        markets.list(infos.collect()).unwrap();
+        for (number, (_, books)) in listed.iter().enumerate() {
+            let market = markets.by_condition(&format!("0x{number}")).unwrap();
+            for (outcome, &(stale, has_traded)) in (0..).map(OutcomeIndex).zip(*books) {
+                let (price, size, at) =
+                    (Price::from_micros(500_000), Shares::ZERO, Timestamp::EPOCH);
+                let trade = LastTrade { price, size, side: None, at };
+                let mut book = Book::new(Ladder::default(), at);
+                (book.stale, book.last_trade) = (stale, has_traded.then_some(trade));
+                markets.publish(&market, outcome, Arc::new(book));
+            }
+        }
+        trouble_of(markets.listing().markets())
+    }
+
+    #[test]
+    fn a_market_that_never_traded_does_not_vouch_for_the_others() {
+        fn open(books: &[(bool, bool)]) -> Listed<'_> {
+            (MarketStatus::Open, books)
+        }
+        let none_fresh = Some("no open market has a fresh order book");
+        let none_proven = Some("no open market that has ever traded has a fresh order book");
+        for (listed, expected) in [
+            (&[][..], Some("no market is listed")),
+            (&[open(&[])], none_fresh),
+            (&[open(&[FRESH, FRESH])], None),
+            (&[open(&[STALE, FRESH])], None),
+            (&[open(&[STALE, STALE])], none_fresh),
+            (&[open(&[STALE, STALE]), open(&[FRESH, FRESH])], None),
+            // At first, nothing has traded.
+            (&[open(&[FRESH_UNTRADED, FRESH_UNTRADED])], None),
+            (&[open(&[STALE_UNTRADED, STALE_UNTRADED])], none_fresh),
+            (&[open(&[STALE, STALE]), open(&[FRESH_UNTRADED, FRESH_UNTRADED])], none_proven),
+            (&[open(&[FRESH_UNTRADED, FRESH_UNTRADED]), open(&[STALE, STALE])], none_proven),
+            (&[open(&[FRESH, FRESH]), open(&[FRESH_UNTRADED, FRESH_UNTRADED])], None),
+            // A trade of one outcome is one of the other.
+            (&[open(&[STALE, STALE]), open(&[FRESH_UNTRADED, FRESH])], None),
+            (&[open(&[]), open(&[FRESH_UNTRADED])], None),
+            // Nothing fills in these, however fresh or stale their books are.
+            (&[(MarketStatus::Paused, &[FRESH, FRESH])], none_fresh),
+            (&[(MarketStatus::Closed, &[FRESH, FRESH]), open(&[STALE])], none_fresh),
+            (&[(MarketStatus::Paused, &[STALE, STALE]), open(&[FRESH_UNTRADED])], None),
+        ] {
+            assert_eq!(trouble(listed), expected, "{listed:?}");
+        }
+    }
 
     #[test]
     fn a_clock_that_jumped_is_degraded() {
