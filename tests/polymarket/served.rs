@@ -335,3 +335,25 @@ async fn a_take_over_waits_for_no_books_if_no_market_passes_the_filter() {
     });
     played.await.unwrap();
 }
+
+/// Otherwise the server would follow nothing, and not say why.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slug_that_no_market_has_is_told_and_so_is_the_slug_of_an_event() {
+    let venue = StandIn::start(World::invented(4), Options::default()).await;
+    let played = tokio::task::spawn_blocking(move || {
+        let wanted = ["--venue-slug", "invented-event-0,no-such-thing,invented-thing-3"];
+        let served = Served::run(|it| Served::follow(it, &venue, &wanted));
+        let of_event = served.server.logged("the slug of an event");
+        assert!(of_event.contains("slug=\"invented-event-0\""), "{of_event}");
+        let markets = "invented-thing-0, invented-thing-1, invented-thing-2";
+        assert!(of_event.contains(markets), "{of_event}");
+        let unknown = served.server.logged("no open market has this slug");
+        assert!(unknown.contains("invented-event-0, no-such-thing"), "{unknown}");
+        served.until("the market that there is", |it| it.trade(3, "BUY").0 == 200);
+        assert_eq!(served.server.log_lines("--venue filters"), [""; 0]);
+
+        let served = Served::run(|it| Served::follow(it, &venue, &["--venue-tag", "99"]));
+        served.server.logged("no open market passes the --venue filters");
+    });
+    played.await.unwrap();
+}

@@ -12,6 +12,7 @@ mod handshake;
 mod log;
 mod replay;
 mod rest;
+mod slugs;
 mod socket;
 mod tap;
 pub mod unconnected;
@@ -33,6 +34,7 @@ pub use tap::Tap;
 use catalogue::{Cataloguer, URGENT_MAX, Urgent};
 use delays::{DELAYS_MAX, Delays};
 use rest::{Rest, RestError};
+use slugs::Untold;
 use socket::{Handle, Lost, QUEUE_BYTES_MAX, Received};
 
 use super::filter::MarketFilter;
@@ -191,6 +193,7 @@ impl Live {
             followed: self.unresolved.subscribe(),
             urgent,
             announced: Vec::new(),
+            untold: Untold::default(),
             events: self.events.clone(),
         };
         let delays = Delays {

@@ -54,7 +54,7 @@ pub(crate) fn answer(state: &mut State, path: &str, query: &Query) -> Answer {
         "/events/keyset" => events_keyset(state, query),
         "/markets" => {
             state.violation("requested /markets, which is deprecated");
-            let rows = rows(state, query);
+            let rows = rows(state, query, Listed::Markets);
             let offset = query.number("offset").unwrap_or(0);
             let limit = query.number("limit").unwrap_or(LIMIT_DEFAULT);
             let page: Vec<usize> =
@@ -82,7 +82,7 @@ fn keyset(state: &mut State, query: &Query) -> Answer {
         let body = r#"{"type":"validation error","error":"offset is not supported"}"#;
         return Answer::status(422, body);
     }
-    let mut rows = rows(state, query);
+    let mut rows = rows(state, query, Listed::Markets);
     if let Some(cursor) = query.first("after_cursor") {
         let Some((key, market)) = parse_cursor(cursor) else {
             let body = r#"{"type":"validation error","error":"after_cursor is invalid"}"#;
@@ -125,15 +125,22 @@ fn parse_cursor(text: &str) -> Option<(Key, usize)> {
     Some((key, usize::try_from(value[1].as_u64()?).ok()?))
 }
 
+/// What a list is of, and so what a slug is that of.
+#[derive(Clone, Copy)]
+enum Listed {
+    Markets,
+    Events,
+}
+
 /// The markets that match the query, in its order.
-fn rows(state: &State, query: &Query) -> Vec<(Key, usize)> {
+fn rows(state: &State, query: &Query, listed: Listed) -> Vec<(Key, usize)> {
     let field = query.first("order").unwrap_or("");
     let is_ascending = query.first("ascending") == Some("true");
     let described = state.markets.iter().enumerate();
     let described =
         described.filter_map(|(place, market)| Some((place, market.description.as_ref()?)));
     let mut rows: Vec<(Key, usize)> = described
-        .filter(|(_, description)| is_wanted(description, query))
+        .filter(|(_, description)| is_wanted(description, query, listed))
         .map(|(place, description)| (Key::of(description, field), place))
         .collect();
     rows.sort_by(|one, two| {
@@ -143,7 +150,7 @@ fn rows(state: &State, query: &Query) -> Vec<(Key, usize)> {
     rows
 }
 
-fn is_wanted(description: &Description, query: &Query) -> bool {
+fn is_wanted(description: &Description, query: &Query, listed: Listed) -> bool {
     /// Whether the market has any of the values of this repeated parameter.
     fn any(query: &Query, name: &str, has: impl Fn(&str) -> bool) -> bool {
         let mut values = query.all(name).peekable();
@@ -158,7 +165,10 @@ fn is_wanted(description: &Description, query: &Query) -> bool {
         bound.is_none_or(|bound| description.number(field) >= bound)
     };
     ["active", "closed", "archived"].into_iter().all(flag)
-        && any(query, "slug", |slug| description.field("slug") == slug)
+        && any(query, "slug", |slug| match listed {
+            Listed::Markets => description.field("slug") == slug,
+            Listed::Events => description.field("events")[0]["slug"] == slug,
+        })
         && any(query, "condition_ids", |id| description.field("conditionId") == id)
         && any(query, "id", |id| description.field("id") == id)
         && any(query, "clob_token_ids", |id| {
@@ -219,7 +229,7 @@ fn events_keyset(state: &mut State, query: &Query) -> Answer {
 /// The events of the markets that match the query, each with its markets.
 fn events(state: &mut State, query: &Query) -> Vec<Value> {
     let mut events: Vec<(Value, Vec<usize>)> = Vec::new();
-    for (_, place) in rows(state, query) {
+    for (_, place) in rows(state, query, Listed::Events) {
         let description =
             state.markets[place].description.as_ref().expect("only described markets are listed");
         let Some(stub) = description.field("events").get(0) else { continue };

@@ -11,9 +11,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::rest::{NAMED_MARKETS_MAX, PAGE_MARKETS_MAX, Page, Rest, RestError};
+use super::slugs::Untold;
 use super::{Event, LiveConfig};
 use crate::ids::{Timestamp, condition};
-use crate::market::catalogue::MarketStatus;
 use crate::venue::polymarket::follower::Described;
 use crate::venue::polymarket::resolution::{self, Pending, Resolution};
 use crate::venue::polymarket::wire::{Description, WireError, split};
@@ -50,7 +50,15 @@ pub(super) struct Cataloguer {
     pub(super) urgent: mpsc::Receiver<Urgent>,
     /// New markets that do not accept orders yet, and how often they were requested.
     pub(super) announced: Vec<(Arc<str>, u32)>,
+    pub(super) untold: Untold,
     pub(super) events: mpsc::Sender<Event>,
+}
+
+/// The markets to follow.
+struct List {
+    markets: Vec<Description>,
+    /// The slugs of the filter that no open market has; `None` if not all pages were read.
+    unknown_slugs: Option<Vec<String>>,
 }
 
 impl Cataloguer {
@@ -79,9 +87,15 @@ impl Cataloguer {
     async fn refresh(&mut self) -> Option<()> {
         let mut seen: HashSet<Arc<str>> = HashSet::new();
         match self.list().await {
-            Ok(listed) => {
-                seen.extend(listed.iter().map(|it| it.info.condition_id.clone()));
-                self.events.send(Event::Listed(listed)).await.ok()?;
+            Ok(List { markets, unknown_slugs }) => {
+                seen.extend(markets.iter().map(|it| it.info.condition_id.clone()));
+                let market_count = markets.len();
+                self.events.send(Event::Listed(markets)).await.ok()?;
+                if let Some(unknown) = unknown_slugs {
+                    let wanted = self.config.filter.slugs.iter();
+                    self.untold.note_known(wanted.filter(|slug| !unknown.contains(slug)));
+                    self.untold.tell(&self.rest, &unknown, market_count).await;
+                }
             }
             Err(error) => tracing::warn!(%error, "request for the market list failed"),
         }
@@ -154,8 +168,9 @@ impl Cataloguer {
     }
 
     /// Requests the markets to follow, the most traded first; for series, those that end soonest.
-    async fn list(&self) -> Result<Vec<Description>, RestError> {
+    async fn list(&self) -> Result<List, RestError> {
         let filter = &self.config.filter;
+        let mut unknown_slugs = filter.slugs.clone();
         let page_count_max = filter.count_max.div_ceil(PAGE_MARKETS_MAX) + SPARE_PAGES_MAX;
         let mut listed = Vec::new();
         let mut cursor: Option<String> = None;
@@ -166,6 +181,9 @@ impl Cataloguer {
             // Pages are sorted by volume: after a market below the minimum, all are below it.
             let is_below = filter.series.is_empty()
                 && page.last().is_some_and(|it| it.info.volume_24h < filter.volume_24h_min);
+            unknown_slugs.retain(|slug| {
+                page.iter().all(|it| it.info.slug.as_deref() != Some(slug.as_str()))
+            });
             let is_taken = |it: &Description| {
                 let is_named = filter.series.is_empty() || filter.names(&it.info);
                 is_named && filter.wants(&it.info, now)
@@ -177,7 +195,8 @@ impl Cataloguer {
             }
         }
         listed.truncate(filter.count_max);
-        Ok(listed)
+        let is_complete = cursor.is_none();
+        Ok(List { markets: listed, unknown_slugs: is_complete.then_some(unknown_slugs) })
     }
 
     /// Requests descriptions of these markets. `None` if the receiver of the events is gone.

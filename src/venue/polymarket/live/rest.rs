@@ -198,6 +198,21 @@ impl Rest {
         Ok(Page { markets, next_cursor })
     }
 
+    /// Requests the open event with this slug, and returns the slugs of its markets; empty if there
+    /// is no such event.
+    pub(super) async fn market_slugs(&self, event_slug: &str) -> Result<Vec<Box<str>>, RestError> {
+        let mut address = format!("{}/events/keyset?limit=1&closed=false", self.gamma.base);
+        add(&mut address, "slug", Some(event_slug));
+        let body = self.get(&self.gamma, &address).await?;
+        let page =
+            read_events(&body).map_err(|source| unreadable(&self.gamma, &address, source))?;
+        let infos = page.markets.into_iter().flatten().map(|description| description.info);
+        let of_event = infos.filter(|info| {
+            info.event.as_ref().is_some_and(|event| event.slug.as_deref() == Some(event_slug))
+        });
+        Ok(of_event.filter_map(|info| info.slug).collect())
+    }
+
     /// Requests those of these markets that are closed, or those that are not. At most
     /// [`NAMED_MARKETS_MAX`].
     pub(super) async fn markets(
