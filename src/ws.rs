@@ -53,7 +53,7 @@ use hyper::header::SEC_WEBSOCKET_KEY;
 #[cfg(feature = "cluster")]
 use hyper::http::request::Parts;
 use hyper::upgrade::Upgraded;
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, Version};
 
 pub use bounds::CLIENT_FRAME_BYTES_MAX;
 
@@ -63,6 +63,9 @@ pub enum UpgradeError {
     /// Not an upgrade request.
     #[error("connect with ws:// or wss://")]
     NotAnUpgrade,
+    /// Asked for over HTTP/1.0, which has no upgrades: the proxy that sent it would pass no frame.
+    #[error("it needs HTTP/1.1; in nginx, set proxy_http_version 1.1")]
+    HttpTooOld,
     /// No `Sec-WebSocket-Key`.
     #[error("the header sec-websocket-key is missing")]
     MissingKey,
@@ -86,6 +89,9 @@ pub fn upgrade<B>(
     // HEAD is answered like GET, but only GET opens a socket.
     if request.method() != Method::GET || !is_upgrade_request(request) {
         return Err(UpgradeError::NotAnUpgrade);
+    }
+    if request.version() < Version::HTTP_11 {
+        return Err(UpgradeError::HttpTooOld);
     }
     let mut keys = request.headers().get_all(SEC_WEBSOCKET_KEY).iter();
     let key = keys.next().ok_or(UpgradeError::MissingKey)?;

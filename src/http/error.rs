@@ -295,8 +295,15 @@ impl ApiError {
 
     /// The path is a WebSocket, but the request is not a valid upgrade.
     pub fn upgrade_required(error: UpgradeError) -> Self {
+        let code = match error {
+            UpgradeError::HttpTooOld => "HTTP_VERSION_TOO_OLD",
+            UpgradeError::NotAnUpgrade
+            | UpgradeError::MissingKey
+            | UpgradeError::InvalidKey
+            | UpgradeError::UnsupportedVersion => "UPGRADE_REQUIRED",
+        };
         let message = format!("This path is a WebSocket: {error}.");
-        Self::new(StatusCode::UPGRADE_REQUIRED, "UPGRADE_REQUIRED", message)
+        Self::new(StatusCode::UPGRADE_REQUIRED, code, message)
     }
 
     /// The answer would be a stream, which HTTP/1.0 cannot carry: every end would look clean.

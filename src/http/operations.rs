@@ -476,12 +476,12 @@ pub static OPERATIONS: [Operation; 68] = [
     Operation::get("/v1/ws/prices", Socket, Run::Socket(Stream::Prices))
         .query(&socket::QUERY)
         .answers_with(Answers::Socket)
-        .errors(&["UPGRADE_REQUIRED"])
+        .errors(&["UPGRADE_REQUIRED", "HTTP_VERSION_TOO_OLD"])
         .summary("open a WebSocket that takes `subscribe`, `unsubscribe` and `ping`"),
     Operation::get("/v1/ws/executions", Socket, Run::Socket(Stream::Executions))
         .query(&socket::QUERY)
         .answers_with(Answers::Socket)
-        .errors(&["UPGRADE_REQUIRED"])
+        .errors(&["UPGRADE_REQUIRED", "HTTP_VERSION_TOO_OLD"])
         .summary("open a WebSocket with every fill of the account; it takes `resume` and `ping`"),
     Operation::get("/prices/stream", Public, Now(event_stream::open))
         .query(&event_stream::QUERY)

@@ -26,13 +26,17 @@ async fn answer(mut request: Request<Incoming>) -> Result<Response<String>, Infa
 
 /// Everything the server sends in response to these header lines, until the connection ends.
 async fn exchange(header_lines: &str) -> Vec<u8> {
+    exchange_over("HTTP/1.1", header_lines).await
+}
+
+async fn exchange_over(version: &str, header_lines: &str) -> Vec<u8> {
     let (mut client, server) = tokio::io::duplex(4096);
     let serving = tokio::spawn(
         hyper::server::conn::http1::Builder::new()
             .serve_connection(TokioIo::new(server), service_fn(answer))
             .with_upgrades(),
     );
-    let request = format!("GET /v1/ws/prices HTTP/1.1\r\nHost: x\r\n{header_lines}\r\n");
+    let request = format!("GET /v1/ws/prices {version}\r\nHost: x\r\n{header_lines}\r\n");
     client.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     client.read_to_end(&mut answer).await.unwrap();
@@ -80,6 +84,20 @@ async fn a_request_that_is_no_upgrade_gets_http() {
     ] {
         let answer = String::from_utf8(exchange(&header_lines).await).unwrap();
         assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        assert!(answer.ends_with(&error.to_string()), "{answer}");
+    }
+}
+
+/// As nginx sends a request for a socket unless it is told to speak HTTP/1.1.
+#[tokio::test]
+async fn http_1_0_has_no_sockets() {
+    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    for (header_lines, error) in
+        [(upgrade, UpgradeError::HttpTooOld), ("", UpgradeError::NotAnUpgrade)]
+    {
+        let answer = String::from_utf8(exchange_over("HTTP/1.0", header_lines).await).unwrap();
+        assert!(answer.starts_with("HTTP/1.0 400 "), "{answer}");
         assert!(answer.ends_with(&error.to_string()), "{answer}");
     }
 }

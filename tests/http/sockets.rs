@@ -109,6 +109,26 @@ fn a_request_that_is_no_upgrade_gets_426() {
     assert_eq!(shared().send(&head).status, 426);
 }
 
+/// As nginx asks for a socket unless it is told to speak HTTP/1.1: it would pass no frame on.
+#[test]
+fn a_socket_over_http_1_0_is_refused() {
+    let account = shared().account();
+    for path in [PATH, "/v1/ws/executions"] {
+        for key in [account.key.as_str(), "nonsense"] {
+            let mut connection = shared().connect();
+            let head = format!(
+                "GET {path} HTTP/1.0\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+                 Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+                 X-API-Key: {key}\r\n\r\n"
+            );
+            connection.write(head.as_bytes());
+            let refused = connection.read(false);
+            check_error(&refused, 426, "HTTP_VERSION_TOO_OLD");
+            assert_eq!(refused.header("upgrade"), Some("HTTP/1.1"));
+        }
+    }
+}
+
 fn upgrade_with(method: &'static str) -> Request {
     let request = Request::new(method, PATH).header("upgrade", "websocket");
     let request = request.header("connection", "Upgrade").header("sec-websocket-version", "13");

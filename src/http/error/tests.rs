@@ -72,6 +72,7 @@ fn errors_of_the_edge() {
         ApiError::book_unavailable(),
         ApiError::upgrade_required(UpgradeError::NotAnUpgrade),
         ApiError::upgrade_required(UpgradeError::InvalidKey),
+        ApiError::upgrade_required(UpgradeError::HttpTooOld),
         ApiError::http_version_too_old(),
         ApiError::stream_limit_exceeded(100),
         ApiError::export_limit_exceeded(2),
