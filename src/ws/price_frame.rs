@@ -80,7 +80,7 @@ pub struct Price<'a> {
     market_id: &'a str,
     /// The same as `market_id`.
     condition_id: &'a str,
-    /// Rises with each frame of the market.
+    /// Rises with each frame of the market, and begins again at 1 when the server restarts.
     seq: u64,
     /// When the frame was made, in milliseconds since 1970.
     emit_ts_ms: i64,

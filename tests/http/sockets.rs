@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::time::{Duration, Instant};
 
 use paperbourse::limits::tier::Tier;
+use paperbourse::venue::simulated::DEEP_MARKET_CONDITION_ID;
 use paperbourse_test_support::Request;
 use serde_json::{Value, json};
 
@@ -251,6 +252,29 @@ fn prices_follow_the_market() {
             rises += 1;
         }
     }
+}
+
+/// They are the numbers of one process: a client that is back must not wait for them to pass those
+/// that it knows.
+#[test]
+fn the_numbers_of_prices_begin_again_at_a_restart() {
+    const FAR: u64 = 8;
+    let server = Server::simulated_with(&["--venue-speed", "20"]);
+    let key = server.account().key.clone();
+    let subscribed = |server: &Server| {
+        let mut socket = Socket::prices(server, &key);
+        socket.subscribe(&[DEEP_MARKET_CONDITION_ID]);
+        socket
+    };
+    let seq = |socket: &mut Socket| socket.text_of("price")["seq"].as_u64().unwrap();
+    let mut socket = subscribed(&server);
+    assert_eq!(seq(&mut socket), 1);
+    while seq(&mut socket) < FAR {}
+    socket.end();
+    // As long as the process lives, they go on above what anybody has seen.
+    assert!(seq(&mut subscribed(&server)) >= FAR);
+    let server = server.crash_and_restart();
+    assert!(seq(&mut subscribed(&server)) < FAR);
 }
 
 #[test]
