@@ -9,11 +9,12 @@
 //! remove the shares that they take, and now and then a full book repeats the known levels. In an
 //! event of which exactly one market wins, the fair values always sum to 1.
 //!
-//! Ticks are 0.01 or 0.001. Fees are none, 0.05, 0.07, or 0.25 with exponent 2. Most markets stay
-//! open for ever; one is paused. Within eight minutes of venue time, one closes without a result
-//! and three resolve, one of them half to each outcome. The market [`DEEP_MARKET_SLUG`] is for
-//! walks and load tests: it has no fees, stays open, and always shows at least
-//! [`DEEP_MARKET_SHARES_MIN`] shares on each side within ten ticks of the best price.
+//! Ticks are 0.01 or 0.001. Fees are those that Polymarket charges in the category: 0.07 for coins,
+//! 0.04 for politics, 0.05 for all others. Most markets stay open for ever; one is paused. Within
+//! eight minutes of venue time, one closes without a result and three resolve, one of them half to
+//! each outcome. The market [`DEEP_MARKET_SLUG`] is for walks and load tests: it has no fees, stays
+//! open, and always shows at least [`DEEP_MARKET_SHARES_MIN`] shares on each side within ten ticks
+//! of the best price.
 //!
 //! The markets and their ids do not depend on the seed.
 

@@ -16,11 +16,13 @@ pub(super) struct Script {
     /// The slug, from which the ids are derived.
     pub(super) slug: &'static str,
     pub(super) question: &'static str,
+    /// What the fee depends on, as at the venue.
     pub(super) category: &'static str,
+    /// Takers pay nothing, whatever the category.
+    pub(super) is_free: bool,
     /// The slug and the title of the market's event, if any. Exactly one market of an event wins.
     pub(super) event: Option<(&'static str, &'static str)>,
     pub(super) labels: [&'static str; 2],
-    pub(super) fees: Fees,
     pub(super) tick: Price,
     /// The initial fair value of a share of the first outcome.
     pub(super) fair: Price,
@@ -80,7 +82,7 @@ impl Script {
                 Life::Paused => MarketStatus::Paused,
                 Life::Open | Life::Closes { .. } | Life::Resolves { .. } => MarketStatus::Open,
             },
-            fees: self.fees,
+            fees: if self.is_free { Fees::Free } else { fees_of(self.category) },
             tick: self.tick,
             neg_risk: self.event.is_some(),
             end_date: match self.life {
@@ -96,23 +98,27 @@ impl Script {
     }
 }
 
-const fn curve(rate_micros: i64, exponent: FeeExponent) -> Fees {
+/// What the venue charges takers in a category since July 2026. Makers pay nothing.
+pub(super) fn fees_of(category: &str) -> Fees {
+    let rate_micros = match category {
+        "Crypto" => 70_000,
+        "Finance" | "Mentions" | "Politics" | "Tech" => 40_000,
+        "Geopolitics" => return Fees::Free,
+        // Economics, sports, culture, weather and all others.
+        _ => 50_000,
+    };
+    let exponent = FeeExponent::One;
     Fees::Curve(FeeCurve { rate: FeeRate::from_micros(rate_micros), exponent })
 }
 
-const SPORTS_FEES: Fees = curve(50_000, FeeExponent::One);
-const COIN_FEES: Fees = curve(70_000, FeeExponent::One);
-/// The steeper curve that Polymarket charged on coins at the beginning of 2026.
-const SQUARED_FEES: Fees = curve(250_000, FeeExponent::Two);
-
-/// A market without fees, with a tick of 0.01 and medium depth.
+/// A market with a tick of 0.01 and medium depth.
 const BINARY: Script = Script {
     slug: "",
     question: "",
     category: "Weather",
+    is_free: false,
     event: None,
     labels: ["Yes", "No"],
-    fees: Fees::Free,
     tick: Price::from_micros(10_000),
     fair: Price::from_micros(500_000),
     fair_range_micros: 100_000,
@@ -128,7 +134,6 @@ const BINARY: Script = Script {
 const CUP: Script = Script {
     category: "Sports",
     event: Some(("lantern-cup", "Lantern Cup winner")),
-    fees: SPORTS_FEES,
     fair_range_micros: 50_000,
     spread_ticks_max: 2,
     level_count: 8,
@@ -151,7 +156,6 @@ const SNOW: Script = Script {
 const COIN: Script = Script {
     category: "Crypto",
     labels: ["Up", "Down"],
-    fees: COIN_FEES,
     fair_range_micros: 400_000,
     drift_micros_max: 12_000,
     spread_ticks_max: 4,
@@ -167,6 +171,7 @@ pub(super) static SCRIPTS: [Script; 22] = [
     Script {
         slug: super::DEEP_MARKET_SLUG,
         question: "Will the tide at Port Amber pass the old mark this season?",
+        is_free: true,
         fair: cents(52),
         spread_ticks_max: 2,
         touch_shares: 5_000,
@@ -261,7 +266,6 @@ pub(super) static SCRIPTS: [Script; 22] = [
         slug: "amber-coin-above-ten-dollars",
         question: "Will Amber Coin trade above ten dollars?",
         category: "Crypto",
-        fees: COIN_FEES,
         fair: cents(41),
         volume_usd: 390_000,
         ..BINARY
@@ -270,7 +274,6 @@ pub(super) static SCRIPTS: [Script; 22] = [
         slug: "glass-coin-halves",
         question: "Will Glass Coin lose half of its price?",
         category: "Crypto",
-        fees: SQUARED_FEES,
         fair: cents(23),
         volume_usd: 150_000,
         ..BINARY
@@ -289,7 +292,6 @@ pub(super) static SCRIPTS: [Script; 22] = [
         question: "Quillford Town or Saltmarsh Athletic: who wins today's match?",
         category: "Sports",
         labels: ["Quillford Town", "Saltmarsh Athletic"],
-        fees: SPORTS_FEES,
         fair: cents(45),
         volume_usd: 98_000,
         life: Life::Resolves { closes_after_s: 240, resolves_after_s: 480, ending: Ending::Split },
@@ -300,7 +302,6 @@ pub(super) static SCRIPTS: [Script; 22] = [
         question: "Amber Rovers against Northmere United: more than two goals?",
         category: "Sports",
         labels: ["Over", "Under"],
-        fees: SPORTS_FEES,
         fair: cents(48),
         volume_usd: 185_000,
         ..BINARY
@@ -309,7 +310,6 @@ pub(super) static SCRIPTS: [Script; 22] = [
         slug: "saltmarsh-regatta-starts",
         question: "Will the Saltmarsh regatta start on time?",
         category: "Sports",
-        fees: SPORTS_FEES,
         fair: cents(71),
         volume_usd: 12_000,
         life: Life::Closes { closes_after_s: 150 },
@@ -336,7 +336,6 @@ pub(super) static SCRIPTS: [Script; 22] = [
         slug: "port-amber-ferry-record",
         question: "Will the Port Amber ferry carry more people than last year?",
         category: "Economy",
-        fees: SPORTS_FEES,
         fair: cents(82),
         volume_usd: 31_000,
         ..BINARY

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::market::book::{Ladder, Level, Side};
-use crate::market::catalogue::{FeeExponent, Fees, MarketInfo};
+use crate::market::catalogue::{FeeCurve, FeeExponent, Fees, MarketInfo};
 use crate::market::{Market, Markets};
-use crate::money::{MICROS_PER_UNIT, Price, Shares};
+use crate::money::{FeeRate, MICROS_PER_UNIT, Price, Shares};
 use crate::venue::NewestTrade;
 use crate::venue::feed::{Feed, MismatchPolicy};
 use crate::venue::speed::Speed;
@@ -131,8 +131,9 @@ fn there_are_markets_of_every_kind() {
     let count =
         |matches: &dyn Fn(&Maker) -> bool| venue.makers.iter().filter(|m| matches(m)).count();
     let fee = |maker: &Maker| match maker.info().fees {
-        Fees::Curve(curve) => (curve.rate.micros(), curve.exponent),
-        Fees::Free => (0, FeeExponent::One),
+        Fees::Curve(FeeCurve { rate, exponent: FeeExponent::One }) => rate.micros(),
+        Fees::Curve(curve) => panic!("the venue charges no {curve:?}"),
+        Fees::Free => 0,
         Fees::Unsupported => panic!("{:?} cannot be traded", maker.info().slug),
     };
     for (kind, expected, counted) in [
@@ -142,16 +143,37 @@ fn there_are_markets_of_every_kind() {
         ("neg-risk", 8, count(&|m| m.info().neg_risk)),
         ("on a tick of 0.001", 4, count(&|m| m.info().tick.micros() == 1_000)),
         ("up or down", 2, count(&|m| &*m.info().outcomes[0].label == "Up")),
-        ("free", 9, count(&|m| fee(m) == (0, FeeExponent::One))),
-        ("0.05", 9, count(&|m| fee(m) == (50_000, FeeExponent::One))),
-        ("0.07", 3, count(&|m| fee(m) == (70_000, FeeExponent::One))),
-        ("0.25 squared", 1, count(&|m| fee(m) == (250_000, FeeExponent::Two))),
+        ("free", 1, count(&|m| fee(m) == 0)),
+        ("0.04", 1, count(&|m| fee(m) == 40_000)),
+        ("0.05", 16, count(&|m| fee(m) == 50_000)),
+        ("0.07", 4, count(&|m| fee(m) == 70_000)),
     ] {
         assert_eq!(counted, expected, "{kind}");
     }
     let deep = &venue.makers[0];
     assert_eq!(&*deep.info().condition_id, DEEP_MARKET_CONDITION_ID);
     assert_eq!((deep.script().life, deep.info().fees), (Life::Open, Fees::Free));
+}
+
+/// The venue's table of July 2026.
+#[test]
+fn a_fee_is_that_of_the_category() {
+    for (category, rate_micros) in [
+        ("Crypto", 70_000),
+        ("Sports", 50_000),
+        ("Finance", 40_000),
+        ("Politics", 40_000),
+        ("Mentions", 40_000),
+        ("Tech", 40_000),
+        ("Economy", 50_000),
+        ("Culture", 50_000),
+        ("Weather", 50_000),
+        ("Science", 50_000),
+        ("Geopolitics", 0),
+    ] {
+        let rate = FeeRate::from_micros(rate_micros);
+        assert_eq!(script::fees_of(category), Fees::from_schedule(rate, 1), "{category}");
+    }
 }
 
 /// Both quotes stay within the price range wherever the fair value goes, and the fair values of an
