@@ -1,17 +1,33 @@
-//! The recorded payloads of the real venue, which are not part of the repository.
+//! The recorded payloads of the real venue, and cases that other people's programs make, which are
+//! not part of the repository.
 
 use std::path::{Path, PathBuf};
 
-/// Their folder: `PAPERBOURSE_RECORDINGS`, or `shared/polymarket` beside the checkout; `None`, with
-/// a message, if there is none.
+/// The folder of the recordings: `PAPERBOURSE_RECORDINGS`, or `shared/polymarket` beside the
+/// checkout or above it; `None`, with a message, if there is none.
 pub fn folder() -> Option<PathBuf> {
-    let folder = std::env::var_os("PAPERBOURSE_RECORDINGS").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/polymarket"),
-        PathBuf::from,
-    );
-    if folder.is_dir() {
-        return Some(folder);
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let checkout = checkout.canonicalize().unwrap();
+    let is_there = |folder: &PathBuf| folder.is_dir();
+    let chosen = std::env::var_os("PAPERBOURSE_RECORDINGS").map(PathBuf::from);
+    let found = match &chosen {
+        Some(folder) => Some(folder.clone()).filter(is_there),
+        None => checkout.ancestors().skip(1).map(|it| it.join("shared/polymarket")).find(is_there),
+    };
+    if found.is_none() {
+        let missing = chosen.unwrap_or_else(|| checkout.join("../shared/polymarket"));
+        eprintln!("SKIPPED: no recordings at {}; set PAPERBOURSE_RECORDINGS", missing.display());
     }
-    eprintln!("SKIPPED: no recordings at {}; set PAPERBOURSE_RECORDINGS", folder.display());
+    found
+}
+
+/// The folder of a case, in `cases` beside the recordings; `None`, with a message, if it is not
+/// there.
+pub fn case_path(name: &str) -> Option<PathBuf> {
+    let case = folder()?.join("../cases").join(name);
+    if case.is_dir() {
+        return Some(case);
+    }
+    eprintln!("SKIPPED: no case at {}", case.display());
     None
 }
