@@ -482,19 +482,7 @@ fn open_venue(
                     return Ok(Venue::Tape(Box::new(player)));
                 }
             };
-            for file in &report.not_playable {
-                tracing::info!("{file}");
-            }
-            for row in &report.malformed {
-                tracing::warn!("{row}");
-            }
-            for id in &report.contradictory {
-                tracing::warn!(
-                    market = &**id,
-                    "sources disagree on the payout of a market, which stays closed"
-                );
-            }
-            tracing::info!("loaded the recording: {report}");
+            report.log();
             let player = recording.play(speed, feed(MismatchPolicy::Count));
             tracing::info!("played the recording: {}", player.feed().counts());
             Ok(Venue::Recorded(player))

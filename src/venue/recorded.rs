@@ -3,36 +3,50 @@
 //! Our own recorder writes a [`Tape`], which [`TapePlayer`] replays exactly as it happened. The
 //! rest of this module is about recordings made by others, in various formats.
 //!
-//! `DIR/gamma`, `DIR/clob` and `DIR/ws` hold `.json` files with one value and `.jsonl` files with
-//! one value per line. Values are recognised by their keys; the three folders only help people.
-//! Files in formats that cannot be played and malformed rows are reported and skipped.
+//! `DIR/gamma`, `DIR/clob` and `DIR/ws`, and the folders in them, hold `.json` files with one value
+//! and `.jsonl` or `.ndjson` files with one value per line, plain or with gzip. Values are
+//! recognised by their keys; the three folders only help people. Files in formats that cannot be
+//! played, malformed rows and everything that is not read are reported and skipped.
 //!
 //! A recording is its own present: nothing in it is stale, closed or expired because of the wall
-//! clock. All markets are listed first, by their newest descriptions. Then everything happens in
-//! the order of the venue's timestamps, including books from the book endpoint. The frames of a
-//! socket file keep their order, whatever their timestamps.
+//! clock. It starts with the first frame or book, and lists the markets as they are described up
+//! to then. What follows happens in the order of the venue's timestamps: later descriptions, books
+//! from the book endpoint, frames. The frames of a socket file keep their order, whatever their
+//! timestamps.
 
 mod descriptions;
 mod file;
+mod folder;
+mod numbers;
+mod read;
 mod report;
 mod shape;
 mod tape;
+mod timeline;
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::{fs, io};
 
-pub use report::{LoadReport, MALFORMED_NAMED_MAX, MalformedRow, NotPlayable, NotPlayableFile};
+pub use folder::{ENTRIES_MAX, FOLDER_DEPTH_MAX};
+pub use read::VALUE_BYTES_MAX;
+pub use report::{
+    LEFT_OUT_NAMED_MAX, LeftOut, LoadReport, MALFORMED_NAMED_MAX, MalformedRow, NotPlayable,
+    NotPlayableFile,
+};
 pub use tape::TapePlayer;
 
 use descriptions::Descriptions;
-use file::{Contents, Names, TimedUpdate, Update};
+use file::{Contents, Names, Room, TimedUpdate};
+use folder::{Files, RecordedFile};
+use read::{ReadError, Reader};
+use timeline::Timeline;
 
 use super::feed::Feed;
 use super::polymarket::hash::BookHasher;
 use super::speed::{Ratio, Speed};
-use super::tape::{Folder, Tape, is_tape_file};
+use super::tape::{Folder, Tape};
 use super::{VenueChange, VenueEvent};
 use crate::ids::Timestamp;
 use crate::market::MARKETS_MAX;
@@ -45,12 +59,21 @@ pub const FOLDERS: [&str; Folder::ALL.len()] =
 /// The most files of a recording.
 pub const FILES_MAX: usize = 10_000;
 
-/// The most bytes of all files of a recording, which is kept in memory.
+/// The most bytes of all files of a recording, unpacked. What they say is kept in memory.
 pub const RECORDING_BYTES_MAX: u64 = 1 << 30;
+
+/// The most rows of a recording, with what they nest: more than [`RECORDING_BYTES_MAX`] of frames
+/// have.
+pub const ROWS_MAX: usize = 8_000_000;
+
+/// The most descriptions of markets in a recording, several times as many as
+/// [`RECORDING_BYTES_MAX`] of Gamma's answers have.
+pub const DESCRIPTIONS_MAX: usize = 1_000_000;
 
 /// A recording made by others, loaded into memory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Recording {
+    start: Timestamp,
     listed: Vec<MarketInfo>,
     tape: Vec<VenueEvent>,
 }
@@ -64,17 +87,19 @@ pub enum Recorded {
 }
 
 impl Recorded {
-    /// Opens a tape, or loads a recording made by others.
+    /// Opens a tape, or loads a recording made by others. Logs what lies beside a tape.
     pub fn open(directory: &Path) -> Result<Self, LoadError> {
         let unreadable = |source| LoadError::Unreadable { path: directory.to_owned(), source };
         let Some(tape) = Tape::open(directory).map_err(unreadable)? else {
             return Recording::load(directory)
                 .map(|(recording, report)| Self::Files(recording, report));
         };
-        match files(directory)?.into_iter().find(|path| !is_tape_file(path)) {
-            Some(path) => Err(LoadError::Mixed { path }),
-            None => Ok(Self::Tape(tape)),
+        let files = Files::of(directory)?;
+        if let Some(file) = files.found.into_iter().next() {
+            return Err(LoadError::Mixed { path: file.path });
         }
+        files.left_out.log();
+        Ok(Self::Tape(tape))
     }
 }
 
@@ -113,6 +138,21 @@ pub enum LoadError {
         /// The folder.
         directory: PathBuf,
     },
+    /// There are more than [`ENTRIES_MAX`] files and folders.
+    #[error("more than {ENTRIES_MAX} files and folders in {}", directory.display())]
+    TooManyEntries {
+        /// The folder.
+        directory: PathBuf,
+    },
+    /// There are more than [`ROWS_MAX`] rows, or more than [`DESCRIPTIONS_MAX`] descriptions.
+    #[error(
+        "the recording exceeds {ROWS_MAX} rows or {DESCRIPTIONS_MAX} descriptions at {}",
+        path.display()
+    )]
+    TooManyRows {
+        /// The file that exceeds the limit.
+        path: PathBuf,
+    },
     /// The files exceed [`RECORDING_BYTES_MAX`].
     #[error("the recording exceeds {RECORDING_BYTES_MAX} bytes at {}", path.display())]
     TooLarge {
@@ -130,35 +170,28 @@ pub enum LoadError {
 impl Recording {
     /// Loads a recording. Files and rows that cannot be used are no error: they are in the report.
     pub fn load(directory: &Path) -> Result<(Self, LoadReport), LoadError> {
-        let mut report = LoadReport::default();
+        let files = Files::of(directory)?;
+        let mut report = LoadReport { left_out: files.left_out, ..LoadReport::default() };
+        let mut loading = Loading::new();
         let mut descriptions = Descriptions::default();
-        let mut names = Names::default();
         let mut updates = Vec::new();
-        let mut bytes_left = RECORDING_BYTES_MAX;
-        for path in files(directory)? {
-            let bytes = read(&path, &mut bytes_left)?;
-            let file = path.strip_prefix(directory).unwrap_or(&path).display().to_string();
+        for file in files.found {
             report.file_count += 1;
-            let is_lines = path.extension().is_some_and(|extension| extension == "jsonl");
-            let contents = str::from_utf8(&bytes)
-                .map_err(|_| NotPlayable::NotText)
-                .and_then(|text| Contents::read(text, is_lines, &mut names));
-            match contents {
+            match loading.read(&file)?.checked() {
                 Ok(contents) => {
-                    take(contents, &file, &mut report, &mut descriptions, &mut updates);
+                    take(contents, &file.name, &mut report, &mut descriptions, &mut updates);
                 }
-                Err(why) => report.not_playable.push(NotPlayableFile { file, why }),
+                Err(why) => {
+                    report.not_playable.push(NotPlayableFile { file: file.name, why });
+                }
             }
         }
-        let listed = descriptions.finish(&mut report);
-        if listed.len() > MARKETS_MAX {
-            return Err(LoadError::TooManyMarkets { count: listed.len() });
+        if descriptions.market_count() > MARKETS_MAX {
+            return Err(LoadError::TooManyMarkets { count: descriptions.market_count() });
         }
-        // Stable: updates with the same timestamp keep the order of their files and rows.
-        updates.sort_by_key(|update| update.order);
-        let tape = complete(updates, &listed);
+        let Timeline { start, listed, tape } = Timeline::new(descriptions, updates, &mut report);
         count_markets(&listed, &tape, &mut report);
-        Ok((Self { listed, tape }, report))
+        Ok((Self { start, listed, tape }, report))
     }
 
     /// The markets listed before the first event.
@@ -175,15 +208,13 @@ impl Recording {
     /// [`Player::run`] does.
     pub fn play(self, speed: Speed, mut feed: Feed) -> Player {
         feed.verify_with(BookHasher::default());
-        let start = self.tape.first().map_or(Timestamp::EPOCH, |event| event.at);
+        let start = self.start;
         feed.apply(VenueEvent { at: start, change: VenueChange::Listed(self.listed) });
         let mut tape = self.tape.into_iter();
         feed.markets().set_delay_speed(speed.micros());
         let speed = match speed {
             Speed::Max => {
-                for event in tape.by_ref() {
-                    feed.apply(event);
-                }
+                play_at_once(&mut feed, tape.by_ref());
                 None
             }
             Speed::Times(ratio) => Some(ratio),
@@ -225,53 +256,74 @@ impl Player {
     }
 }
 
-/// The files of a recording, sorted by folder and name.
-fn files(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
-    if !directory.is_dir() {
-        return Err(LoadError::NotAFolder { directory: directory.to_owned() });
-    }
-    let mut files = Vec::new();
-    let mut has_folder = false;
-    for folder in FOLDERS {
-        let path = directory.join(folder);
-        let unreadable = |source| LoadError::Unreadable { path: path.clone(), source };
-        let entries = match fs::read_dir(&path) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(unreadable(error)),
-        };
-        has_folder = true;
-        let begin = files.len();
-        for entry in entries {
-            let path = entry.map_err(unreadable)?.path();
-            let is_json = path.extension().is_some_and(|it| it == "json" || it == "jsonl");
-            if is_json && path.is_file() {
-                files.push(path);
+/// Plays all events. Descriptions between which nothing else happens are listed together, since
+/// listing one market takes as long as listing all.
+fn play_at_once(feed: &mut Feed, events: impl Iterator<Item = VenueEvent>) {
+    let mut at = Timestamp::EPOCH;
+    let mut listed: Vec<MarketInfo> = Vec::new();
+    let mut places: HashMap<Arc<str>, usize> = HashMap::new();
+    for event in events {
+        let VenueChange::Listed(infos) = event.change else {
+            if !listed.is_empty() {
+                places.clear();
+                let change = VenueChange::Listed(std::mem::take(&mut listed));
+                feed.apply(VenueEvent { at, change });
             }
-            if files.len() > FILES_MAX {
-                return Err(LoadError::TooManyFiles { directory: directory.to_owned() });
+            feed.apply(event);
+            continue;
+        };
+        at = event.at;
+        for info in infos {
+            let place = *places.entry(info.condition_id.clone()).or_insert(listed.len());
+            match listed.get_mut(place) {
+                Some(older) => *older = info,
+                None => listed.push(info),
             }
         }
-        files[begin..].sort();
     }
-    if !has_folder {
-        return Err(LoadError::NotARecording { directory: directory.to_owned() });
+    if !listed.is_empty() {
+        feed.apply(VenueEvent { at, change: VenueChange::Listed(listed) });
     }
-    Ok(files)
 }
 
-/// Reads a whole file, unless the recording would exceed its size limit.
-fn read(path: &Path, bytes_left: &mut u64) -> Result<Vec<u8>, LoadError> {
-    let unreadable = |source| LoadError::Unreadable { path: path.to_owned(), source };
-    let file = fs::File::open(path).map_err(unreadable)?;
-    let mut bytes = Vec::new();
-    // One byte beyond the limit detects a file that is too large, even one that is growing.
-    io::Read::read_to_end(&mut io::Read::take(file, *bytes_left + 1), &mut bytes)
-        .map_err(unreadable)?;
-    *bytes_left = bytes_left
-        .checked_sub(bytes.len() as u64)
-        .ok_or_else(|| LoadError::TooLarge { path: path.to_owned() })?;
-    Ok(bytes)
+/// What is left for the files to be read.
+struct Loading {
+    bytes_left: u64,
+    room: Room,
+    names: Names,
+}
+
+impl Loading {
+    fn new() -> Self {
+        Self { bytes_left: RECORDING_BYTES_MAX, room: Room::new(), names: Names::default() }
+    }
+
+    /// Reads a file, as far as it can be read.
+    fn read(&mut self, file: &RecordedFile) -> Result<Contents, LoadError> {
+        let path = &file.path;
+        let unreadable = |source| LoadError::Unreadable { path: path.clone(), source };
+        let mut reader = Reader::open(path, file.has_lines).map_err(unreadable)?;
+        let mut contents = Contents::new(!file.has_lines);
+        let mut value = Vec::new();
+        for row in 1.. {
+            match reader.next(&mut value, &mut self.bytes_left) {
+                Ok(true) => contents.row(row, &value, &mut self.names, &mut self.room),
+                Ok(false) => break,
+                Err(ReadError::Io(source)) => return Err(unreadable(source)),
+                Err(ReadError::TooLarge) => {
+                    return Err(LoadError::TooLarge { path: path.clone() });
+                }
+                Err(error @ (ReadError::Damaged(_) | ReadError::TooLong)) => {
+                    contents.end_at(row, &error.to_string());
+                    break;
+                }
+            }
+            if self.room.is_exceeded {
+                return Err(LoadError::TooManyRows { path: path.clone() });
+            }
+        }
+        Ok(contents)
+    }
 }
 
 /// Adds the contents of one file.
@@ -282,54 +334,20 @@ fn take(
     descriptions: &mut Descriptions,
     updates: &mut Vec<TimedUpdate>,
 ) {
-    for (row, error) in contents.malformed {
-        report.note_malformed(MalformedRow { file: file.to_owned(), row, error });
-    }
+    report.note_malformed(file, contents.malformed_count, contents.malformed);
     report.book_count += contents.book_count;
     report.message_count += contents.message_count;
     report.placeholder_count += contents.placeholder_count;
-    for (source, description) in contents.descriptions {
-        descriptions.add(source, description);
+    for described in contents.descriptions {
+        descriptions.add(described);
     }
     updates.extend(contents.updates);
 }
 
-/// Turns updates into events; updates about a market become its new description.
-fn complete(updates: Vec<TimedUpdate>, listed: &[MarketInfo]) -> Vec<VenueEvent> {
-    let mut current: HashMap<Arc<str>, MarketInfo> =
-        listed.iter().map(|info| (info.condition_id.clone(), info.clone())).collect();
-    let events = updates.into_iter().filter_map(|TimedUpdate { at, update, .. }| {
-        let change = match update {
-            Update::Change(change) => change,
-            Update::Tick { market, tick } => {
-                // It is sent for each token and often twice; only the first changes the market.
-                let info = current.get_mut(&market).filter(|info| info.tick != tick)?;
-                info.tick = tick;
-                VenueChange::Listed(vec![info.clone()])
-            }
-            Update::Ended { market } => {
-                // A winner reported by a single source is not final: the market only closes.
-                let info = current.get_mut(&market).filter(|info| !info.status.is_closed())?;
-                info.status = MarketStatus::Closed;
-                VenueChange::Listed(vec![info.clone()])
-            }
-            Update::NewMarket(description) => {
-                let info = description.info;
-                if current.len() >= MARKETS_MAX || current.contains_key(&info.condition_id) {
-                    return None;
-                }
-                current.insert(info.condition_id.clone(), info.clone());
-                VenueChange::Listed(vec![info])
-            }
-        };
-        Some(VenueEvent { at, change })
-    });
-    events.collect()
-}
-
-/// Counts all markets by the status with which they are first listed.
+/// Counts all markets by the status with which they are first listed, and the tokens of none.
 fn count_markets(listed: &[MarketInfo], tape: &[VenueEvent], report: &mut LoadReport) {
-    let mut with_book: HashSet<&str> = HashSet::new();
+    let mut with_book: HashSet<&Arc<str>> = HashSet::new();
+    let mut seen: HashSet<&Arc<str>> = HashSet::new();
     let mut known: HashSet<&str> = HashSet::new();
     let mut infos: Vec<&MarketInfo> = listed.iter().collect();
     for event in tape {
@@ -337,17 +355,29 @@ fn count_markets(listed: &[MarketInfo], tape: &[VenueEvent], report: &mut LoadRe
             VenueChange::Book(book) => {
                 with_book.insert(&book.token_id);
             }
+            VenueChange::Levels(levels) => {
+                seen.extend(levels.iter().map(|level| &level.token_id));
+            }
+            VenueChange::Traded { token_id, .. } => {
+                seen.insert(token_id);
+            }
             VenueChange::Listed(later) => infos.extend(later),
-            _ => {}
+            VenueChange::Top { .. } | VenueChange::Stale { .. } => {}
         }
     }
+    seen.extend(&with_book);
     for info in infos {
+        for outcome in &info.outcomes {
+            seen.remove(&outcome.token_id);
+        }
         if !known.insert(&info.condition_id) {
             continue;
         }
         let index = MarketStatus::ALL.iter().position(|&status| status == info.status);
         report.markets[index.expect("`ALL` contains every status")] += 1;
-        let has_book = info.outcomes.iter().any(|outcome| with_book.contains(&*outcome.token_id));
+        let has_book = info.outcomes.iter().any(|outcome| with_book.contains(&outcome.token_id));
         report.market_with_book_count += usize::from(has_book);
     }
+    report.undescribed_count = seen.len();
+    report.undescribed = seen.into_iter().min().cloned();
 }

@@ -3,32 +3,47 @@
 Written independently of the server's reader. Sizes and prices are
 fractions, a book is {"BUY": {price: size}, "SELL": {price: size}, "newest": side of the last change}.
 """
-import glob, json, os
+import gzip, json, os, re
 from fractions import Fraction as F
 
 
+ENDING = re.compile(r"\.(json|jsonl|ndjson)(\.gz)?$", re.IGNORECASE)
+
+
+def files(directory):
+    """The path and the text of every file that can be read."""
+    for folder in ("gamma", "clob", "ws"):
+        paths = [os.path.join(root, name) for root, _, names in os.walk(os.path.join(directory, folder))
+                 for name in names if ENDING.search(name)]
+        for path in sorted(paths):
+            content = open(path, "rb").read()
+            content = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+            yield path, content.decode("utf-8-sig", errors="replace")
+
+
 def rows(directory):
-    """Every JSON object of a recording, with its file; arrays, pages and envelopes opened."""
+    """Every JSON object of a recording, with its file; arrays, pages, texts and envelopes opened."""
     def opened(value):
+        if isinstance(value, str):
+            value = json.loads(value, parse_float=F, parse_int=F)
         if isinstance(value, list):
             for item in value:
                 yield from opened(item)
-        elif isinstance(value, dict) and "recv" not in value and "url" not in value:
-            inner = value.get("raw") or value.get("markets") or value.get("data")
+        elif isinstance(value, dict) and "url" not in value:
+            keys = ("raw", "markets", "events", "data", "payload", "frame")
+            inner = next((value[key] for key in keys if value.get(key)), None)
             yield from opened(inner) if inner and "conditionId" not in value else [value]
-    for folder in ("gamma", "clob", "ws"):
-        for path in sorted(glob.glob(os.path.join(directory, folder, "*.json*"))):
-            content = open(path, encoding="utf-8", errors="replace").read()
-            parts = content.splitlines() if path.endswith("l") else [content]
-            found = []
-            for part in parts:
-                try:
-                    found += opened(json.loads(part, parse_float=F, parse_int=F))
-                except ValueError:
-                    pass  # Plain text of the socket, or a malformed row.
-            if not any("changes" in row for row in found):  # Frames of the old format.
-                for row in found:
-                    yield path, row
+    for path, content in files(directory):
+        parts = [content] if re.search(r"\.json(\.gz)?$", path, re.IGNORECASE) else content.splitlines()
+        found = []
+        for part in parts:
+            try:
+                found += opened(json.loads(part, parse_float=F, parse_int=F))
+            except ValueError:
+                pass  # Plain text of the socket, or a malformed row.
+        if not any("changes" in row for row in found):  # Frames of the old format.
+            for row in found:
+                yield path, row
 
 
 def array(value):
@@ -72,9 +87,11 @@ def described(row):
         free = row.get("taker_base_fee") == 0
         return 3, dict(id=row["condition_id"], outcomes=outcomes, status="open" if is_open else "shut",
                        rate=(F(0), 1) if free else None, known=free)
-    if row.get("event_type") == "new_market":  # Takes no orders until another row describes it.
-        outcomes = list(zip(row["outcomes"], row["assets_ids"]))
-        return 4, dict(id=row["market"], outcomes=outcomes, status="shut", rate=None, known=False, closed=False)
+    if row.get("event_type") == "new_market":  # It trades from here on, unless it says otherwise.
+        outcomes, enabled, fees = list(zip(row["outcomes"], row["assets_ids"])), row.get("fees_enabled"), row.get("fee_schedule")
+        status = "open" if row.get("active") is not False and outcomes else "shut"
+        return 4, dict(id=row["market"], outcomes=outcomes, status=status, rate=schedule(enabled, fees),
+                       known=enabled is False or fees is not None, closed=False)
     return None
 
 

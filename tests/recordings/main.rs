@@ -5,15 +5,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod others;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
 use paperbourse::ids::{OutcomeIndex, Timestamp};
-use paperbourse::market::Markets;
 use paperbourse::market::book::Side;
 use paperbourse::market::catalogue::{Fees, MarketInfo, MarketStatus, Outcome};
+use paperbourse::market::{Market, Markets};
 use paperbourse::money::Price;
 use paperbourse::venue::NewestTrade;
 use paperbourse::venue::feed::verify::{HashedBook, Verifier as _};
@@ -53,7 +55,7 @@ fn condition(number: u8) -> String {
 #[track_caller]
 fn check_not_playable(report: &LoadReport, expected: &[(&str, NotPlayable)]) {
     let actual: Vec<_> =
-        report.not_playable.iter().map(|file| (file.file.as_str(), file.why)).collect();
+        report.not_playable.iter().map(|file| (file.file.as_str(), file.why.clone())).collect();
     assert_eq!(actual, expected);
 }
 
@@ -111,7 +113,7 @@ fn every_real_recording_loads() {
             ("ws/btc_1h_2025-12-11_down_trades.jsonl", NotPlayable::TradeWithoutIds),
             ("ws/btc_1h_2025-12-11_up_books.jsonl", NotPlayable::BookWithoutIds),
             ("ws/btc_1h_2025-12-11_up_trades.jsonl", NotPlayable::TradeWithoutIds),
-            ("ws/btc_hourly_2025-07-03_oldformat_frames.jsonl", NotPlayable::FrameEnvelope),
+            ("ws/btc_hourly_2025-07-03_oldformat_frames.jsonl", NotPlayable::OldFormat),
             ("ws/nhl_2026-06-07T0130Z_ticks.jsonl", NotPlayable::TickRows),
         ],
     );
@@ -123,7 +125,10 @@ fn every_real_recording_loads() {
     }
     assert_eq!((report.book_count, report.placeholder_count, report.message_count), (525, 1, 56));
     let counts = MarketStatus::ALL.map(|status| report.market_count(status));
-    assert_eq!(counts, [1, 293, 5, 943, 295], "hydrating, open, paused, closed, resolved");
+    assert_eq!(counts, [1, 293, 5, 945, 293], "hydrating, open, paused, closed, resolved at first");
+    let listing = player.feed().markets().listing();
+    let is_resolved = |market: &&Arc<Market>| market.info().status == MarketStatus::Resolved;
+    assert_eq!(listing.markets().iter().filter(is_resolved).count(), 295, "two are resolved later");
     assert_eq!(report.market_with_book_count, 70);
     assert_eq!(tradable(player.feed().markets()).len(), 140, "both outcomes of 70 markets");
     check_against_oracle(&directory, player.feed().markets());
@@ -198,8 +203,10 @@ fn every_form_of_the_fixtures_is_told_apart() {
             ("clob/probe.json", NotPlayable::Probe),
             ("clob/public_trades.json", NotPlayable::DataApiTrades),
             ("ws/books_without_ids.jsonl", NotPlayable::BookWithoutIds),
-            ("ws/envelopes.jsonl", NotPlayable::FrameEnvelope),
-            ("ws/garbage.jsonl", NotPlayable::NothingReadable),
+            (
+                "ws/garbage.jsonl",
+                NotPlayable::NothingReadable { row: 1, error: "unknown form: <html>".to_owned() },
+            ),
             ("ws/not_text.jsonl", NotPlayable::NotText),
             ("ws/old_format.jsonl", NotPlayable::OldFormat),
             ("ws/ticks.jsonl", NotPlayable::TickRows),
@@ -217,7 +224,7 @@ fn every_form_of_the_fixtures_is_told_apart() {
 fn markets_of_the_fixtures_have_the_status_and_fee_that_their_files_tell() {
     let (player, _) = play(&fixtures());
     let mut lines = Vec::new();
-    for number in 1..=21 {
+    for number in 1..=22 {
         let Some(market) = player.feed().markets().by_condition(&condition(number)) else {
             lines.push(format!("{number:02x} unknown"));
             continue;

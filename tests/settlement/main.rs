@@ -5,4 +5,5 @@
 
 mod kills;
 mod race;
+mod recorded;
 mod world;

@@ -1,4 +1,4 @@
-//! Merges the descriptions of a market from several files into one.
+//! Merges the descriptions of a market from several sources into one, as of any moment.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::report::LoadReport;
+use super::file::{TimedUpdate, Update};
 use crate::ids::Timestamp;
 use crate::market::catalogue::{DescriptionFlaw, MarketInfo, MarketStatus, Outcome};
 use crate::money::{Price, Rounding, Usd};
@@ -20,63 +20,155 @@ pub(super) enum Source {
     Recorder,
     CompactMarket,
     LongMarket,
+    Announcement,
 }
 
-const SOURCE_COUNT: usize = 4;
+const SOURCE_COUNT: usize = 5;
+
+/// A description, and when it takes effect.
+pub(super) struct Described {
+    pub(super) source: Source,
+    /// `None` if nothing says when: it holds from the start.
+    pub(super) at: Option<Timestamp>,
+    pub(super) description: Description,
+}
+
+/// The newest description of a market by each source.
+#[derive(Default)]
+pub(super) struct Sources([Option<Description>; SOURCE_COUNT]);
+
+impl Sources {
+    /// Adds a description that is newer than all others of its source.
+    pub(super) fn add(&mut self, source: Source, mut description: Description) {
+        let known = &mut self.0[source as usize];
+        if let Some(older) = known {
+            succeed(&mut description, older);
+        }
+        *known = Some(description);
+    }
+
+    pub(super) fn has(&self, source: Source) -> bool {
+        self.0[source as usize].is_some()
+    }
+
+    /// What all sources say together, and whether they agree on the payouts. If they do not, the
+    /// market is closed without payouts.
+    pub(super) fn merged(&self) -> (MarketInfo, bool) {
+        let mut known = self.0.iter().flatten();
+        let mut description = known.next().expect("each market has a description").clone();
+        for other in known {
+            complement(&mut description, other);
+        }
+        let mut info = description.info;
+        let agrees = self.resolve(&mut info);
+        (info, agrees)
+    }
+
+    /// Sets a market's payouts if they are final. Returns false if its sources disagree.
+    fn resolve(&self, info: &mut MarketInfo) -> bool {
+        let resolving = [
+            (Source::Gamma, resolution::Source::Gamma),
+            (Source::LongMarket, resolution::Source::Clob),
+        ];
+        let reports = resolving.into_iter().filter_map(|(place, source)| {
+            let description = self.0[place as usize].as_ref()?;
+            Some(SourceReport::of(source, description, &info.outcomes))
+        });
+        let reports: Vec<SourceReport> = reports.collect();
+        resolution::decide(&reports).describe(info) != Some(Pending::Contradiction)
+    }
+}
 
 /// The descriptions of all markets.
 #[derive(Default)]
 pub(super) struct Descriptions {
-    markets: HashMap<Arc<str>, [Option<Description>; SOURCE_COUNT]>,
+    /// Those that hold from the start come first, at most one of each source.
+    markets: HashMap<Arc<str>, Vec<Described>>,
     /// The condition ids, in the order of their first description.
     order: Vec<Arc<str>>,
 }
 
 impl Descriptions {
-    /// Adds a description. Per source the newest wins: by the venue's timestamp, else by the order
-    /// of the files.
-    pub(super) fn add(&mut self, source: Source, mut description: Description) {
-        let condition_id = description.info.condition_id.clone();
-        let sources = match self.markets.entry(condition_id) {
+    /// Adds a description. Of those of one source that hold from the start, the last one added
+    /// wins.
+    pub(super) fn add(&mut self, mut added: Described) {
+        let condition_id = added.description.info.condition_id.clone();
+        let known = match self.markets.entry(condition_id) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 self.order.push(entry.key().clone());
-                entry.insert(Default::default())
+                entry.insert(Vec::new())
             }
         };
-        let known = &mut sources[source as usize];
-        match known {
-            Some(newer) if newer.updated_at > description.updated_at => {
-                fill_texts(&mut newer.info, &description.info);
-                fill_delay(newer, &description);
-            }
+        if added.at.is_some() {
+            known.push(added);
+            return;
+        }
+        let mut from_start = known.iter_mut().take_while(|other| other.at.is_none());
+        match from_start.find(|other| other.source == added.source) {
             Some(older) => {
-                fill_texts(&mut description.info, &older.info);
-                fill_delay(&mut description, older);
-                *older = description;
+                succeed(&mut added.description, &older.description);
+                *older = added;
             }
-            None => *known = Some(description),
+            None => known.insert(0, added),
         }
     }
 
-    /// Merges the descriptions of each market. The report lists markets whose sources disagree on
-    /// the payouts.
-    pub(super) fn finish(mut self, report: &mut LoadReport) -> Vec<MarketInfo> {
-        let merged = self.order.iter().map(|condition_id| {
-            let sources =
-                self.markets.remove(condition_id).expect("`order` lists each market once");
-            let mut known = sources.iter().flatten();
-            let mut description = known.next().expect("each market has a description").clone();
-            for other in known {
-                complement(&mut description, other);
+    /// The number of markets.
+    pub(super) fn market_count(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Splits the descriptions at the `start` of a recording: what each market is listed with, and
+    /// what happens later. Without a start, nothing happens later.
+    ///
+    /// A market whose first description comes later is listed with that, since what happens
+    /// before it shows that the market exists. But one that is announced first begins with the
+    /// announcement; `announced` has their times.
+    pub(super) fn split(
+        mut self,
+        start: Option<Timestamp>,
+        announced: &HashMap<Arc<str>, Timestamp>,
+    ) -> (Vec<(Arc<str>, Sources)>, Vec<TimedUpdate>) {
+        let (mut listed, mut later) = (Vec::new(), Vec::new());
+        for condition_id in self.order {
+            let mut known =
+                self.markets.remove(&condition_id).expect("`order` lists each market once");
+            // Stable: of two with the same timestamp, the one of the later file wins.
+            known.sort_by_key(|described| described.at);
+            let mut count = known.partition_point(|described| {
+                start.is_none_or(|start| described.at.is_none_or(|at| at <= start))
+            });
+            let is_announced = announced
+                .get(&condition_id)
+                .is_some_and(|&at| known.first().is_some_and(|described| Some(at) <= described.at));
+            if count == 0 && !is_announced {
+                count = 1;
             }
-            let mut info = description.info;
-            if !resolve(&mut info, &sources) {
-                report.note_contradiction(condition_id);
+            let mut sources = Sources::default();
+            for (index, Described { source, at, description }) in known.into_iter().enumerate() {
+                match at {
+                    Some(at) if index >= count => {
+                        let update = Update::Described(source, Box::new(description));
+                        later.push(TimedUpdate { order: at, at, update });
+                    }
+                    _ => sources.add(source, description),
+                }
             }
-            info
-        });
-        merged.collect()
+            if count > 0 {
+                listed.push((condition_id, sources));
+            }
+        }
+        (listed, later)
+    }
+}
+
+/// Keeps what only an older description of the same source states.
+fn succeed(description: &mut Description, older: &Description) {
+    fill_texts(&mut description.info, &older.info);
+    if !description.is_delay_stated && older.is_delay_stated {
+        description.info.taker_delay_ms = older.info.taker_delay_ms;
+        description.is_delay_stated = true;
     }
 }
 
@@ -112,31 +204,6 @@ fn complement(description: &mut Description, other: &Description) {
     description.is_delay_exact |= other.is_delay_exact;
     info.has_unstated_delay |= other.info.has_unstated_delay;
     info.has_unstated_delay &= !description.is_delay_exact;
-}
-
-/// Takes the delay of marketable orders from another description by the same source, if only that
-/// one states it.
-fn fill_delay(description: &mut Description, other: &Description) {
-    if !description.is_delay_stated && other.is_delay_stated {
-        description.info.taker_delay_ms = other.info.taker_delay_ms;
-        description.info.has_unstated_delay = other.info.has_unstated_delay;
-        (description.is_delay_stated, description.is_delay_exact) = (true, other.is_delay_exact);
-    }
-}
-
-/// Sets a market's payouts if they are final. Returns false if its sources disagree; the market is
-/// then closed, without payouts.
-fn resolve(info: &mut MarketInfo, sources: &[Option<Description>; SOURCE_COUNT]) -> bool {
-    let resolving = [
-        (Source::Gamma, resolution::Source::Gamma),
-        (Source::LongMarket, resolution::Source::Clob),
-    ];
-    let reports = resolving.into_iter().filter_map(|(place, source)| {
-        let description = sources[place as usize].as_ref()?;
-        Some(SourceReport::of(source, description, &info.outcomes))
-    });
-    let reports: Vec<SourceReport> = reports.collect();
-    resolution::decide(&reports).describe(info) != Some(Pending::Contradiction)
 }
 
 /// Copies fields that are only displayed from any source that has them.

@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use crate::market::catalogue::MarketStatus;
 
-/// Malformed rows past this many are counted but not named.
+/// Malformed rows past this many are counted but not named, except the first one of each file.
 pub const MALFORMED_NAMED_MAX: usize = 20;
+
+/// Files that were left out past this many are counted but not named.
+pub const LEFT_OUT_NAMED_MAX: usize = 100;
 
 /// The report on loading a recording.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -15,9 +18,11 @@ pub struct LoadReport {
     pub file_count: usize,
     /// Files in formats that cannot be played.
     pub not_playable: Vec<NotPlayableFile>,
+    /// What was not read at all.
+    pub left_out: LeftOut,
     /// Malformed rows of the other files.
     pub malformed_count: usize,
-    /// The first [`MALFORMED_NAMED_MAX`] of them.
+    /// The first [`MALFORMED_NAMED_MAX`] of them, and the first one of each file.
     pub malformed: Vec<MalformedRow>,
     /// Closed markets whose sources disagree on the payouts.
     pub contradictory_count: usize,
@@ -33,6 +38,19 @@ pub struct LoadReport {
     pub message_count: usize,
     /// Empty books without ids, which recorders write for closed markets.
     pub placeholder_count: usize,
+    /// Tokens that have books or trades, but no described market.
+    pub undescribed_count: usize,
+    /// One of them.
+    pub undescribed: Option<Arc<str>>,
+}
+
+/// Files and folders that are not read.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct LeftOut {
+    /// How many.
+    pub count: usize,
+    /// The first [`LEFT_OUT_NAMED_MAX`] of them.
+    pub named: Vec<NotPlayableFile>,
 }
 
 /// A file that cannot be played.
@@ -45,14 +63,11 @@ pub struct NotPlayableFile {
 }
 
 /// Why a file cannot be played.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotPlayable {
     /// Level changes as the socket sent them before 2025-09-15, from which no book can be kept.
     #[error("socket frames in the format before 2025-09-15")]
     OldFormat,
-    /// Frames in a recorder's envelope.
-    #[error("frames in a recorder's envelope")]
-    FrameEnvelope,
     /// Decoded level changes without an initial book.
     #[error("tick rows without an initial book")]
     TickRows,
@@ -72,14 +87,62 @@ pub enum NotPlayable {
     #[error("not UTF-8")]
     NotText,
     /// All rows are malformed.
-    #[error("all rows are malformed")]
-    NothingReadable,
+    #[error("all rows are malformed; row {row}: {error}")]
+    NothingReadable {
+        /// The number of the first row, as in [`MalformedRow::row`].
+        row: usize,
+        /// What is wrong with it.
+        error: String,
+    },
+    /// A row that is too long, or that cannot be unpacked.
+    #[error("row {row}: {error}")]
+    Unread {
+        /// The number of the row, as in [`MalformedRow::row`].
+        row: usize,
+        /// Why it cannot be read.
+        error: String,
+    },
+    /// A name with another ending than those that are read.
+    #[error("its name does not end in .json, .jsonl or .ndjson, or one of these with .gz")]
+    Ending,
+    /// Neither a file nor a folder, or a link to nothing.
+    #[error("it is not a file")]
+    NotAFile,
+    /// A folder below [`FOLDER_DEPTH_MAX`](super::FOLDER_DEPTH_MAX) others.
+    #[error("it is below {} other folders", super::FOLDER_DEPTH_MAX)]
+    Deep,
+    /// A file or folder beside the folders of a recording.
+    #[error("it is in none of the folders gamma, clob, ws")]
+    Elsewhere,
+    /// A file of a tape in a folder where none belongs.
+    #[error("it is part of a tape, whose files belong directly into gamma, clob, ws")]
+    OfTape,
+}
+
+impl LeftOut {
+    pub(super) fn note(&mut self, file: NotPlayableFile) {
+        self.count += 1;
+        if self.named.len() < LEFT_OUT_NAMED_MAX {
+            self.named.push(file);
+        }
+    }
+
+    /// Logs what was left out, with the reasons.
+    pub fn log(&self) {
+        for file in &self.named {
+            tracing::info!("{file}");
+        }
+        let unnamed = self.count - self.named.len();
+        if unnamed > 0 {
+            tracing::info!("not playable: {unnamed} more files and folders");
+        }
+    }
 }
 
 impl NotPlayable {
     /// Whether one such row makes the whole file useless: books that miss its level changes would
     /// be wrong.
-    pub(super) const fn spoils_its_file(self) -> bool {
+    pub(super) const fn spoils_its_file(&self) -> bool {
         matches!(self, Self::OldFormat)
     }
 }
@@ -109,11 +172,41 @@ impl LoadReport {
         }
     }
 
-    pub(super) fn note_malformed(&mut self, row: MalformedRow) {
-        self.malformed_count += 1;
-        if self.malformed.len() < MALFORMED_NAMED_MAX {
-            self.malformed.push(row);
+    /// Counts the malformed rows of a file, and names the first of them.
+    pub(super) fn note_malformed(&mut self, file: &str, count: usize, rows: Vec<(usize, String)>) {
+        self.malformed_count += count;
+        let room = MALFORMED_NAMED_MAX.saturating_sub(self.malformed.len()).max(1);
+        let named = rows.into_iter().take(room);
+        self.malformed.extend(named.map(|(row, error)| MalformedRow {
+            file: file.to_owned(),
+            row,
+            error,
+        }));
+    }
+
+    /// Logs everything that was not played, with the reasons, and the totals.
+    pub fn log(&self) {
+        for file in &self.not_playable {
+            tracing::info!("{file}");
         }
+        self.left_out.log();
+        for row in &self.malformed {
+            tracing::warn!("{row}");
+        }
+        for id in &self.contradictory {
+            tracing::warn!(
+                market = &**id,
+                "sources disagree on the payout of a market, which stays closed"
+            );
+        }
+        if let Some(token) = &self.undescribed {
+            tracing::warn!(
+                tokens = self.undescribed_count,
+                "no market is described for some tokens, such as {token}: nothing of them can be \
+                 traded; put what Gamma's /markets says about them into the folder gamma"
+            );
+        }
+        tracing::info!("loaded the recording: {self}");
     }
 }
 
@@ -122,8 +215,8 @@ impl fmt::Display for LoadReport {
         write!(
             formatter,
             "{} files: {} markets ({} open, {} paused, {} closed, {} resolved, {} hydrating; \
-             {} with a book), {} books, {} socket messages; {} files not playable, \
-             {} malformed rows",
+             {} with a book), {} books, {} socket messages; {} files not playable, {} left out, \
+             {} malformed rows, {} tokens without a market",
             self.file_count,
             self.markets.iter().sum::<usize>(),
             self.market_count(MarketStatus::Open),
@@ -135,7 +228,9 @@ impl fmt::Display for LoadReport {
             self.book_count,
             self.message_count,
             self.not_playable.len(),
+            self.left_out.count,
             self.malformed_count,
+            self.undescribed_count,
         )
     }
 }

@@ -4,14 +4,18 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
+use super::ROWS_MAX;
 use super::report::NotPlayable;
+use crate::venue::polymarket::wire::Bounded;
 
 /// The kind of a recorded value.
 pub(super) enum Shape<'a> {
     /// An array of values.
-    Items(Vec<&'a RawValue>),
-    /// A value in a recorder's envelope.
+    Items(Bounded<&'a RawValue, ROWS_MAX>),
+    /// A value in an envelope, a recorder's or one of the venue's own lists.
     Inner(&'a RawValue),
+    /// A string that contains JSON.
+    Text(String),
     GammaMarket,
     GammaEvent,
     RecorderMarket,
@@ -52,28 +56,40 @@ struct Keys<'a> {
     data: Option<&'a RawValue>,
     #[serde(borrow)]
     raw: Option<&'a RawValue>,
-    frame: Option<IgnoredAny>,
-    recv: Option<IgnoredAny>,
+    #[serde(borrow)]
+    events: Option<&'a RawValue>,
+    #[serde(borrow)]
+    payload: Option<&'a RawValue>,
+    #[serde(borrow)]
+    frame: Option<&'a RawValue>,
     url: Option<IgnoredAny>,
     body: Option<IgnoredAny>,
 }
 
 impl<'a> Shape<'a> {
-    /// Recognises an object by its keys; splits an array into its items.
+    /// Recognises an object by its keys; splits an array into its items, and takes the content of a
+    /// string.
     pub(super) fn of(text: &'a str) -> Result<Self, serde_json::Error> {
         if text.starts_with('[') {
             return serde_json::from_str(text).map(Self::Items);
         }
+        if text.starts_with('"') {
+            let content: String = serde_json::from_str(text)?;
+            return Ok(Self::plain(content.trim()).unwrap_or(Self::Text(content)));
+        }
         if !text.starts_with('{') {
-            let text = text.trim_matches('"');
-            let is_control = matches!(text, "PONG" | "NO NEW ASSETS" | "");
-            return Ok(if is_control { Self::SocketControl } else { Self::Unknown });
+            return Ok(Self::plain(text).unwrap_or(Self::Unknown));
         }
         let keys: Keys<'a> = serde_json::from_str(text)?;
         if let Some(why) = keys.not_playable() {
             return Ok(Self::NotPlayable(why));
         }
         Ok(keys.playable())
+    }
+
+    /// A text that the socket sends besides messages.
+    fn plain(text: &str) -> Option<Self> {
+        matches!(text, "PONG" | "NO NEW ASSETS" | "").then_some(Self::SocketControl)
     }
 }
 
@@ -82,9 +98,7 @@ impl<'a> Keys<'a> {
         let has_levels = self.bids.is_some() || self.asks.is_some();
         let is_empty = |side: Option<&RawValue>| side.is_none_or(|side| side.get() == "[]");
         let has_ids = self.asset_id.is_some() || self.gamma_condition_id.is_some();
-        if self.frame.is_some() && self.recv.is_some() {
-            Some(NotPlayable::FrameEnvelope)
-        } else if self.ts_ms.is_some() {
+        if self.ts_ms.is_some() {
             Some(NotPlayable::TickRows)
         } else if self.url.is_some() && self.body.is_some() {
             Some(NotPlayable::Probe)
@@ -109,8 +123,8 @@ impl<'a> Keys<'a> {
             Shape::GammaMarket
         } else if self.markets.is_some() {
             Shape::GammaEvent
-        } else if let Some(data) = self.data {
-            Shape::Inner(data)
+        } else if let Some(inner) = self.events.or(self.data).or(self.payload).or(self.frame) {
+            Shape::Inner(inner)
         } else if self.condition_id.is_some() && self.token_ids.is_some() {
             Shape::RecorderMarket
         } else if self.condition_id.is_some() && self.tokens.is_some() {

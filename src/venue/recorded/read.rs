@@ -1,0 +1,122 @@
+//! Reads files of a recording, packed or not, within limits on the memory that they take.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read as _};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+
+/// The longest line, and the longest value of a packed file, in bytes. A file of a few megabytes
+/// may unpack to gigabytes.
+pub const VALUE_BYTES_MAX: u64 = 128 << 20;
+
+/// The first bytes of a gzip file.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// Why a file cannot be read any further.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    /// The operating system cannot read it.
+    #[error("{0}")]
+    Io(io::Error),
+    /// It cannot be unpacked from here on.
+    #[error("it cannot be unpacked: {0}")]
+    Damaged(io::Error),
+    /// A value is too long.
+    #[error("a value of more than {VALUE_BYTES_MAX} bytes")]
+    TooLong,
+    /// There is more than the recording may hold.
+    #[error("more bytes than a recording may have")]
+    TooLarge,
+}
+
+/// An open file.
+pub(super) struct Reader {
+    bytes: Box<dyn BufRead>,
+    has_lines: bool,
+    is_packed: bool,
+}
+
+impl Reader {
+    /// Opens a file of one value, or of one value per line. Whether it is packed is seen from its
+    /// content, whatever its name says.
+    pub(super) fn open(path: &Path, has_lines: bool) -> io::Result<Self> {
+        let mut file = BufReader::new(File::open(path)?);
+        let is_packed = file.fill_buf()?.starts_with(&GZIP_MAGIC);
+        let bytes: Box<dyn BufRead> = if is_packed {
+            Box::new(BufReader::new(MultiGzDecoder::new(file)))
+        } else {
+            Box::new(file)
+        };
+        Ok(Self { bytes, has_lines, is_packed })
+    }
+
+    /// Reads the next value into `value`. Returns false at the end of the file.
+    pub(super) fn next(
+        &mut self,
+        value: &mut Vec<u8>,
+        bytes_left: &mut u64,
+    ) -> Result<bool, ReadError> {
+        value.clear();
+        let is_bounded = self.has_lines || self.is_packed;
+        let bytes_max = if is_bounded { VALUE_BYTES_MAX } else { u64::MAX };
+        // One byte beyond the limit detects a file that is too large, even one that is growing.
+        let mut bytes = (&mut self.bytes).take(bytes_max.min(*bytes_left) + 1);
+        let read =
+            if self.has_lines { bytes.read_until(b'\n', value) } else { bytes.read_to_end(value) };
+        let count = read.map_err(|error| {
+            // The operating system's errors have a number, those of the decoder have none.
+            if self.is_packed && error.raw_os_error().is_none() {
+                ReadError::Damaged(error)
+            } else {
+                ReadError::Io(error)
+            }
+        })?;
+        let count = count as u64;
+        *bytes_left = bytes_left.checked_sub(count).ok_or(ReadError::TooLarge)?;
+        if count > bytes_max { Err(ReadError::TooLong) } else { Ok(count > 0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    /// What comes after the limit takes no memory, however much it is.
+    #[test]
+    fn no_more_is_read_than_there_is_room_for() {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(&[b' '; 1 << 20]).unwrap();
+        let packed = encoder.finish().unwrap();
+        for content in [&packed[..], &[b' '; 1 << 20]] {
+            for has_lines in [false, true] {
+                let file = tempfile::NamedTempFile::new().unwrap();
+                file.as_file().write_all(content).unwrap();
+                let mut reader = Reader::open(file.path(), has_lines).unwrap();
+                let (mut value, mut bytes_left) = (Vec::new(), 1_000);
+                let error = reader.next(&mut value, &mut bytes_left).unwrap_err();
+                assert!(matches!(error, ReadError::TooLarge), "{error}");
+                assert_eq!(value.len(), 1_001);
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_read_one_by_one() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().write_all(b"1\r\n\n22").unwrap();
+        let mut reader = Reader::open(file.path(), true).unwrap();
+        let (mut value, mut bytes_left) = (Vec::new(), 6);
+        for expected in [&b"1\r\n"[..], b"\n", b"22"] {
+            assert!(reader.next(&mut value, &mut bytes_left).unwrap());
+            assert_eq!(value, expected);
+        }
+        assert!(!reader.next(&mut value, &mut bytes_left).unwrap());
+        assert_eq!(bytes_left, 0);
+    }
+}

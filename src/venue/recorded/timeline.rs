@@ -1,0 +1,175 @@
+//! Puts what a recording says in the order in which it happened: what is listed first, and the
+//! events that follow.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::descriptions::{Descriptions, Source, Sources};
+use super::file::{TimedUpdate, Update};
+use super::report::LoadReport;
+use crate::ids::Timestamp;
+use crate::market::MARKETS_MAX;
+use crate::market::catalogue::{MarketInfo, MarketStatus};
+use crate::venue::polymarket::wire::{Description, NO_TIMESTAMP};
+use crate::venue::{VenueChange, VenueEvent};
+
+/// Everything that a recording says, in order.
+pub(super) struct Timeline {
+    /// When the first event happens, as far as events have timestamps. The pace counts from here.
+    pub(super) start: Timestamp,
+    /// The markets listed before the first event.
+    pub(super) listed: Vec<MarketInfo>,
+    pub(super) tape: Vec<VenueEvent>,
+}
+
+impl Timeline {
+    /// Orders descriptions and updates. The report lists markets whose sources disagree on the
+    /// payouts in the end.
+    pub(super) fn new(
+        descriptions: Descriptions,
+        updates: Vec<TimedUpdate>,
+        report: &mut LoadReport,
+    ) -> Self {
+        // Not the first description: that of a market may be weeks older than its frames.
+        let dated = updates.iter().map(|update| update.order).filter(|&at| at != NO_TIMESTAMP);
+        let start = dated.min();
+        let mut announced: HashMap<Arc<str>, Timestamp> = HashMap::new();
+        for TimedUpdate { order, update, .. } in &updates {
+            if let Update::NewMarket(description) = update {
+                let condition_id = description.info.condition_id.clone();
+                let first = announced.entry(condition_id).or_insert(*order);
+                *first = (*first).min(*order);
+            }
+        }
+        let (first, mut ordered) = descriptions.split(start, &announced);
+        // Stable: a description comes before the updates of its moment, and updates with the same
+        // timestamp keep the order of their files and rows.
+        ordered.extend(updates);
+        ordered.sort_by_key(|update| update.order);
+
+        let mut markets = Markets::default();
+        let listed = first.into_iter().map(|(condition_id, sources)| {
+            let known = Known::new(sources);
+            let info = known.info.clone();
+            markets.add(condition_id, known);
+            info
+        });
+        let listed = listed.collect();
+        let events = ordered.into_iter().filter_map(|TimedUpdate { at, update, .. }| {
+            markets.take(update).map(|change| VenueEvent { at, change })
+        });
+        let tape = events.collect();
+        for condition_id in &markets.order {
+            if !markets.known[condition_id].agrees {
+                report.note_contradiction(condition_id);
+            }
+        }
+        Self { start: start.unwrap_or(Timestamp::EPOCH), listed, tape }
+    }
+}
+
+/// The markets as of the newest event.
+#[derive(Default)]
+struct Markets {
+    known: HashMap<Arc<str>, Known>,
+    /// The condition ids, in the order of their first description.
+    order: Vec<Arc<str>>,
+}
+
+/// A market as of the newest event.
+struct Known {
+    sources: Sources,
+    info: MarketInfo,
+    /// Whether the sources agree on the payouts.
+    agrees: bool,
+    /// Whether a socket has reported a winner.
+    has_ended: bool,
+}
+
+impl Known {
+    fn new(sources: Sources) -> Self {
+        let (info, agrees) = sources.merged();
+        Self { sources, info, agrees, has_ended: false }
+    }
+
+    /// Takes a newer description. Returns the new state of the market if it changed.
+    fn describe(&mut self, source: Source, description: Description) -> Option<MarketInfo> {
+        self.sources.add(source, description);
+        let (mut info, agrees) = self.sources.merged();
+        self.agrees = agrees;
+        if self.info.status == MarketStatus::Resolved {
+            info.status = MarketStatus::Resolved;
+            info.payouts.clone_from(&self.info.payouts);
+            info.evidence.clone_from(&self.info.evidence);
+        } else if self.has_ended && !info.status.is_closed() {
+            // The catalogue is slower than the socket, and the winner is known.
+            info.status = MarketStatus::Closed;
+        }
+        if info == self.info {
+            return None;
+        }
+        self.info = info.clone();
+        Some(info)
+    }
+}
+
+impl Markets {
+    fn add(&mut self, condition_id: Arc<str>, known: Known) {
+        self.order.push(condition_id.clone());
+        self.known.insert(condition_id, known);
+    }
+
+    /// Turns an update into what changes; updates about a market become its new description.
+    fn take(&mut self, update: Update) -> Option<VenueChange> {
+        let info = match update {
+            Update::Change(change) => return Some(change),
+            Update::Tick { market, tick } => {
+                // It is sent for each token and often twice; only the first changes the market.
+                let info = &mut self.known.get_mut(&market)?.info;
+                if info.tick == tick {
+                    return None;
+                }
+                info.tick = tick;
+                info.clone()
+            }
+            Update::Ended { market } => {
+                // A winner reported by a single source is not final: the market only closes.
+                let known = self.known.get_mut(&market)?;
+                known.has_ended = true;
+                if known.info.status.is_closed() {
+                    return None;
+                }
+                known.info.status = MarketStatus::Closed;
+                known.info.clone()
+            }
+            Update::NewMarket(description) => self.announced(*description)?,
+            Update::Described(source, description) => self.described(source, *description)?,
+        };
+        Some(VenueChange::Listed(vec![info]))
+    }
+
+    /// Takes an announcement, but none of its repetitions on other connections.
+    fn announced(&mut self, description: Description) -> Option<MarketInfo> {
+        let known = self.known.get(&description.info.condition_id);
+        if known.is_some_and(|known| known.sources.has(Source::Announcement)) {
+            return None;
+        }
+        self.described(Source::Announcement, description)
+    }
+
+    fn described(&mut self, source: Source, description: Description) -> Option<MarketInfo> {
+        let condition_id = description.info.condition_id.clone();
+        if let Some(known) = self.known.get_mut(&condition_id) {
+            return known.describe(source, description);
+        }
+        if self.known.len() >= MARKETS_MAX {
+            return None;
+        }
+        let mut sources = Sources::default();
+        sources.add(source, description);
+        let known = Known::new(sources);
+        let info = known.info.clone();
+        self.add(condition_id, known);
+        Some(info)
+    }
+}
