@@ -17,7 +17,6 @@
 mod descriptions;
 mod file;
 mod folder;
-mod numbers;
 mod read;
 mod report;
 mod shape;
@@ -45,6 +44,7 @@ use timeline::Timeline;
 
 use super::feed::Feed;
 use super::polymarket::hash::BookHasher;
+use super::polymarket::unstated_delay;
 use super::speed::{Ratio, Speed};
 use super::tape::{Folder, Tape};
 use super::{VenueChange, VenueEvent};
@@ -209,7 +209,7 @@ impl Recording {
     pub fn play(self, speed: Speed, mut feed: Feed) -> Player {
         feed.verify_with(BookHasher::default());
         let start = self.start;
-        feed.apply(VenueEvent { at: start, change: VenueChange::Listed(self.listed) });
+        apply(&mut feed, VenueEvent { at: start, change: VenueChange::Listed(self.listed) });
         let mut tape = self.tape.into_iter();
         feed.markets().set_delay_speed(speed.micros());
         let speed = match speed {
@@ -250,10 +250,16 @@ impl Player {
             }
             self.feed.markets().crossings_room().await;
             let event = self.tape.next().expect("the next event was checked above");
-            self.feed.apply(event);
+            apply(&mut self.feed, event);
         }
         self.feed.markets().set_delay_speed(0);
     }
+}
+
+/// Applies an event as of its time.
+fn apply(feed: &mut Feed, event: VenueEvent) {
+    feed.markets().set_unstated_delay(unstated_delay::ms_at(event.at));
+    feed.apply(event);
 }
 
 /// Plays all events. Descriptions between which nothing else happens are listed together, since
@@ -267,9 +273,9 @@ fn play_at_once(feed: &mut Feed, events: impl Iterator<Item = VenueEvent>) {
             if !listed.is_empty() {
                 places.clear();
                 let change = VenueChange::Listed(std::mem::take(&mut listed));
-                feed.apply(VenueEvent { at, change });
+                apply(feed, VenueEvent { at, change });
             }
-            feed.apply(event);
+            apply(feed, event);
             continue;
         };
         at = event.at;
@@ -282,7 +288,7 @@ fn play_at_once(feed: &mut Feed, events: impl Iterator<Item = VenueEvent>) {
         }
     }
     if !listed.is_empty() {
-        feed.apply(VenueEvent { at, change: VenueChange::Listed(listed) });
+        apply(feed, VenueEvent { at, change: VenueChange::Listed(listed) });
     }
 }
 

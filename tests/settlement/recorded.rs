@@ -17,17 +17,17 @@ fn record(folder: &Path, condition_id: &str) {
         "conditionId": condition_id, "outcomes": "[\"Yes\",\"No\"]",
         "clobTokenIds": "[\"11\",\"12\"]", "outcomePrices": "[\"0.5\",\"0.5\"]",
         "active": true, "closed": false, "acceptingOrders": true, "enableOrderBook": true,
-        "feesEnabled": false, "updatedAt": "2026-07-20T20:18:01Z",
+        "feesEnabled": false, "updatedAt": "2026-11-22T03:14:55Z",
     });
     let mut resolved = open.clone();
     let fields = json!({
         "closed": true, "acceptingOrders": false, "umaResolutionStatus": "resolved",
-        "outcomePrices": "[\"1\",\"0\"]", "updatedAt": "2026-07-20T20:19:06Z",
+        "outcomePrices": "[\"1\",\"0\"]", "updatedAt": "2026-11-22T03:16:00Z",
     });
     resolved.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     let frame = json!({
         "event_type": "book", "market": condition_id, "asset_id": "11",
-        "timestamp": "1784578686000", "bids": [{"price": "0.4", "size": "100"}],
+        "timestamp": "1795317300000", "bids": [{"price": "0.4", "size": "100"}],
         "asks": [{"price": "0.6", "size": "100"}],
     });
     let write = |path: &str, rows: &[Value]| {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::file::{TimedUpdate, Update};
-use crate::ids::Timestamp;
+use crate::ids::{Timestamp, condition};
 use crate::market::catalogue::{DescriptionFlaw, MarketInfo, MarketStatus, Outcome};
 use crate::money::{Price, Rounding, Usd};
 use crate::venue::polymarket::resolution::{self, Pending, SourceReport, Stage};
@@ -92,7 +92,8 @@ impl Descriptions {
     /// Adds a description. Of those of one source that hold from the start, the last one added
     /// wins.
     pub(super) fn add(&mut self, mut added: Described) {
-        let condition_id = added.description.info.condition_id.clone();
+        // Gamma's names of markets may be shorter than those of the other services.
+        let condition_id: Arc<str> = condition::wide(&added.description.info.condition_id).into();
         let known = match self.markets.entry(condition_id) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
@@ -168,7 +169,8 @@ fn succeed(description: &mut Description, older: &Description) {
     fill_texts(&mut description.info, &older.info);
     if !description.is_delay_stated && older.is_delay_stated {
         description.info.taker_delay_ms = older.info.taker_delay_ms;
-        description.is_delay_stated = true;
+        description.info.has_unstated_delay = older.info.has_unstated_delay;
+        (description.is_delay_stated, description.is_delay_exact) = (true, older.is_delay_exact);
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::descriptions::{Described, RecorderRowError, Source, recorder_row};
-use super::numbers;
 use super::report::{MALFORMED_NAMED_MAX, NotPlayable};
 use super::shape::Shape;
 use super::{DESCRIPTIONS_MAX, ROWS_MAX};
@@ -15,7 +14,7 @@ use crate::market::catalogue::MarketStatus;
 use crate::money::Price;
 use crate::venue::VenueChange;
 use crate::venue::polymarket::wire::socket::{self, Message};
-use crate::venue::polymarket::wire::{Description, NO_TIMESTAMP, WireError, clob, gamma};
+use crate::venue::polymarket::wire::{Description, NO_TIMESTAMP, WireError, clob, gamma, lenient};
 
 /// The deepest nesting of arrays, envelopes and texts in a file.
 const DEPTH_MAX: usize = 8;
@@ -235,7 +234,12 @@ impl Contents {
     }
 
     fn message(&mut self, text: &str, names: &mut Names) -> Result<(), RowError> {
-        let read = |text: &str| socket::message(text).map(|message| update(message, text, names));
+        let read = |text: &str| match socket::message(text)? {
+            Message::PriceChange(change) if !change.unreadable.is_empty() => {
+                Err(WireError::Entry(change.unreadable[0].error.clone()))
+            }
+            message => Ok(update(message, text, names)),
+        };
         let (at, update) = match with_numbers_as_strings(text, read) {
             Err(WireError::OldFormat) => {
                 return Err(RowError::NotPlayable(NotPlayable::OldFormat));
@@ -275,7 +279,7 @@ fn with_numbers_as_strings<T>(
     mut read: impl FnMut(&str) -> Result<T, WireError>,
 ) -> Result<T, WireError> {
     match read(text) {
-        Err(error @ WireError::Json(_)) => match read(&numbers::as_strings(text)) {
+        Err(error @ WireError::Json(_)) => match read(&lenient(text)) {
             Err(WireError::Json(_)) => Err(error),
             read => read,
         },

@@ -115,7 +115,7 @@ pub enum NotPlayable {
     #[error("it is in none of the folders gamma, clob, ws")]
     Elsewhere,
     /// A file of a tape in a folder where none belongs.
-    #[error("it is part of a tape, whose files belong directly into gamma, clob, ws")]
+    #[error("it is part of a tape, whose files belong directly in gamma, clob or ws")]
     OfTape,
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::descriptions::{Descriptions, Source, Sources};
 use super::file::{TimedUpdate, Update};
 use super::report::LoadReport;
-use crate::ids::Timestamp;
+use crate::ids::{Timestamp, condition};
 use crate::market::MARKETS_MAX;
 use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::venue::polymarket::wire::{Description, NO_TIMESTAMP};
@@ -36,7 +36,7 @@ impl Timeline {
         let mut announced: HashMap<Arc<str>, Timestamp> = HashMap::new();
         for TimedUpdate { order, update, .. } in &updates {
             if let Update::NewMarket(description) = update {
-                let condition_id = description.info.condition_id.clone();
+                let condition_id = condition::wide(&description.info.condition_id).into();
                 let first = announced.entry(condition_id).or_insert(*order);
                 *first = (*first).min(*order);
             }
@@ -125,7 +125,7 @@ impl Markets {
             Update::Change(change) => return Some(change),
             Update::Tick { market, tick } => {
                 // It is sent for each token and often twice; only the first changes the market.
-                let info = &mut self.known.get_mut(&market)?.info;
+                let info = &mut self.known.get_mut(&*condition::wide(&market))?.info;
                 if info.tick == tick {
                     return None;
                 }
@@ -134,7 +134,7 @@ impl Markets {
             }
             Update::Ended { market } => {
                 // A winner reported by a single source is not final: the market only closes.
-                let known = self.known.get_mut(&market)?;
+                let known = self.known.get_mut(&*condition::wide(&market))?;
                 known.has_ended = true;
                 if known.info.status.is_closed() {
                     return None;
@@ -150,7 +150,7 @@ impl Markets {
 
     /// Takes an announcement, but none of its repetitions on other connections.
     fn announced(&mut self, description: Description) -> Option<MarketInfo> {
-        let known = self.known.get(&description.info.condition_id);
+        let known = self.known.get(&*condition::wide(&description.info.condition_id));
         if known.is_some_and(|known| known.sources.has(Source::Announcement)) {
             return None;
         }
@@ -158,7 +158,7 @@ impl Markets {
     }
 
     fn described(&mut self, source: Source, description: Description) -> Option<MarketInfo> {
-        let condition_id = description.info.condition_id.clone();
+        let condition_id: Arc<str> = condition::wide(&description.info.condition_id).into();
         if let Some(known) = self.known.get_mut(&condition_id) {
             return known.describe(source, description);
         }
