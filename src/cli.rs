@@ -5,6 +5,7 @@ mod backup;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod completions;
+mod doctor;
 mod health;
 mod journal;
 mod man;
@@ -26,6 +27,7 @@ use serde::Serialize;
 use account::AccountArgs;
 use backup::BackupArgs;
 use completions::CompletionsArgs;
+use doctor::DoctorArgs;
 use health::HealthArgs;
 use journal::JournalArgs;
 use man::ManArgs;
@@ -85,8 +87,16 @@ enum Command {
     #[command(after_help = SHORT_HELP_END, after_long_help = SERVE_EXIT_CODES)]
     Serve(Box<ServeLine>),
     /// Check whether `serve` would start with these options, without serving or changing anything
+    ///
+    /// Of a live venue it checks only that it answers: `paperbourse doctor` looks at what it says.
     #[command(after_help = SHORT_HELP_END, after_long_help = CHECK_EXIT_CODES)]
     Check(Box<ServeArgs>),
+    /// Look whether Polymarket still is what following it live takes for granted
+    ///
+    /// It only reads, for less than a minute and with fewer than 200 requests, and prints a table:
+    /// what is taken for granted, what rests on it, what was seen, and whether it holds.
+    #[command(after_help = doctor::EXIT_CODES)]
+    Doctor(Box<DoctorArgs>),
     /// Print an access token of the embedded issuer
     Token(TokenArgs),
     /// Record a live venue to a tape that `serve --venue recorded:DIR` plays
@@ -152,6 +162,7 @@ pub fn run() -> ExitCode {
     let result = match cli.command {
         Command::Serve(line) => serve(&line, &matches),
         Command::Check(_) => check(&matches),
+        Command::Doctor(arguments) => Ok(doctor::run(&arguments)),
         Command::Record(arguments) => {
             arguments.logs.start();
             Ok(record::run(&arguments))

@@ -16,7 +16,7 @@ use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, HeaderName,
     HeaderValue, RETRY_AFTER, USER_AGENT,
 };
-use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper::{Method, Request, StatusCode, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -104,6 +104,15 @@ impl Client {
 
     /// Fetches the document at this address.
     pub async fn get(&self, address: Uri, bytes_max: usize) -> Result<Bytes, ClientError> {
+        Ok(self.get_with_headers(address, bytes_max).await?.1)
+    }
+
+    /// Fetches the document at this address, and the headers of the response.
+    pub async fn get_with_headers(
+        &self,
+        address: Uri,
+        bytes_max: usize,
+    ) -> Result<(HeaderMap, Bytes), ClientError> {
         self.ask(request(Method::GET, address, Bytes::new()), bytes_max).await
     }
 
@@ -116,6 +125,18 @@ impl Client {
         document: Vec<u8>,
         bytes_max: usize,
     ) -> Result<Bytes, ClientError> {
+        Ok(self.post_with_headers(address, media_type, document, bytes_max).await?.1)
+    }
+
+    /// Posts a document to this address and returns the headers of the response and the document in
+    /// it, of the same media type.
+    pub async fn post_with_headers(
+        &self,
+        address: Uri,
+        media_type: &'static str,
+        document: Vec<u8>,
+        bytes_max: usize,
+    ) -> Result<(HeaderMap, Bytes), ClientError> {
         let mut request = request(Method::POST, address, document.into());
         let media_type = HeaderValue::from_static(media_type);
         request.headers_mut().insert(ACCEPT, media_type.clone());
@@ -127,7 +148,7 @@ impl Client {
         &self,
         request: Request<Full<Bytes>>,
         bytes_max: usize,
-    ) -> Result<Bytes, ClientError> {
+    ) -> Result<(HeaderMap, Bytes), ClientError> {
         let document = tokio::time::timeout(self.patience, self.ask_slowly(request, bytes_max));
         document.await.unwrap_or(Err(ClientError::TimedOut { patience: self.patience }))
     }
@@ -136,7 +157,7 @@ impl Client {
         &self,
         request: Request<Full<Bytes>>,
         bytes_max: usize,
-    ) -> Result<Bytes, ClientError> {
+    ) -> Result<(HeaderMap, Bytes), ClientError> {
         let response = self.inner.request(request).await.map_err(|error| unreachable(&error))?;
         let status = response.status();
         if status.is_redirection() {
@@ -146,14 +167,20 @@ impl Client {
             let retry_after = retry_after(response.headers());
             return Err(ClientError::Status { status, retry_after });
         }
-        document(response, bytes_max).await
+        let (head, body) = response.into_parts();
+        let document = document(&head.headers, body, bytes_max).await?;
+        Ok((head.headers, document))
     }
 }
 
 /// The body, unpacked.
-async fn document(response: Response<Incoming>, bytes_max: usize) -> Result<Bytes, ClientError> {
-    let is_packed = is_packed(response.headers())?;
-    let mut body = Limited::new(response.into_body(), bytes_max);
+async fn document(
+    headers: &HeaderMap,
+    body: Incoming,
+    bytes_max: usize,
+) -> Result<Bytes, ClientError> {
+    let is_packed = is_packed(headers)?;
+    let mut body = Limited::new(body, bytes_max);
     if !is_packed {
         let body = body.collect().await.map_err(|error| body_error(&*error, bytes_max))?;
         return Ok(body.to_bytes());
@@ -232,10 +259,18 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     if let Ok(seconds) = after.parse() {
         return Some(Duration::from_secs(seconds));
     }
-    let date = |text: &str| rfc2822::DateTimeParser::new().parse_timestamp(text).ok();
     // Both dates come from the server's clock.
-    let now = text(DATE).and_then(date).unwrap_or_else(Timestamp::now);
-    date(after)?.duration_since(now).try_into().ok()
+    let now = date(headers).unwrap_or_else(Timestamp::now);
+    time(after)?.duration_since(now).try_into().ok()
+}
+
+/// Parses the `Date` of a response, in whole seconds of the server's clock.
+pub fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    time(headers.get(DATE)?.to_str().ok()?.trim())
+}
+
+fn time(text: &str) -> Option<Timestamp> {
+    rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
 }
 
 fn unreachable(error: &(dyn Error + 'static)) -> ClientError {

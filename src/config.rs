@@ -483,7 +483,7 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
 }
 
 /// Reads a number within these bounds, written in plain digits.
-fn whole_number<N>(
+pub(crate) fn whole_number<N>(
     bounds: RangeInclusive<N>,
 ) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
 where

@@ -282,6 +282,7 @@ fn every_flag_is_documented_as_in_the_help() {
     check("src/guide/operating.md", &["restore"]);
     check("src/guide/operating.md", &["top"]);
     check("src/guide/operating.md", &["health"]);
+    check("src/guide/operating.md", &["doctor"]);
     check("src/guide/operating.md", &["man"]);
 }
 
@@ -350,6 +351,7 @@ fn every_command_has_a_manual_page() {
         "-backup-verify",
         "-check",
         "-completions",
+        "-doctor",
         "-health",
         "-journal",
         "-journal-dump",

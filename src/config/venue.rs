@@ -99,6 +99,15 @@ pub struct VenueArgs {
           value_parser = whole_number(FRESH_SECONDS_MIN..=u32::MAX))]
     pub venue_fresh: Option<u32>,
 
+    /// Where Polymarket is.
+    #[command(flatten)]
+    pub addresses: AddressArgs,
+}
+
+/// Where the services of Polymarket are, and who vouches for them.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Venue")]
+pub struct AddressArgs {
     /// Base URL of the Gamma API [default: Polymarket's own]
     #[arg(hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_VENUE_GAMMA", value_name = "URL", value_parser = web_address)]
@@ -262,11 +271,11 @@ impl VenueArgs {
             ("--venue-series", !is_live && !self.venue_series.is_empty()),
             ("--venue-volume", !is_live && self.venue_volume.is_some()),
             ("--venue-fresh", !is_live && self.venue_fresh.is_some()),
-            ("--venue-gamma", !is_live && self.venue_gamma.is_some()),
-            ("--venue-clob", !is_live && self.venue_clob.is_some()),
-            ("--venue-data", !is_live && self.venue_data.is_some()),
-            ("--venue-socket", !is_live && self.venue_socket.is_some()),
-            ("--venue-ca", !is_live && self.venue_ca.is_some()),
+            ("--venue-gamma", !is_live && self.addresses.venue_gamma.is_some()),
+            ("--venue-clob", !is_live && self.addresses.venue_clob.is_some()),
+            ("--venue-data", !is_live && self.addresses.venue_data.is_some()),
+            ("--venue-socket", !is_live && self.addresses.venue_socket.is_some()),
+            ("--venue-ca", !is_live && self.addresses.venue_ca.is_some()),
         ];
         if let Some((flag, _)) = useless.into_iter().find(|(_, is_useless)| *is_useless) {
             return Err(UselessFlag { venue: self.venue.clone(), flag });
@@ -285,8 +294,6 @@ impl VenueArgs {
     }
 
     fn polymarket(&self) -> PolymarketConfig {
-        let address =
-            |given: &Option<Uri>, own| given.clone().unwrap_or_else(|| Uri::from_static(own));
         let filter = MarketFilter {
             count_max: self.venue_markets.unwrap_or(MARKETS_DEFAULT),
             tags: self.venue_tag.clone(),
@@ -301,13 +308,8 @@ impl VenueArgs {
             timing.check_after = timing.verified_max / 2;
         }
         PolymarketConfig {
-            addresses: [
-                address(&self.venue_gamma, GAMMA),
-                address(&self.venue_clob, CLOB),
-                address(&self.venue_data, DATA),
-                address(&self.venue_socket, SOCKET),
-            ],
-            authorities: self.venue_ca.clone(),
+            addresses: self.addresses.addresses(),
+            authorities: self.addresses.venue_ca.clone(),
             filter,
             timing,
         }
@@ -322,6 +324,20 @@ fn venue_delay(text: &str) -> Result<VenueDelay, String> {
         _ => ms.map(VenueDelay::UnstatedMs).ok_or_else(|| {
             format!("not on, off or a number of milliseconds from 1 to {TAKER_DELAY_MS_MAX}")
         }),
+    }
+}
+
+impl AddressArgs {
+    /// The addresses of Gamma, the CLOB service, the data API and the market socket.
+    pub fn addresses(&self) -> [Uri; 4] {
+        let address =
+            |given: &Option<Uri>, own| given.clone().unwrap_or_else(|| Uri::from_static(own));
+        [
+            address(&self.venue_gamma, GAMMA),
+            address(&self.venue_clob, CLOB),
+            address(&self.venue_data, DATA),
+            address(&self.venue_socket, SOCKET),
+        ]
     }
 }
 

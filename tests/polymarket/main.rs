@@ -9,6 +9,7 @@ mod connector;
 mod crowd;
 mod current;
 mod delays;
+mod doctor;
 mod evening;
 mod follows;
 mod held;

@@ -48,7 +48,7 @@ use std::path::Path;
 
 pub(crate) use control::StandIn;
 pub(crate) use decimal::micros;
-pub(crate) use fault::{Endpoint, EndpointFault, Fault, Injection, Which};
+pub(crate) use fault::{Edit, Endpoint, EndpointFault, Fault, Injection, Which};
 pub(crate) use history::PublishedBook;
 pub(crate) use ladder::{Ladder, Side};
 pub(crate) use market::Payout;

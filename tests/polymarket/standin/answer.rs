@@ -12,7 +12,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 
-use super::fault::{BOMB_BYTES, EndpointFault};
+use super::fault::{BOMB_BYTES, Edit, EndpointFault};
 
 /// A body that unpacks to [`BOMB_BYTES`], a thousand times its size.
 static BOMB: LazyLock<Bytes> =
@@ -86,6 +86,12 @@ impl Answer {
                 self.body.truncate(half);
                 self.is_cut = true;
             }
+            EndpointFault::Edit(Edit { from, to }) => {
+                if let Ok(text) = std::str::from_utf8(&self.body) {
+                    self.body = text.replace(from, to).into();
+                }
+            }
+            EndpointFault::Header(name, value) => self = self.and(name, value),
             EndpointFault::Garbage => {
                 self = Self::status(200, "<html><body>502 Bad Gateway</body></html>");
             }

@@ -86,6 +86,24 @@ impl StandIn {
         state.change_levels_at(timestamp_ms, token, &[change]);
     }
 
+    /// Changes levels of this token, each in a frame of its own, all with one timestamp and the
+    /// hashes of the last books; those before the last frame have this hash instead, if any.
+    pub(crate) fn change_group(
+        &self,
+        token: &str,
+        changes: &[(Side, &str, &str)],
+        other_hash: Option<&str>,
+    ) {
+        let mut state = self.shared.state.lock();
+        let token = state.token(token);
+        state.change_group(token, changes, other_hash);
+    }
+
+    /// Whether best prices are sent before the change that moves them, from now on.
+    pub(crate) fn send_tops_first(&self, is_top_first: bool) {
+        self.shared.state.lock().options.is_top_first = is_top_first;
+    }
+
     /// A taker takes this size, or what there is, from the other side of this token's book: a
     /// `price_change`, a `book` of each token, and a `last_trade_price` for each level. Returns
     /// prices and sizes.

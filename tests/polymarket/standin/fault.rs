@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::frames::{text_frame, text_of};
 use super::server::Host;
 
 /// Which sockets.
@@ -53,12 +54,21 @@ pub(crate) enum Fault {
         /// How many.
         frames: u32,
     },
+    /// Every frame is sent with this text in place of that one.
+    Edit(Edit),
     /// Every frame is delayed this long, answers to `PING` included.
     Delay(Duration),
     /// The connection ends without a close frame.
     Drop,
     /// The venue sends no more but keeps receiving.
     HalfClose,
+}
+
+/// Text in place of other text, wherever that occurs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Edit {
+    pub(crate) from: &'static str,
+    pub(crate) to: &'static str,
 }
 
 /// A frame that no event caused.
@@ -93,6 +103,7 @@ pub(crate) struct SocketFaults {
     pub(crate) corrupt: u32,
     pub(crate) ahead: u32,
     pub(crate) delay: Option<Duration>,
+    pub(crate) edit: Option<Edit>,
     /// The first frame of a pair that is being swapped.
     pub(crate) held: Option<Bytes>,
 }
@@ -117,6 +128,9 @@ impl SocketFaults {
         }
         if has_used(&mut self.ahead) {
             frame = ahead(&frame);
+        }
+        if let Some(edit) = self.edit {
+            frame = edited(&frame, edit);
         }
         if let Some(held) = self.held.take() {
             return vec![frame, held];
@@ -154,6 +168,14 @@ fn ahead(frame: &Bytes) -> Bytes {
         bytes[start - 1] = b'3';
     }
     bytes.into()
+}
+
+/// The frame with other text.
+fn edited(frame: &Bytes, Edit { from, to }: Edit) -> Bytes {
+    match text_of(frame).and_then(|text| String::from_utf8(text.to_vec()).ok()) {
+        Some(text) if text.contains(from) => text_frame(text.replace(from, to).as_bytes()),
+        _ => frame.clone(),
+    }
 }
 
 /// A kind of request.
@@ -250,4 +272,8 @@ pub(crate) enum EndpointFault {
     Bomb,
     /// A body that is labelled gzip but is not.
     NotGzip,
+    /// The answer has this text in place of that one.
+    Edit(Edit),
+    /// The answer has this header.
+    Header(&'static str, &'static str),
 }

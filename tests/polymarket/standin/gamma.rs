@@ -13,8 +13,6 @@ use super::options::EndCursor;
 use super::server::Query;
 use super::state::State;
 
-/// The largest page.
-const LIMIT_MAX: usize = 100;
 /// The size of a page if the query does not set it.
 const LIMIT_DEFAULT: usize = 20;
 
@@ -83,7 +81,8 @@ fn keyset(state: &mut State, query: &Query) -> Answer {
         return Answer::status(422, body);
     }
     let mut rows = rows(state, query, Listed::Markets);
-    if let Some(cursor) = query.first("after_cursor") {
+    let after = query.first("after_cursor").filter(|_| !state.options.ignores_cursors);
+    if let Some(cursor) = after {
         let Some((key, market)) = parse_cursor(cursor) else {
             let body = r#"{"type":"validation error","error":"after_cursor is invalid"}"#;
             return Answer::status(422, body);
@@ -95,7 +94,8 @@ fn keyset(state: &mut State, query: &Query) -> Answer {
             order.then(row.1.cmp(&market)) == Ordering::Greater
         });
     }
-    let limit = query.number("limit").unwrap_or(LIMIT_DEFAULT).min(LIMIT_MAX);
+    let limit = query.number("limit").unwrap_or(LIMIT_DEFAULT);
+    let limit = limit.min(state.options.page_markets_max);
     let is_last = rows.len() <= limit;
     rows.truncate(limit);
     let next = match (is_last, state.options.end_cursor, rows.last()) {

@@ -7,6 +7,7 @@ use super::world::MarketSeed;
 
 /// A market, with what the venue knows about it.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Market {
     pub(crate) condition_id: String,
     /// Indices into the list of tokens, in the order of the outcomes.

@@ -57,6 +57,7 @@ impl State {
             Fault::CorruptHash { frames } => faults.corrupt += frames,
             Fault::Ahead { frames } => faults.ahead += frames,
             Fault::Delay(delay) => faults.delay = Some(delay),
+            Fault::Edit(edit) => faults.edit = Some(edit),
             Fault::Drop => self.drop_socket(id),
             Fault::HalfClose => self.half_close_socket(id),
         }

@@ -13,6 +13,7 @@ pub(crate) enum EndCursor {
 
 /// How the stand-in plays the venue. The default matches the real venue.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a way of the venue of its own")]
 pub(crate) struct Options {
     /// TLS, with a certificate signed by the authority at [`super::StandIn::authority_path`]; plain
     /// otherwise.
@@ -30,12 +31,16 @@ pub(crate) struct Options {
     pub(crate) dumps_unasked: bool,
     /// A frame with more tokens is ignored silently.
     pub(crate) frame_tokens_max: usize,
+    /// The most markets in a page.
+    pub(crate) page_markets_max: usize,
+    /// Whether cursors are ignored, so that every page is the first one.
+    pub(crate) ignores_cursors: bool,
+    /// Whether best prices are sent before the change that moves them.
+    pub(crate) is_top_first: bool,
     /// How many states of each book are kept.
     pub(crate) history_max: usize,
     /// The seed of all randomness.
     pub(crate) seed: u64,
-    /// Whether best prices are sent before the change that makes them, as the venue does at times.
-    pub(crate) has_tops_first: bool,
     /// Whether everything sent is kept, byte for byte.
     pub(crate) keeps_sent: bool,
 }
@@ -50,9 +55,11 @@ impl Default for Options {
             snapshot_tokens_max: 500,
             dumps_unasked: true,
             frame_tokens_max: 500,
+            page_markets_max: 100,
+            ignores_cursors: false,
+            is_top_first: false,
             history_max: 100_000,
             seed: 1,
-            has_tops_first: false,
             keeps_sent: false,
         }
     }

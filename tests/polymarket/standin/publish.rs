@@ -54,16 +54,57 @@ impl State {
             token.history.push(Change::Levels(changes), &token.hash, timestamp_ms, at_us);
         }
         let market = self.tokens[token].market;
-        if self.options.has_tops_first {
-            tops.iter().for_each(|&place| self.send_top(place));
-        }
         let payload = price_change(&self.markets[market], &entries, timestamp_ms);
-        self.send_to_market(market, &text_frame(payload.as_bytes()));
-        if self.options.has_tops_first {
-            return;
+        let frame = text_frame(payload.as_bytes());
+        if !self.options.is_top_first {
+            self.send_to_market(market, &frame);
         }
         for place in tops {
             self.send_top(place);
+        }
+        if self.options.is_top_first {
+            self.send_to_market(market, &frame);
+        }
+    }
+
+    /// Changes levels of this token, each in a frame of its own, all with one timestamp and the
+    /// hashes of the last books; those before the last frame have this hash instead, if any.
+    pub(crate) fn change_group(
+        &mut self,
+        token: usize,
+        changes: &[(Side, &str, &str)],
+        other_hash: Option<&str>,
+    ) {
+        let timestamp_ms = self.tokens[token].timestamp_ms.max(now_us() / 1000);
+        let market = self.tokens[token].market;
+        let tokens = self.markets[market].tokens.clone();
+        let side_of =
+            |place: usize, side: Side| if place == token { side } else { side.opposite() };
+        let price_of = |place: usize, price: &str| {
+            if place == token { price.to_owned() } else { mirrored(price) }
+        };
+        // Best prices and hashes are those of the last books, in every frame.
+        for &place in &tokens {
+            for &(side, price, size) in changes {
+                let ladder = &mut self.tokens[place].ladder;
+                ladder.set(side_of(place, side), &price_of(place, price), size);
+            }
+            self.stamp(place, timestamp_ms);
+            let token = &mut self.tokens[place];
+            let whole = Change::Whole(Box::new(token.ladder.clone()));
+            token.history.push(whole, &token.hash, timestamp_ms, now_us());
+        }
+        for (index, &(side, price, size)) in changes.iter().enumerate() {
+            let mut entries = String::new();
+            for &place in &tokens {
+                let entry = (side_of(place, side), &*price_of(place, price), size);
+                write_entry(&mut entries, &self.tokens[place], entry);
+                if let Some(other) = other_hash.filter(|_| index + 1 < changes.len()) {
+                    entries = entries.replace(&self.tokens[place].hash, other);
+                }
+            }
+            let payload = price_change(&self.markets[market], &entries, timestamp_ms);
+            self.send_to_market(market, &text_frame(payload.as_bytes()));
         }
     }
 

@@ -29,6 +29,7 @@ impl BookSeed {
 
 /// A market that a stand-in starts with or lists later.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct MarketSeed {
     pub(crate) condition_id: String,
     pub(crate) token_ids: Vec<String>,
@@ -121,6 +122,7 @@ impl MarketSeed {
         seed.describe(|fields| {
             fields.insert("conditionId".to_owned(), catalogued.into());
             fields.insert("version".to_owned(), "v2".into());
+            fields.insert("resolutionStatus".to_owned(), "active".into());
             fields.insert("positionIds".to_owned(), tokens);
             fields.insert("clobTokenIds".to_owned(), Value::Null);
         });

@@ -399,7 +399,7 @@ fn uri(address: &str) -> Result<Uri, RestError> {
 }
 
 /// A percent-encoded value of a query.
-struct Encoded<'a>(&'a str);
+pub(super) struct Encoded<'a>(pub(super) &'a str);
 
 impl std::fmt::Display for Encoded<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
