@@ -15,22 +15,23 @@ mod histories;
 pub mod history;
 pub mod interest;
 mod lease;
+mod listing;
 pub mod price;
 pub mod quote;
 pub mod updown;
 pub mod walk;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
-use hashbrown::HashTable;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
+
+pub use listing::Listing;
 
 use book::Book;
 use catalogue::{DescriptionFlaw, MarketInfo, MarketStatus, Outcome, TAKER_DELAY_MS_MAX};
@@ -85,24 +86,6 @@ pub type DecidedPayouts = Vec<(Arc<str>, Price)>;
 
 /// Markets by condition id.
 type MarketsByName = HashMap<Arc<str>, Arc<Market>, foldhash::fast::RandomState>;
-
-/// The markets at one moment, with indexes by name.
-#[derive(Default)]
-pub struct Listing {
-    /// Most traded first, the order of the listing endpoint.
-    markets: Vec<Arc<Market>>,
-    by_condition: MarketsByName,
-    by_token: HashMap<Arc<str>, (Arc<Market>, OutcomeIndex), foldhash::fast::RandomState>,
-    by_slug: SlugIndex,
-}
-
-/// The places of markets in the listing, by the hashes of their slugs. The slugs themselves stay in
-/// the descriptions, so that a new listing copies none.
-#[derive(Default)]
-struct SlugIndex {
-    places: HashTable<u32>,
-    hasher: foldhash::fast::RandomState,
-}
 
 /// One market: its description and the books of its outcomes.
 pub struct Market {
@@ -185,7 +168,7 @@ impl Markets {
         self
     }
 
-    /// The same; where the venue states only that it holds marketable orders, it is for this long, in
+    /// The same; where the venue states only that it holds orders, it is for this long, in
     /// milliseconds of its time.
     #[must_use]
     pub fn with_unstated_delay(mut self, ms: u32) -> Self {
@@ -234,12 +217,10 @@ impl Markets {
     /// The name under which a market is listed, if this is another way to write it.
     pub fn listed_name(&self, condition_id: &str) -> Option<Arc<str>> {
         let listing = self.listing.load();
-        let is_listed = |name: &str| listing.by_condition.contains_key(name);
-        if is_listed(condition_id) {
+        if listing.by_condition.contains_key(condition_id) {
             return None;
         }
-        let market = listing.by_condition(condition_id)?;
-        Some(market.info().condition_id.clone())
+        listing.by_condition(condition_id).map(|market| market.info().condition_id.clone())
     }
 
     /// The name by which a market is known already, if this is another way to write it: it may have
@@ -414,69 +395,6 @@ impl Markets {
     /// The number of the last list of changes that was taken.
     pub fn round(&self) -> u64 {
         self.round.load(Ordering::Acquire)
-    }
-}
-
-impl Listing {
-    fn of(mut markets: Vec<Arc<Market>>) -> Self {
-        markets.sort_by_cached_key(|market| std::cmp::Reverse(market.info().volume_total));
-        let mut by_condition = HashMap::default();
-        let mut by_token = HashMap::default();
-        let by_slug = SlugIndex::of(&markets);
-        for market in &markets {
-            let info = market.info();
-            by_condition.insert(info.condition_id.clone(), market.clone());
-            for (index, outcome) in (0_u8..).zip(&info.outcomes) {
-                if !outcome.token_id.is_empty() {
-                    by_token
-                        .insert(outcome.token_id.clone(), (market.clone(), OutcomeIndex(index)));
-                }
-            }
-        }
-        Self { markets, by_condition, by_token, by_slug }
-    }
-
-    /// All markets, most traded first.
-    pub fn markets(&self) -> &[Arc<Market>] {
-        &self.markets
-    }
-
-    /// The market with this name, as used in orders, however it is written.
-    pub fn by_condition(&self, condition_id: &str) -> Option<&Arc<Market>> {
-        condition::find(condition_id, |name| self.by_condition.get(name))
-    }
-
-    /// The market with this slug, the most traded one if several have it.
-    pub fn by_slug(&self, slug: &str) -> Option<&Arc<Market>> {
-        self.by_slug.find(&self.markets, slug)
-    }
-
-    /// The market and the outcome of this token.
-    pub fn by_token(&self, token_id: &str) -> Option<(&Arc<Market>, OutcomeIndex)> {
-        self.by_token.get(token_id).map(|(market, outcome)| (market, *outcome))
-    }
-}
-
-impl SlugIndex {
-    fn of(markets: &[Arc<Market>]) -> Self {
-        let mut index = Self { places: HashTable::with_capacity(markets.len()), ..Self::default() };
-        for (place, market) in (0_u32..).zip(markets) {
-            let info = market.info();
-            let Some(slug) = info.slug.as_deref() else { continue };
-            if index.find(markets, slug).is_none() {
-                let hash_of = |place: &u32| {
-                    index.hasher.hash_one(markets[*place as usize].info().slug.as_deref())
-                };
-                index.places.insert_unique(index.hasher.hash_one(Some(slug)), place, hash_of);
-            }
-        }
-        index
-    }
-
-    fn find<'m>(&self, markets: &'m [Arc<Market>], slug: &str) -> Option<&'m Arc<Market>> {
-        let is_it = |place: &u32| markets[*place as usize].info().slug.as_deref() == Some(slug);
-        let place = self.places.find(self.hasher.hash_one(Some(slug)), is_it)?;
-        Some(&markets[*place as usize])
     }
 }
 

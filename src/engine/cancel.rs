@@ -152,7 +152,7 @@ impl Command for ClearBooks {
     type Answer = bool;
 
     fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<bool>, Rejection> {
-        let Some(&market) = state.market_of.get(&self.market_id) else {
+        let Some(market) = state.market_named(&self.market_id) else {
             return Ok(Verdict::Already(false));
         };
         let orders = state.open.of_market(market).map(|slot| &state.orders[slot]);

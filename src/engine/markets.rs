@@ -9,7 +9,7 @@ use super::open_orders::BookSide;
 use super::rejection::Rejection;
 use super::state::State;
 use super::used_market::UsedMarket;
-use crate::ids::{MarketIndex, OutcomeIndex};
+use crate::ids::{MarketIndex, OutcomeIndex, condition};
 use crate::market::book::Side;
 use crate::market::catalogue::{Fees, MarketStatus};
 use crate::market::quote::{Quote, QuotedBook};
@@ -76,14 +76,14 @@ impl<'a, 'q> OpenMarket<'a, 'q> {
         market_id: &str,
         label: &str,
     ) -> Result<Self, Rejection> {
-        let used = state.market_of.get(market_id).copied();
+        let used = state.market_named(market_id);
         if used.is_some_and(|market| state.is_settled(market)) {
             return Err(Rejection::MarketClosed { status: MarketStatus::Resolved });
         }
         let Some(quote) = quote else {
             return Err(Rejection::MarketNotFound { market_id: market_id.into(), meant: None });
         };
-        debug_assert_eq!(**quote.condition_id, *market_id, "the market that the order names");
+        debug_assert!(condition::is_same(quote.condition_id, market_id), "another market");
         let Some(outcome) = quote.outcome(label) else {
             return Err(Rejection::OutcomeNotFound {
                 outcome: label.into(),

@@ -112,7 +112,7 @@ fn matchable<'a, 'q>(
     quote: Option<&'a Quote<'q>>,
     market_id: &str,
 ) -> Option<(MarketIndex, &'a Quote<'q>)> {
-    let market = *state.market_of.get(market_id)?;
+    let market = state.market_named(market_id)?;
     let quote = quote?;
     let is_open = quote.status.is_tradable()
         && quote.fees != Fees::Unsupported

@@ -69,7 +69,7 @@ impl Command for Settle {
 
     fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<Payment>, Rejection> {
         let Self(decision) = self;
-        let Some(&market) = state.market_of.get(&decision.condition_id) else {
+        let Some(market) = state.market_named(&decision.condition_id) else {
             // No account of this shard ever held it, and the catalogue keeps new orders out.
             return Ok(Verdict::Already(Payment::Whole));
         };
@@ -335,8 +335,8 @@ impl State {
 
     /// Whether the shard has used a market and has not settled it.
     pub fn is_unsettled(&self, condition_id: &str) -> bool {
-        let market = self.market_of.get(condition_id);
-        market.is_some_and(|market| self.settled.get(market).is_none_or(|it| !it.is_paid))
+        let market = self.market_named(condition_id);
+        market.is_some_and(|market| self.settled.get(&market).is_none_or(|it| !it.is_paid))
     }
 }
 

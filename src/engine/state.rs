@@ -21,7 +21,9 @@ use super::silences::Silences;
 use super::slab::{Slab, Table};
 use super::state_hash::StateHash;
 use super::used_market::UsedMarket;
-use crate::ids::{AccountId, CommentId, MarketIndex, OrderId, OutcomeIndex, Place, ShardId};
+use crate::ids::{
+    AccountId, CommentId, MarketIndex, OrderId, OutcomeIndex, Place, ShardId, condition,
+};
 
 /// The state of one shard.
 ///
@@ -169,16 +171,22 @@ impl State {
         self.is_settled.get(market.0 as usize).is_some_and(|&is_settled| is_settled)
     }
 
+    /// The shard's index of a market, however its name is written.
+    #[inline]
+    pub(super) fn market_named(&self, condition_id: &str) -> Option<MarketIndex> {
+        condition::find(condition_id, |name| self.market_of.get(name).copied())
+    }
+
     /// The newest record of a market's settlement, if there is one.
     pub(super) fn settled_place(&self, condition_id: &str) -> Place {
-        let market = self.market_of.get(condition_id);
-        let settled = market.and_then(|market| self.settled.get(market));
+        let market = self.market_named(condition_id);
+        let settled = market.and_then(|market| self.settled.get(&market));
         settled.map_or(Place::START, |settled| self.place_at(settled.position_in_log))
     }
 
     /// The record that introduced a market to this shard, if it has used the market.
     pub(super) fn introduction_place(&self, condition_id: &str) -> Place {
-        let market = self.market_of.get(condition_id);
+        let market = self.market_named(condition_id);
         market.map_or(Place::START, |market| self.place_at(self.introductions[market.0 as usize]))
     }
 

@@ -55,11 +55,15 @@ impl fmt::Debug for ConditionId {
 
 /// The name with 64 digits in lower case; other names as they are.
 pub fn wide(name: &str) -> Cow<'_, str> {
-    let is_wide = name.len() == 2 + 2 * BYTES && !name.bytes().any(|it| it.is_ascii_uppercase());
+    let is_wide = name.len() == 2 + 2 * BYTES && !has_upper_case(name);
     match ConditionId::of(name) {
         Some(id) if !is_wide => Cow::Owned(id.to_string()),
         _ => Cow::Borrowed(name),
     }
+}
+
+fn has_upper_case(name: &str) -> bool {
+    name.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
 /// Whether these are names of the same market.
@@ -74,7 +78,12 @@ pub fn is_same(name: &str, other: &str) -> bool {
 
 /// The first result of `get` for any way to write this name; as it is comes first.
 pub fn find<T>(name: &str, mut get: impl FnMut(&str) -> Option<T>) -> Option<T> {
-    get(name).or_else(|| others(name).find_map(|other| get(&other)))
+    get(name).or_else(|| {
+        // Most names that are not found have no other form.
+        let may_differ = matches!(name.len(), 64 | 66)
+            && (name.len() == 64 || name.ends_with("00") || has_upper_case(name));
+        if may_differ { others(name).find_map(|other| get(&other)) } else { None }
+    })
 }
 
 /// The ways to write a name for the catalogue: as it is, and with 62 digits if that may be meant.
@@ -130,7 +139,7 @@ mod tests {
         assert_eq!(super::wide("0xa"), "0xa");
         let spelled = |name: &str| others(name).collect::<Vec<_>>();
         assert_eq!(spelled(&narrow), [format!("{narrow}00")]);
-        assert_eq!(spelled(&format!("{narrow}00")), [narrow.clone()]);
+        assert!(spelled(&format!("{narrow}00")).iter().eq([&narrow]));
         assert_eq!(spelled(&of_32_bytes), [of_32_bytes.to_lowercase()]);
         assert!(spelled("0xa").is_empty());
         assert!(catalogued(&narrow).eq([narrow.as_str()]));
