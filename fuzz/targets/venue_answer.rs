@@ -11,7 +11,6 @@ use paperbourse::ids::{OutcomeIndex, Timestamp};
 use paperbourse::market::Markets;
 use paperbourse::market::catalogue::{MarketInfo, Outcome};
 use paperbourse::venue::feed::{Feed, MismatchPolicy};
-use paperbourse::venue::follow::books::Books as _;
 use paperbourse::venue::polymarket::wire::clob::{self, BookMessage};
 use paperbourse::venue::polymarket::wire::{Description, gamma};
 use paperbourse::venue::{VenueChange, VenueEvent};
@@ -64,7 +63,6 @@ fn read_book(row: &str) {
     feed.apply(VenueEvent { at: Timestamp::EPOCH, change: listed });
     let (received, id) = (ladder.clone(), asset_id.to_owned());
     feed.apply(book.event(|name| name.into()));
-    assert!(feed.has_levels(&id, &received));
     let listing = feed.markets().listing();
     let (market, outcome) = listing.by_token(&id).expect("the market was listed");
     let published = market.book(outcome).clone().expect("a complete book is published");

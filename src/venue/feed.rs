@@ -196,15 +196,16 @@ impl Feed {
             && !token.is_unconfirmed
             && at < token.updated_at;
         self.counts.late += u64::from(is_late);
-        // An older book that differs does not describe the present.
-        if is_late && !is_known {
+        // An older book that differs does not describe the present. Nor does one that the venue has
+        // contradicted since.
+        if is_late && (!is_known || token.unmatched.is_some()) {
             return Findings::from_iter([(update.token_id, Finding::Unproven)]);
         }
         let is_unconfirmed = update.is_requested
             && (token.is_unconfirmed || !is_known)
             && !token.awaits(update.hash.as_deref());
-        // An answer does not replace what the changes have made and nothing contradicts.
-        if is_unconfirmed && has_book && !token.stale {
+        // An answer does not replace what the changes have made, even if that was contradicted.
+        if is_unconfirmed && has_book {
             return Findings::from_iter([(update.token_id, Finding::Unconfirmed)]);
         }
         let mut findings = Findings::new();
@@ -212,10 +213,14 @@ impl Feed {
             Finding::Proven
         } else {
             let is_repeated = token.replace_levels(update.ladder, time.effective);
+            if !is_known {
+                // Other levels do not explain why ours did not match.
+                token.unmatched = None;
+            }
             token.newest_side = None;
             (token.updated_at, token.venue_time) = (at, time.venue);
             (token.stale, token.is_unconfirmed) = (is_unconfirmed, is_unconfirmed);
-            token.ahead = None;
+            token.drop_explained(time.venue);
             token.tick = update.tick.or(token.tick);
             if update.version.is_some() {
                 token.version = update.version;
@@ -233,11 +238,12 @@ impl Feed {
             }
             let id = &update.token_id;
             let token = self.tokens.get_mut(id).expect("the token was found above");
-            if !is_known {
-                // Other levels do not explain why ours did not match.
-                token.unmatched = None;
+            let finding = token.check(update.hash, id, &mut self.verifier, &mut self.counts);
+            if is_unconfirmed {
+                // The socket has not named this hash.
+                (token.unmatched, token.hash) = (None, None);
             }
-            match token.check(update.hash, id, &mut self.verifier, &mut self.counts) {
+            match finding {
                 _ if is_unconfirmed => Finding::Unconfirmed,
                 Finding::Unproven => Finding::Proven,
                 // After a trade the venue repeats the book with a hash that covers the trade's
@@ -392,6 +398,9 @@ impl Feed {
         }
         token.publish(&self.markets, &mut self.counts);
         findings.push((token_id.clone(), finding));
+        if token.ahead.is_some() {
+            findings.push((token_id.clone(), Finding::Ahead));
+        }
     }
 
     /// The books of a market's two tokens mirror each other, so proof of one proves the other. If
@@ -422,7 +431,7 @@ impl Feed {
             drop(info);
             if was_stale {
                 self.settle(&other_id, Finding::Proven, findings);
-            } else {
+            } else if self.tokens[&other_id].ahead.is_none() {
                 findings.push((other_id, Finding::Proven));
             }
         }

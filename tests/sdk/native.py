@@ -74,7 +74,9 @@ def settlements(client, world):
     same([row["position_id"] for page in (first, second) for row in page["data"]],
          [row["position_id"] for row in mover.settlements()["data"]])
     gains = sum(Decimal(row["realized_pnl"]) for row in rows.values())
-    same(Decimal(mover.balance()["balance"]), 1000 + gains)
+    fees = sum(Decimal(row["fee"]) for row in mover.history(limit=len(BETS)))
+    assert fees > 0, "the market has a fee"
+    same(Decimal(mover.balance()["balance"]), 1000 + gains - fees)
 
 
 def exported(file):

@@ -18,6 +18,7 @@ use crate::venue::event::Top;
 use crate::venue::follow::books::Finding;
 
 /// The state of a token's book, and where to publish it.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the book")]
 pub(super) struct Token {
     pub(super) market: Arc<Market>,
     pub(super) outcome: OutcomeIndex,
@@ -248,12 +249,21 @@ impl Token {
         finding
     }
 
+    /// Forgets best prices that were ahead of the book, if it is of their time now or has them.
+    pub(super) fn drop_explained(&mut self, at: Timestamp) {
+        let explained =
+            |ahead: &AheadTop| ahead.at <= at || self.check_top(ahead.top) != Finding::Contradicted;
+        if self.ahead.as_ref().is_some_and(explained) {
+            self.ahead = None;
+        }
+    }
+
     /// What a change from this time shows about the book, given what it shows by itself and the
     /// best prices that were ahead of the book.
     pub(super) fn settle_ahead(&mut self, finding: Finding, at: Timestamp) -> Finding {
         let Some(AheadTop { top, at: ahead_at }) = self.ahead else { return finding };
-        let is_explained =
-            finding == Finding::Proven || self.check_top(top) != Finding::Contradicted;
+        let is_explained = finding == Finding::Proven && ahead_at <= at
+            || self.check_top(top) != Finding::Contradicted;
         if is_explained || ahead_at < at {
             self.ahead = None;
         }

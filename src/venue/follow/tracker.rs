@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::freshness::{self, Freshness, Signal, StateCounts};
 use super::timing::Timing;
-use crate::ids::Timestamp;
 
 /// All followed tokens.
 #[derive(Default)]
@@ -35,8 +34,6 @@ pub(crate) struct Tracked {
     is_request_pending: bool,
     /// Answers since the book was last proven.
     unproven_answer_count: u32,
-    /// The newest venue timestamp from its socket.
-    socket_time: Timestamp,
     /// Since when the best prices of its socket are ahead of the book.
     ahead_since: Option<Duration>,
     /// What its socket must send, since the book endpoint has sent it.
@@ -46,8 +43,6 @@ pub(crate) struct Tracked {
 /// An update that a socket must send.
 #[derive(Clone, Copy)]
 struct Expected {
-    /// The venue's timestamp of the update.
-    at: Timestamp,
     since: Duration,
     /// The book counts as contradicted meanwhile.
     is_doubted: bool,
@@ -84,7 +79,6 @@ impl Tracker {
                 requested_at: None,
                 is_request_pending: false,
                 unproven_answer_count: 0,
-                socket_time: Timestamp::EPOCH,
                 ahead_since: None,
                 expected: None,
             },
@@ -107,31 +101,20 @@ impl Tracker {
         self.tokens.get_key_value(token_id)
     }
 
-    /// Records the venue's timestamp of a message from the token's socket.
-    pub(crate) fn note_socket_time(&mut self, token_id: &str, at: Timestamp) {
-        if let Some(token) = self.tokens.get_mut(token_id) {
-            token.socket_time = token.socket_time.max(at);
-            if token.expected.is_some_and(|expected| expected.at <= token.socket_time) {
-                token.expected = None;
-            }
-        }
-    }
-
     /// Records a full book from the token's socket: that is all it has to send.
-    pub(crate) fn note_socket_book(&mut self, token_id: &str, at: Timestamp) {
+    pub(crate) fn note_socket_book(&mut self, token_id: &str) {
         if let Some(token) = self.tokens.get_mut(token_id) {
-            token.socket_time = token.socket_time.max(at);
             token.expected = None;
         }
     }
 
-    /// Expects the socket to confirm a book that only the book endpoint has sent, or to disprove it.
+    /// Expects the socket to confirm or disprove a book that only the book endpoint has sent.
     /// Returns whether this is new.
-    pub(crate) fn expect(&mut self, token_id: &str, at: Timestamp, now: Duration) -> bool {
+    pub(crate) fn expect(&mut self, token_id: &str, now: Duration) -> bool {
         match self.tokens.get_mut(token_id) {
             Some(token) if token.expected.is_none() => {
                 let (is_doubted, is_overdue) = (false, false);
-                token.expected = Some(Expected { at, since: now, is_doubted, is_overdue });
+                token.expected = Some(Expected { since: now, is_doubted, is_overdue });
                 true
             }
             _ => false,
@@ -168,6 +151,7 @@ impl Tracker {
             }
             Signal::Proven => {
                 (token.verified_at, token.unproven_answer_count) = (token.verified_at.max(now), 0);
+                token.expected = None;
             }
             Signal::Agreed if token.state == Freshness::Live => {
                 token.verified_at = token.verified_at.max(now);

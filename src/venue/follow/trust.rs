@@ -222,11 +222,6 @@ impl<B: Books> Trust<B> {
         *state = state.after(Signal::Proven);
     }
 
-    /// Records the venue's timestamp of a message from a token's socket.
-    pub(crate) fn note_socket_time(&mut self, token_id: &str, at: Timestamp) {
-        self.tracker.note_socket_time(token_id, at);
-    }
-
     /// Applies a signal, and publishes the book as stale if it just became so.
     pub(crate) fn signal(&mut self, token_id: &str, signal: Signal, now: Stamp) {
         let changed = self.tracker.signal(token_id, signal, now.elapsed);
@@ -306,14 +301,14 @@ impl<B: Books> Trust<B> {
     }
 
     /// Records a full book from a token's socket.
-    pub(crate) fn note_socket_book(&mut self, token_id: &str, at: Timestamp) {
-        self.tracker.note_socket_book(token_id, at);
+    pub(crate) fn note_socket_book(&mut self, token_id: &str) {
+        self.tracker.note_socket_book(token_id);
     }
 
     /// Asks the socket for a book that only the book endpoint has sent: it may be wrong, or the
     /// socket may lack a change.
-    pub(crate) fn confirm(&mut self, token_id: &Arc<str>, at: Timestamp, received: Stamp) {
-        if self.tracker.expect(token_id, at, received.elapsed)
+    pub(crate) fn confirm(&mut self, token_id: &Arc<str>, received: Stamp) {
+        if self.tracker.expect(token_id, received.elapsed)
             && let Some((_, token)) = self.tracker.get(token_id)
         {
             let (socket, token) = (token.socket, token_id.clone());

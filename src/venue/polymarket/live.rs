@@ -10,6 +10,7 @@ mod config;
 mod delays;
 mod handshake;
 mod log;
+pub mod look;
 mod replay;
 mod rest;
 mod slugs;

@@ -63,6 +63,9 @@ pub enum WireError {
         /// The type, cut to [`ID_BYTES_MAX`] characters.
         event_type: String,
     },
+    /// An entry of a `price_change` cannot be read.
+    #[error("{0}")]
+    Entry(String),
     /// A `price_change` from before 2025-09-15, which no server sends today.
     #[error("price_change in the format before 2025-09-15")]
     OldFormat,
@@ -87,6 +90,7 @@ pub enum FieldProblem {
 
 /// A description of a market, by any of the services.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says what one field of the venue states")]
 pub struct Description {
     /// Defaults where the description states nothing.
     pub info: MarketInfo,
@@ -396,7 +400,7 @@ mod tests {
     fn what_json_lacks_is_read_as_null_and_numbers_as_strings() {
         for (text, expected) in [
             (r#"[1,-0.5e3,{"a":10}]"#, r#"["1","-0.5e3",{"a":"10"}]"#),
-            (r#"[NaN,Infinity,-Infinity]"#, "[null,null,null]"),
+            ("[NaN,Infinity,-Infinity]", "[null,null,null]"),
             (r#"{"NaN":true,"x":false,"y":null}"#, r#"{"NaN":true,"x":false,"y":null}"#),
             (r#"["1 NaN \" 2",3]"#, r#"["1 NaN \" 2","3"]"#),
             (r#"["\\",4]"#, r#"["\\","4"]"#),

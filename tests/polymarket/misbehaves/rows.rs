@@ -8,7 +8,7 @@ use super::row::{
 };
 use crate::standin::world::{condition_id, token_id};
 use crate::standin::{
-    Endpoint, EndpointFault, Fault, Injection, Payout, Side, StandIn, Which, World,
+    Endpoint, EndpointFault, Fault, Injection, Payout, Side, StandIn, Which, World, now_us,
 };
 
 /// Frames that are wrong, missing, or unknown.
@@ -116,7 +116,7 @@ pub(super) const FRAMES: fn() -> Vec<Row> = || {
         .reconnected(),
         Row::new(
             "announces a market that cannot be read",
-            |it| inject(it, Injection::Text(r#"{"event_type":"new_market","market":7}"#)),
+            |it| inject(it, Injection::Text(r#"{"event_type":"new_market","market":[]}"#)),
             |now, was| now.unknown_messages > was.unknown_messages,
         )
         .harmless(),
@@ -363,10 +363,11 @@ fn inject(venue: &StandIn, injection: Injection<'_>) {
 fn inject_odd(venue: &StandIn) {
     let text = format!(
         concat!(
-            r#"{{"event_type":"price_change","market":"{}","timestamp":"1","price_changes":"#,
+            r#"{{"event_type":"price_change","market":"{}","timestamp":"{}","price_changes":"#,
             r#"[{{"asset_id":"{}","price":"dear","size":"1","side":"BUY"}}]}}"#
         ),
         condition_id(0),
+        now_us() / 1_000,
         token_id(0, 0)
     );
     inject(venue, Injection::Text(&text));

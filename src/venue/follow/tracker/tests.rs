@@ -100,19 +100,21 @@ fn an_answer_from_before_a_reconnect_is_discarded() {
 
 #[test]
 fn a_socket_that_does_not_catch_up_with_the_book_endpoint_is_silent() {
-    let time = Timestamp::from_millis;
-    for (socket_time, is_silent) in [(None, true), (Some(9), true), (Some(10), false)] {
+    for (is_confirmed, is_proven) in [(false, false), (true, false), (false, true)] {
         let mut tracker = tracker();
         tracker.signal("1", Signal::Opened, at(0));
-        tracker.expect("1", time(10), at(3_000));
-        if let Some(millis) = socket_time {
-            tracker.note_socket_time("1", time(millis));
+        assert!(tracker.expect("1", at(3_000)));
+        if is_confirmed {
+            tracker.note_socket_book("1");
+        }
+        if is_proven {
+            tracker.signal("1", Signal::Proven, at(3_100));
         }
         assert_eq!(sweep(&mut tracker, 3_000).silent_sockets, [0; 0]);
         // The first sweep after the deadline only warns: the update may still be unread.
         assert_eq!(sweep(&mut tracker, 9_000).silent_sockets, [0; 0]);
         let silent = sweep(&mut tracker, 9_001).silent_sockets;
-        assert_eq!(!silent.is_empty(), is_silent, "{socket_time:?}");
+        assert_eq!(silent.is_empty(), is_confirmed || is_proven);
         assert!(sweep(&mut tracker, 9_002).silent_sockets.is_empty(), "reported once");
     }
 }
@@ -123,7 +125,7 @@ fn a_socket_is_not_silent_while_its_messages_are_queued() {
     for (received_until, is_silent) in [(7_999, false), (8_000, false), (8_001, true)] {
         let mut tracker = tracker();
         tracker.signal("1", Signal::Opened, at(0));
-        assert!(tracker.expect("1", Timestamp::from_millis(10), at(3_000)));
+        assert!(tracker.expect("1", at(3_000)));
         let mut sweep = |millis| tracker.sweep(at(millis), at(received_until), &TIMING);
         let silent = [sweep(20_000), sweep(20_250)].map(|sweep| sweep.silent_sockets.len());
         assert_eq!(silent, [0, usize::from(is_silent)], "{received_until}");
@@ -135,13 +137,13 @@ fn a_book_is_doubted_while_its_socket_does_not_confirm_it() {
     let mut tracker = tracker();
     tracker.signal("1", Signal::Opened, at(0));
     tracker.signal("1", Signal::Proven, at(0));
-    assert!(tracker.expect("1", Timestamp::from_millis(10), at(3_000)));
-    assert!(!tracker.expect("1", Timestamp::from_millis(20), at(3_400)), "it is expected already");
+    assert!(tracker.expect("1", at(3_000)));
+    assert!(!tracker.expect("1", at(3_400)), "it is expected already");
     assert!(sweep(&mut tracker, 3_500).expired.is_empty());
     assert_eq!(sweep(&mut tracker, 3_501).expired, ["1".into()]);
     assert!(sweep(&mut tracker, 3_502).expired.is_empty(), "told once");
     // Any full book of the socket settles it.
-    tracker.note_socket_book("1", Timestamp::from_millis(1));
+    tracker.note_socket_book("1");
     for millis in [9_000, 9_001] {
         assert!(sweep(&mut tracker, millis).silent_sockets.is_empty());
     }

@@ -1,5 +1,5 @@
-//! Takes the answers of the book endpoint. An answer proves the book that the socket has made, or has
-//! the socket send it again: the endpoint has served books that never were.
+//! Takes the answers of the book endpoint. An answer proves the book that the socket has made, or
+//! has the socket send it again: the endpoint has served books that never were.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::Follower;
 use crate::venue::event::VenueChange;
 use crate::venue::follow::Stamp;
 use crate::venue::follow::books::{Books, Finding};
-use crate::venue::follow::freshness::Signal;
+use crate::venue::follow::freshness::{Freshness, Signal};
 use crate::venue::follow::request::{BookRequest, Notice, Request};
 use crate::venue::polymarket::wire::clob::{self, BookMessage, UnreadableBook};
 use crate::venue::polymarket::wire::{self, NO_TIMESTAMP};
@@ -69,7 +69,7 @@ impl<B: Books> Follower<B> {
         let lenient;
         let mut rows = text.as_deref().map(clob::books);
         let is_odd = |rows: &Rows<'_>| match rows {
-            Ok(rows) => rows.iter().any(|row| row.is_err()),
+            Ok(rows) => rows.iter().any(Result::is_err),
             Err(_) => true,
         };
         if rows.as_ref().is_some_and(is_odd) {
@@ -132,9 +132,12 @@ impl<B: Books> Follower<B> {
         let at = if at == NO_TIMESTAMP { event.at } else { at };
         let findings = self.trust.books.apply_as_of(event, at);
         let finding = findings.iter().find(|(id, _)| id == token_id).map(|(_, finding)| *finding);
-        if finding == Some(Finding::Unconfirmed) {
-            self.trust.counts.books_diverged += 1;
-            self.trust.confirm(token_id, at, received);
+        let is_unconfirmed = finding == Some(Finding::Unconfirmed);
+        self.trust.counts.books_diverged += u64::from(is_unconfirmed);
+        let is_unsettled = matches!(finding, Some(Finding::Contradicted | Finding::Unproven))
+            && self.trust.token(token_id).is_some_and(|(_, it)| it.state() != Freshness::Live);
+        if is_unconfirmed || is_unsettled {
+            self.trust.confirm(token_id, received);
         }
         self.trust.judge(&findings, Stamp { elapsed: asked_at, ..received });
         if finding == Some(Finding::Unproven)

@@ -153,14 +153,8 @@ impl<B: Books> Follower<B> {
         let Some(event) = message.event(token_id) else { return };
         let event = self.dated(event, received.time);
         let trusted_at = if trusted_at == NO_TIMESTAMP { event.at } else { trusted_at };
-        match &event.change {
-            VenueChange::Levels(changes) => {
-                for change in changes {
-                    self.trust.note_socket_time(&change.token_id, trusted_at);
-                }
-            }
-            VenueChange::Book(book) => self.trust.note_socket_book(&book.token_id, trusted_at),
-            _ => {}
+        if let VenueChange::Book(book) = &event.change {
+            self.trust.note_socket_book(&book.token_id);
         }
         let findings = self.trust.books.apply_as_of(event, trusted_at);
         self.trust.judge(&findings, received);

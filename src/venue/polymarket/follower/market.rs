@@ -150,6 +150,7 @@ impl Followed {
             notices.push(Notice::UnknownStage { stage: stage.clone(), market: market.clone() });
         }
         let mut info = description.info.clone();
+        info.condition_id = self.info.condition_id.clone();
         if info.align(&self.info.outcomes).is_ok() {
             self.has_other_tokens = false;
             if self.is_end_retracted(&description.info, described_at, retraction_after) {

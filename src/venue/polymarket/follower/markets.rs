@@ -23,8 +23,11 @@ impl<B: Books> Follower<B> {
     /// Follows these markets too, by condition id: accounts hold shares in them. They are followed
     /// whatever the filter says, and until they are resolved.
     pub fn hold(&mut self, condition_ids: impl IntoIterator<Item = Arc<str>>) {
-        let is_new = |id: &Arc<str>| !self.markets.contains_key(id);
-        self.held.extend(condition_ids.into_iter().filter(is_new));
+        for id in condition_ids {
+            if self.followed_name(&id).is_none() {
+                self.held.insert(id);
+            }
+        }
         self.request_unresolved();
     }
 
@@ -44,10 +47,10 @@ impl<B: Books> Follower<B> {
         let mut seen = HashSet::new();
         for description in descriptions {
             let id = &description.info.condition_id;
-            if !seen.insert(id.clone()) {
+            if !seen.insert(condition::wide(id).into_owned()) {
                 continue;
             }
-            if self.markets.contains_key(id) {
+            if self.followed_name(id).is_some() {
                 known.push(Described::from(description));
             } else if self.take_held(id)
                 // A page of the catalogue may be older than the end of a market.
@@ -70,7 +73,8 @@ impl<B: Books> Follower<B> {
         let mut changed = Vec::new();
         let mut notices = Vec::new();
         for described in all {
-            let condition_id = &described.gamma.info.condition_id;
+            let name = self.followed_name(&described.gamma.info.condition_id).cloned();
+            let Some(condition_id) = &name else { continue };
             let Some(market) = self.markets.get_mut(condition_id) else { continue };
             let was_open = !market.info.status.is_closed();
             let retraction_after = self.trust.timing.retraction_after;
@@ -193,8 +197,8 @@ impl<B: Books> Follower<B> {
 
     /// Whether this market waits for its description; it does not from now on.
     fn take_held(&mut self, condition_id: &str) -> bool {
-        self.held.remove(condition_id)
-            || condition::others(condition_id).any(|name| self.held.remove(&*name))
+        let is_held = self.held.remove(condition_id);
+        condition::others(condition_id).fold(is_held, |it, name| self.held.remove(&*name) || it)
     }
 
     fn subscribed_count(&self) -> usize {

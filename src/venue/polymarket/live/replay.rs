@@ -229,7 +229,9 @@ impl Replay {
 
     fn listed(&mut self, line: &Line<'_>) -> Option<()> {
         let ids = line.ids.as_ref()?;
-        let listed = ids.iter().filter_map(|id| self.descriptions.get(&**id).cloned()).collect();
+        let listed =
+            ids.iter().filter_map(|id| self.descriptions.get(&*condition::wide(id)).cloned());
+        let listed = listed.collect();
         // Most markets of a page are not followed, and come again with the next list. The others
         // stay: a `described` line may still refer to them.
         if self.descriptions.len() > DESCRIPTIONS_MAX / 2 {
@@ -242,10 +244,10 @@ impl Replay {
     fn described(&mut self, line: &Line<'_>) -> Option<()> {
         let (ids, second) = (line.ids.as_ref()?, line.second.as_ref()?);
         let described = ids.iter().filter_map(|id| {
-            let gamma = self.descriptions.remove(&**id)?;
-            let has_clob = second.contains(id);
             // Gamma's names of markets may be shorter than those of the other services.
             let wide = condition::wide(id);
+            let gamma = self.descriptions.remove(&*wide)?;
+            let has_clob = second.contains(id);
             let clob = if has_clob { self.clob_descriptions.remove(&*wide) } else { None };
             let answer = self.data_answers.remove(&*wide);
             let answer = answer.filter(|_| line.third.as_ref().is_some_and(|it| it.contains(id)));
@@ -259,7 +261,7 @@ impl Replay {
 
     fn delay(&mut self, line: &Line<'_>) -> Option<()> {
         for id in line.ids.as_ref()? {
-            if let Some(description) = self.compact_descriptions.remove(&**id) {
+            if let Some(description) = self.compact_descriptions.remove(&*condition::wide(id)) {
                 self.follower.delay_described(&description, self.now());
             }
         }
@@ -332,9 +334,9 @@ fn keep(
     descriptions: impl Iterator<Item = Result<Description, WireError>>,
 ) {
     for description in descriptions.flatten() {
-        let id = &description.info.condition_id;
-        if kept.len() < DESCRIPTIONS_MAX || kept.contains_key(id) {
-            kept.insert(id.clone(), description);
+        let id: Arc<str> = condition::wide(&description.info.condition_id).into();
+        if kept.len() < DESCRIPTIONS_MAX || kept.contains_key(&id) {
+            kept.insert(id, description);
         }
     }
 }

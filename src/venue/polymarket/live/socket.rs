@@ -24,9 +24,8 @@ const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// How many bytes of frames may be queued, of all sockets together.
 pub(super) const QUEUE_BYTES_MAX: usize = 64 << 20;
 
-/// How many full books may wait to be asked for again. What finds no room is asked for again with
-/// the next answer of the book endpoint.
-const RENEWALS_MAX: usize = 64;
+/// How many full books may wait to be asked for again: more than a socket has tokens.
+const RENEWALS_MAX: usize = 256;
 
 /// How many pings of the server may wait for an answer.
 const PINGS_MAX: usize = 4;

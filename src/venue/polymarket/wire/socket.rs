@@ -15,7 +15,7 @@ use super::{
 };
 use crate::ids::Timestamp;
 use crate::market::book::Side;
-use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
+use crate::market::catalogue::{Fees, MarketInfo, MarketStatus, OUTCOMES_PER_MARKET_MAX};
 use crate::money::{Price, Rounding, Shares};
 use crate::venue::polymarket::resolution::Stage;
 
@@ -66,7 +66,7 @@ pub struct PriceChange<'a> {
     pub at: Timestamp,
     /// In the order of the wire, for both tokens of the market.
     pub entries: SmallVec<[PriceChangeEntry<'a>; 2]>,
-    /// Entries that cannot be read, each of a known token.
+    /// The first entry of each token that cannot be read.
     pub unreadable: Vec<UnreadableEntry<'a>>,
 }
 
@@ -367,6 +367,11 @@ impl<'a> MessageObject<'a> {
             let asset_id = checked_id("asset_id", needed("asset_id", entry.asset_id)?)?;
             match entry.read(asset_id, at) {
                 Ok(entry) => change.entries.push(entry),
+                Err(_) if change.unreadable.iter().any(|it| it.asset_id == asset_id) => {}
+                // More tokens than a market has: it is no message about one.
+                Err(error) if change.unreadable.len() == OUTCOMES_PER_MARKET_MAX => {
+                    return Err(error);
+                }
                 Err(error) => {
                     let error = error.to_string();
                     change.unreadable.push(UnreadableEntry { asset_id, error });

@@ -139,16 +139,16 @@ fn each_line_has_its_effect() {
             "1 0.5 live; 2 0.1 live",
             "1 0.5 stale; 2 0.1 live",
             "1 0.5 stale; 2 0.1 live",
-            // Only a request shows this book.
-            "1 0.6 stale; 2 0.1 live",
-            "1 0.6 stale; 2 0.1 live",
-            "1 0.6 stale; 2 0.1 live",
-            "1 0.6 stale; 2 0.1 stale",
-            "1 0.6 stale; 2 0.1 stale",
-            "1 0.6 stale; 2 0.1 stale",
-            "1 0.6 stale; 2 0.1 stale",
-            "1 0.6 stale; 2 0.1 stale",
-            "1 0.6 stale; 2 0.1 stale",
+            // An answer does not replace it.
+            "1 0.5 stale; 2 0.1 live",
+            "1 0.5 stale; 2 0.1 live",
+            "1 0.5 stale; 2 0.1 live",
+            "1 0.5 stale; 2 0.1 stale",
+            "1 0.5 stale; 2 0.1 stale",
+            "1 0.5 stale; 2 0.1 stale",
+            "1 0.5 stale; 2 0.1 stale",
+            "1 0.5 stale; 2 0.1 stale",
+            "1 0.5 stale; 2 0.1 stale",
         ]
     );
     let mut replay = replay();
