@@ -193,11 +193,12 @@ impl Subscriptions {
         condition_ids: &'a [String],
         now: Timestamp,
     ) -> Result<Vec<&'a str>, SubscribeError> {
+        let mut named = HashSet::<&str, RandomState>::default();
         let mut known = HashSet::<Arc<str>, RandomState>::default();
         let mut added: Vec<Arc<Market>> = Vec::new();
         let mut unknown = Vec::new();
         for id in condition_ids {
-            if self.contains(id) {
+            if self.contains(id) || !named.insert(id) {
                 continue;
             }
             // It may be written in another way than in the listing.
@@ -208,7 +209,6 @@ impl Subscriptions {
                         added.push(market);
                     }
                 }
-                None if unknown.contains(&id.as_str()) => {}
                 None => unknown.push(id.as_str()),
             }
         }
