@@ -216,11 +216,11 @@ impl Markets {
 
     /// The name under which a market is listed, if this is another way to write it.
     pub fn listed_name(&self, condition_id: &str) -> Option<Arc<str>> {
-        let listing = self.listing.load();
-        if listing.by_condition.contains_key(condition_id) {
+        if !condition::has_others(condition_id) {
             return None;
         }
-        listing.by_condition(condition_id).map(|market| market.info().condition_id.clone())
+        let listed = self.by_condition(condition_id)?.info().condition_id.clone();
+        (*listed != *condition_id).then_some(listed)
     }
 
     /// The name by which a market is known already, if this is another way to write it: it may have
@@ -237,10 +237,7 @@ impl Markets {
             let decided = || self.decided.get_key_value(name).map(|(name, _)| name);
             listed.or_else(traded).or_else(decided).cloned()
         };
-        if key(condition_id).is_some() {
-            return None;
-        }
-        condition::others(condition_id).find_map(|name| key(&name))
+        condition::find(condition_id, key).filter(|known| **known != *condition_id)
     }
 
     /// Adds markets and replaces the descriptions of known ones. Only the feed calls this. It

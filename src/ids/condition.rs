@@ -78,12 +78,7 @@ pub fn is_same(name: &str, other: &str) -> bool {
 
 /// The first result of `get` for any way to write this name; as it is comes first.
 pub fn find<T>(name: &str, mut get: impl FnMut(&str) -> Option<T>) -> Option<T> {
-    get(name).or_else(|| {
-        // Most names that are not found have no other form.
-        let may_differ = matches!(name.len(), 64 | 66)
-            && (name.len() == 64 || name.ends_with("00") || has_upper_case(name));
-        if may_differ { others(name).find_map(|other| get(&other)) } else { None }
-    })
+    get(name).or_else(|| others(name).find_map(|other| get(&other)))
 }
 
 /// The ways to write a name for the catalogue: as it is, and with 62 digits if that may be meant.
@@ -92,9 +87,19 @@ pub fn catalogued(name: &str) -> impl Iterator<Item = Cow<'_, str>> {
     std::iter::once(Cow::Borrowed(name)).chain(narrow.map(Cow::Owned))
 }
 
+/// Whether there may be other ways to write a name. Most names have none, which is found out
+/// without parsing them.
+pub fn has_others(name: &str) -> bool {
+    match name.len() {
+        64 => true,
+        66 => name.ends_with("00") || has_upper_case(name),
+        _ => false,
+    }
+}
+
 /// The other ways to write a name, in lower case.
 pub fn others(name: &str) -> impl Iterator<Item = String> {
-    let id = ConditionId::of(name);
+    let id = if has_others(name) { ConditionId::of(name) } else { None };
     let spellings = [id.map(|id| id.to_string()), id.and_then(ConditionId::narrow)];
     spellings.into_iter().flatten().filter(move |other| other != name)
 }

@@ -58,7 +58,7 @@ pub struct MarketInfo {
     /// venue's time; 0 if it holds none. As the venue states it in a description; at most
     /// [`TAKER_DELAY_MS_MAX`] in a listed market.
     pub taker_delay_ms: u32,
-    /// Whether the venue states that it holds marketable orders, but not for how long; see
+    /// Whether the venue announces a delay of marketable orders without its length; see
     /// [`super::Markets::set_unstated_delay`]. The longer delay counts.
     pub has_unstated_delay: bool,
     /// Dollars traded in the last 24 hours.

@@ -190,19 +190,15 @@ impl Token {
             neg_risk: info.neg_risk,
             version: self.version.as_deref(),
         };
-        let mut matching = |candidates: &[Option<Price>]| {
-            verifier.as_mut().and_then(|verifier| verifier.matching(book, &text, candidates))
-        };
-        let known = [self.market_trade_price, self.previous_trade_price];
-        let known_count = if self.previous_trade_price.is_some() { 2 } else { 1 };
-        let matched = matching(&known[..known_count]).or_else(|| {
-            let entries = self.entry_prices.iter().rev();
-            // The trade may be in the other outcome.
-            let prices = entries.flat_map(|&price| [Some(price), Some(price.complement())]);
-            let prices: SmallVec<[Option<Price>; 2 * ENTRY_PRICES_MAX]> = prices.collect();
-            matching(&prices)
-        });
-        if let Some(last_trade_price) = matched {
+        let mut candidates: SmallVec<[Option<Price>; 8]> = SmallVec::new();
+        candidates.push(self.market_trade_price);
+        candidates.extend(self.previous_trade_price.map(Some));
+        // The trade may be in the other outcome.
+        let of_entry = |&price: &Price| [Some(price), Some(price.complement())];
+        candidates.extend(self.entry_prices.iter().rev().flat_map(of_entry));
+        let matching =
+            verifier.as_mut().and_then(|verifier| verifier.matching(book, &text, &candidates));
+        if let Some(last_trade_price) = matching {
             // Earlier changes of the same match had the hash of this book already.
             counts.hashes_mismatched -= unmatched_count;
             counts.hashes_verified += 1 + unmatched_count;

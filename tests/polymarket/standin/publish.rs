@@ -6,6 +6,9 @@ use super::history::Change;
 use super::ladder::{Ladder, Level, Side};
 use super::state::{State, now_us};
 
+/// Prices and sizes.
+type Levels = Vec<(String, String)>;
+
 impl State {
     /// Sets levels of this token, and the mirrored levels of the other token, in one frame.
     pub(crate) fn change_levels(&mut self, token: usize, changes: &[(Side, &str, &str)]) {
@@ -120,9 +123,25 @@ impl State {
     /// change of the consumed levels, both books, and the trades. Returns the prices and sizes
     /// traded.
     pub(crate) fn trade(&mut self, token: usize, taker: Side, size: &str) -> Vec<(String, String)> {
+        let (trades, changes) = self.taken(token, taker, size);
+        if trades.is_empty() {
+            return trades;
+        }
+        let side = taker.opposite();
+        let levels: Vec<_> =
+            changes.iter().map(|(price, size)| (side, price.as_str(), size.as_str())).collect();
+        self.change_levels(token, &levels);
+        let market = self.tokens[token].market;
+        self.note_trade(market, &trades);
+        self.restate_market(market);
+        self.report(token, taker, &trades);
+        trades
+    }
+
+    /// The prices and sizes that a taker of this size trades, and what is left of each level.
+    fn taken(&self, token: usize, taker: Side, size: &str) -> (Levels, Levels) {
         let mut left = micros(size);
-        let mut trades = Vec::new();
-        let mut changes = Vec::new();
+        let (mut trades, mut changes) = (Levels::new(), Levels::new());
         for (price, offered) in self.tokens[token].ladder.best_first(taker.opposite()) {
             let taken = left.min(micros(offered));
             if taken == 0 {
@@ -132,20 +151,14 @@ impl State {
             trades.push((price.to_string(), text(taken)));
             changes.push((price.to_string(), text(micros(offered) - taken)));
         }
-        if trades.is_empty() {
-            return trades;
-        }
-        let side = taker.opposite();
-        let levels: Vec<_> =
-            changes.iter().map(|(price, size)| (side, price.as_str(), size.as_str())).collect();
-        self.change_levels(token, &levels);
-        let market = self.tokens[token].market;
+        (trades, changes)
+    }
+
+    /// From now on the last of these trades is the market's newest.
+    fn note_trade(&mut self, market: usize, trades: &[(String, String)]) {
         let last = trades.last().map(|trade| padded(&trade.0));
         self.markets[market].last_trade_price = last.unwrap_or_default();
         self.markets[market].is_trade_unknown = false;
-        self.restate_market(market);
-        self.report(token, taker, &trades);
-        trades
     }
 
     /// The same in pieces; see [`super::StandIn::trade_in_pieces`].
@@ -155,55 +168,17 @@ impl State {
         taker: Side,
         size: &str,
     ) -> Vec<(String, String)> {
-        let (side, mut left) = (taker.opposite(), micros(size));
-        let mut trades = Vec::new();
-        let mut changes = Vec::new();
-        for (price, offered) in self.tokens[token].ladder.best_first(side) {
-            let taken = left.min(micros(offered));
-            if taken == 0 {
-                break;
-            }
-            left -= taken;
-            trades.push((price.to_string(), text(taken)));
-            changes.push((price.to_string(), text(micros(offered) - taken)));
+        let (trades, changes) = self.taken(token, taker, size);
+        if trades.is_empty() {
+            return trades;
         }
-        let Some(last) = trades.last().map(|trade| padded(&trade.0)) else { return trades };
+        let side = taker.opposite();
+        let levels: Vec<_> =
+            changes.iter().map(|(price, size)| (side, price.as_str(), size.as_str())).collect();
         let market = self.tokens[token].market;
-        self.markets[market].last_trade_price = last;
-        self.markets[market].is_trade_unknown = false;
-        let at_us = now_us();
-        let timestamp_ms = self.tokens[token].timestamp_ms.max(at_us / 1000);
-        let pair: Vec<usize> = [Some(token), self.sister(token)].into_iter().flatten().collect();
-        let of = |place: usize, price: &str| {
-            let is_own = place == token;
-            let price = if is_own { price.to_owned() } else { mirrored(price) };
-            (if is_own { side } else { side.opposite() }, price)
-        };
-        for &place in &pair {
-            let own: Vec<(Side, Level)> = changes
-                .iter()
-                .map(|(price, size)| {
-                    let (side, price) = of(place, price);
-                    (side, (price.into(), size.as_str().into()))
-                })
-                .collect();
-            for (side, (price, size)) in &own {
-                self.tokens[place].ladder.set(*side, price, size);
-            }
-            self.stamp(place, timestamp_ms);
-            let token = &mut self.tokens[place];
-            token.history.push(Change::Levels(own), &token.hash, timestamp_ms, at_us);
-        }
-        for (price, size) in &changes {
-            let mut entries = String::new();
-            for &place in &pair {
-                let (side, price) = of(place, price);
-                write_entry(&mut entries, &self.tokens[place], (side, &price, size));
-            }
-            let payload = price_change(&self.markets[market], &entries, timestamp_ms);
-            self.send_to_market(market, &text_frame(payload.as_bytes()));
-        }
-        for place in pair {
+        self.note_trade(market, &trades);
+        self.change_group(token, &levels, None);
+        for place in self.markets[market].tokens.clone() {
             self.send_book(place);
         }
         trades

@@ -7,13 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::{HeaderMap, Uri};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::budget::Budget;
-use super::rest::{COMPACT_PATH, Encoded, RESOLUTIONS_PATH, read_page};
+use super::rest::{COMPACT_PATH, Encoded, PageObject, RESOLUTIONS_PATH, books_wanted, read_page};
 use super::socket::{Handle, Lost};
 use super::{Event, LiveConfig, stamp};
 use crate::client::{self, Client, ClientError};
@@ -23,7 +21,7 @@ use crate::market::catalogue::MarketStatus;
 use crate::venue::polymarket::doctor::{
     Answered, Asked, Doctor, Effort, Failure, Headers, Report, Sample, Seen, Service,
 };
-use crate::venue::polymarket::wire::{Description, clob};
+use crate::venue::polymarket::wire::{Description, clob, gamma};
 
 /// The most requests of a look, the upgrade to a socket included.
 pub const REQUESTS_MAX: u32 = 150;
@@ -347,9 +345,8 @@ async fn books(asker: &Asker, tokens: &[Arc<str>]) -> Result<Vec<Arc<str>>, Over
     if tokens.is_empty() {
         return Ok(Vec::new());
     }
-    let rows: Vec<String> = tokens.iter().map(|id| format!(r#"{{"token_id":"{id}"}}"#)).collect();
-    let wanted = format!("[{}]", rows.join(",")).into_bytes();
-    let body = asker.request(Service::Clob, Asked::Books, "/books", Some(wanted)).await?;
+    let wanted = Some(books_wanted(tokens));
+    let body = asker.request(Service::Clob, Asked::Books, "/books", wanted).await?;
     let Some(body) = body else { return Ok(Vec::new()) };
     let rows = clob::books(&body).unwrap_or_default();
     Ok(rows.into_iter().flatten().map(|book| book.asset_id.into()).collect())
@@ -357,19 +354,13 @@ async fn books(asker: &Asker, tokens: &[Arc<str>]) -> Result<Vec<Arc<str>>, Over
 
 /// Looks up recently closed markets in all services.
 async fn closed(asker: &Asker) -> Result<(), Over> {
-    #[derive(Deserialize)]
-    struct Page<'a> {
-        #[serde(borrow)]
-        markets: Vec<&'a RawValue>,
-    }
     let address = "/markets/keyset?closed=true&limit=20&order=closed_time&ascending=false";
     let asked = Asked::Markets { is_optional: true };
     let Some(body) = asker.get(Service::Gamma, asked, address).await? else { return Ok(()) };
-    let Ok(page) = serde_json::from_str::<Page<'_>>(&body) else { return Ok(()) };
-    for row in page.markets.into_iter().take(MARKETS_CLOSED_MAX) {
+    let Ok(page) = serde_json::from_str::<PageObject<'_>>(&body) else { return Ok(()) };
+    for row in page.markets.0.into_iter().take(MARKETS_CLOSED_MAX) {
         let gamma = row.get().to_owned();
-        let market = crate::venue::polymarket::wire::gamma::market(&gamma);
-        let Ok(market) = market else { continue };
+        let Ok(market) = gamma::market(&gamma) else { continue };
         let id = condition::wide(&market.info.condition_id);
         let long = format!("/markets/{id}");
         let clob = asker.get(Service::Clob, Asked::Long, &long).await?;

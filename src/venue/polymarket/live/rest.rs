@@ -136,9 +136,9 @@ type Rows<'a> = Bounded<&'a RawValue, ROWS_PER_PAGE_MAX>;
 
 /// A page of `/markets/keyset`.
 #[derive(Deserialize)]
-struct PageObject<'a> {
+pub(super) struct PageObject<'a> {
     #[serde(borrow)]
-    markets: Rows<'a>,
+    pub(super) markets: Rows<'a>,
     next_cursor: Option<String>,
 }
 
@@ -300,9 +300,7 @@ impl Rest {
     /// first.
     pub(super) async fn books(&self, token_ids: &[Arc<str>]) -> Result<Bytes, RestError> {
         let address = format!("{}/books", self.clob.base);
-        let rows: Vec<String> =
-            token_ids.iter().map(|id| format!(r#"{{"token_id":"{id}"}}"#)).collect();
-        let json = format!("[{}]", rows.join(",")).into_bytes();
+        let json = books_wanted(token_ids);
         let uri = uri(&address)?;
         let result = self.client.post(uri, "application/json", json, ANSWER_BYTES_MAX).await;
         self.clob.check(&address, result)
@@ -329,6 +327,13 @@ impl Service {
         let address = without_query(address);
         result.map_err(|source| RestError::Client { name: self.name, address, source })
     }
+}
+
+/// The body of a request for the books of these tokens.
+pub(super) fn books_wanted(token_ids: &[Arc<str>]) -> Vec<u8> {
+    let rows: Vec<String> =
+        token_ids.iter().map(|id| format!(r#"{{"token_id":"{id}"}}"#)).collect();
+    format!("[{}]", rows.join(",")).into_bytes()
 }
 
 /// Adds a parameter once per value.

@@ -1,4 +1,4 @@
-//! Tells the operator of filters that nothing passes, each once: a slug that no market has, which
+//! Warns the operator once about each filter that matches nothing: a slug that no market has, which
 //! may be an event's, and a filter that leaves no market at all.
 
 use std::collections::HashSet;
