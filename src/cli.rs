@@ -88,13 +88,14 @@ enum Command {
     Serve(Box<ServeLine>),
     /// Check whether `serve` would start with these options, without serving or changing anything
     ///
-    /// Of a live venue it checks only that it answers: `paperbourse doctor` looks at what it says.
+    /// For a live venue it only checks that the services answer; `paperbourse doctor` checks what
+    /// they answer.
     #[command(after_help = SHORT_HELP_END, after_long_help = CHECK_EXIT_CODES)]
     Check(Box<ServeArgs>),
-    /// Look whether Polymarket still is what following it live takes for granted
+    /// Check that Polymarket still behaves as the live connector expects
     ///
-    /// It only reads, for less than a minute and with fewer than 200 requests, and prints a table:
-    /// what is taken for granted, what rests on it, what was seen, and whether it holds.
+    /// Only reads, takes less than a minute and sends fewer than 200 requests. Prints each
+    /// assumption, what depends on it, what was observed, and whether it holds.
     #[command(after_help = doctor::EXIT_CODES)]
     Doctor(Box<DoctorArgs>),
     /// Print an access token of the embedded issuer

@@ -128,8 +128,8 @@ impl Client {
         Ok(self.post_with_headers(address, media_type, document, bytes_max).await?.1)
     }
 
-    /// Posts a document to this address and returns the headers of the response and the document in
-    /// it, of the same media type.
+    /// Posts a document to this address and returns the headers and the body of the response, which
+    /// must have the same media type.
     pub async fn post_with_headers(
         &self,
         address: Uri,
@@ -264,7 +264,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     time(after)?.duration_since(now).try_into().ok()
 }
 
-/// Parses the `Date` of a response, in whole seconds of the server's clock.
+/// Parses the `Date` header of a response: the server's clock, in whole seconds.
 pub fn date(headers: &HeaderMap) -> Option<Timestamp> {
     time(headers.get(DATE)?.to_str().ok()?.trim())
 }

@@ -1,4 +1,4 @@
-//! `paperbourse doctor`: whether the live venue still is what the connector takes it for.
+//! `paperbourse doctor`: whether the live venue still behaves as the connector expects.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -21,15 +21,15 @@ use crate::venue::polymarket::live::LiveConfig;
 use crate::venue::polymarket::live::look::{DURATION_MAX, look};
 
 pub(super) const EXIT_CODES: &str = "\
-Exit codes: 0 everything holds that fills and payouts rest on; 1 something does not; \
+Exit codes: 0 every assumption behind fills and payouts holds; 1 one of them does not; \
 2 wrong command line, or a service could not be reached";
 
-/// The file of samples in the folder of `--save`.
+/// The name of the file that `--save` writes.
 const SAMPLES_FILE: &str = "samples.jsonl";
 
 #[derive(Args, Debug)]
 pub(super) struct DoctorArgs {
-    /// How many seconds to look
+    /// How long to observe the venue, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 40,
           value_parser = whole_number(1..=DURATION_MAX.as_secs()))]
     seconds: u64,
@@ -38,8 +38,8 @@ pub(super) struct DoctorArgs {
     #[arg(long)]
     json: bool,
 
-    /// Write small samples of what was unexpected to samples.jsonl in this folder, without
-    /// addresses of servers or people; what an earlier run wrote there is replaced
+    /// Write short samples of unexpected data to samples.jsonl in this folder, replacing those of
+    /// an earlier run; host names, wallets and keys are left out
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
 
@@ -47,8 +47,7 @@ pub(super) struct DoctorArgs {
     addresses: AddressArgs,
 }
 
-/// An error here says nothing about the venue, so it has the exit code of a look that could not be
-/// taken.
+/// An error says nothing about the venue, so its exit code is that of an unreachable service.
 pub(super) fn run(arguments: &DoctorArgs) -> ExitCode {
     match examine(arguments) {
         Ok(report) if !report.is_sound() => ExitCode::FAILURE,
@@ -64,7 +63,7 @@ pub(super) fn run(arguments: &DoctorArgs) -> ExitCode {
 fn examine(arguments: &DoctorArgs) -> anyhow::Result<Report> {
     let roots = arguments.addresses.venue_ca.as_deref().map_or(Roots::System, Roots::File);
     let tls = tls::client_config(roots)
-        .context("failed to load the trusted certificate authorities (--venue-ca sets them)")?;
+        .context("failed to load the certificate authorities to trust; see --venue-ca")?;
     let addresses = arguments.addresses.addresses();
     let config = LiveConfig::new(addresses, tls, MarketFilter::default(), Timing::VENUE);
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -47,8 +47,8 @@ pub struct VenueArgs {
     #[arg(long, env = "PAPERBOURSE_VENUE_SPEED", value_name = "X|max")]
     pub venue_speed: Option<Speed>,
 
-    /// Hold marketable orders as long as the venue does; a number of milliseconds is for markets
-    /// where the venue only says that it holds them
+    /// Delay marketable orders as the venue does; a number of milliseconds is the delay in markets
+    /// where the venue announces one without its length
     #[arg(hide_short_help = true)]
     #[arg(
         long,
@@ -99,12 +99,12 @@ pub struct VenueArgs {
           value_parser = whole_number(FRESH_SECONDS_MIN..=u32::MAX))]
     pub venue_fresh: Option<u32>,
 
-    /// Where Polymarket is.
+    /// The addresses of Polymarket's services.
     #[command(flatten)]
     pub addresses: AddressArgs,
 }
 
-/// Where the services of Polymarket are, and who vouches for them.
+/// The addresses of Polymarket's services, and which certificates to trust.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Venue")]
 pub struct AddressArgs {
@@ -136,12 +136,13 @@ pub struct AddressArgs {
     pub venue_ca: Option<PathBuf>,
 }
 
-/// How long marketable orders are held.
+/// How long marketable orders are held before they are matched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VenueDelay {
     /// As long as the venue holds them.
     On,
-    /// The same, but for this many milliseconds where the venue only says that it holds them.
+    /// As long as the venue holds them; where it announces a delay without its length, this many
+    /// milliseconds.
     UnstatedMs(u32),
     /// Not at all.
     Off,
@@ -322,13 +323,13 @@ fn venue_delay(text: &str) -> Result<VenueDelay, String> {
         "on" => Ok(VenueDelay::On),
         "off" => Ok(VenueDelay::Off),
         _ => ms.map(VenueDelay::UnstatedMs).ok_or_else(|| {
-            format!("not on, off or a number of milliseconds from 1 to {TAKER_DELAY_MS_MAX}")
+            format!("expected `on`, `off`, or a delay of 1 to {TAKER_DELAY_MS_MAX} ms")
         }),
     }
 }
 
 impl AddressArgs {
-    /// The addresses of Gamma, the CLOB service, the data API and the market socket.
+    /// The base addresses of Gamma, the CLOB service and the data API, and the market socket's.
     pub fn addresses(&self) -> [Uri; 4] {
         let address =
             |given: &Option<Uri>, own| given.clone().unwrap_or_else(|| Uri::from_static(own));

@@ -58,10 +58,8 @@ pub enum Rejection {
         /// The market's status.
         status: MarketStatus,
     },
-    /// The market stands for whatever its event does not name.
-    #[error(
-        "the market does not accept orders: it stands for answers that its event has not named yet"
-    )]
+    /// The market is a placeholder for outcomes that its event has not named yet.
+    #[error("the market does not accept orders: it is a placeholder for outcomes not named yet")]
     MarketUnnamed,
     /// The server cannot compute the market's fee.
     #[error("the market has a fee schedule that this server does not support")]

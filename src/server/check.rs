@@ -36,7 +36,7 @@ const VENUE_PATIENCE: Duration = Duration::from_secs(10);
 const VENUE_BYTES_MAX: usize = 64 << 10;
 
 /// What is not checked here.
-const LOOK: &str = "`paperbourse doctor` looks whether they say what fills rest on";
+const LOOK: &str = "run `paperbourse doctor` to check what the venue's services answer";
 
 /// What became of one part of the configuration.
 #[derive(Debug)]

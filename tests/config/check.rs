@@ -204,7 +204,7 @@ fn every_address_of_a_live_venue_is_asked() {
              another)"
         ),
         format!("failed  venue     {socket}: "),
-        "ok      venue     `paperbourse doctor` looks whether".to_owned(),
+        "ok      venue     run `paperbourse doctor` to check".to_owned(),
     ] {
         assert!(text.lines().any(|other| other.starts_with(&line)), "{line}:\n{text}");
     }

@@ -145,9 +145,9 @@ async fn a_venue_that_is_as_it_should_be_is_all_green() {
         let finding = report.findings.iter().find(|it| it.assumption == name).unwrap();
         finding.values.keys().cloned().collect::<Vec<_>>()
     };
-    let orders = values("a change explains each best_bid_ask");
+    let orders = values("each best_bid_ask matches a change");
     assert_eq!(orders, ["after its change", "before its change"]);
-    let hashes = values("a group has the hash of its last book");
+    let hashes = values("a match carries its last book's hash");
     assert_eq!(hashes, ["each its own", "the last book's"]);
 
     let requests = venue.requests();

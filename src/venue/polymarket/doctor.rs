@@ -1,4 +1,4 @@
-//! Whether the venue still is what the connector takes it for.
+//! Whether the venue still behaves as the connector expects.
 //!
 //! A [`Doctor`] is told everything that the services and the socket said, and judges a list of
 //! assumptions: each is a small type with a name, a count and a verdict. It asks nobody and reads

@@ -1,4 +1,4 @@
-//! How long the venue holds marketable orders in markets of which it states only that it does.
+//! How long the venue holds marketable orders where it announces a delay without its length.
 //!
 //! The venue has changed this length several times. Orders are held for as long as the venue held
 //! them at the time of the event that is played: now, or when a recording was made.

@@ -100,7 +100,7 @@ pub struct Description {
     pub is_fee_stated: bool,
     /// Whether it states how long marketable orders are held.
     pub is_delay_stated: bool,
-    /// Whether it states that in milliseconds, which overrules what holds in general.
+    /// Whether it states that in milliseconds, which takes precedence over the usual delay.
     pub is_delay_exact: bool,
     /// The payouts that a closed market shows, if a market can resolve to them. They are not final:
     /// see [`super::resolution`].

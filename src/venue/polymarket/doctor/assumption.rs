@@ -37,7 +37,7 @@ pub enum Verdict {
     NotSeen,
 }
 
-/// Something that the connector takes for granted.
+/// Something that the connector assumes about the venue.
 pub(super) trait Assumption: Send {
     /// What holds, as a clause of at most [`super::report::NAME_CHARACTERS_MAX`] characters.
     fn name(&self) -> &'static str;

@@ -35,7 +35,7 @@ pub(super) fn sent_at(message: &Message<'_>) -> Option<Timestamp> {
     }
 }
 
-/// The clocks of the services agree with ours.
+/// The service clocks agree with ours.
 #[derive(Default)]
 struct Clocks {
     /// By service: how far its clock is ahead of ours at least, in milliseconds. Negative if it is
@@ -45,7 +45,7 @@ struct Clocks {
 
 impl Assumption for Clocks {
     fn name(&self) -> &'static str {
-        "clocks of the services agree with ours"
+        "service clocks agree with ours"
     }
 
     fn rests_on(&self) -> RestsOn {
@@ -99,7 +99,7 @@ struct Timestamps {
 
 impl Assumption for Timestamps {
     fn name(&self) -> &'static str {
-        "frames arrive at their timestamps"
+        "frames arrive near their timestamps"
     }
 
     fn rests_on(&self) -> RestsOn {

@@ -146,7 +146,7 @@ struct FeeCurves;
 
 impl Assumption for FeeCurves {
     fn name(&self) -> &'static str {
-        "fees follow a known curve"
+        "fees follow a known schedule"
     }
 
     fn rests_on(&self) -> RestsOn {
@@ -214,7 +214,7 @@ struct Delays;
 
 impl Assumption for Delays {
     fn name(&self) -> &'static str {
-        "fields of the takers' delay are known"
+        "taker delay fields are known"
     }
 
     fn rests_on(&self) -> RestsOn {
@@ -254,7 +254,7 @@ struct Statuses;
 
 impl Assumption for Statuses {
     fn name(&self) -> &'static str {
-        "statuses of resolutions are known"
+        "resolution statuses are known"
     }
 
     fn rests_on(&self) -> RestsOn {
@@ -288,7 +288,7 @@ struct CompactFields;
 
 impl Assumption for CompactFields {
     fn name(&self) -> &'static str {
-        "fields of /clob-markets are known"
+        "/clob-markets fields are known"
     }
 
     fn rests_on(&self) -> RestsOn {

@@ -54,7 +54,7 @@ struct Types;
 
 impl Assumption for Types {
     fn name(&self) -> &'static str {
-        "types of frames are known"
+        "frame types are known"
     }
 
     fn rests_on(&self) -> RestsOn {
@@ -75,7 +75,7 @@ struct Fields;
 
 impl Assumption for Fields {
     fn name(&self) -> &'static str {
-        "fields of books and frames are known"
+        "book and frame fields are known"
     }
 
     fn rests_on(&self) -> RestsOn {
@@ -112,7 +112,7 @@ struct FirstBooks {
 
 impl Assumption for FirstBooks {
     fn name(&self) -> &'static str {
-        "a subscription sends each token's book"
+        "a subscription sends every book"
     }
 
     fn rests_on(&self) -> RestsOn {
@@ -177,7 +177,7 @@ struct ChangesStateTops;
 
 impl Assumption for ChangesStateTops {
     fn name(&self) -> &'static str {
-        "changes state the best prices"
+        "price changes carry the best prices"
     }
 
     fn rests_on(&self) -> RestsOn {
@@ -201,7 +201,7 @@ struct TopsAreExplained;
 
 impl Assumption for TopsAreExplained {
     fn name(&self) -> &'static str {
-        "a change explains each best_bid_ask"
+        "each best_bid_ask matches a change"
     }
 
     fn rests_on(&self) -> RestsOn {

@@ -85,7 +85,7 @@ struct GroupHashes;
 
 impl Assumption for GroupHashes {
     fn name(&self) -> &'static str {
-        "a group has the hash of its last book"
+        "a match carries its last book's hash"
     }
 
     fn rests_on(&self) -> RestsOn {

@@ -18,7 +18,7 @@ struct CursorMoves {
 
 impl Assumption for CursorMoves {
     fn name(&self) -> &'static str {
-        "a cursor leads to the next page"
+        "cursors lead to the next page"
     }
 
     fn rests_on(&self) -> RestsOn {
@@ -53,7 +53,7 @@ struct PageSize;
 
 impl Assumption for PageSize {
     fn name(&self) -> &'static str {
-        "a page has as many markets as asked"
+        "pages have the requested size"
     }
 
     fn rests_on(&self) -> RestsOn {

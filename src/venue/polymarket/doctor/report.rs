@@ -142,7 +142,7 @@ impl Serialize for Report {
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const NAME: usize = NAME_CHARACTERS_MAX;
-        let head = ["verdict", "rests", "what is taken for granted", "seen", "what was seen"];
+        let head = ["verdict", "affects", "assumption", "seen", "details"];
         let [verdict, rests, name, seen, saw] = head;
         writeln!(formatter, "{verdict:8}  {rests:7}  {name:NAME$} {seen:>7}  {saw}")?;
         for finding in &self.findings {

@@ -1,4 +1,4 @@
-//! Whether the sources of a resolution agree.
+//! Whether the resolution sources agree.
 
 use super::assumption::{Assumption, RestsOn, Tally};
 use super::seen::Observation;
@@ -14,7 +14,7 @@ struct SourcesAgree;
 
 impl Assumption for SourcesAgree {
     fn name(&self) -> &'static str {
-        "sources of a resolution agree"
+        "resolution sources agree"
     }
 
     fn rests_on(&self) -> RestsOn {

@@ -1,4 +1,4 @@
-//! Samples of what was unexpected, small and without anybody's address, to attach to a report.
+//! Short samples of unexpected data, without addresses or keys, to attach to a report.
 
 use serde::Serialize;
 use serde_json::Value;

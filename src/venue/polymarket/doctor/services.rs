@@ -148,7 +148,7 @@ struct RateLimits;
 
 impl Assumption for RateLimits {
     fn name(&self) -> &'static str {
-        "our rate of requests is allowed"
+        "requests stay within the rate limits"
     }
 
     fn rests_on(&self) -> RestsOn {

@@ -157,7 +157,7 @@ fn services_and_pages() {
     check("the market socket opens", &frames(), &[refused]);
     check("requests are understood", &[time("10")], &[failed(Clob, Asked::Long, status(404))]);
     check(
-        "our rate of requests is allowed",
+        "requests stay within the rate limits",
         &[time("10")],
         &[failed(Clob, Asked::Long, status(429))],
     );
@@ -166,9 +166,9 @@ fn services_and_pages() {
     let mostly = report(&[known(), known(), unknown]);
     assert!(mostly.is_sound(), "a market may be new");
     // The clock of the service was read within the half second.
-    check("clocks of the services agree with ours", &[time("9"), time("14")], &[time("3")]);
-    check("clocks of the services agree with ours", &[time("15")], &[time("16")]);
-    check("a subscription sends each token's book", &frames(), &[opened()]);
+    check("service clocks agree with ours", &[time("9"), time("14")], &[time("3")]);
+    check("service clocks agree with ours", &[time("15")], &[time("16")]);
+    check("a subscription sends every book", &frames(), &[opened()]);
     let lost = Seen::Lost { why: "no PONG".to_owned() };
     let [first, second, third] = frames();
     check("the socket stays open", &frames(), &[first, second, third, lost]);
@@ -176,18 +176,18 @@ fn services_and_pages() {
     let (a, b, c, d) = (id(64, "0a"), id(64, "0b"), id(64, "0c"), id(64, "0d"));
     let first = || page(None, &[&a, &b], "x");
     check(
-        "a cursor leads to the next page",
+        "cursors lead to the next page",
         &[first(), page(Some("x"), &[&c, &d], "y")],
         &[first(), page(Some("x"), &[&a, &b], "y")],
     );
     check(
-        "a cursor leads to the next page",
+        "cursors lead to the next page",
         &[first(), page(Some("x"), &[&b, &c], "LTE=")],
         &[first(), page(Some("x"), &[&c, &d], "x")],
     );
-    check("a page has as many markets as asked", &[first()], &[page(None, &[&a], "x")]);
+    check("pages have the requested size", &[first()], &[page(None, &[&a], "x")]);
     check(
-        "a page has as many markets as asked",
+        "pages have the requested size",
         &[page(None, &[&a], "LTE=")],
         &[page(None, &[&a, &b, &c], "x")],
     );
@@ -263,26 +263,26 @@ fn descriptions() {
     assert!(report(&both(&none, &fd(0.05))).is_sound());
     let curve =
         |exponent: f64| gamma(&json!({"feeSchedule": {"rate": 0.05, "exponent": exponent}}));
-    check("fees follow a known curve", &[curve(1.0), curve(2.0)], &[curve(1.5)]);
+    check("fees follow a known schedule", &[curve(1.0), curve(2.0)], &[curve(1.5)]);
     check(
         "ticks are known",
         &[gamma(&json!({"orderPriceMinTickSize": 0.0025})), book(&none)],
         &[book(&json!({"tick_size": "0.02"}))],
     );
-    let delays = "fields of the takers' delay are known";
+    let delays = "taker delay fields are known";
     check(
         delays,
         &[compact(&json!({"itode": true, "sd": 0.25}))],
         &[gamma(&json!({"takerDelayMicros": 1}))],
     );
-    let statuses = "statuses of resolutions are known";
+    let statuses = "resolution statuses are known";
     let uma = |status: &str| gamma(&json!({"umaResolutionStatus": status}));
     check(statuses, &[uma("disputed"), uma("settled")], &[uma("pondered")]);
     let stage = |status: &str| gamma(&json!({"resolutionStatus": status}));
     check(statuses, &[stage("inactive")], &[stage("asleep")]);
-    check("fields of /clob-markets are known", &[compact(&none)], &[compact(&json!({"zz": 1}))]);
+    check("/clob-markets fields are known", &[compact(&none)], &[compact(&json!({"zz": 1}))]);
     check(
-        "sources of a resolution agree",
+        "resolution sources agree",
         &[closed(["1", "0"], [1_000_000, 0])],
         &[closed(["1", "0"], [0, 1_000_000])],
     );
@@ -302,8 +302,8 @@ fn books_and_frames() {
     let names: Vec<&str> = broken.map(|it| it.assumption).collect();
     assert_eq!(names, ["V2: hashes match requested books"]);
 
-    check("frames arrive at their timestamps", &[tick(9_000), tick(15_000)], &[tick(4_000)]);
-    check("frames arrive at their timestamps", &[tick(5_000)], &[tick(15_001)]);
+    check("frames arrive near their timestamps", &[tick(9_000), tick(15_000)], &[tick(4_000)]);
+    check("frames arrive near their timestamps", &[tick(5_000)], &[tick(15_001)]);
     check(
         "frames can be read",
         &[tick(10_000)],
@@ -311,7 +311,7 @@ fn books_and_frames() {
     );
     let page = Seen::Frame { text: "<html>".to_owned(), at: Timestamp::from_millis(10_000) };
     check("frames can be read", &[tick(10_000)], &[page]);
-    check("types of frames are known", &[tick(10_000)], &[frame(&json!({"event_type": "tide"}))]);
+    check("frame types are known", &[tick(10_000)], &[frame(&json!({"event_type": "tide"}))]);
     let entry = |field: &str| {
         frame(&json!({
             "event_type": "price_change", "market": "0xab", "timestamp": "10000",
@@ -319,9 +319,9 @@ fn books_and_frames() {
                                field: null}],
         }))
     };
-    check("fields of books and frames are known", &[entry("hash")], &[entry("mood")]);
+    check("book and frame fields are known", &[entry("hash")], &[entry("mood")]);
     check(
-        "fields of books and frames are known",
+        "book and frame fields are known",
         &[book(&json!({"version": null}))],
         &[book(&json!({"mood": 1}))],
     );
