@@ -9,7 +9,8 @@
 //! has pages of its own. `resting` has orders that rest, and snapshots of version 3.
 //! `held` has orders that are held, and `held_logged` an account that logs its fills from the first
 //! of them on. `reset` has accounts that were reset, and snapshots of version
-//! 4. `operators` has accounts that operators have acted on, and snapshots of version 5.
+//! 4. `operators` has accounts that operators have acted on, and snapshots of version 5. `used` has
+//! orders that have used displayed sizes, and snapshots of version 6.
 //!
 //! `PAPERBOURSE_GOLDEN=DIR cargo test --test golden` writes new directories into an empty one.
 
@@ -25,6 +26,8 @@ mod operators;
 mod reset;
 #[path = "golden/resting.rs"]
 mod resting;
+#[path = "golden/used.rs"]
+mod used;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -48,6 +51,7 @@ use paperbourse::engine::payout::{
     Decision, PaidPosition, Payouts, PositionsSettled, SettledMarket,
 };
 use paperbourse::engine::position::Position;
+use paperbourse::engine::resting::UsedLevel;
 use paperbourse::engine::rows::AccountRow;
 use paperbourse::engine::standing::{Act, Operator};
 use paperbourse::engine::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce};
@@ -61,7 +65,7 @@ use paperbourse::limits::tier::Tier;
 use paperbourse::market::book::{Level, Side};
 use paperbourse::money::{FeeRate, Notional, Price, Shares, Usd};
 use paperbourse::snapshot::{self, Folder, Opened, SnapshotConfig, SnapshotKeeper};
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 use tempfile::TempDir;
 
 const SHARD: u8 = 5;
@@ -131,7 +135,7 @@ fn config() -> JournalConfig {
     }
 }
 
-const fn kind(event: &Event) -> &'static str {
+fn kind(event: &Event) -> &'static str {
     match event {
         Event::AccountOpened { .. } => "account opened",
         Event::KeyCreated { .. } => "key created",
@@ -145,7 +149,8 @@ const fn kind(event: &Event) -> &'static str {
         Event::OrderHeld(_) => "order held",
         Event::HeldOrderDropped { .. } => "held order dropped",
         Event::OrderAdmitted { .. } => "order admitted",
-        Event::RestingFilled(_) => "resting filled",
+        Event::RestingFilled(filled) if filled.used.is_empty() => "resting filled",
+        Event::RestingFilled(_) => "resting filled of levels",
         Event::OrderEnded { .. } => "order ended",
         Event::AccountReset(_) => "account reset",
         Event::OperatorActed(_) => "operator acted",
@@ -373,9 +378,10 @@ fn fill(state: &State, number: u64, market: MarketIndex) -> OrderFilled {
     }
 }
 
-/// The text without what says that an order is not held, and never was: the snapshots predate it.
+/// The text without what says that an order is not held, never was, and has used no level: the
+/// snapshots predate it.
 fn without_holds(text: String) -> String {
-    [", held_ms: 0", ", is_held: false", ", hold: None"]
+    [", held_ms: 0", ", is_held: false", ", hold: None", ", used: []"]
         .into_iter()
         .fold(text, |text, absent| text.replace(absent, ""))
 }
@@ -473,6 +479,12 @@ fn content(data: &Path) -> (String, BTreeSet<&'static str>) {
     }
     for order in state.open_orders() {
         writeln!(text, "open {}", without_holds(format!("{order:?}"))).unwrap();
+    }
+    // Older snapshots lack what their journals tell.
+    if kinds.contains("resting filled of levels") {
+        for used in state.used_rows() {
+            writeln!(text, "{used:?}").unwrap();
+        }
     }
     for log in state.fill_logs() {
         writeln!(text, "{log:?}").unwrap();

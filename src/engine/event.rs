@@ -9,6 +9,7 @@ use super::fill::{Fill, Placement};
 use super::hold::Hold;
 use super::key::KeyGrant;
 use super::payout::{Decision, Payouts, PositionsSettled};
+use super::resting::UsedLevel;
 use super::standing::{Act, Operator};
 use super::state_hash::StateHash;
 use super::terms::{EndReason, Terms};
@@ -290,6 +291,9 @@ pub struct RestingFilled {
     pub displayed: Level,
     /// The sequence of the book that displayed it.
     pub book_sequence: u64,
+    /// What the order used of the displayed levels. Empty if it does not matter any more, and in
+    /// the records of versions that did not write it.
+    pub used: SmallVec<[UsedLevel; 1]>,
 }
 
 /// An account was reset.

@@ -4,6 +4,8 @@
 //! writes a bounded record. Each displayed size is used once per account: what an order may take of
 //! a level is what the account's fills there have left, and what the level has grown since.
 
+use smallvec::SmallVec;
+
 use super::account::Account;
 use super::cancel::ended;
 use super::command::MatchOrders;
@@ -21,11 +23,11 @@ use super::orders::audit;
 use super::overlay::Overlay;
 use super::position::Position;
 use super::rejection::Rejection;
-use super::resting::{UsedLevel, UsedLevels, free_size, note_used};
+use super::resting::{NotedLevel, Seen, UsedLevel, UsedLevels, free_size, note_used};
 use super::state::State;
 use super::terms::{EndReason, Reserve};
 use crate::ids::{MarketIndex, OrderId, OutcomeIndex, Place, Timestamp};
-use crate::market::book::{Level, Side};
+use crate::market::book::Side;
 use crate::market::catalogue::Fees;
 use crate::market::quote::{Quote, QuotedBook, QuotedBooks};
 use crate::money::{FeeRate, Shares, Usd};
@@ -35,6 +37,10 @@ pub const EVENTS_PER_VISIT_MAX: usize = 64;
 
 /// The most orders that one visit looks at, whether or not they fill.
 pub const ORDERS_PER_VISIT_MAX: usize = 1_024;
+
+/// A visit whose fills have used this many levels ends. The last of them may have used all of a
+/// side, so that the record stays below its maximum.
+pub const LEVELS_PER_VISIT: usize = 256;
 
 /// The result of a visit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,6 +135,8 @@ struct Visit<'s> {
     fill_count: usize,
     looked_at: usize,
     next: Option<Priority>,
+    /// How many levels the fills have used.
+    level_count: usize,
     /// By the account's slot.
     ledgers: Overlay<u32, Ledger>,
     positions: Overlay<(u32, OutcomeIndex), Position>,
@@ -144,6 +152,7 @@ impl<'s> Visit<'s> {
             fill_count: 0,
             looked_at: 0,
             next: None,
+            level_count: 0,
             ledgers: Overlay::default(),
             positions: Overlay::default(),
             used: Overlay::default(),
@@ -201,7 +210,9 @@ impl<'s> Visit<'s> {
 
     fn is_full(&self) -> bool {
         // An admitted order has up to two events.
-        self.events.len() + 2 > EVENTS_PER_VISIT_MAX || self.looked_at >= ORDERS_PER_VISIT_MAX
+        self.events.len() + 2 > EVENTS_PER_VISIT_MAX
+            || self.looked_at >= ORDERS_PER_VISIT_MAX
+            || self.level_count >= LEVELS_PER_VISIT
     }
 
     fn life(&self, slot: u32) -> Life {
@@ -249,14 +260,18 @@ impl<'s> Visit<'s> {
             return Ok(());
         };
         self.events.push(Event::OrderAdmitted { order: order.id() });
+        let mut taken = SmallVec::new();
         if walk.shortfall > Shares::ZERO {
             let mut used = self.used(account, on);
             for level in &walk.fills {
-                note_left(&mut used, book, on.side, *level, Shares::ZERO);
+                let level = UsedLevel::whole(level);
+                if note_left(&mut used, book, on.side, level) {
+                    taken.push(level);
+                }
             }
             self.used.set((account, on), used);
         }
-        self.push_fill((slot, account), book, booked, (quantity, cost))
+        self.push_fill((slot, account), book, booked, (quantity, cost, taken))
     }
 
     /// Ends an order, whose account then has this.
@@ -275,6 +290,7 @@ impl<'s> Visit<'s> {
     ) -> Result<(), Rejection> {
         let account = self.slot_of(&self.state.orders[slot]);
         let mut used = None;
+        let mut taken_levels = SmallVec::new();
         let mut quantity = Shares::ZERO;
         for level in book.liquidity.within(on.side, Some(life.limit())) {
             let left = life.remaining() - quantity;
@@ -286,7 +302,10 @@ impl<'s> Visit<'s> {
             let free = free_size(used, level.price, level.size, grown, book.era());
             let taken = free.min(left);
             if taken > Shares::ZERO {
-                note_left(used, book, on.side, level, free - taken);
+                let level = UsedLevel { price: level.price, shown: level.size, left: free - taken };
+                if note_left(used, book, on.side, level) {
+                    taken_levels.push(level);
+                }
                 quantity += taken;
             }
         }
@@ -297,7 +316,7 @@ impl<'s> Visit<'s> {
             return Ok(());
         };
         self.used.set((account, on), used);
-        self.push_fill((slot, account), book, booked, (quantity, cost))
+        self.push_fill((slot, account), book, booked, (quantity, cost, taken_levels))
     }
 
     /// What the account would have after a fill. `None` if a sum would exceed its range: such an
@@ -323,18 +342,20 @@ impl<'s> Visit<'s> {
         (slot, account): (u32, u32),
         book: &QuotedBook<'_>,
         (ledger, position): (Ledger, Position),
-        (quantity, cost): (Shares, Cost),
+        (quantity, cost, used): (Shares, Cost, SmallVec<[UsedLevel; 1]>),
     ) -> Result<(), Rejection> {
         let order = &self.state.orders[slot];
         audit(ledger.cash(), &position)?;
         self.ledgers.set(account, ledger);
         self.positions.set((account, position.outcome), position);
         let displayed = book.liquidity.taken_by(order.side()).next();
+        self.level_count += used.len();
         self.events.push(Event::RestingFilled(Box::new(RestingFilled {
             order: order.id(),
             fill: Fill::of(quantity, &cost, ledger.cash(), &position, self.now),
             displayed: displayed.expect("an order fills only if a level reaches it"),
             book_sequence: book.book.sequence,
+            used,
         })));
         self.fill_count += 1;
         Ok(())
@@ -365,10 +386,10 @@ impl<'s> Visit<'s> {
     }
 }
 
-/// Notes what is left of a level of this book after a fill.
-fn note_left(used: &mut UsedLevels, book: &QuotedBook<'_>, side: Side, level: Level, left: Shares) {
-    let (grown, era) = (book.grown(side, level.price), book.era());
-    note_used(used, UsedLevel { price: level.price, left, grown, era });
+/// Notes what is left of a level of this book after a fill. Returns whether it counts.
+fn note_left(used: &mut UsedLevels, book: &QuotedBook<'_>, side: Side, level: UsedLevel) -> bool {
+    let seen = Seen { grown: book.grown(side, level.price), era: book.era() };
+    note_used(used, NotedLevel { level, seen: Some(seen) })
 }
 
 impl State {
@@ -393,7 +414,7 @@ impl State {
         filled: &RestingFilled,
         position_in_log: u64,
     ) -> Result<(), Flaw> {
-        let RestingFilled { order: id, fill, .. } = filled;
+        let RestingFilled { order: id, fill, used, .. } = filled;
         let flaw = |flaw| Flaw::order(*id, flaw);
         let slot = self.resting_slot(*id)?;
         let (priority, side) = (self.priority_of(slot), self.orders[slot].side());
@@ -410,6 +431,9 @@ impl State {
         if !(0..=fill.quantity.micros()).contains(&fill.notional.micros()) || fill.fee < Usd::ZERO {
             return Err(flaw("costs less than nothing or more than a dollar a share"));
         }
+        if !used.iter().all(UsedLevel::is_possible) {
+            return Err(flaw("uses what no level displays"));
+        }
         let account = self.touch_order(slot, position_in_log);
         let after = self.change_life(slot, |life| {
             let Fill { quantity, notional, fee, at, .. } = *fill;
@@ -422,6 +446,8 @@ impl State {
         self.accounts[account].release(priority.on(), before.reserve(side), after.reserve(side));
         self.fill_position(account, priority.on(), fill, finishes, position_in_log)
             .map_err(flaw)?;
+        let noted = used.iter().copied().map(NotedLevel::unseen);
+        self.accounts[account].note_used(priority.on(), noted);
         if finishes {
             self.close_order(account, slot, priority, &after);
         } else {

@@ -12,7 +12,7 @@ use super::open_orders::BookSide;
 use super::order::{Order, OrderReceipt};
 use super::position::Position;
 use super::rejection::Rejection;
-use super::resting::UsedLevels;
+use super::resting::{NotedLevel, UsedLevel, UsedLevels};
 use super::rules::Rules;
 use super::state::State;
 use super::terms::{EndReason, Terms};
@@ -109,6 +109,11 @@ impl State {
         self.open_order(account, slot).map_err(flaw)?;
         if !used.is_empty() {
             self.accounts[account].remember_used(on, used);
+        }
+        // What rests is what the book did not offer, so nothing is left of these levels.
+        if !levels.is_empty() {
+            let noted = levels.iter().map(|level| NotedLevel::unseen(UsedLevel::whole(level)));
+            self.accounts[account].note_used(on, noted);
         }
         Ok(())
     }

@@ -333,7 +333,7 @@ impl State {
         self.orders.note_placed(slot, *placed_on);
         if let Some(used) = used {
             let account = self.orders[slot].account();
-            self.account_mut(account).note_used(*on, used);
+            self.account_mut(account).note_used(*on, used.iter().copied());
         }
     }
 }

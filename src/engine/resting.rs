@@ -11,7 +11,7 @@ use super::ledger::Resets;
 use super::open_orders::BookSide;
 use super::standing::Standing;
 use crate::ids::{MarketIndex, OutcomeIndex};
-use crate::market::book::Side;
+use crate::market::book::{Level, Side};
 use crate::money::{Price, Shares};
 
 /// An account's open orders, and what follows from them.
@@ -42,20 +42,53 @@ struct OnSide {
     used: Option<Box<UsedLevels>>,
 }
 
-/// The displayed sizes that an account's resting orders have used.
-///
-/// This is working memory: neither journaled nor part of the state hash. After a restart every
-/// displayed size counts as new. There is at most one entry for each price.
-pub(super) type UsedLevels = SmallVec<[UsedLevel; 1]>;
+/// The displayed sizes that an account's resting orders have used, in the order of the newest fill
+/// at each. There is at most one entry for each price.
+pub(super) type UsedLevels = SmallVec<[NotedLevel; 1]>;
 
-/// A level of the venue's book that an account's resting orders have taken from.
+/// A level of the venue's book that an account's resting orders have taken from. It is journaled
+/// with the fill, and not part of the state hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct UsedLevel {
+pub struct UsedLevel {
     /// The level's price.
-    pub(super) price: Price,
-    /// What was left of the displayed size after the newest fill.
-    pub(super) left: Shares,
-    /// How much the level had ever grown by then; see [`crate::market::book::Book`].
+    pub price: Price,
+    /// The size that it displayed at the newest fill.
+    pub shown: Shares,
+    /// What the account's orders may still take of that size.
+    pub left: Shares,
+}
+
+impl UsedLevel {
+    /// A level of which all was taken.
+    pub(super) const fn whole(level: &Level) -> Self {
+        Self { price: level.price, shown: level.size, left: Shares::ZERO }
+    }
+
+    /// Whether a level on disk could have been written.
+    pub(super) fn is_possible(&self) -> bool {
+        let Self { price, shown, left } = *self;
+        (Price::ZERO..=Price::ONE).contains(&price) && (Shares::ZERO..=shown).contains(&left)
+    }
+}
+
+/// A used level, and how much it had grown by the newest fill.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct NotedLevel {
+    pub(super) level: UsedLevel,
+    /// Working memory: `None` if another process saw that fill.
+    pub(super) seen: Option<Seen>,
+}
+
+impl NotedLevel {
+    /// A level of a book that this process has not seen.
+    pub(super) const fn unseen(level: UsedLevel) -> Self {
+        Self { level, seen: None }
+    }
+}
+
+/// How much a level had ever grown; see [`crate::market::book::Book`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Seen {
     pub(super) grown: Shares,
     /// The era of `grown`.
     pub(super) era: u64,
@@ -112,20 +145,23 @@ impl Resting {
     }
 
     /// The displayed sizes that orders on one side of a book have used.
-    pub(super) fn used(&self, on: BookSide) -> &[UsedLevel] {
+    pub(super) fn used(&self, on: BookSide) -> &[NotedLevel] {
         let used = self.on.get(&on).and_then(|side| side.used.as_deref());
         used.map_or(&[], |used| used)
     }
 
-    /// Adds displayed sizes that a new order has used to those that others have, as long as there
-    /// are orders on that side of the book.
-    pub(super) fn note_used(&mut self, on: BookSide, levels: &[UsedLevel]) {
-        if let Some(side) = self.on.get_mut(&on) {
+    /// The sides on which displayed sizes were used.
+    pub(super) fn used_sides(&self) -> impl Iterator<Item = (BookSide, &[NotedLevel])> {
+        self.on.iter().filter_map(|(&on, side)| Some((on, &side.used.as_deref()?[..])))
+    }
+
+    /// Adds displayed sizes that an order has used to those that others have, as long as there are
+    /// orders on that side of the book.
+    pub(super) fn note_used(&mut self, on: BookSide, levels: impl IntoIterator<Item = NotedLevel>) {
+        let Some(side) = self.on.get_mut(&on) else { return };
+        for level in levels {
             self.used_count += u32::from(side.used.is_none());
-            let used = side.used.get_or_insert_default();
-            for &level in levels {
-                note_used(used, level);
-            }
+            note_used(side.used.get_or_insert_default(), level);
         }
     }
 
@@ -139,71 +175,120 @@ impl Resting {
     }
 }
 
-/// Notes what is left of a level after a fill.
-pub(super) fn note_used(used: &mut UsedLevels, mut level: UsedLevel) {
-    // A match that takes several visits may go on with its book after a newer one was matched.
-    let is_newer = |known: &UsedLevel| {
-        let is_mirrored = |era: u64| era & 1;
-        is_mirrored(known.era) == is_mirrored(level.era) && known.era > level.era
-    };
-    if used.iter().any(is_newer) {
-        return;
+/// Notes what is left of a level after a fill. Returns whether it counts: a match of several visits
+/// may go on with its book after a newer one was matched.
+pub(super) fn note_used(used: &mut UsedLevels, mut noted: NotedLevel) -> bool {
+    if used.iter().any(|known| is_of_newer_book(known, &noted)) {
+        return false;
     }
-    let known = used.iter().find(|it| it.price == level.price && it.era == level.era);
-    level.grown = known.map_or(level.grown, |known| known.grown.max(level.grown));
-    // Levels of an earlier era say nothing any more.
-    used.retain(|known| known.price != level.price && known.era == level.era);
-    used.push(level);
+    let place = used.iter().position(|known| known.level.price == noted.level.price);
+    let known = place.and_then(|place| used.remove(place).seen);
+    if let (Some(known), Some(seen)) = (known, &mut noted.seen)
+        && known.era == seen.era
+    {
+        seen.grown = seen.grown.max(known.grown);
+    }
+    used.push(noted);
+    true
+}
+
+fn is_of_newer_book(known: &NotedLevel, noted: &NotedLevel) -> bool {
+    let is_mirrored = |seen: Seen| seen.era & 1;
+    known.seen.zip(noted.seen).is_some_and(|(known, noted)| {
+        is_mirrored(known) == is_mirrored(noted) && known.era > noted.era
+    })
 }
 
 /// What an account's resting orders may take of a displayed level: what was left after their newest
-/// fill there, and what the level has grown since, but at most what is displayed.
+/// fill there, and what the level has grown since, but at most what is displayed. Where it is
+/// unknown how much the level grew, because a change may have been lost or the server was started
+/// again, it has grown by what it shows beyond its size then.
 pub(super) fn free_size(
-    used: &[UsedLevel],
+    used: &[NotedLevel],
     price: Price,
     shown: Shares,
     grown: Shares,
     era: u64,
 ) -> Shares {
-    match used.iter().find(|level| level.price == price && level.era == era) {
-        Some(level) => {
-            let growth = grown.micros().saturating_sub(level.grown.micros()).max(0);
-            shown.min(Shares::from_micros(level.left.micros().saturating_add(growth)))
-        }
-        None => shown,
-    }
+    let Some(NotedLevel { level, seen }) = used.iter().find(|it| it.level.price == price) else {
+        return shown;
+    };
+    let beyond = |now: Shares, then: Shares| now.micros().saturating_sub(then.micros()).max(0);
+    let growth = match seen {
+        Some(seen) if seen.era == era => beyond(grown, seen.grown),
+        // The numbers of an era begin at 0 with its first book.
+        _ => beyond(shown, level.shown).max(grown.micros()),
+    };
+    shown.min(Shares::from_micros(level.left.micros().saturating_add(growth)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What is left of levels of one price after these fills: left, grown and era of each.
-    #[track_caller]
-    fn check_used(fills: &[(i64, i64, u64)], expected: &[(i64, i64, u64)]) {
+    fn noted(left: i64, seen: Option<(i64, u64)>) -> NotedLevel {
         let shares = Shares::from_micros;
-        let level = |&(left, grown, era): &(i64, i64, u64)| UsedLevel {
-            price: Price::from_micros(500_000),
-            left: shares(left),
-            grown: shares(grown),
-            era,
-        };
-        let mut used = UsedLevels::new();
-        for fill in fills {
-            note_used(&mut used, level(fill));
+        let (price, shown) = (Price::from_micros(500_000), shares(1_000));
+        NotedLevel {
+            level: UsedLevel { price, shown, left: shares(left) },
+            seen: seen.map(|(grown, era)| Seen { grown: shares(grown), era }),
         }
-        assert_eq!(used.to_vec(), expected.iter().map(level).collect::<Vec<_>>());
+    }
+
+    /// What is noted of a level after these fills: left, grown and era of each.
+    #[track_caller]
+    fn check_used(fills: &[(i64, i64, u64)], expected: (i64, i64, u64)) {
+        let mut used = UsedLevels::new();
+        for &(left, grown, era) in fills {
+            note_used(&mut used, noted(left, Some((grown, era))));
+        }
+        let (left, grown, era) = expected;
+        assert_eq!(used.to_vec(), [noted(left, Some((grown, era)))]);
     }
 
     #[test]
     fn a_fill_on_an_older_book_keeps_what_a_newer_one_used() {
-        check_used(&[(685, 0, 2), (870, 500, 2)], &[(870, 500, 2)]);
+        check_used(&[(685, 0, 2), (870, 500, 2)], (870, 500, 2));
         // What the level grew by counts once.
-        check_used(&[(870, 500, 2), (555, 0, 2)], &[(555, 500, 2)]);
-        check_used(&[(870, 500, 2), (9, 0, 4)], &[(9, 0, 4)]);
-        check_used(&[(870, 500, 4), (9, 900, 2)], &[(870, 500, 4)]);
+        check_used(&[(870, 500, 2), (555, 0, 2)], (555, 500, 2));
+        check_used(&[(870, 500, 2), (9, 0, 4)], (9, 0, 4));
+        check_used(&[(870, 500, 4), (9, 900, 2)], (870, 500, 4));
         // A book of its own and a mirrored one count their eras apart.
-        check_used(&[(870, 500, 4), (9, 0, 3)], &[(9, 0, 3)]);
+        check_used(&[(870, 500, 4), (9, 0, 3)], (9, 0, 3));
+    }
+
+    /// What may be taken of a level that displayed 1,000 at the newest fill.
+    #[track_caller]
+    fn check_free((left, seen): (i64, Option<(i64, u64)>), now: (i64, i64, u64), expected: i64) {
+        let (shown, grown, era) = now;
+        let [shown, grown] = [shown, grown].map(Shares::from_micros);
+        let used = [noted(left, seen)];
+        let free = free_size(&used, used[0].level.price, shown, grown, era);
+        assert_eq!(free.micros(), expected, "{used:?} {now:?}");
+    }
+
+    #[test]
+    fn a_displayed_size_is_used_once_whatever_is_known_of_its_growth() {
+        for (fill, now, expected) in [
+            // In one era it is known by how much the level has grown.
+            ((0, Some((70, 2))), (1_000, 70, 2), 0),
+            ((0, Some((70, 2))), (1_000, 90, 2), 20),
+            ((5, Some((70, 2))), (3, 70, 2), 3),
+            // In a new one, or after a restart, only what exceeds the former size is new.
+            ((0, Some((70, 2))), (1_000, 0, 4), 0),
+            ((0, None), (1_000, 0, 4), 0),
+            ((0, None), (400, 0, 4), 0),
+            ((30, None), (1_000, 0, 4), 30),
+            ((0, None), (1_250, 0, 4), 250),
+            // Both counts know of the same 250 shares.
+            ((0, None), (1_250, 250, 4), 250),
+            // The first book of the era showed 600, and 250 were added.
+            ((0, None), (850, 250, 4), 250),
+            // It was gone when the era began.
+            ((0, None), (1_000, 1_000, 4), 1_000),
+        ] {
+            check_free(fill, now, expected);
+        }
     }
 
     #[test]
@@ -218,17 +303,17 @@ mod tests {
         let check = |resting: &Resting, expected: usize| {
             assert_eq!((resting.used_count as usize, sides(resting)), (expected, expected));
         };
-        resting.note_used(on(0), &[]);
+        resting.note_used(on(0), []);
         check(&resting, 0);
         for (counter, side) in [(0, on(0)), (1, on(0)), (2, on(1))] {
             resting.insert(counter, 0, side, Shares::ZERO).unwrap();
         }
         check(&resting, 0);
-        resting.note_used(on(0), &[]);
+        resting.note_used(on(0), []);
         resting.remember(on(0), UsedLevels::new());
         check(&resting, 1);
         resting.remember(on(1), UsedLevels::new());
-        resting.note_used(on(1), &[]);
+        resting.note_used(on(1), []);
         check(&resting, 2);
         resting.remove(0, on(0));
         check(&resting, 2);

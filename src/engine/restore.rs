@@ -4,7 +4,7 @@
 //! them together against the head's counts and hash. An error names the row that does not fit. A
 //! restored state depends on no place in the journal: all of it is durable.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::account::Account;
@@ -17,7 +17,8 @@ use super::life::Life;
 use super::order::{Order, OrderRow};
 use super::payout::{Decision, Payouts, Settlement};
 use super::position::Position;
-use super::rows::{AccountRow, StateHead};
+use super::resting::{NotedLevel, UsedLevel};
+use super::rows::{AccountRow, StateHead, UsedRow};
 use super::standing::{DEPOSITS_KEPT_MAX, Standing};
 use super::state::State;
 use super::state_hash::StateHash;
@@ -61,7 +62,7 @@ pub enum RestoreError {
 }
 
 /// Builds a state from rows: first markets, then accounts, then keys, orders, comments,
-/// settlements, decisions and logs of fills. Do not use it after an error.
+/// settlements, decisions, logs of fills and used levels. Do not use it after an error.
 #[derive(Debug)]
 pub struct Restorer {
     head: StateHead,
@@ -296,6 +297,31 @@ impl Restorer {
         if faults::is_on(Fault::ReserveNotRestored) {
             let on = state.priority_of(slot).on();
             state.accounts[account].release(on, life.reserve(on.side), Reserve::default());
+        }
+        Ok(())
+    }
+
+    /// Adds the displayed sizes that an account's resting orders have used on one side of a book.
+    pub fn used(&mut self, row: UsedRow) -> Result<(), RestoreError> {
+        let UsedRow { account, on, levels } = row;
+        let error =
+            |flaw| RestoreError::Row { kind: "used levels of account", id: account.get(), flaw };
+        let state = &mut self.state;
+        let slot = state.account_slot(account).ok_or_else(|| error("are of no account"))?;
+        let account = &mut state.accounts[slot];
+        if !account.used_levels(on).is_empty() {
+            return Err(error("came before"));
+        }
+        let mut prices = BTreeSet::new();
+        if levels.is_empty() || !levels.iter().all(|it| prices.insert(it.price)) {
+            return Err(error("are none, or two of a price"));
+        }
+        if !levels.iter().all(UsedLevel::is_possible) {
+            return Err(error("are out of range"));
+        }
+        account.note_used(on, levels.into_iter().map(NotedLevel::unseen));
+        if account.used_levels(on).is_empty() {
+            return Err(error("are on a side where it has no open order"));
         }
         Ok(())
     }

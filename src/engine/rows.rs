@@ -7,9 +7,11 @@ use super::account::Account;
 use super::comment::Comment;
 use super::key::Key;
 use super::ledger::{Ledger, Resets};
+use super::open_orders::BookSide;
 use super::order::OrderRow;
 use super::payout::{SettledMarket, Settlement};
 use super::position::Position;
+use super::resting::UsedLevel;
 use super::standing::Standing;
 use super::state::State;
 use super::state_hash::StateHash;
@@ -44,6 +46,17 @@ pub struct IdentityRow<'a> {
     pub issuer: &'a str,
     /// The issuer's name for the person or program.
     pub subject: &'a str,
+}
+
+/// The displayed sizes that an account's resting orders have used on one side of a book.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UsedRow {
+    /// The account.
+    pub account: AccountId,
+    /// The book and the side of the orders.
+    pub on: BookSide,
+    /// The levels, in the order of the newest fill at each.
+    pub levels: Vec<UsedLevel>,
 }
 
 /// An account without its keys and orders.
@@ -176,6 +189,17 @@ impl State {
         slots.map(|slot| self.row_of(slot))
     }
 
+    /// The displayed sizes that resting orders have used, in the order of accounts and of sides.
+    pub fn used_rows(&self) -> impl Iterator<Item = UsedRow> {
+        self.accounts.iter().flat_map(|(_, account)| {
+            account.used_sides().map(|(on, used)| UsedRow {
+                account: account.id,
+                on,
+                levels: used.iter().map(|noted| noted.level).collect(),
+            })
+        })
+    }
+
     fn row_of(&self, slot: u32) -> OrderRow {
         let order = &self.orders[slot];
         let hold = self.holds.get(order.id()).copied();
@@ -202,6 +226,7 @@ impl PartialEq for State {
             && self.orders.len() == other.orders.len()
             && self.accounts().eq(other.accounts())
             && self.open_orders().eq(other.open_orders())
+            && self.used_rows().eq(other.used_rows())
             && self.fill_logs().eq(other.fill_logs())
             && self.accounts().all(|account| orders(self, account.id) == orders(other, account.id))
             && self.keys().eq(other.keys())

@@ -9,7 +9,7 @@ use super::open_orders::{BookSide, BookVersion};
 use super::payload::Intent;
 use super::position::Position;
 use super::rejection::Rejection;
-use super::resting::{UsedLevel, UsedLevels};
+use super::resting::{NotedLevel, Seen, UsedLevel, UsedLevels};
 use super::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce, resting_notional};
 use crate::market::book::Side;
 use crate::market::quote::QuotedBook;
@@ -239,11 +239,9 @@ impl<'q> Taken<'q> {
         if self.walk.fills.is_empty() {
             return None;
         }
-        let used = self.walk.fills.iter().map(|level| UsedLevel {
-            price: level.price,
-            left: Shares::ZERO,
-            grown: book.grown(side, level.price),
-            era: book.era(),
+        let used = self.walk.fills.iter().map(|level| NotedLevel {
+            level: UsedLevel::whole(level),
+            seen: Some(Seen { grown: book.grown(side, level.price), era: book.era() }),
         });
         Some(used.collect())
     }

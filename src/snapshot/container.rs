@@ -36,7 +36,7 @@ use crate::faults::{self, Fault};
 use crate::journal::{LogId, u32_at, u64_at};
 
 /// The format version that this server writes.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// The oldest format version that this server reads.
 const OLDEST_VERSION: u32 = 1;
@@ -437,7 +437,7 @@ mod tests {
         write(&path, &[]);
         let mut bytes = std::fs::read(&path).unwrap();
         for (version, expected) in [
-            (6, "format version 6, newer than 5; use a newer server"),
+            (7, "format version 7, newer than 6; use a newer server"),
             (0, "format version 0, older than 1, the oldest this server reads; run the server"),
         ] {
             bytes[VERSION_AT] = version;

@@ -6,7 +6,7 @@
 //! │ sequence │ accounts  │ keys     │ orders   │ comments │ state │ epoch    │ time of the│ rows
 //! │ u64      │ ever u64  │ ever u64 │ ever u64 │ ever u64 │ hash  │ u64      │ newest i64 │
 //! └──────────┴───────────┴──────────┴──────────┴──────────┴───────┴──────────┴────────────┴──────
-//! rows: nine lists, each a count u64 and its rows
+//! rows: ten lists, each a count u64 and its rows
 //!   markets     body of a MarketIntroduced
 //!   settled     body of a MarketSettled with time 0; whether it is paid u8
 //!   accounts    body of an AccountOpened; purchases, sales, fees, payouts i64;
@@ -32,11 +32,14 @@
 //!               order u64, number within the order u32, market u32, outcome u8, side u8,
 //!               quantity, notional, fee, fee rate, balance, position shares, position cost i64,
 //!               time i64
+//!   used levels account u64, market u32, outcome u8, side u8, count of levels u32; for each:
+//!               price, size shown, size left i64
 //!
 //! version 1 has no settlements, no decisions, and no row in the list of settled markets
 //! version 2 has no open orders, no lives, no count of fills, and no fill logs
 //! version 3 has no resets
 //! version 4 has nothing of operators
+//! version 5 has no used levels
 //!
 //! section of an order file: finished orders up to its end, those of an account in the order in
 //! which they finished
@@ -70,11 +73,12 @@ use crate::engine::event::Event;
 use crate::engine::fill_log::{FillLogRow, LoggedFill};
 use crate::engine::idempotency::NameHash;
 use crate::engine::ledger::{Ledger, Resets};
+use crate::engine::open_orders::BookSide;
 use crate::engine::order::OrderRow;
 use crate::engine::payout::Settlement;
 use crate::engine::position::Position;
 use crate::engine::restore::{RestoreError, Restorer};
-use crate::engine::rows::{AccountRow, IdentityRow, StateHead};
+use crate::engine::rows::{AccountRow, IdentityRow, StateHead, UsedRow};
 use crate::engine::standing::Standing;
 use crate::engine::state_hash::StateHash;
 use crate::engine::{UsedMarket, comment::Comment, key::Key};
@@ -163,6 +167,13 @@ pub(super) fn encode(shard: &ShardState, out: &mut Vec<u8>) {
         fields.event(&Event::SettlementDecided { decision, at });
     });
     list(&mut fields, state.fill_logs(), |fields, log| write_fill_log(fields, &log));
+    list(&mut fields, state.used_rows(), |fields, row| {
+        fields.u64(row.account.get());
+        fields.u32(row.on.market.0);
+        fields.u8(row.on.outcome.0);
+        fields.side(row.on.side);
+        fields.used_levels(&row.levels);
+    });
 }
 
 /// Writes a list, preceded by its count, which is filled in after the rows.
@@ -484,6 +495,18 @@ impl<'a> Reading<'a> {
         if version > 2 {
             read_list(&mut reader, "count of fill logs", |reader| {
                 read_fill_log(reader, &mut restorer)
+            })?;
+        }
+        if version > 5 {
+            read_list(&mut reader, "count of sides with used levels", |reader| {
+                let account = reader.id("account", AccountId::from_raw)?;
+                let on = BookSide {
+                    market: MarketIndex(reader.u32("market index")?),
+                    outcome: OutcomeIndex(reader.u8("outcome index")?),
+                    side: reader.side()?,
+                };
+                let levels = reader.used_levels()?;
+                Ok(restorer.used(UsedRow { account, on, levels })?)
             })?;
         }
         reader.end("end of the state")?;

@@ -18,6 +18,7 @@ use crate::engine::event::{Event, OrderFilled, OrderPlaced, RestingFilled};
 use crate::engine::fill::{Fill, Placement};
 use crate::engine::idempotency::{Fingerprint, NameHash};
 use crate::engine::key::{KeyGrant, Permissions};
+use crate::engine::resting::UsedLevel;
 use crate::engine::terms::{EndReason, OrderKind, Terms, TimeInForce};
 use crate::ids::{
     AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Place, SHARD_COUNT, ShardId,
@@ -287,6 +288,11 @@ impl World {
                 fill: self.fill(account, 1_000_000, 20_000),
                 displayed: Level { price, size: Shares::from_micros(1_000_000) },
                 book_sequence: self.turn,
+                used: smallvec![UsedLevel {
+                    price,
+                    shown: Shares::from_micros(1_000_000),
+                    left: Shares::ZERO,
+                }],
             }))
         };
         self.happen(order.shard(), &[event]);

@@ -9,6 +9,8 @@ use paperbourse::ids::{AccountId, OrderId, OutcomeIndex, ShardId, Timestamp};
 use paperbourse::market::book::{Level, Side};
 use paperbourse::money::{Price, Shares, Usd};
 
+use smallvec::SmallVec;
+
 use crate::contradictions::{History, check_changed};
 use crate::restore::{Rows, check_changed_rows, shard};
 use crate::script::world_after;
@@ -251,6 +253,7 @@ fn a_held_order_ends_only_by_its_decision_or_with_its_market() {
                     size: Shares::from_micros(1),
                 },
                 book_sequence: 1,
+                used: SmallVec::new(),
             };
             history.push(vec![Event::RestingFilled(Box::new(filled))]);
         },

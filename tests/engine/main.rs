@@ -27,5 +27,6 @@ mod resting_contradictions;
 mod restore;
 mod script;
 mod settlement;
+mod used;
 mod visits;
 mod world;

@@ -111,7 +111,9 @@ pub(crate) enum Fact {
 #[derive(Clone, Copy, Debug)]
 struct Used {
     left: Micros,
+    shown: Micros,
     grown: Micros,
+    restart_count: u32,
 }
 
 /// A level, by the outcome whose book shows it, whether it is an ask there, and its price.
@@ -141,6 +143,7 @@ pub(crate) struct NaiveOrders {
     settled: BTreeMap<usize, Vec<Micros>>,
     used: BTreeMap<(Side, Place), Used>,
     levels: BTreeMap<Place, Level>,
+    restart_count: u32,
     heartbeats: BTreeMap<usize, Heartbeat>,
     /// How many fills there were when each account was last reset; only later ones count.
     reset_at: BTreeMap<usize, usize>,
@@ -164,6 +167,7 @@ impl NaiveOrders {
             settled: BTreeMap::new(),
             used: BTreeMap::new(),
             levels: BTreeMap::new(),
+            restart_count: 0,
             heartbeats: BTreeMap::new(),
             reset_at: BTreeMap::new(),
             reset_counts: BTreeMap::new(),
@@ -241,7 +245,10 @@ impl NaiveOrders {
 
     /// The books of a market show their levels for the first time again.
     pub(crate) fn restart(&mut self) {
-        self.used.clear();
+        self.restart_count += 1;
+        for level in self.levels.values_mut() {
+            (level.grown, level.gone) = (0, None);
+        }
         self.forget_beats();
     }
 
@@ -289,8 +296,9 @@ impl NaiveOrders {
     }
 
     fn note_used(&mut self, sent: &Sent, place: Place, left: Micros) {
-        let grown = self.levels[&place].grown;
-        self.used.insert((side_of(sent), place), Used { left, grown });
+        let Level { size, grown, .. } = self.levels[&place];
+        let used = Used { left, shown: size, grown, restart_count: self.restart_count };
+        self.used.insert((side_of(sent), place), used);
     }
 
     /// The levels that an order takes, best first, each with its place.
@@ -483,6 +491,18 @@ impl NaiveOrders {
         }
     }
 
+    /// What an order may take of a level.
+    fn free(&self, sent: &Sent, place: Place, shown: Micros) -> Micros {
+        let Some(used) = self.used.get(&(side_of(sent), place)) else { return shown };
+        let grown = self.levels[&place].grown;
+        let since = if used.restart_count == self.restart_count {
+            grown - used.grown
+        } else {
+            grown.max(shown - used.shown)
+        };
+        shown.min(used.left + since)
+    }
+
     fn fill(&mut self, order: usize, facts: &mut Vec<Fact>) {
         let sent = self.orders[order].sent;
         if self.is_due(order) {
@@ -494,9 +514,7 @@ impl NaiveOrders {
             if !reaches(&sent, price) {
                 continue;
             }
-            let grown = self.levels[&place].grown;
-            let used = self.used.get(&(side_of(&sent), place));
-            let free = used.map_or(shown, |used| shown.min(used.left + grown - used.grown));
+            let free = self.free(&sent, place, shown);
             let size = free.min(left);
             if size > 0 {
                 self.note_used(&sent, place, free - size);

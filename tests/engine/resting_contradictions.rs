@@ -15,7 +15,7 @@ use paperbourse::engine::life::Life;
 use paperbourse::engine::order::OrderRow;
 use paperbourse::engine::terms::{EndReason, OrderKind, TimeInForce};
 use paperbourse::engine::{Command, State, Verdict};
-use paperbourse::ids::{OrderId, Place, Timestamp};
+use paperbourse::ids::{AccountId, OrderId, Place, Timestamp};
 use paperbourse::market::MarketSnapshot;
 use paperbourse::market::book::Level;
 use paperbourse::money::{Price, Shares, Usd};
@@ -52,6 +52,10 @@ fn world() -> World {
         match M1                                        -> admitted O2 fill O1:4:2:0
         ",
     )
+}
+
+fn account(counter: u64) -> AccountId {
+    AccountId::new(shard(), counter).expect("a small counter")
 }
 
 fn order(counter: u64) -> OrderId {
@@ -152,6 +156,10 @@ fn an_impossible_fill_of_an_open_order_is_refused() {
     check_resting(|it| it.fill.position_shares += Shares::from_micros(1), shares);
     let cost = "order 69 does not conserve cost";
     check_resting(|it| it.fill.position_cost += Usd::from_micros(1), cost);
+    let used = "order 69 uses what no level displays";
+    check_resting(|it| it.used[0].left = Shares::from_micros(-1), used);
+    check_resting(|it| it.used[0].left = Shares::from_micros(4_000_001), used);
+    check_resting(|it| it.used[0].price = Price::from_micros(1_000_001), used);
     let spends = |it: &mut RestingFilled| {
         it.fill.fee = it.fill.balance - Usd::from_micros(1);
         it.fill.balance = Usd::from_micros(1);
@@ -439,4 +447,22 @@ fn inconsistent_open_orders_are_errors() {
     check_rows(|rows| life(&mut rows.open[1]).terms.quantity = shares(i64::MAX), more);
     check_rows(|rows| life(&mut rows.open[3]).terms.quantity = shares(i64::MAX), more);
     check_rows(|rows| rows.open[1].placement.market.0 = 1, "is in a market that is paid");
+}
+
+#[test]
+fn inconsistent_used_levels_are_errors() {
+    let shares = Shares::from_micros;
+    check_rows(|rows| rows.used[0].account = account(9), "are of no account");
+    check_rows(|rows| rows.used[0].on.market.0 = 9, "are on a side where it has no open order");
+    check_rows(|rows| rows.used.push(rows.used[0].clone()), "came before");
+    check_rows(|rows| rows.used[0].levels.clear(), "are none, or two of a price");
+    check_rows(
+        |rows| {
+            let levels = &mut rows.used[0].levels;
+            levels.push(levels[0]);
+        },
+        "are none, or two of a price",
+    );
+    check_rows(|rows| rows.used[0].levels[0].left = shares(-1), "are out of range");
+    check_rows(|rows| rows.used[0].levels[0].shown = shares(-1), "are out of range");
 }

@@ -10,7 +10,7 @@ use paperbourse::engine::ledger::Ledger;
 use paperbourse::engine::order::OrderRow;
 use paperbourse::engine::payout::{Decided, SettledMarket, Settlement};
 use paperbourse::engine::restore::{RestoreError, Restorer};
-use paperbourse::engine::rows::{AccountRow, StateHead};
+use paperbourse::engine::rows::{AccountRow, StateHead, UsedRow};
 use paperbourse::engine::state_hash::StateHash;
 use paperbourse::engine::{State, UsedMarket};
 use paperbourse::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, ShardId};
@@ -36,6 +36,7 @@ pub(crate) struct Rows<'a> {
     pub(crate) settlements: Vec<(AccountId, u32, Settlement)>,
     pub(crate) decisions: Vec<Decided>,
     fill_logs: Vec<FillLogRow<'a>>,
+    pub(crate) used: Vec<UsedRow>,
 }
 
 impl<'a> Rows<'a> {
@@ -53,6 +54,7 @@ impl<'a> Rows<'a> {
             settlements: state.settlements().map(|(id, at, it)| (id, at, *it)).collect(),
             decisions: state.decisions().cloned().collect(),
             fill_logs: state.fill_logs().collect(),
+            used: state.used_rows().collect(),
         }
     }
 
@@ -80,6 +82,7 @@ impl<'a> Rows<'a> {
         for FillLogRow { account, began_after, fills } in self.fill_logs {
             restorer.fill_log(account, began_after, fills.clone())?;
         }
+        self.used.into_iter().try_for_each(|row| restorer.used(row))?;
         restorer.finish()
     }
 }

@@ -167,6 +167,16 @@ impl World {
         self.state = restored.expect("rows of a state restore");
         self.follower = self.state.clone();
         self.restored = self.state.clone();
+        // The venue shows the same books, and nobody knows what has grown.
+        for ((id, outcome), growth) in &mut self.growths {
+            let market = self.markets.by_condition(id).expect("a market with a book");
+            let outcome = OutcomeIndex(*outcome);
+            let shown = market.book(outcome).clone().expect("a book that was published");
+            *growth = Growth::starting_from(shown.ladder());
+            let mut book = Book::clone(&shown);
+            book.growth = None;
+            self.markets.publish(&market, outcome, Arc::new(book));
+        }
     }
 
     #[track_caller]

@@ -94,7 +94,19 @@ pub(super) fn place(
 }
 
 /// Fills this many shares of an open order for this many micro-dollars.
-fn fill_open(state: &mut State, journal: &Journal, order: OrderId, (shares, dollars): (i64, i64)) {
+fn fill_open(state: &mut State, journal: &Journal, order: OrderId, sums: (i64, i64)) {
+    fill_levels(state, journal, order, sums, smallvec![]);
+}
+
+/// Fills this many shares of an open order for this many micro-dollars, and says what it used of
+/// which levels.
+pub(super) fn fill_levels(
+    state: &mut State,
+    journal: &Journal,
+    order: OrderId,
+    (shares, dollars): (i64, i64),
+    used: SmallVec<[UsedLevel; 1]>,
+) {
     let side = state.order_row(order).unwrap().placement.side;
     let size = Shares::from_micros(shares * 1_000_000);
     let filled = RestingFilled {
@@ -102,6 +114,7 @@ fn fill_open(state: &mut State, journal: &Journal, order: OrderId, (shares, doll
         fill: part(state, side, shares, dollars),
         displayed: Level { price: Price::from_micros(390_000), size },
         book_sequence: 99,
+        used,
     };
     happen(state, journal, vec![Event::RestingFilled(Box::new(filled))]);
 }

@@ -18,6 +18,7 @@ mod misbehaves;
 mod monitoring;
 mod races;
 mod recordings;
+mod restarts;
 mod served;
 mod standin;
 mod tape;

@@ -80,8 +80,19 @@ impl Served {
 
     /// Kills the server and starts another on the same data that follows other markets.
     pub(crate) fn restart(self, venue: &StandIn, wanted: &[&str]) -> Self {
+        self.restart_after(venue, wanted, || {})
+    }
+
+    /// The same; something happens while no server runs.
+    pub(crate) fn restart_after(
+        self,
+        venue: &StandIn,
+        wanted: &[&str],
+        meanwhile: impl FnOnce(),
+    ) -> Self {
         let Self { server, key, folder } = self;
         server.kill();
+        meanwhile();
         let server = Self::spawn(&folder, |command| Self::follow(command, venue, wanted));
         Self { server, key, folder }
     }

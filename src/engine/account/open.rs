@@ -4,7 +4,7 @@
 use super::{Account, fills_term};
 use crate::engine::fill_log::FillLog;
 use crate::engine::open_orders::BookSide;
-use crate::engine::resting::{Resting, UsedLevel, UsedLevels};
+use crate::engine::resting::{NotedLevel, Resting, UsedLevels};
 use crate::engine::state_hash::StateHash;
 use crate::engine::terms::Reserve;
 use crate::ids::{MarketIndex, OutcomeIndex};
@@ -132,13 +132,21 @@ impl Account {
     }
 
     /// The displayed sizes that the account's orders on one side of a book have used.
-    pub(in crate::engine) fn used_levels(&self, on: BookSide) -> &[UsedLevel] {
+    pub(in crate::engine) fn used_levels(&self, on: BookSide) -> &[NotedLevel] {
         self.resting().map_or(&[], |resting| resting.used(on))
     }
 
-    /// Adds displayed sizes that a new order has used to those that the account's other orders
-    /// have.
-    pub(in crate::engine) fn note_used(&mut self, on: BookSide, levels: &[UsedLevel]) {
+    /// The sides of books on which the account's orders have used displayed sizes.
+    pub(in crate::engine) fn used_sides(&self) -> impl Iterator<Item = (BookSide, &[NotedLevel])> {
+        self.resting().into_iter().flat_map(Resting::used_sides)
+    }
+
+    /// Adds displayed sizes that an order has used to those that the account's orders have.
+    pub(in crate::engine) fn note_used(
+        &mut self,
+        on: BookSide,
+        levels: impl IntoIterator<Item = NotedLevel>,
+    ) {
         if let Some(resting) = self.activity.as_mut().and_then(|it| it.resting.as_mut()) {
             resting.note_used(on, levels);
         }

@@ -157,6 +157,7 @@ fn restored(
         change(&mut began_after, &mut fills);
         restorer.fill_log(account, began_after, fills)?;
     }
+    state.used_rows().try_for_each(|row| restorer.used(row))?;
     restorer.finish()
 }
 

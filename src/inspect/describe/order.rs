@@ -9,6 +9,7 @@ use super::MarketName;
 use crate::engine::UsedMarket;
 use crate::engine::event::{OrderHeld, OrderPlaced, RestingFilled};
 use crate::engine::fill::{Fill, Placement};
+use crate::engine::resting::UsedLevel;
 use crate::engine::terms::EndReason;
 use crate::ids::{OutcomeIndex, Timestamp};
 use crate::inspect::text::Text;
@@ -27,6 +28,24 @@ pub struct LevelRow {
 impl LevelRow {
     const fn new(level: &Level) -> Self {
         Self { price: Text(level.price), size: Text(level.size) }
+    }
+}
+
+/// What a resting order has used of a price level.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct UsedLevelRow {
+    /// Dollars per share.
+    pub price: Text<Price>,
+    /// The shares that it displayed.
+    pub shown: Text<Shares>,
+    /// The shares of these that the account's orders may still take.
+    pub left: Text<Shares>,
+}
+
+impl UsedLevelRow {
+    const fn new(level: &UsedLevel) -> Self {
+        let UsedLevel { price, shown, left } = *level;
+        Self { price: Text(price), shown: Text(shown), left: Text(left) }
     }
 }
 
@@ -109,7 +128,7 @@ pub struct HeldRow<'a> {
 }
 
 /// A fill of an open order.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[expect(missing_docs, reason = "the fields are those of the event")]
 pub struct RestingFillRow {
     pub order: u64,
@@ -120,6 +139,8 @@ pub struct RestingFillRow {
     /// The best level that the venue displayed.
     pub displayed: LevelRow,
     pub book_sequence: u64,
+    /// What the order used of the displayed levels.
+    pub used: Vec<UsedLevelRow>,
     pub balance: Text<Usd>,
     pub position_shares: Text<Shares>,
     pub position_cost: Text<Usd>,
@@ -263,8 +284,8 @@ fn write_names(
 }
 
 impl RestingFillRow {
-    pub(super) const fn new(filled: &RestingFilled) -> Self {
-        let RestingFilled { order, fill, displayed, book_sequence } = filled;
+    pub(super) fn new(filled: &RestingFilled) -> Self {
+        let RestingFilled { order, fill, displayed, book_sequence, used } = filled;
         Self {
             order: order.get(),
             quantity: Text(fill.quantity),
@@ -273,6 +294,7 @@ impl RestingFillRow {
             fee_rate: Text(fill.fee_rate),
             displayed: LevelRow::new(displayed),
             book_sequence: *book_sequence,
+            used: used.iter().map(UsedLevelRow::new).collect(),
             balance: Text(fill.balance),
             position_shares: Text(fill.position_shares),
             position_cost: Text(fill.position_cost),

@@ -77,10 +77,7 @@ impl Fields<'_> {
             }
             Event::HeldOrderDropped { order } => self.only(order.get(), kind::HELD_ORDER_DROPPED),
             Event::OrderAdmitted { order } => self.only(order.get(), kind::ORDER_ADMITTED),
-            Event::RestingFilled(filled) => {
-                self.resting_filled(filled);
-                kind::RESTING_FILLED
-            }
+            Event::RestingFilled(filled) => self.resting_filled(filled),
             Event::OrderEnded { order, reason, at } => {
                 self.u64(order.get());
                 self.u8(end_reason_code(*reason));
@@ -292,6 +289,9 @@ impl<'a> Reader<'a> {
                 Event::OrderAdmitted { order: self.id("order", OrderId::from_raw)? }
             }
             kind::RESTING_FILLED => Event::RestingFilled(self.resting_filled()?),
+            kind::RESTING_FILLED_OF_LEVELS => {
+                Event::RestingFilled(self.resting_filled_of_levels()?)
+            }
             kind::ORDER_ENDED => Event::OrderEnded {
                 order: self.id("order", OrderId::from_raw)?,
                 reason: self.end_reason()?,

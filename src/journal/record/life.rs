@@ -1,10 +1,14 @@
 //! The fields of orders that may rest: their placement, their fills, and their lives in snapshots.
 
+use smallvec::SmallVec;
+
 use super::field::{Fields, Read, Reader};
+use super::kind;
 use super::order::OrderHead;
 use crate::engine::event::{OrderHeld, OrderPlaced, RestingFilled};
 use crate::engine::hold::Hold;
 use crate::engine::life::{End, Life, Progress};
+use crate::engine::resting::UsedLevel;
 use crate::engine::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce};
 use crate::ids::OrderId;
 use crate::market::book::Level;
@@ -33,12 +37,28 @@ impl Fields<'_> {
         self.u8(end.map_or(0, end_reason_code));
     }
 
-    pub(super) fn resting_filled(&mut self, filled: &RestingFilled) {
-        let RestingFilled { order, fill, displayed, book_sequence } = filled;
+    /// Writes a fill of an open order and tells its kind.
+    pub(super) fn resting_filled(&mut self, filled: &RestingFilled) -> u16 {
+        let RestingFilled { order, fill, displayed, book_sequence, used } = filled;
         self.u64(order.get());
         self.u64(*book_sequence);
         self.fill(fill);
         self.level(displayed);
+        if used.is_empty() {
+            return kind::RESTING_FILLED;
+        }
+        self.used_levels(used);
+        kind::RESTING_FILLED_OF_LEVELS
+    }
+
+    /// Levels that orders have used.
+    pub(crate) fn used_levels(&mut self, levels: &[UsedLevel]) {
+        self.length(levels.len());
+        for UsedLevel { price, shown, left } in levels {
+            self.i64(price.micros());
+            self.i64(shown.micros());
+            self.i64(left.micros());
+        }
     }
 
     /// Terms, progress and end of an order.
@@ -154,7 +174,29 @@ impl Reader<'_> {
         let book_sequence = self.u64("book sequence")?;
         let fill = self.fill("fill")?;
         let displayed = self.level()?;
-        Ok(Box::new(RestingFilled { order, fill, displayed, book_sequence }))
+        let used = SmallVec::new();
+        Ok(Box::new(RestingFilled { order, fill, displayed, book_sequence, used }))
+    }
+
+    pub(super) fn resting_filled_of_levels(&mut self) -> Read<Box<RestingFilled>> {
+        let mut filled = self.resting_filled()?;
+        filled.used = self.valid("used levels", |reader| {
+            let used = reader.used_levels()?;
+            Ok((!used.is_empty()).then_some(used.into()))
+        })?;
+        Ok(filled)
+    }
+
+    pub(crate) fn used_levels(&mut self) -> Read<Vec<UsedLevel>> {
+        let mut levels = Vec::new();
+        for _ in 0..self.u32("count of used levels")? {
+            levels.push(UsedLevel {
+                price: Price::from_micros(self.i64("price of a used level")?),
+                shown: Shares::from_micros(self.i64("size shown")?),
+                left: Shares::from_micros(self.i64("size left")?),
+            });
+        }
+        Ok(levels)
     }
 
     pub(crate) fn life(&mut self) -> Read<Life> {

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use super::*;
 use crate::engine::command::Identity;
@@ -11,9 +11,10 @@ use crate::engine::fill::{Fill, Placement};
 use crate::engine::hold::Hold;
 use crate::engine::idempotency::{Fingerprint, NameHash};
 use crate::engine::key::{KeyGrant, Permissions};
-use crate::engine::matching::EVENTS_PER_VISIT_MAX;
+use crate::engine::matching::{EVENTS_PER_VISIT_MAX, LEVELS_PER_VISIT};
 use crate::engine::payout::{Decision, EVIDENCE_BYTES_MAX, PaidPosition, PositionsSettled};
 use crate::engine::reset::ORDERS_PER_RECORD_MAX;
+use crate::engine::resting::UsedLevel;
 use crate::engine::standing::{Act, Operator};
 use crate::engine::state_hash::StateHash;
 use crate::engine::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce};
@@ -125,7 +126,20 @@ pub(crate) fn every_kind() -> Vec<Event> {
     events.extend(of_resting_orders(&plain_fill, &fill));
     events.extend(of_operators(account, at));
     events.push(Event::FillLogBegun { account });
+    let used = |cents: i64, left| UsedLevel {
+        price: Price::from_micros(cents * 10_000),
+        shown: Shares::from_micros(15),
+        left: Shares::from_micros(left),
+    };
+    events.push(of_levels(&events[23], &[used(40, 0), used(41, 14)]));
     events
+}
+
+/// The same fill of an open order, with the levels that it used.
+fn of_levels(filled: &Event, used: &[UsedLevel]) -> Event {
+    let Event::RestingFilled(filled) = filled else { panic!("a fill of an open order") };
+    let used = used.into();
+    Event::RestingFilled(Box::new(RestingFilled { used, ..(**filled).clone() }))
 }
 
 fn of_operators(account: AccountId, at: Timestamp) -> Vec<Event> {
@@ -215,7 +229,8 @@ fn of_resting_orders(plain: &OrderFilled, named: &OrderFilled) -> Vec<Event> {
         killed(OrderKind::Limit, TimeInForce::FillOrKill, terms.price, EndReason::FokNotFilled);
     let waited = OrderPlaced { terms: Terms { held_ms: 250, ..terms }, ..placed.clone() };
     let waited = Event::OrderPlaced(Box::new(waited));
-    let resting = RestingFilled { order, fill, displayed, book_sequence: 13 };
+    let used = SmallVec::new();
+    let resting = RestingFilled { order, fill, displayed, book_sequence: 13, used };
     let mut events: Vec<Event> = [placed, waits, market, limit]
         .map(|placed| Event::OrderPlaced(Box::new(placed)))
         .into_iter()
@@ -331,10 +346,13 @@ fn the_longest_record_fits() {
     let bytes = encoded(&events).len();
     assert!(bytes <= RECORD_BYTES_MAX, "{bytes}");
 
-    // As many fills as one visit of a match writes.
-    let fills = std::iter::repeat_n(every[23].clone(), EVENTS_PER_VISIT_MAX);
+    // As many fills as one visit of a match writes, of as many levels.
+    let used = UsedLevel { price: Price::ONE, shown: Shares::ZERO, left: Shares::ZERO };
+    let brief = std::iter::repeat_n(every[23].clone(), EVENTS_PER_VISIT_MAX - 2);
+    let of_many = [LEVELS_PER_VISIT - 1, LEVELS_PER_SIDE_MAX]
+        .map(|level_count| of_levels(&every[23], &vec![used; level_count]));
+    let fills = brief.chain(of_many);
     let events: Vec<Event> = std::iter::once(every[9].clone()).chain(fills).collect();
-    assert!(matches!(events[1], Event::RestingFilled(_)));
     let bytes = encoded(&events).len();
     assert!(bytes <= RECORD_BYTES_MAX, "{bytes}");
 
@@ -367,10 +385,10 @@ fn the_longest_record_fits() {
 /// The bytes are the format: a change of these numbers is a change of what is on disks.
 #[test]
 fn the_format_is_pinned() {
-    let [first_version, key_life, settlement, resting, held, reset, operators, fill_log] =
-        [0..12, 12..15, 15..18, 18..37, 37..41, 41..42, 42..48, 48..49]
+    let [first_version, key_life, settlement, resting, held, reset, operators, fill_log, levels] =
+        [0..12, 12..15, 15..18, 18..37, 37..41, 41..42, 42..48, 48..49, 49..50]
             .map(|range| encoded(&every_kind()[range]));
-    assert_eq!(every_kind().len(), 49);
+    assert_eq!(every_kind().len(), 50);
     assert_eq!(crc32c::crc32c(&first_version), 4_139_319_612);
     assert_eq!(crc32c::crc32c(&key_life), 70_980_373);
     assert_eq!(crc32c::crc32c(&settlement), 563_179_161);
@@ -379,6 +397,7 @@ fn the_format_is_pinned() {
     assert_eq!(crc32c::crc32c(&reset), 1_394_756_656);
     assert_eq!(crc32c::crc32c(&operators), 304_436_284);
     assert_eq!(crc32c::crc32c(&fill_log), 2_150_584_763);
+    assert_eq!(crc32c::crc32c(&levels), 3_501_901_076);
 }
 
 #[test]
