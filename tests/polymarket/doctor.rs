@@ -33,7 +33,7 @@ const VERSION_2_MS: u64 = 1_790_000_000_123;
 const CLOSED: std::ops::Range<usize> = 20..23;
 
 /// How long a look takes here.
-const DURATION: Duration = Duration::from_secs(3);
+const DURATION: Duration = Duration::from_secs(5);
 
 /// The time between two changes, which must not have one timestamp by accident.
 const PAUSE: Duration = Duration::from_millis(12);
