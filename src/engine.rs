@@ -39,6 +39,7 @@ pub mod payload;
 pub mod payout;
 pub mod place;
 pub mod position;
+pub mod preview;
 pub mod rejection;
 pub mod reset;
 pub mod resting;

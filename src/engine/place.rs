@@ -221,7 +221,7 @@ impl<O: RequestedOrder> OrderCommand<O> {
         Ok(Verdict::Happens(events, PlacedSubject { order, rest }))
     }
 
-    fn placement(&self, order: OrderId, actor: Actor<'_>, on: BookSide) -> Placement {
+    pub(super) fn placement(&self, order: OrderId, actor: Actor<'_>, on: BookSide) -> Placement {
         Placement {
             order,
             account: actor.id(),
@@ -322,7 +322,7 @@ fn event(taken: Taken<'_>, placement: Placement, fill: Fill, slippage_bps: Optio
 
 impl State {
     /// The id of the next order.
-    fn next_order(&self) -> Result<OrderId, Rejection> {
+    pub(super) fn next_order(&self) -> Result<OrderId, Rejection> {
         OrderId::new(self.shard, self.orders_ever + 1).ok_or(IDS_EXHAUSTED)
     }
 

@@ -278,9 +278,9 @@ impl Operation {
             "VALIDATION_FAILED",
         ];
         const WITH_CREDENTIAL: [&str; 2] = ["INSUFFICIENT_PERMISSION", "MISSING_AUTH"];
-        // What is refused while the journal is full is a write.
-        let named = if code == "ACCOUNT_SUSPENDED" { "JOURNAL_FULL" } else { code };
-        self.errors.contains(&named)
+        self.errors.contains(&code)
+            // What is refused while the journal is full is a write.
+            || (code == "ACCOUNT_SUSPENDED" && self.errors.contains(&"JOURNAL_FULL"))
             // Another node was asked to change something.
             || (code == "OUTCOME_UNKNOWN" && self.method != Verb::Get)
             || ALL.contains(&code)

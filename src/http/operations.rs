@@ -30,7 +30,7 @@ pub mod trade;
 pub mod updown;
 pub mod wallets;
 
-use self::orders::{cancel, list, place};
+use self::orders::{cancel, list, place, preview};
 use super::asyncapi;
 use super::openapi::{self, answers, bodies};
 use super::operation::Access::{Key, KeyOrToken, Public, Socket, Token};
@@ -41,7 +41,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 68] = [
+pub static OPERATIONS: [Operation; 69] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .headers(&order_fields::NAME_HEADER)
@@ -89,6 +89,14 @@ pub static OPERATIONS: [Operation; 68] = [
             "SERVER_FULL",
         ])
         .summary("place a market or limit order; a limit order may rest"),
+    Operation::post("/v1/orders/preview", Key(Read), Later(|call| Box::pin(preview::preview(call))))
+        .body::<bodies::OrderRequest>()
+        .answers::<preview::PreviewAnswer<'static>>()
+        .errors(&preview::ERRORS)
+        .summary(
+            "preview an order: what it would fill, cost and hold back now; nothing is placed, and \
+             what would be refused is refused",
+        ),
     Operation::post(
         "/v1/orders/batch",
         Key(Trade),

@@ -221,7 +221,7 @@ fn check_order_of_use(browser: &mut Browser, document: &Value) {
         browser.run("return [...document.querySelectorAll('main details')].map(it => it.id)");
     let shown: Vec<&str> =
         shown.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
-    assert_eq!(shown[..3], ["post_trade", "post_v1_orders", "post_v1_orders_batch"]);
+    assert_eq!(shown[..3], ["post_trade", "post_v1_orders", "post_v1_orders_preview"]);
     let operations = document["paths"].as_object().unwrap().values();
     let operations = operations.flat_map(|path| path.as_object().unwrap().values());
     let mut described: Vec<&str> =

@@ -7,6 +7,7 @@
 mod check;
 mod convert;
 mod ends;
+mod preview;
 mod sent;
 
 use std::collections::BTreeMap;
@@ -299,7 +300,7 @@ impl Pair {
             };
             placed_facts(self.world.run(&Trade::new(owner, order, hashes)))
         } else {
-            placed_facts(self.world.run(&PlaceOrder::new(owner, new_order(sent), hashes)))
+            placed_facts(self.place_previewed(owner, new_order(sent), hashes))
         };
         let expected = self.naive.place(sent, names);
         self.agree(&format!("{names:?} {sent:?}"), &actual, &expected);

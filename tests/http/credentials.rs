@@ -190,7 +190,7 @@ fn a_key_may_do_what_its_permissions_allow() {
     };
     let keys = ["read", "trade", "admin"].map(key);
     let comments = format!("/trades/{order_id}/comments");
-    let rows: [(Request, [bool; 3]); 14] = [
+    let rows: [(Request, [bool; 3]); 15] = [
         (Request::get("/v1/keys"), [true, false, false]),
         (Request::get("/v1/orders"), [true, false, false]),
         (Request::get(format!("/v1/orders/{order_id}")), [true, false, false]),
@@ -201,6 +201,7 @@ fn a_key_may_do_what_its_permissions_allow() {
         (Request::get("/v1/account/history"), [true, false, false]),
         (Request::post("/v1/prices/batch", &json!({"market_ids": [PLAIN]})), [true, false, false]),
         (Request::post("/trade", &buy(1)), [false, true, false]),
+        (Request::post("/v1/orders/preview", &buy(1)), [true, false, false]),
         (Request::post("/v1/orders/batch", &json!({"orders": [buy(1)]})), [false, true, false]),
         (Request::post(&*comments, &json!({"content": "x"})), [false, true, false]),
         (Request::get(&*comments), [true, true, true]),

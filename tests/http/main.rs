@@ -45,6 +45,7 @@ mod openapi;
 mod order_of_checks;
 mod orders;
 mod placing;
+mod preview;
 mod recording;
 mod records;
 mod reset;

@@ -156,6 +156,7 @@ fn answers_have_the_described_form() {
         ("POST", "/v1/orders", "/v1/orders".to_owned(), limit("BUY", 10, "0.02")),
         ("POST", "/v1/orders", "/v1/orders".to_owned(), limit("SELL", 2, "0.01")),
         ("POST", "/v1/orders", "/v1/orders".to_owned(), limit("BUY", 10, "0.0215")),
+        ("POST", "/v1/orders/preview", "/v1/orders/preview".to_owned(), limit("BUY", 10, "0.02")),
         (
             "POST",
             "/v1/orders/batch",

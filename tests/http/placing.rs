@@ -8,7 +8,7 @@ use super::recording::{BOOKLESS, DEEP, PLAIN, buy, limit, sell};
 use super::server::{Account, Server, shared};
 
 /// An order with these fields changed.
-fn with(mut order: Value, fields: &Value) -> Value {
+pub(crate) fn with(mut order: Value, fields: &Value) -> Value {
     for (name, value) in fields.as_object().unwrap() {
         order[name] = value.clone();
     }

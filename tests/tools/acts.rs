@@ -43,6 +43,8 @@ fn writes(order: u64, key: u64, comment: u64) -> Vec<(&'static str, Request)> {
         ),
         ("DELETE /comments/{comment_id}", Request::delete(format!("/comments/{comment}"))),
         ("POST /v1/orders", post("/v1/orders", &trade)),
+        // Nothing is written, but what it previews would be refused.
+        ("POST /v1/orders/preview", post("/v1/orders/preview", &trade)),
         ("DELETE /v1/orders/{order_id}", Request::delete(format!("/v1/orders/{order}"))),
         ("POST /v1/cancel-all", post("/v1/cancel-all?confirm=true", &none)),
         ("DELETE /v1/cancel-all", Request::delete("/v1/cancel-all")),

@@ -15,7 +15,7 @@ const MESSAGE: &str = "ErrorMessage";
 
 /// The names of sets that are too long to be named by their codes, each with an operation and a
 /// status that has the set.
-const NAMES: [(&str, &str, StatusCode); 10] = [
+const NAMES: [(&str, &str, StatusCode); 11] = [
     ("TradeRefused", "POST /trade", StatusCode::BAD_REQUEST),
     ("OrderRefused", "POST /v1/orders", StatusCode::BAD_REQUEST),
     ("Unauthorized", "POST /trade", StatusCode::UNAUTHORIZED),
@@ -23,6 +23,7 @@ const NAMES: [(&str, &str, StatusCode); 10] = [
     ("KeyForbidden", "POST /v1/keys", StatusCode::FORBIDDEN),
     ("BookNotFound", "GET /v1/markets/{condition_id}/book", StatusCode::NOT_FOUND),
     ("TradingUnavailable", "POST /trade", StatusCode::SERVICE_UNAVAILABLE),
+    ("PreviewUnavailable", "POST /v1/orders/preview", StatusCode::SERVICE_UNAVAILABLE),
     ("StorageUnavailable", "POST /v1/keys", StatusCode::SERVICE_UNAVAILABLE),
     ("JournalUnavailable", "DELETE /v1/orders/{order_id}", StatusCode::SERVICE_UNAVAILABLE),
     ("ServiceUnavailable", "GET /v1/me", StatusCode::SERVICE_UNAVAILABLE),

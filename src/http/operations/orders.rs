@@ -4,4 +4,5 @@ pub(super) mod answer;
 pub(super) mod cancel;
 pub(super) mod list;
 pub mod place;
+pub(super) mod preview;
 pub(super) mod stage;

@@ -9,6 +9,7 @@ use crate::engine::command::{OrderNames, PlaceOrder, Trade, TradeOrder};
 use crate::engine::order::OrderReceipt;
 use crate::engine::payload::NewOrder;
 use crate::engine::place::Placed;
+use crate::engine::preview::{Preview, PreviewOrder};
 use crate::engine::rejection::Rejection;
 use crate::engine::terms::EndReason;
 use crate::journal::Waiters;
@@ -88,6 +89,21 @@ impl Service {
         let placed = self.shards.execute(shard, command, context.waiters).await;
         let outcome = self.outcome(placed, context.waiters).await;
         Ok(outcome.map_err(|refusal| self.explained_refusal(refusal))?)
+    }
+
+    /// Says what an order would do if it came now.
+    pub async fn preview(
+        &self,
+        caller: &Caller,
+        mut order: NewOrder,
+        context: RequestContext<'_>,
+    ) -> Result<Preview, ServiceError> {
+        self.name_as_listed(&mut order.market_id);
+        let owner = caller.owner()?;
+        let shard = owner.shard();
+        let previewed =
+            self.shards.execute(shard, PreviewOrder::new(owner, order), context.waiters);
+        Ok(previewed.await.map_err(|refusal| self.explained_refusal(refusal))?)
     }
 
     #[cold]

@@ -147,6 +147,7 @@ impl Walk {
         self.known.insert("client_order_id", json!("bid-1"));
         let batch = json!({ "orders": [self.order("SELL", 1), named] });
         self.call("POST /v1/orders/batch", &[("Idempotency-Key", json!("batch-1"))], Some(batch));
+        self.call("POST /v1/orders/preview", &[], Some(limit.clone()));
         let name = [("Idempotency-Key", json!("bid-2"))];
         let placed = self.call("POST /v1/orders", &name, Some(limit.clone()));
         self.known.insert("order_id", placed["order_id"].clone());
