@@ -98,6 +98,17 @@ pub struct ServeArgs {
     #[arg(long, env = "PAPERBOURSE_ADMIN_LISTEN", value_name = "ADDR", value_parser = address)]
     pub admin_listen: Option<SocketAddr>,
 
+    /// Whether to serve the console, a page to watch markets and an account
+    #[arg(help_heading = NETWORK, hide_short_help = true)]
+    #[arg(
+        long,
+        env = "PAPERBOURSE_CONSOLE",
+        default_value = "on",
+        value_name = "on|off",
+        hide_possible_values = true
+    )]
+    pub console: Switch,
+
     /// Where identities come from.
     #[command(flatten)]
     pub identity: IdentityArgs,

@@ -39,6 +39,7 @@ use std::sync::LazyLock;
 /// would answer nobody.
 pub fn prepare() {
     operations::docs::prepare();
+    operations::console::prepare();
     for file in [&openapi::FILE, &asyncapi::FILE] {
         LazyLock::force(file);
     }

@@ -43,7 +43,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::build::{BUILD, UNKNOWN, VERSION};
 use crate::config::sources::Configuration;
-use crate::config::{DataPlace, ServeArgs};
+use crate::config::{DataPlace, ServeArgs, Switch};
 use crate::disk::Disk;
 use crate::hours::HoursFile;
 use crate::http;
@@ -433,6 +433,7 @@ fn server_of(arguments: &ServeArgs, connections_max: usize) -> anyhow::Result<Se
     }
     let per_address_max = arguments.connections_per_address(connections_max);
     let server = Server::new(connections_max).capped_by_address(connections_max, per_address_max);
+    let server = if arguments.console == Switch::On { server } else { server.without_console() };
     server.cors.set(&arguments.cors_origins);
     server.log_requests(arguments.access_log).context("failed to start the access log's thread")?;
     Ok(server.trusting(TrustedProxies::new(&arguments.trusted_proxies)))

@@ -134,6 +134,8 @@ pub struct Server {
     /// Traces requests, if asked for.
     #[cfg(feature = "traces")]
     pub traces: Option<Arc<Traces>>,
+    /// Whether the console is served.
+    has_console: bool,
     /// The web pages that may call.
     pub cors: CorsOrigins,
     /// When the owner of a cluster's log may answer. Set before the start is complete.
@@ -183,6 +185,7 @@ impl Server {
             access: OnceLock::new(),
             #[cfg(feature = "traces")]
             traces: None,
+            has_console: true,
             cors: CorsOrigins::default(),
             #[cfg(feature = "cluster")]
             lease: OnceLock::new(),
@@ -197,6 +200,16 @@ impl Server {
     pub fn capped_by_address(self, connections_max: usize, per_address_max: usize) -> Self {
         let connections = ConnectionLimit::with_address_cap(connections_max, per_address_max);
         Self { connections, ..self }
+    }
+
+    /// Serves no console.
+    pub fn without_console(self) -> Self {
+        Self { has_console: false, ..self }
+    }
+
+    /// Whether the console is served.
+    pub fn has_console(&self) -> bool {
+        self.has_console
     }
 
     /// Trusts these proxies about the addresses of clients.

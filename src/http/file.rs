@@ -68,6 +68,12 @@ impl File {
         Reply { headers, instead: Some(body), ..Reply::json(StatusCode::OK, Vec::new()) }
     }
 
+    /// How much of it is sent to most clients.
+    #[cfg(test)]
+    pub(super) fn gzipped_bytes(&self) -> usize {
+        self.gzipped.len()
+    }
+
     fn is_held(&self, request: &HeaderMap) -> bool {
         let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
         let own = self.tag.to_str().map(opaque).expect("the tag is visible ASCII");

@@ -325,7 +325,7 @@ async fn answer(
         Run::Health(run) => return run(server, Query::new(operation, head.uri.query())),
         Run::File(find) => {
             let name = operation.path.segment(head.uri.path()).and_then(decode);
-            let file = name.and_then(|name| find(&name)).ok_or(RouteError::NotFound)?;
+            let file = name.and_then(|name| find(server, &name)).ok_or(RouteError::NotFound)?;
             return Ok(file.reply(&head.headers));
         }
         _ => {}

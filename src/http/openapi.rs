@@ -7,6 +7,7 @@ mod errors;
 mod examples;
 mod links;
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use hyper::StatusCode;
@@ -18,6 +19,7 @@ use super::error::codes::CODES;
 use super::file::File;
 use super::operation::{Access, Answers, Operation, Run, Verb};
 use super::operations::OPERATIONS;
+use super::operations::console;
 use super::operations::docs::{bots, guide};
 use super::parameter::{Parameter, ParameterKind};
 use crate::engine::key::Permission;
@@ -291,6 +293,9 @@ fn path_parameter(name: &'static str) -> Value {
         "condition_id" => (json!({ "type": "string", "minLength": 1 }), "The market."),
         "token_id" => (json!({ "type": "string", "minLength": 1 }), "The outcome's token."),
         "page" => (json!({ "type": "string", "enum": guide::names() }), "The page."),
+        "part" | "view" | "library" => {
+            (json!({ "type": "string", "enum": console::names(name) }), "The file.")
+        }
         "file" => (json!({ "type": "string", "enum": bots::names() }), "The recipe."),
         _ => (json!({ "type": "string", "minLength": 1 }), ""),
     };
@@ -373,9 +378,10 @@ fn responses(operation: &Operation, shared: &mut Shared) -> Value {
         Answers::Created(schema) => (201, json_response("Created.", &shared.answer(schema))),
         Answers::Number => (200, json_response("Done.", &json!({ "type": "number" }))),
         Answers::Any => (200, json_response("Done.", &json!({ "type": "object" }))),
-        Answers::File(kind) => (200, text_response("The file.", kind)),
-        Answers::Csv => (200, text_response("A CSV file.", "text/csv")),
-        Answers::Events => (200, text_response("Server-sent events.", "text/event-stream")),
+        Answers::File(kind) => (200, text_response("The file.", &[kind])),
+        Answers::Files(kinds) => (200, text_response("The file.", kinds)),
+        Answers::Csv => (200, text_response("A CSV file.", &["text/csv"])),
+        Answers::Events => (200, text_response("Server-sent events.", &["text/event-stream"])),
         Answers::Socket => (101, json!({ "description": "A WebSocket." })),
     };
     if status != 101 && !matches!(operation.run, Run::Health(_) | Run::File(_)) {
@@ -425,8 +431,9 @@ fn json_response(text: &str, schema: &Value) -> Value {
     json!({ "description": text, "content": { "application/json": { "schema": schema } } })
 }
 
-fn text_response(text: &str, kind: &str) -> Value {
-    json!({ "description": text, "content": { kind: { "schema": { "type": "string" } } } })
+fn text_response(text: &str, kinds: &[&str]) -> Value {
+    let content = kinds.iter().map(|&kind| (kind, json!({ "schema": { "type": "string" } })));
+    json!({ "description": text, "content": content.collect::<BTreeMap<_, _>>() })
 }
 
 const LIMIT_HEADERS: [(&str, &str); 5] = [

@@ -71,6 +71,8 @@ pub(super) enum Answers {
     Any,
     /// A file of this media type.
     File(&'static str),
+    /// A file of one of these media types.
+    Files(&'static [&'static str]),
     /// A CSV file.
     Csv,
     /// Server-sent events.
@@ -84,7 +86,7 @@ pub(super) enum Run {
     /// Without any checks, even while the server is starting.
     Health(fn(&Server, Query<'_>) -> Answer),
     /// As the file that belongs to the path's parameter, without any checks. `None` if none does.
-    File(fn(&str) -> Option<&'static File>),
+    File(fn(&Server, &str) -> Option<&'static File>),
     /// As an upgrade, which checks its own credential.
     Socket(Stream),
     /// As part of the request's own future, which saves the hottest operation an allocation.

@@ -9,6 +9,7 @@ pub mod batch;
 pub mod books;
 pub mod candles;
 pub mod comments;
+pub(super) mod console;
 pub mod data;
 pub(super) mod docs;
 pub(super) mod event_stream;
@@ -41,7 +42,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 69] = [
+pub static OPERATIONS: [Operation; 73] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .headers(&order_fields::NAME_HEADER)
@@ -503,29 +504,45 @@ pub static OPERATIONS: [Operation; 69] = [
     Operation::get("/", Public, Health(|server, _| Ok(docs::home(server))))
         .answers_with(Answers::File("text/html"))
         .summary("get a page that says what this server is and whether it is ready"),
-    Operation::get("/docs", Public, Run::File(|_| Some(&docs::PAGE)))
+    Operation::get("/docs", Public, Run::File(|server, _| Some(docs::page(server))))
         .answers_with(Answers::File("text/html"))
         .summary("get a page that shows this API and tries its operations"),
-    Operation::get("/docs/page.js", Public, Run::File(|_| Some(&docs::SCRIPT)))
+    Operation::get("/docs/page.js", Public, Run::File(|_, _| Some(&docs::SCRIPT)))
         .answers_with(Answers::File("text/javascript"))
         .summary("get the script of that page"),
-    Operation::get("/docs/code.js", Public, Run::File(|_| Some(&docs::CODE_SCRIPT)))
+    Operation::get("/docs/code.js", Public, Run::File(|_, _| Some(&docs::CODE_SCRIPT)))
         .answers_with(Answers::File("text/javascript"))
         .summary("get the script that copies code and shows it in one language at a time"),
-    Operation::get("/docs/page.css", Public, Run::File(|_| Some(&docs::STYLE)))
+    Operation::get("/docs/page.css", Public, Run::File(|_, _| Some(&docs::STYLE)))
         .answers_with(Answers::File("text/css"))
         .summary("get the style of the pages"),
-    Operation::get("/docs/{page}", Public, Run::File(docs::guide::page))
+    Operation::get("/docs/{page}", Public, Run::File(|_, name| docs::guide::page(name)))
         .answers_with(Answers::File("text/html"))
         .errors(&["NOT_FOUND"])
         .summary("get a page of the guide"),
-    Operation::get("/docs/bots/{file}", Public, Run::File(docs::bots::file))
+    Operation::get("/docs/bots/{file}", Public, Run::File(|_, name| docs::bots::file(name)))
         .answers_with(Answers::File("text/plain"))
         .errors(&["NOT_FOUND"])
         .summary("get a recipe for a bot"),
-    Operation::get("/openapi.json", Public, Run::File(|_| Some(&openapi::FILE)))
+    Operation::get("/console", Public, Run::File(console::page))
+        .answers_with(Answers::File("text/html"))
+        .errors(&["NOT_FOUND"])
+        .summary("get the console, a page to watch markets and an account"),
+    Operation::get("/console/{part}", Public, Run::File(console::part))
+        .answers_with(Answers::Files(&console::KINDS))
+        .errors(&["NOT_FOUND"])
+        .summary("get a file of the console"),
+    Operation::get("/console/view/{view}", Public, Run::File(console::view))
+        .answers_with(Answers::Files(&console::KINDS))
+        .errors(&["NOT_FOUND"])
+        .summary("get a script that shows a part of the console"),
+    Operation::get("/console/vendor/{library}", Public, Run::File(console::library))
+        .answers_with(Answers::Files(&console::KINDS))
+        .errors(&["NOT_FOUND"])
+        .summary("get a library of the console, or its licence"),
+    Operation::get("/openapi.json", Public, Run::File(|_, _| Some(&openapi::FILE)))
         .summary("get this description of the API, in OpenAPI 3.1"),
-    Operation::get("/asyncapi.json", Public, Run::File(|_| Some(&asyncapi::FILE)))
+    Operation::get("/asyncapi.json", Public, Run::File(|_, _| Some(&asyncapi::FILE)))
         .summary("get a description of the sockets and the stream of prices, in AsyncAPI 3.0"),
     Operation::get("/v1/status", Public, Now(|call| Ok(status::status(call))))
         .answers::<status::StatusAnswer>()
@@ -550,37 +567,4 @@ pub static OPERATIONS: [Operation; 69] = [
 ];
 
 #[cfg(test)]
-mod tests {
-    use std::fmt::Write as _;
-
-    use super::*;
-
-    #[test]
-    fn checks_before_the_body_are_pinned() {
-        let mut table = String::new();
-        for operation in &OPERATIONS {
-            let name = format!("{operation:?}");
-            let access = format!("{:?}", operation.access);
-            let body = operation.body_bytes_max / 1024;
-            let makes = match (operation.makes.account, operation.makes.key) {
-                (true, true) => " account, key",
-                (true, false) => " account",
-                (false, true) => " key",
-                (false, false) => "",
-            };
-            writeln!(table, "{name:<36} {access:<23} {body:>3} KiB{makes}").unwrap();
-        }
-        insta::assert_snapshot!(table);
-    }
-
-    /// A row is useless if an earlier one matches all of its requests.
-    #[test]
-    fn every_row_is_reached() {
-        for (index, operation) in OPERATIONS.iter().enumerate() {
-            let path = operation.path.as_str();
-            let first = OPERATIONS.iter().find(|it| it.path.segment(path).is_some());
-            assert_eq!(first.map(|it| it.path.as_str()), Some(path));
-            assert!(!OPERATIONS[..index].contains(operation), "{operation:?} has two rows");
-        }
-    }
-}
+mod tests;

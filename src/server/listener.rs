@@ -7,7 +7,8 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use anyhow::Context as _;
 use tokio::net::TcpSocket;
 
-use crate::config::ServeArgs;
+use super::welcome::reachable;
+use crate::config::{ServeArgs, Switch};
 
 /// How many connections the kernel queues until they are accepted.
 const BACKLOG: u32 = 4096;
@@ -60,6 +61,9 @@ impl Listeners {
     pub(super) fn announce(&self, arguments: &ServeArgs) {
         for address in &self.addresses {
             tracing::info!("listening on http://{address}");
+        }
+        if let (Switch::On, Some(&address)) = (arguments.console, self.addresses.first()) {
+            tracing::info!("console at http://{}/console", reachable(address));
         }
         if self.is_passed {
             tracing::info!("using the listening sockets passed to this process, ignoring --listen");

@@ -16,6 +16,8 @@ pub(crate) fn path_of(operation: &Operation, order_id: &Value) -> String {
     let path = path.replace("{condition_id}", PLAIN).replace("{order_id}", &order_id.to_string());
     let path = path.replace("{slug}", "invented-market-0").replace("{token_id}", "700000");
     let path = path.replace("{page}", "orders").replace("{file}", "maker.py");
+    let path = path.replace("{part}", "main.js").replace("{view}", "app.js");
+    let path = path.replace("{library}", "preact.mjs");
     let path = path.replace(&format!("{{{}}}", operation.path.parameter()), "64");
     let required = operation.query.iter().filter(|parameter| parameter.is_required);
     let query: Vec<String> = required.map(|it| format!("{}=700000", it.name)).collect();
@@ -65,7 +67,7 @@ fn a_wrong_credential_is_refused_everywhere() {
     let public = public_paths(&order_id);
     // These are answered before authentication.
     let is_unchecked = |path: &str| {
-        ["/v1/health", "/docs", "/openapi.json", "/asyncapi.json"]
+        ["/v1/health", "/docs", "/console", "/openapi.json", "/asyncapi.json"]
             .iter()
             .any(|it| path.starts_with(it))
             || path == "/"

@@ -268,3 +268,37 @@ fn the_first_page_says_whether_the_server_is_ready() {
         assert!(!page.text.contains('{'), "{}", page.text);
     }
 }
+
+#[test]
+fn the_console_is_served_unless_it_is_turned_off() {
+    let page = shared().get("/console");
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    assert_eq!(page.header("content-security-policy"), Some(POLICY));
+    for name in [attributes(&page.text, "href"), attributes(&page.text, "src")].concat() {
+        if name != "data:," {
+            let file = shared().get(format!("/{name}"));
+            assert_eq!(file.status, 200, "{name}");
+            let kind = match name.rsplit_once('.') {
+                Some((_, "css")) => "text/css; charset=utf-8",
+                Some((_, "js" | "mjs")) => "text/javascript; charset=utf-8",
+                _ => continue,
+            };
+            assert_eq!(file.header("content-type"), Some(kind), "{name}");
+        }
+    }
+    let off = Server::start(&["--console", "off"]);
+    for (server, is_served) in [(shared(), true), (&off, false)] {
+        let status = if is_served { 200 } else { 404 };
+        for path in ["/console", "/console/main.js", "/console/view/app.js"] {
+            assert_eq!(server.get(path).status, status, "{path}");
+        }
+        for path in ["/console/", "/console/nothing.js", "/console/view/", "/console/../main.js"] {
+            assert_eq!(server.get(path).status, 404, "{path}");
+        }
+        for path in ["/", "/docs"] {
+            let page = server.get(path).text;
+            let is_linked = attributes(&page, "href").contains(&"console");
+            assert_eq!(is_linked, is_served, "{path}");
+        }
+    }
+}

@@ -25,11 +25,14 @@ use crate::http::exchange::Server;
 use crate::http::file::{File, items};
 use crate::http::reply::Reply;
 
-const HTML: &str = "text/html; charset=utf-8";
+pub(super) const HTML: &str = "text/html; charset=utf-8";
+/// The link to the console on the first page.
+const CONSOLE: &str =
+    "<li><a href=\"console\">The console</a>: a page to watch markets and an account</li>\n";
 /// How many folders deep a path may be that gets a page. Each makes all links of the page longer.
 const DEPTH_MAX: usize = 8;
 
-const POLICY: (HeaderName, HeaderValue) = (
+pub(super) const POLICY: (HeaderName, HeaderValue) = (
     CONTENT_SECURITY_POLICY,
     HeaderValue::from_static(
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; \
@@ -37,10 +40,14 @@ const POLICY: (HeaderName, HeaderValue) = (
     ),
 );
 
-/// `GET /docs`.
-pub(in crate::http) static PAGE: LazyLock<File> = LazyLock::new(|| {
-    let page = include_str!("docs/page.html").replace("{guide}", &guide::contents("docs/", None));
-    File::new(HTML, page).header(POLICY)
+/// The page of `GET /docs` without a link to the console, and with one.
+static PAGES: LazyLock<[File; 2]> = LazyLock::new(|| {
+    ["", "<p><a href=\"console\">The console</a></p>\n"].map(|console| {
+        let page = include_str!("docs/page.html")
+            .replace("{guide}", &guide::contents("docs/", None))
+            .replace("{console}", console);
+        File::new(HTML, page).header(POLICY)
+    })
 });
 
 /// `GET /docs/page.js`.
@@ -59,9 +66,15 @@ pub(in crate::http) static CODE_SCRIPT: LazyLock<File> =
 pub(in crate::http) fn prepare() {
     bots::prepare();
     guide::prepare();
-    for file in [&PAGE, &SCRIPT, &STYLE, &CODE_SCRIPT] {
+    LazyLock::force(&PAGES);
+    for file in [&SCRIPT, &STYLE, &CODE_SCRIPT] {
         LazyLock::force(file);
     }
+}
+
+/// `GET /docs`.
+pub(in crate::http) fn page(server: &Server) -> &'static File {
+    &PAGES[usize::from(server.has_console())]
 }
 
 /// `GET /`.
@@ -69,6 +82,7 @@ pub(in crate::http) fn home(server: &Server) -> Reply {
     let page = include_str!("docs/home.html")
         .replace("{build}", &VERSION_LINES.replace('\n', "; "))
         .replace("{state}", &state(server))
+        .replace("{console}", if server.has_console() { CONSOLE } else { "" })
         .replace("{guide}", &guide::contents("docs/", None));
     reply(StatusCode::OK, page)
 }
