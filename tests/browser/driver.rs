@@ -131,6 +131,15 @@ impl Browser {
         self.post(&format!("{path}/value"), &json!({ "text": text }));
     }
 
+    /// The role and the name of the element, as they are told to people who do not see it.
+    #[track_caller]
+    pub(crate) fn named(&mut self, selector: &str) -> (String, String) {
+        let path = self.find(selector);
+        let text = |value: Value| value.as_str().unwrap().to_owned();
+        let role = text(self.get(&format!("{path}/computedrole")));
+        (role, text(self.get(&format!("{path}/computedlabel"))))
+    }
+
     /// Runs the body of an async function in the page, and returns what it returns.
     #[track_caller]
     pub(crate) fn run(&mut self, script: &str) -> Value {

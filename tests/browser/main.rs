@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod console;
 mod driver;
 
 use std::path::{Path, PathBuf};
@@ -232,15 +233,18 @@ fn check_order_of_use(browser: &mut Browser, document: &Value) {
     assert_eq!(sorted, described);
 }
 
+/// The file of a picture of what is on this screen.
+fn picture(screen: Screen, name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser");
+    folder.join(format!("{}-{name}.png", screen.name))
+}
+
 #[track_caller]
 fn check(screen: Screen) {
     let Some(axe) = axe() else { return };
     let data = tempfile::tempdir().unwrap();
     let (server, key) = server(data.path());
-    let picture = |name: &str| -> PathBuf {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser");
-        folder.join(format!("{}-{name}.png", screen.name))
-    };
+    let picture = |name: &str| picture(screen, name);
     let mut browser = Browser::start(screen);
     browser.open(&format!("http://{}/", server.address));
     assert_eq!(browser.text("#state"), "ready");

@@ -1,0 +1,289 @@
+//! The console in a real browser: what it shows in every state, and that its numbers are the API's.
+
+mod keys;
+mod numbers;
+mod recording;
+mod text;
+
+use std::path::Path;
+
+use paperbourse_test_support::Client;
+use paperbourse_test_support::process::{ServerProcess, command};
+use serde_json::json;
+
+use super::driver::{Browser, Screen};
+use super::{BINARY, PHONE, axe, check_page, picture};
+use recording::{Market, Stage};
+
+const WIDE: Screen = Screen { name: "wide", width: 1440, height: 900, is_phone: false };
+const STALE: &str =
+    "The book is stale: market orders are refused, limit orders wait for a fresh book.";
+
+/// A venue that stands still, with a market in each state.
+fn each_state() -> Vec<Market> {
+    use Stage::{Bookless, Closed, Empty, Open, Paused, Resolved};
+    [Open, Empty, Bookless, Paused, Closed, Resolved].map(Market::of).to_vec()
+}
+
+/// A server that plays these markets, and the folder of its data.
+fn server_of(markets: &[Market], flags: &[&str]) -> (ServerProcess, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    recording::write(&folder.path().join("recording"), markets);
+    (serve(&folder, flags), folder)
+}
+
+/// A server that plays what is in `recording` in this folder, with its data beside it.
+fn serve(folder: &tempfile::TempDir, flags: &[&str]) -> ServerProcess {
+    let played = folder.path().join("recording");
+    let venue = format!("recorded:{}", played.display());
+    let flags = [&["--venue", &venue, "--address-limits", "off"][..], flags].concat();
+    ServerProcess::start(BINARY, &folder.path().join("data"), &flags)
+}
+
+/// A client with a new key of a new account.
+fn client(server: &ServerProcess, data: &Path) -> (Client, String) {
+    let minted =
+        command(BINARY).args(["token", "--subject", "reader", "--data"]).arg(data).output();
+    let token = String::from_utf8(minted.unwrap().stdout).unwrap();
+    let made = Client::with_token(server.address, token.trim_end())
+        .post("/v1/keys/bootstrap", &json!({}))
+        .ok(201);
+    let key = made["raw_key"].as_str().unwrap().to_owned();
+    (Client::with_key(server.address, &key), key)
+}
+
+fn open(screen: Screen, server: &ServerProcess) -> Browser {
+    let mut browser = Browser::start(screen);
+    browser.open(&format!("http://{}/console", server.address));
+    browser.find(".book .at, .book .note, .book .empty");
+    browser
+}
+
+fn sign_in(browser: &mut Browser, key: &str) {
+    browser.fill("[aria-label='API key']", key);
+    browser.click(".sign-in button");
+    wait_for(browser, "[data-field=total_value]", |text| text.starts_with('$'));
+}
+
+/// Waits until the text of the element is as wanted, and returns it.
+#[track_caller]
+fn wait_for(browser: &mut Browser, selector: &str, is_wanted: impl Fn(&str) -> bool) -> String {
+    for _ in 0..ROUNDS_MAX {
+        let text = browser.text(selector);
+        if is_wanted(&text) {
+            return text;
+        }
+        browser.run("await new Promise((done) => setTimeout(done, 50))");
+    }
+    panic!("{selector} says {}", browser.text(selector));
+}
+
+/// How often a text is looked at until it is right.
+const ROUNDS_MAX: usize = 1_200;
+
+/// Shows one of a phone's views; elsewhere all are there.
+fn view(browser: &mut Browser, screen: Screen, name: &str) {
+    if screen.is_phone {
+        let at = ["Markets", "Trade", "Account"].iter().position(|it| *it == name).unwrap();
+        browser.click(&format!(".views button:nth-child({})", at + 1));
+    }
+}
+
+fn choose(browser: &mut Browser, screen: Screen, question: &str) {
+    view(browser, screen, "Markets");
+    browser.find(".list li");
+    let chosen = browser.run(&format!(
+        "const wanted = {};
+         const rows = [...document.querySelectorAll('.list li button')];
+         const row = rows.find((row) => row.querySelector('.question')?.textContent === wanted);
+         row?.click();
+         return Boolean(row);",
+        json!(question)
+    ));
+    assert_eq!(chosen, json!(true), "{question}");
+    wait_for(browser, "h1", |text| text == question);
+}
+
+/// Chooses a tab of the account, and waits for what is below it.
+fn choose_tab(browser: &mut Browser, name: &str) {
+    let id = match name {
+        "Open orders" => "orders".to_owned(),
+        name => name.to_lowercase(),
+    };
+    browser.run(&format!("document.getElementById('tab-{id}').click()"));
+    browser.find(&format!("#panel table[aria-label='{name}'], #panel .empty"));
+}
+
+/// Fails if the page keeps somebody out, complains, loads from elsewhere or is wider than the
+/// screen; and keeps a picture.
+#[track_caller]
+fn look(browser: &mut Browser, axe: &str, screen: Screen, name: &str) {
+    check_page(browser, axe, &["html".to_owned()]);
+    browser.prefer("light");
+    browser.keep_picture(&picture(screen, &format!("console-{name}")));
+    browser.prefer("dark");
+    browser.keep_picture(&picture(screen, &format!("console-{name}-dark")));
+    if screen.is_phone {
+        let small = browser.run(
+            "const pressed = [...document.querySelectorAll('button, input, label:has(input)')];
+             const height = (it) => it.getBoundingClientRect().height;
+             return pressed.filter((it) => it.checkVisibility() && height(it) < 43.5)
+               .filter((it) => !it.closest('label') || it.matches('label'))
+               .map((it) => it.outerHTML.slice(0, 200));",
+        );
+        assert_eq!(small, json!([]), "{name}: too small to be touched");
+    }
+}
+
+#[track_caller]
+fn check_states(screen: Screen) {
+    let Some(axe) = axe() else { return };
+    let markets = each_state();
+    let (server, folder) = server_of(&markets, &["--default-tier", "enterprise"]);
+    let (mut client, key) = client(&server, &folder.path().join("data"));
+    let mut browser = open(screen, &server);
+    look(&mut browser, &axe, screen, "signed-out");
+
+    for (stage, chip, said) in [
+        (Stage::Open, "", "12,027.49"),
+        (Stage::Empty, "", "Nobody offers anything here."),
+        (Stage::Bookless, "", "book"),
+        (Stage::Paused, "paused", "This market is paused: it takes no orders now."),
+        (Stage::Closed, "closed", "This market is closed: its result is not final"),
+        (Stage::Resolved, "resolved", "Red pays $1.00, Blue pays $0.00 a share."),
+    ] {
+        let question = Market::of(stage).question;
+        view(&mut browser, screen, "Markets");
+        let row = browser.run(&format!(
+            "const rows = [...document.querySelectorAll('.list li button')];
+             const row = rows.find((it) => it.textContent.includes({}));
+             return [...row.querySelectorAll('.chip')].map((it) => it.textContent).join();",
+            json!(question)
+        ));
+        assert_eq!(row, json!(chip), "{stage:?}");
+        choose(&mut browser, screen, &question);
+        view(&mut browser, screen, "Trade");
+        wait_for(&mut browser, ".book", |text| text.contains(said));
+        look(&mut browser, &axe, screen, &format!("{stage:?}").to_lowercase());
+    }
+    view(&mut browser, screen, "Markets");
+    browser.fill("[type=search]", "<i>x");
+    wait_for(&mut browser, ".list .empty", |text| text == "No market matches “<i>x”.");
+    look(&mut browser, &axe, screen, "no-market");
+    browser.fill("[type=search]", "game");
+
+    view(&mut browser, screen, "Account");
+    assert_eq!(browser.text(".panel .empty"), "Sign in to see your account.");
+    sign_in(&mut browser, &key);
+    wait_for(&mut browser, ".panel", |text| text == "No positions. Choose a market and buy.");
+    look(&mut browser, &axe, screen, "empty-account");
+    let order = |price: Option<&str>| {
+        let kind = if price.is_some() { "limit" } else { "market" };
+        json!({ "market_id": recording::id(0), "outcome": "Red", "side": "BUY",
+                "quantity": "20", "order_type": kind, "price": price })
+    };
+    client.post("/v1/orders", &order(None)).ok(200);
+    client.post("/v1/orders", &order(Some("0.1"))).ok(200);
+    for (tab, said) in [
+        ("Positions", "$9.90"),
+        ("Open orders", "0.10"),
+        ("Fills", "Buy Red"),
+        ("Settlements", "No settlements. A market that resolves pays here."),
+        ("Equity", "$999.90"),
+    ] {
+        choose_tab(&mut browser, tab);
+        wait_for(&mut browser, ".panel", |text| text.contains(said));
+        look(&mut browser, &axe, screen, &format!("tab-{}", tab.to_lowercase().replace(' ', "-")));
+    }
+    check_names(&mut browser, screen);
+    check_key_stays_here(&mut browser, &key);
+
+    choose(&mut browser, screen, &Market::of(Stage::Open).question);
+    view(&mut browser, screen, "Trade");
+    wait_for(&mut browser, ".book", |text| text.contains("12,027.49"));
+    drop(server);
+    let said = "Disconnected: prices are from before. Trying again.";
+    wait_for(&mut browser, ".book", |text| text.contains(said));
+    look(&mut browser, &axe, screen, "disconnected");
+}
+
+/// Fails unless people who do not see the page find everything by these names.
+#[track_caller]
+fn check_names(browser: &mut Browser, screen: Screen) {
+    view(browser, screen, "Account");
+    for (tab, name) in [
+        ("positions", "Positions"),
+        ("orders", "Open orders"),
+        ("fills", "Fills"),
+        ("settlements", "Settlements"),
+        ("equity", "Equity"),
+    ] {
+        let role_and_name = ("tab".to_owned(), name.to_owned());
+        assert_eq!(browser.named(&format!("#tab-{tab}")), role_and_name);
+        if name != "Settlements" {
+            choose_tab(browser, name);
+            assert_eq!(browser.named("#panel table"), ("table".to_owned(), name.to_owned()));
+        }
+    }
+    let question = Market::of(Stage::Resolved).question;
+    for (view_of, selector, role, name) in [
+        ("Account", ".account", "region", "Account"),
+        ("Account", "header button", "button", "Sign out"),
+        ("Markets", ".list", "navigation", "Markets"),
+        ("Markets", "[type=search]", "searchbox", "Search markets"),
+        ("Trade", "h1", "heading", &question),
+        ("Trade", ".outcomes label:first-of-type input", "radio", "Red"),
+        ("Trade", ".outcomes label:last-of-type input", "radio", "Blue"),
+        ("Trade", ".book-of", "region", "Book"),
+    ] {
+        view(browser, screen, view_of);
+        assert_eq!(browser.named(selector), (role.to_owned(), name.to_owned()), "{selector}");
+    }
+    let headings = browser.run("return document.querySelectorAll('h1').length");
+    assert_eq!(headings, json!(1));
+}
+
+/// Fails if the key is anywhere but in the storage of this tab.
+#[track_caller]
+fn check_key_stays_here(browser: &mut Browser, key: &str) {
+    let found = browser.run(&format!(
+        "const key = '{key}';
+         const named = performance.getEntriesByType('resource').map(({{ name }}) => name);
+         return [
+           location.href.includes(key), document.cookie, localStorage.length,
+           document.documentElement.outerHTML.includes(key), named.join().includes(key),
+           Object.values(sessionStorage),
+         ];"
+    ));
+    assert_eq!(found, json!([false, "", 0, false, false, [key]]));
+}
+
+#[track_caller]
+fn check_stale(screen: Screen) {
+    let Some(axe) = axe() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    recording::write_stale(&folder.path().join("recording"), &Market::of(Stage::Open));
+    let server = serve(&folder, &[]);
+    let mut browser = open(screen, &server);
+    view(&mut browser, screen, "Trade");
+    wait_for(&mut browser, ".book", |text| text.contains(STALE));
+    wait_for(&mut browser, ".confirmed", |text| text.starts_with("Not confirmed since "));
+    assert_eq!(browser.named(".dot"), ("image".to_owned(), "stale".to_owned()));
+    look(&mut browser, &axe, screen, "stale");
+}
+
+#[test]
+fn a_stale_book_is_shown_as_such() {
+    check_stale(WIDE);
+    check_stale(PHONE);
+}
+
+#[test]
+fn every_state_is_shown_on_a_desktop() {
+    check_states(WIDE);
+}
+
+#[test]
+fn every_state_is_shown_on_a_phone() {
+    check_states(PHONE);
+}
