@@ -98,7 +98,7 @@ pub struct ServeArgs {
     #[arg(long, env = "PAPERBOURSE_ADMIN_LISTEN", value_name = "ADDR", value_parser = address)]
     pub admin_listen: Option<SocketAddr>,
 
-    /// Whether to serve the console, a page to watch markets and an account
+    /// Whether to serve the console, a page to watch markets and trade
     #[arg(help_heading = NETWORK, hide_short_help = true)]
     #[arg(
         long,

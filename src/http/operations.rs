@@ -527,7 +527,7 @@ pub static OPERATIONS: [Operation; 73] = [
     Operation::get("/console", Public, Run::File(console::page))
         .answers_with(Answers::File("text/html"))
         .errors(&["NOT_FOUND"])
-        .summary("get the console, a page to watch markets and an account"),
+        .summary("get the console, a page to watch markets and trade"),
     Operation::get("/console/{part}", Public, Run::File(console::part))
         .answers_with(Answers::Files(&console::KINDS))
         .errors(&["NOT_FOUND"])

@@ -4,6 +4,7 @@ mod keys;
 mod numbers;
 mod recording;
 mod text;
+mod trades;
 
 use std::path::Path;
 
@@ -235,6 +236,13 @@ fn check_names(browser: &mut Browser, screen: Screen) {
         ("Trade", ".outcomes label:first-of-type input", "radio", "Red"),
         ("Trade", ".outcomes label:last-of-type input", "radio", "Blue"),
         ("Trade", ".book-of", "region", "Book"),
+        ("Trade", ".ticket form", "form", "Order"),
+        ("Trade", ".choice:nth-of-type(1) label:nth-of-type(1) input", "radio", "Buy"),
+        ("Trade", ".choice:nth-of-type(1) label:nth-of-type(2) input", "radio", "Sell"),
+        ("Trade", ".choice:nth-of-type(2) label:nth-of-type(1) input", "radio", "Market"),
+        ("Trade", ".choice:nth-of-type(2) label:nth-of-type(2) input", "radio", "Limit"),
+        ("Trade", "[name=quantity]", "textbox", "Shares"),
+        ("Trade", ".ticket .main", "button", "Buy Red"),
     ] {
         view(browser, screen, view_of);
         assert_eq!(browser.named(selector), (role.to_owned(), name.to_owned()), "{selector}");

@@ -131,6 +131,41 @@ impl Browser {
         self.post(&format!("{path}/value"), &json!({ "text": text }));
     }
 
+    /// Presses these keys one after the other: characters, or `Enter`, `Tab` or `Escape`.
+    #[track_caller]
+    pub(crate) fn press(&mut self, keys: &[&str]) {
+        let key = |name: &str| match name {
+            "Enter" => "\u{e007}".to_owned(),
+            "Tab" => "\u{e004}".to_owned(),
+            "Escape" => "\u{e00c}".to_owned(),
+            character => character.to_owned(),
+        };
+        let strokes = keys.iter().flat_map(|name| {
+            ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key(name) }))
+        });
+        let source = json!({ "type": "key", "id": "keyboard",
+                             "actions": strokes.collect::<Vec<_>>() });
+        self.post("/actions", &json!({ "actions": [source] }));
+    }
+
+    /// Touches the middle of the element with a finger.
+    #[track_caller]
+    pub(crate) fn tap(&mut self, selector: &str) {
+        let path = self.find(selector);
+        let element = json!({ ELEMENT: path.strip_prefix("/element/").unwrap() });
+        let finger = json!({
+            "type": "pointer",
+            "id": "finger",
+            "parameters": { "pointerType": "touch" },
+            "actions": [
+                { "type": "pointerMove", "origin": element, "x": 0, "y": 0 },
+                { "type": "pointerDown", "button": 0 },
+                { "type": "pointerUp", "button": 0 },
+            ],
+        });
+        self.post("/actions", &json!({ "actions": [finger] }));
+    }
+
     /// The role and the name of the element, as they are told to people who do not see it.
     #[track_caller]
     pub(crate) fn named(&mut self, selector: &str) -> (String, String) {

@@ -28,10 +28,11 @@ macro_rules! sources {
 }
 
 static SOURCES: &[Source] = sources! {
-    "": "account.js" "api.js" "book.js" "console.css" "decimal.js" "main.js" "markets.js" "names.js"
-        "prices.js" "store.js";
-    "view/": "account.js" "app.js" "book.js" "chart.js" "header.js" "html.js" "list.js" "market.js"
-        "table.js";
+    "": "account.js" "api.js" "book.js" "console.css" "decimal.js" "keyboard.js" "main.js"
+        "markets.js" "names.js" "order.js" "preview.js" "prices.js" "store.js" "ticket.js"
+        "walk.js";
+    "view/": "account.js" "app.js" "book.js" "chart.js" "header.js" "html.js" "keys.js" "list.js"
+        "market.js" "table.js" "ticket.js";
     "vendor/": "htm.LICENSE" "htm.module.js" "preact.LICENSE" "preact.mjs" "uPlot.LICENSE"
         "uPlot.iife.min.js" "uPlot.min.css";
 };
@@ -85,13 +86,13 @@ pub(in crate::http) fn names(parameter: &str) -> Vec<&'static str> {
 }
 
 fn made(&(folder, name, text): &Source) -> File {
-    let body = if folder == VENDOR { text.to_owned() } else { without_comments(text) };
+    let body = if folder == VENDOR { text.to_owned() } else { condensed(text) };
     File::new(kind(name), body)
 }
 
-/// A script or a style of ours without its comments, which are a fifth of it. Lines keep their
-/// numbers.
-fn without_comments(text: &str) -> String {
+/// A script or a style of ours without comments and indentation, a fifth of it. Lines keep
+/// their numbers.
+fn condensed(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut is_in_comment = false;
     for line in text.lines() {
@@ -99,7 +100,7 @@ fn without_comments(text: &str) -> String {
         if is_in_comment || start.starts_with("/*") {
             is_in_comment = !line.ends_with("*/");
         } else if !start.starts_with("//") {
-            kept.push_str(line);
+            kept.push_str(start);
         }
         kept.push('\n');
     }
@@ -140,9 +141,10 @@ mod tests {
     }
 
     #[test]
-    fn only_comments_are_left_out() {
-        let text = "// One.\na(\"// two\");\n  /** Three\n   * four. */\n\nb(); // five\n/* 6 */\n";
-        assert_eq!(without_comments(text), "\na(\"// two\");\n\n\n\nb(); // five\n\n");
+    fn only_comments_and_indentation_are_left_out() {
+        let text =
+            "// One.\n  a(\"// two\");\n  /** Three\n   * four. */\n\nb(); // five\n/* 6 */\n";
+        assert_eq!(condensed(text), "\na(\"// two\");\n\n\n\nb(); // five\n\n");
     }
 
     #[test]

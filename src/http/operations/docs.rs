@@ -28,7 +28,7 @@ use crate::http::reply::Reply;
 pub(super) const HTML: &str = "text/html; charset=utf-8";
 /// The link to the console on the first page.
 const CONSOLE: &str =
-    "<li><a href=\"console\">The console</a>: a page to watch markets and an account</li>\n";
+    "<li><a href=\"console\">The console</a>: a page to watch markets and trade</li>\n";
 /// How many folders deep a path may be that gets a page. Each makes all links of the page longer.
 const DEPTH_MAX: usize = 8;
 

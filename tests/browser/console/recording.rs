@@ -109,7 +109,7 @@ fn levels(levels: &[(&str, &str)]) -> Value {
 fn book(place: usize, market: &Market) -> Value {
     let is_empty = market.stage == Stage::Empty;
     let bids = [("0.47", "12027.49"), ("0.48", "100"), ("0.49", "7.5")];
-    let asks = [("0.6", "1234567.123456"), ("0.53", "1000"), ("0.5", "100")];
+    let asks = [("0.6", "234567.123456"), ("0.53", "1000"), ("0.5", "100")];
     json!({
         "market": id(place),
         "asset_id": token_id(place, 0),

@@ -1,6 +1,7 @@
 // The account: who is signed in, and what is read for them, one thing at a time.
 
 import * as api from "./api.js";
+import { price, shares } from "./decimal.js";
 import { remember } from "./names.js";
 import { state, update } from "./store.js";
 
@@ -15,7 +16,8 @@ export const ROWS_MAX = 100;
 
 const NOTHING = {
   me: null, balance: null, positions: null, orders: null, hasMoreOrders: false, fills: null,
-  settlements: null, equity: null, limits: null, trouble: "",
+  settlements: null, equity: null, limits: null, trouble: "", tradeCount: null, preview: null,
+  news: "", asksCancelAll: false,
 };
 
 let turn = 0;
@@ -56,9 +58,12 @@ export function signOut(keyTrouble = "") {
 
 /** What the tabs show, and what is read for them. */
 const PARTS = {
-  positions: () => part("portfolio", "v1/account/portfolio", ({ balance, positions }) => {
+  positions: () => part("portfolio", "v1/account/portfolio", (answer) => {
+    const { balance, positions, total_trades: tradeCount } = answer;
     for (const row of positions) if (row.market_question) remember(row.market_id, row.market_question);
-    return { balance, positions };
+    const isNews = state.tradeCount !== null && tradeCount > state.tradeCount;
+    if (isNews && !state.pending?.isWaiting) readNews();
+    return { balance, positions, tradeCount };
   }),
   orders: () => part("orders", `v1/orders?status=PENDING&limit=${ROWS_MAX}`, (answer) => (
     { orders: answer.orders, hasMoreOrders: answer.has_more }
@@ -70,13 +75,23 @@ const PARTS = {
   equity: () => part("equity", "v1/account/equity?days=7", (equity) => ({ equity })),
 };
 
+/** Tells of the newest fill, which is of a resting order or of another program. */
+async function readNews() {
+  await PARTS.fills();
+  const [fill] = state.fills ?? [];
+  if (!fill) return;
+  const side = fill.side === "BUY" ? "Bought" : "Sold";
+  update({ news: `${side} ${shares(fill.quantity)} ${fill.outcome} at ${price(fill.price)}.` });
+}
+
 async function part(name, path, of) {
   const own = session;
   try {
     const answer = await api.readOwn(name, path);
     if (own === session) update({ ...of(answer), limits: api.limitsLeft(), trouble: "" });
   } catch (refusal) {
-    if (own === session) failed(refusal);
+    // Where no answer comes, the stream of prices says so.
+    if (own === session && refusal.status) failed(refusal);
   }
 }
 
@@ -84,8 +99,7 @@ async function part(name, path, of) {
 export function failed(refusal) {
   if (refusal.code === "SIGNED_OUT") return;
   if (refusal.status === 401) return signOut(refusal.message);
-  const isQuiet = refusal.status === 0 && state.isLost;
-  update({ limits: api.limitsLeft(), trouble: isQuiet ? "" : refusal.message });
+  update({ limits: api.limitsLeft(), trouble: refusal.message });
 }
 
 /** Reads everything that is shown anew, beginning with what the last trade changed. */

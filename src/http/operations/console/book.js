@@ -2,13 +2,12 @@
 // or a book has changed, at most once a second, and else once in a while.
 
 import * as api from "./api.js";
+import { previewAgain } from "./preview.js";
 import { state, update } from "./store.js";
+import { LEVELS } from "./walk.js";
 
 const GAP_MS = 1_000;
 const IDLE_MS = 10_000;
-
-/** How many levels of each side are shown. */
-export const LEVELS = 8;
 
 let isReading = false;
 let isWanted = false;
@@ -47,7 +46,10 @@ async function read() {
   }
   isReading = false;
   const isCurrent = id === state.id && outcome === state.outcome;
-  if (isCurrent) update(read);
+  if (isCurrent) {
+    update(read);
+    previewAgain();
+  }
   if (isWanted || !isCurrent) return wantBook();
   timer = setTimeout(wantBook, IDLE_MS);
 }

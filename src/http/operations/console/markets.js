@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { chooseBook, wantBook } from "./book.js";
 import { learn } from "./names.js";
+import { previewSoon } from "./preview.js";
 import { FOLLOWED_MAX, Prices } from "./prices.js";
 import { chosenPrice, state, update } from "./store.js";
 
@@ -76,6 +77,13 @@ export function searchSoon(query) {
   typing = setTimeout(() => search(query), TYPING_MS);
 }
 
+/** Reads the list for what was typed, and chooses the first market. */
+export async function searchNow() {
+  clearTimeout(typing);
+  await search(state.query);
+  if (state.rows?.length) choose(state.rows[0].condition_id, { show: true });
+}
+
 export function showMore() {
   update({ rowsMax: Math.min(state.rowsMax + ROWS_PAGE, ROWS_MAX) });
   readList();
@@ -120,7 +128,8 @@ export function choose(id, { outcome = null, show = false } = {}) {
   const market = state.rows?.find((row) => row.condition_id === id) ?? null;
   update({
     id, market, isMissing: false, outcome: outcome ?? market?.outcomes[0] ?? null,
-    book: null, bookTrouble: "", history: null, payouts: null,
+    book: null, bookTrouble: "", history: null, payouts: null, preview: null, result: null, news: "",
+    ticket: { ...state.ticket, price: "" },
   });
   follow();
   readMarket();
@@ -129,8 +138,9 @@ export function choose(id, { outcome = null, show = false } = {}) {
 
 export function chooseOutcome(outcome) {
   if (outcome === state.outcome) return;
-  update({ outcome, history: null });
+  update({ outcome, history: null, preview: null, result: null });
   begin();
+  previewSoon();
 }
 
 /** Chooses the market so many rows below the chosen one. */

@@ -39,6 +39,20 @@ export const state = {
   prices: new Map(),
   isLost: false,
 
+  // The ticket as it was filled in, what the server says that it would do, and the order that was sent
+  // and not answered yet.
+  ticket: { side: "BUY", type: "market", quantity: "", price: "" },
+  preview: null,
+  pending: null,
+  // What became of the last order, and of orders that others placed with this account.
+  result: null,
+  news: "",
+  // How many fills the account has; null before that was read, and after an order of ours.
+  tradeCount: null,
+  cancelling: new Set(),
+  asksCancelAll: false,
+  showsKeys: false,
+
   // Which of the three views a phone shows.
   view: "markets",
 };
@@ -64,6 +78,19 @@ export function update(patch = {}) {
 
 /** The frame with the newest prices of the chosen market, if one came. */
 export const chosenPrice = () => state.prices.get(state.id);
+
+/** The order that was sent and not answered, if it is that of the ticket. */
+export function pendingOrder() {
+  const { pending, me, id, outcome } = state;
+  if (!pending || pending.account !== me?.id) return null;
+  const { order } = pending;
+  return order.market_id === id && order.outcome === outcome ? pending : null;
+}
+
+/** Whether the book of the chosen outcome may be out of date. Where there is no book, it is not. */
+export function isStale() {
+  return !state.bookTrouble && Boolean(state.book?.stale || chosenPrice()?.stale);
+}
 
 /**
  * How it stands with a market: "resolved", "closed", "paused" or "open". The price frame is newer than

@@ -4,7 +4,8 @@ import { ROWS_MAX, chooseTab, saveCsv } from "../account.js";
 import { gain, money, price, shares } from "../decimal.js";
 import { choose } from "../markets.js";
 import { questionOf } from "../names.js";
-import { state } from "../store.js";
+import { state, update } from "../store.js";
+import { cancel, cancelAll } from "../ticket.js";
 import { Chart } from "./chart.js";
 import { Figure, html, moment, toneOf } from "./html.js";
 import { Table } from "./table.js";
@@ -25,6 +26,8 @@ const outcome = text("Outcome", (row) => html`<bdi>${row.outcome}</bdi>`);
 const side = (head) => text(head, ({ side, outcome }) => html`<span
   class=${side === "BUY" ? "up" : "down"}>${side === "BUY" ? "Buy" : "Sell"}</span> <bdi>${outcome}</bdi>`);
 
+const mayTrade = () => Boolean(state.me?.permissions.includes("trade"));
+
 const POSITIONS = [
   question,
   outcome,
@@ -42,6 +45,13 @@ const ORDERS = [
   number("Filled", (row) => shares(row.filled_quantity)),
   number("Of", (row) => shares(row.quantity)),
   number("Placed", (row) => moment(row.created_at)),
+  {
+    head: "",
+    kind: "action",
+    cell: ({ order_id: id }) => mayTrade() && html`<button type="button" class="text"
+      disabled=${state.cancelling.has(id)} aria-label=${`Cancel order ${id}`}
+      onClick=${() => cancel(id)}>Cancel</button>`,
+  },
 ];
 
 const FILLS = [
@@ -133,9 +143,22 @@ function Tabs() {
   </div>`;
 }
 
+/** Cancelling everything is asked once more. */
+function CancelAll() {
+  if (!state.asksCancelAll) {
+    return html`<button type="button" class="text" onClick=${() => update({ asksCancelAll: true })}>
+      Cancel all</button>`;
+  }
+  return html`<span>Cancel all open orders?</span>
+    <button type="button" class="text down" onClick=${cancelAll}>Yes, cancel all</button>
+    <button type="button" class="text" onClick=${() => update({ asksCancelAll: false })}>No</button>`;
+}
+
 function Actions() {
   const { csv } = TABS[state.tab];
-  if (!csv || !state[state.tab]?.length) return null;
+  if (!state[state.tab]?.length) return null;
+  if (state.tab === "orders" && mayTrade()) return html`<${CancelAll} />`;
+  if (!csv) return null;
   return html`<button type="button" class="text" onClick=${() => saveCsv(csv)}>CSV</button>`;
 }
 

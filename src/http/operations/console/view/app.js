@@ -4,8 +4,10 @@ import { state, update } from "../store.js";
 import { Account } from "./account.js";
 import { Header } from "./header.js";
 import { html } from "./html.js";
+import { Keys } from "./keys.js";
 import { List } from "./list.js";
 import { Market } from "./market.js";
+import { Ticket } from "./ticket.js";
 
 const VIEWS = { markets: "Markets", trade: "Trade", account: "Account" };
 
@@ -23,5 +25,6 @@ function Views() {
 export function App() {
   return html`<${Header} />
     <p class="trouble" role="alert" hidden=${!state.trouble}>${state.trouble}</p>
-    <${List} /><${Market} /><${Account} /><${Views} />`;
+    <${List} /><${Market} /><${Ticket} /><${Account} /><${Views} />
+    ${state.showsKeys && html`<${Keys} />`}`;
 }

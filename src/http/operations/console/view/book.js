@@ -1,9 +1,10 @@
 // The book of the chosen outcome, and what is to know about it: that it is stale, that nobody offers
 // anything, that the market takes no orders.
 
-import { LEVELS } from "../book.js";
 import { micros, price, shares } from "../decimal.js";
-import { chosenPrice, state } from "../store.js";
+import { chosenPrice, isStale, state } from "../store.js";
+import { limitAt } from "../ticket.js";
+import { LEVELS } from "../walk.js";
 import { Figure, html, moment } from "./html.js";
 
 const SIDES = [
@@ -20,7 +21,9 @@ function Level({ level, side, most, tick }) {
   const cells = [
     html`<td class="size"><span class="bar" style=${{ width: `${Math.max(1, width)}%` }}></span>
       <${Figure} of=${level.price} text=${shares(size, 2)} /></td>`,
-    html`<td class=${`at ${side.tone}`}>${price(level.price, tick)}</td>`,
+    html`<td class="at"><button type="button" class=${`text ${side.tone}`} tabindex="-1"
+      title="Make it the limit" onClick=${() => limitAt(level.price)}>
+      ${price(level.price, tick)}</button></td>`,
   ];
   return html`<tr key=${level.price}>${side.name === "bids" ? cells : cells.reverse()}</tr>`;
 }
@@ -42,7 +45,7 @@ function payoutsOf(market) {
 }
 
 /** What is to know before anything else about the book, and how bad it is. */
-function noticeOf(market, stage, isStale) {
+function noticeOf(market, stage) {
   if (stage === "resolved") {
     const payouts = payoutsOf(market).map(({ label, payout }) => `${label} pays $${price(payout)}`);
     return ["", `This market is resolved: ${payouts.join(", ")} a share.`];
@@ -50,7 +53,7 @@ function noticeOf(market, stage, isStale) {
   if (stage === "closed") return ["", "This market is closed: its result is not final, and it takes no orders."];
   if (state.isLost) return ["down", "Disconnected: prices are from before. Trying again."];
   if (stage === "paused") return ["warn", "This market is paused: it takes no orders now."];
-  if (isStale) {
+  if (isStale()) {
     return ["warn", "The book is stale: market orders are refused, limit orders wait for a fresh book."];
   }
   return null;
@@ -68,11 +71,8 @@ function Levels({ book, market }) {
 
 export function Book({ market, stage }) {
   const { book, bookTrouble, outcome, isLost } = state;
-  const frame = chosenPrice();
-  // Where there is no book at all, the server has a sentence of its own.
-  const isStale = !bookTrouble && Boolean(book?.stale || frame?.stale);
-  const isPast = isStale || isLost;
-  const notice = noticeOf(market, stage, isStale);
+  const isPast = isStale() || isLost;
+  const notice = noticeOf(market, stage);
   const confirmed = book && moment(Number(book.timestamp));
   return html`<section class="book-of" aria-label="Book">
     <h2>Book of <bdi>${outcome}</bdi></h2>

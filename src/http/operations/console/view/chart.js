@@ -30,11 +30,11 @@ function steps(decimals) {
   return powers.flatMap((power) => [power, 2 * power, 5 * power]);
 }
 
-/** Keeps a flat line in the middle. */
-function range(_, least, most) {
-  const margin = Math.max((most - least) * 0.1, Math.abs(most) * 0.01, 0.002);
+/** Keeps a flat line in the middle, between lines of the grid. */
+const rangeFor = (decimals) => (_, least, most) => {
+  const margin = Math.max((most - least) * 0.1, Math.abs(most) * 0.01, 2.5 / 10 ** decimals);
   return [least - margin, most + margin];
-}
+};
 
 /** `rows` are pairs of seconds and a value, oldest first; null until they are known. */
 export class Chart extends Element {
@@ -97,8 +97,8 @@ export class Chart extends Element {
       font: "12px system-ui, sans-serif", gap: 6,
     };
     this.plot = new window.uPlot({
-      width, height, padding: [8, 0, 0, 20], legend: { show: false }, cursor: { show: false },
-      select: { show: false }, scales: { y: { range } },
+      width, height, padding: [8, 0, 0, 28], legend: { show: false }, cursor: { show: false },
+      select: { show: false }, scales: { y: { range: rangeFor(decimals) } },
       axes: [
         { ...axis, size: 24, space: 80, values: hours },
         {

@@ -1,7 +1,7 @@
 // The list of markets.
 
 import { price } from "../decimal.js";
-import { ROWS_MAX, choose, lookAt, searchSoon, showMore } from "../markets.js";
+import { ROWS_MAX, choose, lookAt, searchNow, searchSoon, showMore, step } from "../markets.js";
 import { stageOf, state } from "../store.js";
 import { Element, Figure, html } from "./html.js";
 
@@ -23,10 +23,10 @@ class Row extends Element {
     if (this.props.isChosen && !before.isChosen) this.node.scrollIntoView({ block: "nearest" });
   }
 
-  render({ row, shown, stage, isChosen, isHeld }) {
+  render({ row, shown, stage, isChosen, isHeld, isFirst }) {
     const { condition_id: id, question, category, outcomes } = row;
     return html`<li ref=${this.keep}>
-      <button type="button" aria-current=${isChosen ? "true" : undefined}
+      <button type="button" aria-current=${isChosen ? "true" : undefined} tabindex=${isFirst ? 0 : -1}
         onClick=${() => choose(id, { show: true })}>
         <bdi class="question">${question ?? id}</bdi>
         <span class="figure"><${Figure} text=${shown} /></span>
@@ -50,20 +50,33 @@ function looked(event) {
   }, 300);
 }
 
+/** Moves through the list as people with keyboards expect. */
+function arrows(event) {
+  const rows = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+  if (!rows) return;
+  event.preventDefault();
+  step(rows);
+  const focus = () => document.querySelector(".list [aria-current]")?.focus();
+  requestAnimationFrame(() => requestAnimationFrame(focus));
+}
+
 function Rows() {
   const { rows, query, rowsMax } = state;
   if (!rows) return html`<p class="empty">Loading the markets …</p>`;
   if (!rows.length && query) return html`<p class="empty">No market matches “${query}”.</p>`;
   if (!rows.length) return html`<p class="empty">The venue has listed no market yet.</p>`;
   const held = new Set((state.positions ?? []).map((position) => position.market_id));
-  return html`<ul onScroll=${looked}>
+  // One stop for the keyboard, which moves on with the arrows.
+  const isListed = rows.some((row) => row.condition_id === state.id);
+  const first = isListed ? state.id : rows[0].condition_id;
+  return html`<ul onScroll=${looked} onKeyDown=${arrows}>
     ${rows.map((row) => {
       const id = row.condition_id;
       const frame = state.prices.get(id);
       const newest = frame?.outcomes[0]?.price ?? row.live_price?.outcomes?.[0]?.price ?? row.last_price;
       const tick = id === state.id ? state.market?.tick_size : undefined;
       return html`<${Row} key=${id} row=${row} shown=${price(newest, tick)} stage=${stageOf(row, frame)}
-        isChosen=${id === state.id} isHeld=${held.has(id)} />`;
+        isChosen=${id === state.id} isHeld=${held.has(id)} isFirst=${id === first} />`;
     })}
     ${rows.length >= rowsMax && html`<li key="more" class="more">
       ${rowsMax < ROWS_MAX
@@ -78,7 +91,8 @@ export function List() {
     <div class="find">
       <input type="search" aria-label="Search markets" placeholder="Search markets  /" maxlength="120"
         autocomplete="off" spellcheck=${false} value=${state.query}
-        onInput=${(event) => searchSoon(event.target.value)} />
+        onInput=${(event) => searchSoon(event.target.value)}
+        onKeyDown=${(event) => event.key === "Enter" && searchNow()} />
     </div>
     <${Rows} />
   </nav>`;

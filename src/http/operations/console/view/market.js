@@ -35,13 +35,13 @@ function Outcomes({ market }) {
 }
 
 export function Market() {
-  const { id, market, isMissing, outcome, history, isLost } = state;
+  const { id, market, isMissing, outcome, history } = state;
   if (!market) {
     const text = isMissing ? "This market is not listed here." : id ? "Loading the market …" : "Choose a market.";
     return html`<main class="market"><h1>${text}</h1></main>`;
   }
   const stage = stageOf(market, chosenPrice());
-  return html`<main class=${isLost ? "market lost" : "market"}>
+  return html`<main class="market">
     <h1><bdi>${market.question ?? id}</bdi></h1>
     <${Facts} market=${market} />
     <${Outcomes} market=${market} />
