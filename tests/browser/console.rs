@@ -116,14 +116,12 @@ fn choose_tab(browser: &mut Browser, name: &str) {
 }
 
 /// Fails if the page keeps somebody out, complains, loads from elsewhere or is wider than the
-/// screen; and keeps a picture.
+/// screen; and keeps a picture. Obstacles are looked for in this part of the page.
 #[track_caller]
-fn look(browser: &mut Browser, axe: &str, screen: Screen, name: &str) {
-    check_page(browser, axe, &["html".to_owned()]);
-    browser.prefer("light");
+fn look(browser: &mut Browser, axe: &str, screen: Screen, name: &str, part: &str) {
+    check_page(browser, axe, &[part.to_owned()]);
+    // The check ends with the dark scheme.
     browser.keep_picture(&picture(screen, &format!("console-{name}")));
-    browser.prefer("dark");
-    browser.keep_picture(&picture(screen, &format!("console-{name}-dark")));
     if screen.is_phone {
         let small = browser.run(
             "const pressed = [...document.querySelectorAll('button, input, label:has(input)')];
@@ -143,7 +141,7 @@ fn check_states(screen: Screen) {
     let (server, folder) = server_of(&markets, &["--default-tier", "enterprise"]);
     let (mut client, key) = client(&server, &folder.path().join("data"));
     let mut browser = open(screen, &server);
-    look(&mut browser, &axe, screen, "signed-out");
+    look(&mut browser, &axe, screen, "signed-out", "html");
 
     for (stage, chip, said) in [
         (Stage::Open, "", "12,027.49"),
@@ -165,19 +163,19 @@ fn check_states(screen: Screen) {
         choose(&mut browser, screen, &question);
         view(&mut browser, screen, "Trade");
         wait_for(&mut browser, ".book", |text| text.contains(said));
-        look(&mut browser, &axe, screen, &format!("{stage:?}").to_lowercase());
+        look(&mut browser, &axe, screen, &format!("{stage:?}").to_lowercase(), ".market");
     }
     view(&mut browser, screen, "Markets");
     browser.fill("[type=search]", "<i>x");
     wait_for(&mut browser, ".list .empty", |text| text == "No market matches “<i>x”.");
-    look(&mut browser, &axe, screen, "no-market");
+    look(&mut browser, &axe, screen, "no-market", ".list");
     browser.fill("[type=search]", "game");
 
     view(&mut browser, screen, "Account");
     assert_eq!(browser.text(".panel .empty"), "Sign in to see your account.");
     sign_in(&mut browser, &key);
     wait_for(&mut browser, ".panel", |text| text == "No positions. Choose a market and buy.");
-    look(&mut browser, &axe, screen, "empty-account");
+    look(&mut browser, &axe, screen, "empty-account", ".account");
     let order = |price: Option<&str>| {
         let kind = if price.is_some() { "limit" } else { "market" };
         json!({ "market_id": recording::id(0), "outcome": "Red", "side": "BUY",
@@ -194,7 +192,13 @@ fn check_states(screen: Screen) {
     ] {
         choose_tab(&mut browser, tab);
         wait_for(&mut browser, ".panel", |text| text.contains(said));
-        look(&mut browser, &axe, screen, &format!("tab-{}", tab.to_lowercase().replace(' ', "-")));
+        look(
+            &mut browser,
+            &axe,
+            screen,
+            &format!("tab-{}", tab.to_lowercase().replace(' ', "-")),
+            ".account",
+        );
     }
     check_names(&mut browser, screen);
     check_key_stays_here(&mut browser, &key);
@@ -205,7 +209,7 @@ fn check_states(screen: Screen) {
     drop(server);
     let said = "Disconnected: prices are from before. Trying again.";
     wait_for(&mut browser, ".book", |text| text.contains(said));
-    look(&mut browser, &axe, screen, "disconnected");
+    look(&mut browser, &axe, screen, "disconnected", "html");
 }
 
 /// Fails unless people who do not see the page find everything by these names.
@@ -277,7 +281,7 @@ fn check_stale(screen: Screen) {
     wait_for(&mut browser, ".book", |text| text.contains(STALE));
     wait_for(&mut browser, ".confirmed", |text| text.starts_with("Not confirmed since "));
     assert_eq!(browser.named(".dot"), ("image".to_owned(), "stale".to_owned()));
-    look(&mut browser, &axe, screen, "stale");
+    look(&mut browser, &axe, screen, "stale", "html");
 }
 
 #[test]

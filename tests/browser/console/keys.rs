@@ -71,7 +71,7 @@ fn a_key_is_used_once_a_second_at_most() {
     sign_in(&mut browser, &key);
     // Somebody who clicks at everything.
     let used = browser.run(
-        "const until = performance.now() + 8_000;
+        "const until = performance.now() + 6_000;
          const tabs = [...document.querySelectorAll('[role=tab]')];
          for (let n = 0; performance.now() < until; n += 1) {
            tabs[n % tabs.length].click();
@@ -82,6 +82,6 @@ fn a_key_is_used_once_a_second_at_most() {
     let used: Vec<f64> = serde_json::from_value(used).expect("only reads of the account have it");
     let gaps = used.windows(2).map(|two| two[1] - two[0]);
     let least = gaps.fold(f64::INFINITY, f64::min);
-    assert!(used.len() >= 5, "{used:?}");
+    assert!(used.len() >= 4, "{used:?}");
     assert!(least >= GAP_MS_MIN, "{least} ms between two requests");
 }

@@ -20,7 +20,7 @@ fn decimals_are_exact() {
     }
     let (server, _folder) = super::server_of(&super::each_state(), &[]);
     let mut browser = open(WIDE, &server);
-    for (call, expected) in [
+    let rows = [
         ("micros('994.7')", "994700000"),
         ("micros('-0.000001')", "-1"),
         ("micros(' 5. ')", "5000000"),
@@ -57,12 +57,16 @@ fn decimals_are_exact() {
         ("signOf('-0.000001')", "-1"),
         ("signOf('0.0')", "0"),
         ("signOf('3')", "1"),
-    ] {
-        let shown = browser.run(&format!(
-            "const {{ {name} }} = await import('/console/decimal.js'); return String({call});",
-            name = call.split('(').next().unwrap(),
-        ));
-        assert_eq!(shown, json!(expected), "{call}");
+    ];
+    let calls: Vec<String> = rows.iter().map(|(call, _)| format!("() => {call}")).collect();
+    let shown = browser.run(&format!(
+        "const {{ gain, micros, money, price, shares, signOf }} =
+           await import('/console/decimal.js');
+         return [{}].map((call) => String(call()));",
+        calls.join(", "),
+    ));
+    for ((call, expected), shown) in rows.iter().zip(shown.as_array().unwrap()) {
+        assert_eq!(shown, expected, "{call}");
     }
 }
 

@@ -9,7 +9,7 @@ use crate::driver::Screen;
 use crate::{PHONE, axe};
 
 /// How many hostile markets there are, unless the variable says another number.
-const MARKETS_DEFAULT: usize = 40;
+const MARKETS_DEFAULT: usize = 20;
 const MARKETS: &str = "PAPERBOURSE_CONSOLE_MARKETS";
 
 /// About as long as the server takes questions and labels from a venue.

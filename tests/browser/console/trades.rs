@@ -224,16 +224,12 @@ fn refusals_are_shown_as_the_server_says_them() {
     let (mut browser, mut client, _server, _folder) = signed_in();
     for (side, quantity, price, code) in [
         ("BUY", "many", None, "VALIDATION_FAILED"),
-        ("BUY", "-1", None, "VALIDATION_FAILED"),
-        ("BUY", "1.0000001", None, "VALIDATION_FAILED"),
         ("BUY", "10", Some("1.5"), "VALIDATION_FAILED"),
         ("BUY", "10", Some("0.555"), "INVALID_ORDER_MIN_TICK_SIZE"),
         ("BUY", "1", Some("0.5"), "INVALID_ORDER_MIN_SIZE"),
-        ("BUY", "5000", Some("0.45"), "INSUFFICIENT_BALANCE"),
         ("BUY", "50000", None, "INSUFFICIENT_BALANCE"),
         ("BUY", "900000", None, "INSUFFICIENT_LIQUIDITY"),
         ("SELL", "5", None, "INSUFFICIENT_POSITION"),
-        ("SELL", "5", Some("0.9"), "INSUFFICIENT_POSITION"),
     ] {
         let at = if side == "BUY" { 1 } else { 2 };
         browser.click(&format!(".choice:nth-of-type(1) label:nth-of-type({at}) input"));

@@ -5,7 +5,7 @@ import { chooseBook, wantBook } from "./book.js";
 import { learn } from "./names.js";
 import { previewSoon } from "./preview.js";
 import { FOLLOWED_MAX, Prices } from "./prices.js";
-import { chosenPrice, state, update } from "./store.js";
+import { chosenPrice, state, update, updateSoon } from "./store.js";
 
 const ROWS_PAGE = 100;
 /** The most rows of one answer. */
@@ -17,8 +17,11 @@ const TYPING_MS = 250;
 // hour at one a second.
 const POINT_MS = 1_000;
 const POINTS_MAX = 5_000;
+// How often the chart is drawn at most.
+const DRAW_MS = 250;
 
 let typing = 0;
+let drawing = 0;
 let firstRow = 0;
 
 const prices = new Prices({
@@ -43,18 +46,20 @@ function take(frame) {
   const id = frame.condition_id;
   const known = state.prices.get(id);
   state.prices.set(id, frame);
-  update();
+  updateSoon();
   if (id !== state.id) return;
-  append(frame);
+  drawing ||= setTimeout(extend, DRAW_MS);
   const isSame = known && ["updated_at", "seq", "stale"].every((name) => known[name] === frame[name]);
   if (!isSame) wantBook();
 }
 
-/** Adds the chosen outcome's price to the chart. */
-function append(frame) {
+/** Adds the chosen outcome's newest price to the chart. */
+function extend() {
+  drawing = 0;
   const { history, market, outcome } = state;
+  const frame = chosenPrice();
   const at = market?.outcomes.indexOf(outcome);
-  const price = Number(frame.outcomes[at]?.price ?? NaN);
+  const price = Number(frame?.outcomes[at]?.price ?? NaN);
   if (!history || Number.isNaN(price)) return;
   // The venue's time, which on a recording is not that of this machine.
   const changed = Date.parse(frame.updated_at ?? "") || Date.now();
@@ -183,7 +188,7 @@ async function readHistory() {
   }
   if (!isCurrent()) return;
   update({ history: points });
-  if (chosenPrice()) append(chosenPrice());
+  extend();
 }
 
 async function readStatus() {

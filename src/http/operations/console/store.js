@@ -59,6 +59,8 @@ export const state = {
 
 let draw = () => {};
 let isQueued = false;
+let soon = 0;
+const SOON_MS = 100;
 
 /** What draws the page. */
 export function drawWith(render) {
@@ -74,6 +76,14 @@ export function update(patch = {}) {
     isQueued = false;
     draw();
   });
+}
+
+/** Draws what changes many times a second, no faster than people can read. */
+export function updateSoon() {
+  soon ||= setTimeout(() => {
+    soon = 0;
+    update();
+  }, SOON_MS);
 }
 
 /** The frame with the newest prices of the chosen market, if one came. */

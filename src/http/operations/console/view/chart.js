@@ -2,7 +2,7 @@
 // of the page.
 
 import { decimalsOf } from "../decimal.js";
-import { Element, html } from "./html.js";
+import { WithNode, html } from "./html.js";
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
@@ -37,7 +37,7 @@ const rangeFor = (decimals) => (_, least, most) => {
 };
 
 /** `rows` are pairs of seconds and a value, oldest first; null until they are known. */
-export class Chart extends Element {
+export class Chart extends WithNode {
   componentDidMount() {
     this.resize = new ResizeObserver(() => this.fit());
     this.resize.observe(this.node);

@@ -4,19 +4,28 @@ import htm from "../vendor/htm.module.js";
 import { Component, h } from "../vendor/preact.mjs";
 import { signOf } from "../decimal.js";
 
-export const html = htm.bind(h);
+// 3 tells htm to keep no node of a template. A kept one links every tree that it was part of with
+// the next, so that none is ever freed.
+export const html = htm.bind(function node(...parts) {
+  this[0] = 3;
+  return h(...parts);
+});
+
+const WASH_MS = 600;
 
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** A component whose element is `this.node`, once it has passed `this.keep` as its `ref`. */
-export class Element extends Component {
+export class WithNode extends Component {
   keep = (node) => {
     if (node) this.node = node;
   };
 }
 
 /** A number that is washed with colour for a moment when it changes: `text`, of this `field`. */
-export class Figure extends Element {
+export class Figure extends WithNode {
+  washedMs = -Infinity;
+
   shouldComponentUpdate(next) {
     return ["text", "field", "tone"].some((name) => next[name] !== this.props[name]);
   }
@@ -24,8 +33,12 @@ export class Figure extends Element {
   componentDidUpdate({ text, of }) {
     // Another number took the place of this one.
     if (text === this.props.text || of !== this.props.of || calm.matches) return;
+    // A number that changes all the time is washed now and then.
+    const now = performance.now();
+    if (now - this.washedMs < WASH_MS) return;
+    this.washedMs = now;
     const washed = { backgroundColor: "var(--pick)" };
-    this.node.animate?.([washed, {}], { duration: 600, easing: "ease-out" });
+    this.node.animate([washed, {}], { duration: WASH_MS, easing: "ease-out" });
   }
 
   render({ text, field, tone }) {

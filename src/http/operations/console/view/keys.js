@@ -2,9 +2,9 @@
 
 import { KEYS } from "../keyboard.js";
 import { update } from "../store.js";
-import { Element, html } from "./html.js";
+import { WithNode, html } from "./html.js";
 
-export class Keys extends Element {
+export class Keys extends WithNode {
   componentDidMount() {
     this.node.showModal();
   }

@@ -3,9 +3,9 @@
 import { price } from "../decimal.js";
 import { ROWS_MAX, choose, lookAt, searchNow, searchSoon, showMore, step } from "../markets.js";
 import { stageOf, state } from "../store.js";
-import { Element, Figure, html } from "./html.js";
+import { Figure, WithNode, html } from "./html.js";
 
-class Row extends Element {
+class Row extends WithNode {
   shouldComponentUpdate(next) {
     return Object.keys(next).some((name) => next[name] !== this.props[name]);
   }
@@ -87,11 +87,12 @@ function Rows() {
 }
 
 export function List() {
+  const take = ({ target }) => target.value !== state.query && searchSoon(target.value);
   return html`<nav class="list" aria-label="Markets">
     <div class="find">
       <input type="search" aria-label="Search markets" placeholder="Search markets  /" maxlength="120"
         autocomplete="off" spellcheck=${false} value=${state.query}
-        onInput=${(event) => searchSoon(event.target.value)}
+        onInput=${take} onChange=${take}
         onKeyDown=${(event) => event.key === "Enter" && searchNow()} />
     </div>
     <${Rows} />
