@@ -1,6 +1,6 @@
 // The ticket, what it would do, and what is held in the chosen outcome.
 
-import { NONE, gain, money, price, shares } from "../decimal.js";
+import { NONE, gain, micros, money, price, shares } from "../decimal.js";
 import { currentPreview } from "../preview.js";
 import { pendingOrder, state } from "../store.js";
 import { fill, obstacle, send } from "../ticket.js";
@@ -29,6 +29,9 @@ function rowsOf({ answer, local }, { side, type }) {
   const cost = (isBuy ? "Cost" : "Proceeds") + (type === "limit" && isBuy ? ", at most" : "");
   const withFee = isBuy ? ", with fee" : ", after fee";
   if (answer) {
+    const [asked, filled, rests] = ["quantity", "filled_quantity", "resting_quantity"]
+      .map((name) => micros(answer[name]));
+    const missing = asked - filled - rests;
     const reserved = isBuy ? money(answer.reserved_cash) : `${shares(answer.reserved_shares)} shares`;
     return [
       ["Average", price(answer.average_fill_price), "preview-average"],
@@ -36,7 +39,7 @@ function rowsOf({ answer, local }, { side, type }) {
       [(isBuy ? "Cost" : "Proceeds") + withFee, money(answer.total), "preview-cost"],
       ...type === "limit"
         ? [["Rests", shares(answer.resting_quantity)], ["Reserves", reserved]]
-        : [["Not offered", shares(answer.unfilled_quantity), null, answer.unfilled_quantity !== "0"]],
+        : [["Not offered", shares(missing), null, missing > 0n]],
       ["Left after", money(answer.available_after)],
     ];
   }
