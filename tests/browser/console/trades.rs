@@ -296,3 +296,62 @@ fn the_button_is_off_where_nothing_can_be_traded() {
         text.contains("rests on the book. It waits for a fresh book.")
     });
 }
+
+/// How many tickets are compared with their fills, unless the variable says another number.
+const TICKETS_DEFAULT: usize = 4;
+const TICKETS: &str = "PAPERBOURSE_CONSOLE_TICKETS";
+
+/// Dollars as the page shows them.
+fn money(micros: i128) -> String {
+    let part = format!("{:06}", micros % 1_000_000);
+    let part = part.trim_end_matches('0');
+    format!("${}.{part:0<2}", micros / 1_000_000)
+}
+
+/// The millionths of decimal text.
+fn micros(text: &Value) -> i128 {
+    let text = text.as_str().unwrap();
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    format!("{whole}{part:0<6}").parse().unwrap()
+}
+
+#[test]
+fn a_preview_is_what_the_order_then_costs() {
+    if axe().is_none() {
+        return;
+    }
+    let count = std::env::var(TICKETS).map_or(TICKETS_DEFAULT, |text| text.parse().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let still = ["--venue", "simulated:1", "--venue-speed", "0.000001", "--venue-delay", "off"];
+    let rich = ["--address-limits", "off", "--starting-balance", "900000"];
+    let flags = [&still[..], &rich, &OPEN].concat();
+    let server = ServerProcess::start(BINARY, folder.path(), &flags);
+    let (mut client, key) = client(&server, folder.path());
+    let mut browser = open(WIDE, &server);
+    sign_in(&mut browser, &key);
+    // This one has fees, and prices with three decimals.
+    choose(&mut browser, WIDE, "Will the Kestrel probe land in one piece?");
+    browser.find(".book .at");
+    for ticket in 0..count {
+        // Purchases first, so that there is something to sell; both over several levels.
+        let side = if ticket % 4 == 3 { 2 } else { 1 };
+        let quantity = format!("{}.{:06}", 7 + ticket * 977 % 2_500, 1 + ticket * 7_919 % 999_999);
+        browser.click(&format!(".choice:nth-of-type(1) label:nth-of-type({side}) input"));
+        let quantity = if side == 2 { "5.5".to_owned() } else { quantity };
+        fill(&mut browser, &quantity, None);
+        // Until the server has answered, it is the cost before the fee.
+        let is_whole =
+            |text: &str| text.contains(", with fee\n$") || text.contains(", after fee\n$");
+        wait_for(&mut browser, ".ticket .preview", is_whole);
+        let previewed = browser.text("[data-field=preview-cost]");
+        let average = browser.text("[data-field=preview-average]");
+        browser.click(BUTTON);
+        wait_for(&mut browser, STATUS, |text| text.starts_with("Filled "));
+        let placed = &orders(&mut client)[0];
+        let (notional, fee) = (micros(&placed["notional"]), micros(&placed["fee"]));
+        let total = if side == 1 { notional + fee } else { notional - fee };
+        assert!(fee > 0, "{placed}");
+        assert_eq!(previewed.replace(',', ""), money(total), "{placed}");
+        assert_eq!(micros(&json!(average)), micros(&placed["fill_price"]), "{placed}");
+    }
+}
