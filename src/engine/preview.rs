@@ -13,7 +13,7 @@ use super::payload::NewOrder;
 use super::rejection::Rejection;
 use super::state::State;
 use super::take::Taker;
-use super::terms::{EndReason, OrderKind, OrderStatus, Reserve, Terms};
+use super::terms::{EndReason, OrderStatus, Reserve, Terms};
 use crate::ids::Place;
 use crate::market::book::Side;
 use crate::money::{Shares, Usd};
@@ -116,11 +116,9 @@ impl Command for PreviewOrder {
             other => unreachable!("a decided order is filled or placed: {other:?}"),
         };
         let terms = checked.terms;
-        let left = terms.quantity - fill.quantity;
+        // A market order of which something is left has ended.
         let reserve = match (end, terms.price) {
-            (None, Some(price)) if terms.kind == OrderKind::Limit => {
-                Reserve::of(intent.side, price, left)
-            }
+            (None, Some(price)) => Reserve::of(intent.side, price, terms.quantity - fill.quantity),
             _ => Reserve::default(),
         };
         let quote = market.quote;

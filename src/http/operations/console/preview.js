@@ -13,8 +13,6 @@ const AGAIN_MS = 3_000;
 
 let timer = 0;
 let lastMs = -Infinity;
-// An older server has no such operation.
-let isOffered = true;
 let isAsking = false;
 
 const nameOf = (order) => JSON.stringify(order);
@@ -40,7 +38,7 @@ export function previewAgain() {
 
 async function ask() {
   const order = wholeOrder();
-  if (!order || !state.me || !isOffered || pendingOrder()) return;
+  if (!order || !state.me || pendingOrder()) return;
   // The answer would be taken for that to another order.
   if (isAsking) return previewSoon();
   isAsking = true;
@@ -51,9 +49,8 @@ async function ask() {
     const answer = await api.readOwn("preview", "v1/orders/preview", request);
     update({ preview: { of, answer } });
   } catch (refusal) {
-    const { status, code } = refusal;
-    if (code === "NOT_FOUND" || code === "METHOD_NOT_ALLOWED") isOffered = false;
-    else if (status >= 400 && status < 500 && status !== 429) update({ preview: { of, refusal } });
+    const { status } = refusal;
+    if (status >= 400 && status < 500 && status !== 429) update({ preview: { of, refusal } });
   }
   isAsking = false;
   update({ limits: api.limitsLeft() });

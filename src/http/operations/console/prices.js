@@ -33,10 +33,6 @@ export class Prices {
     this.#open();
   }
 
-  follows(id) {
-    return this.#ids.includes(id);
-  }
-
   /** A hidden tab needs no prices, and would keep a connection from the others. */
   #show() {
     if (!document.hidden) {
