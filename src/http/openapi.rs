@@ -293,7 +293,7 @@ fn path_parameter(name: &'static str) -> Value {
         "condition_id" => (json!({ "type": "string", "minLength": 1 }), "The market."),
         "token_id" => (json!({ "type": "string", "minLength": 1 }), "The outcome's token."),
         "page" => (json!({ "type": "string", "enum": guide::names() }), "The page."),
-        "part" | "view" | "library" => {
+        "part" | "library" => {
             (json!({ "type": "string", "enum": console::names(name) }), "The file.")
         }
         "file" => (json!({ "type": "string", "enum": bots::names() }), "The recipe."),

@@ -42,7 +42,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 73] = [
+pub static OPERATIONS: [Operation; 72] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .headers(&order_fields::NAME_HEADER)
@@ -532,10 +532,6 @@ pub static OPERATIONS: [Operation; 73] = [
         .answers_with(Answers::Files(&console::KINDS))
         .errors(&["NOT_FOUND"])
         .summary("get a file of the console"),
-    Operation::get("/console/view/{view}", Public, Run::File(console::view))
-        .answers_with(Answers::Files(&console::KINDS))
-        .errors(&["NOT_FOUND"])
-        .summary("get a script that shows a part of the console"),
     Operation::get("/console/vendor/{library}", Public, Run::File(console::library))
         .answers_with(Answers::Files(&console::KINDS))
         .errors(&["NOT_FOUND"])

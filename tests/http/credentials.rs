@@ -16,7 +16,7 @@ pub(crate) fn path_of(operation: &Operation, order_id: &Value) -> String {
     let path = path.replace("{condition_id}", PLAIN).replace("{order_id}", &order_id.to_string());
     let path = path.replace("{slug}", "invented-market-0").replace("{token_id}", "700000");
     let path = path.replace("{page}", "orders").replace("{file}", "maker.py");
-    let path = path.replace("{part}", "main.js").replace("{view}", "app.js");
+    let path = path.replace("{part}", "console.js");
     let path = path.replace("{library}", "preact.mjs");
     let path = path.replace(&format!("{{{}}}", operation.path.parameter()), "64");
     let required = operation.query.iter().filter(|parameter| parameter.is_required);

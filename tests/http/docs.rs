@@ -289,10 +289,11 @@ fn the_console_is_served_unless_it_is_turned_off() {
     let off = Server::start(&["--console", "off"]);
     for (server, is_served) in [(shared(), true), (&off, false)] {
         let status = if is_served { 200 } else { 404 };
-        for path in ["/console", "/console/main.js", "/console/view/app.js"] {
+        for path in ["/console", "/console/console.js", "/console/vendor/preact.mjs"] {
             assert_eq!(server.get(path).status, status, "{path}");
         }
-        for path in ["/console/", "/console/nothing.js", "/console/view/", "/console/../main.js"] {
+        for path in ["/console/", "/console/main.js", "/console/vendor/", "/console/../console.js"]
+        {
             assert_eq!(server.get(path).status, 404, "{path}");
         }
         for path in ["/", "/docs"] {

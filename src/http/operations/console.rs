@@ -1,8 +1,9 @@
 //! The console, `/console`: a page on which people watch markets and an account, and trade.
 //!
-//! Plain files beside this one, and three libraries in `console/vendor`, byte for byte as npm has
-//! them (`.ci/console` compares). `console/main.js` is where it starts. The page knows nothing that
-//! the API does not tell everyone, so the server has nothing for it but these files.
+//! Its modules lie beside this one and are served as one script, since thirty requests take
+//! longer than the work of all of them. The three libraries in `console/vendor` are byte for byte
+//! as npm has them (`.ci/console` compares). The page knows nothing that the API does not tell
+//! everyone, so the server has nothing for it but these files.
 
 use std::sync::LazyLock;
 
@@ -10,43 +11,50 @@ use super::docs::{HTML, POLICY};
 use crate::http::exchange::Server;
 use crate::http::file::File;
 
-/// A file: its folder in the path, empty or with a slash behind it; its name, and its text.
-type Source = (&'static str, &'static str, &'static str);
+/// A file: its name, and its text.
+type Source = (&'static str, &'static str);
 
 /// The media types of the files.
 pub(super) const KINDS: [&str; 3] = ["text/css", "text/javascript", "text/plain"];
 
-/// The folder of what shows a part of the page.
-const VIEW: &str = "view/";
-/// The folder of other people's files.
-const VENDOR: &str = "vendor/";
-
 macro_rules! sources {
-    ($($folder:literal: $($name:literal)*;)*) => {
-        &[$($(($folder, $name, include_str!(concat!("console/", $folder, $name)))),*),*]
+    ($folder:literal: $($name:literal)*) => {
+        &[$(($name, include_str!(concat!("console/", $folder, $name)))),*]
     };
 }
 
-static SOURCES: &[Source] = sources! {
-    "": "account.js" "api.js" "book.js" "console.css" "decimal.js" "keyboard.js" "main.js"
-        "markets.js" "names.js" "order.js" "preview.js" "prices.js" "store.js" "ticket.js"
-        "walk.js";
-    "view/": "account.js" "app.js" "book.js" "chart.js" "header.js" "html.js" "keys.js" "list.js"
-        "market.js" "table.js" "ticket.js";
-    "vendor/": "htm.LICENSE" "htm.module.js" "preact.LICENSE" "preact.mjs" "uPlot.LICENSE"
-        "uPlot.iife.min.js" "uPlot.min.css";
+/// The modules, each after those that it imports.
+static MODULES: &[Source] = sources! { "":
+    "decimal.js" "store.js" "api.js" "names.js" "order.js" "walk.js" "preview.js" "prices.js"
+    "book.js" "markets.js" "account.js" "ticket.js" "keyboard.js"
+    "view/html.js" "view/chart.js" "view/table.js" "view/book.js" "view/market.js" "view/list.js"
+    "view/header.js" "view/keys.js" "view/ticket.js" "view/account.js" "view/app.js"
+    "main.js"
+};
+
+static LIBRARIES: &[Source] = sources! { "vendor/":
+    "htm.LICENSE" "htm.module.js" "preact.LICENSE" "preact.mjs" "uPlot.LICENSE"
+    "uPlot.iife.min.js" "uPlot.min.css"
 };
 
 static PAGE: LazyLock<File> =
     LazyLock::new(|| File::new(HTML, include_str!("console/index.html")).header(POLICY));
 
-/// The files of [`SOURCES`].
-static FILES: LazyLock<Vec<File>> = LazyLock::new(|| SOURCES.iter().map(made).collect());
+/// The files of this folder as they are served.
+static PARTS: LazyLock<Vec<(&str, File)>> = LazyLock::new(|| {
+    let style = include_str!("console/console.css").to_owned();
+    [("console.css", style), ("console.js", script())].map(made).into()
+});
+
+/// The files of [`LIBRARIES`].
+static LIBRARY_FILES: LazyLock<Vec<(&str, File)>> =
+    LazyLock::new(|| LIBRARIES.iter().map(|&(name, text)| made((name, text.to_owned()))).collect());
 
 /// Makes the files, which takes a while.
 pub(in crate::http) fn prepare() {
     LazyLock::force(&PAGE);
-    LazyLock::force(&FILES);
+    LazyLock::force(&PARTS);
+    LazyLock::force(&LIBRARY_FILES);
 }
 
 /// `GET /console`.
@@ -56,55 +64,45 @@ pub(super) fn page(server: &Server, _: &str) -> Option<&'static File> {
 
 /// `GET /console/{part}`.
 pub(super) fn part(server: &Server, name: &str) -> Option<&'static File> {
-    file(server, "", name)
-}
-
-/// `GET /console/view/{view}`.
-pub(super) fn view(server: &Server, name: &str) -> Option<&'static File> {
-    file(server, VIEW, name)
+    find(server, &PARTS, name)
 }
 
 /// `GET /console/vendor/{library}`.
 pub(super) fn library(server: &Server, name: &str) -> Option<&'static File> {
-    file(server, VENDOR, name)
+    find(server, &LIBRARY_FILES, name)
 }
 
-fn file(server: &Server, folder: &str, name: &str) -> Option<&'static File> {
-    let is_it = |source: &Source| (source.0, source.1) == (folder, name);
-    let at = SOURCES.iter().position(is_it)?;
-    server.has_console().then(|| &FILES[at])
+fn find(server: &Server, files: &'static [(&str, File)], name: &str) -> Option<&'static File> {
+    let (_, file) = files.iter().find(|(known, _)| *known == name)?;
+    server.has_console().then_some(file)
 }
 
 /// The names that this parameter of a path can have.
 pub(in crate::http) fn names(parameter: &str) -> Vec<&'static str> {
-    let wanted = match parameter {
-        "view" => VIEW,
-        "library" => VENDOR,
-        _ => "",
-    };
-    SOURCES.iter().filter(|(folder, ..)| *folder == wanted).map(|(_, name, _)| *name).collect()
+    let files = if parameter == "library" { &*LIBRARY_FILES } else { &*PARTS };
+    files.iter().map(|(name, _)| *name).collect()
 }
 
-fn made(&(folder, name, text): &Source) -> File {
-    let body = if folder == VENDOR { text.to_owned() } else { condensed(text) };
-    File::new(kind(name), body)
+fn made((name, text): (&'static str, String)) -> (&'static str, File) {
+    (name, File::new(kind(name), text))
 }
 
-/// A script or a style of ours without comments and indentation, a fifth of it. Lines keep
-/// their numbers.
-fn condensed(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
-    let mut is_in_comment = false;
-    for line in text.lines() {
-        let start = line.trim_start();
-        if is_in_comment || start.starts_with("/*") {
-            is_in_comment = !line.ends_with("*/");
-        } else if !start.starts_with("//") {
-            kept.push_str(start);
+/// All modules as one. They share one scope, so no name at the top of a module may be that of
+/// another, and what they import from each other is there already.
+fn script() -> String {
+    let mut script = String::new();
+    for (_, text) in MODULES {
+        for line in text.lines() {
+            if !line.starts_with("import ") {
+                script.push_str(line);
+                script.push('\n');
+            } else if line.contains("/vendor/") {
+                script.push_str(&line.replace("\"../vendor/", "\"./vendor/"));
+                script.push('\n');
+            }
         }
-        kept.push('\n');
     }
-    kept
+    script
 }
 
 /// The media type of a file with this name.
@@ -129,22 +127,15 @@ mod tests {
 
     #[test]
     fn the_console_is_small() {
-        let loaded = SOURCES.iter().zip(&*FILES).filter(|((_, name, _), _)| !is_licence(name));
-        let files = loaded.map(|(_, file)| file).chain([&*PAGE]);
-        let bytes: usize = files.map(File::gzipped_bytes).sum();
+        let parts = [PARTS.iter(), LIBRARY_FILES.iter()].into_iter().flatten();
+        let loaded = parts.filter(|(name, _)| !is_licence(name)).map(|(_, file)| file);
+        let bytes: usize = loaded.chain([&*PAGE]).map(File::gzipped_bytes).sum();
         println!("{bytes} bytes");
         assert!(bytes <= BYTES_MAX, "{bytes} bytes of at most {BYTES_MAX}");
     }
 
     fn is_licence(name: &str) -> bool {
         name.ends_with(".LICENSE")
-    }
-
-    #[test]
-    fn only_comments_and_indentation_are_left_out() {
-        let text =
-            "// One.\n  a(\"// two\");\n  /** Three\n   * four. */\n\nb(); // five\n/* 6 */\n";
-        assert_eq!(condensed(text), "\na(\"// two\");\n\n\n\nb(); // five\n\n");
     }
 
     #[test]
@@ -159,31 +150,72 @@ mod tests {
                 }
             }
         }
-        assert!(found.remove("index.html"));
-        let served = SOURCES.iter().map(|(folder, name, _)| format!("{folder}{name}"));
-        assert_eq!(served.collect::<BTreeSet<_>>(), found);
+        assert!(found.remove("index.html") && found.remove("console.css"));
+        let modules = MODULES.iter().map(|(name, _)| (*name).to_owned());
+        let libraries = LIBRARIES.iter().map(|(name, _)| format!("vendor/{name}"));
+        assert_eq!(modules.chain(libraries).collect::<BTreeSet<_>>(), found);
     }
 
-    /// The page fetches all modules at once only if it names them.
+    /// The page fetches all files at once only if it names them.
     #[test]
     fn the_page_names_every_script_and_style() {
         let page = include_str!("console/index.html");
-        for (folder, name, _) in SOURCES.iter().filter(|(_, name, _)| !is_licence(name)) {
-            let named = format!("=\"console/{folder}{name}\"");
-            assert_eq!(page.matches(&named).count(), 1, "{folder}{name}");
+        let libraries = LIBRARIES.iter().filter(|(name, _)| !is_licence(name));
+        let libraries = libraries.map(|(name, _)| format!("vendor/{name}"));
+        for name in ["console.css", "console.js"].map(str::to_owned).into_iter().chain(libraries) {
+            let named = format!("=\"console/{name}\"");
+            assert_eq!(page.matches(&named).count(), 1, "{name}");
         }
+    }
+
+    /// The name that this line declares, if it declares one at the top of its module.
+    fn declared(line: &str) -> Option<&str> {
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let line = line.strip_prefix("async ").unwrap_or(line);
+        let mut words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        matches!(words.next()?, "function" | "class" | "const" | "let").then(|| words.next())?
+    }
+
+    #[test]
+    fn modules_fit_into_one_script() {
+        let mut names = BTreeSet::new();
+        let mut modules = BTreeSet::new();
+        for (name, text) in MODULES {
+            let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+            for line in text.lines() {
+                if let Some(declared) = declared(line) {
+                    assert!(names.insert(declared), "{name} declares {declared} again");
+                }
+                let Some(import) = line.strip_prefix("import ") else { continue };
+                let (imported, from) = import.rsplit_once(" from \"").expect("on one line");
+                assert!(!imported.contains(" as "), "{name}: {line}");
+                let from = from.strip_suffix("\";").expect("ends the line");
+                let path = match from.strip_prefix("../") {
+                    Some(path) => path.to_owned(),
+                    None if folder.is_empty() => from[2..].to_owned(),
+                    None => format!("{folder}/{}", &from[2..]),
+                };
+                let is_known = modules.contains(&path) || path.starts_with("vendor/");
+                assert!(is_known, "{name} is before {path}, which it imports");
+            }
+            modules.insert((*name).to_owned());
+        }
+        let script = script();
+        let imports = script.lines().filter(|line| line.starts_with("import "));
+        assert!(imports.clone().count() > 0);
+        assert!(imports.clone().all(|line| line.contains("\"./vendor/")));
     }
 
     /// A style attribute would break the policy of the page, and text from a venue must never
     /// become markup.
     #[test]
     fn text_never_becomes_markup() {
-        for (folder, name, text) in SOURCES.iter().filter(|(folder, ..)| *folder != VENDOR) {
+        for (name, text) in MODULES {
             for word in ["innerHTML", "outerHTML", "insertAdjacent", "document.write", "style=\""] {
-                assert!(!text.contains(word), "{folder}{name} has {word}");
+                assert!(!text.contains(word), "{name} has {word}");
             }
             for word in ["localStorage", "document.cookie", "http:", "https:", "console."] {
-                assert!(!text.contains(word), "{folder}{name} has {word}");
+                assert!(!text.contains(word), "{name} has {word}");
             }
         }
     }

@@ -61,7 +61,7 @@ fn decimals_are_exact() {
     let calls: Vec<String> = rows.iter().map(|(call, _)| format!("() => {call}")).collect();
     let shown = browser.run(&format!(
         "const {{ gain, micros, money, price, shares, signOf }} =
-           await import('/console/decimal.js');
+           await import('/console/console.js');
          return [{}].map((call) => String(call()));",
         calls.join(", "),
     ));

@@ -1,6 +1,6 @@
 // The account: who is signed in, and what is read for them, one thing at a time.
 
-import * as api from "./api.js";
+import { forgetKey, keepKey, keptKey, limitsLeft, readOwn, useKey } from "./api.js";
 import { price, shares } from "./decimal.js";
 import { remember } from "./names.js";
 import { state, update } from "./store.js";
@@ -12,7 +12,7 @@ const TURN_MS_SPARING = 6_000;
 const SPARING_SHARE = 0.3;
 
 /** The most rows of a table. */
-export const ROWS_MAX = 100;
+export const TABLE_ROWS_MAX = 100;
 
 const NOTHING = {
   me: null, balance: null, positions: null, orders: null, hasMoreOrders: false, fills: null,
@@ -21,22 +21,22 @@ const NOTHING = {
 };
 
 let turn = 0;
-let timer = 0;
+let turnTimer = 0;
 // Rises with every sign-in and sign-out; what was asked for before is ignored.
 let session = 0;
 
 export async function signIn(key) {
-  clearTimeout(timer);
-  api.useKey(key);
+  clearTimeout(turnTimer);
+  useKey(key);
   session += 1;
   update({ ...NOTHING, isSignedIn: true, keyTrouble: "", trouble: state.trouble });
   // Only visible ASCII can be sent in a header.
   if (!/^[\x21-\x7e]+$/.test(key)) return signOut("Not an API key.");
   const own = session;
   try {
-    const me = await api.readOwn("me", "v1/me");
+    const me = await readOwn("me", "v1/me");
     if (own !== session) return;
-    api.keepKey();
+    keepKey();
     update({ me, trouble: "" });
     refresh();
   } catch (refusal) {
@@ -44,15 +44,15 @@ export async function signIn(key) {
     const isFinal = refusal.status >= 400 && refusal.status < 500 && refusal.status !== 429;
     if (isFinal) return signOut(refusal.message);
     update({ trouble: refusal.message });
-    timer = setTimeout(() => signIn(key), TURN_MS);
+    turnTimer = setTimeout(() => signIn(key), TURN_MS);
   }
 }
 
 /** Signs out, with the reason if nobody asked for it. */
 export function signOut(keyTrouble = "") {
   session += 1;
-  clearTimeout(timer);
-  api.forgetKey();
+  clearTimeout(turnTimer);
+  forgetKey();
   update({ ...NOTHING, isSignedIn: false, keyTrouble });
 }
 
@@ -65,11 +65,11 @@ const PARTS = {
     if (isNews && !state.pending?.isWaiting) readNews();
     return { balance, positions, tradeCount };
   }),
-  orders: () => part("orders", `v1/orders?status=PENDING&limit=${ROWS_MAX}`, (answer) => (
+  orders: () => part("orders", `v1/orders?status=PENDING&limit=${TABLE_ROWS_MAX}`, (answer) => (
     { orders: answer.orders, hasMoreOrders: answer.has_more }
   )),
-  fills: () => part("fills", `v1/account/history?limit=${ROWS_MAX}`, (fills) => ({ fills })),
-  settlements: () => part("settlements", `v1/account/settlements?limit=${ROWS_MAX}`, ({ data }) => (
+  fills: () => part("fills", `v1/account/history?limit=${TABLE_ROWS_MAX}`, (fills) => ({ fills })),
+  settlements: () => part("settlements", `v1/account/settlements?limit=${TABLE_ROWS_MAX}`, ({ data }) => (
     { settlements: data }
   )),
   equity: () => part("equity", "v1/account/equity?days=7", (equity) => ({ equity })),
@@ -87,8 +87,8 @@ async function readNews() {
 async function part(name, path, of) {
   const own = session;
   try {
-    const answer = await api.readOwn(name, path);
-    if (own === session) update({ ...of(answer), limits: api.limitsLeft(), trouble: "" });
+    const answer = await readOwn(name, path);
+    if (own === session) update({ ...of(answer), limits: limitsLeft(), trouble: "" });
   } catch (refusal) {
     // Where no answer comes, the stream of prices says so.
     if (own === session && refusal.status) failed(refusal);
@@ -99,14 +99,14 @@ async function part(name, path, of) {
 export function failed(refusal) {
   if (refusal.code === "SIGNED_OUT") return;
   if (refusal.status === 401) return signOut(refusal.message);
-  update({ limits: api.limitsLeft(), trouble: refusal.message });
+  update({ limits: limitsLeft(), trouble: refusal.message });
 }
 
 /** Reads everything that is shown anew, beginning with what the last trade changed. */
 export async function refresh() {
   if (!state.me) return;
   const own = session;
-  clearTimeout(timer);
+  clearTimeout(turnTimer);
   for (const name of new Set(["positions", "orders", state.tab])) {
     await PARTS[name]();
     if (own !== session) return;
@@ -125,9 +125,9 @@ async function next() {
 }
 
 function wait() {
-  clearTimeout(timer);
+  clearTimeout(turnTimer);
   const { left, of } = state.limits ?? { left: 1, of: 1 };
-  timer = setTimeout(next, left < of * SPARING_SHARE ? TURN_MS_SPARING : TURN_MS);
+  turnTimer = setTimeout(next, left < of * SPARING_SHARE ? TURN_MS_SPARING : TURN_MS);
 }
 
 export async function chooseTab(tab) {
@@ -138,7 +138,7 @@ export async function chooseTab(tab) {
 /** Saves a CSV file that the server writes of the whole account. */
 export async function saveCsv(name) {
   try {
-    const file = await api.readOwn(name, `v1/export/${name}`, { as: "blob" });
+    const file = await readOwn(name, `v1/export/${name}`, { as: "blob" });
     const url = URL.createObjectURL(file);
     Object.assign(document.createElement("a"), { href: url, download: name }).click();
     // The browser has it by then.
@@ -150,6 +150,6 @@ export async function saveCsv(name) {
 
 /** Signs in with the key of this tab, if it has one. */
 export function startAccount() {
-  const key = api.keptKey();
+  const key = keptKey();
   if (key) signIn(key);
 }

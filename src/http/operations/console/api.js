@@ -7,7 +7,7 @@
 const KEY_ITEM = "paperbourse-key";
 
 // A little over a second: requests that leave a second apart may arrive closer together.
-const GAP_MS = 1_100;
+const OWN_GAP_MS = 1_100;
 const READ_MS_MAX = 15_000;
 // The venue may hold an order for ten seconds before it is answered.
 const WRITE_MS_MAX = 30_000;
@@ -24,8 +24,8 @@ export class Refusal extends Error {
 let key = "";
 let limits = null;
 const waiting = [];
-let timer = 0;
-let lastMs = -Infinity;
+let pumpTimer = 0;
+let lastOwnMs = -Infinity;
 let pausedUntilMs = 0;
 let openPausedUntilMs = 0;
 
@@ -83,7 +83,7 @@ function pauseMs(answer) {
   return [429, 503].includes(answer.status) && seconds > 0 ? seconds * 1_000 : 0;
 }
 
-async function read(answer, as) {
+async function parsed(answer, as) {
   if (!answer.ok) {
     const error = await answer.json().catch(() => ({}));
     const message = error.message ?? `The server answered ${answer.status}.`;
@@ -97,12 +97,12 @@ async function read(answer, as) {
 }
 
 /** Reads what everybody may read, without a credential. */
-export async function open(path) {
+export async function readOpen(path) {
   const waitMs = openPausedUntilMs - performance.now();
   if (waitMs > 0) await new Promise((done) => setTimeout(done, waitMs));
   const answer = await fetched(path);
   openPausedUntilMs = performance.now() + pauseMs(answer);
-  return read(answer);
+  return parsed(answer);
 }
 
 /**
@@ -119,7 +119,7 @@ export function readOwn(name, path, request = {}) {
 }
 
 /** Changes something of the account, before anything that is to be read. */
-export function write(method, path, body, headers = {}) {
+export function writeOwn(method, path, body, headers = {}) {
   const request = { method, body, headers, timeoutMs: WRITE_MS_MAX };
   return enqueue({ name: "", path, request, isWrite: true });
 }
@@ -132,16 +132,16 @@ function enqueue(job) {
 }
 
 function pump() {
-  clearTimeout(timer);
+  clearTimeout(pumpTimer);
   const write = waiting.findIndex((job) => job.isWrite);
   const at = write >= 0 ? write : document.hidden ? -1 : 0;
   if (!waiting.length || at < 0) return;
-  const waitMs = Math.max(lastMs + GAP_MS, pausedUntilMs) - performance.now();
+  const waitMs = Math.max(lastOwnMs + OWN_GAP_MS, pausedUntilMs) - performance.now();
   if (waitMs > 0) {
-    timer = setTimeout(pump, waitMs);
+    pumpTimer = setTimeout(pump, waitMs);
     return;
   }
-  lastMs = performance.now();
+  lastOwnMs = performance.now();
   const [job] = waiting.splice(at, 1);
   sendOwn(job).then(job.resolve, job.reject);
   pump();
@@ -155,7 +155,7 @@ async function sendOwn({ path, request }) {
   const [left, of] = ["X-RateLimit-Remaining", "X-RateLimit-Limit"].map((it) => answer.headers.get(it));
   if (left !== null) limits = { left, of };
   pausedUntilMs = performance.now() + pauseMs(answer);
-  return read(answer, request.as);
+  return parsed(answer, request.as);
 }
 
 document.addEventListener("visibilitychange", pump);

@@ -1,7 +1,7 @@
 // Exact numbers. The API writes every quantity as decimal text with at most six decimals. Here it is
 // a BigInt of millionths, and never a float.
 
-const MILLION = 1_000_000n;
+export const MILLION = 1_000_000n;
 
 /** What stands where a number is not known. */
 export const NONE = "–";

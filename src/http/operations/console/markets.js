@@ -1,6 +1,6 @@
 // The list of markets, the one that is chosen, and their prices.
 
-import * as api from "./api.js";
+import { readOpen } from "./api.js";
 import { chooseBook, wantBook } from "./book.js";
 import { learn } from "./names.js";
 import { previewSoon } from "./preview.js";
@@ -9,10 +9,10 @@ import { chosenPrice, state, update, updateSoon } from "./store.js";
 
 const ROWS_PAGE = 100;
 /** The most rows of one answer. */
-export const ROWS_MAX = 200;
+export const LIST_ROWS_MAX = 200;
 const LIST_MS = 30_000;
 const STATUS_MS = 5_000;
-const TYPING_MS = 250;
+const SEARCH_TYPING_MS = 250;
 // A point of the chart for each second at most, and for no more than a day at one a minute and an
 // hour at one a second.
 const POINT_MS = 1_000;
@@ -79,7 +79,7 @@ export async function search(query) {
 export function searchSoon(query) {
   update({ query });
   clearTimeout(typing);
-  typing = setTimeout(() => search(query), TYPING_MS);
+  typing = setTimeout(() => search(query), SEARCH_TYPING_MS);
 }
 
 /** Reads the list for what was typed, and chooses the first market. */
@@ -90,14 +90,14 @@ export async function searchNow() {
 }
 
 export function showMore() {
-  update({ rowsMax: Math.min(state.rowsMax + ROWS_PAGE, ROWS_MAX) });
+  update({ rowsMax: Math.min(state.rowsMax + ROWS_PAGE, LIST_ROWS_MAX) });
   readList();
 }
 
 async function readList() {
   const { query, rowsMax } = state;
   try {
-    const rows = await api.open(`v1/markets?limit=${rowsMax}&q=${encodeURIComponent(query)}`);
+    const rows = await readOpen(`v1/markets?limit=${rowsMax}&q=${encodeURIComponent(query)}`);
     if (query !== state.query) return;
     learn(rows);
     update({ rows });
@@ -164,7 +164,7 @@ function begin() {
 async function readMarket() {
   const { id } = state;
   try {
-    const market = await api.open(`v1/markets/${encodeURIComponent(id)}`);
+    const market = await readOpen(`v1/markets/${encodeURIComponent(id)}`);
     if (id !== state.id) return;
     learn([market]);
     const isFirst = state.outcome === null;
@@ -181,7 +181,7 @@ async function readHistory() {
   const isCurrent = () => id === state.id && outcome === state.outcome;
   let points = [];
   try {
-    const answer = token && await api.open(`v1/prices-history?interval=1d&market=${token}`);
+    const answer = token && await readOpen(`v1/prices-history?interval=1d&market=${token}`);
     points = (answer?.history ?? []).slice(-POINTS_MAX).map(({ t, p }) => [t, p]);
   } catch {
     // The chart begins now.
@@ -193,7 +193,7 @@ async function readHistory() {
 
 async function readStatus() {
   try {
-    update({ status: await api.open("v1/status") });
+    update({ status: await readOpen("v1/status") });
   } catch {
     // The stream says whether the server is there.
   }

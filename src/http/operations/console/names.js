@@ -1,15 +1,15 @@
 // What markets ask, for rows that only have an id. The market of a row that is nowhere else on the
 // page is read without a credential, one a second.
 
-import * as api from "./api.js";
+import { readOpen } from "./api.js";
 import { update } from "./store.js";
 
 const KNOWN_MAX = 2_000;
-const GAP_MS = 1_000;
+const NAMES_GAP_MS = 1_000;
 
 const known = new Map();
 const unknown = new Set();
-let isReading = false;
+let isReadingNames = false;
 
 /** Remembers the questions of these markets. */
 export function learn(markets) {
@@ -28,25 +28,25 @@ export function questionOf(id) {
   const question = known.get(id);
   if (question !== undefined) return question;
   unknown.add(id);
-  if (!isReading) readUnknown();
+  if (!isReadingNames) readUnknown();
   return `${id.slice(0, 12)}…`;
 }
 
 async function readUnknown() {
-  isReading = true;
+  isReadingNames = true;
   // Not while the page is drawn, which is when somebody asks.
   for (await null; unknown.size;) {
     const [id] = unknown;
     unknown.delete(id);
     if (known.has(id)) continue;
     try {
-      const market = await api.open(`v1/markets/${encodeURIComponent(id)}`);
+      const market = await readOpen(`v1/markets/${encodeURIComponent(id)}`);
       remember(id, market.question ?? id);
       update();
     } catch {
       remember(id, `${id.slice(0, 12)}…`);
     }
-    await new Promise((done) => setTimeout(done, GAP_MS));
+    await new Promise((done) => setTimeout(done, NAMES_GAP_MS));
   }
-  isReading = false;
+  isReadingNames = false;
 }

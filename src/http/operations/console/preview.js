@@ -1,18 +1,18 @@
 // What the ticket would do. The server says it to the micro-dollar, with the fee; as long as it has
 // not, what follows from the levels that are shown stands there, and nothing that is not exact.
 
-import * as api from "./api.js";
+import { limitsLeft, readOwn } from "./api.js";
 import { micros } from "./decimal.js";
 import { orderOf } from "./order.js";
 import { pendingOrder, state, update } from "./store.js";
 import { walk } from "./walk.js";
 
-const TYPING_MS = 300;
+const PREVIEW_TYPING_MS = 300;
 // A book that changes all the time must not use up what the key may send.
 const AGAIN_MS = 3_000;
 
-let timer = 0;
-let lastMs = -Infinity;
+let previewTimer = 0;
+let lastPreviewMs = -Infinity;
 let isAsking = false;
 
 const nameOf = (order) => JSON.stringify(order);
@@ -27,13 +27,13 @@ function wholeOrder() {
 
 /** Asks the server once nothing was typed for a moment. */
 export function previewSoon() {
-  clearTimeout(timer);
-  timer = setTimeout(ask, TYPING_MS);
+  clearTimeout(previewTimer);
+  previewTimer = setTimeout(ask, PREVIEW_TYPING_MS);
 }
 
 /** The book has changed, and what the ticket would do with it. */
 export function previewAgain() {
-  if (performance.now() - lastMs > AGAIN_MS) previewSoon();
+  if (performance.now() - lastPreviewMs > AGAIN_MS) previewSoon();
 }
 
 async function ask() {
@@ -42,18 +42,18 @@ async function ask() {
   // The answer would be taken for that to another order.
   if (isAsking) return previewSoon();
   isAsking = true;
-  lastMs = performance.now();
+  lastPreviewMs = performance.now();
   const of = nameOf(order);
   try {
     const request = { method: "POST", body: order };
-    const answer = await api.readOwn("preview", "v1/orders/preview", request);
+    const answer = await readOwn("preview", "v1/orders/preview", request);
     update({ preview: { of, answer } });
   } catch (refusal) {
     const { status } = refusal;
     if (status >= 400 && status < 500 && status !== 429) update({ preview: { of, refusal } });
   }
   isAsking = false;
-  update({ limits: api.limitsLeft() });
+  update({ limits: limitsLeft() });
 }
 
 /** The preview of the ticket: the server's if it is of this very order. */

@@ -5,7 +5,7 @@
 // loaded again. Whoever changes the ticket makes another order, with a name of its own.
 
 import { failed, refresh } from "./account.js";
-import * as api from "./api.js";
+import { writeOwn } from "./api.js";
 import { wantBook } from "./book.js";
 import { choose } from "./markets.js";
 import { questionOf } from "./names.js";
@@ -50,7 +50,7 @@ export async function send() {
   keep(pending);
   update({ pending, result: null, news: "" });
   try {
-    const answer = await api.write("POST", "v1/orders", order);
+    const answer = await writeOwn("POST", "v1/orders", order);
     forget();
     // A second click finds nothing to send.
     if (state.ticket === ticket) update({ ticket: { ...ticket, quantity: "" } });
@@ -103,7 +103,7 @@ export function startTicket() {
 export async function cancel(id) {
   update({ cancelling: new Set([...state.cancelling, id]) });
   try {
-    await api.write("DELETE", `v1/orders/${id}`);
+    await writeOwn("DELETE", `v1/orders/${id}`);
   } catch (refusal) {
     failed(refusal);
   }
@@ -115,7 +115,7 @@ export async function cancel(id) {
 export async function cancelAll() {
   update({ asksCancelAll: false });
   try {
-    await api.write("POST", "v1/cancel-all", undefined, { "X-Confirm-Cancel-All": "true" });
+    await writeOwn("POST", "v1/cancel-all", undefined, { "X-Confirm-Cancel-All": "true" });
   } catch (refusal) {
     failed(refusal);
   }

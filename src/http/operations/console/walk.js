@@ -1,8 +1,6 @@
 // What an order would do to the levels of a book that are shown, exactly, or nothing.
 
-import { micros } from "./decimal.js";
-
-const MILLION = 1_000_000n;
+import { MILLION, micros } from "./decimal.js";
 
 /** How many levels of each side are shown. */
 export const LEVELS = 8;

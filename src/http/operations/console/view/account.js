@@ -1,6 +1,6 @@
 // The account: its tabs, and the table of each.
 
-import { ROWS_MAX, chooseTab, saveCsv } from "../account.js";
+import { TABLE_ROWS_MAX, chooseTab, saveCsv } from "../account.js";
 import { gain, money, price, shares } from "../decimal.js";
 import { choose } from "../markets.js";
 import { questionOf } from "../names.js";
@@ -84,7 +84,7 @@ const EQUITY = [
 
 function Equity({ rows, name }) {
   const points = rows.map((row) => [Date.parse(row.timestamp) / 1_000, Number(row.total_value)]);
-  const newest = [...rows].reverse().slice(0, ROWS_MAX);
+  const newest = [...rows].reverse().slice(0, TABLE_ROWS_MAX);
   // The chart compares rows by identity.
   if (Equity.rows !== rows) Object.assign(Equity, { rows, points });
   return html`<div class="equity">
@@ -115,12 +115,12 @@ const TABS = {
 
 function count(id, rows) {
   if (!rows?.length) return "";
-  const isMore = rows.length > ROWS_MAX || (id === "orders" && state.hasMoreOrders);
-  return isMore ? ` ${ROWS_MAX}+` : ` ${rows.length}`;
+  const isMore = rows.length > TABLE_ROWS_MAX || (id === "orders" && state.hasMoreOrders);
+  return isMore ? ` ${TABLE_ROWS_MAX}+` : ` ${rows.length}`;
 }
 
 /** Moves through the tabs as people with keyboards expect. */
-function arrows(event) {
+function moveTab(event) {
   const steps = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   if (!steps) return;
   event.preventDefault();
@@ -132,7 +132,7 @@ function arrows(event) {
 
 function Tabs() {
   return html`<div class="tabs">
-    <div role="tablist" aria-label="Account" onKeyDown=${arrows}>
+    <div role="tablist" aria-label="Account" onKeyDown=${moveTab}>
       ${Object.entries(TABS).map(([id, { name, counted }]) => html`<button type="button" role="tab"
         id=${`tab-${id}`} key=${id} aria-selected=${String(state.tab === id)}
         aria-controls="panel" tabindex=${state.tab === id ? 0 : -1} onClick=${() => chooseTab(id)}>
@@ -169,9 +169,9 @@ function Panel() {
   if (!rows) return html`<p class="empty">Loading ${name.toLowerCase()} …</p>`;
   if (!rows.length) return html`<p class="empty">${empty}</p>`;
   if (view) return html`<${view} rows=${rows} name=${name} />`;
-  const isMore = rows.length > ROWS_MAX || rows.length === ROWS_MAX;
-  const note = isMore ? `These are ${ROWS_MAX}. The API has them all.` : null;
-  return html`<${Table} name=${name} columns=${columns} rows=${rows.slice(0, ROWS_MAX)} keyOf=${keyOf}
+  const isMore = rows.length > TABLE_ROWS_MAX || rows.length === TABLE_ROWS_MAX;
+  const note = isMore ? `These are ${TABLE_ROWS_MAX}. The API has them all.` : null;
+  return html`<${Table} name=${name} columns=${columns} rows=${rows.slice(0, TABLE_ROWS_MAX)} keyOf=${keyOf}
     note=${note} />`;
 }
 

@@ -38,7 +38,7 @@ function Balance() {
   </dl>`;
 }
 
-function submit(event) {
+function submitKey(event) {
   event.preventDefault();
   const field = event.target.elements.key;
   const key = field.value.trim();
@@ -47,7 +47,7 @@ function submit(event) {
 }
 
 function SignIn() {
-  return html`<form class="sign-in" aria-label="Sign in" onSubmit=${submit}>
+  return html`<form class="sign-in" aria-label="Sign in" onSubmit=${submitKey}>
     <p class="down" role="alert">${state.keyTrouble}</p>
     <input name="key" type="password" autocomplete="off" spellcheck=${false} aria-label="API key"
       placeholder="Paste an API key to trade" />

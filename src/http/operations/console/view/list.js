@@ -1,7 +1,7 @@
 // The list of markets.
 
 import { price } from "../decimal.js";
-import { ROWS_MAX, choose, lookAt, searchNow, searchSoon, showMore, step } from "../markets.js";
+import { LIST_ROWS_MAX, choose, lookAt, searchNow, searchSoon, showMore, step } from "../markets.js";
 import { stageOf, state } from "../store.js";
 import { Figure, WithNode, html } from "./html.js";
 
@@ -51,7 +51,7 @@ function looked(event) {
 }
 
 /** Moves through the list as people with keyboards expect. */
-function arrows(event) {
+function moveRow(event) {
   const rows = { ArrowUp: -1, ArrowDown: 1 }[event.key];
   if (!rows) return;
   event.preventDefault();
@@ -66,10 +66,10 @@ function Rows() {
   if (!rows.length && query) return html`<p class="empty">No market matches “${query}”.</p>`;
   if (!rows.length) return html`<p class="empty">The venue has listed no market yet.</p>`;
   const held = new Set((state.positions ?? []).map((position) => position.market_id));
-  // One stop for the keyboard, which moves on with the arrows.
+  // One stop for the keyboard, which moves on with the moveRow.
   const isListed = rows.some((row) => row.condition_id === state.id);
   const first = isListed ? state.id : rows[0].condition_id;
-  return html`<ul onScroll=${looked} onKeyDown=${arrows}>
+  return html`<ul onScroll=${looked} onKeyDown=${moveRow}>
     ${rows.map((row) => {
       const id = row.condition_id;
       const frame = state.prices.get(id);
@@ -79,9 +79,9 @@ function Rows() {
         isChosen=${id === state.id} isHeld=${held.has(id)} isFirst=${id === first} />`;
     })}
     ${rows.length >= rowsMax && html`<li key="more" class="more">
-      ${rowsMax < ROWS_MAX
+      ${rowsMax < LIST_ROWS_MAX
         ? html`<button type="button" onClick=${showMore}>More markets</button>`
-        : html`<p class="empty">These are the ${ROWS_MAX} most traded. Search for others.</p>`}
+        : html`<p class="empty">These are the ${LIST_ROWS_MAX} most traded. Search for others.</p>`}
     </li>`}
   </ul>`;
 }

@@ -84,7 +84,7 @@ function Result() {
   </div>`;
 }
 
-function submit(event) {
+function submitOrder(event) {
   event.preventDefault();
   const { elements } = event.currentTarget;
   // Nothing to send, as after an order that was just sent.
@@ -114,7 +114,7 @@ export function Ticket() {
   const { ticket, pending } = state;
   const reason = obstacle();
   return html`<aside class="ticket" aria-label="Ticket">
-    <form aria-label="Order" onSubmit=${submit}>
+    <form aria-label="Order" onSubmit=${submitOrder}>
       <${Choice} name="side" label="Side" value=${ticket.side}
         options=${[["BUY", "Buy", "buy"], ["SELL", "Sell", "sell"]]} />
       <${Choice} name="type" label="Order type" value=${ticket.type}
