@@ -4,7 +4,7 @@ use paperbourse_test_support::{Client, Request};
 use serde_json::{Value, json};
 
 use super::{Market, Stage, WIDE, client, open, server_of, sign_in, wait_for};
-use crate::axe;
+use crate::browser::axe;
 
 /// The least time between two requests with the key, in milliseconds.
 const GAP_MS_MIN: f64 = 1_000.0;

@@ -5,8 +5,8 @@ use std::iter;
 use serde_json::json;
 
 use super::{Market, Stage, WIDE, open, server_of};
-use crate::driver::Screen;
-use crate::{PHONE, axe};
+use crate::browser::driver::Screen;
+use crate::browser::{PHONE, axe};
 
 /// How many hostile markets there are, unless the variable says another number.
 const MARKETS_DEFAULT: usize = 20;

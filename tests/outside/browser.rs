@@ -2,8 +2,6 @@
 //! trade can be tried, and nobody is kept out. Needs Debian's `chromium` and `chromium-driver`;
 //! `.ci/browser` installs axe-core, which looks for obstacles for people with disabilities.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod console;
 mod driver;
 

@@ -5,7 +5,7 @@ use paperbourse_test_support::process::ServerProcess;
 use serde_json::{Value, json};
 
 use super::{Browser, WIDE, client, open, sign_in};
-use crate::{BINARY, axe};
+use crate::browser::{BINARY, axe};
 
 /// How many moments are compared, unless the variable says another number.
 const MOMENTS_DEFAULT: usize = 20;

@@ -2,8 +2,6 @@
 //! allows and forbids, and follows its links; a client that is generated from it trades.
 //! `.ci/schemathesis` installs both.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 #[expect(dead_code, reason = "the tests of HTTP use more of it")]
 #[path = "../http/recording.rs"]
 mod recording;
@@ -77,7 +75,7 @@ impl Server {
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemathesis")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/outside/schemathesis")
 }
 
 /// The folder of the programs that `.ci/schemathesis` installed; `None` if it did not, which fails

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::recording::{self, Market, Stage};
 use super::{WIDE, choose, client, open, serve, server_of, sign_in, view, wait_for};
-use crate::driver::Browser;
-use crate::{BINARY, PHONE, axe};
+use crate::browser::driver::Browser;
+use crate::browser::{BINARY, PHONE, axe};
 
 /// Limits that no test reaches.
 const OPEN: [&str; 2] = ["--tier", "free=1000/60000/2/5"];
