@@ -3,6 +3,8 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::available_parallelism;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -23,16 +25,44 @@ pub(crate) struct Screen {
     pub(crate) is_phone: bool,
 }
 
+/// The number of running browsers, and what is notified when one ends.
+static RUNNING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+
+/// The right to run a browser. There is one for each processor, since a browser keeps one busy.
+struct Slot;
+
+impl Slot {
+    fn take() -> Self {
+        let count_max = available_parallelism().map_or(1, usize::from);
+        let (running, ended) = &RUNNING;
+        let running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |running: &mut usize| *running >= count_max;
+        *ended.wait_while(running, is_full).unwrap_or_else(PoisonError::into_inner) += 1;
+        Self
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let (running, ended) = &RUNNING;
+        *running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        ended.notify_one();
+    }
+}
+
 /// A running browser; dropping it ends it.
 pub(crate) struct Browser {
     driver: Child,
     connection: Connection,
     session: String,
+    // Dropped last, when the browser has ended.
+    _slot: Slot,
 }
 
 impl Browser {
     /// Starts a browser that can reach this machine and nothing else.
     pub(crate) fn start(screen: Screen) -> Self {
+        let slot = Slot::take();
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
             .stdout(Stdio::piped())
@@ -46,7 +76,7 @@ impl Browser {
         });
         let port: u16 = { port }.next().expect("chromedriver prints its port");
         let connection = Connection::open(([127, 0, 0, 1], port).into());
-        let mut browser = Self { driver, connection, session: String::new() };
+        let mut browser = Self { driver, connection, session: String::new(), _slot: slot };
         let metrics = json!({
             "width": screen.width,
             "height": screen.height,
