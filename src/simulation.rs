@@ -69,7 +69,7 @@ use totals::Totals;
 use world::World;
 
 /// Seeds of a run in the normal test suite.
-const SEEDS: u64 = 64;
+const SEEDS: u64 = 48;
 
 /// Processes per seed, not counting the last, which runs without faults.
 const LIVES: u64 = 40;

@@ -233,9 +233,9 @@ fn an_entry_of_a_batch_from_before_is_found_by_its_index() {
     assert!(matches!(decide(2, 2), Ok(Verdict::Happens(..))));
 }
 
-/// An hour of a free key's rate: 18,000 comments of 1,000 characters.
+/// Comments of 1,000 characters, four times as many as an author may have.
 #[test]
-fn an_hour_of_comments_takes_no_more_memory_than_the_bound() {
+fn any_number_of_comments_takes_no_more_memory_than_the_bound() {
     const ORDERS: u64 = 60;
     let rules = Rules::default();
     let shard = ShardId::new(0).unwrap();
@@ -247,7 +247,7 @@ fn an_hour_of_comments_takes_no_more_memory_than_the_bound() {
     let comments_max = u64::from(rules.author_comments_max);
     let now = Timestamp::from_seconds(9);
     let mut full_bytes = 0;
-    for number in 0..18_000 {
+    for number in 0..4 * comments_max {
         let order = OrderId::new(shard, 1 + number % ORDERS).unwrap();
         let content = "x".repeat(1_000).into();
         let say = WriteComment { order, author, content, elsewhere: Written::default() };

@@ -104,8 +104,8 @@ fn every_method_does_what_its_row_says() {
         "bookless": bookless.described(1),
         "full": full.described(1),
     });
-    // The script bets on a market that closes after 40 s, and reads its payout after 60 s.
-    let moving = Server::start(&["--venue", "simulated:1", "--venue-speed", "3"]);
+    // The script bets on a market that closes after 20 s, and reads its payout after 30 s.
+    let moving = Server::start(&["--venue", "simulated:1", "--venue-speed", "6"]);
     servers["moving"] = moving.described(1);
     let output = run(&python, &[], &servers.to_string());
     assert!(output.lines().count() > 250, "{output}");
