@@ -394,7 +394,6 @@ fn the_size_of_heads_is_limited() {
         client.send(head(HEAD_BYTES_MAX + 1)).await;
         let (text, ..) = client.end().await;
         assert!(text.starts_with("HTTP/1.1 431 "), "{text}");
-        assert!(text.contains("\r\nx-content-type-options: nosniff\r\n"), "{text}");
 
         let mut client = Client::connect();
         client.send("G".repeat(HEAD_BYTES_MAX + 1)).await;

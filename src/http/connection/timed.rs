@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use hyper::header::X_CONTENT_TYPE_OPTIONS;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop;
 
@@ -29,8 +28,6 @@ pub(super) struct Timed<Io> {
     is_unsent_limited: bool,
     leaving: Leaving,
     lingered_bytes: usize,
-    /// hyper's own response with our headers added, and how many of its bytes are written.
-    own_answer: Option<(Vec<u8>, usize)>,
 }
 
 /// Whether it shows when the client of a stream without an end has closed its side.
@@ -40,36 +37,6 @@ enum Leaving {
     /// It may be behind what the client has sent after the request, which nobody reads: no request
     /// follows a stream.
     Hidden,
-}
-
-/// If these bytes end with a response that hyper itself sends to a malformed request, returns them
-/// with the header that every response has. Such a response has no body, so it ends with its head;
-/// of ours, only those to `HEAD` and the last part of a stream do.
-fn completed(bytes: &[u8]) -> Option<Vec<u8>> {
-    if !bytes.ends_with(b"\r\n\r\n") || !bytes.starts_with(b"HTTP/1.1 ") {
-        return None;
-    }
-    complete(bytes)
-}
-
-#[cold]
-fn complete(bytes: &[u8]) -> Option<Vec<u8>> {
-    const REFUSED: &[u8] = b"HTTP/1.1 4";
-    let start = bytes.windows(REFUSED.len()).rposition(|window| window == REFUSED)?;
-    let head = std::str::from_utf8(&bytes[start..]).ok()?;
-    let (status, headers) = head.split_once("\r\n")?;
-    // A stream may contain anything, so nothing else may follow.
-    let is_hypers = headers.contains("content-length: 0\r\n")
-        && headers.trim_end().lines().all(|header| {
-            matches!(header, "connection: close" | "content-length: 0")
-                || header.starts_with("date: ")
-        });
-    if !is_hypers {
-        return None;
-    }
-    let (before, after) = bytes.split_at(start + status.len());
-    let name = X_CONTENT_TYPE_OPTIONS;
-    Some([before, b"\r\n", name.as_str().as_bytes(), b": nosniff", after].concat())
 }
 
 impl<Io> Timed<Io> {
@@ -86,7 +53,6 @@ impl<Io> Timed<Io> {
             is_unsent_limited: false,
             leaving: Leaving::Visible,
             lingered_bytes: 0,
-            own_answer: None,
         }
     }
 }
@@ -161,30 +127,6 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Timed<Io> {
         }
     }
 
-    /// Writes the head of a response, or a small response as a whole.
-    fn poll_write_flat(
-        &mut self,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        if self.own_answer.is_none() {
-            match completed(bytes) {
-                Some(answer) => self.own_answer = Some((answer, 0)),
-                None => return Pin::new(&mut self.io).poll_write(context, bytes),
-            }
-        }
-        while let Some((answer, written)) = &mut self.own_answer
-            && *written < answer.len()
-        {
-            match ready!(Pin::new(&mut self.io).poll_write(context, &answer[*written..]))? {
-                0 => return Poll::Ready(Ok(0)),
-                more => *written += more,
-            }
-        }
-        self.own_answer = None;
-        Poll::Ready(Ok(bytes.len()))
-    }
-
     /// Reads and discards what the client still sends: closing a socket with unread bytes resets
     /// it, and the client might lose the response that says what was wrong.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -208,7 +150,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + 'static> AsyncWrite for Timed<Io> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let polled = self.poll_write_flat(context, bytes);
+        let polled = Pin::new(&mut self.io).poll_write(context, bytes);
         self.note_write(polled, bytes.len())
     }
 
@@ -224,7 +166,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + 'static> AsyncWrite for Timed<Io> {
             for slice in slices {
                 flat.put_slice(slice);
             }
-            self.poll_write_flat(context, flat.filled())
+            Pin::new(&mut self.io).poll_write(context, flat.filled())
         } else {
             Pin::new(&mut self.io).poll_write_vectored(context, slices)
         };
@@ -264,34 +206,6 @@ mod tests {
 
     use super::*;
     use crate::limits::budget::ByteBudget;
-
-    /// The headers of a response that hyper makes to a malformed request.
-    const REFUSAL: &str = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\
-        date: Fri, 27 Nov 2026 04:00:00 GMT\r\n\r\n";
-
-    #[test]
-    fn only_the_responses_of_hyper_are_completed() {
-        let ours = "HTTP/1.1 200 OK\r\ncontent-type: text/csv\r\n\r\n";
-        for (response, is_completed) in [
-            (REFUSAL.to_owned(), true),
-            (format!("{ours}a,b{REFUSAL}"), true),
-            (REFUSAL.replace("date", "x-content-type-options: nosniff\r\ndate"), false),
-            // The end of an export, with a name that a client has chosen.
-            (format!("{ours}9\r\n1,HTTP/1.1 4\r\n\r\n0\r\n\r\n"), false),
-            (format!("{ours}9\r\n1,HTTP/1.1 400 x\r\n2,\"date: \"\r\n\r\n0\r\n\r\n"), false),
-            (format!("{ours}9\r\n1,HTTP/1.1 400\r\n\r\n"), false),
-        ] {
-            let completed = completed(response.as_bytes());
-            assert_eq!(completed.is_some(), is_completed, "{response}: {completed:?}");
-            let expected = response.replacen(
-                "\r\nconnection",
-                "\r\nx-content-type-options: \
-                nosniff\r\nconnection",
-                1,
-            );
-            assert!(completed.is_none_or(|bytes| bytes == expected.as_bytes()), "{response}");
-        }
-    }
 
     #[tokio::test]
     async fn a_task_that_has_used_up_its_turn_is_not_a_slow_client() {
