@@ -217,6 +217,34 @@ fn serve_at(address: SocketAddr, folder: &tempfile::TempDir) -> ServerProcess {
 }
 
 #[test]
+fn what_another_program_trades_is_told_and_saved() {
+    if axe().is_none() {
+        return;
+    }
+    let (mut browser, mut client, _server, _folder) = signed_in();
+    let order = json!({ "market_id": recording::id(0), "outcome": "Red", "side": "BUY",
+                        "order_type": "market", "quantity": "20" });
+    client.post("/v1/orders", &order).ok(200);
+    wait_for(&mut browser, STATUS, |text| text == "Bought 20 Red at 0.50.");
+    browser.click("#tab-fills");
+    wait_for(&mut browser, ".panel", |text| text.contains("Buy Red"));
+    browser.run(
+        "const made = URL.createObjectURL;
+         window.saved = new Promise((done) => {
+           URL.createObjectURL = (file) => {
+             file.text().then(done);
+             return made.call(URL, file);
+           };
+         });",
+    );
+    browser.click(".tabs > button");
+    let saved = browser.run("return window.saved");
+    let exported = client.get("/v1/export/trades.csv").text;
+    assert_eq!(exported.lines().count(), 2);
+    assert_eq!(saved, json!(exported));
+}
+
+#[test]
 fn refusals_are_shown_as_the_server_says_them() {
     if axe().is_none() {
         return;
@@ -228,8 +256,10 @@ fn refusals_are_shown_as_the_server_says_them() {
         ("BUY", "10", Some("0.555"), "INVALID_ORDER_MIN_TICK_SIZE"),
         ("BUY", "1", Some("0.5"), "INVALID_ORDER_MIN_SIZE"),
         ("BUY", "50000", None, "INSUFFICIENT_BALANCE"),
+        ("BUY", "50000", Some("0.3"), "INSUFFICIENT_BALANCE"),
         ("BUY", "900000", None, "INSUFFICIENT_LIQUIDITY"),
         ("SELL", "5", None, "INSUFFICIENT_POSITION"),
+        ("SELL", "5", Some("0.9"), "INSUFFICIENT_POSITION"),
     ] {
         let at = if side == "BUY" { 1 } else { 2 };
         browser.click(&format!(".choice:nth-of-type(1) label:nth-of-type({at}) input"));
@@ -280,6 +310,8 @@ fn the_button_is_off_where_nothing_can_be_traded() {
     sign_in(&mut browser, only_read["raw_key"].as_str().unwrap());
     choose(&mut browser, WIDE, &Market::of(Stage::Open).question);
     check(&mut browser, "This key may only read.");
+    // Browsers are few, and the next one is another.
+    drop(browser);
 
     let folder = tempfile::tempdir().unwrap();
     recording::write_stale(&folder.path().join("recording"), &Market::of(Stage::Open));

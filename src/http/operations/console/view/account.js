@@ -169,7 +169,7 @@ function Panel() {
   if (!rows) return html`<p class="empty">Loading ${name.toLowerCase()} …</p>`;
   if (!rows.length) return html`<p class="empty">${empty}</p>`;
   if (view) return html`<${view} rows=${rows} name=${name} />`;
-  const isMore = rows.length > TABLE_ROWS_MAX || rows.length === TABLE_ROWS_MAX;
+  const isMore = rows.length >= TABLE_ROWS_MAX;
   const note = isMore ? `These are ${TABLE_ROWS_MAX}. The API has them all.` : null;
   return html`<${Table} name=${name} columns=${columns} rows=${rows.slice(0, TABLE_ROWS_MAX)} keyOf=${keyOf}
     note=${note} />`;
