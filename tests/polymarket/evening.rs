@@ -75,9 +75,11 @@ fn world(recordings: &Recordings, tokens: &BTreeSet<String>, began_ms: u64) -> W
 async fn play(venue: &StandIn, connector: &Connector, recordings: &Recordings, end_ms: u64) {
     let rows = recordings.values(TICKS);
     let rows = rows.iter().map(|row| serde_json::from_str::<Value>(row.get()).unwrap());
-    let times = rows.map(|row| row["ts_ms"].as_u64().unwrap());
-    let times: Vec<u64> = times.take_while(|at_ms| *at_ms < end_ms).collect();
-    let tape = &recordings.tape(TICKS)[..times.len()];
+    let mut times: Vec<u64> = rows.map(|row| row["ts_ms"].as_u64().unwrap()).collect();
+    let tape = recordings.tape(TICKS);
+    assert_eq!(tape.len(), times.len());
+    let later = times.split_off(times.iter().take_while(|at_ms| **at_ms < end_ms).count());
+    assert!(later.iter().all(|at_ms| *at_ms >= end_ms), "rows before the end come after it");
     let seen = || {
         let counts = connector.status().feed;
         counts.level_changes + counts.level_changes_refused + counts.trades

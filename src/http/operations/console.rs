@@ -32,6 +32,8 @@ static MODULES: &[Source] = sources! { "":
     "main.js"
 };
 
+static STYLE: Source = ("console.css", include_str!("console/console.css"));
+
 static LIBRARIES: &[Source] = sources! { "vendor/":
     "htm.LICENSE" "htm.module.js" "preact.LICENSE" "preact.mjs" "uPlot.LICENSE"
     "uPlot.iife.min.js" "uPlot.min.css"
@@ -42,8 +44,8 @@ static PAGE: LazyLock<File> =
 
 /// The files of this folder as they are served.
 static PARTS: LazyLock<Vec<(&str, File)>> = LazyLock::new(|| {
-    let style = include_str!("console/console.css").to_owned();
-    [("console.css", style), ("console.js", script())].map(made).into()
+    let (style_name, style) = STYLE;
+    [(style_name, style.to_owned()), ("console.js", script())].map(made).into()
 });
 
 /// The files of [`LIBRARIES`].
@@ -90,19 +92,10 @@ fn made((name, text): (&'static str, String)) -> (&'static str, File) {
 /// All modules as one. They share one scope, so no name at the top of a module may be that of
 /// another, and what they import from each other is there already.
 fn script() -> String {
-    let mut script = String::new();
-    for (_, text) in MODULES {
-        for line in text.lines() {
-            if !line.starts_with("import ") {
-                script.push_str(line);
-                script.push('\n');
-            } else if line.contains("/vendor/") {
-                script.push_str(&line.replace("\"../vendor/", "\"./vendor/"));
-                script.push('\n');
-            }
-        }
-    }
-    script
+    let lines = MODULES.iter().flat_map(|(_, text)| text.lines());
+    let is_there = |line: &str| line.starts_with("import ") && !line.contains("/vendor/");
+    let kept = lines.filter(|line| !is_there(line));
+    kept.map(|line| line.replace("\"../vendor/", "\"./vendor/") + "\n").collect()
 }
 
 /// The media type of a file with this name.
@@ -210,7 +203,7 @@ mod tests {
     /// become markup.
     #[test]
     fn text_never_becomes_markup() {
-        for (name, text) in MODULES {
+        for (name, text) in MODULES.iter().chain([&STYLE]) {
             for word in ["innerHTML", "outerHTML", "insertAdjacent", "document.write", "style=\""] {
                 assert!(!text.contains(word), "{name} has {word}");
             }

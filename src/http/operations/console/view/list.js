@@ -66,7 +66,7 @@ function Rows() {
   if (!rows.length && query) return html`<p class="empty">No market matches “${query}”.</p>`;
   if (!rows.length) return html`<p class="empty">The venue has listed no market yet.</p>`;
   const held = new Set((state.positions ?? []).map((position) => position.market_id));
-  // One stop for the keyboard, which moves on with the moveRow.
+  // One stop for the keyboard, which moves on with the arrows.
   const isListed = rows.some((row) => row.condition_id === state.id);
   const first = isListed ? state.id : rows[0].condition_id;
   return html`<ul onScroll=${looked} onKeyDown=${moveRow}>
