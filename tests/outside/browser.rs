@@ -218,7 +218,11 @@ fn check_commands(browser: &mut Browser, server: &ServerProcess, key: &str) {
     assert_eq!(shown, json!(["TypeScript", "curl"]));
     show(browser, "#post_trade [role=tablist]");
     browser.click("#post_trade [role=tabpanel]:not([hidden]) .copy");
-    assert_eq!(browser.text("#post_trade [role=tabpanel]:not([hidden]) .copy"), "Copied");
+    // The clipboard takes the text a moment after the click.
+    browser.run(
+        "const copy = document.querySelector('#post_trade [role=tabpanel]:not([hidden]) .copy');
+         while (copy.textContent !== 'Copied') await new Promise(requestAnimationFrame);",
+    );
 }
 
 /// Fails unless all operations are there, each once, and the trade is first.
