@@ -274,7 +274,7 @@ fn check_key_stays_here(browser: &mut Browser, key: &str) {
 fn check_stale(screen: Screen) {
     let Some(axe) = axe() else { return };
     let folder = tempfile::tempdir().unwrap();
-    recording::write_stale(&folder.path().join("recording"), &Market::of(Stage::Open));
+    recording::write_outages(&folder.path().join("recording"), &Market::of(Stage::Open), 0);
     let server = serve(&folder, &[]);
     let mut browser = open(screen, &server);
     view(&mut browser, screen, "Trade");
@@ -288,6 +288,41 @@ fn check_stale(screen: Screen) {
 fn a_stale_book_is_shown_as_such() {
     check_stale(WIDE);
     check_stale(PHONE);
+}
+
+/// What the page and `/v1/status` say of the same moments.
+#[test]
+fn an_outage_is_shown_while_it_lasts() {
+    if axe().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // The first ones may be over before the browser has started.
+    recording::write_outages(&folder.path().join("recording"), &Market::of(Stage::Open), 100);
+    let server = serve(&folder, &["--venue-speed", "1"]);
+    let mut browser = open(WIDE, &server);
+    let seen = browser.run(
+        "const isStale = {
+           page: () => document.querySelector('.book')?.textContent.includes('The book is stale'),
+           status: async () => (await (await fetch('/v1/status')).json()).markets.tradable === 0,
+         };
+         const seen = { page: [], status: [] };
+         const begin = Math.round(performance.now());
+         while (seen.page.length < 4 && performance.now() - begin < 19_000) {
+           for (const [name, look] of Object.entries(isStale)) {
+             const now = await look();
+             const known = seen[name];
+             const last = known.at(-1) ?? { stale: now, at: begin };
+             if (last.stale !== now) known.push({ stale: now, at: Math.round(performance.now()) });
+             else if (!known.length) known.push(last);
+           }
+           await new Promise((done) => setTimeout(done, 20));
+         }
+         return seen;",
+    );
+    // The state in the beginning, an end of it, and another one.
+    assert!(seen["page"].as_array().unwrap().len() >= 3, "{seen}");
+    eprintln!("changes on the page and of /v1/status, in ms: {seen}");
 }
 
 #[test]

@@ -124,9 +124,14 @@ fn book(place: usize, market: &Market) -> Value {
     })
 }
 
-/// Writes a tape of one market, whose book is stale at its end: the connection that carried it was
-/// lost.
-pub(crate) fn write_stale(folder: &Path, market: &Market) {
+/// How long a connection of a tape with outages lasts, and how long it takes until the next one, in
+/// milliseconds.
+const CONNECTED_MS: u64 = 2_500;
+const OUTAGE_MS: u64 = 1_500;
+
+/// Writes a tape of one market. So many times the connection that carries its book is lost and
+/// comes back, with the same book. Then it is lost for good.
+pub(crate) fn write_outages(folder: &Path, market: &Market, outages: u64) {
     let (id, token) = (format!("0x{}", "02".repeat(32)), "7003");
     let mut described = description(0, market);
     described["conditionId"] = json!(id);
@@ -141,20 +146,26 @@ pub(crate) fn write_stale(folder: &Path, market: &Market) {
         "asks": levels(&[("0.9", "5"), ("0.46", "11.5"), ("0.455", "40")]),
         "tick_size": "0.001", "last_trade_price": "0.450",
     }]);
-    let lines = [
-        ("ws", json!({ "kind": "begin", "version": 1 })),
-        ("gamma", json!({ "kind": "answer", "get": "/markets?limit=1", "json": [described] })),
-        ("gamma", json!({ "kind": "listed", "ids": [id] })),
-        ("ws", json!({ "kind": "follow", "socket": 0, "tokens": [token, "7004"] })),
-        ("ws", json!({ "kind": "open", "socket": 0, "connection": 1 })),
-        ("ws", json!({ "kind": "frame", "socket": 0, "json": book })),
-        ("ws", json!({ "kind": "lost", "socket": 0, "why": "the cable was cut" })),
+    let mut lines = vec![
+        (0, "ws", json!({ "kind": "begin", "version": 1 })),
+        (1, "gamma", json!({ "kind": "answer", "get": "/markets?limit=1", "json": [described] })),
+        (2, "gamma", json!({ "kind": "listed", "ids": [id] })),
+        (3, "ws", json!({ "kind": "follow", "socket": 0, "tokens": [token, "7004"] })),
     ];
+    for outage in 0..=outages {
+        let opened_ms = 4 + outage * (CONNECTED_MS + OUTAGE_MS);
+        let lost_ms = if outages == 0 { opened_ms + 2 } else { opened_ms + CONNECTED_MS };
+        lines.extend([
+            (opened_ms, "ws", json!({ "kind": "open", "socket": 0, "connection": outage + 1 })),
+            (opened_ms + 1, "ws", json!({ "kind": "frame", "socket": 0, "json": book })),
+            (lost_ms, "ws", json!({ "kind": "lost", "socket": 0, "why": "the cable was cut" })),
+        ]);
+    }
     let mut files = BTreeMap::<&str, String>::new();
-    for (place, (folder, line)) in lines.iter().enumerate() {
+    for (place, (at_ms, folder, line)) in lines.iter().enumerate() {
         let fields = line.to_string();
         let text = files.entry(folder).or_default();
-        let ns = 1_768_039_210_100_000_000_u64 + 1_000_000 * place as u64;
+        let ns = 1_768_039_210_100_000_000_u64 + 1_000_000 * at_ms;
         writeln!(text, "{{\"n\":{},\"ns\":{ns},{}", place + 1, &fields[1..]).unwrap();
     }
     for (name, text) in files {

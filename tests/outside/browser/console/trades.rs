@@ -314,7 +314,7 @@ fn the_button_is_off_where_nothing_can_be_traded() {
     drop(browser);
 
     let folder = tempfile::tempdir().unwrap();
-    recording::write_stale(&folder.path().join("recording"), &Market::of(Stage::Open));
+    recording::write_outages(&folder.path().join("recording"), &Market::of(Stage::Open), 0);
     let server = serve(&folder, &OPEN);
     let (_, key) = super::client(&server, &folder.path().join("data"));
     let mut browser = open(WIDE, &server);
