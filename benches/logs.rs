@@ -1,8 +1,8 @@
 //! How much replicated logs take, by their number: three brokers on this machine, and a writer for
 //! each log, with one block in flight.
 //!
-//! `cargo bench --features cluster --bench logs -- 5` measures for five seconds each time. The
-//! numbers of logs take turns, so that what slows the machine down meets all of them.
+//! `cargo bench --bench logs -- 5` measures for five seconds each time. The numbers of logs take
+//! turns, so that what slows the machine down meets all of them.
 
 #![expect(clippy::unwrap_used, reason = "a measurement fails by panicking")]
 
