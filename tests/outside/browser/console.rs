@@ -212,6 +212,15 @@ fn check_states(screen: Screen) {
     look(&mut browser, &axe, screen, "disconnected", "html");
 }
 
+/// Fails unless people who do not see the page are told this role and this name of the element.
+/// That follows what is shown a moment later.
+#[track_caller]
+fn check_named(browser: &mut Browser, selector: &str, role: &str, name: &str) {
+    let expected = (role.to_owned(), name.to_owned());
+    let is_named = (0..ROUNDS_MAX).any(|_| browser.named(selector) == expected);
+    assert!(is_named, "{selector} is {:?}, not {expected:?}", browser.named(selector));
+}
+
 /// Fails unless people who do not see the page find everything by these names.
 #[track_caller]
 fn check_names(browser: &mut Browser, screen: Screen) {
@@ -223,11 +232,10 @@ fn check_names(browser: &mut Browser, screen: Screen) {
         ("settlements", "Settlements"),
         ("equity", "Equity"),
     ] {
-        let role_and_name = ("tab".to_owned(), name.to_owned());
-        assert_eq!(browser.named(&format!("#tab-{tab}")), role_and_name);
+        check_named(browser, &format!("#tab-{tab}"), "tab", name);
         if name != "Settlements" {
             choose_tab(browser, name);
-            assert_eq!(browser.named("#panel table"), ("table".to_owned(), name.to_owned()));
+            check_named(browser, "#panel table", "table", name);
         }
     }
     let question = Market::of(Stage::Resolved).question;
@@ -249,10 +257,7 @@ fn check_names(browser: &mut Browser, screen: Screen) {
         ("Trade", ".ticket .main", "button", "Buy Red"),
     ] {
         view(browser, screen, view_of);
-        let expected = (role.to_owned(), name.to_owned());
-        // What people are told follows what is shown a moment later.
-        let is_named = (0..200).any(|_| browser.named(selector) == expected);
-        assert!(is_named, "{selector} is {:?}", browser.named(selector));
+        check_named(browser, selector, role, name);
     }
     let headings = browser.run("return document.querySelectorAll('h1').length");
     assert_eq!(headings, json!(1));
@@ -283,7 +288,7 @@ fn check_stale(screen: Screen) {
     view(&mut browser, screen, "Trade");
     wait_for(&mut browser, ".book", |text| text.contains(STALE));
     wait_for(&mut browser, ".confirmed", |text| text.starts_with("Not confirmed since "));
-    assert_eq!(browser.named(".dot"), ("image".to_owned(), "stale".to_owned()));
+    check_named(&mut browser, ".dot", "image", "stale");
     look(&mut browser, &axe, screen, "stale", "html");
 }
 

@@ -154,7 +154,7 @@ pub(crate) fn write_outages(folder: &Path, market: &Market, outages: u64) {
     ];
     for outage in 0..=outages {
         let opened_ms = 4 + outage * (CONNECTED_MS + OUTAGE_MS);
-        let lost_ms = if outages == 0 { opened_ms + 2 } else { opened_ms + CONNECTED_MS };
+        let lost_ms = opened_ms + CONNECTED_MS;
         lines.extend([
             (opened_ms, "ws", json!({ "kind": "open", "socket": 0, "connection": outage + 1 })),
             (opened_ms + 1, "ws", json!({ "kind": "frame", "socket": 0, "json": book })),
