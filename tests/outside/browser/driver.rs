@@ -8,13 +8,15 @@ use std::thread::available_parallelism;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use paperbourse_test_support::Connection;
+use paperbourse_test_support::{Connection, Response};
 use serde_json::{Value, json};
 
 /// The key under which the driver names an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// How long the driver looks for an element that is not there yet, in milliseconds.
 const PATIENCE_MS: u32 = 20_000;
+/// How often in a row the page may replace an element that a command is for.
+const REPLACEMENTS_MAX: usize = 10;
 
 /// The size of a screen.
 #[derive(Clone, Copy)]
@@ -107,6 +109,12 @@ impl Browser {
     /// Sends a command to the driver and returns its value.
     #[track_caller]
     fn call(&mut self, method: &str, path: &str, body: &Value) -> Value {
+        let response = self.send(method, path, body);
+        assert_eq!(response.status, 200, "{method} {path}: {}", response.text);
+        response.json()["value"].take()
+    }
+
+    fn send(&mut self, method: &str, path: &str, body: &Value) -> Response {
         let body = if method == "GET" { String::new() } else { body.to_string() };
         let length = body.len();
         // The driver refuses every host but this.
@@ -114,9 +122,33 @@ impl Browser {
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n"
         );
         self.connection.write(format!("{head}{body}").as_bytes());
-        let response = self.connection.read(false);
-        assert_eq!(response.status, 200, "{method} {path}: {}", response.text);
-        response.json()["value"].take()
+        self.connection.read(false)
+    }
+
+    /// Waits for the element and sends the driver a command that names it. The page may replace
+    /// the element between the two; then the command is sent again, with the new one.
+    #[track_caller]
+    fn with(&mut self, selector: &str, send: impl Fn(&mut Self, &str) -> Response) -> Value {
+        for _ in 0..REPLACEMENTS_MAX {
+            let element = self.find(selector);
+            let response = send(self, &element);
+            let mut answer = response.json();
+            if response.status == 200 {
+                return answer["value"].take();
+            }
+            let error = &answer["value"]["error"];
+            assert_eq!(error, "stale element reference", "{selector}: {}", response.text);
+        }
+        panic!("{selector} is replaced each time it is found");
+    }
+
+    /// Sends a command to the element.
+    #[track_caller]
+    fn on(&mut self, selector: &str, method: &str, command: &str, body: &Value) -> Value {
+        self.with(selector, |browser, element| {
+            let path = format!("{}/element/{element}/{command}", browser.session);
+            browser.send(method, &path, body)
+        })
     }
 
     #[track_caller]
@@ -134,31 +166,28 @@ impl Browser {
         self.post("/url", &json!({ "url": url }));
     }
 
-    /// Waits for the element and returns the path of its commands.
+    /// Waits for the element and returns the driver's name for it.
     #[track_caller]
     pub(crate) fn find(&mut self, selector: &str) -> String {
         let found = self.post("/element", &json!({ "using": "css selector", "value": selector }));
-        format!("/element/{}", found[ELEMENT].as_str().unwrap())
+        found[ELEMENT].as_str().unwrap().to_owned()
     }
 
     /// Waits for the element and returns the text that people see in it.
     #[track_caller]
     pub(crate) fn text(&mut self, selector: &str) -> String {
-        let path = self.find(selector);
-        self.get(&format!("{path}/text")).as_str().unwrap().to_owned()
+        self.on(selector, "GET", "text", &Value::Null).as_str().unwrap().to_owned()
     }
 
     #[track_caller]
     pub(crate) fn click(&mut self, selector: &str) {
-        let path = self.find(selector);
-        self.post(&format!("{path}/click"), &json!({}));
+        self.on(selector, "POST", "click", &json!({}));
     }
 
     #[track_caller]
     pub(crate) fn fill(&mut self, selector: &str, text: &str) {
-        let path = self.find(selector);
-        self.post(&format!("{path}/clear"), &json!({}));
-        self.post(&format!("{path}/value"), &json!({ "text": text }));
+        self.on(selector, "POST", "clear", &json!({}));
+        self.on(selector, "POST", "value", &json!({ "text": text }));
     }
 
     /// Presses these keys one after the other: characters, or `Enter`, `Tab` or `Escape`.
@@ -181,28 +210,29 @@ impl Browser {
     /// Touches the middle of the element with a finger.
     #[track_caller]
     pub(crate) fn tap(&mut self, selector: &str) {
-        let path = self.find(selector);
-        let element = json!({ ELEMENT: path.strip_prefix("/element/").unwrap() });
-        let finger = json!({
-            "type": "pointer",
-            "id": "finger",
-            "parameters": { "pointerType": "touch" },
-            "actions": [
-                { "type": "pointerMove", "origin": element, "x": 0, "y": 0 },
-                { "type": "pointerDown", "button": 0 },
-                { "type": "pointerUp", "button": 0 },
-            ],
+        self.with(selector, |browser, element| {
+            let origin = json!({ ELEMENT: element });
+            let finger = json!({
+                "type": "pointer",
+                "id": "finger",
+                "parameters": { "pointerType": "touch" },
+                "actions": [
+                    { "type": "pointerMove", "origin": origin, "x": 0, "y": 0 },
+                    { "type": "pointerDown", "button": 0 },
+                    { "type": "pointerUp", "button": 0 },
+                ],
+            });
+            let path = format!("{}/actions", browser.session);
+            browser.send("POST", &path, &json!({ "actions": [finger] }))
         });
-        self.post("/actions", &json!({ "actions": [finger] }));
     }
 
     /// The role and the name of the element, as they are told to people who do not see it.
     #[track_caller]
     pub(crate) fn named(&mut self, selector: &str) -> (String, String) {
-        let path = self.find(selector);
-        let text = |value: Value| value.as_str().unwrap().to_owned();
-        let role = text(self.get(&format!("{path}/computedrole")));
-        (role, text(self.get(&format!("{path}/computedlabel"))))
+        let mut computed =
+            |command| self.on(selector, "GET", command, &Value::Null).as_str().unwrap().to_owned();
+        (computed("computedrole"), computed("computedlabel"))
     }
 
     /// Runs the body of an async function in the page, and returns what it returns.
