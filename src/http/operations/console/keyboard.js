@@ -4,17 +4,21 @@ import { step } from "./markets.js";
 import { state, update } from "./store.js";
 import { fill } from "./ticket.js";
 
+/** The field to go to once its view is shown, unless another key is pressed first. */
+let awaited = null;
+
 /** Goes to a field of this view, at once or, where the view is not shown, once it is. */
 function enter(view, selector) {
   update({ view });
   const field = document.querySelector(selector);
   const focus = () => {
-    if (document.activeElement === field) return;
     field?.focus();
     field?.select();
   };
   focus();
-  requestAnimationFrame(() => requestAnimationFrame(focus));
+  if (document.activeElement === field) return;
+  awaited = field;
+  requestAnimationFrame(() => requestAnimationFrame(() => awaited === field && focus()));
 }
 
 function trade(side) {
@@ -41,6 +45,7 @@ const isField = (element) => (
 export function startKeyboard() {
   addEventListener("keydown", (event) => {
     const { target, key } = event;
+    awaited = null;
     if (key === "Escape") {
       update({ showsKeys: false, asksCancelAll: false });
       return target.blur?.();

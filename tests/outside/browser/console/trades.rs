@@ -60,6 +60,15 @@ fn a_trade_takes_only_a_keyboard() {
     browser.press(&["O", "p", "e", "n", " ", "g", "Enter"]);
     wait_for(&mut browser, "h1", |text| text == "Which side wins the Open game?");
     browser.find(".book .at");
+    let focused = browser.run(
+        "for (const key of ['Escape', 's', 'Escape']) {
+           const pressed = new KeyboardEvent('keydown', { key, bubbles: true });
+           document.activeElement.dispatchEvent(pressed);
+         }
+         for (let frame = 0; frame < 4; frame += 1) await new Promise(requestAnimationFrame);
+         return document.activeElement.tagName;",
+    );
+    assert_eq!(focused, json!("BODY"), "Esc leaves a field for good");
     browser.press(&["Escape", "s", "j", "Escape", "b", "2", "0", "Enter"]);
     // The letter went into no field, or would be in this one.
     wait_for(&mut browser, STATUS, |text| {

@@ -56,7 +56,11 @@ function moveRow(event) {
   if (!rows) return;
   event.preventDefault();
   step(rows);
-  const focus = () => document.querySelector(".list [aria-current]")?.focus();
+  const focus = () => {
+    // Another key may have left the list meanwhile.
+    if (!document.activeElement.closest(".list ul")) return;
+    document.querySelector(".list [aria-current]")?.focus();
+  };
   requestAnimationFrame(() => requestAnimationFrame(focus));
 }
 
