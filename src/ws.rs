@@ -35,7 +35,6 @@ pub mod execution_frame;
 pub mod executions;
 pub mod fanout;
 mod frame;
-mod parts;
 pub mod position;
 pub mod price_frame;
 pub mod prices;

@@ -13,7 +13,7 @@
 //! after the last whole frame. Then it stops writing and keeps reading for a while, discarding
 //! everything: closing a stream with unread bytes resets it, which may lose the close frame.
 
-use std::future::{Future, pending, poll_fn};
+use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
@@ -32,7 +32,6 @@ use super::bounds::{REPLY_BYTES_MAX, WRITE_BYTES_GOAL};
 use super::close::CloseReason;
 use super::counts::OpenSocket;
 use super::frame::{ClientFrame, FrameReader, ReadEnd, put_close, put_ping, put_pong};
-use super::parts::Parts;
 use super::watch::{Notice, Watch, Watched};
 use crate::ids::{AccountId, Timestamp};
 use crate::limits::budget::Share;
@@ -159,21 +158,27 @@ where
     let (read_half, mut write_half) = tokio::io::split(stream);
     let Peer { account_id: _, open, unsent, batch_bytes, allow, is_valid } = peer;
     let mut frames = FrameReader::new(read_half, received);
-    let parts = Parts::<4>::new();
     let (ended, is_close_sent) = {
         let connection = Connection::new(protocol, wake, unsent, watch.add(is_valid));
         let mut writing = pin!(connection.write(&mut write_half, batch_bytes));
         let mut fetching = pin!(fetching);
-        let mut ended = {
-            let reading = pin!(connection.read(&mut frames, allow));
-            let watching = pin!(connection.watch());
-            parts.first_of([writing.as_mut(), watching, reading, fetching.as_mut()]).await
+        let mut ended = tokio::select! {
+            biased;
+            ended = &mut writing => ended,
+            ended = connection.watch() => ended,
+            ended = connection.read(&mut frames, allow) => ended,
+            ended = &mut fetching => ended,
         };
         let is_left = ended == Ended::Closed(CloseReason::GoingAway)
             && connection.shared.lock().protocol.finish();
         if is_left {
-            let (no_watching, no_reading) = (pin!(pending()), pin!(pending()));
-            let finishing = parts.first_of([writing.as_mut(), no_watching, no_reading, fetching]);
+            let finishing = async {
+                tokio::select! {
+                    biased;
+                    ended = &mut writing => ended,
+                    ended = fetching => ended,
+                }
+            };
             ended = timeout(FINISH_MAX, finishing).await.unwrap_or(ended);
         }
         let retry_after =
