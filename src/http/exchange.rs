@@ -459,7 +459,7 @@ impl Worker {
     /// the answers: however many such clients there are, others wait for a few of their requests at
     /// a time.
     pub async fn give_way(&self, slot: &ConnectionSlot) {
-        let pipelined = self.pipelined.get_or_init(|| self.spawn_turns(Turns::new(None)));
+        let pipelined = self.pipelined.get_or_init(|| self.spawn_turns(Turns::of_requests()));
         pipelined.wait(slot.place.get_or_init(Arc::default)).await;
     }
 
@@ -512,7 +512,7 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
-    use crate::ws::turns::{READERS_PER_ROUND, ROUNDS_PER_LAP};
+    use crate::ws::turns::PER_ROUND_MIN;
 
     #[tokio::test]
     async fn clients_that_send_ahead_of_the_answers_give_way() {
@@ -537,7 +537,6 @@ mod tests {
             }
             most = most.max(served.load(Ordering::Relaxed) - before);
         }
-        let per_round = READERS_PER_ROUND + CLIENTS / ROUNDS_PER_LAP;
-        assert!(most <= 10 * per_round, "{most} were served before one request");
+        assert!(most <= 10 * PER_ROUND_MIN, "{most} were served before one request");
     }
 }

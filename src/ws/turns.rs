@@ -2,17 +2,15 @@
 //!
 //! A worker serves requests and readers of prices on one thread. If a change woke all its readers
 //! at once, a thousand writes would run before the next request. So readers queue here, and
-//! [`Turns::run`] gives a few of them their turn whenever the worker has nothing else to do, or has
-//! done a fair amount of it. A reader that waits sends the newest prices when its turn comes, and
-//! those that have waited for long get about a quarter of the worker's time: under load, prices are
-//! conflated rather than late.
+//! [`Turns::run`] gives a few of them their turn whenever the worker has done what else there is to
+//! do: more of them the longer that took. A reader that waits sends the newest prices when its turn
+//! comes: under load, prices are conflated rather than late.
 //!
 //! A reader asks for a turn when something is due to it, and queues once, whatever happens
 //! meanwhile.
 //!
 //! Clients that send requests far ahead of the answers wait in a queue of the same kind, apart from
-//! the readers, where nobody is ever late: their requests are always at hand, and would run before
-//! everybody else's.
+//! the readers: their requests are always at hand, and would run before everybody else's.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -25,7 +23,6 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use self::atomics::{AtomicU8, Ordering};
-use std::sync::atomic::AtomicU64;
 
 #[cfg(not(paperbourse_loom))]
 use std::sync::atomic as atomics;
@@ -33,55 +30,27 @@ use std::sync::atomic as atomics;
 #[cfg(paperbourse_loom)]
 use loom::sync::atomic as atomics;
 
-/// How many readers have a turn before the worker looks at its requests again. Each writes one
-/// batch, which takes from ten microseconds, for a frame, to a hundred; a look takes one or two
-/// if there is nothing to do.
-pub const READERS_PER_ROUND: usize = 2;
+/// How many have a turn in each round, at least.
+pub const PER_ROUND_MIN: usize = 2;
 
-/// The longer the queue, the more readers have a turn in a round, so that the last one has its turn
-/// within a few times this many looks at requests; but no more than fit into [`ROUND_TIME_MAX`].
-pub const ROUNDS_PER_LAP: usize = 256;
+/// How many readers have a turn in each round, at most. Each writes one batch, which takes from ten
+/// microseconds, for a frame, to a hundred.
+const READERS_PER_ROUND_MAX: usize = 64;
 
-/// A round takes no longer than this, unless it has only [`READERS_PER_ROUND`] turns, or readers
-/// are late.
-const ROUND_TIME_MAX: Duration = Duration::from_micros(100);
-
-/// A reader of prices that has waited for this long is late.
-pub const LATE_AFTER: Duration = Duration::from_millis(20);
-
-/// Late readers get a third of the time that everything else took since the last round, which is a
-/// quarter in all.
-const LATE_SHARE: u32 = 3;
-
-/// The most time of a round of late readers. A look at hundreds of requests takes three times as
-/// long.
-const LATE_TIME_MAX: Duration = Duration::from_millis(1);
-
-/// The shortest that a turn is taken to be, and what is assumed of turns that are not timed.
-const TURN_TIME_MIN: Duration = Duration::from_micros(10);
+/// Between these, one reader has a turn for each so much time since the last round: about an eighth
+/// of a busy worker's time, however long it takes to look at its requests.
+const TIME_PER_READER: Duration = Duration::from_micros(80);
 
 /// The readers of one worker that wait for their turn.
 pub struct Turns {
     queue: Mutex<Queue>,
     asked: Notify,
-    /// How long a reader waits until it is late; `None`: never.
-    late_after: Option<Duration>,
-    /// When the first and the last turn of this round began, in nanoseconds since `began`; 0 before
-    /// the first. Only the worker's thread writes them.
-    first_turn_ns: AtomicU64,
-    last_turn_ns: AtomicU64,
-    began: Instant,
+    per_round_max: usize,
 }
 
 struct Queue {
-    waiting: VecDeque<Waiting>,
-    /// When the last round was given, and how many turns it had.
-    given_at: Instant,
-    given_count: u32,
-}
-
-struct Waiting {
-    place: Arc<Place>,
+    waiting: VecDeque<Arc<Place>>,
+    /// When the last round was given, or the first of these came.
     since: Instant,
 }
 
@@ -96,32 +65,30 @@ pub struct Place {
 impl Default for Turns {
     /// Turns of readers of prices.
     fn default() -> Self {
-        Self::new(Some(LATE_AFTER))
+        Self::new(READERS_PER_ROUND_MAX)
     }
 }
 
 impl Turns {
-    /// A queue whose readers are late after this time; `None`: never.
-    pub fn new(late_after: Option<Duration>) -> Self {
-        let began = Instant::now();
-        let queue = Queue { waiting: VecDeque::new(), given_at: began, given_count: 0 };
-        Self {
-            queue: Mutex::new(queue),
-            asked: Notify::new(),
-            late_after,
-            first_turn_ns: AtomicU64::new(0),
-            last_turn_ns: AtomicU64::new(0),
-            began,
-        }
+    /// Turns of clients that send requests ahead of the answers.
+    pub fn of_requests() -> Self {
+        Self::new(PER_ROUND_MIN)
+    }
+
+    fn new(per_round_max: usize) -> Self {
+        let queue = Queue { waiting: VecDeque::new(), since: Instant::now() };
+        Self { queue: Mutex::new(queue), asked: Notify::new(), per_round_max }
     }
 
     /// Has the reader queue, unless it does or has its turn.
     pub(super) fn ask(&self, place: &Arc<Place>) {
         if place.turn.ask() {
-            let since = Instant::now();
             let mut queue = self.queue.lock();
-            queue.waiting.push_back(Waiting { place: place.clone(), since });
-            let is_first = queue.waiting.len() == 1;
+            let is_first = queue.waiting.is_empty();
+            if is_first {
+                queue.since = Instant::now();
+            }
+            queue.waiting.push_back(place.clone());
             drop(queue);
             if is_first {
                 self.asked.notify_one();
@@ -140,51 +107,20 @@ impl Turns {
     /// Gives the next readers their turn. Returns how many.
     pub(super) fn give(&self) -> usize {
         let mut queue = self.queue.lock();
-        let Queue { waiting, given_at, given_count } = &mut *queue;
+        let Queue { waiting, since } = &mut *queue;
         if waiting.is_empty() {
             return 0;
         }
         let now = Instant::now();
-        let turn = self.turn_time(*given_count);
-        let many = count_within(ROUND_TIME_MAX, turn).saturating_sub(READERS_PER_ROUND);
-        let fair_count = READERS_PER_ROUND + many.min(waiting.len() / ROUNDS_PER_LAP);
-        let late_count = self.late_after.map_or(0, |late_after| {
-            let all_else = (now - *given_at).saturating_sub(turn * *given_count);
-            let most = count_within((all_else / LATE_SHARE).min(LATE_TIME_MAX), turn);
-            let is_late = |it: &&Waiting| now - it.since >= late_after;
-            waiting.iter().take(most).take_while(is_late).count()
-        });
-        let count = waiting.len().min(fair_count.max(late_count));
-        (*given_at, *given_count) = (now, u32::try_from(count).unwrap_or(u32::MAX));
-        self.first_turn_ns.store(0, Ordering::Relaxed);
-        for Waiting { place, .. } in waiting.drain(..count) {
+        let elapsed = now - std::mem::replace(since, now);
+        let share = usize::try_from(elapsed.as_nanos() / TIME_PER_READER.as_nanos());
+        let share = share.unwrap_or(usize::MAX).clamp(PER_ROUND_MIN, self.per_round_max);
+        let count = waiting.len().min(share);
+        for place in waiting.drain(..count) {
             place.turn.give();
             place.wake.notify_one();
         }
         count
-    }
-
-    /// How long each turn of the last round took, if it had `count` turns. Turns follow one
-    /// another, so the last one took about as long as the others, whose ends are known.
-    fn turn_time(&self, count: u32) -> Duration {
-        let [first_ns, last_ns] =
-            [&self.first_turn_ns, &self.last_turn_ns].map(|ns| ns.load(Ordering::Relaxed));
-        let known = match count.checked_sub(1) {
-            Some(known_count @ 1..) if first_ns > 0 => {
-                Duration::from_nanos(last_ns.saturating_sub(first_ns)) / known_count
-            }
-            _ => Duration::ZERO,
-        };
-        known.max(TURN_TIME_MIN)
-    }
-
-    /// A reader begins its turn.
-    pub(super) fn note_turn(&self) {
-        let ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        if self.first_turn_ns.load(Ordering::Relaxed) == 0 {
-            self.first_turn_ns.store(ns, Ordering::Relaxed);
-        }
-        self.last_turn_ns.store(ns, Ordering::Relaxed);
     }
 
     /// Gives turns forever, on the thread of the readers. Before each, `work` does what is more
@@ -199,11 +135,6 @@ impl Turns {
             yield_now().await;
         }
     }
-}
-
-/// How many turns of this length fit into this time.
-fn count_within(time: Duration, turn: Duration) -> usize {
-    usize::try_from(time.as_nanos() / turn.as_nanos()).unwrap_or(usize::MAX)
 }
 
 impl Place {
@@ -282,50 +213,24 @@ mod tests {
         assert!(turns.queue.lock().waiting.is_empty());
     }
 
-    /// Seven hundred readers in rounds in which a turn takes `turn` and all else `rest`. Returns
-    /// how many have a turn in a round in the end.
-    async fn round_of(turns: &Turns, waited: Duration, turn: Duration, rest: Duration) -> usize {
-        (0..700).for_each(|_| turns.ask(&Arc::default()));
-        advance(waited).await;
-        let mut count = 0;
-        for _ in 0..5 {
-            count = turns.give();
-            for _ in 0..count {
-                turns.note_turn();
-                advance(turn).await;
-            }
-            advance(rest).await;
-        }
-        count
-    }
-
     #[tokio::test(start_paused = true)]
-    async fn late_readers_have_a_quarter_of_the_time() {
-        const FEW: usize = READERS_PER_ROUND;
-        const MANY: usize = READERS_PER_ROUND + 2;
-        for (turn_us, rest_us, count, fair_count) in [
-            (10, 1, MANY, MANY),
-            (10, 300, 10, MANY),
-            (20, 300, 5, MANY),
-            // No less than others would have, who have less where turns are long.
-            (25, 200, MANY, MANY),
-            (40, 200, FEW, FEW),
-            (100, 300, FEW, FEW),
-            (10, 900, 30, MANY),
-            // Not longer, however long all else took.
-            (40, 30_000, 25, FEW),
-            // A turn counts for ten microseconds at least.
-            (1, 300, 7, MANY),
-        ] {
-            let [turn, rest] = [turn_us, rest_us].map(Duration::from_micros);
-            let case = format!("turns of {turn:?} beside {rest:?}");
-            let late = round_of(&Turns::default(), LATE_AFTER, turn, rest).await;
-            assert_eq!(late, count, "{case}");
-            // In time, and where nobody is ever late.
-            let soon = Duration::from_micros(30);
-            let in_time = round_of(&Turns::default(), Duration::ZERO, turn, soon).await;
-            let never_late = round_of(&Turns::new(None), LATE_AFTER, turn, rest).await;
-            assert_eq!((in_time, never_late), (fair_count, fair_count), "{case}");
+    async fn the_longer_a_round_took_the_more_readers_have_a_turn() {
+        let rounds = [
+            // After microseconds, and so many readers; of requests, always the fewest.
+            (0, PER_ROUND_MIN),
+            (239, PER_ROUND_MIN),
+            (240, 3),
+            (1_000, 12),
+            (10_000, READERS_PER_ROUND_MAX),
+            (100, PER_ROUND_MIN),
+        ];
+        let (readers, requests) = (Turns::default(), Turns::of_requests());
+        for turns in [&readers, &requests] {
+            (0..700).for_each(|_| turns.ask(&Arc::default()));
+        }
+        for (after_us, count) in rounds {
+            advance(Duration::from_micros(after_us)).await;
+            assert_eq!((readers.give(), requests.give()), (count, PER_ROUND_MIN), "{after_us}");
         }
     }
 
@@ -364,9 +269,9 @@ mod tests {
                     }
                     most = most.max(served.get() - before);
                 }
-                let per_round = READERS_PER_ROUND + 1_000 / ROUNDS_PER_LAP;
-                assert!(most <= 10 * per_round, "{most} readers ran before a request");
-                assert!(worked.get() >= 1_000 / per_round);
+                // A step may take two rounds, to begin and to end.
+                assert!(most <= 7 * PER_ROUND_MIN, "{most} readers ran before a request");
+                assert!(worked.get() >= 1_000 / PER_ROUND_MIN);
             })
             .await;
     }
