@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use hdrhistogram::Histogram;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 /// Ticks per second in `/proc`, which Linux fixes at 100 for user space.
@@ -26,6 +26,8 @@ const SYNC_BYTES: usize = 512;
 pub(crate) enum CpuClock<'a> {
     /// This process.
     Own,
+    /// A thread of this process.
+    OwnThread(Pid),
     /// The children of this process that have ended.
     EndedChildren,
     /// These processes and all their descendants.
@@ -64,6 +66,7 @@ impl ProcessTimes {
 pub(crate) fn cpu_seconds(clock: CpuClock<'_>) -> anyhow::Result<f64> {
     match clock {
         CpuClock::Own => Ok(ProcessTimes::read("self")?.own_seconds),
+        CpuClock::OwnThread(id) => Ok(ProcessTimes::read(&format!("self/task/{id}"))?.own_seconds),
         CpuClock::EndedChildren => Ok(ProcessTimes::read("self")?.ended_children_seconds),
         CpuClock::Trees(roots) => trees_cpu_seconds(roots),
     }

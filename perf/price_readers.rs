@@ -13,6 +13,7 @@ use foldhash::fast::FixedState;
 use hdrhistogram::Histogram;
 use memchr::memmem;
 use parking_lot::Mutex;
+use rustix::thread::{Pid, gettid};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::LocalSet;
@@ -20,6 +21,7 @@ use tokio::task::LocalSet;
 use crate::client::ReceiveBuffer;
 use crate::cores::use_only;
 use crate::event_stream::EventStream;
+use crate::machine::{CpuClock, cpu_seconds};
 use crate::setup::Target;
 use crate::socket::Socket;
 use crate::spread::Spread;
@@ -42,6 +44,9 @@ const FRAMES_AT_A_TIME: u64 = 20;
 /// milliseconds at a time, which is longer than a trade takes.
 const PAUSE: Duration = Duration::from_micros(400);
 
+/// A thread that takes this much of a core has no time left.
+const BUSY_CORES_MIN: f64 = 0.95;
+
 /// How a frame ends that combines several changes.
 const CONFLATED: &[u8] = b",\"conflated\":true}";
 
@@ -54,6 +59,8 @@ pub(crate) struct Counts {
     pub(crate) conflated_count: u64,
     /// Bytes of all frames, as received.
     pub(crate) byte_count: u64,
+    /// Processor time of the readers' thread.
+    reader_cpu_seconds: f64,
     /// Delays from the chosen timestamp to reading the frame here.
     pub(crate) delay_ms: Histogram<u64>,
     stamp: Stamp,
@@ -154,6 +161,8 @@ pub(crate) struct ReaderFigures {
     delay_max_ms: u64,
     /// NaN if the CPU time cannot be attributed to the frames.
     server_cpu_us: f64,
+    /// How busy the thread of the readers was, 1 if it never waited.
+    reader_cores: f64,
 }
 
 /// Open sockets or streams.
@@ -164,6 +173,9 @@ pub(crate) struct PriceReaders {
     has_stopped: watch::Sender<bool>,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<anyhow::Result<()>>>,
+    thread_id: Pid,
+    /// The processor time of the thread until the last [`Self::take`], in seconds.
+    cpu_before: Mutex<f64>,
 }
 
 impl Reading {
@@ -177,7 +189,14 @@ impl Counts {
     fn new(stamp: Stamp) -> Self {
         let delay_ms = Histogram::new_with_bounds(1, DELAY_MS_MAX, 3)
             .expect("the bounds of the histogram are constants");
-        Self { frame_count: 0, conflated_count: 0, byte_count: 0, delay_ms, stamp }
+        Self {
+            frame_count: 0,
+            conflated_count: 0,
+            byte_count: 0,
+            reader_cpu_seconds: 0.0,
+            delay_ms,
+            stamp,
+        }
     }
 
     /// Counts a frame if its text has prices.
@@ -260,27 +279,39 @@ impl PriceReaders {
                     }
                 }
                 // The opener may have given up waiting.
-                let _ = opened.send(());
+                let _ = opened.send(gettid());
                 tokio::select! {
                     _ = stopped => Ok(()),
                     Some(error) = failures.recv() => Err(error),
                 }
             })
         });
-        let (stop, thread) = (Some(stop), Some(thread));
-        let mut readers = Self { counts, last_frames, received, has_stopped, stop, thread };
-        if is_open.recv_timeout(Duration::from_secs(OPEN_SECONDS_MAX)).is_err() {
-            readers.ensure_open()?;
+        let Ok(thread_id) = is_open.recv_timeout(Duration::from_secs(OPEN_SECONDS_MAX)) else {
+            if thread.is_finished() {
+                thread.join().expect("the thread of the readers does not panic")?;
+            }
             bail!("{count} readers were not open after {OPEN_SECONDS_MAX} s");
-        }
-        Ok(readers)
+        };
+        Ok(Self {
+            counts,
+            last_frames,
+            received,
+            has_stopped,
+            stop: Some(stop),
+            thread: Some(thread),
+            thread_id,
+            cpu_before: Mutex::new(0.0),
+        })
     }
 
     /// Returns the counts since the last call.
-    pub(crate) fn take(&self) -> Counts {
+    pub(crate) fn take(&self) -> anyhow::Result<Counts> {
+        let cpu_seconds = cpu_seconds(CpuClock::OwnThread(self.thread_id))?;
         let mut counts = self.counts.lock();
+        counts.reader_cpu_seconds =
+            cpu_seconds - std::mem::replace(&mut *self.cpu_before.lock(), cpu_seconds);
         let fresh = Counts::new(counts.stamp);
-        std::mem::replace(&mut *counts, fresh)
+        Ok(std::mem::replace(&mut *counts, fresh))
     }
 
     /// Has those readers that can stop reading do so, or go on.
@@ -387,7 +418,13 @@ impl ReceivedFrame {
 impl ReaderFigures {
     /// The heads of the columns that [`Self::cells`] fills.
     pub(crate) const COLUMNS: &str = "frames/s | MB/s | conflated | delay p50 (ms) | p99 (ms) | \
-                                      p99.9 (ms) | max (ms) | server CPU a frame (µs)";
+                                      p99.9 (ms) | max (ms) | server CPU a frame (µs) | \
+                                      readers (cores)";
+
+    /// Whether the thread of the readers was busy all the time: then it is what was measured.
+    pub(crate) const fn is_of_readers(&self) -> bool {
+        self.reader_cores >= BUSY_CORES_MIN
+    }
 
     /// The figures of these counts, with the CPU time that the server took for them.
     #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
@@ -402,6 +439,7 @@ impl ReaderFigures {
             delay_p999_ms: counts.delay_ms.value_at_quantile(0.999),
             delay_max_ms: counts.delay_ms.max(),
             server_cpu_us: server_cpu_seconds * 1e6 / frames,
+            reader_cores: counts.reader_cpu_seconds / seconds,
         }
     }
 
@@ -419,6 +457,7 @@ impl ReaderFigures {
             cell(0, |figures| figures.delay_p999_ms as f64),
             cell(0, |figures| figures.delay_max_ms as f64),
             cell(1, |figures| figures.server_cpu_us),
+            cell(2, |figures| figures.reader_cores),
         ]
         .join(" | ")
     }

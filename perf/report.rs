@@ -17,6 +17,8 @@ pub(crate) struct Goal {
     measured: Spread,
     bound: f64,
     is_least: bool,
+    /// Whether the load was busy all the time, so that the figure is not the server's.
+    is_bound_by_load: bool,
 }
 
 /// One section of the report.
@@ -47,7 +49,13 @@ impl Goal {
         measured: impl Into<Spread>,
         bound: f64,
     ) -> Self {
-        Self { what: what.into(), measured: measured.into(), bound, is_least: true }
+        Self {
+            what: what.into(),
+            measured: measured.into(),
+            bound,
+            is_least: true,
+            is_bound_by_load: false,
+        }
     }
 
     /// A goal that the value is no higher than this.
@@ -56,7 +64,18 @@ impl Goal {
         measured: impl Into<Spread>,
         bound: f64,
     ) -> Self {
-        Self { what: what.into(), measured: measured.into(), bound, is_least: false }
+        Self {
+            what: what.into(),
+            measured: measured.into(),
+            bound,
+            is_least: false,
+            is_bound_by_load: false,
+        }
+    }
+
+    /// Refuses the figure if the load was busy all the time: a faster server would not show.
+    pub(crate) fn bound_by_load(self, is_bound_by_load: bool) -> Self {
+        Self { is_bound_by_load, ..self }
     }
 
     /// Whether the median holds.
@@ -69,6 +88,8 @@ impl Goal {
     fn verdict(&self) -> String {
         if self.measured.median.is_nan() {
             "not measured".to_owned()
+        } else if self.is_bound_by_load {
+            "not the server's: the load had no time left".to_owned()
         } else if self.holds() {
             "holds".to_owned()
         } else {
@@ -167,6 +188,10 @@ mod tests {
             (Goal::at_least("a", 0.5, 1.0), "missed by 50 %"),
             (Goal::at_most("a", 4.0, 4.0), "holds"),
             (Goal::at_most("a", 6.0, 4.0), "missed by 50 %"),
+            (
+                Goal::at_most("a", 4.0, 4.0).bound_by_load(true),
+                "not the server's: the load had no time left",
+            ),
             (Goal::at_least("a", f64::NAN, 1.0), "not measured"),
             (Goal::at_most("a", f64::NAN, 1.0), "not measured"),
         ] {

@@ -228,7 +228,7 @@ fn measure(
         ])
     };
     let readers = Readers::start(target.address, followed.paths(), arguments.reads, seconds);
-    sockets.take();
+    drop(sockets.take()?);
     let (page_before, cpu_before, began) = (followed.page()?, clocks()?, Instant::now());
     followed.venue.walk(u64::from(round) + 1_000, arguments.messages, seconds)?;
     let mut resident_megabytes = vec![megabytes(followed.server.pid())?];
@@ -245,7 +245,7 @@ fn measure(
     let (elapsed, cpu_after) = (began.elapsed().as_secs_f64(), clocks()?);
     resident_megabytes.push(megabytes(followed.server.pid())?);
     let read_ns = readers.join()?;
-    let counts = sockets.take();
+    let counts = sockets.take()?;
     sockets.close()?;
     let books = followed.venue.books()?;
     let unequal = compare::unequal(target.address, &books)?;

@@ -54,7 +54,7 @@ pub(super) fn measure(
     let reading = Reading { keeps_last: true, ..Reading::of(Via::Socket) };
     let mut readers = PriceReaders::open(&target, &groups, reading)?;
     let cpu_before = cpu_seconds(CpuClock::Trees(&target.pids))?;
-    drop(readers.take());
+    drop(readers.take()?);
     let began = Instant::now();
     if let Some(Followed { mut venue, server: _server, .. }) = beside {
         let times = u32::try_from((played_ms / cycle_ms.max(1)).max(1))?;
@@ -63,7 +63,7 @@ pub(super) fn measure(
     } else {
         std::thread::sleep(measured);
     }
-    let counts = readers.take();
+    let counts = readers.take()?;
     let elapsed = began.elapsed();
     let cpu = cpu_seconds(CpuClock::Trees(&target.pids))? - cpu_before;
     readers.ensure_open()?;

@@ -9,7 +9,7 @@ use super::truth::Truth;
 use super::{Arrangement, Observed, Sample, StreamArgs, megabytes};
 use crate::ACCOUNTS;
 use crate::machine::{CpuClock, cpu_seconds, resident_bytes};
-use crate::price_readers::{LastFrames, PriceReaders, ReaderFigures, Reading, Via};
+use crate::price_readers::{Counts, LastFrames, PriceReaders, ReaderFigures, Reading, Via};
 use crate::setup::{Setup, Target};
 use crate::venue::{Followed, METRICS_AGE_MAX};
 
@@ -201,7 +201,7 @@ impl Run<'_> {
     fn observe(&mut self, measured: Duration) -> anyhow::Result<(Observed, u64)> {
         let cpu_before = cpu_seconds(CpuClock::Trees(&self.target.pids))?;
         self.stopping.iter().flatten().for_each(|readers| readers.stop_reading(true));
-        self.reading.iter().flatten().for_each(|readers| drop(readers.take()));
+        self.take()?;
         let churn = Churn::start(&self.target, &self.followed.markets, self.arguments.churn);
         let began = Instant::now();
         let mut megabytes_over_time = Vec::new();
@@ -213,8 +213,7 @@ impl Run<'_> {
             megabytes_over_time.push(megabytes(self.walk(rest)?));
         }
         let elapsed = began.elapsed();
-        let counts =
-            self.reading.each_ref().map(|readers| readers.as_ref().map(PriceReaders::take));
+        let counts = self.take()?;
         let cpu = cpu_seconds(CpuClock::Trees(&self.target.pids))? - cpu_before;
         let churned_count = churn.end()?;
         if self.stopping.iter().any(Option::is_some) {
@@ -232,6 +231,14 @@ impl Run<'_> {
             Some(ReaderFigures::of(&counts, elapsed, own_cpu))
         });
         Ok((Observed { sockets, streams, megabytes_over_time }, churned_count))
+    }
+
+    /// What the sockets and the streams got since the last call.
+    fn take(&self) -> anyhow::Result<[Option<Counts>; 2]> {
+        let [sockets, streams] = &self.reading;
+        let taken =
+            |readers: &Option<PriceReaders>| readers.as_ref().map(PriceReaders::take).transpose();
+        Ok([taken(sockets)?, taken(streams)?])
     }
 
     /// Changes the markets for a while. Returns the server's resident memory at the end, in bytes.
