@@ -17,7 +17,7 @@ pub(crate) struct Goal {
     measured: Spread,
     bound: f64,
     is_least: bool,
-    /// Whether the load was busy all the time, so that the figure is not the server's.
+    /// Whether the load was the bound, so that the figure is not the server's.
     is_bound_by_load: bool,
 }
 
@@ -73,7 +73,7 @@ impl Goal {
         }
     }
 
-    /// Refuses the figure if the load was busy all the time: a faster server would not show.
+    /// Refuses the figure if the load was the bound: a faster server would hardly show.
     pub(crate) fn bound_by_load(self, is_bound_by_load: bool) -> Self {
         Self { is_bound_by_load, ..self }
     }
@@ -89,7 +89,7 @@ impl Goal {
         if self.measured.median.is_nan() {
             "not measured".to_owned()
         } else if self.is_bound_by_load {
-            "not the server's: the load had no time left".to_owned()
+            "not the server's: the load was the bound".to_owned()
         } else if self.holds() {
             "holds".to_owned()
         } else {
@@ -190,7 +190,7 @@ mod tests {
             (Goal::at_most("a", 6.0, 4.0), "missed by 50 %"),
             (
                 Goal::at_most("a", 4.0, 4.0).bound_by_load(true),
-                "not the server's: the load had no time left",
+                "not the server's: the load was the bound",
             ),
             (Goal::at_least("a", f64::NAN, 1.0), "not measured"),
             (Goal::at_most("a", f64::NAN, 1.0), "not measured"),

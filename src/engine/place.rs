@@ -104,7 +104,8 @@ impl<O: DecidedOrder> Command for OrderCommand<O> {
 }
 
 impl DecidedOrder for TradeOrder {
-    /// Most orders are of this kind, so this does only what they need.
+    /// Most orders are of this kind, so this does only what they need. Decided as all others and
+    /// applied, one would take 12 % more instructions.
     fn decide(
         command: &Trade,
         state: &State,

