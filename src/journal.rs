@@ -159,7 +159,7 @@ pub enum SyncMode {
     /// [`Self::Fdatasync`].
     #[default]
     Always,
-    /// The same by a write and an `fdatasync`.
+    /// A record is durable once it is on disk, by a write and an `fdatasync`.
     Fdatasync,
     /// A record is durable once the operating system has it. For benchmarks.
     Never,

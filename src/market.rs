@@ -151,7 +151,7 @@ impl Markets {
         Self { decided: decided.into_iter().collect(), ..Self::default() }
     }
 
-    /// The same; markets in `traded` keep the order of their outcomes.
+    /// Keeps the order of outcomes of the markets in `traded`.
     #[must_use]
     pub fn with_traded(
         mut self,
@@ -161,15 +161,15 @@ impl Markets {
         self
     }
 
-    /// The same; no order waits for the venue's delay, whatever the markets and the speed.
+    /// Lets no order wait for the venue's delay, whatever the markets and the speed.
     #[must_use]
     pub fn without_delays(mut self) -> Self {
         self.delays = Arc::new(DelayScale::off());
         self
     }
 
-    /// The same; where the venue states only that it holds orders, it is for this long, in
-    /// milliseconds of its time.
+    /// Where the venue states only that it holds orders, it is for this long, in milliseconds of
+    /// its time.
     #[must_use]
     pub fn with_unstated_delay(mut self, ms: u32) -> Self {
         self.delays = Arc::new(DelayScale::with_unstated(ms));

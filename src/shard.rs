@@ -119,7 +119,7 @@ struct Shard {
     /// How often a thread has run all the tasks that it may, and passed the turn on. While the
     /// queue stays full, this grows for as long as the shard makes progress.
     passed_on: AtomicUsize,
-    /// The same when [`Shards::when_it_progresses`] last looked.
+    /// That count when [`Shards::when_it_progresses`] last looked.
     seen: AtomicUsize,
 }
 

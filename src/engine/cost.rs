@@ -37,8 +37,7 @@ impl Cost {
         self.charge_with_reserve(side, ledger, Usd::ZERO)
     }
 
-    /// The same for an order whose rest will reserve cash. The ledger afterwards does not include
-    /// the reserve.
+    /// The ledger after an order whose rest will reserve cash. It does not include the reserve.
     #[inline]
     pub(super) fn charge_with_reserve(
         &self,

@@ -317,7 +317,7 @@ impl Header {
         Self::read_flagged(bytes, log_crc, 0)
     }
 
-    /// The same for a block with these flags.
+    /// Reads the header of a block with these flags.
     fn read_flagged(bytes: &[u8], log_crc: u32, flags: u32) -> Result<Self, Damage> {
         let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Err(Damage::NoBlock);
@@ -403,7 +403,7 @@ impl Builder {
         self.seal_in(PAGE_BYTES, chain)
     }
 
-    /// The same for a segment whose block lengths are multiples of `page_bytes`.
+    /// Seals the block as [`Self::seal`] does, to a length that is a multiple of `page_bytes`.
     pub(super) fn seal_in(&mut self, page_bytes: usize, chain: &mut Chain) -> &[u8] {
         let payload_bytes = self.buffer.len() - HEADER_BYTES;
         let payload_crc = crc32c::crc32c(&self.buffer[HEADER_BYTES..]);

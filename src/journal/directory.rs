@@ -18,7 +18,7 @@ pub(crate) const ARCHIVE_NAME: &str = "archive";
 /// single server.
 pub(crate) const CLUSTER_NAME: &str = "cluster";
 
-/// The same in a copy of a node's directory, which may also be served alone.
+/// File that names the log in a copy of a node's directory, which may also be served alone.
 pub(crate) const CLUSTER_COPY_NAME: &str = "cluster-copy";
 
 /// A locked data directory. No other process can open it while this or a clone of it is alive.

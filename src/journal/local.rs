@@ -195,7 +195,8 @@ impl Steps {
         self.writer.flush()
     }
 
-    /// The same for a journal that was put behind an upstream, which gets the block first.
+    /// Flushes as [`Self::flush`] does, for a journal behind an upstream, which gets the block
+    /// first.
     #[cfg(feature = "cluster")]
     pub(crate) async fn flush_through(
         &mut self,

@@ -58,7 +58,7 @@ mod modelled {
         }
     }
 
-    /// The same for the lock with many readers.
+    /// A lock with many readers.
     #[derive(Debug)]
     pub(crate) struct RwLock<T>(loom::sync::RwLock<T>);
 

@@ -195,9 +195,9 @@ impl SegmentReader {
         Self { known, resumes_at: None, is_lenient: false, over: None, spare: Arc::default() }
     }
 
-    /// The same reader, for a caller that already has the records of the next segment up to this
-    /// block. They are read and checked again, and the segment must still hold that very block; its
-    /// batch begins after it.
+    /// Resumes after this block of the next segment, up to which the caller already has the
+    /// records. They are read and checked again, and the segment must still hold that very block;
+    /// its batch begins after it.
     pub(super) fn resuming_at(self, block: Option<ChainMark>) -> Self {
         Self { resumes_at: block, ..self }
     }
@@ -305,8 +305,8 @@ impl SegmentReader {
         Ok(Segment { file, parsed })
     }
 
-    /// The same with little of the segment in memory: shows its blocks piece by piece, but for the
-    /// last piece, which it returns. An error may come after some pieces were shown.
+    /// Reads the next segment with little of it in memory: shows its blocks piece by piece, but for
+    /// the last piece, which it returns. An error may come after some pieces were shown.
     pub(super) fn read_in_pieces<E: From<OpenError> + From<DiskError>>(
         &mut self,
         file: DiskFile,

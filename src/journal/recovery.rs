@@ -300,7 +300,8 @@ impl UnopenedJournal {
         Ok((Journal::Local(LocalJournal::start(recovered, &config)), report))
     }
 
-    /// The same without threads: the caller writes blocks and makes segments through [`Steps`].
+    /// Opens the journal without threads: the caller writes blocks and makes segments through
+    /// [`Steps`].
     #[cfg(test)]
     pub(crate) fn open_stepped(self) -> Result<(Journal, Steps, RecoveryReport), OpenError> {
         let config = self.config.clone();

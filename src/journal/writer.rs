@@ -196,7 +196,7 @@ impl WriterSlot {
         Ok(flushed.is_some())
     }
 
-    /// The same without blocking on the upstream: the caller gives the block to it.
+    /// Flushes without blocking on the upstream: the caller gives the block to it.
     #[cfg(all(test, feature = "cluster"))]
     #[expect(clippy::await_holding_lock, reason = "everything runs in one thread")]
     pub(super) async fn flush_through(

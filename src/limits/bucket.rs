@@ -123,7 +123,7 @@ struct BucketTable<H, S> {
 }
 
 struct Set<H> {
-    /// The same in every set. Here, it changes under the lock of the buckets that it fills.
+    /// All sets have one rule. A copy in each changes under the lock of the buckets that it fills.
     rule: BucketRule,
     entries: [Entry<H>; SET_ENTRIES],
     /// Shared by the holders that find no free entry.

@@ -130,7 +130,7 @@ impl Markets {
         }
     }
 
-    /// The same for every market in which orders rest.
+    /// Queues every market in which orders rest, with its newest books.
     pub(super) fn look_again_everywhere(&self) {
         fence(Ordering::SeqCst);
         for (market, _) in self.interested() {
@@ -138,7 +138,7 @@ impl Markets {
         }
     }
 
-    /// The same for the market with this name, if it is listed.
+    /// Queues the market with this name, if it is listed, as [`Self::look_again`] does.
     pub fn look_again_by_id(&self, condition_id: &str) {
         if let Some(market) = self.by_condition(condition_id) {
             self.look_again(&market);

@@ -13,7 +13,7 @@ pub(super) struct DelayScale {
     /// How long the venue holds orders in markets that state only that it does, in milliseconds of
     /// its time.
     unstated_ms: AtomicU32,
-    /// The same by configuration, whatever the venue does.
+    /// How long they are held by configuration, whatever the venue does, in milliseconds.
     unstated_fixed_ms: Option<u32>,
     /// Whether delays are off, whatever the speed.
     is_off: bool,

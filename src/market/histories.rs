@@ -56,7 +56,7 @@ impl Histories {
 }
 
 impl Markets {
-    /// The same; what is known of these tokens belongs to their markets once they are listed.
+    /// Starts with these histories, which belong to their markets once they are listed.
     #[must_use]
     pub fn with_histories(
         self,
@@ -224,7 +224,7 @@ impl Markets {
         price(outcome).or_else(|| if market.histories.len() == 2 { mirror() } else { None })
     }
 
-    /// The same span; the newest price of a market that is not closed holds until now.
+    /// Extends the span to now for a market that is not closed: its newest price still holds.
     fn observed(&self, market: &Market, span: Span) -> Span {
         let is_closed = market.info().status.is_closed();
         Span { present: (!is_closed).then(|| self.newest_price_at().seconds()), ..span }

@@ -25,7 +25,7 @@ impl OperatorSocket {
         Self::bind_at(data, &socket_path(data))
     }
 
-    /// The same for another socket in the folder.
+    /// Binds another socket in the folder.
     pub fn bind_at(data: &Path, path: &Path) -> io::Result<Self> {
         // With a name in it, shorter than that of the socket, which so decides what is too long.
         let private = data.join("operator");

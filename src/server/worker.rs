@@ -132,8 +132,8 @@ fn run(
             drop(stop_forwarding);
             let _ = forwarding.await;
         }
-        // Nobody is accused who has ended. The runtime may take long to end: what is left of a
-        // shard's turn is run then, and other workers may go on to queue more.
+        // The watchdog forgets the worker first. The runtime may take long to end: what is left of
+        // a shard's turn runs then, and other workers may go on to queue more.
         answering.abort();
         let _ = answering.await;
         drop(alive);

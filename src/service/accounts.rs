@@ -78,7 +78,7 @@ pub(super) struct Statement {
     pub(super) positions: Vec<PositionRow>,
 }
 
-/// The same, marked to the market.
+/// What an account holds, marked to the market.
 struct Holdings {
     ledger: Ledger,
     starting_balance: Usd,
@@ -281,7 +281,7 @@ impl Service {
         Ok(list)
     }
 
-    /// The same in a single read: possibly fewer than `limit` although more match.
+    /// One read of its fills: possibly fewer than `limit` although more match.
     pub async fn fill_page(
         &self,
         caller: &Caller,
@@ -316,7 +316,7 @@ impl Service {
         }
     }
 
-    /// The same in a single read: possibly fewer than `limit` although more match.
+    /// One read of its settlements: possibly fewer than `limit` although more match.
     pub async fn settlement_page(
         &self,
         caller: &Caller,

@@ -310,7 +310,7 @@ impl Service {
         })
     }
 
-    /// The same refusal, and which market was meant if it was named by its slug or a token.
+    /// Adds to the refusal which market was meant, if it was named by its slug or a token.
     #[cold]
     pub(super) fn explained(&self, rejection: Rejection) -> Rejection {
         let Rejection::MarketNotFound { market_id, meant: None } = rejection else {

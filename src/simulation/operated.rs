@@ -79,7 +79,7 @@ impl Facts {
         facts
     }
 
-    /// The same facts as a state has them.
+    /// These facts as a state has them.
     fn in_state(&self, state: &State, account: &Account) -> Self {
         let tier_of = |id: KeyId| state.key(id).map(|key| key.grant.tier);
         let is_erased = account.is_erased();

@@ -183,8 +183,8 @@ pub fn open(
     open_read(read(disk, data, config, thread_count, None, &|_, _| {})?)
 }
 
-/// The same for a data directory that was read ahead: only reads what came since, and tells it to
-/// an observer. If the directory no longer continues what was read, drops that, with a log line,
+/// Opens a data directory that was read ahead: only reads what came since, and tells it to an
+/// observer. If the directory no longer continues what was read, drops that, with a log line,
 /// and reads everything, of which the observer is told nothing.
 pub fn open_ahead(
     disk: Disk,
@@ -224,7 +224,7 @@ fn open_read((unopened, recovered, report, folder): Read) -> Result<Opened, Reco
     Ok(Opened { journal, recovered, report, folder, has_resumed: false })
 }
 
-/// The same on a single thread. Afterwards the caller writes blocks and makes segments through
+/// Opens on a single thread. Afterwards the caller writes blocks and makes segments through
 /// [`Steps`](crate::journal::Steps).
 #[cfg(test)]
 pub(crate) fn open_stepped(

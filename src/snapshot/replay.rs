@@ -78,8 +78,8 @@ impl ShardState {
         self.replay_decoded(record::decode(bytes), &|_, _| {})
     }
 
-    /// The same for a record that was decoded before. Tells each event to an observer first, with
-    /// the state before the record.
+    /// Applies a record that was decoded before. Tells each event to an observer first, with the
+    /// state before the record.
     pub(super) fn replay_decoded(
         &mut self,
         record: DecodedRecord,

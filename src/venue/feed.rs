@@ -59,7 +59,7 @@ pub struct Feed {
 struct EventTime {
     /// By the venue's own timestamp.
     venue: Timestamp,
-    /// The same, clamped if it is impossible.
+    /// That timestamp, clamped if it is impossible.
     effective: Timestamp,
 }
 

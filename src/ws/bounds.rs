@@ -37,13 +37,14 @@ pub const REPLY_BYTES_MAX: usize = 256 * 1024;
 /// with 16 KiB, 1,000 sockets with 50 markets at full speed get 0.88 of the frames.
 pub const PRICES_BYTES_GOAL: usize = 64 * 1024;
 
-/// The same for fills, for streams and for sockets that another node passes on, where hyper may
-/// have to keep it. A socket whose peer took a part of a batch is offered about as much next, at
-/// least this many bytes, and this many more after each batch that it takes whole.
+/// The size of a batch of fills, of one for a stream, and of one for a socket that another node
+/// passes on, where hyper may have to keep it, in bytes. A socket whose peer took a part of a batch
+/// is offered about as much next, at least this many bytes, and this many more after each batch
+/// that it takes whole.
 pub const WRITE_BYTES_GOAL: usize = 16 * 1024;
 
-/// The same for a stream whose peer is slow: what waits for ten thousand of them is no more than
-/// [`UNSENT_BYTES_MAX`], and newer.
+/// The size of a batch for a stream whose peer is slow, in bytes: what waits for ten thousand of
+/// them is no more than [`UNSENT_BYTES_MAX`], and newer.
 pub const SLOW_WRITE_BYTES_GOAL: usize = 4 * 1024;
 
 /// The peer of a stream is slow for this long after it did not take a batch at once.

@@ -1,6 +1,6 @@
 //! The prices of some markets as server-sent events.
 //!
-//! A stream has its markets from the beginning and hears nothing from its client. First it sends
+//! A stream has its markets from the beginning and gets nothing from its client. First it sends
 //! the state of every market, then what changes, and a sign of life every [`KEEPALIVE_INTERVAL`]:
 //!
 //! ```text

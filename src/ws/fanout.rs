@@ -147,8 +147,8 @@ impl Fanout {
         self.epoch
     }
 
-    /// Encodes a market's frame and notifies its subscribers. If it has none, the sockets with all
-    /// markets hear of it.
+    /// Encodes a market's frame and notifies its subscribers. If it has none, announces the market
+    /// to the sockets with all markets.
     fn pass_on(&self, market: &Arc<Market>, now: Timestamp) {
         let channel = self.channels.lock().get(&market.info().condition_id).cloned();
         match channel {
@@ -223,7 +223,7 @@ impl Fanout {
         self.subscription_count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_ok()
     }
 
-    /// From now on, a socket hears of markets that get no frame to anybody.
+    /// From now on, markets that have no frames for anybody are announced to the socket.
     pub(super) fn join_all(&self, socket: SocketId, mailbox: &Arc<Mailbox>) {
         self.all.lock().insert(socket, mailbox.clone());
     }

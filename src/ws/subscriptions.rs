@@ -234,7 +234,7 @@ impl Subscriptions {
             return Err(SubscribeError::NotAll { markets_max });
         }
         if self.all.is_none() {
-            // First: of what is listed or changes from here on, the socket hears.
+            // First: what is listed or changes from here on is announced to the socket.
             self.fanout.join_all(self.id, &self.mailbox);
             let rest = self.fanout.listing().markets().iter().rev().cloned().collect();
             self.all = Some(All { rest, lack: Lack::Never });

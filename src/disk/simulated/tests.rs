@@ -35,7 +35,7 @@ impl World {
         file
     }
 
-    /// The same, with its name synced.
+    /// A file whose name is synced too.
     fn settled(&self, path: &str, letters: &str) -> DiskFile {
         let file = self.file(path, letters);
         self.sync(&path[..2]);

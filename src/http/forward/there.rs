@@ -310,7 +310,7 @@ fn upgrading(operation: &Operation, head: &mut Parts) -> Option<OnUpgrade> {
     asks.then(|| head.extensions.remove()).flatten()
 }
 
-/// The same request for the owner.
+/// The request as the owner gets it.
 pub(super) fn request_to_owner(
     head: Parts,
     client: IpAddr,

@@ -112,7 +112,7 @@ pub(in crate::http) fn instead(head: &Parts, error: &ApiError) -> Option<Reply> 
     if path == "/docs/" { Some(moved("docs")) } else { missing(head, error) }
 }
 
-/// The same name without a slash behind it.
+/// A redirect to the name without a slash behind it.
 fn moved(name: &str) -> Reply {
     let mut reply = reply(StatusCode::PERMANENT_REDIRECT, String::new());
     let location = HeaderValue::try_from(format!("../{name}"));

@@ -179,7 +179,7 @@ impl Windows {
         }
     }
 
-    /// The same windows for one more key; or the windows to be put in their place first.
+    /// These windows, for one more key; or the windows to be put in their place first.
     pub(crate) fn share(&self, limits: Limits) -> Result<Self, Self> {
         let Some(log) = &self.log else {
             let since = (self.since, true);

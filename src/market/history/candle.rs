@@ -92,7 +92,7 @@ impl Width {
 }
 
 impl PricePoint {
-    /// The same of the other outcome of a market with two.
+    /// The price of the other outcome of a market with two.
     #[must_use]
     pub const fn mirrored(self) -> Self {
         Self { price: self.price.complement(), ..self }
@@ -100,7 +100,7 @@ impl PricePoint {
 }
 
 impl Candle {
-    /// The same of the other outcome of a market with two.
+    /// The candle of the other outcome of a market with two.
     #[must_use]
     pub const fn mirrored(self) -> Self {
         Self {

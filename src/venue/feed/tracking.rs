@@ -145,7 +145,7 @@ fn mirror(market: &Market, outcome: OutcomeIndex) -> Option<OutcomeIndex> {
     market.book(other).is_none().then_some(other)
 }
 
-/// The same levels as the other outcome trades on them.
+/// These levels as the other outcome trades on them.
 fn mirrored(reach: Grown) -> Grown {
     Grown { bid: reach.ask.map(Price::complement), ask: reach.bid.map(Price::complement) }
 }

@@ -68,7 +68,7 @@ impl<B: Books> Follower<B> {
         &self.trust.books
     }
 
-    /// The same, to be changed.
+    /// Where events take effect, to be changed.
     pub fn books_mut(&mut self) -> &mut B {
         &mut self.trust.books
     }

@@ -66,17 +66,17 @@ fn world(pipe_bytes: usize) -> World {
     world_for(pipe_bytes, MarketsMax::Count(50))
 }
 
-/// The same; the client may have this many markets.
+/// A world whose client may have this many markets.
 fn world_for(pipe_bytes: usize, markets_max: MarketsMax) -> World {
     world_within(&ByteBudget::new(usize::MAX), pipe_bytes, markets_max)
 }
 
-/// The same; what the client does not take is part of this budget.
+/// A world in which what the client does not take is part of this budget.
 fn world_within(unsent: &Arc<ByteBudget>, pipe_bytes: usize, markets_max: MarketsMax) -> World {
     world_of_batches(PRICES_BYTES_GOAL, unsent, pipe_bytes, markets_max)
 }
 
-/// The same; the client is sent about this many bytes of prices at a time.
+/// A world whose client is sent about this many bytes of prices at a time.
 fn world_of_batches(
     batch_bytes: usize,
     unsent: &Arc<ByteBudget>,

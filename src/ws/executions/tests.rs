@@ -93,7 +93,7 @@ impl World {
         self.begin_trade().await.unwrap();
     }
 
-    /// The same in a task of its own.
+    /// Buys a tenth of a share in a task of its own.
     fn begin_trade(&mut self) -> JoinHandle<()> {
         self.trade_count += 1;
         let name = format!("order-{}", self.trade_count);

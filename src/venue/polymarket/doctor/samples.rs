@@ -73,7 +73,7 @@ pub(super) fn scrubbed(payload: &str) -> String {
     text
 }
 
-/// The same for text that is not JSON, such as a message.
+/// Scrubs text that is not JSON, such as a message.
 pub(super) fn scrubbed_text(text: &str) -> String {
     let mut text = without_hosts(&without_hex(text, ""));
     text.truncate(text.floor_char_boundary(SAMPLE_BYTES_MAX));

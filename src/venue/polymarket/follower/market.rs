@@ -26,7 +26,7 @@ pub(super) struct Followed {
     pub(super) is_subscribed: bool,
     /// How long marketable orders are held, by Gamma.
     listed_delay: Delay,
-    /// The same, by the CLOB service. It is asked once.
+    /// How long they are held by the CLOB service, which is asked once.
     own_delay: Delay,
 }
 
