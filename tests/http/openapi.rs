@@ -353,6 +353,9 @@ fn entries_of_a_batch_are_read_as_described() {
     assert!(differences.is_empty(), "{}: {differences:#?}", differences.len());
 }
 
+/// A key that nobody has: one of the account's own would end at its first rotation.
+const NO_KEY: &str = "/v1/keys/9007199254740990";
+
 #[test]
 fn bodies_are_accepted_and_refused_as_described() {
     let server = Server::unlimited();
@@ -378,8 +381,8 @@ fn bodies_are_accepted_and_refused_as_described() {
             json!({ "market_ids": [PLAIN] }),
         ),
         ("POST", "/v1/keys", "/v1/keys".to_owned(), json!({})),
-        ("PATCH", "/v1/keys/{key_id}", "/v1/keys/64".to_owned(), json!({ "name": "x" })),
-        ("POST", "/v1/keys/{key_id}/rotate", "/v1/keys/64/rotate".to_owned(), json!({})),
+        ("PATCH", "/v1/keys/{key_id}", NO_KEY.to_owned(), json!({ "name": "x" })),
+        ("POST", "/v1/keys/{key_id}/rotate", format!("{NO_KEY}/rotate"), json!({})),
         (
             "DELETE",
             "/v1/cancel-market-orders",
