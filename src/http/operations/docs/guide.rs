@@ -21,7 +21,10 @@ macro_rules! pages {
 /// The pages by their readers.
 static GUIDE: [(&str, &[Page]); 2] = [
     ("For bots", &pages!["first-bot" "bots" "orders" "streams" "data" "keys" "api" "sdk" "paper"]),
-    ("For operators", &pages!["install" "operating" "configuration" "venues" "guarantees"]),
+    (
+        "For operators",
+        &pages!["install" "operating" "configuration" "venues" "guarantees" "changes"],
+    ),
 ];
 
 /// The files of [`pages()`].
