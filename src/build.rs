@@ -100,6 +100,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_newest_changes_are_of_this_version_and_its_data_format() {
+        let page = include_str!("guide/changes.md");
+        let newest = page.split("\n## ").nth(1).unwrap();
+        assert!(newest.starts_with(VERSION), "{newest}");
+        assert!(newest.contains(&format!("Data format: {}.", BUILD.data_format)), "{newest}");
+    }
+
+    #[test]
     fn a_build_is_named_in_one_line_and_in_three() {
         let formats = DataFormat { journal: 2, snapshots: 5 };
         for (commit, date, features, expected) in [
