@@ -393,7 +393,11 @@ impl Mailbox {
     /// Takes the socket's turn, if it has one. In a turn it must take all its slots, or ask for
     /// another one.
     pub(super) fn take_turn(&self) -> bool {
-        self.place.take_turn()
+        let has_turn = self.place.take_turn();
+        if has_turn {
+            self.turns.note_turn();
+        }
+        has_turn
     }
 
     /// Gives those of the worker their turn. Returns whether there is one.

@@ -23,6 +23,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use self::atomics::{AtomicU8, Ordering};
+use std::sync::atomic::AtomicU64;
 
 #[cfg(not(paperbourse_loom))]
 use std::sync::atomic as atomics;
@@ -33,9 +34,13 @@ use loom::sync::atomic as atomics;
 /// How many have a turn in each round, at least.
 pub const PER_ROUND_MIN: usize = 2;
 
-/// How many readers have a turn in each round, at most. Each writes one batch, which takes from ten
-/// microseconds, for a frame, to a hundred.
+/// How many readers have a turn in each round, at most.
 const READERS_PER_ROUND_MAX: usize = 64;
+
+/// The turns of a round take no longer than this, unless there are only [`PER_ROUND_MIN`]. Each
+/// writes one batch, which takes from ten microseconds, for a frame, to a hundred: however much is
+/// due to readers, requests do not wait for it.
+const ROUND_TIME_MAX: Duration = Duration::from_millis(1);
 
 /// Between these, one reader has a turn for each so much time since the last round: about an eighth
 /// of a busy worker's time, however long it takes to look at its requests. With half of it, prices
@@ -48,12 +53,19 @@ pub struct Turns {
     queue: Mutex<Queue>,
     asked: Notify,
     per_round_max: usize,
+    /// When the first and the last turn of this round began, in nanoseconds since `began`; 0 before
+    /// the first. Only the worker's thread writes them.
+    first_turn_ns: AtomicU64,
+    last_turn_ns: AtomicU64,
+    began: Instant,
 }
 
 struct Queue {
     waiting: VecDeque<Arc<Place>>,
     /// When the last round was given, or the first of these came.
     since: Instant,
+    /// How many turns that round had.
+    given_count: usize,
 }
 
 /// A reader's place among the others of its worker.
@@ -78,8 +90,16 @@ impl Turns {
     }
 
     fn new(per_round_max: usize) -> Self {
-        let queue = Queue { waiting: VecDeque::new(), since: Instant::now() };
-        Self { queue: Mutex::new(queue), asked: Notify::new(), per_round_max }
+        let began = Instant::now();
+        let queue = Queue { waiting: VecDeque::new(), since: began, given_count: 0 };
+        Self {
+            queue: Mutex::new(queue),
+            asked: Notify::new(),
+            per_round_max,
+            first_turn_ns: AtomicU64::new(0),
+            last_turn_ns: AtomicU64::new(0),
+            began,
+        }
     }
 
     /// Has the reader queue, unless it does or has its turn.
@@ -109,20 +129,44 @@ impl Turns {
     /// Gives the next readers their turn. Returns how many.
     pub(super) fn give(&self) -> usize {
         let mut queue = self.queue.lock();
-        let Queue { waiting, since } = &mut *queue;
+        let Queue { waiting, since, given_count } = &mut *queue;
         if waiting.is_empty() {
             return 0;
         }
         let now = Instant::now();
         let elapsed = now - std::mem::replace(since, now);
-        let share = usize::try_from(elapsed.as_nanos() / TIME_PER_READER.as_nanos());
-        let share = share.unwrap_or(usize::MAX).clamp(PER_ROUND_MIN, self.per_round_max);
-        let count = waiting.len().min(share);
+        let share = count_within(elapsed, TIME_PER_READER);
+        let share = self
+            .turn_time(*given_count)
+            .map_or(share, |turn| share.min(count_within(ROUND_TIME_MAX, turn)));
+        let count = waiting.len().min(share.clamp(PER_ROUND_MIN, self.per_round_max));
+        *given_count = count;
+        self.first_turn_ns.store(0, Ordering::Relaxed);
         for place in waiting.drain(..count) {
             place.turn.give();
             place.wake.notify_one();
         }
         count
+    }
+
+    /// How long each turn of the last round took, if it had `count` turns; `None` if that is not
+    /// known. Turns follow one another, so the last one took about as long as the others, which end
+    /// where the next one begins.
+    fn turn_time(&self, count: usize) -> Option<Duration> {
+        let [first_ns, last_ns] =
+            [&self.first_turn_ns, &self.last_turn_ns].map(|ns| ns.load(Ordering::Relaxed));
+        let others = u32::try_from(count.saturating_sub(1)).ok()?;
+        let elapsed = Duration::from_nanos(last_ns.saturating_sub(first_ns));
+        elapsed.checked_div(others).filter(|turn| first_ns > 0 && !turn.is_zero())
+    }
+
+    /// A reader begins its turn.
+    pub(super) fn note_turn(&self) {
+        let ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        if self.first_turn_ns.load(Ordering::Relaxed) == 0 {
+            self.first_turn_ns.store(ns, Ordering::Relaxed);
+        }
+        self.last_turn_ns.store(ns, Ordering::Relaxed);
     }
 
     /// Gives turns forever, on the thread of the readers. Before each, `work` does what is more
@@ -137,6 +181,11 @@ impl Turns {
             yield_now().await;
         }
     }
+}
+
+/// How many turns of this length fit into this time.
+fn count_within(time: Duration, turn: Duration) -> usize {
+    usize::try_from(time.as_nanos() / turn.as_nanos()).unwrap_or(usize::MAX)
 }
 
 impl Place {
@@ -233,6 +282,25 @@ mod tests {
         for (after_us, count) in rounds {
             advance(Duration::from_micros(after_us)).await;
             assert_eq!((readers.give(), requests.give()), (count, PER_ROUND_MIN), "{after_us}");
+        }
+    }
+
+    /// Whatever readers have to write: the time that their turns take gets them no more of it.
+    #[tokio::test(start_paused = true)]
+    async fn a_round_ends_in_time_however_long_turns_take() {
+        for (turn_us, count) in [(1, 64), (10, 64), (20, 50), (100, 10), (500, 2), (5_000, 2)] {
+            let turns = Turns::default();
+            (0..700).for_each(|_| turns.ask(&Arc::default()));
+            let mut given = 0;
+            for _ in 0..5 {
+                advance(Duration::from_millis(10)).await;
+                given = turns.give();
+                for _ in 0..given {
+                    turns.note_turn();
+                    advance(Duration::from_micros(turn_us)).await;
+                }
+            }
+            assert_eq!(given, count, "turns of {turn_us} µs");
         }
     }
 
