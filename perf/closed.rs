@@ -352,7 +352,11 @@ impl Figures {
 
     fn goals(&self) -> Vec<Goal> {
         use Peer::{Bare, Durable, Durable1, Memory, Redis};
-        let throughput = |sample: &Sample| sample.throughput;
+        let throughput = |what: &str, [own, other]: [Peer; 2], connection_count, bound| {
+            let ratio = self.ratio([own, other], connection_count, |sample| sample.throughput);
+            let goal = Goal::at_least(what, ratio, bound);
+            goal.bound_by_load(self.is_of_load(own, connection_count))
+        };
         let cpu = |sample: &Sample| sample.server_cpu_us;
         let sync_p50 = median(&self.sync, |times| times.p50);
         let [own_p50, bare_p50] = [Durable, Bare].map(|peer| self.latency_us(peer, 1, 0));
@@ -361,37 +365,37 @@ impl Figures {
         };
         let switches = self.row(Durable, Generator::Own, 64);
         let mut goals = vec![
-            Goal::at_least(
+            throughput(
                 "1: 64 connections, durable: throughput / Redis `SET`, `appendfsync always`",
-                self.ratio([Durable, Redis], 64, throughput),
+                [Durable, Redis],
+                64,
                 1.15,
-            )
-            .bound_by_load(self.is_of_load(Durable, 64)),
-            Goal::at_least(
+            ),
+            throughput(
                 "1: 64 connections, durable, 1 worker: throughput / Redis `SET`, `appendfsync \
                  always`",
-                self.ratio([Durable1, Redis], 64, throughput),
+                [Durable1, Redis],
+                64,
                 1.15,
-            )
-            .bound_by_load(self.is_of_load(Durable1, 64)),
-            Goal::at_least(
+            ),
+            throughput(
                 "1: 256 connections, durable: throughput / Redis `SET`, `appendfsync always`",
-                self.ratio([Durable, Redis], 256, throughput),
+                [Durable, Redis],
+                256,
                 1.25,
-            )
-            .bound_by_load(self.is_of_load(Durable, 256)),
-            Goal::at_least(
+            ),
+            throughput(
                 "1: 64 connections, durable: throughput / bare hyper",
-                self.ratio([Durable, Bare], 64, throughput),
+                [Durable, Bare],
+                64,
                 0.75,
-            )
-            .bound_by_load(self.is_of_load(Durable, 64)),
-            Goal::at_least(
+            ),
+            throughput(
                 "1: 64 connections, in memory: throughput / bare hyper",
-                self.ratio([Memory, Bare], 64, throughput),
+                [Memory, Bare],
+                64,
                 0.85,
-            )
-            .bound_by_load(self.is_of_load(Memory, 64)),
+            ),
             Goal::at_most(
                 "1: 64 connections, durable: CPU a trade / CPU a request of bare hyper",
                 self.ratio([Durable, Bare], 64, cpu),
@@ -415,11 +419,8 @@ impl Figures {
         ];
         for peer in [Peer::Fastapi, Peer::Fastapi2] {
             let name = peer.name();
-            goals.push(Goal::at_least(
-                format!("3: 64 connections, durable: throughput / {name}"),
-                self.ratio([Durable, peer], 64, throughput),
-                45.0,
-            ));
+            let what = format!("3: 64 connections, durable: throughput / {name}");
+            goals.push(throughput(&what, [Durable, peer], 64, 45.0));
             goals.push(Goal::at_least(
                 format!("3: 64 connections: p99 of {name} / durable"),
                 self.ratio([peer, Durable], 64, |sample| sample.quantiles_us[2]),

@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::hash::BuildHasher as _;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -175,7 +176,7 @@ pub(crate) struct PriceReaders {
     thread: Option<JoinHandle<anyhow::Result<()>>>,
     thread_id: Pid,
     /// The processor time of the thread until the last [`Self::take`], in seconds.
-    cpu_before: Mutex<f64>,
+    cpu_before: f64,
 }
 
 impl Reading {
@@ -286,11 +287,15 @@ impl PriceReaders {
                 }
             })
         });
-        let Ok(thread_id) = is_open.recv_timeout(Duration::from_secs(OPEN_SECONDS_MAX)) else {
-            if thread.is_finished() {
-                thread.join().expect("the thread of the readers does not panic")?;
+        let thread_id = match is_open.recv_timeout(Duration::from_secs(OPEN_SECONDS_MAX)) {
+            Ok(id) => id,
+            Err(RecvTimeoutError::Timeout) => {
+                bail!("{count} readers were not open after {OPEN_SECONDS_MAX} s")
             }
-            bail!("{count} readers were not open after {OPEN_SECONDS_MAX} s");
+            Err(RecvTimeoutError::Disconnected) => {
+                thread.join().expect("the thread of the readers does not panic")?;
+                bail!("a reader ended");
+            }
         };
         Ok(Self {
             counts,
@@ -300,16 +305,16 @@ impl PriceReaders {
             stop: Some(stop),
             thread: Some(thread),
             thread_id,
-            cpu_before: Mutex::new(0.0),
+            cpu_before: 0.0,
         })
     }
 
     /// Returns the counts since the last call.
-    pub(crate) fn take(&self) -> anyhow::Result<Counts> {
+    pub(crate) fn take(&mut self) -> anyhow::Result<Counts> {
         let cpu_seconds = cpu_seconds(CpuClock::OwnThread(self.thread_id))?;
         let mut counts = self.counts.lock();
         counts.reader_cpu_seconds =
-            cpu_seconds - std::mem::replace(&mut *self.cpu_before.lock(), cpu_seconds);
+            cpu_seconds - std::mem::replace(&mut self.cpu_before, cpu_seconds);
         let fresh = Counts::new(counts.stamp);
         Ok(std::mem::replace(&mut *counts, fresh))
     }

@@ -49,13 +49,7 @@ impl Goal {
         measured: impl Into<Spread>,
         bound: f64,
     ) -> Self {
-        Self {
-            what: what.into(),
-            measured: measured.into(),
-            bound,
-            is_least: true,
-            is_bound_by_load: false,
-        }
+        Self::new(what.into(), measured.into(), bound, true)
     }
 
     /// A goal that the value is no higher than this.
@@ -64,13 +58,11 @@ impl Goal {
         measured: impl Into<Spread>,
         bound: f64,
     ) -> Self {
-        Self {
-            what: what.into(),
-            measured: measured.into(),
-            bound,
-            is_least: false,
-            is_bound_by_load: false,
-        }
+        Self::new(what.into(), measured.into(), bound, false)
+    }
+
+    fn new(what: String, measured: Spread, bound: f64, is_least: bool) -> Self {
+        Self { what, measured, bound, is_least, is_bound_by_load: false }
     }
 
     /// Refuses the figure if the load was the bound: a faster server would hardly show.
@@ -89,7 +81,7 @@ impl Goal {
         if self.measured.median.is_nan() {
             "not measured".to_owned()
         } else if self.is_bound_by_load {
-            "not the server's: the load was the bound".to_owned()
+            "not met: the load generator was the bottleneck".to_owned()
         } else if self.holds() {
             "holds".to_owned()
         } else {
@@ -190,7 +182,7 @@ mod tests {
             (Goal::at_most("a", 6.0, 4.0), "missed by 50 %"),
             (
                 Goal::at_most("a", 4.0, 4.0).bound_by_load(true),
-                "not the server's: the load was the bound",
+                "not met: the load generator was the bottleneck",
             ),
             (Goal::at_least("a", f64::NAN, 1.0), "not measured"),
             (Goal::at_most("a", f64::NAN, 1.0), "not measured"),

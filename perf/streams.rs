@@ -193,6 +193,11 @@ fn p99_ratio(pairs: &[(ReaderFigures, ReaderFigures)]) -> Spread {
     )
 }
 
+/// Whether the readers had no time left in any of these measurements.
+fn are_of_readers(pairs: &[(ReaderFigures, ReaderFigures)]) -> bool {
+    pairs.iter().any(|(own, other)| own.is_of_readers() || other.is_of_readers())
+}
+
 impl Sample {
     fn line(&self) -> String {
         let Observed { sockets, streams, megabytes_over_time } = &self.observed;
@@ -262,7 +267,8 @@ impl Figures {
             let pairs: Vec<_> = pairs.collect();
             if !pairs.is_empty() {
                 let what = format!("p99 of {name} beside some that have stopped / without these");
-                goals.push(Goal::at_most(what, p99_ratio(&pairs), STOPPED_P99_RATIO_MAX));
+                let goal = Goal::at_most(what, p99_ratio(&pairs), STOPPED_P99_RATIO_MAX);
+                goals.push(goal.bound_by_load(are_of_readers(&pairs)));
             }
         }
         // The bare loop follows the sockets that it is compared with.
@@ -274,8 +280,7 @@ impl Figures {
             Some((sockets, pair[1].observed.sockets?))
         });
         let pairs: Vec<_> = bare.collect();
-        let is_of_readers =
-            pairs.iter().any(|(own, bare)| own.is_of_readers() || bare.is_of_readers());
+        let is_of_readers = are_of_readers(&pairs);
         if !pairs.is_empty() {
             match self.arguments.evening {
                 Some(Speed::Times(1)) => {

@@ -234,10 +234,11 @@ impl Run<'_> {
     }
 
     /// What the sockets and the streams got since the last call.
-    fn take(&self) -> anyhow::Result<[Option<Counts>; 2]> {
-        let [sockets, streams] = &self.reading;
-        let taken =
-            |readers: &Option<PriceReaders>| readers.as_ref().map(PriceReaders::take).transpose();
+    fn take(&mut self) -> anyhow::Result<[Option<Counts>; 2]> {
+        let [sockets, streams] = &mut self.reading;
+        let taken = |readers: &mut Option<PriceReaders>| {
+            readers.as_mut().map(PriceReaders::take).transpose()
+        };
         Ok([taken(sockets)?, taken(streams)?])
     }
 
