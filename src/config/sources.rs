@@ -83,7 +83,7 @@ pub struct Setting {
 pub struct Configuration {
     /// The options.
     pub arguments: ServeArgs,
-    /// The options as text, in the order of the help.
+    /// The options as text, in the order in which `--help` lists them.
     pub settings: Vec<Setting>,
     /// Variables with our prefix that set nothing.
     pub unknown_variables: Vec<String>,

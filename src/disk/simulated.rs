@@ -75,7 +75,7 @@ pub(crate) struct Faults {
     /// The power fails at this operation, which may have happened in part: it and all later ones
     /// fail until [`SimulatedDisk::power_loss`] or [`SimulatedDisk::kill`].
     pub(crate) crash: When,
-    /// The power fails at this operation that changes or syncs names.
+    /// The power fails at this operation, of those that change or sync names.
     pub(crate) crash_at_names: When,
     /// Whether a power loss or a short write may leave a sector half old, half new.
     pub(crate) sectors_tear: bool,

@@ -37,7 +37,7 @@ mod place {
     }
 }
 
-/// A place behind a lock of the model checker, which tracks how threads hand values over.
+/// A place guarded by a lock of the model checker, which tracks how threads hand values over.
 #[cfg(paperbourse_loom)]
 mod place {
     use arc_swap::RefCnt;

@@ -123,7 +123,7 @@ struct BucketTable<H, S> {
 }
 
 struct Set<H> {
-    /// All sets have one rule. A copy in each changes under the lock of the buckets that it fills.
+    /// A copy of the table's rule, which changes under the lock of the buckets that it fills.
     rule: BucketRule,
     entries: [Entry<H>; SET_ENTRIES],
     /// Shared by the holders that find no free entry.

@@ -179,7 +179,7 @@ impl Windows {
         }
     }
 
-    /// These windows, for one more key; or the windows to be put in their place first.
+    /// Shares these windows with one more key. `Err` has the windows that must replace them first.
     pub(crate) fn share(&self, limits: Limits) -> Result<Self, Self> {
         let Some(log) = &self.log else {
             let since = (self.since, true);
