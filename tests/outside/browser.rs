@@ -177,7 +177,8 @@ fn check_commands(browser: &mut Browser, server: &ServerProcess, key: &str) {
     ] {
         show(browser, "#post_trade [role=tablist]");
         browser.click(&format!("#post_trade [role=tab]:nth-child({tab})"));
-        let code = browser.text("#post_trade [role=tabpanel]:not([hidden]) pre");
+        let shown = "#post_trade [role=tabpanel]:not([hidden]) pre";
+        let code = browser.wait_for(shown, |text| !text.is_empty());
         assert!(!code.contains(key), "{code}");
         let folder = tempfile::tempdir().unwrap();
         match language {
@@ -257,7 +258,7 @@ fn check(screen: Screen) {
     let picture = |name: &str| picture(screen, name);
     let mut browser = Browser::start(screen);
     browser.open(&format!("http://{}/", server.address));
-    assert_eq!(browser.text("#state"), "ready");
+    browser.check_text("#state", "ready");
     let whole = ["html".to_owned()];
     check_page(&mut browser, &axe, &whole);
     browser.keep_picture(&picture("home"));
@@ -268,13 +269,13 @@ fn check(screen: Screen) {
     // The form is filled in with the example, about a market of this server.
     browser.find("#post_trade textarea[rows]");
     browser.click("#post_trade form > button");
-    assert_eq!(browser.text("#post_trade .result .bad"), "401 Unauthorized");
+    browser.check_text("#post_trade .result .bad", "401 Unauthorized");
     browser.fill("#credential", &key);
     browser.click("#post_trade form > button");
-    assert_eq!(browser.text("#post_trade .result .ok"), "200 OK");
+    browser.check_text("#post_trade .result .ok", "200 OK");
     browser.run("document.querySelector('#post_trade form').scrollIntoView()");
     browser.keep_picture(&picture("trade"));
-    let shown = browser.text("#post_trade .result pre");
+    let shown = browser.wait_for("#post_trade .result pre", |text| !text.is_empty());
     let trade: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!((&trade["status"], &trade["quantity"]), (&json!("FILLED"), &json!(10)));
     let mut client = Client::with_key(server.address, &key);
@@ -288,7 +289,7 @@ fn check(screen: Screen) {
     browser.fill("#filter", "cancel market");
     let visible = "return [...document.querySelectorAll('main details')].filter((it) => \
                    it.checkVisibility()).map(({ id }) => id)";
-    assert_eq!(browser.run(visible), json!(["delete_v1_cancel_market_orders"]));
+    browser.check_value(visible, &json!(["delete_v1_cancel_market_orders"]));
     browser.run(
         "const filter = document.getElementById('filter');
          filter.value = '';
@@ -363,7 +364,7 @@ fn code_of_the_guide_is_copied_in_the_chosen_language() {
         browser.click(&format!("{taker} [role=tabpanel]:not([hidden]) .copy"));
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide/bots").join(file);
         let text = std::fs::read_to_string(path).unwrap();
-        assert_eq!(browser.run("return window.copied"), json!(text), "{file}");
+        browser.check_value("return window.copied", &json!(text));
     }
     assert_eq!(browser.complaints(), Vec::<Value>::new());
 }

@@ -63,24 +63,8 @@ fn open(screen: Screen, server: &ServerProcess) -> Browser {
 fn sign_in(browser: &mut Browser, key: &str) {
     browser.fill("[aria-label='API key']", key);
     browser.click(".sign-in button");
-    wait_for(browser, "[data-field=total_value]", |text| text.starts_with('$'));
+    browser.wait_for("[data-field=total_value]", |text| text.starts_with('$'));
 }
-
-/// Waits until the text of the element is as wanted, and returns it.
-#[track_caller]
-fn wait_for(browser: &mut Browser, selector: &str, is_wanted: impl Fn(&str) -> bool) -> String {
-    for _ in 0..ROUNDS_MAX {
-        let text = browser.text(selector);
-        if is_wanted(&text) {
-            return text;
-        }
-        browser.run("await new Promise((done) => setTimeout(done, 50))");
-    }
-    panic!("{selector} says {}", browser.text(selector));
-}
-
-/// How often a text is looked at until it is right.
-const ROUNDS_MAX: usize = 1_200;
 
 /// Shows one of a phone's views; elsewhere all are there.
 fn view(browser: &mut Browser, screen: Screen, name: &str) {
@@ -92,17 +76,16 @@ fn view(browser: &mut Browser, screen: Screen, name: &str) {
 
 fn choose(browser: &mut Browser, screen: Screen, question: &str) {
     view(browser, screen, "Markets");
-    browser.find(".list li");
-    let chosen = browser.run(&format!(
+    let choose = format!(
         "const wanted = {};
          const rows = [...document.querySelectorAll('.list li button')];
          const row = rows.find((row) => row.querySelector('.question')?.textContent === wanted);
          row?.click();
          return Boolean(row);",
         json!(question)
-    ));
-    assert_eq!(chosen, json!(true), "{question}");
-    wait_for(browser, "h1", |text| text == question);
+    );
+    browser.check_value(&choose, &json!(true));
+    browser.wait_for("h1", |text| text == question);
 }
 
 /// Chooses a tab of the account, and waits for what is below it.
@@ -153,28 +136,28 @@ fn check_states(screen: Screen) {
     ] {
         let question = Market::of(stage).question;
         view(&mut browser, screen, "Markets");
-        let row = browser.run(&format!(
+        let chips = format!(
             "const rows = [...document.querySelectorAll('.list li button')];
              const row = rows.find((it) => it.textContent.includes({}));
              return [...row.querySelectorAll('.chip')].map((it) => it.textContent).join();",
             json!(question)
-        ));
-        assert_eq!(row, json!(chip), "{stage:?}");
+        );
+        browser.check_value(&chips, &json!(chip));
         choose(&mut browser, screen, &question);
         view(&mut browser, screen, "Trade");
-        wait_for(&mut browser, ".book", |text| text.contains(said));
+        browser.wait_for(".book", |text| text.contains(said));
         look(&mut browser, &axe, screen, &format!("{stage:?}").to_lowercase(), ".market");
     }
     view(&mut browser, screen, "Markets");
     browser.fill("[type=search]", "<i>x");
-    wait_for(&mut browser, ".list .empty", |text| text == "No market matches “<i>x”.");
+    browser.wait_for(".list .empty", |text| text == "No market matches “<i>x”.");
     look(&mut browser, &axe, screen, "no-market", ".list");
     browser.fill("[type=search]", "game");
 
     view(&mut browser, screen, "Account");
-    assert_eq!(browser.text(".panel .empty"), "Sign in to see your account.");
+    browser.check_text(".panel .empty", "Sign in to see your account.");
     sign_in(&mut browser, &key);
-    wait_for(&mut browser, ".panel", |text| text == "No positions. Choose a market and buy.");
+    browser.wait_for(".panel", |text| text == "No positions. Choose a market and buy.");
     look(&mut browser, &axe, screen, "empty-account", ".account");
     let order = |price: Option<&str>| {
         let kind = if price.is_some() { "limit" } else { "market" };
@@ -191,7 +174,7 @@ fn check_states(screen: Screen) {
         ("Equity", "$999.90"),
     ] {
         choose_tab(&mut browser, tab);
-        wait_for(&mut browser, ".panel", |text| text.contains(said));
+        browser.wait_for(".panel", |text| text.contains(said));
         look(
             &mut browser,
             &axe,
@@ -205,20 +188,11 @@ fn check_states(screen: Screen) {
 
     choose(&mut browser, screen, &Market::of(Stage::Open).question);
     view(&mut browser, screen, "Trade");
-    wait_for(&mut browser, ".book", |text| text.contains("12,027.49"));
+    browser.wait_for(".book", |text| text.contains("12,027.49"));
     drop(server);
     let said = "Disconnected: prices are from before. Trying again.";
-    wait_for(&mut browser, ".book", |text| text.contains(said));
+    browser.wait_for(".book", |text| text.contains(said));
     look(&mut browser, &axe, screen, "disconnected", "html");
-}
-
-/// Fails unless people who do not see the page are told this role and this name of the element.
-/// That follows what is shown a moment later.
-#[track_caller]
-fn check_named(browser: &mut Browser, selector: &str, role: &str, name: &str) {
-    let expected = (role.to_owned(), name.to_owned());
-    let is_named = (0..ROUNDS_MAX).any(|_| browser.named(selector) == expected);
-    assert!(is_named, "{selector} is {:?}, not {expected:?}", browser.named(selector));
 }
 
 /// Fails unless people who do not see the page find everything by these names.
@@ -232,10 +206,10 @@ fn check_names(browser: &mut Browser, screen: Screen) {
         ("settlements", "Settlements"),
         ("equity", "Equity"),
     ] {
-        check_named(browser, &format!("#tab-{tab}"), "tab", name);
+        browser.check_named(&format!("#tab-{tab}"), "tab", name);
         if name != "Settlements" {
             choose_tab(browser, name);
-            check_named(browser, "#panel table", "table", name);
+            browser.check_named("#panel table", "table", name);
         }
     }
     let question = Market::of(Stage::Resolved).question;
@@ -257,10 +231,9 @@ fn check_names(browser: &mut Browser, screen: Screen) {
         ("Trade", ".ticket .main", "button", "Buy Red"),
     ] {
         view(browser, screen, view_of);
-        check_named(browser, selector, role, name);
+        browser.check_named(selector, role, name);
     }
-    let headings = browser.run("return document.querySelectorAll('h1').length");
-    assert_eq!(headings, json!(1));
+    browser.check_value("return document.querySelectorAll('h1').length", &json!(1));
 }
 
 /// Fails if the key is anywhere but in the storage of this tab.
@@ -286,9 +259,9 @@ fn check_stale(screen: Screen) {
     let server = serve(&folder, &[]);
     let mut browser = open(screen, &server);
     view(&mut browser, screen, "Trade");
-    wait_for(&mut browser, ".book", |text| text.contains(STALE));
-    wait_for(&mut browser, ".confirmed", |text| text.starts_with("Not confirmed since "));
-    check_named(&mut browser, ".dot", "image", "stale");
+    browser.wait_for(".book", |text| text.contains(STALE));
+    browser.wait_for(".confirmed", |text| text.starts_with("Not confirmed since "));
+    browser.check_named(".dot", "image", "stale");
     look(&mut browser, &axe, screen, "stale", "html");
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -15,8 +16,12 @@ use serde_json::{Value, json};
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// How long the driver looks for an element that is not there yet, in milliseconds.
 const PATIENCE_MS: u32 = 20_000;
-/// How often in a row the page may replace an element that a command is for.
-const REPLACEMENTS_MAX: usize = 10;
+/// How long the page may take to become what a check wants. Long, since others build and trade on
+/// the same machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// What the driver says of an element that the page is about to replace, show or uncover.
+const PASSING_ERRORS: [&str; 3] =
+    ["stale element reference", "element not interactable", "element click intercepted"];
 
 /// The size of a screen.
 #[derive(Clone, Copy)]
@@ -125,21 +130,42 @@ impl Browser {
         self.connection.read(false)
     }
 
-    /// Waits for the element and sends the driver a command that names it. The page may replace
-    /// the element between the two; then the command is sent again, with the new one.
+    /// Waits for the element and sends the driver a command that names it. The page draws a frame
+    /// after what it follows from, so it may replace, show or uncover the element a moment later:
+    /// then the command is sent again.
     #[track_caller]
     fn with(&mut self, selector: &str, send: impl Fn(&mut Self, &str) -> Response) -> Value {
-        for _ in 0..REPLACEMENTS_MAX {
-            let element = self.find(selector);
-            let response = send(self, &element);
-            let mut answer = response.json();
-            if response.status == 200 {
-                return answer["value"].take();
+        let attempt = |browser: &mut Self| {
+            let element = browser.find(selector);
+            send(browser, &element)
+        };
+        let is_over = |response: &Response| {
+            let error = &response.json()["value"]["error"];
+            !PASSING_ERRORS.iter().any(|passing| error == passing)
+        };
+        let response = self.wait_until(attempt, is_over);
+        let response = response.unwrap_or_else(|last| last);
+        assert_eq!(response.status, 200, "{selector}: {}", response.text);
+        response.json()["value"].take()
+    }
+
+    /// Reads something of the page until it is as wanted and returns it, or what it was at last.
+    pub(crate) fn wait_until<T>(
+        &mut self,
+        mut read: impl FnMut(&mut Self) -> T,
+        is_wanted: impl Fn(&T) -> bool,
+    ) -> Result<T, T> {
+        let begin = Instant::now();
+        loop {
+            let found = read(self);
+            if is_wanted(&found) {
+                return Ok(found);
             }
-            let error = &answer["value"]["error"];
-            assert_eq!(error, "stale element reference", "{selector}: {}", response.text);
+            if begin.elapsed() > PATIENCE {
+                return Err(found);
+            }
+            self.run("await new Promise((done) => setTimeout(done, 20))");
         }
-        panic!("{selector} is replaced each time it is found");
     }
 
     /// Sends a command to the element.
@@ -173,10 +199,30 @@ impl Browser {
         found[ELEMENT].as_str().unwrap().to_owned()
     }
 
-    /// Waits for the element and returns the text that people see in it.
+    /// Waits until the text that people see in the element is as wanted, and returns it.
     #[track_caller]
-    pub(crate) fn text(&mut self, selector: &str) -> String {
-        self.on(selector, "GET", "text", &Value::Null).as_str().unwrap().to_owned()
+    pub(crate) fn wait_for(&mut self, selector: &str, is_wanted: impl Fn(&str) -> bool) -> String {
+        let read = |browser: &mut Self| browser.on(selector, "GET", "text", &Value::Null);
+        match self.wait_until(read, |text| is_wanted(text.as_str().unwrap())) {
+            Ok(text) => text.as_str().unwrap().to_owned(),
+            Err(last) => panic!("{selector} says {last}"),
+        }
+    }
+
+    /// Fails unless people see this text in the element, now or a moment later.
+    #[track_caller]
+    pub(crate) fn check_text(&mut self, selector: &str, text: &str) {
+        let read = |browser: &mut Self| browser.on(selector, "GET", "text", &Value::Null);
+        let last = self.wait_until(read, |found| found == text).unwrap_or_else(|last| last);
+        assert_eq!(last, text, "{selector}");
+    }
+
+    /// Fails unless this body of an async function returns the value, now or a moment later.
+    #[track_caller]
+    pub(crate) fn check_value(&mut self, script: &str, value: &Value) {
+        let read = |browser: &mut Self| browser.run(script);
+        let last = self.wait_until(read, |found| found == value).unwrap_or_else(|last| last);
+        assert_eq!(&last, value, "{script}");
     }
 
     #[track_caller]
@@ -227,12 +273,17 @@ impl Browser {
         });
     }
 
-    /// The role and the name of the element, as they are told to people who do not see it.
+    /// Fails unless people who do not see the page are told this role and this name of the element,
+    /// now or a moment later.
     #[track_caller]
-    pub(crate) fn named(&mut self, selector: &str) -> (String, String) {
-        let mut computed =
-            |command| self.on(selector, "GET", command, &Value::Null).as_str().unwrap().to_owned();
-        (computed("computedrole"), computed("computedlabel"))
+    pub(crate) fn check_named(&mut self, selector: &str, role: &str, name: &str) {
+        let read = |browser: &mut Self| {
+            ["computedrole", "computedlabel"]
+                .map(|command| browser.on(selector, "GET", command, &Value::Null))
+        };
+        let last = self.wait_until(read, |found| *found == [role, name]);
+        let last = last.unwrap_or_else(|last| last);
+        assert_eq!(last, [role, name], "{selector}");
     }
 
     /// Runs the body of an async function in the page, and returns what it returns.

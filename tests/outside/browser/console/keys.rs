@@ -3,7 +3,7 @@
 use paperbourse_test_support::{Client, Request};
 use serde_json::{Value, json};
 
-use super::{Market, Stage, WIDE, client, open, server_of, sign_in, wait_for};
+use super::{Market, Stage, WIDE, client, open, server_of, sign_in};
 use crate::browser::axe;
 
 /// The least time between two requests with the key, in milliseconds.
@@ -24,16 +24,16 @@ fn a_key_signs_in_until_it_ends() {
     ] {
         browser.fill("[aria-label='API key']", wrong);
         browser.click(".sign-in button");
-        wait_for(&mut browser, ".sign-in p", |text| text.starts_with(said));
+        browser.wait_for(".sign-in p", |text| text.starts_with(said));
     }
     sign_in(&mut browser, &key);
-    assert_eq!(browser.text("[data-field=available]"), "$1,000.00");
+    browser.check_text("[data-field=available]", "$1,000.00");
     // A reload keeps it, as this tab does, and a person who signs out is asked again.
     browser.run("location.reload()");
-    wait_for(&mut browser, "[data-field=available]", |text| text == "$1,000.00");
+    browser.wait_for("[data-field=available]", |text| text == "$1,000.00");
     browser.click("header > button");
     browser.find("[aria-label='API key']");
-    assert_eq!(browser.run("return sessionStorage.length"), json!(0));
+    browser.check_value("return sessionStorage.length", &json!(0));
     browser.run("location.reload()");
     browser.find("[aria-label='API key']");
 
@@ -43,8 +43,8 @@ fn a_key_signs_in_until_it_ends() {
     own.send(Request::delete(format!("/v1/keys/{}", keys[0]["id"]))).ok(200);
     let refused = own.get("/v1/me").ok(401);
     let said = refused["message"].as_str().unwrap();
-    wait_for(&mut browser, ".sign-in p", |text| text == said);
-    assert_eq!(browser.run("return sessionStorage.length"), json!(0));
+    browser.wait_for(".sign-in p", |text| text == said);
+    browser.check_value("return sessionStorage.length", &json!(0));
     assert_eq!(browser.complaints(), Vec::<Value>::new());
 }
 

@@ -10,8 +10,6 @@ use crate::browser::{BINARY, axe};
 /// How many moments are compared, unless the variable says another number.
 const MOMENTS_DEFAULT: usize = 20;
 const MOMENTS: &str = "PAPERBOURSE_CONSOLE_MOMENTS";
-/// How often a moment is looked at until the page and the API show the same.
-const ROUNDS_MAX: usize = 100;
 
 #[test]
 fn decimals_are_exact() {
@@ -166,18 +164,14 @@ fn numbers_are_the_apis() {
     for moment in 0..moments {
         let id = ids[moment % ids.len()];
         browser.run(&format!("location.hash = '{id}'"));
-        let mut last = Value::Null;
-        let is_same = (0..ROUNDS_MAX).any(|_| {
-            let before = expected(&mut client, &mut anyone, id);
-            let shown = shown(&mut browser);
-            let is_same = shown == before;
-            last = json!({ "page": shown, "api": before });
-            if !is_same {
-                browser.run("await new Promise((done) => setTimeout(done, 100))");
-            }
-            is_same
-        });
-        assert!(is_same, "moment {moment}: {last}");
+        let pair = browser.wait_until(
+            |browser| {
+                let api = expected(&mut client, &mut anyone, id);
+                json!({ "page": shown(browser), "api": api })
+            },
+            |pair| pair["page"] == pair["api"],
+        );
+        assert!(pair.is_ok(), "moment {moment}: {pair:?}");
     }
     assert_eq!(browser.complaints(), Vec::<Value>::new());
 }

@@ -7,7 +7,7 @@ use paperbourse_test_support::process::{Process, ServerProcess, command};
 use serde_json::{Value, json};
 
 use super::recording::{self, Market, Stage};
-use super::{WIDE, choose, client, open, serve, server_of, sign_in, view, wait_for};
+use super::{WIDE, choose, client, open, serve, server_of, sign_in, view};
 use crate::browser::driver::Browser;
 use crate::browser::{BINARY, PHONE, axe};
 
@@ -54,11 +54,11 @@ fn a_trade_takes_only_a_keyboard() {
     let typed: Vec<String> = key.chars().map(String::from).collect();
     browser.press(&typed.iter().map(String::as_str).collect::<Vec<_>>());
     browser.press(&["Enter"]);
-    wait_for(&mut browser, "[data-field=total_value]", |text| text == "$1,000.00");
+    browser.wait_for("[data-field=total_value]", |text| text == "$1,000.00");
 
     browser.press(&["/"]);
     browser.press(&["O", "p", "e", "n", " ", "g", "Enter"]);
-    wait_for(&mut browser, "h1", |text| text == "Which side wins the Open game?");
+    browser.wait_for("h1", |text| text == "Which side wins the Open game?");
     browser.find(".book .at");
     let focused = browser.run(
         "for (const key of ['Escape', 's', 'Escape']) {
@@ -71,7 +71,7 @@ fn a_trade_takes_only_a_keyboard() {
     assert_eq!(focused, json!("BODY"), "Esc leaves a field for good");
     browser.press(&["Escape", "s", "j", "Escape", "b", "2", "0", "Enter"]);
     // The letter went into no field, or would be in this one.
-    wait_for(&mut browser, STATUS, |text| {
+    browser.wait_for(STATUS, |text| {
         text.starts_with("Filled 20 at 0.50 for $10.00, fee $0.00. Order ")
     });
     let placed = orders(&mut client);
@@ -80,9 +80,8 @@ fn a_trade_takes_only_a_keyboard() {
     browser.press(&["Escape", "?"]);
     browser.find("dialog[open]");
     browser.press(&["Escape"]);
-    let has_dialog = "return document.querySelector('dialog') !== null";
-    let is_closed = (0..200).any(|_| browser.run(has_dialog) == json!(false));
-    assert!(is_closed, "Esc closes the list of keys");
+    // Esc closes the list of keys.
+    browser.check_value("return document.querySelector('dialog') === null", &json!(true));
     assert_eq!(browser.complaints(), Vec::<Value>::new());
 }
 
@@ -96,7 +95,7 @@ fn a_trade_takes_only_a_finger() {
     let mut browser = open(PHONE, &server);
     sign_in(&mut browser, &key);
     browser.tap(".list li button");
-    wait_for(&mut browser, "h1", |text| text == "Which side wins the Open game?");
+    browser.wait_for("h1", |text| text == "Which side wins the Open game?");
     for selector in [".asks .at button", "[name=quantity]"] {
         browser.run(&format!(
             "document.querySelector('{selector}').scrollIntoView({{ block: 'center' }})"
@@ -107,7 +106,7 @@ fn a_trade_takes_only_a_finger() {
     browser
         .run(&format!("document.querySelector('{BUTTON}').scrollIntoView({{ block: 'center' }})"));
     browser.tap(BUTTON);
-    wait_for(&mut browser, STATUS, |text| text.starts_with("Filled 20 at 0.50"));
+    browser.wait_for(STATUS, |text| text.starts_with("Filled 20 at 0.50"));
     let placed = orders(&mut client);
     assert_eq!((placed.len(), &placed[0]["limit_price"]), (1, &json!("0.5")));
 }
@@ -126,30 +125,30 @@ fn two_clicks_are_one_order_and_open_ones_are_cancelled() {
            await new Promise((done) => setTimeout(done, n * 10));
          }}"
     ));
-    wait_for(&mut browser, STATUS, |text| text.starts_with("Filled 20"));
+    browser.wait_for(STATUS, |text| text.starts_with("Filled 20"));
     browser.click(BUTTON);
     assert_eq!(orders(&mut client).len(), 1);
-    wait_for(&mut browser, ".held", |text| text.contains("20 at 0.50"));
+    browser.wait_for(".held", |text| text.contains("20 at 0.50"));
 
     for price in ["0.1", "0.2", "0.3"] {
         fill(&mut browser, "10", Some(price));
         browser.click(BUTTON);
         let said = format!("Placed: 10 at {price}0 rests on the book. Order ");
-        wait_for(&mut browser, STATUS, |text| text.starts_with(&said));
+        browser.wait_for(STATUS, |text| text.starts_with(&said));
     }
     browser.click("#tab-orders");
     let open = orders(&mut client);
     browser.click(&format!("[aria-label='Cancel order {}']", open[0]["order_id"]));
-    wait_for(&mut browser, "#tab-orders", |text| text == "Open orders 2");
+    browser.wait_for("#tab-orders", |text| text == "Open orders 2");
     browser.click(".tabs > button");
-    assert_eq!(browser.text(".tabs > span"), "Cancel all open orders?");
+    browser.check_text(".tabs > span", "Cancel all open orders?");
     browser.click(".tabs > button:last-of-type");
     assert_eq!(client.get("/v1/orders?status=OPEN").ok(200)["orders"].as_array().unwrap().len(), 2);
     browser.click(".tabs > button");
     browser.click(".tabs > button:first-of-type");
-    wait_for(&mut browser, ".panel", |text| text.starts_with("No open orders."));
+    browser.wait_for(".panel", |text| text.starts_with("No open orders."));
     assert_eq!(client.get("/v1/orders?status=OPEN").ok(200)["orders"], json!([]));
-    assert_eq!(browser.text("[data-field=available]"), "$990.00");
+    browser.check_text("[data-field=available]", "$990.00");
 }
 
 /// Clicks, and returns once the order is on its way. The page gets `answered` for its answer.
@@ -184,12 +183,13 @@ fn a_reload_while_an_order_is_on_its_way_makes_no_second_one() {
     });
     assert!(is_placed);
     browser.run("setTimeout(() => location.reload(), 0)");
-    wait_for(&mut browser, BUTTON, |text| text == "Send again");
-    wait_for(&mut browser, STATUS, |text| text.starts_with("No answer came"));
-    assert_eq!(browser.run("return document.querySelector('[name=quantity]').value"), json!("20"));
-    wait_for(&mut browser, "[data-field=total_value]", |text| text.starts_with('$'));
+    browser.wait_for(BUTTON, |text| text == "Send again");
+    browser.wait_for(STATUS, |text| text.starts_with("No answer came"));
+    let quantity = "return document.querySelector('[name=quantity]').value";
+    browser.check_value(quantity, &json!("20"));
+    browser.wait_for("[data-field=total_value]", |text| text.starts_with('$'));
     browser.click(BUTTON);
-    wait_for(&mut browser, STATUS, |text| text.starts_with("Filled 20 at 0.50"));
+    browser.wait_for(STATUS, |text| text.starts_with("Filled 20 at 0.50"));
     assert_eq!(orders(&mut client).len(), 1);
 }
 
@@ -205,10 +205,10 @@ fn an_order_to_a_server_that_is_killed_happens_once() {
     server.signal("-STOP");
     send(&mut browser, "answer");
     server.kill();
-    wait_for(&mut browser, BUTTON, |text| text == "Send again");
+    browser.wait_for(BUTTON, |text| text == "Send again");
     let server = serve_at(address, &folder);
     browser.click(BUTTON);
-    wait_for(&mut browser, STATUS, |text| text.starts_with("Filled 20 at 0.50"));
+    browser.wait_for(STATUS, |text| text.starts_with("Filled 20 at 0.50"));
     let key = browser.run("return sessionStorage.getItem('paperbourse-key')");
     let placed = orders(&mut Client::with_key(server.address, key.as_str().unwrap()));
     assert_eq!(placed.len(), 1);
@@ -234,9 +234,9 @@ fn what_another_program_trades_is_told_and_saved() {
     let order = json!({ "market_id": recording::id(0), "outcome": "Red", "side": "BUY",
                         "order_type": "market", "quantity": "20" });
     client.post("/v1/orders", &order).ok(200);
-    wait_for(&mut browser, STATUS, |text| text == "Bought 20 Red at 0.50.");
+    browser.wait_for(STATUS, |text| text == "Bought 20 Red at 0.50.");
     browser.click("#tab-fills");
-    wait_for(&mut browser, ".panel", |text| text.contains("Buy Red"));
+    browser.wait_for(".panel", |text| text.contains("Buy Red"));
     browser.run(
         "const made = URL.createObjectURL;
          window.saved = new Promise((done) => {
@@ -281,12 +281,13 @@ fn refusals_are_shown_as_the_server_says_them() {
         let refused = refused.json();
         assert_eq!(refused["error"], json!(code), "{order}");
         let said = format!("{} {code}", refused["message"].as_str().unwrap());
-        wait_for(&mut browser, STATUS, |text| text == said);
-        let typed = browser.run(
+        browser.wait_for(STATUS, |text| text == said);
+        // What was typed stays.
+        browser.check_value(
             "const value = (name) => document.querySelector(`[name=${name}]`)?.value ?? null;
              return ['quantity', 'price'].map(value);",
+            &json!([quantity, price]),
         );
-        assert_eq!(typed, json!([quantity, price]), "what was typed stays");
     }
     assert_eq!(orders(&mut client), Vec::<Value>::new());
 }
@@ -300,9 +301,9 @@ fn the_button_is_off_where_nothing_can_be_traded() {
     let (mut client, key) = client(&server, &folder.path().join("data"));
     let mut browser = open(WIDE, &server);
     let check = |browser: &mut Browser, reason: &str| {
-        wait_for(browser, ".reason", |text| text == reason);
-        let is_off = browser.run(&format!("return document.querySelector('{BUTTON}').disabled"));
-        assert_eq!(is_off, json!(true), "{reason}");
+        browser.wait_for(".reason", |text| text == reason);
+        let is_off = format!("return document.querySelector('{BUTTON}').disabled");
+        browser.check_value(&is_off, &json!(true));
     };
     check(&mut browser, "Sign in to trade.");
     sign_in(&mut browser, &key);
@@ -333,9 +334,7 @@ fn the_button_is_off_where_nothing_can_be_traded() {
     fill(&mut browser, "10", Some("0.4"));
     view(&mut browser, WIDE, "Trade");
     browser.click(BUTTON);
-    wait_for(&mut browser, STATUS, |text| {
-        text.contains("rests on the book. It waits for a fresh book.")
-    });
+    browser.wait_for(STATUS, |text| text.contains("rests on the book. It waits for a fresh book."));
 }
 
 /// How many tickets are compared with their fills, unless the variable says another number.
@@ -383,11 +382,11 @@ fn a_preview_is_what_the_order_then_costs() {
         // Until the server has answered, it is the cost before the fee.
         let is_whole =
             |text: &str| text.contains(", with fee\n$") || text.contains(", after fee\n$");
-        wait_for(&mut browser, ".ticket .preview", is_whole);
-        let previewed = browser.text("[data-field=preview-cost]");
-        let average = browser.text("[data-field=preview-average]");
+        browser.wait_for(".ticket .preview", is_whole);
+        let previewed = browser.wait_for("[data-field=preview-cost]", |text| !text.is_empty());
+        let average = browser.wait_for("[data-field=preview-average]", |text| !text.is_empty());
         browser.click(BUTTON);
-        wait_for(&mut browser, STATUS, |text| text.starts_with("Filled "));
+        browser.wait_for(STATUS, |text| text.starts_with("Filled "));
         let placed = &orders(&mut client)[0];
         let (notional, fee) = (micros(&placed["notional"]), micros(&placed["fee"]));
         let total = if side == 1 { notional + fee } else { notional - fee };
