@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::faults::{self, Fault};
+use paperbourse_core::faults::{self, Fault};
 
 /// Long files are written and synced in parts of this size, so that a flush of the journal never
 /// waits for a whole file.

@@ -1,5 +1,7 @@
 #![doc = include_str!("README.md")]
 
+pub use paperbourse_core::{clock, engine, histogram, ids, limits, market, money, wire};
+
 pub mod allocator;
 pub mod auth;
 pub mod backup;
@@ -7,22 +9,14 @@ pub mod build;
 pub mod candles;
 pub mod cli;
 pub mod client;
-pub mod clock;
 #[cfg(feature = "cluster")]
 pub mod cluster;
 pub mod config;
 pub mod disk;
-pub mod engine;
-mod faults;
-pub mod histogram;
 pub mod hours;
 pub mod http;
-pub mod ids;
 pub mod inspect;
 pub mod journal;
-pub mod limits;
-pub mod market;
-pub mod money;
 pub mod operators;
 pub mod record;
 pub mod server;
@@ -34,7 +28,6 @@ pub mod tls;
 #[cfg(feature = "traces")]
 pub mod trace;
 pub mod venue;
-pub mod wire;
 pub mod ws;
 
 #[cfg(test)]

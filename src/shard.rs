@@ -43,13 +43,13 @@ use crate::engine::event::Event;
 use crate::engine::rejection::Rejection;
 use crate::engine::view::Observed;
 use crate::engine::{Command, Rules, State};
-use crate::faults::{self, Fault};
 use crate::ids::{Place, ShardId};
 use crate::journal::{DurableWait, Journal, Refused, Waiters};
 use crate::market::Markets;
 use crate::snapshot::Recovered;
 #[cfg(feature = "traces")]
 use crate::trace::{self, Stage};
+use paperbourse_core::faults::{self, Fault};
 
 /// The most tasks that wait in one shard; a further one is refused as busy. The queues are most of
 /// the cost of creating shards, which unit tests do often, so theirs are shorter.

@@ -27,7 +27,7 @@
 //! The seed determines everything except the journal's id. The id is only ever compared, directly
 //! or in checksums, and `a_seed_always_runs_the_same` shows that nothing depends on it.
 //!
-//! For each fault in [`crate::faults`], a test checks that the simulation detects it.
+//! For each fault in [`paperbourse_core::faults`], a test checks that the simulation detects it.
 
 macro_rules! ensure {
     ($condition:expr, $($text:tt)*) => {
@@ -64,7 +64,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::faults::{self, Fault};
+use paperbourse_core::faults::{self, Fault};
 use totals::Totals;
 use world::World;
 

@@ -194,7 +194,7 @@ impl KeyTable {
         replaces: Option<&KeyHash>,
     ) -> Result<Arc<KeyEntry>, DuplicateKey> {
         let keys = self.keys.pin();
-        let windows = replaces.and_then(|old| share(&keys, old)).unwrap_or(Windows::new());
+        let windows = replaces.and_then(|old| share(&keys, old)).unwrap_or(Windows::empty());
         let entry = Arc::new(entry);
         match keys.try_insert(hash, Held { entry: entry.clone(), windows }) {
             Ok(_) => Ok(entry),

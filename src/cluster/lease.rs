@@ -14,7 +14,7 @@ use std::{sync::LazyLock, time::Instant};
 #[cfg(not(test))]
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::faults::{self, Fault};
+use paperbourse_core::faults::{self, Fault};
 
 /// An owner that has appended nothing for this long appends a heartbeat.
 pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(400);

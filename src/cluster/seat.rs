@@ -13,8 +13,8 @@ use tokio::time::sleep;
 use super::lease::{HEARTBEAT_INTERVAL, Lease, now_ns};
 use super::metrics::LogMetrics;
 use super::standby::Taken;
-use crate::faults::{self, Fault};
 use crate::journal::replicated::{Halt, Log, Lost, NextBlock, Owner, Upstream};
+use paperbourse_core::faults::{self, Fault};
 
 /// Exit code of a process that has lost its log, or its brokers, and has to start again: the
 /// `EX_TEMPFAIL` of `sysexits`.

@@ -11,11 +11,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::lease::{HEARTBEAT_INTERVAL, now_ns};
-use crate::faults::{self, Fault};
 use crate::journal::ChainMark;
 use crate::journal::replicated::{
     Entry, Halt, Log, NodeName, NoticeKind, Owner, ReadError, Reader, Taking,
 };
+use paperbourse_core::faults::{self, Fault};
 
 /// The time between two looks at the log.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);

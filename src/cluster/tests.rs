@@ -12,9 +12,9 @@ use paperbourse_test_support::brokers::{self, Brokers};
 use tempfile::TempDir;
 
 use super::*;
-use crate::faults::{self, Fault};
 use crate::journal::replicated::tests::{check_contract, check_races, takeovers_that_failed};
 use crate::journal::replicated::{Appended, Log as _};
+use paperbourse_core::faults::{self, Fault};
 
 /// How often four writers race for a place in a log.
 const RACES: usize = 200;

@@ -44,7 +44,7 @@ use super::aligned::AlignedBytes;
 use super::log_id::LogId;
 use super::reader::ChainMark;
 use crate::disk;
-use crate::faults::{self, Fault};
+use paperbourse_core::faults::{self, Fault};
 
 /// Bytes that a disk writes atomically.
 pub(super) const SECTOR_BYTES: usize = 512;

@@ -12,7 +12,7 @@ use super::segment::{self, Header, HeaderError};
 use super::tail::{self, Tail};
 use super::window::{Content, Spare, Window};
 use crate::disk::{Disk, DiskError, DiskFile};
-use crate::faults::{self, Fault};
+use paperbourse_core::faults::{self, Fault};
 
 /// The end of the checksum chain, as a snapshot stores it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

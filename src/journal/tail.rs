@@ -9,7 +9,7 @@
 use super::block::{
     self, BLOCK_BYTES_MAX, Chain, Damage, Reading, SECTOR_BYTES, is_zero, zero_sector_count,
 };
-use crate::faults::{self, Fault};
+use paperbourse_core::faults::{self, Fault};
 
 /// What follows the last intact block of a segment.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -27,7 +27,7 @@ use super::segment;
 use super::waiters::Progress;
 use super::watch::{CHECK_INTERVAL, Check, Watch};
 use crate::disk::{DiskError, DiskFile};
-use crate::faults::{self, Fault};
+use paperbourse_core::faults::{self, Fault};
 
 /// A flush that takes longer than this is logged.
 const SLOW_FLUSH: Duration = Duration::from_secs(1);

@@ -13,7 +13,7 @@ use crate::engine::equity::{Equity, EquityPoint, Holding, Move, Payment};
 use crate::engine::fills::{FillCursor, FillFilter, PastFill};
 use crate::engine::payout::{SETTLEMENTS_PER_ACCOUNT_MAX, Settlement};
 use crate::engine::standing::Deposit;
-use crate::engine::view::{PositionRow, SettlementFilter, SettlementRow};
+use crate::engine::view::{SettlementFilter, SettlementRow};
 use crate::ids::{AccountId, Timestamp};
 use crate::market::book::Side;
 use crate::money::Usd;
@@ -112,7 +112,8 @@ impl Service {
             let row = &statement.positions[index];
             let market = self.markets.by_condition(&row.market_id);
             let shown = self.mark(row.clone()).price;
-            equity.add(row.into(), &records.moves[index], |at| {
+            let held = Holding { shares: row.position.shares, cost: row.position.cost };
+            equity.add(held, &records.moves[index], |at| {
                 if at == now {
                     return shown;
                 }
@@ -159,12 +160,6 @@ impl Service {
         }
         fills.is_all = fills.rows.last().is_none_or(|oldest| oldest.row.number == 1);
         Ok(fills)
-    }
-}
-
-impl From<&PositionRow> for Holding {
-    fn from(row: &PositionRow) -> Self {
-        Self { shares: row.position.shares, cost: row.position.cost }
     }
 }
 

@@ -14,11 +14,11 @@ use crate::engine::event::{Event, Events};
 use crate::engine::rejection::Rejection;
 use crate::engine::view::Observed;
 use crate::engine::{Command, Rules, State, Verdict};
-use crate::faults::{self, Fault};
 use crate::ids::{Place, Timestamp};
 use crate::journal::Journal;
 use crate::journal::record::{self, RecordHeader};
 use crate::market::{MarketSnapshot, Markets};
+use paperbourse_core::faults::{self, Fault};
 
 /// One record in this many carries the state's hash, and so does the shard's first record in each
 /// segment. Snapshots are checked against it.

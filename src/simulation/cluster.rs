@@ -35,13 +35,13 @@ use bytes::Bytes;
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::disk::simulated::random::Random;
-use crate::faults::{self, Fault};
 use crate::journal::replicated::Entry;
 use crate::journal::replicated::tests::{MemoryLog, TROUBLE, reader};
 use crate::snapshot::{Recovered, open_stepped};
 use clients::Clients;
 use line::Condition;
 use machine::{Brokers, Machine, Ran};
+use paperbourse_core::faults::{self, Fault};
 
 use super::small::{DATA, journal_config};
 use super::{number, panic_text, run_all};

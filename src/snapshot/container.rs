@@ -32,8 +32,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, DiskError, DiskFile};
-use crate::faults::{self, Fault};
 use crate::journal::{LogId, u32_at, u64_at};
+use paperbourse_core::faults::{self, Fault};
 
 /// The format version that this server writes.
 pub const VERSION: u32 = 6;

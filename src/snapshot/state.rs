@@ -82,13 +82,13 @@ use crate::engine::rows::{AccountRow, IdentityRow, StateHead, UsedRow};
 use crate::engine::standing::Standing;
 use crate::engine::state_hash::StateHash;
 use crate::engine::{UsedMarket, comment::Comment, key::Key};
-use crate::faults::{self, Fault};
 use crate::ids::{AccountId, KeyId, MarketIndex, OrderId, OutcomeIndex, ShardId, Timestamp};
 use crate::journal::record::RecordError;
 use crate::journal::record::field::{Fields, Reader};
 use crate::journal::record::kind;
 use crate::journal::record::order::OrderHead;
 use crate::money::{Price, Shares, Usd};
+use paperbourse_core::faults::{self, Fault};
 
 /// Why a shard's state cannot be read.
 #[derive(Debug, thiserror::Error)]

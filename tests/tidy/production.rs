@@ -13,17 +13,22 @@ use crate::root;
 
 /// A module with a file of its own.
 pub(crate) struct Module {
-    /// Its path in the crate, such as `engine/trade`; empty for the root.
+    /// Its path in its package, such as `engine/trade`; empty for a root.
     pub(crate) name: String,
     pub(crate) file: String,
     /// The paths it uses, such as `["tokio", "spawn"]` or `["crate", "engine", "State"]`.
     pub(crate) named: BTreeSet<Vec<String>>,
 }
 
+/// The folders of the packages that the server consists of. Their modules share one set of names.
+pub(crate) const PACKAGES: [&str; 2] = ["src", "src/core"];
+
 /// All modules of the server.
 pub(crate) fn modules() -> Vec<Module> {
     let mut parsed = Vec::new();
-    parse("src/lib.rs".into(), &[], &mut parsed);
+    for package in PACKAGES {
+        parse(package, "lib", &[], &mut parsed);
+    }
     let crates = crates();
     let names: Vec<String> = parsed.iter().map(|(_, module, _)| module.join("/")).collect();
     let module = |(file, module, content): (String, Vec<String>, syn::File)| {
@@ -57,14 +62,21 @@ fn crates() -> BTreeSet<String> {
         if line.starts_with('[') {
             is_listed = line.ends_with("dependencies]");
         } else if let Some((name, _)) = line.split_once(" = ").filter(|_| is_listed) {
+            let name = name.trim_end_matches(".workspace");
             crates.insert(name.replace('-', "_"));
         }
     }
     crates
 }
 
-/// Parses a module and the modules it declares.
-fn parse(file: String, module: &[String], found: &mut Vec<(String, Vec<String>, syn::File)>) {
+/// Parses a module of the package in this folder, and the modules it declares.
+fn parse(
+    package: &str,
+    file: &str,
+    module: &[String],
+    found: &mut Vec<(String, Vec<String>, syn::File)>,
+) {
+    let file = format!("{package}/{file}.rs");
     let text = fs::read_to_string(root().join(&file)).unwrap();
     let content = syn::parse_file(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
     let declared: Vec<String> = content
@@ -80,7 +92,7 @@ fn parse(file: String, module: &[String], found: &mut Vec<(String, Vec<String>, 
     found.push((file, module.to_vec(), content));
     for name in declared {
         let inner: Vec<String> = module.iter().cloned().chain([name]).collect();
-        parse(format!("src/{}.rs", inner.join("/")), &inner, found);
+        parse(package, &inner.join("/"), &inner, found);
     }
 }
 
@@ -148,6 +160,7 @@ impl Reader<'_> {
         let own = |depth: usize| [&["crate".to_owned()], &self.module[..depth]].concat();
         let (base, rest) = match head.as_str() {
             "crate" => (own(0), rest),
+            _ if head.starts_with("paperbourse_") => (own(0), rest),
             "self" => (own(self.module.len()), rest),
             "super" => (own(self.module.len() - supers), &path[supers..]),
             "Self" => return None,

@@ -7,7 +7,7 @@ use super::{
     Appended, Entry, Halt, HaltReason, Log, NodeName, Notice, NoticeKind, PAUSE, ReadError, Reader,
     ReplicatedBuilder, ReplicatedChain, TRIES_MAX,
 };
-use crate::faults::{self, Fault};
+use paperbourse_core::faults::{self, Fault};
 
 /// Appends that nobody answers are logged at the first and then at every so many tries.
 const TRIES_PER_WARNING: u32 = 100;

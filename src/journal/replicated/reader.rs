@@ -10,7 +10,7 @@ use super::{
     Entry, Extent, Halt, HaltReason, Log, NoAnswer, PAUSE, REPLICATED_BLOCK_BYTES_MAX,
     ReplicatedChain, SILENCE_MAX, TRIES_MAX,
 };
-use crate::faults::{self, Fault};
+use paperbourse_core::faults::{self, Fault};
 
 /// How often the newest block is asked for at once. Two of three replicas may be behind.
 const QUICK_TRIES_MAX: u32 = 5;

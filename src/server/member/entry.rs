@@ -9,10 +9,10 @@ use crate::cluster::folder::Membership;
 use crate::cluster::origin::{Origin, newest_record};
 use crate::cluster::standby::retry_halted;
 use crate::disk::Disk;
-use crate::faults::{self, Fault};
 use crate::journal::Journal;
 use crate::journal::replicated::{Log, NodeName, Owner, ReadError, Reader};
 use crate::snapshot::{Folder, Recovered};
+use paperbourse_core::faults::{self, Fault};
 
 /// A node with its log and its open data folder.
 pub(crate) struct Entry<'a, L> {

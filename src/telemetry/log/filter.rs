@@ -8,6 +8,9 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 /// The name that the targets of our own log lines begin with.
 const CRATE: &str = "paperbourse";
 
+/// The packages of our own. Their modules are filtered and shown as modules of the first.
+const PACKAGES: [&str; 2] = [CRATE, "paperbourse_core"];
+
 /// What may follow it: the modules on the map, and the access log.
 const MODULES: [&str; 36] = [
     "access",
@@ -83,7 +86,10 @@ impl Default for LogFilter {
 
 impl LogFilter {
     pub(super) fn targets(&self) -> Targets {
-        let modules = self.modules.iter().map(|(module, level)| (&**module, *level));
+        let modules = self.modules.iter().flat_map(|(module, level)| {
+            let path = &module[CRATE.len()..];
+            PACKAGES.map(|package| (format!("{package}{path}"), *level))
+        });
         let targets = Targets::new().with_default(self.default).with_targets(modules);
         // It logs two lines for each connection, and a node has one for each worker.
         let is_chatty = self.default == LevelFilter::INFO;
@@ -120,6 +126,15 @@ impl fmt::Display for LogFilter {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.default.fmt(formatter)?;
         self.modules.iter().try_for_each(|(module, level)| write!(formatter, ",{module}={level}"))
+    }
+}
+
+/// The target of a log line in two parts, as it is shown: whichever package of ours a line comes
+/// from, its module is one of `paperbourse`.
+pub(super) fn shown(target: &str) -> (&str, &str) {
+    match target.split_once("::") {
+        Some((package, _)) if PACKAGES.contains(&package) => (CRATE, &target[package.len()..]),
+        _ => (target, ""),
     }
 }
 
@@ -184,6 +199,9 @@ mod tests {
             ("warn,paperbourse::venue=debug", "paperbourse::server", Level::WARN, true),
             ("warn,paperbourse::venue=debug", "paperbourse::venue::feed", Level::DEBUG, true),
             ("warn,paperbourse::venue=debug", "paperbourse::venue::feed", Level::TRACE, false),
+            ("warn,paperbourse::market=info", "paperbourse_core::market::book", Level::INFO, true),
+            ("warn,paperbourse::market=info", "paperbourse_core::clock", Level::INFO, false),
+            ("off,paperbourse=info", "paperbourse_core::clock", Level::INFO, true),
             ("info", "async_nats::connector", Level::INFO, false),
             ("info", "async_nats::connector", Level::WARN, true),
             ("debug", "async_nats::connector", Level::DEBUG, true),
@@ -196,9 +214,23 @@ mod tests {
     }
 
     #[test]
+    fn a_module_is_shown_as_it_is_filtered() {
+        for (target, expected) in [
+            ("paperbourse_core::clock", "paperbourse::clock"),
+            ("paperbourse::ws::watch", "paperbourse::ws::watch"),
+            ("paperbourse::access", "paperbourse::access"),
+            ("paperbourse_core", "paperbourse_core"),
+            ("hyper::proto", "hyper::proto"),
+        ] {
+            let (package, path) = shown(target);
+            assert_eq!(format!("{package}{path}"), expected);
+        }
+    }
+
+    #[test]
     fn every_module_can_be_named() {
-        let lib = include_str!("../../lib.rs");
-        let modules = lib.lines().filter_map(|line| {
+        let roots = [include_str!("../../lib.rs"), include_str!("../../core/lib.rs")];
+        let modules = roots.iter().flat_map(|root| root.lines()).filter_map(|line| {
             let line = line.strip_prefix("pub ").unwrap_or(line);
             line.strip_prefix("mod ")?.strip_suffix(';')
         });

@@ -11,7 +11,7 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::is_unsafe;
+use super::{filter, is_unsafe};
 use crate::client::with_causes;
 
 /// Writes each event as an object.
@@ -34,7 +34,8 @@ where
         writer.write_str("{\"time\":\"")?;
         SystemTime.format_time(&mut writer)?;
         write!(writer, "\",\"level\":\"{}\",\"target\":", metadata.level())?;
-        write_text(&mut writer, metadata.target())?;
+        let (package, path) = filter::shown(metadata.target());
+        write_text(&mut writer, &format!("{package}{path}"))?;
         writer.write_str(",\"message\":")?;
         write_text(&mut writer, &message)?;
         writeln!(writer, ",\"fields\":{{{others}}}}}")

@@ -122,7 +122,7 @@ fn check_states(screen: Screen) {
     let Some(axe) = axe() else { return };
     let markets = each_state();
     let (server, folder) = server_of(&markets, &["--default-tier", "enterprise"]);
-    let (mut client, key) = client(&server, &folder.path().join("data"));
+    let (_, key) = client(&server, &folder.path().join("data"));
     let mut browser = open(screen, &server);
     look(&mut browser, &axe, screen, "signed-out", "html");
 
@@ -164,6 +164,8 @@ fn check_states(screen: Screen) {
         json!({ "market_id": recording::id(0), "outcome": "Red", "side": "BUY",
                 "quantity": "20", "order_type": kind, "price": price })
     };
+    // A new connection: looking at each state takes longer than the server keeps an idle one.
+    let mut client = Client::with_key(server.address, &key);
     client.post("/v1/orders", &order(None)).ok(200);
     client.post("/v1/orders", &order(Some("0.1"))).ok(200);
     for (tab, said) in [

@@ -10,8 +10,8 @@ use super::contract::answer;
 use super::memory::{MemoryLog, TROUBLE};
 use super::{LOG, node, reader, unseen};
 use crate::disk::simulated::random::Random;
-use crate::faults::{self, Fault};
 use crate::journal::replicated::owner::Lost;
+use paperbourse_core::faults::{self, Fault};
 
 /// How many writers race for each place.
 const WRITERS: usize = 4;

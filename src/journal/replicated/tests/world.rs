@@ -18,7 +18,7 @@ use super::memory::{MemoryLog, TROUBLE};
 use super::races::flush;
 use super::{node, reader};
 use crate::disk::simulated::random::Random;
-use crate::faults::{self, Fault};
+use paperbourse_core::faults::{self, Fault};
 
 /// Seeds of a run in the normal test suite.
 const SEEDS: u64 = 100;

@@ -37,7 +37,7 @@ pub enum Clock {
     #[default]
     System,
     /// Nanoseconds since 1970, set by a test.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "test-util"))]
     Virtual(std::sync::Arc<AtomicI64>),
 }
 
@@ -46,7 +46,7 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         match self {
             Self::System => Timestamp::now(),
-            #[cfg(test)]
+            #[cfg(any(test, feature = "test-util"))]
             Self::Virtual(nanos) => Timestamp::from_nanos(nanos.load(Ordering::Relaxed)),
         }
     }

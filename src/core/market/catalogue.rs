@@ -100,8 +100,8 @@ impl MarketInfo {
     }
 
     /// A bare market with the outcomes Yes and No, whose tokens are `t-Yes` and `t-No`.
-    #[cfg(test)]
-    pub(crate) fn bare_yes_no(condition_id: &str) -> Self {
+    #[cfg(any(test, feature = "test-util"))]
+    pub fn bare_yes_no(condition_id: &str) -> Self {
         let outcomes = ["Yes", "No"]
             .map(|label| Outcome { label: label.into(), token_id: format!("t-{label}").into() });
         Self::bare(condition_id, outcomes)

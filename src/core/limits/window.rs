@@ -169,7 +169,7 @@ impl KeyLimiter {
 
 /// The windows in the place of a [`KeyLimiter`].
 fn windows_in(held: Option<&Arc<Windows>>) -> &Windows {
-    static NEVER_USED: Windows = Windows::new();
+    static NEVER_USED: Windows = Windows::empty();
     held.map_or(&NEVER_USED, |windows| windows)
 }
 

@@ -148,9 +148,9 @@ impl OutcomeIndex {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Place {
     /// The log.
-    pub(crate) log: u8,
+    pub log: u8,
     /// The number of the record in its log, from 1.
-    pub(crate) position: u64,
+    pub position: u64,
 }
 
 impl Place {

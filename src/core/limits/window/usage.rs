@@ -22,7 +22,7 @@ pub struct WindowLimits(
 
 /// The limits that one decision goes by: per second and per minute.
 #[derive(Clone, Copy)]
-pub(crate) struct Limits([Limit; 2]);
+pub struct Limits([Limit; 2]);
 
 #[derive(Clone, Copy)]
 struct Window {
@@ -62,8 +62,9 @@ impl WindowLimits {
         self.0.store(Limits::of(limits).packed(), Ordering::Relaxed);
     }
 
+    /// The limits in force.
     #[inline]
-    pub(crate) fn get(&self) -> Limits {
+    pub fn get(&self) -> Limits {
         Limits::from_packed(self.0.load(Ordering::Relaxed))
     }
 }

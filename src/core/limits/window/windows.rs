@@ -53,7 +53,7 @@ struct Hint {
 
 impl Windows {
     /// Empty windows.
-    pub(crate) const fn new() -> Self {
+    pub const fn empty() -> Self {
         Self::beginning(0)
     }
 
@@ -66,7 +66,7 @@ impl Windows {
     }
 
     /// Whether these windows, and not their successors, are those held in a place.
-    pub(crate) fn are(&self, held: &Self) -> bool {
+    pub fn are(&self, held: &Self) -> bool {
         self.since == held.since
             && match (&self.log, &held.log) {
                 (Some(own), Some(held)) => Ring::ptr_eq(own, held),
@@ -77,7 +77,7 @@ impl Windows {
 
     /// Decides about one request, and counts it if it is admitted.
     #[inline]
-    pub(crate) fn decide(&self, limits: Limits, now_ns: u64) -> Result<Decision, Self> {
+    pub fn decide(&self, limits: Limits, now_ns: u64) -> Result<Decision, Self> {
         let now_ns = now_ns.min(CLOCK_NS_MAX);
         let Some(retention) = limits.retention() else {
             return Ok(limits.decision_at(now_ns, now_ns / TICK_NS));
@@ -117,7 +117,7 @@ impl Windows {
 
     /// What [`Windows::decide`] would find, without counting anything: `is_admitted` says whether a
     /// request would be admitted, and the remaining counts do not include it.
-    pub(crate) fn peek(&self, limits: Limits, now_ns: u64) -> Decision {
+    pub fn peek(&self, limits: Limits, now_ns: u64) -> Decision {
         let now_ns = now_ns.min(CLOCK_NS_MAX);
         let now = now_ns / TICK_NS;
         let unused = limits.decision_at(now_ns, now.max(self.since));
@@ -154,7 +154,7 @@ impl Windows {
     /// later decisions. Keys that share their windows go on with the smallest log; and with the
     /// newest one in any case, so that a key that sends nothing does not hold on to all that the
     /// others have used since.
-    pub(crate) fn release(&self, limits: Limits, now_ns: u64) -> Option<Self> {
+    pub fn release(&self, limits: Limits, now_ns: u64) -> Option<Self> {
         let now = now_ns.min(CLOCK_NS_MAX) / TICK_NS;
         let mut newer: Option<Self> = None;
         loop {
@@ -180,7 +180,7 @@ impl Windows {
     }
 
     /// Shares these windows with one more key. `Err` has the windows that must replace them first.
-    pub(crate) fn share(&self, limits: Limits) -> Result<Self, Self> {
+    pub fn share(&self, limits: Limits) -> Result<Self, Self> {
         let Some(log) = &self.log else {
             let since = (self.since, true);
             return Err(Self::of(ring::log(since, CAPACITY_MIN, std::iter::empty())));
@@ -204,7 +204,7 @@ impl Windows {
 
     /// The memory of the log. If it is shared, the part of these windows in it and in those that
     /// replace it, so that the parts of all keys add up to the whole.
-    pub(crate) fn owned_bytes(&self) -> usize {
+    pub fn owned_bytes(&self) -> usize {
         let Some(log) = &self.log else { return 0 };
         let mut holders = Ring::strong_count(log);
         let mut bytes = ring::bytes(log) / holders;

@@ -3,7 +3,7 @@
 
 /// One way to break a promise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// The journal reports records as durable before writing them.
     AnswerBeforeSync,
     /// Directories are never synced.
@@ -35,46 +35,40 @@ pub(crate) enum Fault {
     /// Keys get any tier, whatever their account was given.
     TierIgnored,
     /// The owner of a replicated log sends a block before the one in front of it is acknowledged.
-    #[cfg(all(test, feature = "cluster"))]
     TwoInFlight,
     /// The owner of a replicated log takes a block for appended although nobody says so.
-    #[cfg(feature = "cluster")]
     UnknownTakenForAcknowledged,
     /// A reader of a replicated log passes over a block that it does not get.
-    #[cfg(feature = "cluster")]
     GapSkipped,
     /// A node that takes a log does not read what is right below its fence.
-    #[cfg(feature = "cluster")]
     FenceUnread,
     /// A node that takes a log does not wait until the former owner has stopped answering.
-    #[cfg(feature = "cluster")]
     FormerLeaseIgnored,
     /// The lease of an owner begins when a block is acknowledged, not when it is sent.
-    #[cfg(feature = "cluster")]
     LeaseFromAnswer,
     /// A standby takes a log from an owner that is alive.
-    #[cfg(feature = "cluster")]
     LiveOwnerForced,
 }
 
-#[cfg(not(test))]
-pub(crate) const fn is_on(_: Fault) -> bool {
+/// Whether the fault is on in this thread: never, without the feature `test-util`.
+#[cfg(not(any(test, feature = "test-util")))]
+pub const fn is_on(_: Fault) -> bool {
     false
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "test-util"))]
 thread_local! {
     static ON: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
 }
 
 /// Whether the fault is on in this thread.
-#[cfg(test)]
-pub(crate) fn is_on(fault: Fault) -> bool {
+#[cfg(any(test, feature = "test-util"))]
+pub fn is_on(fault: Fault) -> bool {
     ON.get() == Some(fault)
 }
 
 /// Turns on this fault, and no other, in this thread.
-#[cfg(test)]
-pub(crate) fn switch_on(fault: Fault) {
+#[cfg(any(test, feature = "test-util"))]
+pub fn switch_on(fault: Fault) {
     ON.set(Some(fault));
 }
