@@ -52,10 +52,10 @@ use async_nats::{
     ConnectErrorKind, ConnectOptions, ReconnectToServer, Server, ServerAddr, ServerInfo,
 };
 
-use crate::client::Client;
 use crate::journal::LogId;
 use crate::journal::replicated::{NoAnswer, ReplicatedChain};
-use crate::tls::{self, Roots};
+use crate::venue::client::Client;
+use crate::venue::tls::{self, Roots};
 pub use brokers::Broker;
 pub use file::{ClusterFile, FileError};
 pub use jetstream::JetStreamLog;

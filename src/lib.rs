@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub use paperbourse_core::{clock, engine, histogram, ids, limits, market, money, wire};
+pub use paperbourse_venue as venue;
 
 pub mod allocator;
 pub mod auth;
@@ -8,7 +9,6 @@ pub mod backup;
 pub mod build;
 pub mod candles;
 pub mod cli;
-pub mod client;
 #[cfg(feature = "cluster")]
 pub mod cluster;
 pub mod config;
@@ -24,10 +24,8 @@ pub mod service;
 pub mod shard;
 pub mod snapshot;
 pub mod telemetry;
-pub mod tls;
 #[cfg(feature = "traces")]
 pub mod trace;
-pub mod venue;
 pub mod ws;
 
 #[cfg(test)]

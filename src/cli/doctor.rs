@@ -13,12 +13,12 @@ use super::{WRONG_CONFIGURATION, print_report};
 use crate::config::venue::AddressArgs;
 use crate::config::whole_number;
 use crate::telemetry::OneLine;
-use crate::tls::{self, Roots};
 use crate::venue::follow::timing::Timing;
 use crate::venue::polymarket::doctor::{Report, Sample};
 use crate::venue::polymarket::filter::MarketFilter;
 use crate::venue::polymarket::live::LiveConfig;
 use crate::venue::polymarket::live::look::{DURATION_MAX, look};
+use crate::venue::tls::{self, Roots};
 
 pub(super) const EXIT_CODES: &str = "\
 Exit codes: 0 every assumption behind fills and payouts holds; 1 one of them does not; \

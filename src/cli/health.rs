@@ -8,8 +8,8 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use hyper::Uri;
 
-use crate::client::Client;
-use crate::tls::{self, Roots};
+use crate::venue::client::Client;
+use crate::venue::tls::{self, Roots};
 
 /// How long the answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -11,10 +11,10 @@ use clap::Args;
 use hyper::Uri;
 use rustix::termios::tcgetwinsize;
 
-use crate::client::Client;
 use crate::server::ending_signal;
 use crate::telemetry::OneLine;
-use crate::tls::{self, Roots};
+use crate::venue::client::Client;
+use crate::venue::tls::{self, Roots};
 use scrape::Page;
 use view::Size;
 

@@ -11,7 +11,6 @@ use hyper::Uri;
 use super::whole_number;
 use crate::market::catalogue::TAKER_DELAY_MS_MAX;
 use crate::money::{Rounding, Usd};
-use crate::tls::{self, Roots, TlsError};
 use crate::venue::feed::Feed;
 use crate::venue::follow::timing::Timing;
 use crate::venue::live::{LiveVenue, LiveVenueConfig};
@@ -19,6 +18,7 @@ use crate::venue::polymarket::filter::{MARKETS_WANTED_MAX, MarketFilter};
 use crate::venue::polymarket::live::{Live, LiveConfig};
 use crate::venue::simulated::DEFAULT_SEED;
 use crate::venue::speed::Speed;
+use crate::venue::tls::{self, Roots, TlsError};
 
 /// How many markets are followed by default.
 const MARKETS_DEFAULT: usize = 200;

@@ -16,7 +16,6 @@ use super::{default_worker_count, descriptors, start};
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::auth::identity::oidc::discovery;
 use crate::auth::identity::shared_secret::SharedSecret;
-use crate::client::{Client, ClientError, with_causes};
 use crate::config::identity::IdentityConfig;
 use crate::config::venue::VenueConfig;
 use crate::config::{DataPlace, ServeArgs};
@@ -25,9 +24,10 @@ use crate::hours;
 use crate::inspect::{self, InspectError};
 use crate::journal::DataDirectory;
 use crate::snapshot::{self, Folder};
-use crate::tls::{self, Roots};
+use crate::venue::client::{Client, ClientError, with_causes};
 use crate::venue::live::LiveVenueConfig;
 use crate::venue::recorded::Recorded;
+use crate::venue::tls::{self, Roots};
 
 /// Timeout for each document of the venue.
 const VENUE_PATIENCE: Duration = Duration::from_secs(10);

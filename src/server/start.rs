@@ -22,7 +22,6 @@ use crate::auth::identity::oidc::discovery::{self, IssuerUrl};
 use crate::auth::identity::shared_secret::SharedSecret;
 use crate::auth::ws_token::WsTokens;
 use crate::candles::TradeCounter;
-use crate::client::Client;
 use crate::clock::Clock;
 use crate::config::identity::IdentityConfig;
 use crate::config::venue::VenueConfig;
@@ -44,12 +43,13 @@ use crate::service::settlement::{Decisions, Settler};
 use crate::service::{Parts, Service, key_observer};
 use crate::shard::{Room, Shards};
 use crate::snapshot::{self, Folder, Opened, Recovered, SnapshotKeeper};
-use crate::tls::{self, Roots};
 use crate::venue::Venue;
+use crate::venue::client::Client;
 use crate::venue::feed::{Feed, MismatchPolicy};
 use crate::venue::live::{LiveVenue, LiveVenueConfig};
 use crate::venue::recorded::{Recorded, TapePlayer};
 use crate::venue::speed::Speed;
+use crate::venue::tls::{self, Roots};
 
 /// Timeout for each document fetched from an identity provider.
 const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use crate::client::Client;
 use crate::config::traces::TraceArgs;
 use crate::telemetry::{Exporter, Traces, origin};
-use crate::tls::{self, Roots};
+use crate::venue::client::Client;
+use crate::venue::tls::{self, Roots};
 
 /// How long the collector may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);

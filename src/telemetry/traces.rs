@@ -18,11 +18,11 @@ pub use export::Exporter;
 pub use parent::Parent;
 
 use super::{Sample, SpanCounts};
-use crate::client::Client;
 use crate::clock::Moment;
 use crate::ids::Timestamp;
 use crate::limits::bucket::{BucketRule, TokenBucket};
 use crate::trace::{Parts, Record, Stage, Timer};
+use crate::venue::client::Client;
 
 /// The most traces that wait to be sent. Each has at most [`crate::trace::PARTS_MAX`] parts.
 const QUEUE_MAX: usize = 4_096;

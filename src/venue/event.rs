@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::ids::Timestamp;
-use crate::market::book::{Ladder, Side};
-use crate::market::catalogue::MarketInfo;
-use crate::money::{Price, Shares};
+use paperbourse_core::ids::Timestamp;
+use paperbourse_core::market::book::{Ladder, Side};
+use paperbourse_core::market::catalogue::MarketInfo;
+use paperbourse_core::money::{Price, Shares};
 
 /// An event at a venue.
 #[derive(Clone, PartialEq, Debug)]

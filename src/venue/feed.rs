@@ -25,11 +25,11 @@ use verify::Verifier;
 
 use super::follow::books::{Books, Finding, Findings};
 use super::{BookReplaced, LevelChanged, NewestTrade, Top, VenueChange, VenueEvent};
-use crate::ids::Timestamp;
-use crate::market::book::{Ladder, LastTrade};
-use crate::market::catalogue::{MarketInfo, MarketStatus};
-use crate::market::{MARKETS_MAX, Markets};
-use crate::money::{Price, Shares};
+use paperbourse_core::ids::Timestamp;
+use paperbourse_core::market::book::{Ladder, LastTrade};
+use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
+use paperbourse_core::market::{MARKETS_MAX, Markets};
+use paperbourse_core::money::{Price, Shares};
 
 /// The most tokens with a book: two for each market.
 pub const TOKENS_MAX: usize = 2 * MARKETS_MAX;

@@ -14,7 +14,7 @@ pub(super) mod trust;
 
 use std::time::Duration;
 
-use crate::ids::Timestamp;
+use paperbourse_core::ids::Timestamp;
 
 /// When something arrived, by both clocks. Lateness is judged by the arrival and not by the time of
 /// processing: waiting in our own queue does not make a message late.

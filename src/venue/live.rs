@@ -11,8 +11,8 @@ use hyper::Uri;
 use super::feed::Feed;
 use super::follow::status::LiveStatus;
 use super::tape::TapeSender;
-use crate::market::Markets;
 use crate::tls::TlsError;
+use paperbourse_core::market::Markets;
 
 /// A connector to a live venue.
 pub trait LiveVenue: Send {

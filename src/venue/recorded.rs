@@ -48,9 +48,9 @@ use super::polymarket::unstated_delay;
 use super::speed::{Ratio, Speed};
 use super::tape::{Folder, Tape};
 use super::{VenueChange, VenueEvent};
-use crate::ids::Timestamp;
-use crate::market::MARKETS_MAX;
-use crate::market::catalogue::{MarketInfo, MarketStatus};
+use paperbourse_core::ids::Timestamp;
+use paperbourse_core::market::MARKETS_MAX;
+use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
 
 /// The folders of a recording.
 pub const FOLDERS: [&str; Folder::ALL.len()] =

@@ -29,9 +29,9 @@ pub use player::Player;
 use random::Random;
 use script::{Ending, Life, SCRIPTS};
 
-use crate::ids::Timestamp;
-use crate::market::catalogue::MarketStatus;
-use crate::venue::{VenueChange, VenueEvent};
+use crate::{VenueChange, VenueEvent};
+use paperbourse_core::ids::Timestamp;
+use paperbourse_core::market::catalogue::MarketStatus;
 
 /// The default seed.
 pub const DEFAULT_SEED: u64 = 1;

@@ -3,8 +3,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::ids::Timestamp;
-use crate::money::{MICROS_PER_UNIT, Rounding, micros_from_text};
+use paperbourse_core::ids::Timestamp;
+use paperbourse_core::money::{MICROS_PER_UNIT, Rounding, micros_from_text};
 
 /// How fast a tape is played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

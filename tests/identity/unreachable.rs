@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use paperbourse::auth::identity::oidc::discovery::{
     DISCOVERY_BYTES_MAX, FetchError, KEY_SET_BYTES_MAX, fetch,
 };
-use paperbourse::client::Client as Fetcher;
-use paperbourse::tls::{Roots, client_config};
+use paperbourse::venue::client::Client as Fetcher;
+use paperbourse::venue::tls::{Roots, client_config};
 use paperbourse_test_support::Client;
 use paperbourse_test_support::process::ServerProcess;
 use serde_json::{Value, json};

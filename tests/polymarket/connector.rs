@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use paperbourse::market::Markets;
 use paperbourse::market::book::Book;
-use paperbourse::tls::{self, Roots};
 use paperbourse::venue::feed::{Feed, MismatchPolicy};
 use paperbourse::venue::follow::status::{LiveSnapshot, LiveStatus};
 use paperbourse::venue::follow::timing::{Refusals, Timing};
 use paperbourse::venue::live::LiveVenue as _;
 use paperbourse::venue::polymarket::filter::MarketFilter;
 use paperbourse::venue::polymarket::live::{Live, LiveConfig, Tap};
+use paperbourse::venue::tls::{self, Roots};
 use tokio::task::JoinHandle;
 
 use crate::clock::count_own_time_only;

@@ -6,12 +6,12 @@ mod program;
 use std::sync::Arc;
 use std::time::Duration;
 
-use paperbourse::tls::{self, Roots};
 use paperbourse::venue::follow::timing::Timing;
 use paperbourse::venue::polymarket::doctor::{Report, Sample, Verdict};
 use paperbourse::venue::polymarket::filter::MarketFilter;
 use paperbourse::venue::polymarket::live::LiveConfig;
 use paperbourse::venue::polymarket::live::look::look;
+use paperbourse::venue::tls::{self, Roots};
 
 use crate::standin::world::{MarketSeed, condition_id, token_id};
 use crate::standin::{Options, Payout, Side, StandIn, World};

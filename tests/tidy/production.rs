@@ -20,21 +20,50 @@ pub(crate) struct Module {
     pub(crate) named: BTreeSet<Vec<String>>,
 }
 
-/// The folders of the packages that the server consists of. Their modules share one set of names.
-pub(crate) const PACKAGES: [&str; 2] = ["src", "src/core"];
+/// A package of the server: its folder, and the module that its root is to the server. The modules
+/// of all packages share one set of names.
+struct Package {
+    folder: &'static str,
+    root: &'static [&'static str],
+}
+
+const PACKAGES: [Package; 3] = [
+    Package { folder: "src", root: &[] },
+    Package { folder: "src/core", root: &[] },
+    Package { folder: "src/venue", root: &["venue"] },
+];
+
+impl Package {
+    /// The package of this file.
+    fn of(file: &str) -> &'static Self {
+        let own = PACKAGES.iter().filter(|package| file.starts_with(package.folder));
+        own.max_by_key(|package| package.folder.len()).expect("a file of the server")
+    }
+
+    /// The package that code names by this crate.
+    fn named(crate_name: &str) -> Option<&'static Self> {
+        let name = crate_name.strip_prefix("paperbourse_")?;
+        PACKAGES.iter().find(|package| package.folder.strip_prefix("src/") == Some(name))
+    }
+
+    fn path(&self) -> Vec<String> {
+        self.root.iter().map(ToString::to_string).collect()
+    }
+}
 
 /// All modules of the server.
 pub(crate) fn modules() -> Vec<Module> {
     let mut parsed = Vec::new();
-    for package in PACKAGES {
+    for package in &PACKAGES {
         parse(package, "lib", &[], &mut parsed);
     }
     let crates = crates();
     let names: Vec<String> = parsed.iter().map(|(_, module, _)| module.join("/")).collect();
     let module = |(file, module, content): (String, Vec<String>, syn::File)| {
         let aliases = BTreeMap::new();
-        let mut reader =
-            Reader { names: &names, crates: &crates, module, aliases, named: BTreeSet::new() };
+        let root = Package::of(&file).root.len();
+        let named = BTreeSet::new();
+        let mut reader = Reader { names: &names, crates: &crates, module, root, aliases, named };
         let name = reader.module.join("/");
         // Imports first, because a path may begin with one.
         for _ in 0..2 {
@@ -71,12 +100,12 @@ fn crates() -> BTreeSet<String> {
 
 /// Parses a module of the package in this folder, and the modules it declares.
 fn parse(
-    package: &str,
+    package: &Package,
     file: &str,
     module: &[String],
     found: &mut Vec<(String, Vec<String>, syn::File)>,
 ) {
-    let file = format!("{package}/{file}.rs");
+    let file = format!("{}/{file}.rs", package.folder);
     let text = fs::read_to_string(root().join(&file)).unwrap();
     let content = syn::parse_file(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
     let declared: Vec<String> = content
@@ -89,7 +118,7 @@ fn parse(
             _ => None,
         })
         .collect();
-    found.push((file, module.to_vec(), content));
+    found.push((file, [&package.path(), module].concat(), content));
     for name in declared {
         let inner: Vec<String> = module.iter().cloned().chain([name]).collect();
         parse(package, &inner.join("/"), &inner, found);
@@ -138,6 +167,8 @@ struct Reader<'n> {
     crates: &'n BTreeSet<String>,
     /// The current module, including inline modules.
     module: Vec<String>,
+    /// How much of it is the root of its package.
+    root: usize,
     /// The names that the file's imports introduce, and their paths.
     aliases: BTreeMap<String, Vec<String>>,
     named: BTreeSet<Vec<String>>,
@@ -159,8 +190,10 @@ impl Reader<'_> {
         let supers = path.iter().take_while(|name| *name == "super").count();
         let own = |depth: usize| [&["crate".to_owned()], &self.module[..depth]].concat();
         let (base, rest) = match head.as_str() {
-            "crate" => (own(0), rest),
-            _ if head.starts_with("paperbourse_") => (own(0), rest),
+            "crate" => (own(self.root), rest),
+            _ if Package::named(head).is_some() => {
+                ([own(0), Package::named(head)?.path()].concat(), rest)
+            }
             "self" => (own(self.module.len()), rest),
             "super" => (own(self.module.len() - supers), &path[supers..]),
             "Self" => return None,

@@ -8,11 +8,12 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 /// The name that the targets of our own log lines begin with.
 const CRATE: &str = "paperbourse";
 
-/// The packages of our own. Their modules are filtered and shown as modules of the first.
-const PACKAGES: [&str; 2] = [CRATE, "paperbourse_core"];
+/// The packages of our own, and what their roots are filtered and shown as.
+const PACKAGES: [(&str, &str); 3] =
+    [(CRATE, CRATE), ("paperbourse_core", CRATE), ("paperbourse_venue", "paperbourse::venue")];
 
 /// What may follow it: the modules on the map, and the access log.
-const MODULES: [&str; 36] = [
+const MODULES: [&str; 34] = [
     "access",
     "allocator",
     "auth",
@@ -20,7 +21,6 @@ const MODULES: [&str; 36] = [
     "build",
     "candles",
     "cli",
-    "client",
     "clock",
     "cluster",
     "config",
@@ -41,7 +41,6 @@ const MODULES: [&str; 36] = [
     "shard",
     "snapshot",
     "telemetry",
-    "tls",
     "trace",
     "venue",
     "wire",
@@ -87,8 +86,10 @@ impl Default for LogFilter {
 impl LogFilter {
     pub(super) fn targets(&self) -> Targets {
         let modules = self.modules.iter().flat_map(|(module, level)| {
-            let path = &module[CRATE.len()..];
-            PACKAGES.map(|package| (format!("{package}{path}"), *level))
+            let of = |(package, root)| {
+                module.strip_prefix(root).map(|path| (format!("{package}{path}"), *level))
+            };
+            PACKAGES.into_iter().filter_map(of)
         });
         let targets = Targets::new().with_default(self.default).with_targets(modules);
         // It logs two lines for each connection, and a node has one for each worker.
@@ -132,9 +133,10 @@ impl fmt::Display for LogFilter {
 /// The target of a log line in two parts, as it is shown: whichever package of ours a line comes
 /// from, its module is one of `paperbourse`.
 pub(super) fn shown(target: &str) -> (&str, &str) {
-    match target.split_once("::") {
-        Some((package, _)) if PACKAGES.contains(&package) => (CRATE, &target[package.len()..]),
-        _ => (target, ""),
+    let package = target.split("::").next().unwrap_or_default();
+    match PACKAGES.iter().find(|(own, _)| *own == package) {
+        Some((_, root)) => (root, &target[package.len()..]),
+        None => (target, ""),
     }
 }
 
@@ -197,11 +199,14 @@ mod tests {
         for (filter, target, level, is_wanted) in [
             ("warn,paperbourse::venue=debug", "paperbourse::server", Level::INFO, false),
             ("warn,paperbourse::venue=debug", "paperbourse::server", Level::WARN, true),
-            ("warn,paperbourse::venue=debug", "paperbourse::venue::feed", Level::DEBUG, true),
-            ("warn,paperbourse::venue=debug", "paperbourse::venue::feed", Level::TRACE, false),
+            ("warn,paperbourse::venue=debug", "paperbourse_venue", Level::DEBUG, true),
+            ("warn,paperbourse::venue=debug", "paperbourse_venue::feed", Level::DEBUG, true),
+            ("warn,paperbourse::venue=debug", "paperbourse_venue::feed", Level::TRACE, false),
+            ("warn,paperbourse::venue::feed=info", "paperbourse_venue::live", Level::INFO, false),
             ("warn,paperbourse::market=info", "paperbourse_core::market::book", Level::INFO, true),
             ("warn,paperbourse::market=info", "paperbourse_core::clock", Level::INFO, false),
             ("off,paperbourse=info", "paperbourse_core::clock", Level::INFO, true),
+            ("off,paperbourse=info", "paperbourse_venue::live", Level::INFO, true),
             ("info", "async_nats::connector", Level::INFO, false),
             ("info", "async_nats::connector", Level::WARN, true),
             ("debug", "async_nats::connector", Level::DEBUG, true),
@@ -219,7 +224,9 @@ mod tests {
             ("paperbourse_core::clock", "paperbourse::clock"),
             ("paperbourse::ws::watch", "paperbourse::ws::watch"),
             ("paperbourse::access", "paperbourse::access"),
-            ("paperbourse_core", "paperbourse_core"),
+            ("paperbourse_venue", "paperbourse::venue"),
+            ("paperbourse_venue::feed", "paperbourse::venue::feed"),
+            ("paperbourse_elsewhere::feed", "paperbourse_elsewhere::feed"),
             ("hyper::proto", "hyper::proto"),
         ] {
             let (package, path) = shown(target);
@@ -231,8 +238,9 @@ mod tests {
     fn every_module_can_be_named() {
         let roots = [include_str!("../../lib.rs"), include_str!("../../core/lib.rs")];
         let modules = roots.iter().flat_map(|root| root.lines()).filter_map(|line| {
+            let line = line.strip_suffix(';')?;
             let line = line.strip_prefix("pub ").unwrap_or(line);
-            line.strip_prefix("mod ")?.strip_suffix(';')
+            line.strip_prefix("mod ").or_else(|| Some(line.split_once(" as ")?.1))
         });
         let mut expected: Vec<&str> = modules.chain(["access"]).collect();
         let mut known = MODULES.to_vec();

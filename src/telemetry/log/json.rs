@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::{filter, is_unsafe};
-use crate::client::with_causes;
+use crate::venue::client::with_causes;
 
 /// Writes each event as an object.
 pub(super) struct JsonLines;

@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 
 use super::otlp::{self, ExportResponse};
 use super::{Counts, Ended, Message, origin};
-use crate::client::Client;
 use crate::telemetry::Throttle;
+use crate::venue::client::Client;
 
 /// The most traces in one export request.
 const BATCH_MAX: usize = 256;

@@ -6,10 +6,10 @@ use std::fmt::Write;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ids::OutcomeIndex;
-use crate::market::book::{Book, BookHash, Level, Side};
-use crate::market::catalogue::{MarketStatus, Outcome};
-use crate::venue::polymarket::hash::{BookHasher, HASH_TEXT_BYTES};
+use crate::polymarket::hash::{BookHasher, HASH_TEXT_BYTES};
+use paperbourse_core::ids::OutcomeIndex;
+use paperbourse_core::market::book::{Book, BookHash, Level, Side};
+use paperbourse_core::market::catalogue::{MarketStatus, Outcome};
 
 pub(super) fn price(micros: i64) -> Price {
     Price::from_micros(micros)

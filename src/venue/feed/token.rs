@@ -8,14 +8,14 @@ use smallvec::SmallVec;
 use super::counts::FeedCounts;
 use super::tracking::{Published, Tracking};
 use super::verify::{HashedBook, Verifier};
-use crate::ids::{OutcomeIndex, Timestamp};
-use crate::market::book::{Book, BookHash, Ladder, LastTrade, Side};
-use crate::market::catalogue::MarketStatus;
-use crate::market::price::OutcomePrice;
-use crate::market::{Market, Markets};
-use crate::money::Price;
-use crate::venue::event::Top;
-use crate::venue::follow::books::Finding;
+use crate::event::Top;
+use crate::follow::books::Finding;
+use paperbourse_core::ids::{OutcomeIndex, Timestamp};
+use paperbourse_core::market::book::{Book, BookHash, Ladder, LastTrade, Side};
+use paperbourse_core::market::catalogue::MarketStatus;
+use paperbourse_core::market::price::OutcomePrice;
+use paperbourse_core::market::{Market, Markets};
+use paperbourse_core::money::Price;
 
 /// The state of a token's book, and where to publish it.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the book")]

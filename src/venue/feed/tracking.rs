@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use crate::ids::{OutcomeIndex, Timestamp};
-use crate::market::book::{Book, Ladder, Level, Side};
-use crate::market::crossing::Crossing;
-use crate::market::growth::{Grown, Growth};
-use crate::market::interest::{Interest, ShardSet};
-use crate::market::{Market, Markets};
-use crate::money::{Price, Shares};
+use paperbourse_core::ids::{OutcomeIndex, Timestamp};
+use paperbourse_core::market::book::{Book, Ladder, Level, Side};
+use paperbourse_core::market::crossing::Crossing;
+use paperbourse_core::market::growth::{Grown, Growth};
+use paperbourse_core::market::interest::{Interest, ShardSet};
+use paperbourse_core::market::{Market, Markets};
+use paperbourse_core::money::{Price, Shares};
 
 /// The growth of a token's book since orders rest in its market.
 pub(super) struct Tracking {

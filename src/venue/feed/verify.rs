@@ -1,8 +1,8 @@
 //! How books are compared with a venue's hashes. Each venue brings its own algorithm.
 
-use crate::ids::Timestamp;
-use crate::market::book::Ladder;
-use crate::money::{Price, Shares};
+use paperbourse_core::ids::Timestamp;
+use paperbourse_core::market::book::Ladder;
+use paperbourse_core::money::{Price, Shares};
 
 /// Checks a venue's hashes of books.
 pub trait Verifier: Send {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::ids::Timestamp;
-use crate::venue::event::VenueEvent;
+use crate::event::VenueEvent;
+use paperbourse_core::ids::Timestamp;
 
 /// What an event reveals about a book that it touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

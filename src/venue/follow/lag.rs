@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use crate::ids::Timestamp;
+use paperbourse_core::ids::Timestamp;
 
 /// The clocks drift apart by at most one part in this many.
 const DRIFT_ONE_IN: u32 = 5_000;

@@ -6,8 +6,8 @@ use arc_swap::ArcSwap;
 
 use super::delay::Delays;
 use super::freshness::{Freshness, StateCounts};
-use crate::ids::Timestamp;
-use crate::venue::feed::counts::FeedCounts;
+use crate::feed::counts::FeedCounts;
+use paperbourse_core::ids::Timestamp;
 
 /// One socket to the venue at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +65,8 @@ impl LiveStatus {
         LiveSnapshot::clone(&self.0.load())
     }
 
-    pub(crate) fn set(&self, snapshot: LiveSnapshot) {
+    /// Replaces the snapshot that readers get.
+    pub fn set(&self, snapshot: LiveSnapshot) {
         self.0.store(Arc::new(snapshot));
     }
 }

@@ -15,8 +15,8 @@ use super::request::{BookRequest, Notice, Request};
 use super::status::{LiveSnapshot, SocketSnapshot};
 use super::timing::Timing;
 use super::tracker::{Tracked, Tracker};
-use crate::ids::Timestamp;
-use crate::venue::event::{VenueChange, VenueEvent};
+use crate::event::{VenueChange, VenueEvent};
+use paperbourse_core::ids::Timestamp;
 
 /// All followed tokens and the sockets that carry them.
 pub(crate) struct Trust<B> {

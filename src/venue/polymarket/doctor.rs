@@ -37,16 +37,16 @@ pub use report::{Effort, Finding, Report};
 pub use samples::Sample;
 pub use seen::{Answered, Asked, Failure, Headers, Seen, Service};
 
-use crate::ids::condition::wide;
 use assumption::{Assumption, Tally};
 use books::Books;
+use paperbourse_core::ids::condition::wide;
 use samples::within_limits;
 use seen::{MarketSeen, Observation, Origin, PageSeen, Source};
 
 use super::resolution::{self, SourceReport};
 use super::wire::{Description, clob, data, gamma, socket};
-use crate::ids::Timestamp;
-use crate::market::catalogue::MarketStatus;
+use paperbourse_core::ids::Timestamp;
+use paperbourse_core::market::catalogue::MarketStatus;
 
 /// Descriptions that are kept, to compare them with what other services say.
 const DESCRIPTIONS_MAX: usize = 1_000;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::wire::clob::BookMessage;
 use super::wire::socket::Message;
-use crate::ids::Timestamp;
-use crate::venue::event::{BookReplaced, LevelChanged, Top, VenueChange, VenueEvent};
+use crate::event::{BookReplaced, LevelChanged, Top, VenueChange, VenueEvent};
+use paperbourse_core::ids::Timestamp;
 
 impl BookMessage<'_> {
     /// Converts a full book of a socket. `intern` returns the shared form of a token id, so that

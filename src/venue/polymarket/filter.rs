@@ -1,8 +1,8 @@
 //! Chooses which of Polymarket's markets are followed.
 
-use crate::ids::{Timestamp, condition};
-use crate::market::catalogue::MarketInfo;
-use crate::money::Usd;
+use paperbourse_core::ids::{Timestamp, condition};
+use paperbourse_core::market::catalogue::MarketInfo;
+use paperbourse_core::money::Usd;
 
 /// The largest number of markets that can be requested.
 pub const MARKETS_WANTED_MAX: usize = 5_000;
@@ -62,7 +62,7 @@ impl MarketFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::market::catalogue::MarketStatus;
+    use paperbourse_core::market::catalogue::MarketStatus;
 
     #[test]
     fn abandoned_and_quiet_markets_are_not_wanted() {

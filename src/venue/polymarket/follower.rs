@@ -18,13 +18,13 @@ pub use market::Described;
 use market::Followed;
 
 use super::filter::MarketFilter;
-use crate::venue::follow::Stamp;
-use crate::venue::follow::books::Books;
-use crate::venue::follow::freshness::Signal;
-use crate::venue::follow::request::{BookRequest, Request};
-use crate::venue::follow::status::LiveSnapshot;
-use crate::venue::follow::timing::Timing;
-use crate::venue::follow::trust::Trust;
+use crate::follow::Stamp;
+use crate::follow::books::Books;
+use crate::follow::freshness::Signal;
+use crate::follow::request::{BookRequest, Request};
+use crate::follow::status::LiveSnapshot;
+use crate::follow::timing::Timing;
+use crate::follow::trust::Trust;
 
 /// How many tokens one socket subscribes to. Far beyond that the venue sends no initial books.
 pub const SOCKET_TOKENS_MAX: usize = 200;

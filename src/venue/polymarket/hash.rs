@@ -17,12 +17,12 @@ use std::io::Write;
 
 use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 
-use crate::ids::condition;
-use crate::market::book::Level;
-use crate::money::{
+use crate::feed::verify::{HashedBook, Verifier};
+use paperbourse_core::ids::condition;
+use paperbourse_core::market::book::Level;
+use paperbourse_core::money::{
     MICROS_TEXT_BYTES_MAX, Price, put_micros, write_micros, write_micros_to_thousandths,
 };
-use crate::venue::feed::verify::{HashedBook, Verifier};
 
 /// The length of a hash in hexadecimal.
 pub const HASH_TEXT_BYTES: usize = 40;
@@ -135,9 +135,9 @@ fn is_hex_of(text: &str, digest: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Timestamp;
-    use crate::market::book::Ladder;
-    use crate::money::Shares;
+    use paperbourse_core::ids::Timestamp;
+    use paperbourse_core::market::book::Ladder;
+    use paperbourse_core::money::Shares;
 
     fn ladder() -> Ladder {
         let level = |price: i64, size: i64| Level {

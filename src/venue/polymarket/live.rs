@@ -43,15 +43,15 @@ use super::follower::{Described, Follower};
 use super::hash::BookHasher;
 use super::unstated_delay;
 use super::wire::Description;
-use crate::ids::Timestamp;
-use crate::market::Markets;
-use crate::venue::feed::Feed;
-use crate::venue::follow::Stamp;
-use crate::venue::follow::request::{BookRequest, Request};
-use crate::venue::follow::status::{LiveSnapshot, LiveStatus};
-use crate::venue::follow::timing::Timing;
-use crate::venue::live::LiveVenue;
-use crate::venue::tape::TapeSender;
+use crate::feed::Feed;
+use crate::follow::Stamp;
+use crate::follow::request::{BookRequest, Request};
+use crate::follow::status::{LiveSnapshot, LiveStatus};
+use crate::follow::timing::Timing;
+use crate::live::LiveVenue;
+use crate::tape::TapeSender;
+use paperbourse_core::ids::Timestamp;
+use paperbourse_core::market::Markets;
 
 /// How many events may wait in the queue.
 const EVENTS_MAX: usize = 8_192;

@@ -14,9 +14,9 @@
 use std::fmt;
 
 use super::wire::Description;
-use crate::ids::Timestamp;
-use crate::market::catalogue::{MarketInfo, MarketStatus, Outcome};
-use crate::money::Price;
+use paperbourse_core::ids::Timestamp;
+use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus, Outcome};
+use paperbourse_core::money::Price;
 
 /// A service that reports on resolutions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

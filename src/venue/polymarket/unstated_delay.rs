@@ -3,7 +3,7 @@
 //! The venue has changed this length several times. Orders are held for as long as the venue held
 //! them at the time of the event that is played: now, or when a recording was made.
 
-use crate::ids::Timestamp;
+use paperbourse_core::ids::Timestamp;
 
 /// Since when, as seconds since 1970, and how long, in milliseconds. The guide has the same table.
 const LENGTHS: [(i64, u32); 5] = [

@@ -24,12 +24,12 @@ use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::resolution::Stage;
-use crate::ids::Timestamp;
-pub use crate::market::catalogue::ID_BYTES_MAX;
-use crate::market::catalogue::{
+use paperbourse_core::ids::Timestamp;
+pub use paperbourse_core::market::catalogue::ID_BYTES_MAX;
+use paperbourse_core::market::catalogue::{
     LABEL_BYTES_MAX, MarketInfo, OUTCOMES_PER_MARKET_MAX, Outcome, SHOWN_TEXT_BYTES_MAX,
 };
-use crate::money::{DecimalError, Price, Rounding, micros_from_text};
+use paperbourse_core::money::{DecimalError, Price, Rounding, micros_from_text};
 
 /// The longest hash accepted. The venue's have 40 bytes.
 pub const HASH_BYTES_MAX: usize = 80;
@@ -85,7 +85,7 @@ pub enum FieldProblem {
     },
     /// Its levels do not form a book.
     #[error(transparent)]
-    Ladder(#[from] crate::market::book::LadderError),
+    Ladder(#[from] paperbourse_core::market::book::LadderError),
 }
 
 /// A description of a market, by any of the services.

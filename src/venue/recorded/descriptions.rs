@@ -7,11 +7,11 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::file::{TimedUpdate, Update};
-use crate::ids::{Timestamp, condition};
-use crate::market::catalogue::{DescriptionFlaw, MarketInfo, MarketStatus, Outcome};
-use crate::money::{Price, Rounding, Usd};
-use crate::venue::polymarket::resolution::{self, Pending, SourceReport, Stage};
-use crate::venue::polymarket::wire::Description;
+use crate::polymarket::resolution::{self, Pending, SourceReport, Stage};
+use crate::polymarket::wire::Description;
+use paperbourse_core::ids::{Timestamp, condition};
+use paperbourse_core::market::catalogue::{DescriptionFlaw, MarketInfo, MarketStatus, Outcome};
+use paperbourse_core::money::{Price, Rounding, Usd};
 
 /// The source of a description, most detailed first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -9,12 +9,12 @@ use super::descriptions::{Described, RecorderRowError, Source, recorder_row};
 use super::report::{MALFORMED_NAMED_MAX, NotPlayable};
 use super::shape::Shape;
 use super::{DESCRIPTIONS_MAX, ROWS_MAX};
-use crate::ids::Timestamp;
-use crate::market::catalogue::MarketStatus;
-use crate::money::Price;
-use crate::venue::VenueChange;
-use crate::venue::polymarket::wire::socket::{self, Message};
-use crate::venue::polymarket::wire::{Description, NO_TIMESTAMP, WireError, clob, gamma, lenient};
+use crate::VenueChange;
+use crate::polymarket::wire::socket::{self, Message};
+use crate::polymarket::wire::{Description, NO_TIMESTAMP, WireError, clob, gamma, lenient};
+use paperbourse_core::ids::Timestamp;
+use paperbourse_core::market::catalogue::MarketStatus;
+use paperbourse_core::money::Price;
 
 /// The deepest nesting of arrays, envelopes and texts in a file.
 const DEPTH_MAX: usize = 8;

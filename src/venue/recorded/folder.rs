@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use super::report::{LeftOut, NotPlayable, NotPlayableFile};
 use super::{FILES_MAX, FOLDERS, LoadError};
-use crate::venue::tape::is_tape_file;
+use crate::tape::is_tape_file;
 
 /// The most files and folders that are looked at.
 pub const ENTRIES_MAX: usize = 200_000;

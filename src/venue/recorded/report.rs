@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::market::catalogue::MarketStatus;
+use paperbourse_core::market::catalogue::MarketStatus;
 
 /// Malformed rows past this many are counted but not named, except the first one of each file.
 pub const MALFORMED_NAMED_MAX: usize = 20;

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::ROWS_MAX;
 use super::report::NotPlayable;
-use crate::venue::polymarket::wire::Bounded;
+use crate::polymarket::wire::Bounded;
 
 /// The kind of a recorded value.
 pub(super) enum Shape<'a> {

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use crate::ids::Timestamp;
-use crate::venue::feed::Feed;
-use crate::venue::polymarket::live::Replay;
-use crate::venue::speed::{Ratio, Speed};
-use crate::venue::tape::{Line, Step, Tape};
+use crate::feed::Feed;
+use crate::polymarket::live::Replay;
+use crate::speed::{Ratio, Speed};
+use crate::tape::{Line, Step, Tape};
+use paperbourse_core::ids::Timestamp;
 
 /// Plays a [`Tape`].
 pub struct TapePlayer {

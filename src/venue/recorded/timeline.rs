@@ -7,11 +7,11 @@ use std::sync::Arc;
 use super::descriptions::{Descriptions, Source, Sources};
 use super::file::{TimedUpdate, Update};
 use super::report::LoadReport;
-use crate::ids::{Timestamp, condition};
-use crate::market::MARKETS_MAX;
-use crate::market::catalogue::{MarketInfo, MarketStatus};
-use crate::venue::polymarket::wire::{Description, NO_TIMESTAMP};
-use crate::venue::{VenueChange, VenueEvent};
+use crate::polymarket::wire::{Description, NO_TIMESTAMP};
+use crate::{VenueChange, VenueEvent};
+use paperbourse_core::ids::{Timestamp, condition};
+use paperbourse_core::market::MARKETS_MAX;
+use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
 
 /// Everything that a recording says, in order.
 pub(super) struct Timeline {

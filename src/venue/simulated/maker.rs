@@ -5,11 +5,11 @@
 
 use super::random::Random;
 use super::script::{Ending, Script};
-use crate::ids::{OutcomeIndex, Timestamp};
-use crate::market::book::{Ladder, Level, Side};
-use crate::market::catalogue::{MarketInfo, MarketStatus};
-use crate::money::{MICROS_PER_UNIT, Price, Shares};
-use crate::venue::{BookReplaced, LevelChanged, NewestTrade, VenueChange};
+use crate::{BookReplaced, LevelChanged, NewestTrade, VenueChange};
+use paperbourse_core::ids::{OutcomeIndex, Timestamp};
+use paperbourse_core::market::book::{Ladder, Level, Side};
+use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
+use paperbourse_core::money::{MICROS_PER_UNIT, Price, Shares};
 
 /// Sizes have at most two decimals, as at Polymarket.
 const SIZE_STEP_MICROS: i64 = 10_000;

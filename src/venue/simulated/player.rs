@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::SimulatedVenue;
-use crate::ids::Timestamp;
-use crate::venue::feed::Feed;
-use crate::venue::speed::Ratio;
+use crate::feed::Feed;
+use crate::speed::Ratio;
+use paperbourse_core::ids::Timestamp;
 
 /// Plays a simulated venue.
 pub struct Player {

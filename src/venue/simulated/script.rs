@@ -4,11 +4,11 @@
 //! never close have no end date and a question that does not age.
 
 use super::names;
-use crate::ids::Timestamp;
-use crate::market::catalogue::{
+use paperbourse_core::ids::Timestamp;
+use paperbourse_core::market::catalogue::{
     Event, FeeCurve, FeeExponent, Fees, MarketInfo, MarketStatus, Outcome,
 };
-use crate::money::{FeeRate, MICROS_PER_UNIT, Price, Usd};
+use paperbourse_core::money::{FeeRate, MICROS_PER_UNIT, Price, Usd};
 
 /// Everything about a market that is fixed before its tape starts.
 #[derive(Clone, Copy)]

@@ -6,13 +6,13 @@ use aws_lc_rs::digest::{SHA256, digest};
 use proptest::prelude::*;
 
 use super::*;
-use crate::market::book::{Ladder, Level, Side};
-use crate::market::catalogue::{FeeCurve, FeeExponent, Fees, MarketInfo};
-use crate::market::{Market, Markets};
-use crate::money::{FeeRate, MICROS_PER_UNIT, Price, Shares};
-use crate::venue::NewestTrade;
-use crate::venue::feed::{Feed, MismatchPolicy};
-use crate::venue::speed::Speed;
+use crate::NewestTrade;
+use crate::feed::{Feed, MismatchPolicy};
+use crate::speed::Speed;
+use paperbourse_core::market::book::{Ladder, Level, Side};
+use paperbourse_core::market::catalogue::{FeeCurve, FeeExponent, Fees, MarketInfo};
+use paperbourse_core::market::{Market, Markets};
+use paperbourse_core::money::{FeeRate, MICROS_PER_UNIT, Price, Shares};
 
 const START: Timestamp = Timestamp::from_seconds(1_800_000_000);
 

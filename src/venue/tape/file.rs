@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::ids::Timestamp;
+use paperbourse_core::ids::Timestamp;
 
 /// The endings of file names. Files without `.gz` were unpacked by hand.
 const PACKED: &str = ".tape.jsonl.gz";

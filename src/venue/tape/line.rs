@@ -114,8 +114,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ids::Timestamp;
-    use crate::venue::tape::Folder;
+    use crate::tape::Folder;
+    use paperbourse_core::ids::Timestamp;
 
     fn written(payload: Payload) -> String {
         let (at, fields) = (Timestamp::from_nanos(12), r#""kind":"frame","socket":3"#.to_owned());

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
 use super::file::Folder;
-use crate::ids::Timestamp;
+use paperbourse_core::ids::Timestamp;
 
 /// The default size of the queue: some seconds of a busy venue.
 pub const QUEUE_BYTES_MAX: usize = 64 << 20;

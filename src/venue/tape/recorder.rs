@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::file::{self, FILES_MAX, Folder};
 use super::line;
 use super::queue::{Batch, Entry, Payload, QUEUE_BYTES_MAX, Queue};
-use crate::ids::Timestamp;
+use paperbourse_core::ids::Timestamp;
 
 /// Lines are flushed to the operating system within this time.
 pub const FLUSH_INTERVAL: Duration = Duration::from_millis(500);

@@ -8,7 +8,7 @@ use hyper::Uri;
 use serde::Deserialize;
 
 use super::key_set::{KeySet, KeySetError};
-use crate::client::{Client, ClientError};
+use crate::venue::client::{Client, ClientError};
 
 /// Size limit of a discovery document, in bytes. Large providers publish less than 10,000.
 pub const DISCOVERY_BYTES_MAX: usize = 64 * 1024;

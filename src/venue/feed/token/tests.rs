@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::ids::OutcomeIndex;
-use crate::market::Markets;
-use crate::market::book::Side;
-use crate::market::catalogue::{MarketInfo, MarketStatus};
-use crate::market::history::candle::{Candle, Span, Width};
-use crate::market::history::{History, PriceRecord};
-use crate::money::Price;
-use crate::venue::feed::tests::{at, book_event, change, feed_with, info, level, price, trade};
-use crate::venue::feed::{Feed, MismatchPolicy};
-use crate::venue::{VenueChange, VenueEvent};
+use crate::feed::tests::{at, book_event, change, feed_with, info, level, price, trade};
+use crate::feed::{Feed, MismatchPolicy};
+use crate::{VenueChange, VenueEvent};
+use paperbourse_core::ids::OutcomeIndex;
+use paperbourse_core::market::Markets;
+use paperbourse_core::market::book::Side;
+use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
+use paperbourse_core::market::history::candle::{Candle, Span, Width};
+use paperbourse_core::market::history::{History, PriceRecord};
+use paperbourse_core::money::Price;
 
 const ALWAYS: Span = Span { from: i64::MIN, to: i64::MAX, present: None };
 

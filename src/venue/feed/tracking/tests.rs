@@ -3,13 +3,13 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
-use crate::ids::ShardId;
-use crate::market::catalogue::{MarketInfo, MarketStatus};
-use crate::market::crossing::CROSSINGS_MAX;
-use crate::venue::feed::tests::{at, book_event, change, feed_with, info, level, price, trade};
-use crate::venue::feed::{Feed, MismatchPolicy};
-use crate::venue::follow::books::Books;
-use crate::venue::{LevelChanged, VenueChange};
+use crate::feed::tests::{at, book_event, change, feed_with, info, level, price, trade};
+use crate::feed::{Feed, MismatchPolicy};
+use crate::follow::books::Books;
+use crate::{LevelChanged, VenueChange};
+use paperbourse_core::ids::ShardId;
+use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
+use paperbourse_core::market::crossing::CROSSINGS_MAX;
 
 /// A change and the shards of each crossing that it queues.
 type Step = (i64, VenueChange, &'static [&'static [u8]]);

@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::ids::Timestamp;
-use crate::market::book::Ladder;
-use crate::money::{Price, Shares};
-use crate::venue::feed::verify::{HashedBook, Verifier};
-use crate::venue::polymarket::hash::BookHasher;
-use crate::venue::polymarket::wire::NO_TIMESTAMP;
-use crate::venue::polymarket::wire::clob::BookMessage;
-use crate::venue::polymarket::wire::socket::{Message, PriceChange};
+use crate::feed::verify::{HashedBook, Verifier};
+use crate::polymarket::hash::BookHasher;
+use crate::polymarket::wire::NO_TIMESTAMP;
+use crate::polymarket::wire::clob::BookMessage;
+use crate::polymarket::wire::socket::{Message, PriceChange};
+use paperbourse_core::ids::Timestamp;
+use paperbourse_core::market::book::Ladder;
+use paperbourse_core::money::{Price, Shares};
 
 /// The most tokens whose books are kept.
 const TOKENS_MAX: usize = 1_000;
@@ -287,7 +287,8 @@ impl Token {
     /// The levels have changed.
     fn changed(&mut self, desk: &mut Desk<'_>) {
         let Some(ladder) = &self.ladder else { return };
-        let top = |level: Option<crate::market::book::Level>| level.map(|level| level.price);
+        let top =
+            |level: Option<paperbourse_core::market::book::Level>| level.map(|level| level.price);
         let ours = (top(ladder.best_bid()), top(ladder.best_ask()));
         if self.tops.len() == TOPS_MAX {
             self.tops.pop_front();

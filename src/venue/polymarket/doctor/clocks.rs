@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::assumption::{Assumption, RestsOn, Tally};
 use super::seen::{Asked, Observation, Service};
-use crate::ids::Timestamp;
-use crate::venue::polymarket::wire::NO_TIMESTAMP;
-use crate::venue::polymarket::wire::socket::Message;
+use crate::polymarket::wire::NO_TIMESTAMP;
+use crate::polymarket::wire::socket::Message;
+use paperbourse_core::ids::Timestamp;
 
 /// How far two clocks may be apart, and how late a frame may come.
 const DIFFERENCE_MAX: Duration = Duration::from_secs(5);

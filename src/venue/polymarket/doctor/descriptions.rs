@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::assumption::{Assumption, RestsOn, Tally};
 use super::fields;
 use super::seen::{MarketSeen, Observation, Source};
-use crate::market::catalogue::{FeeExponent, Fees};
-use crate::money::Price;
-use crate::venue::polymarket::resolution::Stage;
-use crate::venue::polymarket::wire::Description;
+use crate::polymarket::resolution::Stage;
+use crate::polymarket::wire::Description;
+use paperbourse_core::market::catalogue::{FeeExponent, Fees};
+use paperbourse_core::money::Price;
 
 /// The ticks that the venue documents, in millionths of a dollar.
 const TICKS: [i64; 6] = [100_000, 10_000, 5_000, 2_500, 1_000, 100];

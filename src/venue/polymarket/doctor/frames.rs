@@ -7,8 +7,8 @@ use super::assumption::{Assumption, RestsOn, Tally, Verdict};
 use super::books::{Judged, Statement, has_waited};
 use super::fields;
 use super::seen::{Observation, Origin};
-use crate::ids::Timestamp;
-use crate::venue::polymarket::wire::WireError;
+use crate::polymarket::wire::WireError;
+use paperbourse_core::ids::Timestamp;
 
 /// The assumptions of this module. Books may come this long after they were subscribed to.
 pub(super) fn all(grace: Duration) -> Vec<Box<dyn Assumption>> {

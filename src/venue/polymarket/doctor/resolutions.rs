@@ -2,7 +2,7 @@
 
 use super::assumption::{Assumption, RestsOn, Tally};
 use super::seen::Observation;
-use crate::venue::polymarket::resolution::{Pending, Resolution};
+use crate::polymarket::resolution::{Pending, Resolution};
 
 /// The assumptions of this module.
 pub(super) fn all() -> Vec<Box<dyn Assumption>> {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::books::Judged;
-use crate::ids::Timestamp;
-use crate::venue::polymarket::resolution::{Resolution, SourceReport};
-use crate::venue::polymarket::wire::clob::BookMessage;
-use crate::venue::polymarket::wire::{Description, WireError};
+use crate::polymarket::resolution::{Resolution, SourceReport};
+use crate::polymarket::wire::clob::BookMessage;
+use crate::polymarket::wire::{Description, WireError};
+use paperbourse_core::ids::Timestamp;
 
 /// A service of the venue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Follower;
-use crate::venue::event::VenueChange;
-use crate::venue::follow::Stamp;
-use crate::venue::follow::books::{Books, Finding};
-use crate::venue::follow::freshness::{Freshness, Signal};
-use crate::venue::follow::request::{BookRequest, Notice, Request};
-use crate::venue::polymarket::wire::clob::{self, BookMessage, UnreadableBook};
-use crate::venue::polymarket::wire::{self, NO_TIMESTAMP};
+use crate::event::VenueChange;
+use crate::follow::Stamp;
+use crate::follow::books::{Books, Finding};
+use crate::follow::freshness::{Freshness, Signal};
+use crate::follow::request::{BookRequest, Notice, Request};
+use crate::polymarket::wire::clob::{self, BookMessage, UnreadableBook};
+use crate::polymarket::wire::{self, NO_TIMESTAMP};
 
 /// How many answers in a row may settle nothing about a book, because they are older than it and
 /// different. Then either changes come faster than answers and one was lost, or the venue's clock

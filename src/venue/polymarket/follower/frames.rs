@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::Follower;
-use crate::ids::Timestamp;
-use crate::venue::event::{VenueChange, VenueEvent};
-use crate::venue::follow::Stamp;
-use crate::venue::follow::books::Books;
-use crate::venue::follow::freshness::Freshness;
-use crate::venue::follow::request::Notice;
-use crate::venue::polymarket::wire::socket::{self as frames, Frame, Message, Messages, Subject};
-use crate::venue::polymarket::wire::{self, NO_TIMESTAMP, WireError};
+use crate::event::{VenueChange, VenueEvent};
+use crate::follow::Stamp;
+use crate::follow::books::Books;
+use crate::follow::freshness::Freshness;
+use crate::follow::request::Notice;
+use crate::polymarket::wire::socket::{self as frames, Frame, Message, Messages, Subject};
+use crate::polymarket::wire::{self, NO_TIMESTAMP, WireError};
+use paperbourse_core::ids::Timestamp;
 
 /// How much the log shows of a frame that is not a message.
 const LOGGED_CHARACTERS_MAX: usize = 80;

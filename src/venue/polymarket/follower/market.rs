@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use crate::ids::Timestamp;
-use crate::market::catalogue::{MarketInfo, MarketStatus, Outcome};
-use crate::venue::follow::request::Notice;
-use crate::venue::polymarket::resolution::{
-    self, Pending, Resolution, Source, SourceReport, Stage,
-};
-use crate::venue::polymarket::wire::Description;
-use crate::venue::polymarket::wire::clob::BookMessage;
+use crate::follow::request::Notice;
+use crate::polymarket::resolution::{self, Pending, Resolution, Source, SourceReport, Stage};
+use crate::polymarket::wire::Description;
+use crate::polymarket::wire::clob::BookMessage;
+use paperbourse_core::ids::Timestamp;
+use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus, Outcome};
 
 /// A market that is not resolved yet and is followed, or was until it closed.
 pub(super) struct Followed {
@@ -80,7 +78,7 @@ impl Followed {
     }
 
     /// Takes a tick reported by a socket. Returns whether it has changed.
-    pub(super) fn set_tick(&mut self, tick: crate::money::Price, at: Timestamp) -> bool {
+    pub(super) fn set_tick(&mut self, tick: paperbourse_core::money::Price, at: Timestamp) -> bool {
         self.tick_reported_at = Some(at);
         std::mem::replace(&mut self.info.tick, tick) != tick
     }

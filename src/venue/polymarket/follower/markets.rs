@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use super::Follower;
 use super::market::{Described, Followed};
-use crate::ids::{Timestamp, condition};
-use crate::market::catalogue::{MarketInfo, MarketStatus};
-use crate::money::Price;
-use crate::venue::event::{VenueChange, VenueEvent};
-use crate::venue::follow::Stamp;
-use crate::venue::follow::books::Books;
-use crate::venue::follow::request::{Notice, Request};
-use crate::venue::polymarket::wire::clob::BookMessage;
-use crate::venue::polymarket::wire::socket::MarketResolved;
-use crate::venue::polymarket::wire::{Description, NO_TIMESTAMP};
+use crate::event::{VenueChange, VenueEvent};
+use crate::follow::Stamp;
+use crate::follow::books::Books;
+use crate::follow::request::{Notice, Request};
+use crate::polymarket::wire::clob::BookMessage;
+use crate::polymarket::wire::socket::MarketResolved;
+use crate::polymarket::wire::{Description, NO_TIMESTAMP};
+use paperbourse_core::ids::{Timestamp, condition};
+use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
+use paperbourse_core::money::Price;
 
 /// How many unknown stages of resolutions are logged.
 const LOGGED_STAGES_MAX: usize = 100;

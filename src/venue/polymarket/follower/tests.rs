@@ -5,11 +5,11 @@ mod odd;
 use std::fmt::Write as _;
 
 use super::*;
-use crate::ids::{OutcomeIndex, Timestamp};
-use crate::market::Markets;
-use crate::venue::feed::{Feed, MismatchPolicy};
-use crate::venue::follow::request::Notice;
-use crate::venue::polymarket::wire::{Description, clob, gamma};
+use crate::feed::{Feed, MismatchPolicy};
+use crate::follow::request::Notice;
+use crate::polymarket::wire::{Description, clob, gamma};
+use paperbourse_core::ids::{OutcomeIndex, Timestamp};
+use paperbourse_core::market::Markets;
 
 /// The start of a scenario, on the venue's clock and on ours.
 const START_MS: i64 = 1_800_000_000_000;

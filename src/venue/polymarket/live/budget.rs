@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::client::ClientError;
-use crate::limits::bucket::{BucketRule, TokenBucket};
-use crate::venue::follow::timing::Refusals;
+use crate::follow::timing::Refusals;
+use paperbourse_core::limits::bucket::{BucketRule, TokenBucket};
 
 /// The longest pause after a refusal.
 const PAUSE_MAX: Duration = Duration::from_mins(5);
@@ -78,7 +78,7 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::venue::follow::timing::Timing;
+    use crate::follow::timing::Timing;
 
     fn budget(per_second: u32, burst: u32) -> Budget {
         let rule = BucketRule::per_second(per_second, burst).unwrap();

@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use super::rest::{NAMED_MARKETS_MAX, PAGE_MARKETS_MAX, Page, Rest, RestError};
 use super::slugs::Untold;
 use super::{Event, LiveConfig};
-use crate::ids::{Timestamp, condition};
-use crate::venue::polymarket::follower::Described;
-use crate::venue::polymarket::resolution::{self, Pending, Resolution};
-use crate::venue::polymarket::wire::{Description, WireError, split};
+use crate::polymarket::follower::Described;
+use crate::polymarket::resolution::{self, Pending, Resolution};
+use crate::polymarket::wire::{Description, WireError, split};
+use paperbourse_core::ids::{Timestamp, condition};
 
 /// How many markets can wait to be described at once. Any others wait for the schedule.
 pub(super) const URGENT_MAX: usize = 1_024;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use hyper::Uri;
 use rustls::ClientConfig;
 
-use crate::venue::follow::timing::Timing;
-use crate::venue::polymarket::filter::MarketFilter;
+use crate::follow::timing::Timing;
+use crate::polymarket::filter::MarketFilter;
 
 /// The addresses of the services, the markets to follow, and the timing.
 pub struct LiveConfig {

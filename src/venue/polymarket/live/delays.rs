@@ -7,8 +7,8 @@ use tokio::time::MissedTickBehavior;
 
 use super::rest::Rest;
 use super::{Event, LiveConfig};
-use crate::market::catalogue::MarketStatus;
-use crate::venue::polymarket::filter::MARKETS_WANTED_MAX;
+use crate::polymarket::filter::MARKETS_WANTED_MAX;
+use paperbourse_core::market::catalogue::MarketStatus;
 
 /// How many markets can wait to be asked about. As many are followed at most.
 pub(super) const DELAYS_MAX: usize = 2 * MARKETS_WANTED_MAX;

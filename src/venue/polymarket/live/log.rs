@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::venue::follow::request::Notice;
+use crate::follow::request::Notice;
 
 pub(super) fn log(notice: &Notice) {
     match notice {

@@ -15,13 +15,13 @@ use super::rest::{COMPACT_PATH, Encoded, PageObject, RESOLUTIONS_PATH, books_wan
 use super::socket::{Handle, Lost};
 use super::{Event, LiveConfig, stamp};
 use crate::client::{self, Client, ClientError};
-use crate::ids::{Timestamp, condition};
-use crate::limits::bucket::{BucketRule, BucketRuleError};
-use crate::market::catalogue::MarketStatus;
-use crate::venue::polymarket::doctor::{
+use crate::polymarket::doctor::{
     Answered, Asked, Doctor, Effort, Failure, Headers, Report, Sample, Seen, Service,
 };
-use crate::venue::polymarket::wire::{Description, clob, gamma};
+use crate::polymarket::wire::{Description, clob, gamma};
+use paperbourse_core::ids::{Timestamp, condition};
+use paperbourse_core::limits::bucket::{BucketRule, BucketRuleError};
+use paperbourse_core::market::catalogue::MarketStatus;
 
 /// The most requests of a look, the upgrade to a socket included.
 pub const REQUESTS_MAX: u32 = 150;
@@ -374,9 +374,9 @@ async fn closed(asker: &Asker) -> Result<(), Over> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::follow::timing::Timing;
+    use crate::polymarket::filter::MarketFilter;
     use crate::tls::{Roots, client_config};
-    use crate::venue::follow::timing::Timing;
-    use crate::venue::polymarket::filter::MarketFilter;
 
     #[tokio::test]
     async fn there_is_a_limit_for_requests() {

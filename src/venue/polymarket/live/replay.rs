@@ -12,16 +12,16 @@ use serde_json::value::RawValue;
 use super::follower;
 use super::log::log;
 use super::rest::{COMPACT_PATH, read_events, read_page};
-use crate::ids::{Timestamp, condition};
-use crate::venue::feed::Feed;
-use crate::venue::follow::Stamp;
-use crate::venue::follow::request::{BookRequest, Request};
-use crate::venue::follow::timing::Timing;
-use crate::venue::polymarket::filter::{MARKETS_WANTED_MAX, MarketFilter};
-use crate::venue::polymarket::follower::{Described, Follower};
-use crate::venue::polymarket::unstated_delay;
-use crate::venue::polymarket::wire::{Description, WireError, clob, data, gamma};
-use crate::venue::tape::{Line, VERSION};
+use crate::feed::Feed;
+use crate::follow::Stamp;
+use crate::follow::request::{BookRequest, Request};
+use crate::follow::timing::Timing;
+use crate::polymarket::filter::{MARKETS_WANTED_MAX, MarketFilter};
+use crate::polymarket::follower::{Described, Follower};
+use crate::polymarket::unstated_delay;
+use crate::polymarket::wire::{Description, WireError, clob, data, gamma};
+use crate::tape::{Line, VERSION};
+use paperbourse_core::ids::{Timestamp, condition};
 
 /// How many sockets a tape can have.
 const SOCKETS_MAX: usize = 1_024;

@@ -13,10 +13,10 @@ use serde_json::value::RawValue;
 use super::budget::Budget;
 use super::{LiveConfig, MarketFilter, Tap};
 use crate::client::{Client, ClientError};
-use crate::ids::condition;
-use crate::limits::bucket::BucketRule;
-use crate::venue::polymarket::wire::{Bounded, Description, WireError, clob, data, gamma, lenient};
-use crate::venue::tape::Folder;
+use crate::polymarket::wire::{Bounded, Description, WireError, clob, data, gamma, lenient};
+use crate::tape::Folder;
+use paperbourse_core::ids::condition;
+use paperbourse_core::limits::bucket::BucketRule;
 
 /// The longest answer. A page of 100 markets has about 2 MB.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -43,23 +43,23 @@ pub(super) const RESOLUTIONS_PATH: &str = "/v2/resolutions";
 const KEPT_CONNECTIONS_MAX: usize = 4;
 
 /// A tenth of the venue's limit for lists of markets, which is 300 in 10 s.
-const GAMMA_RULE: Result<BucketRule, crate::limits::bucket::BucketRuleError> =
+const GAMMA_RULE: Result<BucketRule, paperbourse_core::limits::bucket::BucketRuleError> =
     BucketRule::per_second(3, 10);
 
 /// A tenth of the venue's limit for books, which is 500 in 10 s.
-const CLOB_RULE: Result<BucketRule, crate::limits::bucket::BucketRuleError> =
+const CLOB_RULE: Result<BucketRule, paperbourse_core::limits::bucket::BucketRuleError> =
     BucketRule::per_second(5, 10);
 
 /// Descriptions of single markets have no limit of their own. This is a fortieth of the limit for
 /// the whole CLOB service, which is 9,000 in 10 s.
-const COMPACT_RULE: Result<BucketRule, crate::limits::bucket::BucketRuleError> =
+const COMPACT_RULE: Result<BucketRule, paperbourse_core::limits::bucket::BucketRuleError> =
     BucketRule::per_second(20, 40);
 
 /// The CLOB service's path of compact descriptions.
 pub(super) const COMPACT_PATH: &str = "/clob-markets/";
 
 /// A tenth of the venue's limit for the whole data API, which is 1,000 in 10 s.
-const DATA_RULE: Result<BucketRule, crate::limits::bucket::BucketRuleError> =
+const DATA_RULE: Result<BucketRule, paperbourse_core::limits::bucket::BucketRuleError> =
     BucketRule::per_second(10, 20);
 
 /// The clients of the three services.

@@ -15,8 +15,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::handshake::{self, HandshakeError};
 use super::{Event, LiveConfig};
-use crate::venue::follow::backoff::Backoff;
-use crate::venue::follow::timing::Timing;
+use crate::follow::backoff::Backoff;
+use crate::follow::timing::Timing;
 
 /// The longest message, over all of its fragments. 200 books are 2 MB.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;

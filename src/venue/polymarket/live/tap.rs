@@ -1,7 +1,7 @@
 //! Records on a tape what the venue sent, verbatim and in the order in which it was processed,
 //! together with all decisions that depended on the clock. [`super::replay`] plays it.
 //!
-//! [`crate::venue::tape`] documents the lines.
+//! [`crate::tape`] documents the lines.
 
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::LiveConfig;
-use crate::venue::tape::{Folder, Payload, TapeSender, VERSION};
+use crate::tape::{Folder, Payload, TapeSender, VERSION};
 
 /// The recorder, if there is one.
 #[derive(Clone, Default)]

@@ -1,11 +1,11 @@
 //! Frames that wait in the queue.
 
 use super::*;
-use crate::ids::OutcomeIndex;
-use crate::market::Markets;
+use crate::feed::MismatchPolicy;
+use crate::polymarket::wire::gamma;
 use crate::tls::{self, Roots};
-use crate::venue::feed::MismatchPolicy;
-use crate::venue::polymarket::wire::gamma;
+use paperbourse_core::ids::OutcomeIndex;
+use paperbourse_core::market::Markets;
 
 const MARKET: &str = concat!(
     r#"{"conditionId":"0xa","outcomes":"[\"Yes\",\"No\"]","clobTokenIds":"[\"1\",\"2\"]","#,

@@ -4,13 +4,13 @@
 use tokio::time::Instant;
 
 use super::{follower, log, snapshot, stamp};
-use crate::venue::feed::Feed;
-use crate::venue::follow::request::Request;
-use crate::venue::follow::status::LiveSnapshot;
-use crate::venue::follow::timing::Timing;
-use crate::venue::polymarket::filter::MarketFilter;
-use crate::venue::polymarket::follower::Follower;
-use crate::venue::polymarket::wire::Description;
+use crate::feed::Feed;
+use crate::follow::request::Request;
+use crate::follow::status::LiveSnapshot;
+use crate::follow::timing::Timing;
+use crate::polymarket::filter::MarketFilter;
+use crate::polymarket::follower::Follower;
+use crate::polymarket::wire::Description;
 
 /// Follows markets on one simulated socket, whose frames the caller provides.
 pub struct Unconnected {

@@ -13,12 +13,12 @@ use super::{
     expected, flag, is_hydrated, micros, object, outcomes, payouts_of, scalar, shown,
     taker_delay_ms, time, timestamp_of,
 };
-use crate::ids::Timestamp;
-use crate::market::book::{Ladder, Level};
-use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
-use crate::money::{Price, Rounding, Shares};
-use crate::venue::event::NewestTrade;
-use crate::venue::polymarket::resolution::Stage;
+use crate::event::NewestTrade;
+use crate::polymarket::resolution::Stage;
+use paperbourse_core::ids::Timestamp;
+use paperbourse_core::market::book::{Ladder, Level};
+use paperbourse_core::market::catalogue::{Fees, MarketInfo, MarketStatus};
+use paperbourse_core::money::{Price, Rounding, Shares};
 
 /// A full book, from the book endpoints or the socket. Its ids borrow from the text.
 #[derive(Clone, PartialEq, Debug)]
@@ -239,7 +239,7 @@ struct CompactFees<'a> {
 ///
 /// This is the only form that states the delay of markets on which way a price goes: `itode`, which
 /// is left out if it is false. It does not say how long the delay is; see
-/// [`crate::venue::polymarket::unstated_delay`]. `sd` is the delay of other markets, in seconds.
+/// [`crate::polymarket::unstated_delay`]. `sd` is the delay of other markets, in seconds.
 pub fn compact_market(text: &str) -> Result<Description, WireError> {
     let row: CompactObject<'_> = object(text)?;
     let condition_id = scalar("c", row.c)?.ok_or(WireError::Missing { field: "c" })?;

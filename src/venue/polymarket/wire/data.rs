@@ -4,10 +4,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{Description, Raw, WireError, list, micros, object, scalar};
-use crate::ids::condition;
-use crate::market::catalogue::{MarketInfo, MarketStatus};
-use crate::money::{Price, Rounding};
-use crate::venue::polymarket::resolution::Stage;
+use crate::polymarket::resolution::Stage;
+use paperbourse_core::ids::condition;
+use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
+use paperbourse_core::money::{Price, Rounding};
 
 #[derive(Deserialize)]
 struct ResolutionsObject<'a> {

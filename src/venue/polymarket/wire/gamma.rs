@@ -13,10 +13,10 @@ use super::{
     Bounded, Description, Raw, WireError, checked_id, expected, flag, is_hydrated, list, micros,
     object, outcomes, payouts_of, scalar, shown, taker_delay_ms, time,
 };
-use crate::ids::Timestamp;
-use crate::market::catalogue::{Event, Fees, ID_BYTES_MAX, MarketInfo, MarketStatus};
-use crate::money::{FeeRate, Price, Rounding, Usd};
-use crate::venue::polymarket::resolution::Stage;
+use crate::polymarket::resolution::Stage;
+use paperbourse_core::ids::Timestamp;
+use paperbourse_core::market::catalogue::{Event, Fees, ID_BYTES_MAX, MarketInfo, MarketStatus};
+use paperbourse_core::money::{FeeRate, Price, Rounding, Usd};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -180,7 +180,7 @@ const PLACEHOLDER_NOUNS: [&str; 16] = [
     "Team",
 ];
 
-/// Parses a market. [`crate::venue::polymarket::resolution`] decides whether a closed market is
+/// Parses a market. [`crate::polymarket::resolution`] decides whether a closed market is
 /// resolved.
 pub fn market(text: &str) -> Result<Description, WireError> {
     market_of(text, false)

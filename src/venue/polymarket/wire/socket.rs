@@ -13,11 +13,13 @@ use super::{
     Bounded, Description, NO_TIMESTAMP, Raw, WireError, checked_hash, checked_id, expected,
     is_hydrated, list, object, outcomes, scalar, shown, timestamp_of,
 };
-use crate::ids::Timestamp;
-use crate::market::book::Side;
-use crate::market::catalogue::{Fees, MarketInfo, MarketStatus, OUTCOMES_PER_MARKET_MAX};
-use crate::money::{Price, Rounding, Shares};
-use crate::venue::polymarket::resolution::Stage;
+use crate::polymarket::resolution::Stage;
+use paperbourse_core::ids::Timestamp;
+use paperbourse_core::market::book::Side;
+use paperbourse_core::market::catalogue::{
+    Fees, MarketInfo, MarketStatus, OUTCOMES_PER_MARKET_MAX,
+};
+use paperbourse_core::money::{Price, Rounding, Shares};
 
 /// The messages of a frame, each parsed on its own.
 pub type Messages<'a> = SmallVec<[Result<Message<'a>, WireError>; 1]>;
@@ -383,7 +385,7 @@ impl<'a> MessageObject<'a> {
 
     fn trade(&self) -> Result<TradeMessage<'a>, WireError> {
         let rounded = |field, text: &str, rounding| {
-            crate::money::micros_from_text(text, rounding)
+            paperbourse_core::money::micros_from_text(text, rounding)
                 .map_err(|error| WireError::Field { field, problem: error.into() })
         };
         let price = rounded("price", needed("price", self.price)?, Rounding::HalfEven)?;

@@ -12,7 +12,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use paperbourse::tls::{Roots, client_config};
+use paperbourse::venue::tls::{Roots, client_config};
 use serde_json::{Value, json};
 
 use super::super::StandIn;

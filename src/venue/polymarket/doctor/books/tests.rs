@@ -2,7 +2,7 @@ use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use serde_json::json;
 
 use super::*;
-use crate::venue::polymarket::wire::{clob, socket};
+use crate::polymarket::wire::{clob, socket};
 
 const TOKEN: &str = "12";
 

@@ -1,7 +1,7 @@
 //! Rows that cannot be read, and names that are written in two ways.
 
 use super::*;
-use crate::market::catalogue::{MarketInfo, MarketStatus};
+use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
 
 /// What cannot be read is left out; everything else stays as it was.
 #[test]
@@ -104,6 +104,6 @@ fn a_market_has_one_name_at_all_services() {
     let ended = described(r#","closed":true,"umaResolutionStatus":"proposed""#);
     let row =
         format!(r#"{{"data":[{{"condition_id":"{wide}","status":"resolved","payouts":[1,0]}}]}}"#);
-    let data = crate::venue::polymarket::wire::data::resolution(&row, &ended).unwrap();
+    let data = crate::polymarket::wire::data::resolution(&row, &ended).unwrap();
     assert!(data.is_some_and(|data| data.shown_payouts.is_some()));
 }

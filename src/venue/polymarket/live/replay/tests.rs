@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 
 use super::*;
-use crate::market::Markets;
-use crate::market::catalogue::MarketStatus;
-use crate::venue::feed::MismatchPolicy;
+use crate::feed::MismatchPolicy;
+use paperbourse_core::market::Markets;
+use paperbourse_core::market::catalogue::MarketStatus;
 
 const BEGIN: &str = r#""kind":"begin","version":1,"markets_max":5,"lag_max_ms":5000"#;
 
@@ -258,7 +258,7 @@ fn outcomes_in_another_order_are_aligned_by_token() {
         let paid: Vec<String> = info.payouts.iter().map(ToString::to_string).collect();
         assert_eq!(paid, payouts);
         let books = |index| {
-            let book = market.book(crate::ids::OutcomeIndex(index)).clone().unwrap();
+            let book = market.book(paperbourse_core::ids::OutcomeIndex(index)).clone().unwrap();
             book.ladder().best_bid().unwrap().price.to_string()
         };
         assert_eq!([books(0), books(1)], ["0.4", "0.1"], "each book stays with its token");
@@ -314,7 +314,7 @@ proptest! {
         play(&mut replay, &text.lines().collect::<Vec<_>>());
         for market in replay.feed().markets().listing().markets() {
             for (index, _) in (0..).zip(&market.info().outcomes) {
-                let book = market.book(crate::ids::OutcomeIndex(index)).clone();
+                let book = market.book(paperbourse_core::ids::OutcomeIndex(index)).clone();
                 prop_assert!(book.is_none_or(|book| !book.ladder().is_crossed()));
             }
         }

@@ -14,7 +14,7 @@ fn a_subscription_lists_the_tokens() {
 /// After a suspend, or a pause for lack of CPU, the answers may just be unread.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_was_suspended_pings_again_before_it_gives_up() {
-    let timing = crate::venue::follow::timing::Timing::VENUE;
+    let timing = crate::follow::timing::Timing::VENUE;
     let (ours, _theirs) = tokio::io::duplex(1 << 16);
     let (wanted, mut receiver) = watch::channel(Wanted::from(["1".into()]));
     let (_renewals, mut renewals) = mpsc::channel(1);

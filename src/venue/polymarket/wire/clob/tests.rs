@@ -40,7 +40,7 @@ fn an_unreadable_book_has_its_token_if_that_can_be_read() {
     };
     let text = |id: &str| Some(id.to_owned());
     assert_eq!(tokens(body), [text("1"), text("2"), None, None]);
-    assert_eq!(tokens(&crate::venue::polymarket::wire::lenient(body))[2], text("3"));
+    assert_eq!(tokens(&crate::polymarket::wire::lenient(body))[2], text("3"));
 }
 
 #[test]

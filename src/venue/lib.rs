@@ -1,8 +1,6 @@
-//! Where prices come from: one stream of events from whichever venue was chosen at start.
-//!
-//! A venue only reports events. The feed keeps the books and publishes them; no venue touches what
-//! readers see. What all live venues share is in [`follow`]; each venue has a folder of its own.
+#![doc = include_str!("README.md")]
 
+pub mod client;
 pub mod event;
 pub mod feed;
 pub mod follow;
@@ -12,6 +10,7 @@ pub mod recorded;
 pub mod simulated;
 pub mod speed;
 pub mod tape;
+pub mod tls;
 
 pub use event::{BookReplaced, LevelChanged, NewestTrade, Top, VenueChange, VenueEvent};
 
@@ -20,7 +19,7 @@ use follow::status::LiveStatus;
 use live::LiveVenue;
 use speed::Speed;
 
-use crate::ids::Timestamp;
+use paperbourse_core::ids::Timestamp;
 
 /// The venue chosen at start. Whatever comes before the first reader has been played.
 pub enum Venue {

@@ -92,7 +92,7 @@ fn roots_of_file(path: &Path) -> Result<RootCertStore, TlsError> {
 mod tests {
     use super::*;
 
-    const AUTHORITY: &str = include_str!("../tests/fixtures/tls/authority.pem");
+    const AUTHORITY: &str = include_str!("../../tests/fixtures/tls/authority.pem");
 
     #[test]
     fn a_file_of_authorities_is_loaded_or_the_error_names_it() {
