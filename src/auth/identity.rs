@@ -11,7 +11,6 @@
 //! for the caller's address, keeps strangers from burning that time at will.
 
 pub mod embedded;
-pub mod key_file;
 pub mod oidc;
 pub mod shared_secret;
 pub mod tier_claim;

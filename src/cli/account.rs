@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::print_report;
 use crate::config::server_folder;
-use crate::inspect::text::count;
+use crate::inspect::count;
 use crate::limits::tier::Tier;
 use crate::operators::{
     self, AccountChange, AccountLine, AccountList, AskError, CommentLine, CommentList,

@@ -187,13 +187,13 @@ pub fn end_process(lost: &SeatLost) -> ! {
 mod tests {
     use super::*;
     use crate::cluster::lease::{LEASE_WAIT, now_ns};
-    use crate::journal::replicated::tests::{MemoryLog, take};
+    use crate::journal::replicated::test_util::{MemoryLog, take};
 
     /// Else the next owner, which waits for nobody, would answer while the one before still does.
     #[tokio::test]
     async fn a_log_is_not_given_up_before_the_former_lease_is_over() {
         let began_ns = now_ns();
-        let owner = take(MemoryLog::new(), 1).await;
+        let owner = take(MemoryLog::whole(), 1).await;
         let taken = Taken { owner, was_free: false, sent_ns: began_ns };
         let metrics = Arc::new(LogMetrics::new("log".to_owned()));
         let seat = Seat::new(taken, metrics, Handle::current(), |lost| panic!("{lost}"));

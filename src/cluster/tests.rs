@@ -12,7 +12,7 @@ use paperbourse_test_support::brokers::{self, Brokers};
 use tempfile::TempDir;
 
 use super::*;
-use crate::journal::replicated::tests::{check_contract, check_races, takeovers_that_failed};
+use crate::journal::replicated::test_util::{check_contract, check_races, takeovers_that_failed};
 use crate::journal::replicated::{Appended, Log as _};
 use paperbourse_core::faults::{self, Fault};
 

@@ -36,7 +36,7 @@ use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::disk::simulated::random::Random;
 use crate::journal::replicated::Entry;
-use crate::journal::replicated::tests::{MemoryLog, TROUBLE, reader};
+use crate::journal::replicated::test_util::{MemoryLog, TROUBLE, reader};
 use crate::snapshot::{Recovered, open_stepped};
 use clients::Clients;
 use line::Condition;
@@ -104,7 +104,7 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(!seed);
         let is_calm = is_calm(seed);
-        let log = if is_calm { MemoryLog::new() } else { MemoryLog::troubled(seed, TROUBLE) };
+        let log = if is_calm { MemoryLog::whole() } else { MemoryLog::troubled(seed, TROUBLE) };
         let brokers = Brokers::new(&log);
         let nanos = Arc::new(AtomicI64::new(1_800_000_000_000_000_000));
         let machines = (0..NODES).map(|number| {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
-use paperbourse::auth::identity::key_file;
 use paperbourse::ids::Timestamp;
+use paperbourse::key_file;
 use paperbourse_test_support::process::{Process, ServerProcess, command};
 use paperbourse_test_support::{Connection, Request, Response};
 use serde_json::{Value, json};

@@ -301,7 +301,7 @@ fn every_module_documents_its_purpose() {
 
 #[test]
 fn every_rule_of_the_journal_names_a_test() {
-    let face = fs::read_to_string(root().join("src/journal.rs")).unwrap();
+    let face = fs::read_to_string(root().join("src/store/journal.rs")).unwrap();
     let sources = sources(&["src", "tests"]);
     let mut rules = Vec::new();
     let mut broken = Vec::new();
@@ -318,7 +318,11 @@ fn every_rule_of_the_journal_names_a_test() {
         }
     }
     rules.dedup();
-    assert_eq!(rules, (1..=24).collect::<Vec<_>>(), "the table in src/journal.rs has every rule");
+    assert_eq!(
+        rules,
+        (1..=24).collect::<Vec<_>>(),
+        "the table in src/store/journal.rs has every rule"
+    );
     report("each rule names an existing test", &broken);
 }
 

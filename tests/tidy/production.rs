@@ -27,9 +27,10 @@ struct Package {
     root: &'static [&'static str],
 }
 
-const PACKAGES: [Package; 3] = [
+const PACKAGES: [Package; 4] = [
     Package { folder: "src", root: &[] },
     Package { folder: "src/core", root: &[] },
+    Package { folder: "src/store", root: &[] },
     Package { folder: "src/venue", root: &["venue"] },
 ];
 

@@ -10,11 +10,11 @@ use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::Serialize;
 
-use super::key_file::{self, KeyFileError};
 use super::tier_claim::TierClaim;
 use super::{SUBJECT_CHARS_MAX, TokenError, VerifiedIdentity, token};
 use crate::ids::Timestamp;
 use crate::limits::tier::Tier;
+use paperbourse_store::key_file::{self, KeyFileError};
 
 /// The `iss` of its tokens. Account identities derive from it, so it never changes, not even with
 /// the key.
@@ -38,36 +38,32 @@ impl EmbeddedIssuer {
     /// I/O.
     pub fn open(data_directory: &Path) -> Result<Self, IssuerError> {
         let pkcs8 = key_file::load_or_create(data_directory, generate_pkcs8)?;
-        Self::from_pkcs8(&pkcs8).map_err(|reason| IssuerError::Unusable {
-            path: key_file::path(data_directory),
-            reason,
-        })
+        let pair = key_file::key_pair(data_directory, &pkcs8)?;
+        Ok(Self::with_key(&pkcs8, &pair))
     }
 
     /// Opens the issuer of this data directory, if it has a key.
     pub fn open_existing(data_directory: &Path) -> Result<Option<Self>, IssuerError> {
         let Some(pkcs8) = key_file::load_existing(data_directory)? else { return Ok(None) };
-        let issuer = Self::from_pkcs8(&pkcs8).map_err(|reason| IssuerError::Unusable {
-            path: key_file::path(data_directory),
-            reason,
-        })?;
-        Ok(Some(issuer))
+        let pair = key_file::key_pair(data_directory, &pkcs8)?;
+        Ok(Some(Self::with_key(&pkcs8, &pair)))
     }
 
     /// An issuer whose key exists only as long as the process.
     pub fn in_memory() -> Result<Self, IssuerError> {
         let pkcs8 = generate_pkcs8().ok_or(IssuerError::Generate)?;
-        Ok(Self::from_pkcs8(&pkcs8).expect("the library reads the keys that it generates"))
+        let pair = Ed25519KeyPair::from_pkcs8(&pkcs8);
+        let pair = pair.expect("the library reads the keys that it generates");
+        Ok(Self::with_key(&pkcs8, &pair))
     }
 
-    fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, aws_lc_rs::error::KeyRejected> {
-        let pair = Ed25519KeyPair::from_pkcs8(pkcs8)?;
-        Ok(Self {
+    fn with_key(pkcs8: &[u8], pair: &Ed25519KeyPair) -> Self {
+        Self {
             signing: EncodingKey::from_ed_der(pkcs8),
             verifying: DecodingKey::from_ed_der(pair.public_key().as_ref()),
             validation: token::validation(Algorithm::EdDSA, EMBEDDED_ISSUER, EMBEDDED_AUDIENCE),
             tier_claim: TierClaim::embedded(),
-        })
+        }
     }
 
     /// Mints an access token for this user, valid from `now` for `expires_seconds`.
@@ -149,16 +145,6 @@ pub enum IssuerError {
     /// The key file cannot be read or created.
     #[error(transparent)]
     File(#[from] KeyFileError),
-    /// The file contains no valid key.
-    #[error("{path} contains no Ed25519 key ({reason}); restore it from a backup, or remove it to \
-             generate a new key, which invalidates all tokens signed with the old one",
-            path = path.display())]
-    Unusable {
-        /// The key file.
-        path: std::path::PathBuf,
-        /// The crypto library's reason.
-        reason: aws_lc_rs::error::KeyRejected,
-    },
     /// The operating system provided no randomness.
     #[error("cannot generate a key: the operating system provides no randomness")]
     Generate,

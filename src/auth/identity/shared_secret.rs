@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 
-use super::key_file::{self, KeyFileError};
 use super::tier_claim::TierClaim;
 use super::{TokenError, VerifiedIdentity, token};
 use crate::ids::Timestamp;
+use paperbourse_store::key_file::{self, KeyFileError};
 
 /// Shortest secret, in bytes; a shorter one can be guessed from one token (RFC 7518, section 3.2).
 pub const SECRET_BYTES_MIN: usize = 32;

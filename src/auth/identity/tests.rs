@@ -2,6 +2,7 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use paperbourse_store::key_file::{self, KeyFileError};
 use serde_json::{Value, json};
 
 use super::embedded::{EMBEDDED_AUDIENCE, EMBEDDED_ISSUER, IssuerError, MintError};
@@ -309,7 +310,7 @@ fn an_invalid_key_file_is_named_and_kept() {
     for content in [&b""[..], b"not a key", &whole[..whole.len() - 1]] {
         std::fs::write(&path, content).unwrap();
         let error = EmbeddedIssuer::open(directory.path()).unwrap_err();
-        assert!(matches!(error, IssuerError::Unusable { .. }), "{error}");
+        assert!(matches!(error, IssuerError::File(KeyFileError::Unusable { .. })), "{error}");
         assert!(error.to_string().contains("issuer/ed25519.pk8"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), content);
     }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use tokio::time::timeout;
 
 use super::*;
-use crate::journal::replicated::tests::{LOG, MemoryLog, node, reader, take, write};
+use crate::journal::replicated::test_util::{LOG, MemoryLog, node, reader, take, write};
 use crate::journal::replicated::{HaltReason, ReplicatedChain};
 
 /// What the first block of the log continues.
@@ -33,14 +33,14 @@ async fn taken(log: &MemoryLog, number: usize) -> (Taken<MemoryLog>, Vec<u64>) {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_log_is_taken_at_once() {
-    let (taken, copied) = taken(&MemoryLog::new(), 1).await;
+    let (taken, copied) = taken(&MemoryLog::whole(), 1).await;
     assert!(taken.was_free && copied.is_empty());
     assert_eq!(taken.owner.epoch(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_is_alive_keeps_its_log() {
-    let log = MemoryLog::new();
+    let log = MemoryLog::whole();
     let mut owner = take(log.clone(), 1).await;
     let alive = async {
         for _ in 0..1_000 {
@@ -57,7 +57,7 @@ async fn an_owner_that_is_alive_keeps_its_log() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_owner_loses_its_log_and_nothing_that_it_wrote() {
-    let log = MemoryLog::new();
+    let log = MemoryLog::whole();
     let mut former = take(log.clone(), 1).await;
     write(&mut former, 20).await;
     let began = Instant::now();
@@ -72,7 +72,7 @@ async fn a_silent_owner_loses_its_log_and_nothing_that_it_wrote() {
 
 #[tokio::test(start_paused = true)]
 async fn a_released_log_is_taken_at_once() {
-    let log = MemoryLog::new();
+    let log = MemoryLog::whole();
     let mut former = take(log.clone(), 1).await;
     write(&mut former, 3).await;
     let mut standby = pin!(taken(&log, 2));
@@ -87,7 +87,7 @@ async fn a_released_log_is_taken_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_restarted_takes_its_own_log_back_at_once() {
-    let log = MemoryLog::new();
+    let log = MemoryLog::whole();
     let mut former = take(log.clone(), 1).await;
     write(&mut former, 3).await;
     let owned_epoch = Some(former.epoch());
@@ -104,7 +104,7 @@ async fn a_node_that_was_restarted_takes_its_own_log_back_at_once() {
 /// It would show that it is alive until it has ended, and others would wait for it.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_about_to_end_takes_no_log_and_goes_on_following() {
-    let log = MemoryLog::new();
+    let log = MemoryLog::whole();
     let mut owner = take(log.clone(), 1).await;
     write(&mut owner, 3).await;
     assert!(owner.release().await.is_ok());
@@ -122,7 +122,7 @@ async fn a_node_that_is_about_to_end_takes_no_log_and_goes_on_following() {
 /// Of two standbys, one takes the log, and the other follows it.
 #[tokio::test(start_paused = true)]
 async fn only_one_standby_takes_the_log() {
-    let log = MemoryLog::new();
+    let log = MemoryLog::whole();
     write(&mut take(log.clone(), 1).await, 3).await;
     let owners: Rc<RefCell<Vec<usize>>> = Rc::default();
     let node = async |number: usize| {
@@ -140,7 +140,7 @@ async fn only_one_standby_takes_the_log() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_finds_its_place_again() {
-    let log = MemoryLog::new();
+    let log = MemoryLog::whole();
     let mut owner = take(log.clone(), 1).await;
     for records in 1..20_u64 {
         for _ in 0..records {
@@ -177,7 +177,7 @@ async fn a_reader_finds_its_place_again() {
 /// It would otherwise be started again and again, and say nothing in between.
 #[tokio::test(start_paused = true)]
 async fn a_damaged_log_is_read_on_as_soon_as_a_broker_has_what_was_missing() {
-    let log = MemoryLog::new();
+    let log = MemoryLog::whole();
     let mut owner = take(log.clone(), 1).await;
     write(&mut owner, 5).await;
     assert!(owner.release().await.is_ok());
@@ -212,7 +212,7 @@ async fn a_log_that_will_never_be_whole_again_is_an_error() {
         let stood = stand_by(reader, &node, None, copy, |_| MayTake::Yes);
         timeout(PATIENCE, stood).await.expect("it gives up").err().unwrap()
     };
-    let log = MemoryLog::new();
+    let log = MemoryLog::whole();
     write(&mut take(log.clone(), 1).await, 5).await;
     let mut whole = reader(log.clone());
     whole.catch_up(|_, _, _| ()).await.unwrap();

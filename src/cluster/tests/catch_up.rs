@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::{HANGS_AFTER, cluster, start};
 use crate::cluster::OpenLog;
-use crate::journal::replicated::tests::{node, unseen};
+use crate::journal::replicated::test_util::{node, unseen};
 use crate::journal::replicated::{Owner, Reader, ReplicatedChain};
 
 /// The blocks of the log.

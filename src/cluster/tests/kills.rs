@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::{HANGS_AFTER, cluster, start};
 use crate::cluster::{Cluster, OpenLog, PAUSE};
-use crate::journal::replicated::tests::{node, unseen};
+use crate::journal::replicated::test_util::{node, unseen};
 use crate::journal::replicated::{Entry, Owner, Reader, ReplicatedChain};
 
 /// How often the leader is killed.

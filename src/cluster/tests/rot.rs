@@ -13,7 +13,7 @@ use super::{HANGS_AFTER, cluster, start};
 use crate::cluster::{Cluster, OpenLog, PAUSE};
 use crate::disk::simulated::random::Random;
 use crate::journal::LogId;
-use crate::journal::replicated::tests::node;
+use crate::journal::replicated::test_util::node;
 use crate::journal::replicated::{Log, Owner, ReadError, Reader, ReplicatedChain};
 
 const NAME: &str = "rot";

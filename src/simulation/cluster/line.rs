@@ -7,7 +7,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use crate::journal::replicated::tests::{MemoryLog, PATIENCE};
+use crate::journal::replicated::test_util::{MemoryLog, PATIENCE};
 use crate::journal::replicated::{Appended, Extent, Log, NoAnswer};
 
 /// What a line leads to.

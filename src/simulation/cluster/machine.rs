@@ -16,7 +16,7 @@ use crate::cluster::seat::SeatLost;
 use crate::disk::Disk;
 use crate::disk::simulated::{Faults, SimulatedDisk, When};
 use crate::journal::replicated::Lost;
-use crate::journal::replicated::tests::{LOG, MemoryLog, node};
+use crate::journal::replicated::test_util::{LOG, MemoryLog, node};
 use crate::simulation::paused_runtime;
 
 /// For how long after a fault others may take the log from the machine that had it: they judge its

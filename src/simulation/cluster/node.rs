@@ -29,7 +29,7 @@ use crate::engine::view::AccountPage;
 use crate::engine::{Rules, State};
 use crate::ids::{AccountId, ShardId};
 use crate::journal::replicated::NodeName;
-use crate::journal::replicated::tests::Level;
+use crate::journal::replicated::test_util::Level;
 use crate::journal::{Journal, Steps, Waiters};
 use crate::market::Markets;
 use crate::server::{Entry, RELEASE_TIME_MAX, require_whole};

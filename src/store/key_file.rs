@@ -1,0 +1,296 @@
+//! The file that holds the private key of the embedded issuer.
+//!
+//! ```text
+//! DATA/issuer/               0700
+//! DATA/issuer/ed25519.pk8    0600   PKCS#8, DER
+//! ```
+//!
+//! The file appears complete or not at all and is never replaced: the key is written to a temporary
+//! file, synced, and hard-linked to the final name, which succeeds for exactly one of any number of
+//! processes. The others read what that one wrote.
+//!
+//! It also reads secrets stored by others, under the same rules.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::error::KeyRejected;
+use aws_lc_rs::signature::Ed25519KeyPair;
+
+/// Size limit of a key file, in bytes. An Ed25519 key takes less than 100.
+const KEY_FILE_BYTES_MAX: u64 = 4096;
+
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+/// The permission bits of group and others.
+const FOREIGN_MODE: u32 = 0o077;
+
+/// The path of this data directory's key.
+pub fn path(data_directory: &Path) -> PathBuf {
+    directory(data_directory).join("ed25519.pk8")
+}
+
+fn directory(data_directory: &Path) -> PathBuf {
+    data_directory.join("issuer")
+}
+
+/// Loads the key file; if there is none, stores what `generate` returns first.
+///
+/// Creates missing directories with private permissions. Everything is on disk when this returns.
+pub fn load_or_create(
+    data_directory: &Path,
+    generate: impl FnOnce() -> Option<Vec<u8>>,
+) -> Result<Vec<u8>, KeyFileError> {
+    let directory = directory(data_directory);
+    let path = path(data_directory);
+    let made = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&directory);
+    made.map_err(failed("create", &directory))?;
+    let opened = File::open(&directory).map_err(failed("open", &directory))?;
+    refuse_too_open(&opened, &directory, DIRECTORY_MODE)?;
+    if load(&path)?.is_none() {
+        let content = generate().ok_or(KeyFileError::Generate)?;
+        store_unless_there(&directory, &path, &content)?;
+    }
+    // Sync even if the file was already there: the process that created it may not have synced yet,
+    // and no key may be used that a power failure could still take back.
+    opened.sync_all().map_err(failed("sync", &directory))?;
+    let parent = File::open(data_directory).map_err(failed("open", data_directory))?;
+    parent.sync_all().map_err(failed("sync", data_directory))?;
+    load(&path)?.ok_or(KeyFileError::Removed { path })
+}
+
+/// Loads the key file of this data directory, if there is one, under the same rules.
+pub fn load_existing(data_directory: &Path) -> Result<Option<Vec<u8>>, KeyFileError> {
+    let directory = directory(data_directory);
+    match File::open(&directory) {
+        Ok(opened) => refuse_too_open(&opened, &directory, DIRECTORY_MODE)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed("open", &directory)(error)),
+    }
+    load(&path(data_directory))
+}
+
+/// The key pair in the content of this data directory's key file.
+pub fn key_pair(data_directory: &Path, content: &[u8]) -> Result<Ed25519KeyPair, KeyFileError> {
+    let unusable = |reason| KeyFileError::Unusable { path: path(data_directory), reason };
+    Ed25519KeyPair::from_pkcs8(content).map_err(unusable)
+}
+
+/// Checks that the key file of this data directory, if there is one, is private and has a key.
+pub fn check(data_directory: &Path) -> Result<(), KeyFileError> {
+    match load_existing(data_directory)? {
+        Some(content) => key_pair(data_directory, &content).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Copies the key file, with its permissions, into a data directory that has none. Returns false if
+/// there is none to copy.
+pub fn copy(from: &Path, to: &Path) -> Result<bool, KeyFileError> {
+    let Some(content) = load(&path(from))? else { return Ok(false) };
+    load_or_create(to, || Some(content))?;
+    Ok(true)
+}
+
+/// Reads a file that only its owner may access; `None` if it does not exist.
+pub fn load(path: &Path) -> Result<Option<Vec<u8>>, KeyFileError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed("open", path)(error)),
+    };
+    // Check the open file, not its path, which could be replaced in between.
+    refuse_too_open(&file, path, FILE_MODE)?;
+    let mut content = Vec::new();
+    let read = file.take(KEY_FILE_BYTES_MAX + 1).read_to_end(&mut content);
+    if read.map_err(failed("read", path))? as u64 > KEY_FILE_BYTES_MAX {
+        return Err(KeyFileError::TooLong { path: path.into() });
+    }
+    Ok(Some(content))
+}
+
+fn refuse_too_open(file: &File, path: &Path, private: u32) -> Result<(), KeyFileError> {
+    let mode = file.metadata().map_err(failed("inspect", path))?.mode() & 0o777;
+    if mode & FOREIGN_MODE == 0 {
+        Ok(())
+    } else {
+        Err(KeyFileError::TooOpen { path: path.into(), mode, private })
+    }
+}
+
+/// Stores the content under the final name, unless another process got there first.
+fn store_unless_there(directory: &Path, path: &Path, content: &[u8]) -> Result<(), KeyFileError> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|_| KeyFileError::Generate)?;
+    let temporary = directory.join(format!(".new-{:016x}", u64::from_ne_bytes(random)));
+    let written = write_new(&temporary, content).map_err(failed("write", &temporary));
+    let linked = written.and_then(|()| match std::fs::hard_link(&temporary, path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(failed("link", path)(error)),
+        _ => Ok(()),
+    });
+    let removed = std::fs::remove_file(&temporary).map_err(failed("remove", &temporary));
+    linked.and(removed)
+}
+
+fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+fn failed(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyFileError {
+    let path = path.to_path_buf();
+    move |source| KeyFileError::Io { verb, path, source }
+}
+
+/// Why the key file can be neither read nor created.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFileError {
+    /// Other users may read or replace it.
+    #[error("{path} is open to other users (mode {mode:04o}); make it private: \
+             chmod {private:o} {path}", path = path.display())]
+    TooOpen {
+        /// The file or its directory.
+        path: PathBuf,
+        /// Its current permissions.
+        mode: u32,
+        /// The permissions it should have.
+        private: u32,
+    },
+    /// The file cannot be a key.
+    #[error("{} is longer than any key", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The content is not a usable key.
+    #[error("{path} contains no Ed25519 key ({reason}); restore it from a backup, or remove it to \
+             generate a new key, which invalidates all tokens signed with the old one",
+            path = path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// The crypto library's reason.
+        reason: KeyRejected,
+    },
+    /// It vanished between two reads: another program is changing the directory.
+    #[error("{} was removed while it was being read", path.display())]
+    Removed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The operating system provided no randomness.
+    #[error("cannot generate a key: the operating system provides no randomness")]
+    Generate,
+    /// The operating system refused an operation.
+    #[error("cannot {verb} {}", path.display())]
+    Io {
+        /// The operation.
+        verb: &'static str,
+        /// Its path.
+        path: PathBuf,
+        /// The operating system's error.
+        source: io::Error,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::Barrier;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(directory).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_created_key_is_private_and_persists() {
+        let temporary = tempfile::tempdir().unwrap();
+        let data = temporary.path().join("not/there/yet");
+        assert_eq!(load_or_create(&data, || Some(vec![7; 5])).unwrap(), [7; 5]);
+        assert_eq!(mode(&path(&data)), 0o600);
+        assert_eq!(mode(&directory(&data)), 0o700);
+        assert_eq!(mode(&data), 0o700);
+        assert_eq!(names(&directory(&data)), ["ed25519.pk8"]);
+        let again = load_or_create(&data, || panic!("a key is there"));
+        assert_eq!(again.unwrap(), [7; 5]);
+    }
+
+    #[test]
+    fn racing_processes_get_the_same_key() {
+        for _ in 0..20 {
+            let temporary = tempfile::tempdir().unwrap();
+            let barrier = Barrier::new(8);
+            let found: Vec<Vec<u8>> = std::thread::scope(|scope| {
+                let racers: Vec<_> = (0..8_u8)
+                    .map(|racer| {
+                        let (barrier, data) = (&barrier, temporary.path());
+                        // Every racer waits inside `generate`, so none of them has found a file.
+                        scope.spawn(move || {
+                            load_or_create(data, || {
+                                barrier.wait();
+                                Some(vec![racer; 64])
+                            })
+                        })
+                    })
+                    .collect();
+                racers.into_iter().map(|racer| racer.join().unwrap().unwrap()).collect()
+            });
+            assert!(found.iter().all(|content| *content == found[0]), "{found:?}");
+            assert_eq!(names(&directory(temporary.path())), ["ed25519.pk8"]);
+        }
+    }
+
+    #[test]
+    fn a_copy_keeps_the_permissions_and_needs_a_key() {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        assert!(!copy(from.path(), to.path()).unwrap());
+        assert!(names(to.path()).is_empty());
+        load_or_create(from.path(), || Some(vec![7; 5])).unwrap();
+        assert!(copy(from.path(), to.path()).unwrap());
+        assert_eq!(std::fs::read(path(to.path())).unwrap(), [7; 5]);
+        assert_eq!(mode(&path(to.path())), 0o600);
+        assert_eq!(mode(&directory(to.path())), 0o700);
+    }
+
+    #[test]
+    fn a_file_open_to_others_is_refused_with_the_chmod_to_run() {
+        for (target, wrong, cure) in [
+            (path as fn(&Path) -> PathBuf, 0o640, "chmod 600"),
+            (path, 0o604, "chmod 600"),
+            (path, 0o620, "chmod 600"),
+            (directory, 0o755, "chmod 700"),
+        ] {
+            let temporary = tempfile::tempdir().unwrap();
+            load_or_create(temporary.path(), || Some(vec![1])).unwrap();
+            let target = target(temporary.path());
+            std::fs::set_permissions(&target, Permissions::from_mode(wrong)).unwrap();
+            let error = load_or_create(temporary.path(), || None).unwrap_err().to_string();
+            assert!(error.contains(&format!("(mode {wrong:04o})")), "{error}");
+            assert!(error.ends_with(&format!("{cure} {}", target.display())), "{error}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_obstacle() {
+        let temporary = tempfile::tempdir().unwrap();
+        load_or_create(temporary.path(), || Some(vec![0; 4097])).unwrap_err();
+        let error = load_or_create(temporary.path(), || None).unwrap_err();
+        assert!(matches!(error, KeyFileError::TooLong { .. }), "{error}");
+
+        let temporary = tempfile::tempdir().unwrap();
+        std::fs::write(temporary.path().join("issuer"), "a file").unwrap();
+        let error = load_or_create(temporary.path(), || None).unwrap_err();
+        assert!(matches!(error, KeyFileError::Io { verb: "create", .. }), "{error}");
+    }
+}
