@@ -8,4 +8,5 @@ pub mod ids;
 pub mod limits;
 pub mod market;
 pub mod money;
+pub mod sizes;
 pub mod wire;

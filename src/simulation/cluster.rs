@@ -42,6 +42,7 @@ use clients::Clients;
 use line::Condition;
 use machine::{Brokers, Machine, Ran};
 use paperbourse_core::faults::{self, Fault};
+use paperbourse_core::sizes;
 
 use super::small::{DATA, journal_config};
 use super::{number, panic_text, run_all};
@@ -102,6 +103,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
+        sizes::make_small();
         let mut random = Random::new(!seed);
         let is_calm = is_calm(seed);
         let log = if is_calm { MemoryLog::whole() } else { MemoryLog::troubled(seed, TROUBLE) };

@@ -25,6 +25,7 @@ use crate::ids::Timestamp;
 use crate::journal::OpenError;
 use crate::money::Usd;
 use crate::snapshot::{FoldError, LoadError, Pace, RecoverError, Stopped, Upkeep, open_stepped};
+use paperbourse_core::sizes;
 
 /// One action in this many resolves a market, until all that ever will be are resolved.
 const MARKET_RESOLVED_ONE_IN: u64 = 200;
@@ -65,6 +66,7 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(seed: u64) -> Self {
+        sizes::make_small();
         Self {
             random: Random::new(!seed),
             simulated: SimulatedDisk::new(seed),

@@ -27,9 +27,10 @@ struct Package {
     root: &'static [&'static str],
 }
 
-const PACKAGES: [Package; 4] = [
+const PACKAGES: [Package; 5] = [
     Package { folder: "src", root: &[] },
     Package { folder: "src/core", root: &[] },
+    Package { folder: "src/exchange", root: &[] },
     Package { folder: "src/store", root: &[] },
     Package { folder: "src/venue", root: &["venue"] },
 ];
@@ -135,9 +136,15 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
         };
         match meta {
             Meta::Path(path) => path.is_ident("test"),
+            Meta::NameValue(pair) => {
+                let value = &pair.value;
+                pair.path.is_ident("feature")
+                    && matches!(value, syn::Expr::Lit(value) if matches!(&value.lit,
+                        syn::Lit::Str(name) if name.value() == "test-util"))
+            }
             Meta::List(list) if list.path.is_ident("all") => of(list).iter().any(needs_test),
             Meta::List(list) if list.path.is_ident("any") => of(list).iter().all(needs_test),
-            _ => false,
+            Meta::List(_) => false,
         }
     }
     attributes.iter().any(|attribute| {

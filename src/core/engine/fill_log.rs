@@ -7,10 +7,11 @@ use super::open_orders::BookSide;
 use super::state_hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, MarketIndex, OrderId, OutcomeIndex};
 use crate::market::book::Side;
+use crate::sizes::Size;
 
 /// How many fills an account logs: the newest. Applying events depends on this number, so it is no
-/// rule that the operator can change. Unit tests have a shorter log.
-pub const LOGGED_FILLS_MAX: usize = if cfg!(test) { 50 } else { 100_000 };
+/// rule that the operator can change.
+pub const LOGGED_FILLS_MAX: Size = Size::new(100_000, 50);
 
 /// A fill as its account logs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,13 +78,13 @@ impl FillLog {
         fill_count_ever: u64,
     ) -> Option<Self> {
         let logged_ever = fill_count_ever.checked_sub(began_after)?;
-        let kept_count = logged_ever.min(LOGGED_FILLS_MAX as u64);
+        let kept_count = logged_ever.min(LOGGED_FILLS_MAX.get() as u64);
         (fills.len() as u64 == kept_count).then_some(Self { began_after, fills })
     }
 
     /// Adds a fill, and removes the oldest one if there are too many.
     pub(super) fn push(&mut self, fill: LoggedFill) -> Option<LoggedFill> {
-        let is_full = self.fills.len() == LOGGED_FILLS_MAX;
+        let is_full = self.fills.len() == LOGGED_FILLS_MAX.get();
         let forgotten = if is_full { self.fills.pop_front() } else { None };
         self.fills.push_back(fill);
         forgotten

@@ -18,6 +18,7 @@ use super::view::{Observed, ROWS_PER_READ_MAX};
 use crate::ids::{AccountId, OrderId, Place, Timestamp, condition};
 use crate::market::book::Side;
 use crate::money::FeeRate;
+use crate::sizes::Size;
 
 /// A fill of an account, with the venue's names for its market and outcome.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -107,7 +108,7 @@ struct FillKey {
 }
 
 /// The most fills that one read of a history examines.
-const FILLS_PER_READ_MAX: usize = if cfg!(test) { 5 } else { 2_000 };
+const FILLS_PER_READ_MAX: Size = Size::new(2_000, 5);
 
 impl FillCursor {
     /// The newest fills, without the first `skip` that match.
@@ -215,7 +216,7 @@ impl State {
             let fill = fill();
             self.hash += fill.term(id, number);
             if let Some(forgotten) = log.push(fill) {
-                self.hash -= forgotten.term(id, number - LOGGED_FILLS_MAX as u64);
+                self.hash -= forgotten.term(id, number - LOGGED_FILLS_MAX.get() as u64);
             }
         }
     }
@@ -261,7 +262,7 @@ impl State {
             before = before.saturating_sub(std::mem::take(&mut skip));
         }
         let mut fills = Vec::new();
-        for number in (oldest..before).rev().take(FILLS_PER_READ_MAX) {
+        for number in (oldest..before).rev().take(FILLS_PER_READ_MAX.get()) {
             if fills.len() == limit {
                 break;
             }

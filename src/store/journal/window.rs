@@ -10,7 +10,7 @@ use crate::disk::{DiskError, DiskFile};
 
 /// How much of a file is read at once, and the least that a piece of it has, but for the last one.
 /// Tests write small segments.
-const PIECE_BYTES: usize = if cfg!(test) { 8 << 10 } else { 1 << 20 };
+const PIECE_BYTES: usize = if cfg!(any(test, feature = "test-util")) { 8 << 10 } else { 1 << 20 };
 
 /// A window on the file of a segment. It only moves forward.
 pub(super) struct Window<'f> {

@@ -70,7 +70,7 @@ impl Recovered {
 
     /// Applies the next record, which is at this position, and tells its events to `observer`.
     /// After an error, discard the states.
-    #[cfg(any(test, feature = "cluster"))]
+    #[cfg(any(test, feature = "cluster", feature = "test-util"))]
     pub fn replay(
         &mut self,
         position: u64,

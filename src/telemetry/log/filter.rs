@@ -9,15 +9,16 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 const CRATE: &str = "paperbourse";
 
 /// The packages of our own, and what their roots are filtered and shown as.
-const PACKAGES: [(&str, &str); 4] = [
+const PACKAGES: [(&str, &str); 5] = [
     (CRATE, CRATE),
     ("paperbourse_core", CRATE),
+    ("paperbourse_exchange", CRATE),
     ("paperbourse_store", CRATE),
     ("paperbourse_venue", "paperbourse::venue"),
 ];
 
 /// What may follow it: the modules on the map, and the access log.
-const MODULES: [&str; 35] = [
+const MODULES: [&str; 36] = [
     "access",
     "allocator",
     "auth",
@@ -44,6 +45,7 @@ const MODULES: [&str; 35] = [
     "server",
     "service",
     "shard",
+    "sizes",
     "snapshot",
     "telemetry",
     "trace",
@@ -245,6 +247,7 @@ mod tests {
         let roots = [
             include_str!("../../lib.rs"),
             include_str!("../../core/lib.rs"),
+            include_str!("../../exchange/lib.rs"),
             include_str!("../../store/lib.rs"),
         ];
         let modules = roots.iter().flat_map(|root| root.lines()).filter_map(|line| {

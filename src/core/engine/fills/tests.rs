@@ -236,7 +236,7 @@ fn the_log_is_bounded() {
     let mut world = World::new(1_000);
     world.trade(1);
     world.place(5, 10);
-    let most = LOGGED_FILLS_MAX as u64;
+    let most = LOGGED_FILLS_MAX.get() as u64;
     for number in 2..=most + 1 {
         assert_eq!(world.page(0).0, 1);
         world.trade(1);
@@ -341,7 +341,7 @@ fn a_history_is_every_fill_that_matches_newest_first() {
     }
     let mut world = World::new(1_000);
     world.place(5, 10);
-    (0..LOGGED_FILLS_MAX + 3).for_each(|_| world.trade(1));
+    (0..LOGGED_FILLS_MAX.get() + 3).for_each(|_| world.trade(1));
     check_history(&world, &FillFilter::default());
     let all = world.state.observe_fills(account(), 0, 1_000).value.unwrap().rows;
     let (early, late) = (all[7].fill.at, all[12].fill.at);

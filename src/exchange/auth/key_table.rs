@@ -1,0 +1,428 @@
+//! Every key on the server, indexed by its hash and shared by all threads.
+//!
+//! A lookup takes no lock, and as many steps among a million keys as among a thousand; only the
+//! share of cache misses grows.
+//!
+//! The shards own the keys and feed the table with their decisions. It holds only what each request
+//! needs to know about a key: the facts, and the windows that limit the key's requests. A request
+//! decides on them while it holds the guard of the lookup, and counts no reference. When the log of
+//! the windows must be replaced, so is the table's entry, with the same facts.
+//!
+//! About accounts it holds only which were erased, for the sockets that access tokens opened: they
+//! have no key whose end would close them.
+//!
+//! A key that has ended stays for as long as its shard keeps it, so that its holder learns why it
+//! no longer works.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+
+use papaya::Operation;
+
+use super::api_key::KeyHash;
+use super::policy::Actor;
+use paperbourse_core::engine::key::{OVERLAP_SECONDS_MAX, Permissions};
+use paperbourse_core::ids::{AccountId, KeyId, Timestamp};
+use paperbourse_core::limits::tier::{Tier, TierLimits};
+use paperbourse_core::limits::window::{Decision, WindowLimits, Windows};
+
+/// Most keys on the server, including revoked ones.
+pub const KEYS_MAX: usize = 1 << 22;
+
+/// Resolution of the time of last use.
+const LAST_USED_STEP_NS: u64 = 1_000_000_000;
+
+/// The `last_used_ns` of an unused key.
+const NEVER_NS: i64 = i64::MIN;
+
+/// The `ends_at_ns` of a key without an end; later than any time.
+const ENDLESS_NS: i64 = i64::MAX;
+
+/// The `ends_at_ns` of a revoked key; earlier than any other end.
+const REVOKED_NS: i64 = i64::MIN;
+
+/// All keys of the server, by hash.
+pub struct KeyTable {
+    keys: papaya::HashMap<KeyHash, Held, foldhash::fast::RandomState>,
+    key_count_max: usize,
+    /// Since the table was made. Each keeps a row in its shard, which is far larger.
+    erased: papaya::HashSet<AccountId, foldhash::fast::RandomState>,
+}
+
+/// The guard of a lookup, under which the table can be read.
+type Pinned<'table> = papaya::HashMapRef<
+    'table,
+    KeyHash,
+    Held,
+    foldhash::fast::RandomState,
+    papaya::LocalGuard<'table>,
+>;
+
+/// What the table holds for a key.
+struct Held {
+    entry: Arc<KeyEntry>,
+    /// The place of the key's windows. They are replaced together with their holder.
+    windows: Windows,
+}
+
+/// A key that was presented and may be used.
+#[derive(Clone, Copy)]
+pub struct Authenticated {
+    /// Where the table has it.
+    pub hash: KeyHash,
+    /// Its facts at that moment.
+    pub facts: KeyFacts,
+}
+
+impl KeyTable {
+    /// A table for at most `key_count_max` keys: [`KEYS_MAX`] outside tests.
+    pub fn new(key_count_max: usize) -> Self {
+        let keys = papaya::HashMap::builder().hasher(foldhash::fast::RandomState::default());
+        let erased = papaya::HashSet::builder().hasher(foldhash::fast::RandomState::default());
+        Self { keys: keys.build(), key_count_max, erased: erased.build() }
+    }
+
+    /// Authenticates a presented text at the time `now`; counts as a use of the key.
+    ///
+    /// A text that cannot be a key is refused without hashing it.
+    pub fn authenticate(
+        &self,
+        presented: &[u8],
+        now: Timestamp,
+    ) -> Result<Authenticated, KeyError> {
+        let hash = KeyHash::of_presented(presented).ok_or(KeyError::Unknown)?;
+        let (key, ()) = self.authenticate_with(hash, now, |_, _, _| ())?;
+        Ok(key)
+    }
+
+    /// Authenticates the key with this hash like [`Self::authenticate`] and decides like
+    /// [`Self::decide`], in one lookup.
+    pub fn admit(
+        &self,
+        hash: KeyHash,
+        now: Timestamp,
+        now_ns: u64,
+    ) -> Result<(Authenticated, Decision), KeyError> {
+        self.authenticate_with(hash, now, |keys, hash, held| {
+            // A key that is removed meanwhile was still there a moment ago.
+            decide(keys, hash, held, now_ns)
+                .unwrap_or_else(|| held.windows.peek(held.entry.limits.get(), now_ns))
+        })
+    }
+
+    fn authenticate_with<T>(
+        &self,
+        hash: KeyHash,
+        now: Timestamp,
+        then: impl for<'pinned> FnOnce(&'pinned Pinned<'_>, &KeyHash, &'pinned Held) -> T,
+    ) -> Result<(Authenticated, T), KeyError> {
+        let keys = self.keys.pin();
+        let held = keys.get(&hash).ok_or(KeyError::Unknown)?;
+        held.entry.check(now)?;
+        held.entry.touch(now);
+        let facts = held.entry.facts();
+        Ok((Authenticated { hash, facts }, then(&keys, &hash, held)))
+    }
+
+    /// Decides about one request of a key, valid or not, and counts it if it is admitted. `None` if
+    /// there is no such key.
+    pub fn decide(&self, hash: &KeyHash, now_ns: u64) -> Option<Decision> {
+        let keys = self.keys.pin();
+        decide(&keys, hash, keys.get(hash)?, now_ns)
+    }
+
+    /// Whether a key that was authenticated before may still be used at this time.
+    pub fn check(&self, hash: &KeyHash, now: Timestamp) -> Result<(), KeyError> {
+        self.keys.pin().get(hash).map_or(Err(KeyError::Revoked), |held| held.entry.check(now))
+    }
+
+    /// The key with this hash, valid or not.
+    pub fn get(&self, hash: &KeyHash) -> Option<Arc<KeyEntry>> {
+        self.keys.pin().get(hash).map(|held| held.entry.clone())
+    }
+
+    /// Visits each key, in any order. May miss keys added or removed during the call.
+    pub fn for_each(&self, mut visit: impl FnMut(&KeyEntry)) {
+        self.keys.pin().values().for_each(|held| visit(&held.entry));
+    }
+
+    /// Frees the memory of windows that are empty at this time. Visits each key.
+    pub fn release_windows(&self, now_ns: u64) {
+        let keys = self.keys.pin();
+        for (hash, held) in &keys {
+            if let Some(next) = held.windows.release(held.entry.limits.get(), now_ns) {
+                replace(&keys, hash, held, &next);
+            }
+        }
+    }
+
+    /// The memory of all windows, each counted once. Visits each key.
+    pub fn window_bytes(&self) -> usize {
+        self.keys.pin().values().map(|held| held.windows.owned_bytes()).sum()
+    }
+
+    /// Whether there is room for one more key. Ask before deciding to create one.
+    pub fn has_room(&self) -> bool {
+        self.key_count() < self.key_count_max
+    }
+
+    /// How many keys there are, including revoked ones.
+    pub fn key_count(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The memory of the table, without that of the windows. How full it is, is an estimate.
+    pub fn bytes(&self) -> usize {
+        let entry = size_of::<KeyEntry>() + 2 * size_of::<usize>();
+        let links = 2 * (size_of::<usize>() + 1);
+        self.key_count() * (entry + size_of::<(KeyHash, Held)>() + links)
+            + self.erased.len() * (size_of::<AccountId>() + links)
+    }
+
+    /// Adds a key that its shard has decided to create. It counts in the windows of the key that it
+    /// replaces, if that is in the table, or else in windows of its own.
+    ///
+    /// Does not check for room, since a decision cannot be undone: the limit may be exceeded by as
+    /// many keys as are being decided on concurrently. A shard must add and revoke in the order of
+    /// its decisions, or a revocation could come before its key and be lost. It need not wait for
+    /// the disk: nobody knows a key's text before its creation is answered.
+    pub fn insert(
+        &self,
+        hash: KeyHash,
+        entry: KeyEntry,
+        replaces: Option<&KeyHash>,
+    ) -> Result<Arc<KeyEntry>, DuplicateKey> {
+        let keys = self.keys.pin();
+        let windows = replaces.and_then(|old| share(&keys, old)).unwrap_or(Windows::empty());
+        let entry = Arc::new(entry);
+        match keys.try_insert(hash, Held { entry: entry.clone(), windows }) {
+            Ok(_) => Ok(entry),
+            Err(_) => Err(DuplicateKey),
+        }
+    }
+
+    /// Revokes a key: every check that starts after this returns refuses it, on every thread.
+    ///
+    /// Returns the key, or `None` if it is unknown.
+    pub fn revoke(&self, hash: &KeyHash) -> Option<Arc<KeyEntry>> {
+        let entry = self.get(hash)?;
+        entry.ends_at_ns.store(REVOKED_NS, Ordering::Release);
+        Some(entry)
+    }
+
+    /// Gives a key an end: every check that starts after this returns refuses it from that time on,
+    /// on every thread. A later end never replaces an earlier one.
+    ///
+    /// Returns the key, or `None` if it is unknown.
+    pub fn set_expiry(&self, hash: &KeyHash, expires_at: Timestamp) -> Option<Arc<KeyEntry>> {
+        let entry = self.get(hash)?;
+        entry.ends_at_ns.fetch_min(expires_at.nanos(), Ordering::Release);
+        Some(entry)
+    }
+
+    /// Removes a key that has ended, which makes room for another one. Whoever holds its entry
+    /// still sees that it has ended.
+    pub fn remove(&self, hash: &KeyHash) {
+        self.keys.pin().remove(hash);
+    }
+
+    /// Records that an account was erased. Its keys are revoked one by one.
+    pub fn erase_account(&self, account: AccountId) {
+        self.erased.pin().insert(account);
+    }
+
+    /// Whether an account was erased since the table was made.
+    pub fn is_erased(&self, account: AccountId) -> bool {
+        self.erased.pin().contains(&account)
+    }
+}
+
+/// Decides about one request; `None` if the key is removed meanwhile.
+#[inline]
+fn decide<'pinned>(
+    keys: &'pinned Pinned<'_>,
+    hash: &KeyHash,
+    mut held: &'pinned Held,
+    now_ns: u64,
+) -> Option<Decision> {
+    loop {
+        match held.windows.decide(held.entry.limits.get(), now_ns) {
+            Ok(decision) => return Some(decision),
+            Err(next) => replace(keys, hash, held, &next),
+        }
+        held = keys.get(hash)?;
+    }
+}
+
+/// The windows of a key for another one; `None` if there is no such key.
+fn share(keys: &Pinned<'_>, hash: &KeyHash) -> Option<Windows> {
+    loop {
+        let held = keys.get(hash)?;
+        match held.windows.share(held.entry.limits.get()) {
+            Ok(windows) => return Some(windows),
+            Err(next) => replace(keys, hash, held, &next),
+        }
+    }
+}
+
+/// Puts these windows in the place of a key if it still has the `held` ones.
+#[cold]
+fn replace(keys: &Pinned<'_>, hash: &KeyHash, held: &Held, next: &Windows) {
+    keys.compute(*hash, |found| match found {
+        Some((_, found)) if found.windows.are(&held.windows) => {
+            let entry = held.entry.clone();
+            Operation::Insert(Held { entry, windows: next.clone() })
+        }
+        _ => Operation::Abort(()),
+    });
+}
+
+impl fmt::Debug for KeyTable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("KeyTable");
+        shown.field("key_count", &self.key_count()).finish_non_exhaustive()
+    }
+}
+
+/// What each request needs to know about a key, but for its windows.
+#[derive(Debug)]
+pub struct KeyEntry {
+    limits: WindowLimits,
+    ends_at_ns: AtomicI64,
+    last_used_ns: AtomicI64,
+    key_id: KeyId,
+    account_id: AccountId,
+    permissions: Permissions,
+    /// The tier's place in [`Tier::ALL`].
+    tier: AtomicU8,
+}
+
+/// The facts about a key. Only an operator can change one of them, its tier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyFacts {
+    /// The id by which clients refer to it.
+    pub key_id: KeyId,
+    /// The account it belongs to.
+    pub account_id: AccountId,
+    /// Its tier, which sets its rate limits.
+    pub tier: Tier,
+    /// What it may do.
+    pub permissions: Permissions,
+}
+
+impl KeyFacts {
+    /// The key as a caller.
+    pub fn actor(self) -> Actor {
+        Actor::Key { permissions: self.permissions, tier: self.tier }
+    }
+}
+
+impl KeyEntry {
+    /// A key without an end, not yet used.
+    pub fn new(facts: KeyFacts, limits: &TierLimits) -> Self {
+        Self {
+            limits: WindowLimits::new(limits),
+            ends_at_ns: AtomicI64::new(ENDLESS_NS),
+            last_used_ns: AtomicI64::new(NEVER_NS),
+            key_id: facts.key_id,
+            account_id: facts.account_id,
+            permissions: facts.permissions,
+            tier: AtomicU8::new(facts.tier as u8),
+        }
+    }
+
+    /// The key's facts.
+    #[inline]
+    pub fn facts(&self) -> KeyFacts {
+        let tier = Tier::ALL[usize::from(self.tier.load(Ordering::Acquire))];
+        let Self { key_id, account_id, permissions, .. } = *self;
+        KeyFacts { key_id, account_id, tier, permissions }
+    }
+
+    /// Changes the tier: every call of [`Self::facts`] that starts after this returns has it.
+    pub fn set_tier(&self, tier: Tier) {
+        self.tier.store(tier as u8, Ordering::Release);
+    }
+
+    /// Decides by these limits from now on.
+    pub fn set_limits(&self, limits: &TierLimits) {
+        self.limits.set(limits);
+    }
+
+    /// Whether the key may be used at this time. Sockets ask again while they are open.
+    ///
+    /// An end further away than the longest overlap was set by a wrong clock: the rotation has
+    /// ended the key.
+    pub fn check(&self, now: Timestamp) -> Result<(), KeyError> {
+        match self.ends_at_ns.load(Ordering::Acquire) {
+            REVOKED_NS => Err(KeyError::Revoked),
+            ENDLESS_NS => Ok(()),
+            ends_at_ns => {
+                let expires_at = Timestamp::from_nanos(ends_at_ns);
+                if now >= expires_at {
+                    Err(KeyError::Expired { expires_at })
+                } else if !expires_at.is_ahead(now, OVERLAP_SECONDS_MAX) {
+                    Err(KeyError::Revoked)
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    /// The time from which the key is refused, if it was rotated.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        match self.ends_at_ns.load(Ordering::Acquire) {
+            ENDLESS_NS | REVOKED_NS => None,
+            nanos => Some(Timestamp::from_nanos(nanos)),
+        }
+    }
+
+    /// Whether the key has no end: it was neither revoked nor rotated.
+    pub fn is_lasting(&self) -> bool {
+        self.ends_at_ns.load(Ordering::Acquire) == ENDLESS_NS
+    }
+
+    /// When the key was last used since the server started, to within about a second.
+    pub fn last_used(&self) -> Option<Timestamp> {
+        match self.last_used_ns.load(Ordering::Relaxed) {
+            NEVER_NS => None,
+            nanos => Some(Timestamp::from_nanos(nanos)),
+        }
+    }
+
+    /// Writes at most once a second, so that threads sharing a key seldom contend for a store.
+    /// Follows a clock that was set back.
+    fn touch(&self, now: Timestamp) {
+        let last_ns = self.last_used_ns.load(Ordering::Relaxed);
+        if last_ns.abs_diff(now.nanos()) > LAST_USED_STEP_NS {
+            self.last_used_ns.store(now.nanos(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Why a key is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum KeyError {
+    /// `INVALID_KEY`: no key has this text.
+    #[error("the API key is not known")]
+    Unknown,
+    /// `KEY_DEACTIVATED`: the key was revoked.
+    #[error("the API key was revoked")]
+    Revoked,
+    /// `KEY_EXPIRED`: the overlap after its rotation is over.
+    #[error("the API key expired at {expires_at}")]
+    Expired {
+        /// When it expired.
+        expires_at: Timestamp,
+    },
+}
+
+/// A key with this hash exists already; it is left unchanged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("two keys have the same hash")]
+pub struct DuplicateKey;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! The past of prices, beyond what the feed records: counts the shares that change hands on this
+//! exchange, from the durable facts of the shards.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::shard::Shards;
+use crate::shard::facts::{FactStream, Facts, SubscribeError};
+use paperbourse_core::engine::State;
+use paperbourse_core::engine::event::Event;
+use paperbourse_core::engine::view::Observed;
+use paperbourse_core::ids::{MarketIndex, OrderId, OutcomeIndex, Place, SHARD_COUNT, ShardId};
+use paperbourse_core::market::Markets;
+use paperbourse_core::money::Shares;
+use paperbourse_store::journal::{Journal, Waiters};
+
+/// The most records that wait to be counted.
+const WAITING_MAX: NonZeroUsize = NonZeroUsize::new(16_384).expect("it is not 0");
+
+/// The most markets that one read of a shard returns.
+const MARKETS_PER_READ_MAX: usize = 200;
+
+/// How long to wait before a shard is read again whose queue was full.
+const BUSY_DELAY: Duration = Duration::from_millis(5);
+
+/// Counts what is traded.
+///
+/// A fill counts once it is durable, in the venue's newest minute. If so much happens that this
+/// falls behind, what it missed stays uncounted.
+pub struct TradeCounter {
+    counter: Counter,
+    /// `None` if there are too many subscribers.
+    facts: Option<FactStream>,
+}
+
+impl TradeCounter {
+    /// Every trade after this resolves is counted.
+    pub async fn subscribe(
+        markets: Arc<Markets>,
+        shards: Arc<Shards>,
+        journal: Arc<Journal>,
+    ) -> Self {
+        let waiters = journal.register();
+        let names = std::array::from_fn(|_| Vec::new());
+        let counter = Counter { markets, shards, waiters: waiters.clone(), names };
+        let facts = tokio::select! {
+            () = waiters.run() => None,
+            facts = counter.subscribe() => facts,
+        };
+        Self { counter, facts }
+    }
+
+    /// Counts. Returns only if there are too many subscribers.
+    pub async fn run(self) {
+        let Self { mut counter, mut facts } = self;
+        let waiters = counter.waiters.clone();
+        let count = async {
+            while let Some(stream) = facts.take() {
+                counter.follow(stream).await;
+                facts = counter.subscribe().await;
+            }
+        };
+        tokio::select! {
+            () = waiters.run() => {}
+            () = count => {}
+        }
+    }
+}
+
+struct Counter {
+    markets: Arc<Markets>,
+    shards: Arc<Shards>,
+    waiters: Arc<Waiters>,
+    /// The condition ids of the markets that each shard has used, by the shard's index.
+    names: [Vec<Arc<str>>; SHARD_COUNT],
+}
+
+/// Shares of an outcome that changed hands.
+#[derive(Clone, Copy)]
+struct Traded {
+    market: MarketIndex,
+    outcome: OutcomeIndex,
+    shares: Shares,
+}
+
+impl Counter {
+    /// Subscribes to the facts, again while a shard is busy. `None` if there are too many
+    /// subscribers.
+    async fn subscribe(&self) -> Option<FactStream> {
+        loop {
+            match self.shards.subscribe(WAITING_MAX, &self.waiters).await {
+                Ok(facts) => return Some(facts),
+                Err(SubscribeError::Refused(_)) => tokio::time::sleep(BUSY_DELAY).await,
+                Err(error @ SubscribeError::TooMany) => {
+                    tracing::error!("cannot count what is traded: {error}");
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Counts until the stream is cut.
+    async fn follow(&mut self, mut facts: FactStream) {
+        loop {
+            match facts.next().await {
+                Ok(facts) => self.count(&facts).await,
+                Err(behind) => {
+                    tracing::warn!("the volumes of candles lack some trades: {behind}");
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn count(&mut self, facts: &Facts) {
+        // On the stack, since this runs beside every trade.
+        let mut all: SmallVec<[Traded; 2]> = SmallVec::new();
+        let mut resting = Vec::new();
+        for event in &facts.events {
+            let (placement, fill) = match event {
+                Event::OrderFilled(filled) => (&filled.placement, &filled.fill),
+                Event::OrderPlaced(placed) => (&placed.placement, &placed.fill),
+                Event::RestingFilled(filled) => {
+                    resting.push((filled.order, filled.fill.quantity));
+                    continue;
+                }
+                _ => continue,
+            };
+            let (market, outcome) = (placement.market, placement.outcome);
+            all.push(Traded { market, outcome, shares: fill.quantity });
+        }
+        if !resting.is_empty() {
+            let read = self.read(facts.shard, move |state| of_orders(state, &resting)).await;
+            all.extend(read);
+        }
+        for traded in all.into_iter().filter(|traded| traded.shares > Shares::ZERO) {
+            let name = self.name(facts.shard, traded.market).await;
+            if let Some(market) = self.markets.by_condition(&name) {
+                self.markets.add_volume(&market, traded.outcome, traded.shares);
+            }
+        }
+    }
+
+    /// The condition id of a market that the shard has used.
+    async fn name(&mut self, shard: ShardId, market: MarketIndex) -> Arc<str> {
+        let index = market.0 as usize;
+        loop {
+            let known = self.names[shard.index()].len();
+            if let Some(name) = self.names[shard.index()].get(index) {
+                return name.clone();
+            }
+            let read = self.read(shard, move |state| {
+                let more = state.used_markets().iter().skip(known).take(MARKETS_PER_READ_MAX);
+                more.map(|used| used.condition_id.clone()).collect::<Vec<_>>()
+            });
+            let more = read.await;
+            self.names[shard.index()].extend(more);
+        }
+    }
+
+    /// Reads a shard, again while it is busy. What is read follows from durable facts, so this does
+    /// not wait for the disk.
+    async fn read<T: Send + 'static>(
+        &self,
+        shard: ShardId,
+        read: impl Fn(&State) -> T + Clone + Send + 'static,
+    ) -> T {
+        loop {
+            let read = read.clone();
+            let observe = move |state: &State| Observed { value: read(state), place: Place::START };
+            match self.shards.observe(shard, &self.waiters, observe).await {
+                Ok(value) => return value,
+                Err(_) => tokio::time::sleep(BUSY_DELAY).await,
+            }
+        }
+    }
+}
+
+/// The markets and outcomes of orders that the shard still knows.
+fn of_orders(state: &State, orders: &[(OrderId, Shares)]) -> Vec<Traded> {
+    let of_order = |&(order, shares): &(OrderId, Shares)| {
+        let placement = state.order_row(order)?.placement;
+        Some(Traded { market: placement.market, outcome: placement.outcome, shares })
+    };
+    orders.iter().filter_map(of_order).collect()
+}
+
+#[cfg(test)]
+mod tests;

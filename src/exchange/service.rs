@@ -1,0 +1,503 @@
+//! The use cases: the only module that sees markets, shards, limits and credentials together.
+//!
+//! A method takes the caller and a typed, validated request, and returns domain values or an error.
+//! It knows nothing of HTTP: no headers, no status codes, no JSON.
+
+mod access;
+mod accounts;
+mod author_gates;
+#[cfg(test)]
+mod clocks;
+mod comments;
+mod equity;
+mod events;
+mod executions;
+mod footprint;
+mod keys;
+mod managed;
+mod markets;
+pub mod matcher;
+#[cfg(test)]
+mod memory;
+mod orders;
+mod rate_rule;
+mod reads;
+pub mod settlement;
+mod updown;
+
+pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller, Wallet};
+pub use accounts::{AccountReset, Balance, MarkedPosition, Portfolio, PositionStatus};
+pub use equity::{EQUITY_HOURS_MAX, EquityHistory};
+pub use events::{EventFilter, EventMarkets, EventPage};
+pub use keys::{KeyListing, NewKey, NewKeyRequest};
+pub use markets::{
+    MarketFilter, MarketOrder, MarketPage, MarketValue, OutcomeSnapshot, Period, SearchText, Stage,
+    is_hot,
+};
+pub use orders::{CancelRequest, OnlyOrder, OrderList, OrderRequest, OrdersRequest, PlaceRequest};
+pub use paperbourse_core::clock::Moment;
+pub use rate_rule::RateRule;
+pub use updown::UpDownList;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+use std::time::Instant;
+
+use crate::auth::api_key::KeyHash;
+use crate::auth::identity::IdentitySource;
+use crate::auth::key_table::{KEYS_MAX, KeyEntry, KeyFacts, KeyTable};
+use crate::auth::ws_token::WsTokens;
+use crate::shard::{HeldOrders, OpenOrderBoard, Refusal, Room, Shards};
+use access::{AccessLimits, limit_by_tier};
+use author_gates::AuthorGates;
+use paperbourse_core::engine::State;
+use paperbourse_core::engine::event::Event;
+use paperbourse_core::engine::key::{Key, KeyGrant};
+use paperbourse_core::engine::rejection::Rejection;
+use paperbourse_core::engine::standing::Act;
+use paperbourse_core::ids::ShardId;
+use paperbourse_core::limits::bucket::{AccountRates, AddressRules};
+use paperbourse_core::limits::tier::{Tier, TierLimits, TierTable, Tiers};
+use paperbourse_core::market::Markets;
+use paperbourse_store::journal::Waiters;
+
+/// All keys of the server, each with its rate limiter.
+pub type Keys = KeyTable;
+
+/// Serves the use cases.
+pub struct Service {
+    markets: Arc<Markets>,
+    shards: Arc<Shards>,
+    keys: Arc<Keys>,
+    issuer: IdentitySource,
+    ws_tokens: WsTokens,
+    tiers: Arc<TierTable>,
+    /// The tier of an access token that names none, by its place in [`Tier::ALL`].
+    default_tier: AtomicU8,
+    access: AccessLimits,
+    authors: AuthorGates,
+}
+
+/// The parts of a [`Service`].
+pub struct Parts {
+    /// The markets that the venue's feed publishes.
+    pub markets: Arc<Markets>,
+    /// The recovered shards.
+    pub shards: Arc<Shards>,
+    /// The keys of all shards.
+    pub keys: Arc<Keys>,
+    /// Verifies access tokens.
+    pub issuer: IdentitySource,
+    /// Signs and verifies socket tokens.
+    pub ws_tokens: WsTokens,
+    /// The limits of each tier.
+    pub tiers: Arc<TierTable>,
+    /// The tier of an access token that names none.
+    pub default_tier: Tier,
+    /// Limits per address for callers without a valid key; `None` for no limits.
+    pub address_rules: Option<AddressRules>,
+    /// The limits of an account other than those on its requests.
+    pub account_rates: AccountRates,
+}
+
+/// The limits that can change while requests are served.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// The limits of each tier.
+    pub tiers: Tiers,
+    /// The tier of an access token that names none.
+    pub default_tier: Tier,
+    /// Limits per address for callers without a valid key; `None` for no limits.
+    pub address_rules: Option<AddressRules>,
+    /// The limits of an account other than those on its requests.
+    pub account_rates: AccountRates,
+}
+
+/// What a use case needs to know about the request that it serves.
+#[derive(Clone, Copy)]
+pub struct RequestContext<'a> {
+    /// The time at which the request is served.
+    pub moment: Moment,
+    /// The client's address.
+    pub address: IpAddr,
+    /// Wakes the requests of this worker that wait for the disk.
+    pub waiters: &'a Arc<Waiters>,
+}
+
+/// A page of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Page {
+    /// The most rows to return.
+    pub limit: usize,
+    /// How many rows to skip.
+    pub offset: usize,
+}
+
+/// Why a use case failed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The shard refused the command.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The caller is not allowed to do this.
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    /// The batch has more entries than the caller's tier allows.
+    #[error("{count} entries in one request: the tier {} allows {batch_max}", .tier.as_str())]
+    BatchTooLong {
+        /// The number of entries sent.
+        count: usize,
+        /// The most that the tier allows.
+        batch_max: u32,
+        /// The caller's tier.
+        tier: Tier,
+    },
+    /// No market has the slug.
+    #[error("no market has the slug {slug}")]
+    SlugNotFound {
+        /// The slug in the request.
+        slug: Box<str>,
+    },
+    /// No outcome of any market has the token.
+    #[error("no outcome has this token")]
+    TokenNotFound,
+    /// The wallet does not exist, or is somebody else's.
+    #[error("no such wallet")]
+    WalletNotFound,
+    /// The venue has not published a book for the outcome.
+    #[error("no order book is known for this outcome")]
+    NoBook,
+    /// The table of keys is full.
+    #[error("the server has as many keys as it can hold")]
+    KeysFull,
+    /// The operating system supplied no random bytes for a new key.
+    #[error("the system gives no random bytes")]
+    NoRandomBytes,
+}
+
+impl From<Rejection> for ServiceError {
+    fn from(rejection: Rejection) -> Self {
+        Self::Refused(Refusal::Rejected(rejection))
+    }
+}
+
+impl Service {
+    /// Assembles a service.
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            markets: parts.markets,
+            shards: parts.shards,
+            keys: parts.keys,
+            issuer: parts.issuer,
+            ws_tokens: parts.ws_tokens,
+            tiers: parts.tiers,
+            default_tier: AtomicU8::new(parts.default_tier as u8),
+            access: AccessLimits::new(parts.address_rules, parts.account_rates),
+            authors: AuthorGates::default(),
+        }
+    }
+
+    /// Reads both clocks.
+    pub fn moment(&self) -> Moment {
+        Moment::at(Instant::now())
+    }
+
+    /// The markets.
+    pub fn markets(&self) -> &Arc<Markets> {
+        &self.markets
+    }
+
+    /// Waits until what has happened so far is in the volumes of candles. For a shutdown.
+    pub async fn deliver_facts(&self) {
+        self.shards.deliver_facts().await;
+    }
+
+    /// The open orders of all accounts, counted.
+    pub fn open_orders(&self) -> &OpenOrderBoard {
+        self.shards.open_orders()
+    }
+
+    /// The orders that wait for the venue's delay.
+    pub fn held_orders(&self) -> &HeldOrders {
+        self.shards.held_orders()
+    }
+
+    /// Runs a task once a shard is known to make progress: soon, unless the shard hangs.
+    pub fn when_shard_progresses(
+        &self,
+        shard: ShardId,
+        task: impl FnOnce() + Clone + Send + 'static,
+    ) {
+        self.shards.when_it_progresses(shard, task);
+    }
+
+    /// The number of accounts.
+    pub fn account_count(&self) -> usize {
+        self.shards.account_count()
+    }
+
+    /// Whether the process may use more memory.
+    pub fn room(&self) -> &Room {
+        self.shards.room()
+    }
+
+    /// The limits of each tier.
+    pub fn tiers(&self) -> &TierTable {
+        &self.tiers
+    }
+
+    /// The number of keys in the table.
+    pub fn key_count(&self) -> usize {
+        self.keys.key_count()
+    }
+}
+
+/// Builds the key table at start from the recovered states.
+pub fn key_table<'a>(
+    states: impl Iterator<Item = &'a State>,
+    tiers: &Tiers,
+) -> Result<Keys, ServiceError> {
+    let keys = Keys::new(KEYS_MAX);
+    for state in states {
+        // Ordered by id, so a key comes after the one it replaced.
+        for key in state.keys() {
+            if !keys.has_room() {
+                return Err(ServiceError::KeysFull);
+            }
+            let maker = key.created_by.and_then(|maker| state.key(maker));
+            let old = maker.filter(|maker| key.succeeds(maker));
+            let old = old.map(|old| KeyHash::from_bytes(old.grant.hash));
+            let limits = *tiers.get(key.grant.tier);
+            insert_key(&keys, facts_of(&key), &key.grant, old.as_ref(), limits);
+            if key.revoked_at.is_some() {
+                keys.revoke(&KeyHash::from_bytes(key.grant.hash));
+            }
+        }
+    }
+    Ok(keys)
+}
+
+/// Keeps the key table in step with the shards. A shard calls the observer as it applies each
+/// event, and so in its own order: a created key is inserted, a rotated one gets its expiry, a
+/// revoked one is refused from then on, a forgotten one is removed, and an operator may give all
+/// keys of an account another tier, or erase them with the account. So does a recovery, for a table
+/// that was made from the states at some earlier record.
+///
+/// An event that contradicts the state changes nothing here: the state refuses it next.
+///
+/// The table does not wait for the disk. Refusing a key too early is safe. Accepting a new key
+/// early is safe too: nobody knows it before the answer that carries it, and that answer waits for
+/// the disk. A key inserted after its own revocation, however, would stay valid.
+pub fn key_observer(keys: Arc<Keys>, tiers: Arc<TierTable>) -> crate::shard::Observer {
+    let hash_of = |state: &State, key| Some(KeyHash::from_bytes(state.key(key)?.grant.hash));
+    Box::new(move |event, state| match event {
+        Event::KeyCreated { key, account, grant, created_by, .. } => {
+            let facts = KeyFacts {
+                key_id: *key,
+                account_id: *account,
+                tier: grant.tier,
+                permissions: grant.permissions,
+            };
+            // A key with an expiry was rotated and creates no keys, so this one replaces it.
+            let maker = created_by.and_then(|maker| hash_of(state, maker));
+            let is_rotated = |hash: &KeyHash| keys.get(hash).is_some_and(|key| !key.is_lasting());
+            let old = maker.filter(is_rotated);
+            insert_key(&keys, facts, grant, old.as_ref(), tiers.get(grant.tier));
+            // The limits may have changed before the key was in the table to be told.
+            if let Some(entry) = keys.get(&KeyHash::from_bytes(grant.hash)) {
+                limit_by_tier(&entry, &tiers);
+            }
+        }
+        Event::KeyExpirySet { key, expires_at } => {
+            if let Some(hash) = hash_of(state, *key) {
+                keys.set_expiry(&hash, *expires_at);
+            }
+        }
+        Event::KeyRevoked { key, .. } => {
+            if let Some(hash) = hash_of(state, *key) {
+                keys.revoke(&hash);
+            }
+        }
+        Event::KeyForgotten { key } => {
+            if let Some(hash) = hash_of(state, *key) {
+                keys.remove(&hash);
+            }
+        }
+        Event::OperatorActed(acted) => {
+            if acted.act == Act::Erase {
+                keys.erase_account(acted.account);
+                for hash in state.key_hashes_of(acted.account).map(KeyHash::from_bytes) {
+                    // For whoever holds its entry.
+                    keys.revoke(&hash);
+                    keys.remove(&hash);
+                }
+            }
+            if let Act::Tier(tier) = acted.act {
+                // Those that have ended too: others share their limiters.
+                for hash in state.key_hashes_of(acted.account) {
+                    if let Some(entry) = keys.get(&KeyHash::from_bytes(hash)) {
+                        entry.set_tier(tier);
+                        limit_by_tier(&entry, &tiers);
+                    }
+                }
+            }
+        }
+        _ => {}
+    })
+}
+
+const fn facts_of(key: &Key) -> KeyFacts {
+    KeyFacts {
+        key_id: key.id,
+        account_id: key.account,
+        tier: key.grant.tier,
+        permissions: key.grant.permissions,
+    }
+}
+
+/// Inserts a key into the table. It counts in the rate-limit windows of the `old` key that it
+/// replaces, or else in windows of its own.
+fn insert_key(
+    keys: &Keys,
+    facts: KeyFacts,
+    grant: &KeyGrant,
+    old: Option<&KeyHash>,
+    limits: TierLimits,
+) {
+    let hash = KeyHash::from_bytes(grant.hash);
+    keys.insert(hash, KeyEntry::new(facts, &limits), old)
+        .expect("two keys of 256 random bits are never the same");
+    if let Some(expires_at) = grant.expires_at {
+        keys.set_expiry(&hash, expires_at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use paperbourse_core::engine::command::{CreateKey, Identity, Owner, RevokeKey, RotateKey};
+    use paperbourse_core::engine::key::{
+        ENDED_KEYS_PER_ACCOUNT_MAX, OVERLAP_SECONDS_MAX, Permissions,
+    };
+    use paperbourse_core::engine::{Command, Rules, Verdict};
+    use paperbourse_core::ids::{KeyId, Place, Timestamp};
+
+    /// A shard and a key table that follows it.
+    struct World {
+        state: State,
+        live_table: Arc<Keys>,
+        observer: crate::shard::Observer,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let live_table = Arc::new(Keys::new(KEYS_MAX));
+            let observer =
+                key_observer(live_table.clone(), Arc::new(TierTable::new(Tiers::default())));
+            Self { state: State::new(ShardId::of_digest(0)), live_table, observer }
+        }
+
+        fn run(&mut self, now: Timestamp, command: &impl Command) {
+            let verdict = self.state.decide(command, None, now, &Rules::default());
+            let Ok(Verdict::Happens(events, _)) = verdict else { panic!("no events") };
+            events.iter().for_each(|event| (self.observer)(event, &self.state));
+            self.state.apply(&events, Place::START);
+        }
+
+        /// Creates a key whose hash is this byte repeated.
+        fn create(&mut self, now: Timestamp, hash: u8, created_by: Option<KeyId>) -> Key {
+            let grant = KeyGrant {
+                hash: [hash; 32],
+                prefix: "ps_live_01234567".into(),
+                name: None,
+                tier: Tier::Free,
+                permissions: Permissions::DEFAULT,
+                expires_at: None,
+            };
+            let identity = Identity { digest: [0; 32], issuer: "i".into(), subject: "s".into() };
+            let owner = Owner::Identity(identity);
+            let create = CreateKey { owner, is_bootstrap: false, created_by, grant };
+            self.run(now, &create);
+            self.state.keys().last().unwrap()
+        }
+
+        fn rotate(&mut self, now: Timestamp, hash: u8, old: &Key, overlap_seconds: u32) -> Key {
+            self.run(
+                now,
+                &RotateKey {
+                    account: old.account,
+                    key: old.id,
+                    caller_key: None,
+                    overlap_seconds,
+                    hash: [hash; 32],
+                    prefix: "ps_live_01234567".into(),
+                },
+            );
+            self.state.keys().last().unwrap()
+        }
+
+        fn revoke(&mut self, now: Timestamp, key: &Key) {
+            let (account, key) = (key.account, key.id);
+            self.run(now, &RevokeKey { account, key, descendants: false });
+        }
+
+        /// The table that a restart would build.
+        fn rebuilt_table(&self) -> Keys {
+            key_table([&self.state].into_iter(), &Tiers::default()).unwrap()
+        }
+    }
+
+    fn entry(keys: &Keys, hash: u8) -> Option<Arc<KeyEntry>> {
+        keys.get(&KeyHash::from_bytes([hash; 32]))
+    }
+
+    /// The table holds the keys that the shard keeps, whether it followed the shard or was rebuilt.
+    #[test]
+    fn the_table_forgets_what_the_shard_forgets() {
+        let mut world = World::new();
+        for number in 1..=110 {
+            let key = world.create(Timestamp::EPOCH, number, None);
+            world.revoke(Timestamp::EPOCH, &key);
+            for keys in [&*world.live_table, &world.rebuilt_table()] {
+                let kept = usize::from(number).min(ENDED_KEYS_PER_ACCOUNT_MAX + 1);
+                assert_eq!(keys.key_count(), kept);
+                let newest = entry(keys, number).unwrap();
+                assert!(newest.check(Timestamp::EPOCH).is_err(), "it is revoked");
+            }
+        }
+        assert!(entry(&world.live_table, 9).is_none());
+        assert!(entry(&world.live_table, 10).is_some());
+    }
+
+    /// A key and its successors share their windows, before and after a restart. Other keys do not.
+    #[test]
+    fn a_successor_counts_in_the_windows_of_its_predecessor() {
+        let mut world = World::new();
+        let at = |millis: i64| Timestamp::from_millis(1_000_000 + millis);
+        let first = world.create(at(0), 1, None);
+        let beside = world.create(at(1), 2, Some(first.id));
+        let second = world.rotate(at(2), 3, &first, 3_600);
+        let third = world.rotate(at(3), 4, &second, 0);
+        let fourth = world.rotate(at(4), 5, &third, OVERLAP_SECONDS_MAX);
+        world.revoke(at(5), &fourth);
+        world.create(at(5), 6, None);
+        let lines: [&[u8]; 3] = [&[1, 3, 4, 5], &[2], &[6]];
+        for keys in [&*world.live_table, &world.rebuilt_table()] {
+            for (line, now_ns) in lines.into_iter().zip((1..).map(|second| second * 1_000_000_000))
+            {
+                // The free tier allows five requests a second.
+                for number in 0..5 {
+                    let hash = line[number % line.len()];
+                    let decision = keys.decide(&KeyHash::from_bytes([hash; 32]), now_ns).unwrap();
+                    assert!(decision.is_admitted, "request {number} of {line:?}");
+                }
+                for &hash in line {
+                    let decision = keys.decide(&KeyHash::from_bytes([hash; 32]), now_ns).unwrap();
+                    assert!(!decision.is_admitted, "key {hash} of {line:?}");
+                }
+            }
+            assert!(entry(keys, beside.grant.hash[0]).unwrap().is_lasting());
+        }
+    }
+}

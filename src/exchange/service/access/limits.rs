@@ -1,0 +1,84 @@
+//! The rate limits of callers without a key: of addresses, accounts and access tokens.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use foldhash::fast::RandomState;
+
+use crate::service::Moment;
+use paperbourse_core::limits::bucket::{
+    AccountRates, AccountTable, AddressRules, AddressTable, Draw,
+};
+use paperbourse_core::limits::tier::Tier;
+use paperbourse_core::limits::window::KeyLimiter;
+
+/// All rate limits except those of keys.
+pub(in crate::service) struct AccessLimits {
+    are_addresses_limited: AtomicBool,
+    addresses: AddressLimits,
+    pub(super) keys_made: AccountTable,
+    pub(super) sockets_opened: AccountTable,
+    /// Limiters of access tokens, by identity and tier. An identity with tokens of several tiers
+    /// has one limiter for each.
+    pub(super) tokens: papaya::HashMap<([u8; 32], Tier), Arc<KeyLimiter>, RandomState>,
+}
+
+struct AddressLimits {
+    public: AddressTable,
+    bootstrap: AddressTable,
+    failures: AddressTable,
+}
+
+impl AccessLimits {
+    pub(in crate::service) fn new(
+        address_rules: Option<AddressRules>,
+        account_rates: AccountRates,
+    ) -> Self {
+        let table = |rule| AddressTable::new(rule, std::hash::RandomState::new());
+        let rules = address_rules.unwrap_or_default();
+        let addresses = AddressLimits {
+            public: table(rules.public),
+            bootstrap: table(rules.bootstrap),
+            failures: table(rules.failures),
+        };
+        Self {
+            are_addresses_limited: AtomicBool::new(address_rules.is_some()),
+            addresses,
+            keys_made: AccountTable::new(account_rates.keys, std::hash::RandomState::new()),
+            sockets_opened: AccountTable::new(account_rates.sockets, std::hash::RandomState::new()),
+            tokens: papaya::HashMap::with_hasher(RandomState::default()),
+        }
+    }
+}
+
+impl AccessLimits {
+    /// Limits by these rules from now on. What was drawn so far stays drawn.
+    pub(super) fn set_rules(&self, rules: Option<AddressRules>, rates: AccountRates, now_ns: u64) {
+        if let Some(AddressRules { public, bootstrap, failures }) = rules {
+            self.addresses.public.set_rule(public, now_ns);
+            self.addresses.bootstrap.set_rule(bootstrap, now_ns);
+            self.addresses.failures.set_rule(failures, now_ns);
+        }
+        self.are_addresses_limited.store(rules.is_some(), Ordering::Relaxed);
+        self.keys_made.set_rate(rates.keys, now_ns);
+        self.sockets_opened.set_rate(rates.sockets, now_ns);
+    }
+
+    /// The limits of addresses, unless they are off.
+    fn addresses(&self) -> Option<&AddressLimits> {
+        self.are_addresses_limited.load(Ordering::Relaxed).then_some(&self.addresses)
+    }
+
+    pub(super) fn public(&self, address: IpAddr, moment: Moment) -> Option<Draw> {
+        Some(self.addresses()?.public.draw(address, moment.monotonic_ns))
+    }
+
+    pub(super) fn bootstrap(&self, address: IpAddr, moment: Moment) -> Option<Draw> {
+        Some(self.addresses()?.bootstrap.draw(address, moment.monotonic_ns))
+    }
+
+    pub(super) fn failed(&self, address: IpAddr, moment: Moment) -> Option<Draw> {
+        Some(self.addresses()?.failures.draw(address, moment.monotonic_ns))
+    }
+}

@@ -1,0 +1,346 @@
+//! Balances, positions and settlements of an account.
+
+use super::{Caller, RequestContext, Service, ServiceError};
+use paperbourse_core::engine::fills::{FillCursor, FillFilter, FillHistory};
+use paperbourse_core::engine::ledger::Ledger;
+use paperbourse_core::engine::reset::ResetAccount;
+use paperbourse_core::engine::view::{
+    AccountPage, PositionRow, Profile, SettlementFilter, SettlementPage,
+};
+use paperbourse_core::ids::AccountId;
+use paperbourse_core::market::price::{MarketPrices, OutcomePrice};
+use paperbourse_core::money::{Notional, Price, Shares, Usd};
+
+/// An account's money and the value of its positions.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Balance {
+    /// The money.
+    pub ledger: Ledger,
+    /// What the account started with, or was reset to, and all deposits since: profit counts from
+    /// here.
+    pub starting_balance: Usd,
+    /// The value of all open positions; one without a price counts at cost.
+    pub position_value: Usd,
+}
+
+/// An account's money, its open positions, and what its trading has led to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Portfolio {
+    /// The money and the value of the open positions.
+    pub balance: Balance,
+    /// The open positions, oldest first.
+    pub open: Vec<MarkedPosition>,
+    /// How many fills the account ever had.
+    pub fill_count: u64,
+    /// How many positions are closed, without those that a reset closed.
+    pub closed_count: usize,
+    /// How many of those have made a profit.
+    pub won_count: usize,
+}
+
+/// A reset of an account.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccountReset {
+    /// The account's cash afterwards.
+    pub balance: Usd,
+    /// How many open orders ended.
+    pub order_count: usize,
+    /// How many open positions were closed.
+    pub position_count: u32,
+}
+
+/// Whether a position holds shares, and if not, why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PositionStatus {
+    /// It holds shares.
+    Open,
+    /// All its shares were sold or settled.
+    Closed,
+    /// A reset of the account closed it.
+    ClosedByReset,
+}
+
+/// A position, marked to the market.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MarkedPosition {
+    /// The position.
+    pub row: PositionRow,
+    /// The displayed price of the outcome, if it has one.
+    pub price: Option<Price>,
+    /// The market's question, if the market is still listed and has one.
+    pub question: Option<Box<str>>,
+}
+
+/// An account with all its positions. All but these is of the last read.
+pub(super) struct Statement {
+    /// The newest page of the account, without its positions.
+    pub(super) page: AccountPage,
+    /// The number of fills when the first positions were read.
+    pub(super) fill_count_before: u64,
+    pub(super) positions: Vec<PositionRow>,
+}
+
+/// What an account holds, marked to the market.
+struct Holdings {
+    ledger: Ledger,
+    starting_balance: Usd,
+    fill_count: u64,
+    positions: Vec<MarkedPosition>,
+}
+
+impl Holdings {
+    fn balance(&self) -> Balance {
+        let open = self.positions.iter().filter(|marked| marked.row.position.is_open());
+        let position_value =
+            open.map(|marked| marked.value().unwrap_or(marked.row.position.cost)).sum();
+        let Self { ledger, starting_balance, .. } = *self;
+        Balance { ledger, starting_balance, position_value }
+    }
+}
+
+impl Balance {
+    /// Cash plus the value of the positions.
+    pub fn total(&self) -> Usd {
+        self.ledger.cash() + self.position_value
+    }
+
+    /// Profit or loss over the starting balance.
+    pub fn profit(&self) -> Usd {
+        self.total() - self.starting_balance
+    }
+}
+
+impl PositionStatus {
+    /// The status of a position that holds `shares`.
+    pub fn of(shares: Shares) -> Self {
+        if shares > Shares::ZERO { Self::Open } else { Self::Closed }
+    }
+
+    /// The name in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "OPEN",
+            Self::Closed => "CLOSED",
+            Self::ClosedByReset => "CLOSED_BY_RESET",
+        }
+    }
+}
+
+impl MarkedPosition {
+    /// Shares × price, rounded down to a micro-dollar; `None` without a price.
+    pub fn value(&self) -> Option<Usd> {
+        self.price.map(|price| Notional::of(price, self.row.position.shares).floor())
+    }
+
+    /// Profit or loss if the shares were sold at the displayed price; `None` without a price.
+    pub fn unrealised(&self) -> Option<Usd> {
+        self.value().map(|value| value - self.row.position.cost)
+    }
+
+    /// Whether the position is open, and what closed it.
+    pub fn status(&self) -> PositionStatus {
+        let position = &self.row.position;
+        if position.closed_by_reset {
+            PositionStatus::ClosedByReset
+        } else {
+            PositionStatus::of(position.shares)
+        }
+    }
+}
+
+impl Service {
+    /// Whose account the caller's is, its money, and how many keys it has.
+    pub async fn profile(
+        &self,
+        caller: &Caller,
+        context: RequestContext<'_>,
+    ) -> Result<Profile, ServiceError> {
+        let now = context.moment.now;
+        let mut reads = self.reads(caller.account()?, context);
+        reads.next(move |state, account| state.observe_profile(account, now)).await
+    }
+
+    /// Resets the caller's account: ends its open orders, closes its open positions, and sets its
+    /// cash to the starting balance. If the shard refuses a later visit, which only an account with
+    /// very many open orders needs, the orders that earlier ones ended stay ended.
+    pub async fn reset(
+        &self,
+        caller: &Caller,
+        context: RequestContext<'_>,
+    ) -> Result<AccountReset, ServiceError> {
+        let account = caller.account()?;
+        let mut order_count = 0;
+        loop {
+            let command = ResetAccount(account);
+            let visit = self.shards.execute(account.shard(), command, context.waiters).await?;
+            order_count += visit.order_count;
+            if let Some(balance) = visit.balance {
+                let position_count = visit.position_count;
+                return Ok(AccountReset { balance, order_count, position_count });
+            }
+        }
+    }
+
+    /// The balance of the caller's account.
+    pub async fn balance(
+        &self,
+        caller: &Caller,
+        context: RequestContext<'_>,
+    ) -> Result<Balance, ServiceError> {
+        Ok(self.holdings(caller, context).await?.balance())
+    }
+
+    /// The balance, the open positions and the record of the caller's account.
+    pub async fn portfolio(
+        &self,
+        caller: &Caller,
+        context: RequestContext<'_>,
+    ) -> Result<Portfolio, ServiceError> {
+        let holdings = self.holdings(caller, context).await?;
+        let balance = holdings.balance();
+        let (open, closed): (Vec<_>, Vec<_>) =
+            holdings.positions.into_iter().partition(|marked| marked.row.position.is_open());
+        let closed: Vec<_> =
+            closed.into_iter().filter(|it| it.status() == PositionStatus::Closed).collect();
+        let has_won = |marked: &&MarkedPosition| marked.row.position.realised > Usd::ZERO;
+        Ok(Portfolio {
+            balance,
+            open,
+            fill_count: holdings.fill_count,
+            closed_count: closed.len(),
+            won_count: closed.iter().filter(has_won).count(),
+        })
+    }
+
+    /// The positions of the caller's account, oldest first, optionally only the open or only the
+    /// closed ones.
+    pub async fn positions(
+        &self,
+        caller: &Caller,
+        is_open: Option<bool>,
+        context: RequestContext<'_>,
+    ) -> Result<Vec<MarkedPosition>, ServiceError> {
+        let mut positions = self.holdings(caller, context).await?.positions;
+        let fits = |marked: &MarkedPosition| {
+            is_open.is_none_or(|is_open| marked.row.position.is_open() == is_open)
+        };
+        positions.retain(fits);
+        Ok(positions)
+    }
+
+    async fn holdings(
+        &self,
+        caller: &Caller,
+        context: RequestContext<'_>,
+    ) -> Result<Holdings, ServiceError> {
+        let Statement { page, positions, .. } = self.statement(caller.account()?, context).await?;
+        Ok(Holdings {
+            ledger: page.ledger,
+            starting_balance: page.baseline,
+            fill_count: page.fill_count,
+            positions: positions.into_iter().map(|row| self.mark(row)).collect(),
+        })
+    }
+
+    /// The account with all its positions, in as many reads of its shard as that takes.
+    pub(super) async fn statement(
+        &self,
+        account: AccountId,
+        context: RequestContext<'_>,
+    ) -> Result<Statement, ServiceError> {
+        let mut reads = self.reads(account, context);
+        let mut positions = Vec::new();
+        let mut fill_count_before = None;
+        loop {
+            let offset = positions.len();
+            let mut page =
+                reads.next(move |state, account| state.observe_account(account, offset)).await?;
+            positions.append(&mut page.positions);
+            let fill_count_before = *fill_count_before.get_or_insert(page.fill_count);
+            if !page.has_more {
+                return Ok(Statement { page, fill_count_before, positions });
+            }
+        }
+    }
+
+    /// At most `limit` fills of the caller's account that match the filter, newest first, in as
+    /// many reads of its shard as that takes.
+    pub async fn fill_history(
+        &self,
+        caller: &Caller,
+        filter: FillFilter,
+        from: FillCursor,
+        limit: usize,
+        context: RequestContext<'_>,
+    ) -> Result<FillHistory, ServiceError> {
+        let mut reads = self.reads(caller.account()?, context);
+        let mut list = FillHistory { fills: Vec::new(), next: Some(from) };
+        while let Some(from) = list.next.filter(|_| list.fills.len() < limit) {
+            let page = reads.fills(filter.clone(), from, limit - list.fills.len()).await?;
+            list.fills.extend(page.fills);
+            list.next = page.next;
+        }
+        Ok(list)
+    }
+
+    /// One read of its fills: possibly fewer than `limit` although more match.
+    pub async fn fill_page(
+        &self,
+        caller: &Caller,
+        filter: FillFilter,
+        from: FillCursor,
+        limit: usize,
+        context: RequestContext<'_>,
+    ) -> Result<FillHistory, ServiceError> {
+        self.reads(caller.account()?, context).fills(filter, from, limit).await
+    }
+
+    /// Settlements of the caller's account that match the filter, newest position first: at most
+    /// `limit`, from the position before `before` on.
+    pub async fn settlements(
+        &self,
+        caller: &Caller,
+        filter: SettlementFilter,
+        before: Option<u64>,
+        limit: usize,
+        context: RequestContext<'_>,
+    ) -> Result<SettlementPage, ServiceError> {
+        let mut reads = self.reads(caller.account()?, context);
+        let mut list = SettlementPage { rows: Vec::new(), next: before };
+        loop {
+            let page =
+                reads.settlements(filter.clone(), list.next, limit - list.rows.len()).await?;
+            list.rows.extend(page.rows);
+            list.next = page.next;
+            if list.next.is_none() || list.rows.len() >= limit {
+                return Ok(list);
+            }
+        }
+    }
+
+    /// One read of its settlements: possibly fewer than `limit` although more match.
+    pub async fn settlement_page(
+        &self,
+        caller: &Caller,
+        filter: SettlementFilter,
+        before: Option<u64>,
+        limit: usize,
+        context: RequestContext<'_>,
+    ) -> Result<SettlementPage, ServiceError> {
+        self.reads(caller.account()?, context).settlements(filter, before, limit).await
+    }
+
+    pub(super) fn mark(&self, row: PositionRow) -> MarkedPosition {
+        let Some(market) = self.markets.by_condition(&row.market_id) else {
+            return MarkedPosition { row, price: None, question: None };
+        };
+        let snapshot = market.snapshot();
+        let prices = MarketPrices::of(&snapshot);
+        let shown = prices.outcomes.get(row.outcome_index.index());
+        MarkedPosition {
+            price: shown.and_then(OutcomePrice::price),
+            question: snapshot.info().question.clone(),
+            row,
+        }
+    }
+}

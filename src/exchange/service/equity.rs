@@ -1,0 +1,276 @@
+//! What an account was worth at each full hour.
+//!
+//! Nothing is stored for it: the records that the account keeps are read, some at a time, and
+//! folded. All that is shown is as of the last read of its positions; what happens later is left
+//! out, so trading meanwhile changes nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::accounts::Statement;
+use super::{Caller, RequestContext, Service, ServiceError};
+use paperbourse_core::engine::equity::{Equity, EquityPoint, Holding, Move, Payment};
+use paperbourse_core::engine::fills::{FillCursor, FillFilter, PastFill};
+use paperbourse_core::engine::payout::{SETTLEMENTS_PER_ACCOUNT_MAX, Settlement};
+use paperbourse_core::engine::standing::Deposit;
+use paperbourse_core::engine::view::{SettlementFilter, SettlementRow};
+use paperbourse_core::ids::{AccountId, Timestamp};
+use paperbourse_core::market::book::Side;
+use paperbourse_core::money::Usd;
+
+/// The most hours of one answer: 90 days, for which prices are kept.
+pub const EQUITY_HOURS_MAX: u32 = paperbourse_core::market::history::HOURS_KEPT;
+
+/// The most fills that one request reads. With more, the series begins at the oldest of them.
+const FILLS_MAX: usize = if cfg!(test) { 40 } else { 10_000 };
+
+/// The most prices that one request looks up. An account with more positions than this allows for
+/// gets fewer hours.
+const PRICES_MAX: usize = if cfg!(test) { 300 } else { 1_000_000 };
+
+/// After this many points, the worker serves others first: about 0.1 ms.
+const POINTS_PER_TURN: usize = 1_000;
+
+const HOUR_SECONDS: i64 = 3_600;
+
+/// What an account was worth, and from where its profit counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EquityHistory {
+    /// The points: full hours and, as the last one, now.
+    pub equity: Equity,
+    /// What the account started with, or was reset to, and all deposits since.
+    starting_balance: Usd,
+    /// The deposits since, oldest first.
+    deposits: Vec<Deposit>,
+}
+
+impl EquityHistory {
+    /// What the account had made or lost by then. A deposit is neither.
+    pub fn profit(&self, point: &EquityPoint) -> Usd {
+        let later = self.deposits.iter().filter(|deposit| deposit.at > point.at);
+        let later: Usd = later.map(|deposit| deposit.amount).sum();
+        point.total() - (self.starting_balance - later)
+    }
+}
+
+/// Fills of an account, newest first.
+struct Fills {
+    rows: Vec<PastFill>,
+    /// Whether these are all since the account began.
+    is_all: bool,
+}
+
+/// What the records tell, to be valued.
+struct Records<'s> {
+    statement: &'s Statement,
+    /// The index of a position by its market and outcome.
+    position_of: HashMap<(&'s str, &'s str), usize>,
+    /// The changes of each position, oldest first.
+    moves: Vec<Vec<Move>>,
+    payments: Vec<Payment>,
+    /// Where the records begin, and the cash there.
+    start: (Timestamp, Usd),
+}
+
+impl Service {
+    /// What the caller's account was worth at the newest full hours, and is worth now: at most
+    /// `hours` points. Hours before the account was opened, or was last reset, are left out.
+    pub async fn equity(
+        &self,
+        caller: &Caller,
+        hours: u32,
+        context: RequestContext<'_>,
+    ) -> Result<EquityHistory, ServiceError> {
+        let account = caller.account()?;
+        let statement = self.statement(account, context).await?;
+        let now = context.moment.now;
+        let moments = |count: usize| {
+            let hour = now.seconds().div_euclid(HOUR_SECONDS);
+            let oldest = hour.saturating_sub(i64::try_from(count).unwrap_or(i64::MAX));
+            let full = (oldest..=hour).map(|hour| Timestamp::from_seconds(hour * HOUR_SECONDS));
+            let mut moments: Vec<_> = full.filter(|full| *full < now).chain([now]).collect();
+            moments.drain(..moments.len().saturating_sub(count));
+            moments
+        };
+        let hours = hours.clamp(1, EQUITY_HOURS_MAX) as usize;
+        let fills = self.fills_since(account, moments(hours)[0], &statement, context).await?;
+        let mut records = Records::new(&statement);
+        records.add_fills(fills, now);
+        records.add_deposits(now);
+        let from = Some(records.start.0);
+        let filter = SettlementFilter { from, ..SettlementFilter::default() };
+        let most = SETTLEMENTS_PER_ACCOUNT_MAX;
+        let settled = self.settlements(caller, filter, None, most, context).await?;
+        records.add_settlements(&settled.rows, now);
+        records.close(now);
+
+        let held: Vec<usize> = records.held().collect();
+        let count = (PRICES_MAX / held.len().max(1)).clamp(1, hours);
+        let mut equity = Equity::new(moments(count), records.start, &records.payments);
+        let mut point_count = 0;
+        for index in held {
+            let row = &statement.positions[index];
+            let market = self.markets.by_condition(&row.market_id);
+            let shown = self.mark(row.clone()).price;
+            let held = Holding { shares: row.position.shares, cost: row.position.cost };
+            equity.add(held, &records.moves[index], |at| {
+                if at == now {
+                    return shown;
+                }
+                let market = market.as_ref()?;
+                self.markets.past_price(market, row.outcome_index, at, now)
+            });
+            point_count += equity.points().len();
+            if point_count >= POINTS_PER_TURN {
+                point_count = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+        let page = statement.page;
+        Ok(EquityHistory { equity, starting_balance: page.baseline, deposits: page.deposits })
+    }
+
+    /// The fills since a moment, newest first, and the one before, which tells the cash until then;
+    /// none from before the account began.
+    async fn fills_since(
+        &self,
+        account: AccountId,
+        first: Timestamp,
+        statement: &Statement,
+        context: RequestContext<'_>,
+    ) -> Result<Fills, ServiceError> {
+        let mut reads = self.reads(account, context);
+        let mut fills = Fills { rows: Vec::new(), is_all: false };
+        let mut next = Some(FillCursor { before: statement.page.fill_count + 1, skip: 0 });
+        while let Some(cursor) = next {
+            let limit = FILLS_MAX - fills.rows.len();
+            let page = reads.fills(FillFilter::default(), cursor, limit).await?;
+            for past in page.fills {
+                let at = past.row.fill.at;
+                // If a wrong clock gave a fill the time of the reset, a gap in the balances shows.
+                if statement.page.reset_at.is_some_and(|reset_at| at <= reset_at) {
+                    return Ok(Fills { is_all: true, ..fills });
+                }
+                fills.rows.push(past);
+                if at <= first {
+                    return Ok(fills);
+                }
+            }
+            next = page.next.filter(|_| fills.rows.len() < FILLS_MAX);
+        }
+        fills.is_all = fills.rows.last().is_none_or(|oldest| oldest.row.number == 1);
+        Ok(fills)
+    }
+}
+
+impl<'s> Records<'s> {
+    fn new(statement: &'s Statement) -> Self {
+        let deposits = statement.page.deposits.iter();
+        let deposited: Usd = deposits.map(|deposit| deposit.amount).sum();
+        let began_at = statement.page.reset_at.unwrap_or(statement.page.opened_at);
+        let rows = statement.positions.iter().enumerate();
+        let position_of = rows.map(|(index, row)| ((&*row.market_id, &*row.outcome), index));
+        Self {
+            statement,
+            position_of: position_of.collect(),
+            moves: vec![Vec::new(); statement.positions.len()],
+            payments: Vec::new(),
+            // Deposits that the account has forgotten count as if they had been there then.
+            start: (began_at, statement.page.baseline - deposited),
+        }
+    }
+
+    fn position(&self, market_id: &Arc<str>, outcome: &Arc<str>) -> Option<usize> {
+        self.position_of.get(&(&**market_id, &**outcome)).copied()
+    }
+
+    /// Adds the fills, which are newest first. A time that a wrong clock set too late counts as
+    /// that of the next fill.
+    fn add_fills(&mut self, mut fills: Fills, now: Timestamp) {
+        let mut next_at = now;
+        for past in &mut fills.rows {
+            next_at = next_at.min(past.row.fill.at);
+            past.row.fill.at = next_at;
+        }
+        for PastFill { row, .. } in fills.rows.iter().rev() {
+            let fill = &row.fill;
+            let (quantity, notional) = (fill.quantity, fill.notional);
+            let after = Holding { shares: fill.position_shares, cost: fill.position_cost };
+            let (amount, before) = match row.side {
+                Side::Buy => (
+                    -(notional + fill.fee),
+                    Holding { shares: after.shares - quantity, cost: after.cost - notional },
+                ),
+                // What the shares had cost is told by earlier fills, if at all.
+                Side::Sell => (
+                    notional - fill.fee,
+                    Holding { shares: after.shares + quantity, cost: after.cost + notional },
+                ),
+            };
+            if self.payments.is_empty() && !fills.is_all {
+                self.start = (fill.at, fill.balance - amount);
+            }
+            self.payments.push(Payment { at: fill.at, amount, balance: Some(fill.balance) });
+            if let Some(position) = self.position(&row.market_id, &row.outcome) {
+                self.moves[position].push(Move { at: fill.at, before, after });
+            }
+        }
+    }
+
+    /// Adds the deposits since the records begin.
+    fn add_deposits(&mut self, now: Timestamp) {
+        let start = self.start.0;
+        let deposits = self.statement.page.deposits.iter().filter(|deposit| deposit.at >= start);
+        let payments = deposits.map(|deposit| Payment {
+            at: deposit.at.min(now),
+            amount: deposit.amount,
+            balance: None,
+        });
+        self.payments.extend(payments);
+    }
+
+    /// Adds settlements, in any order. One of a position that was still open when it was read came
+    /// later.
+    fn add_settlements(&mut self, rows: &[SettlementRow], now: Timestamp) {
+        for row in rows {
+            let index = usize::try_from(row.number - 1).unwrap_or(usize::MAX);
+            let read = self.statement.positions.get(index);
+            if read.is_none_or(|it| it.position.is_open()) {
+                continue;
+            }
+            let Settlement { shares, cost, payout, at, .. } = row.settlement;
+            let moves = &mut self.moves[index];
+            let at = moves.last().map_or(at, |last| at.max(last.at)).min(now);
+            self.payments.push(Payment { at, amount: payout, balance: None });
+            moves.push(Move { at, before: Holding { shares, cost }, after: Holding::NONE });
+        }
+        // At the same time, fills stay in their order.
+        self.payments.sort_by_key(|payment| payment.at);
+    }
+
+    /// Ends with what the account has, so that a settlement that is no longer kept shows.
+    fn close(&mut self, now: Timestamp) {
+        let Statement { page, fill_count_before, positions } = self.statement;
+        let cash = page.ledger.cash();
+        self.payments.push(Payment { at: now, amount: Usd::ZERO, balance: Some(cash) });
+        if *fill_count_before != page.fill_count {
+            // A position may have been read before its newest fill.
+            return;
+        }
+        for (moves, row) in self.moves.iter_mut().zip(positions) {
+            if let Some(last) = moves.last_mut().filter(|_| !row.position.is_open()) {
+                last.after = Holding::NONE;
+            }
+        }
+    }
+
+    /// The indices of the positions that held something.
+    fn held(&self) -> impl Iterator<Item = usize> {
+        let all = self.moves.iter().zip(&self.statement.positions).enumerate();
+        let held = all.filter(|(_, (moves, row))| !moves.is_empty() || row.position.is_open());
+        held.map(|(index, _)| index)
+    }
+}
+
+#[cfg(test)]
+mod tests;

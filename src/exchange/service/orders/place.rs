@@ -1,0 +1,188 @@
+//! Placing orders: one market order, one order of any kind, or a batch.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+
+use crate::service::{Caller, Denied, RequestContext, Service, ServiceError};
+use crate::shard::Refusal;
+use paperbourse_core::engine::command::{OrderNames, PlaceOrder, Trade, TradeOrder};
+use paperbourse_core::engine::order::OrderReceipt;
+use paperbourse_core::engine::payload::NewOrder;
+use paperbourse_core::engine::place::Placed;
+use paperbourse_core::engine::preview::{Preview, PreviewOrder};
+use paperbourse_core::engine::rejection::Rejection;
+use paperbourse_core::engine::terms::EndReason;
+use paperbourse_core::market::catalogue::MarketStatus;
+use paperbourse_core::money::Shares;
+use paperbourse_store::journal::Waiters;
+
+/// A market order to place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OrderRequest {
+    /// What to buy or sell.
+    pub order: TradeOrder,
+    /// Names by which the caller can find or repeat the order.
+    pub names: OrderNames,
+}
+
+/// An order of any kind to place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlaceRequest {
+    /// The order as the caller wrote it.
+    pub order: NewOrder,
+    /// Names by which the caller can find or repeat the order.
+    pub names: OrderNames,
+}
+
+impl Service {
+    /// Places a market order. It is executed or queued before this returns; the returned future
+    /// resolves when the result is durable. The flag is true for a replay.
+    pub fn trade<'s>(
+        &'s self,
+        caller: &Caller,
+        request: OrderRequest,
+        context: RequestContext<'s>,
+    ) -> Result<impl Future<Output = Result<(OrderReceipt, bool), Refusal>> + use<'s>, Denied> {
+        let OrderRequest { mut order, names } = request;
+        self.name_as_listed(&mut order.market_id);
+        let owner = caller.owner()?;
+        let shard = owner.shard();
+        let command = Trade::new(owner, order, names);
+        let waiters = context.waiters;
+        let mut executed = self.shards.execute(shard, command, waiters);
+        let mut held = None;
+        // Not an `async` block, which would store the receipt several times.
+        Ok(poll_fn(move |context| {
+            if held.is_none() {
+                match ready!(Pin::new(&mut executed).poll(context)) {
+                    Err(refusal) => return Poll::Ready(Err(self.explained_refusal(refusal))),
+                    Ok(Placed { receipt, is_replay }) if !receipt.is_held() => {
+                        return Poll::Ready(traded(receipt).map(|receipt| (receipt, is_replay)));
+                    }
+                    Ok(Placed { receipt, is_replay }) => {
+                        let decided = Box::pin(self.shards.held_outcome(&receipt, waiters));
+                        held = Some((decided, is_replay));
+                    }
+                }
+            }
+            let (decided, is_replay) = held.as_mut().expect("it was set above");
+            let decided = ready!(decided.as_mut().poll(context));
+            let traded = decided.and_then(traded).map(|receipt| (receipt, *is_replay));
+            Poll::Ready(traded.map_err(|refusal| self.explained_refusal(refusal)))
+        }))
+    }
+
+    /// Places an order of any kind. The flag is true for a replay.
+    pub async fn place(
+        &self,
+        caller: &Caller,
+        request: PlaceRequest,
+        context: RequestContext<'_>,
+    ) -> Result<(OrderReceipt, bool), ServiceError> {
+        let PlaceRequest { mut order, names } = request;
+        self.name_as_listed(&mut order.market_id);
+        let owner = caller.owner()?;
+        let shard = owner.shard();
+        let command = PlaceOrder::new(owner, order, names);
+        let placed = self.shards.execute(shard, command, context.waiters).await;
+        let outcome = self.outcome(placed, context.waiters).await;
+        Ok(outcome.map_err(|refusal| self.explained_refusal(refusal))?)
+    }
+
+    /// Says what an order would do if it came now.
+    pub async fn preview(
+        &self,
+        caller: &Caller,
+        mut order: NewOrder,
+        context: RequestContext<'_>,
+    ) -> Result<Preview, ServiceError> {
+        self.name_as_listed(&mut order.market_id);
+        let owner = caller.owner()?;
+        let shard = owner.shard();
+        let previewed =
+            self.shards.execute(shard, PreviewOrder::new(owner, order), context.waiters);
+        Ok(previewed.await.map_err(|refusal| self.explained_refusal(refusal))?)
+    }
+
+    #[cold]
+    fn explained_refusal(&self, refusal: Refusal) -> Refusal {
+        match refusal {
+            Refusal::Rejected(rejection) => Refusal::Rejected(self.explained(rejection)),
+            other => other,
+        }
+    }
+
+    /// Places the orders of a batch in sequence. Each succeeds or fails on its own.
+    pub async fn place_all(
+        &self,
+        caller: &Caller,
+        requests: &[PlaceRequest],
+        context: RequestContext<'_>,
+    ) -> Result<Vec<Result<(OrderReceipt, bool), Refusal>>, ServiceError> {
+        self.check_batch(caller, requests.len())?;
+        let owner = caller.owner()?;
+        let commands = requests
+            .iter()
+            .cloned()
+            .map(|PlaceRequest { mut order, names }| {
+                self.name_as_listed(&mut order.market_id);
+                PlaceOrder::new(owner.clone(), order, names)
+            })
+            .collect();
+        let answers = self.shards.execute_all(owner.shard(), commands, context.waiters).await?;
+        // Held ones wait side by side: each began to wait when it was placed.
+        let outcomes: Vec<_> =
+            answers.into_iter().map(|placed| self.outcome(placed, context.waiters)).collect();
+        let mut decided = Vec::with_capacity(outcomes.len());
+        for outcome in outcomes {
+            decided.push(outcome.await.map_err(|refusal| self.explained_refusal(refusal)));
+        }
+        Ok(decided)
+    }
+
+    /// What became of an order that was placed: if it is held, the future waits until it is
+    /// decided, and knows the outcome however late it is asked.
+    fn outcome<'s>(
+        &'s self,
+        placed: Result<Placed, Refusal>,
+        waiters: &'s Arc<Waiters>,
+    ) -> impl Future<Output = Result<(OrderReceipt, bool), Refusal>> + use<'s> {
+        let held = placed.as_ref().ok().map(|placed| &placed.receipt);
+        // On the heap, since every request would have to make room for it.
+        let decided = held
+            .filter(|receipt| receipt.is_held())
+            .map(|receipt| Box::pin(self.shards.held_outcome(receipt, waiters)));
+        async move {
+            let Placed { receipt, is_replay } = placed?;
+            match decided {
+                Some(decided) => Ok((decided.await?, is_replay)),
+                None => Ok((receipt, is_replay)),
+            }
+        }
+    }
+
+    /// Refuses a batch with more entries than the caller's tier allows.
+    pub fn check_batch(&self, caller: &Caller, count: usize) -> Result<(), ServiceError> {
+        let tier = caller.tier();
+        let batch_max = self.tiers.get(tier).batch_max;
+        if count > batch_max as usize {
+            return Err(ServiceError::BatchTooLong { count, batch_max, tier });
+        }
+        Ok(())
+    }
+}
+
+/// The receipt of a trade that filled. One that ended while it was held did not.
+fn traded(receipt: OrderReceipt) -> Result<OrderReceipt, Refusal> {
+    if receipt.fill.quantity > Shares::ZERO {
+        return Ok(receipt);
+    }
+    let end = receipt.life.and_then(|life| life.end);
+    Err(Refusal::Rejected(match end.map(|end| end.reason) {
+        Some(EndReason::Reset) => Rejection::ResetWhileHeld,
+        Some(EndReason::Suspended) => Rejection::SuspendedWhileHeld,
+        _ => Rejection::MarketClosed { status: MarketStatus::Resolved },
+    }))
+}

@@ -1,0 +1,202 @@
+//! One shard's state, and the execution of a command on it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use super::facts::{self, Facts, Subscribers};
+use super::fills::FillFollowers;
+use super::limits::{OpenOrderBoard, Published};
+use super::{HeldOrders, Observer, Refusal, Room, Unmatched};
+use paperbourse_core::clock::Clock;
+use paperbourse_core::engine::event::{Event, Events};
+use paperbourse_core::engine::rejection::Rejection;
+use paperbourse_core::engine::view::Observed;
+use paperbourse_core::engine::{Command, Rules, State, Verdict};
+use paperbourse_core::faults::{self, Fault};
+use paperbourse_core::ids::{Place, Timestamp};
+use paperbourse_core::market::{MarketSnapshot, Markets};
+use paperbourse_store::journal::Journal;
+use paperbourse_store::journal::record::{self, RecordHeader};
+
+/// One record in this many carries the state's hash, and so does the shard's first record in each
+/// segment. Snapshots are checked against it.
+const STATE_CHECK_INTERVAL: u64 = 1024;
+
+/// While the clock is behind a shard's newest decision by at most this, the shard's time stands
+/// still. If the clock is further behind, the earlier time was wrong: the records stamped with it
+/// stay, and new decisions follow the clock.
+const TIME_AHEAD_NS_MAX: i64 = 60_000_000_000;
+
+/// Cannot happen: every part of a record has a bound, and the journal's tests show that the longest
+/// record fits.
+const RECORD_TOO_LONG: Rejection = Rejection::Broken { rule: "a record is longer than one may be" };
+
+/// What commands need besides the shard's own state; shared by all shards.
+pub(super) struct Environment {
+    pub(super) journal: Arc<Journal>,
+    pub(super) markets: Arc<Markets>,
+    pub(super) rules: Rules,
+    pub(super) clock: Clock,
+    pub(super) room: Arc<Room>,
+    pub(super) observer: Observer,
+    pub(super) account_count: AtomicUsize,
+    pub(super) open_orders: OpenOrderBoard,
+    pub(super) unmatched: Unmatched,
+    pub(super) held_orders: HeldOrders,
+    pub(super) fill_followers: FillFollowers,
+    /// The subscribers to the facts of all shards.
+    pub(super) subscribers: Mutex<Vec<Weak<facts::Shared>>>,
+}
+
+/// The mutable part of a shard, owned by the thread that has its turn.
+pub(super) struct Core {
+    pub(super) state: State,
+    /// The time of the newest decision.
+    decided_at: Timestamp,
+    /// The journal segment of the shard's newest state hash.
+    checked_segment: Option<u64>,
+    /// The encoded record; reused to avoid allocations.
+    record: Vec<u8>,
+    pub(super) subscribers: Subscribers,
+    published: Published,
+}
+
+impl Core {
+    pub(super) fn new(state: State, decided_at: Timestamp) -> Self {
+        Self {
+            state,
+            decided_at,
+            checked_segment: None,
+            record: Vec::new(),
+            subscribers: Subscribers::default(),
+            published: Published::default(),
+        }
+    }
+
+    /// Publishes what others must know about the open orders of a recovered state.
+    pub(super) fn publish_limits(&mut self, environment: &Environment) {
+        self.published.publish_all(&self.state, environment);
+        environment.held_orders.announce_all(&self.state);
+    }
+
+    /// Decides a command and commits its events. The clock and the book are read here, at the
+    /// moment of decision, however long the command was queued.
+    pub(super) fn execute<C: Command>(
+        &mut self,
+        command: &C,
+        environment: &Environment,
+    ) -> Observed<Result<C::Answer, Refusal>> {
+        let now = decision_time(environment.clock.now(), self.decided_at);
+        let market = command.market_id().and_then(|id| snapshot_of(id, &environment.markets));
+        let quote = market.as_ref().map(MarketSnapshot::quote);
+        let state = &self.state;
+        match state.decide(command, quote.as_ref(), now, &environment.rules) {
+            Err(rejection) => self.refuse(command, rejection.into()),
+            Ok(Verdict::Already(subject)) => {
+                self.remember::<C>(&subject, environment);
+                let state = &self.state;
+                let answer = C::answer(state, subject, false);
+                Observed { value: Ok(answer), place: command.depends_on(state) }
+            }
+            Ok(Verdict::Happens(events, subject)) => match self.commit(events, now, environment) {
+                Err(refusal) => self.refuse(command, refusal),
+                Ok(place) => {
+                    self.remember::<C>(&subject, environment);
+                    Observed { value: Ok(C::answer(&self.state, subject, true)), place }
+                }
+            },
+        }
+    }
+
+    /// Updates what the shard remembers without journaling it.
+    fn remember<C: Command>(&mut self, subject: &C::Subject, environment: &Environment) {
+        C::remember(&mut self.state, subject);
+        if C::MOVES_TIMERS {
+            environment.open_orders.note(&self.state);
+        }
+    }
+
+    /// Journals and applies events. Reserving the record's place may be refused; after that nothing
+    /// may fail.
+    fn commit(
+        &mut self,
+        mut events: Events,
+        now: Timestamp,
+        environment: &Environment,
+    ) -> Result<Place, Refusal> {
+        if environment.room.is_full() && events.iter().any(Event::takes_memory) {
+            return Err(Refusal::ServerFull);
+        }
+        let sequence = self.state.sequence() + 1;
+        let segment = environment.journal.segment();
+        if sequence.is_multiple_of(STATE_CHECK_INTERVAL) || segment != self.checked_segment {
+            events.insert(0, Event::StateChecked { hash: self.state.hash() });
+        }
+        let header = RecordHeader {
+            shard: self.state.shard(),
+            epoch: environment.journal.epoch(),
+            sequence,
+            at: now,
+        };
+        self.record.clear();
+        record::encode(header, &events, &mut self.record);
+        if self.record.len() > environment.journal.record_bytes_max() {
+            return Err(RECORD_TOO_LONG.into());
+        }
+        let reservation = environment.journal.reserve(self.record.len())?;
+        let place = reservation.place();
+        self.decided_at = now;
+        self.checked_segment = segment;
+        for event in &events {
+            (environment.observer)(event, &self.state);
+            if matches!(event, Event::AccountOpened { .. }) {
+                environment.account_count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        self.state.apply(&events, place);
+        if events.iter().any(Event::concerns_open_orders) {
+            self.published.follow(&events, &self.state, environment);
+            environment.held_orders.announce(&events, &self.state);
+        }
+        environment.fill_followers.wake(&events, &self.state);
+        if !self.subscribers.is_empty() {
+            let shard = self.state.shard();
+            self.subscribers.publish(Facts { shard, sequence, place, events });
+        }
+        reservation.fill_from(&self.record);
+        Ok(place)
+    }
+
+    fn refuse<C: Command>(
+        &self,
+        command: &C,
+        refusal: Refusal,
+    ) -> Observed<Result<C::Answer, Refusal>> {
+        let is_early = faults::is_on(Fault::RejectionAnsweredEarly);
+        let place = match &refusal {
+            _ if is_early => Place::START,
+            Refusal::Rejected(rejection) => command.refusal_depends_on(&self.state, rejection),
+            _ => command.depends_on(&self.state),
+        };
+        Observed { value: Err(refusal), place }
+    }
+}
+
+/// The clock's time, but not before the newest decision, unless the clock jumped back by more than
+/// [`TIME_AHEAD_NS_MAX`].
+fn decision_time(now: Timestamp, newest: Timestamp) -> Timestamp {
+    let ahead_ns = newest.nanos().saturating_sub(now.nanos());
+    if (0..=TIME_AHEAD_NS_MAX).contains(&ahead_ns) { newest } else { now }
+}
+
+fn snapshot_of(condition_id: &str, markets: &Markets) -> Option<MarketSnapshot> {
+    markets.listing().by_condition(condition_id).map(|market| market.snapshot())
+}
+
+impl From<Rejection> for Refusal {
+    fn from(rejection: Rejection) -> Self {
+        Self::Rejected(rejection)
+    }
+}

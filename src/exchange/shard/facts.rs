@@ -1,0 +1,244 @@
+//! A stream of durable facts: the records that the shards write, in order.
+//!
+//! A shard queues the events of each record for its subscribers as it applies them, and never waits
+//! for a subscriber. A subscriber receives the records of each shard in order, each once it is
+//! durable. The queue is bounded. When it is full, the subscription is cut, and the subscriber
+//! learns the place from which it must catch up from the journal.
+//!
+//! Waking a thread costs more than a trade, so a subscriber is not woken for each record. It looks
+//! at its queue every [`LOOK_INTERVAL`], and is woken when the queue is half full.
+//!
+//! The list of subscribers belongs to the shard's core. Without subscribers, a record costs one
+//! check of an empty list; and a subscriber knows exactly after which record of each shard its
+//! stream begins.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crossbeam_queue::ArrayQueue;
+use tokio::sync::Notify;
+
+use super::{Refusal, Shards};
+use paperbourse_core::engine::event::Events;
+use paperbourse_core::engine::view::Observed;
+use paperbourse_core::ids::{Place, SHARD_COUNT, ShardId};
+use paperbourse_store::journal::Waiters;
+
+/// The most subscribers at a time.
+pub const SUBSCRIBERS_MAX: usize = 16;
+
+/// How late a subscriber may learn of a durable record, unless many are waiting.
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The content of one record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Facts {
+    /// The shard that wrote the record.
+    pub shard: ShardId,
+    /// The record's number within the shard.
+    pub sequence: u64,
+    /// The record's place in the journal.
+    pub place: Place,
+    /// The events, in order.
+    pub events: Events,
+}
+
+/// The subscriber was too slow, and its subscription was cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the subscriber is behind: the journal has the facts from place {} on", .from.position)]
+pub struct Behind {
+    /// Every record before this place was delivered, and the journal has the rest. A few records
+    /// of other shards after this place may have been delivered too.
+    pub from: Place,
+}
+
+/// Why a subscription failed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SubscribeError {
+    /// A shard's queue is full.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// There are [`SUBSCRIBERS_MAX`] subscribers already.
+    #[error("the shards have {SUBSCRIBERS_MAX} subscribers, and no more are allowed")]
+    TooMany,
+}
+
+/// A subscription to the facts of all shards. Dropping it unsubscribes.
+pub struct FactStream {
+    shared: Arc<Shared>,
+    waiters: Arc<Waiters>,
+    /// The log that the shards write to.
+    log: u8,
+    /// Taken from the queue but perhaps not durable yet.
+    next: Option<Facts>,
+    begins_after: [u64; SHARD_COUNT],
+}
+
+/// State shared by the shards and one subscriber.
+pub(super) struct Shared {
+    queue: ArrayQueue<Facts>,
+    /// The queue is half full, or the subscription is cut.
+    pressure: Notify,
+    /// The position of the first missing record; [`NONE_MISSING`] while there is none.
+    missing_from: AtomicU64,
+}
+
+const NONE_MISSING: u64 = u64::MAX;
+
+/// The subscribers of one shard.
+#[derive(Default)]
+pub(super) struct Subscribers {
+    list: Vec<Arc<Shared>>,
+}
+
+impl Shards {
+    /// Subscribes to all shards. At most `waiting_max` records are queued; a subscriber that falls
+    /// further behind is cut. The owner of `waiters` must be running them.
+    ///
+    /// When this resolves, every record before the subscription is durable. Reading the journal up
+    /// to [`FactStream::begins_after`] and then the stream misses nothing.
+    pub async fn subscribe(
+        self: &Arc<Self>,
+        waiting_max: NonZeroUsize,
+        waiters: &Arc<Waiters>,
+    ) -> Result<FactStream, SubscribeError> {
+        let journal = &self.environment.journal;
+        let mut stream = FactStream {
+            shared: Arc::new(Shared {
+                queue: ArrayQueue::new(waiting_max.get()),
+                pressure: Notify::new(),
+                missing_from: AtomicU64::new(NONE_MISSING),
+            }),
+            waiters: waiters.clone(),
+            log: journal.durable_place().log,
+            next: None,
+            begins_after: [0; SHARD_COUNT],
+        };
+        {
+            let mut subscribers = self.environment.subscribers.lock();
+            subscribers.retain(|subscriber| subscriber.strong_count() > 0);
+            subscribers.push(Arc::downgrade(&stream.shared));
+        }
+        for shard in ShardId::all() {
+            let shared = stream.shared.clone();
+            let added = self.enqueue(shard, waiters, move |core, _| {
+                let value = core.subscribers.add(shared).then(|| core.state.sequence());
+                Observed { value, place: Place::START }
+            });
+            let sequence = added.await.ok_or(Refusal::Busy)?;
+            stream.begins_after[shard.index()] = sequence.ok_or(SubscribeError::TooMany)?;
+        }
+        waiters.durable(journal.newest_place()).await;
+        Ok(stream)
+    }
+}
+
+impl Shards {
+    /// Has the subscribers look at their queues now, and waits until these are empty, for at most
+    /// twice [`LOOK_INTERVAL`]. For a shutdown.
+    pub async fn deliver_facts(&self) {
+        let subscribers = self.environment.subscribers.lock().clone();
+        let subscribers: Vec<_> = subscribers.iter().filter_map(Weak::upgrade).collect();
+        for subscriber in &subscribers {
+            subscriber.pressure.notify_one();
+        }
+        let taken = async {
+            while subscribers.iter().any(|subscriber| !subscriber.queue.is_empty()) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            tokio::task::yield_now().await;
+        };
+        // One that is cut never empties its queue.
+        let _ = tokio::time::timeout(2 * LOOK_INTERVAL, taken).await;
+    }
+}
+
+impl FactStream {
+    /// The number of the shard's newest record before the subscription.
+    pub fn begins_after(&self, shard: ShardId) -> u64 {
+        self.begins_after[shard.index()]
+    }
+
+    /// Waits for the next durable record, which may arrive [`LOOK_INTERVAL`] late. Cancel safe:
+    /// dropping the future loses no record.
+    pub async fn next(&mut self) -> Result<Facts, Behind> {
+        loop {
+            if self.next.is_none() {
+                self.next = self.shared.queue.pop();
+            }
+            if let Some(facts) = &self.next {
+                self.waiters.durable(facts.place).await;
+                return Ok(self.next.take().expect("it is `Some`, as just matched"));
+            }
+            let missing_from = self.shared.missing_from.load(Ordering::Acquire);
+            if missing_from == NONE_MISSING {
+                let pressure = self.shared.pressure.notified();
+                // Either way, look again.
+                let _ = tokio::time::timeout(LOOK_INTERVAL, pressure).await;
+                continue;
+            }
+            // A shard queues a record before it fills in the record's bytes in the journal. So once
+            // this place is durable, every record before it is queued or known to be missing.
+            self.waiters.durable(Place::new(self.log, missing_from)).await;
+            self.next = self.shared.queue.pop();
+            if self.next.is_none() {
+                let missing_from = self.shared.missing_from.load(Ordering::Acquire);
+                return Err(Behind { from: Place::new(self.log, missing_from) });
+            }
+        }
+    }
+}
+
+impl Drop for FactStream {
+    fn drop(&mut self) {
+        self.shared.missing_from.store(0, Ordering::Release);
+        while self.shared.queue.pop().is_some() {}
+    }
+}
+
+impl Subscribers {
+    /// Adds a subscriber; false if there are too many.
+    fn add(&mut self, shared: Arc<Shared>) -> bool {
+        self.list.retain(|subscriber| !subscriber.is_cut());
+        let has_room = self.list.len() < SUBSCRIBERS_MAX;
+        if has_room {
+            self.list.push(shared);
+        }
+        has_room
+    }
+
+    #[inline]
+    pub(super) const fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Queues a record for every subscriber: the facts themselves for one, and copies for the
+    /// others. Call it before the record's bytes are filled in.
+    pub(super) fn publish(&mut self, facts: Facts) {
+        let last = self.list.pop();
+        self.list.retain(|subscriber| subscriber.push(facts.clone()));
+        self.list.extend(last.filter(|subscriber| subscriber.push(facts)));
+    }
+}
+
+impl Shared {
+    fn is_cut(&self) -> bool {
+        self.missing_from.load(Ordering::Acquire) != NONE_MISSING
+    }
+
+    /// Queues a record. False if the subscription is cut: there is no room, or another shard found
+    /// none before.
+    fn push(&self, facts: Facts) -> bool {
+        let position = facts.place.position;
+        let is_queued = !self.is_cut() && self.queue.push(facts).is_ok();
+        if !is_queued {
+            self.missing_from.fetch_min(position, Ordering::AcqRel);
+        }
+        if !is_queued || 2 * self.queue.len() >= self.queue.capacity() {
+            self.pressure.notify_one();
+        }
+        is_queued
+    }
+}

@@ -1,0 +1,239 @@
+//! Decides held orders when their wait is over, and tells those who wait for the outcome.
+//!
+//! A shard announces a held order in the turn that journals it, so before anybody can ask for its
+//! outcome. From then on the order is decided whether or not its client still waits.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::{Refusal, Shards};
+use paperbourse_core::engine::State;
+use paperbourse_core::engine::event::Event;
+use paperbourse_core::engine::held::DecideHeld;
+use paperbourse_core::engine::order::OrderReceipt;
+use paperbourse_core::engine::place::Placed;
+use paperbourse_core::engine::rejection::Rejection;
+use paperbourse_core::ids::OrderId;
+use paperbourse_store::journal::Waiters;
+
+/// How long an outcome is kept for those who ask for it late, such as a repeat of the order.
+const KEPT: Duration = Duration::from_secs(10);
+
+/// How long to wait before an order is decided again that the server had no room for.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// The receipt of an order that was decided, or why there is none.
+type Outcome = Result<OrderReceipt, Refusal>;
+
+/// The held orders of all shards, and the outcomes of those that were decided lately. The
+/// number of open orders that an account may have bounds both.
+#[derive(Default)]
+pub struct HeldOrders {
+    waits: Mutex<Waits>,
+    /// Signals an order that may be due before all others.
+    earlier: Notify,
+}
+
+#[derive(Default)]
+struct Waits {
+    /// Not a hash table, which would keep the memory of a rush.
+    by_order: BTreeMap<OrderId, Wait>,
+    timeline: BTreeMap<(Instant, OrderId), Step>,
+    held_count: usize,
+}
+
+struct Wait {
+    market_id: Arc<str>,
+    outcome: watch::Sender<Option<Outcome>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Decide,
+    Forget,
+}
+
+impl HeldOrders {
+    /// Announces the orders that these events hold. Call it with the state after the events.
+    #[inline]
+    pub(super) fn announce(&self, events: &[Event], state: &State) {
+        for event in events {
+            if let Event::OrderHeld(held) = event {
+                let market = state.used_market(held.placement.market);
+                let wait_ns = held.hold.due.nanos() - held.at.nanos();
+                let wait = Duration::from_nanos(wait_ns.max(0).cast_unsigned());
+                self.add(held.placement.order, market.condition_id.clone(), Instant::now() + wait);
+            }
+        }
+    }
+
+    /// Announces the held orders of a recovered state. Their clients are gone, so they are decided
+    /// as soon as anything is.
+    pub(super) fn announce_all(&self, state: &State) {
+        for (order, market_id) in state.held_orders() {
+            self.add(order, market_id.clone(), Instant::now());
+        }
+    }
+
+    fn add(&self, order: OrderId, market_id: Arc<str>, due: Instant) {
+        let mut waits = self.waits.lock();
+        let is_first = waits.timeline.first_key_value().is_none_or(|(&(at, _), _)| due < at);
+        waits.by_order.insert(order, Wait { market_id, outcome: watch::Sender::new(None) });
+        waits.timeline.insert((due, order), Step::Decide);
+        waits.held_count += 1;
+        if is_first {
+            self.earlier.notify_one();
+        }
+    }
+
+    /// The number of held orders.
+    pub fn count(&self) -> usize {
+        self.waits.lock().held_count
+    }
+
+    /// Removes the orders that are due by now from the timeline, and says when the next step is.
+    fn take_due(&self, now: Instant) -> (Vec<DecideHeld>, Option<Instant>) {
+        let mut waits = self.waits.lock();
+        let mut due = Vec::new();
+        while let Some(entry) = waits.timeline.first_entry() {
+            let &(at, order) = entry.key();
+            if at > now {
+                return (due, Some(at));
+            }
+            match entry.remove() {
+                Step::Decide => {
+                    let market_id = waits.by_order[&order].market_id.clone();
+                    due.push(DecideHeld { order, market_id });
+                }
+                Step::Forget => {
+                    waits.by_order.remove(&order);
+                }
+            }
+        }
+        (due, None)
+    }
+
+    /// Removes all orders from the timeline, as if they were due.
+    #[cfg(any(test, feature = "test-util"))]
+    pub fn take_all(&self) -> Vec<DecideHeld> {
+        let Waits { by_order, timeline, .. } = &mut *self.waits.lock();
+        let mut all = Vec::new();
+        timeline.retain(|&(_, order), &mut step| {
+            if step == Step::Decide {
+                all.push(DecideHeld { order, market_id: by_order[&order].market_id.clone() });
+            }
+            step != Step::Decide
+        });
+        all.sort_by_key(|it| it.order);
+        all
+    }
+
+    /// Tells those who wait what became of an order, and plans what comes next for it. An order
+    /// that could not be decided is still held, and whoever waits for it goes on waiting: a refusal
+    /// would mean that nothing will come of it.
+    fn note(&self, order: OrderId, outcome: Outcome) {
+        let is_final =
+            !matches!(outcome, Err(Refusal::Busy | Refusal::JournalFull | Refusal::ServerFull));
+        let mut waits = self.waits.lock();
+        let (delay, step) = if is_final { (KEPT, Step::Forget) } else { (RETRY, Step::Decide) };
+        waits.timeline.insert((Instant::now() + delay, order), step);
+        if is_final {
+            waits.held_count -= 1;
+            if let Some(wait) = waits.by_order.get(&order) {
+                wait.outcome.send_replace(Some(outcome));
+            }
+        }
+        drop(waits);
+        self.earlier.notify_one();
+    }
+
+    fn outcome_of(&self, order: OrderId) -> Option<watch::Receiver<Option<Outcome>>> {
+        self.waits.lock().by_order.get(&order).map(|wait| wait.outcome.subscribe())
+    }
+}
+
+fn outcome_of(answer: Result<Result<Placed, Rejection>, Refusal>) -> Outcome {
+    Ok(answer?.map_err(Refusal::Rejected)?.receipt)
+}
+
+impl Shards {
+    /// The held orders.
+    pub fn held_orders(&self) -> &HeldOrders {
+        &self.environment.held_orders
+    }
+
+    /// Decides held orders when they are due. Never returns; only one may run.
+    pub async fn decide_held_orders(self: Arc<Self>, waiters: Arc<Waiters>) {
+        tokio::select! {
+            () = waiters.run() => {}
+            () = self.decide_when_due(&waiters) => {}
+        }
+    }
+
+    async fn decide_when_due(self: &Arc<Self>, waiters: &Arc<Waiters>) {
+        loop {
+            let (due, next) = self.held_orders().take_due(Instant::now());
+            if !due.is_empty() {
+                tokio::spawn(self.clone().decide_all(due, waiters.clone()));
+            }
+            let mut earlier = pin!(self.held_orders().earlier.notified());
+            match next {
+                None => earlier.await,
+                Some(at) => {
+                    let _ = tokio::time::timeout_at(at, &mut earlier).await;
+                }
+            }
+        }
+    }
+
+    /// Decides these orders in their order, and then waits for the disk once.
+    pub async fn decide_all(self: Arc<Self>, due: Vec<DecideHeld>, waiters: Arc<Waiters>) {
+        let decide = |command: DecideHeld| {
+            let order = command.order;
+            (order, self.execute(order.shard(), command, &waiters))
+        };
+        let decided: Vec<_> = due.into_iter().map(decide).collect();
+        for (order, decided) in decided {
+            self.held_orders().note(order, outcome_of(decided.await));
+        }
+    }
+
+    async fn decide_held(self: &Arc<Self>, command: DecideHeld, waiters: &Arc<Waiters>) -> Outcome {
+        outcome_of(self.execute(command.order.shard(), command, waiters).await)
+    }
+
+    /// Waits until a held order is decided. Its refusal is that of the order.
+    ///
+    /// Not an `async fn`: an outcome is kept for a while only, and whoever calls this gets it,
+    /// however late they ask the future.
+    pub fn held_outcome<'s>(
+        self: &'s Arc<Self>,
+        held: &OrderReceipt,
+        waiters: &'s Arc<Waiters>,
+    ) -> impl Future<Output = Result<OrderReceipt, Refusal>> + use<'s> {
+        let (order, market_id) = (held.order, held.market_id.clone());
+        let outcome = self.held_orders().outcome_of(order);
+        async move {
+            #[cfg(feature = "traces")]
+            let delay = crate::trace::start(crate::trace::Stage::Delay);
+            if let Some(mut outcome) = outcome
+                && let Ok(told) = outcome.wait_for(Option::is_some).await
+            {
+                return told.clone().expect("it was waited for");
+            }
+            #[cfg(feature = "traces")]
+            drop(delay);
+            // It was decided too long ago.
+            self.decide_held(DecideHeld { order, market_id }, waiters).await
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! What a shard publishes about its open orders: the best limit on each side of each book, and when
+//! it has something to do next.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering, fence};
+
+use super::core::Environment;
+use paperbourse_core::engine::State;
+use paperbourse_core::engine::event::Event;
+use paperbourse_core::engine::open_orders::BookSide;
+use paperbourse_core::ids::{MarketIndex, SHARD_COUNT, ShardId, Timestamp};
+use paperbourse_core::market::interest::Interest;
+
+/// The open orders of all shards, as far as timers and metrics need to know.
+pub struct OpenOrderBoard {
+    /// When each shard has something to do next, in nanoseconds; [`NEVER`] if it has nothing.
+    next_deadline: [AtomicI64; SHARD_COUNT],
+    counts: [AtomicUsize; SHARD_COUNT],
+    fill_count: AtomicU64,
+}
+
+const NEVER: i64 = i64::MAX;
+
+impl Default for OpenOrderBoard {
+    fn default() -> Self {
+        Self {
+            next_deadline: [const { AtomicI64::new(NEVER) }; SHARD_COUNT],
+            counts: [const { AtomicUsize::new(0) }; SHARD_COUNT],
+            fill_count: AtomicU64::new(0),
+        }
+    }
+}
+
+impl OpenOrderBoard {
+    pub(super) fn note(&self, state: &State) {
+        let index = state.shard().index();
+        let next = state.next_deadline().map_or(NEVER, Timestamp::nanos);
+        self.next_deadline[index].store(next, Ordering::Relaxed);
+        self.counts[index].store(state.open_order_count(), Ordering::Relaxed);
+    }
+
+    /// The shards that have something to do by now: an order has expired, or an account fell
+    /// silent.
+    pub fn due(&self, now: Timestamp) -> impl Iterator<Item = ShardId> + '_ {
+        ShardId::all().filter(move |shard| {
+            self.next_deadline[shard.index()].load(Ordering::Relaxed) <= now.nanos()
+        })
+    }
+
+    pub(super) fn note_fills(&self, count: usize) {
+        self.fill_count.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// The number of fills of open orders since the start.
+    pub fn fill_count(&self) -> u64 {
+        self.fill_count.load(Ordering::Relaxed)
+    }
+
+    /// The number of open orders.
+    pub fn count(&self) -> usize {
+        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// The places where a shard publishes its best limits, by the shard's index of the market.
+#[derive(Default)]
+pub(super) struct Published {
+    interests: Vec<Option<Arc<Interest>>>,
+}
+
+impl Published {
+    /// Publishes the best limits of all sides on which orders rest, after a start.
+    pub(super) fn publish_all(&mut self, state: &State, environment: &Environment) {
+        environment.open_orders.note(state);
+        for on in state.open_sides() {
+            self.publish(on, state, environment);
+            // What the books show now counts as new.
+            environment.markets.look_again_by_id(&state.used_market(on.market).condition_id);
+        }
+    }
+
+    /// Publishes what these events changed, after they were applied.
+    pub(super) fn follow(&mut self, events: &[Event], state: &State, environment: &Environment) {
+        let mut has_changed = false;
+        let mut placed = None;
+        for event in events {
+            let order = match event {
+                Event::OrderPlaced(order) => {
+                    placed = Some(order);
+                    order.placement.order
+                }
+                Event::OrderHeld(_) | Event::HeldOrderDropped { .. } => {
+                    has_changed = true;
+                    continue;
+                }
+                Event::RestingFilled(filled) => filled.order,
+                Event::OrderEnded { order, .. } => *order,
+                _ => continue,
+            };
+            if let Some(on) = state.side_of(order) {
+                has_changed = true;
+                self.publish(on, state, environment);
+            }
+        }
+        if !has_changed {
+            return;
+        }
+        environment.open_orders.note(state);
+        if let Some(placed) = placed
+            && state.is_open(placed.placement.order)
+        {
+            // The feed publishes a book, fences, and reads the limits. So either it sees this
+            // limit, or its book is seen here. So does whatever else lets an order fill: a renewed
+            // lease, a supported schedule of fees.
+            fence(Ordering::SeqCst);
+            let market = state.used_market(placed.placement.market);
+            let Some(market) = environment.markets.by_condition(&market.condition_id) else {
+                return;
+            };
+            let snapshot = market.snapshot();
+            let newest = snapshot.quoted(placed.placement.outcome);
+            let is_newer = newest.is_some_and(|quoted| {
+                let is_missed = quoted.book.sequence != placed.book_sequence
+                    || placed.terms.awaited_book && snapshot.info().is_tradable();
+                is_missed && !quoted.book.stale
+            });
+            if is_newer {
+                environment.markets.look_again(&market);
+            }
+        }
+    }
+
+    fn publish(&mut self, on: BookSide, state: &State, environment: &Environment) {
+        let interest = self.interest(on.market, state, environment);
+        let best = state.best_limit(on);
+        if interest.best(on.outcome, on.side, state.shard()) != best {
+            interest.set_best(on.outcome, on.side, state.shard(), best);
+        }
+    }
+
+    fn interest(
+        &mut self,
+        market: MarketIndex,
+        state: &State,
+        environment: &Environment,
+    ) -> &Arc<Interest> {
+        let index = market.0 as usize;
+        if self.interests.len() <= index {
+            self.interests.resize(index + 1, None);
+        }
+        self.interests[index].get_or_insert_with(|| {
+            let used = state.used_market(market);
+            environment.markets.interest(&used.condition_id, used.outcomes.len())
+        })
+    }
+}

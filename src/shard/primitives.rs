@@ -1,9 +1,0 @@
-//! The atomics of the queue and the mutex of the tickets, or loom's versions of them.
-
-#[cfg(not(paperbourse_loom))]
-pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
-
-#[cfg(paperbourse_loom)]
-pub(super) use loom::sync::atomic::{AtomicUsize, Ordering};
-
-pub(super) use crate::journal::primitives::Mutex;
