@@ -2,7 +2,7 @@
 //!
 //! Routing, the `Allow` header, the checks before a body is read, and the table in the guide all
 //! come from here. In debug builds an operation that reads a query parameter or fails with an error
-//! code that its row does not name panics. `src/README.md` says how to add an operation.
+//! code that its row does not name panics. `.github/CONTRIBUTING.md` says how to add an operation.
 
 pub mod account;
 pub mod batch;

@@ -360,3 +360,37 @@ fn the_map_names_every_module() {
         modules.filter(|module| !map.contains(&format!("`{module}"))).map(String::from).collect();
     report("src/README.md is the map", &missing);
 }
+
+const MAP_LINES_MAX: usize = 200;
+
+#[test]
+fn every_stop_of_the_map_exists() {
+    let map = fs::read_to_string(root().join("src/README.md")).unwrap();
+    let length = map.lines().count();
+    let mut broken = Vec::new();
+    if length > MAP_LINES_MAX {
+        broken.push(format!("the map has {length} lines"));
+    }
+    let quoted = map.split('`').skip(1).step_by(2);
+    let stops: Vec<&str> =
+        quoted.filter(|it| it.contains(".rs") && !it.contains([' ', '\n'])).collect();
+    assert!(stops.len() > 50, "{stops:?}");
+    for stop in stops {
+        let (file, item) = stop.split_once("::").unwrap_or((stop, ""));
+        let Ok(text) = fs::read_to_string(root().join("src").join(file)) else {
+            broken.push(format!("{stop}: there is no such file"));
+            continue;
+        };
+        let kinds = ["fn", "struct", "enum", "trait", "const", "static", "type", "mod"];
+        let is_defined = |line: &str| {
+            kinds.iter().any(|kind| {
+                let after = line.split_once(&format!("{kind} {item}")).map(|(_, after)| after);
+                after.is_some_and(|after| !after.starts_with(|it: char| it.is_alphanumeric()))
+            })
+        };
+        if !item.is_empty() && !text.lines().any(is_defined) {
+            broken.push(format!("{stop}: the file defines no {item}"));
+        }
+    }
+    report("each stop of src/README.md is there", &broken);
+}

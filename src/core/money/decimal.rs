@@ -192,6 +192,7 @@ fn read_exponent(bytes: &[u8]) -> Option<i32> {
 pub const MICROS_TEXT_BYTES_MAX: usize = 21;
 
 /// Appends millionths as trimmed decimal text.
+#[inline]
 pub fn write_micros(out: &mut Vec<u8>, micros: i64) {
     let mut text = [0; MICROS_TEXT_BYTES_MAX];
     let end = out.len() + put_micros(&mut text, micros);
