@@ -1,5 +1,7 @@
 #![doc = include_str!("README.md")]
 
+#[cfg(feature = "cluster")]
+pub use paperbourse_cluster as cluster;
 pub use paperbourse_core::{clock, engine, histogram, ids, limits, market, money, wire};
 #[cfg(feature = "traces")]
 pub use paperbourse_exchange::trace;
@@ -10,8 +12,6 @@ pub use paperbourse_venue as venue;
 pub mod allocator;
 pub mod build;
 pub mod cli;
-#[cfg(feature = "cluster")]
-pub mod cluster;
 pub mod config;
 pub mod http;
 pub mod operators;

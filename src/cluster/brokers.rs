@@ -6,7 +6,7 @@ use async_nats::jetstream::stream::Info;
 use hyper::Uri;
 use serde::Deserialize;
 
-use crate::venue::client::Client;
+use paperbourse_venue::client::Client;
 
 /// The oldest broker whose acknowledgements can be trusted.
 const VERSION_MIN: (u32, u32, u32) = (2, 15, 1);

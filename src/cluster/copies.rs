@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::link::{is_name, random_name};
 use super::{ClusterError, ClusterFile, connect};
-use crate::journal::replicated::NodeName;
+use paperbourse_store::journal::replicated::NodeName;
 
 /// The longest answer, in bytes. Brokers take messages of a megabyte.
 pub const ANSWER_BYTES_MAX: usize = 512 << 10;

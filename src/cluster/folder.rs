@@ -6,9 +6,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::disk::{Disk, DiskError, temporary_name};
-use crate::journal::replicated::NodeName;
-use crate::journal::{CLUSTER_COPY_NAME, CLUSTER_NAME, LogId};
+use paperbourse_store::disk::{Disk, DiskError, temporary_name};
+use paperbourse_store::journal::replicated::NodeName;
+use paperbourse_store::journal::{CLUSTER_COPY_NAME, CLUSTER_NAME, LogId};
 
 /// Longest file that is believed, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 10;

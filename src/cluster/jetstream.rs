@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::streams;
-use crate::journal::replicated::{Appended, Extent, Log, NoAnswer, beyond};
+use paperbourse_store::journal::replicated::{Appended, Extent, Log, NoAnswer, beyond};
 
 /// How long a broker may take to answer. After that, what it did is unknown until the log is read.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);

@@ -8,10 +8,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-#[cfg(test)]
+#[cfg(any(test, feature = "test-util"))]
 use std::{sync::LazyLock, time::Instant};
 
-#[cfg(not(test))]
 use rustix::time::{ClockId, clock_gettime};
 
 use paperbourse_core::faults::{self, Fault};
@@ -90,17 +89,30 @@ impl Lease {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "test-util"))]
 impl Lease {
     /// The lease of an owner that may answer now.
-    pub(crate) fn begun() -> Self {
+    pub fn begun() -> Self {
         Self::begin(true, now_ns())
     }
 }
 
+/// Whether leases go by the clock of the runtime. Tests of this package always have it.
+#[cfg(any(test, feature = "test-util"))]
+static FOLLOWS_RUNTIME: AtomicBool = AtomicBool::new(cfg!(test));
+
+/// Makes all leases of the process go by the clock of the runtime, which tests can pause, for good.
+#[cfg(any(test, feature = "test-util"))]
+pub fn follow_runtime() {
+    FOLLOWS_RUNTIME.store(true, Ordering::Relaxed);
+}
+
 /// The time by a clock that also counts while the machine is suspended.
-#[cfg(not(test))]
 pub(super) fn now_ns() -> u64 {
+    #[cfg(any(test, feature = "test-util"))]
+    if FOLLOWS_RUNTIME.load(Ordering::Relaxed) {
+        return runtime_ns();
+    }
     #[cfg(target_os = "linux")]
     let clock = ClockId::Boottime;
     #[cfg(not(target_os = "linux"))]
@@ -111,8 +123,8 @@ pub(super) fn now_ns() -> u64 {
 }
 
 /// The time by the clock of the runtime, which tests can pause.
-#[cfg(test)]
-pub(super) fn now_ns() -> u64 {
+#[cfg(any(test, feature = "test-util"))]
+fn runtime_ns() -> u64 {
     // A paused clock may be behind the one that is asked first.
     static LONG_AGO: LazyLock<Instant> = LazyLock::new(|| {
         Instant::now().checked_sub(Duration::from_hours(1)).expect("an hour can be subtracted")

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::histogram::Histogram;
-use crate::ids::Timestamp;
+use paperbourse_core::histogram::Histogram;
+use paperbourse_core::ids::Timestamp;
 
 /// What a node knows of its log, and how long its appends take.
 #[derive(Debug)]

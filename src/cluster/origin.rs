@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::disk::Disk;
-use crate::journal::{ChainMark, LogId, OpenError, SegmentReader};
+use paperbourse_store::disk::Disk;
+use paperbourse_store::journal::{ChainMark, LogId, OpenError, SegmentReader};
 
 /// A journal, and its end when the log was made. The first block of the log continues it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,7 +88,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::journal::{DataDirectory, Journal, JournalConfig, segment_name};
+    use paperbourse_store::journal::{DataDirectory, Journal, JournalConfig, segment_name};
 
     #[test]
     fn an_origin_is_read_as_it_was_written() {

@@ -13,8 +13,8 @@ use tokio::time::sleep;
 use super::lease::{HEARTBEAT_INTERVAL, Lease, now_ns};
 use super::metrics::LogMetrics;
 use super::standby::Taken;
-use crate::journal::replicated::{Halt, Log, Lost, NextBlock, Owner, Upstream};
 use paperbourse_core::faults::{self, Fault};
+use paperbourse_store::journal::replicated::{Halt, Log, Lost, NextBlock, Owner, Upstream};
 
 /// Exit code of a process that has lost its log, or its brokers, and has to start again: the
 /// `EX_TEMPFAIL` of `sysexits`.
@@ -87,7 +87,7 @@ impl<L: Log + 'static> Seat<L> {
     }
 
     /// Puts the block into the log. Waits for ever once the place was left.
-    pub(crate) async fn write(&self, block: NextBlock<'_>) {
+    pub async fn write(&self, block: NextBlock<'_>) {
         let mut owner = self.shared.owner.lock().await;
         let Some(owner) = &mut *owner else { return std::future::pending().await };
         let sent_ns = now_ns();
@@ -186,8 +186,8 @@ pub fn end_process(lost: &SeatLost) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::lease::{LEASE_WAIT, now_ns};
-    use crate::journal::replicated::test_util::{MemoryLog, take};
+    use crate::lease::{LEASE_WAIT, now_ns};
+    use paperbourse_store::journal::replicated::test_util::{MemoryLog, take};
 
     /// Else the next owner, which waits for nobody, would answer while the one before still does.
     #[tokio::test]

@@ -11,11 +11,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::lease::{HEARTBEAT_INTERVAL, now_ns};
-use crate::journal::ChainMark;
-use crate::journal::replicated::{
+use paperbourse_core::faults::{self, Fault};
+use paperbourse_store::journal::ChainMark;
+use paperbourse_store::journal::replicated::{
     Entry, Halt, Log, NodeName, NoticeKind, Owner, ReadError, Reader, Taking,
 };
-use paperbourse_core::faults::{self, Fault};
 
 /// The time between two looks at the log.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -74,7 +74,7 @@ pub enum MayTake {
     /// It goes on following the log.
     No,
     /// It takes the log from whoever owns it, as a wrong judgement would.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "test-util"))]
     Anyway,
 }
 
@@ -191,7 +191,7 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
         let takes = match may_take {
             MayTake::Yes => is_free,
             MayTake::No => false,
-            #[cfg(test)]
+            #[cfg(any(test, feature = "test-util"))]
             MayTake::Anyway => true,
         };
         if takes && outcome == LookOutcome::Whole {

@@ -10,7 +10,7 @@ use async_nats::jetstream::stream::{
 use super::REPLICAS_MIN;
 use super::jetstream::subject;
 use super::origin::Origin;
-use crate::journal::LogId;
+use paperbourse_store::journal::LogId;
 
 /// Where a stream keeps the id of its log, in hexadecimal.
 const LOG_ID: &str = "paperbourse-log";

@@ -12,9 +12,11 @@ use paperbourse_test_support::brokers::{self, Brokers};
 use tempfile::TempDir;
 
 use super::*;
-use crate::journal::replicated::test_util::{check_contract, check_races, takeovers_that_failed};
-use crate::journal::replicated::{Appended, Log as _};
 use paperbourse_core::faults::{self, Fault};
+use paperbourse_store::journal::replicated::test_util::{
+    check_contract, check_races, takeovers_that_failed,
+};
+use paperbourse_store::journal::replicated::{Appended, Log as _};
 
 /// How often four writers race for a place in a log.
 const RACES: usize = 200;

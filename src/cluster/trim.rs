@@ -16,8 +16,8 @@ use tokio::time::{Instant, interval, sleep};
 
 use super::jetstream::JetStreamLog;
 use super::seat::Seat;
-use crate::journal::Journal;
-use crate::journal::replicated::{Log as _, NodeName};
+use paperbourse_store::journal::Journal;
+use paperbourse_store::journal::replicated::{Log as _, NodeName};
 
 /// How often a node reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(2);

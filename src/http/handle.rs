@@ -244,10 +244,11 @@ mod tests {
     use hyper::Method;
 
     use super::*;
-    use crate::cluster::lease::Lease;
+    use crate::cluster::lease::{self, Lease};
 
     #[tokio::test]
     async fn who_waits_for_a_log_that_was_given_up_is_told_whether_anything_may_have_been_done() {
+        lease::follow_runtime();
         let worker = Worker::new(Arc::new(Server::new(1)));
         worker.server.lease.set(Arc::new(Lease::begun())).unwrap();
         worker.server.give_up(7);

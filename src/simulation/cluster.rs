@@ -33,6 +33,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::clock::Clock;
+use crate::cluster::lease;
 use crate::disk::Disk;
 use crate::disk::simulated::random::Random;
 use crate::journal::replicated::Entry;
@@ -104,6 +105,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         sizes::make_small();
+        lease::follow_runtime();
         let mut random = Random::new(!seed);
         let is_calm = is_calm(seed);
         let log = if is_calm { MemoryLog::whole() } else { MemoryLog::troubled(seed, TROUBLE) };

@@ -27,8 +27,9 @@ struct Package {
     root: &'static [&'static str],
 }
 
-const PACKAGES: [Package; 5] = [
+const PACKAGES: [Package; 6] = [
     Package { folder: "src", root: &[] },
+    Package { folder: "src/cluster", root: &["cluster"] },
     Package { folder: "src/core", root: &[] },
     Package { folder: "src/exchange", root: &[] },
     Package { folder: "src/store", root: &[] },

@@ -7,8 +7,10 @@ use std::rc::Rc;
 use tokio::time::timeout;
 
 use super::*;
-use crate::journal::replicated::test_util::{LOG, MemoryLog, node, reader, take, write};
-use crate::journal::replicated::{HaltReason, ReplicatedChain};
+use paperbourse_store::journal::replicated::test_util::{
+    LOG, MemoryLog, node, reader, take, write,
+};
+use paperbourse_store::journal::replicated::{HaltReason, ReplicatedChain};
 
 /// What the first block of the log continues.
 fn start() -> ReplicatedChain {

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use tokio::time::timeout;
 
 use super::{HANGS_AFTER, cluster, start};
-use crate::cluster::OpenLog;
-use crate::journal::replicated::test_util::{node, unseen};
-use crate::journal::replicated::{Owner, Reader, ReplicatedChain};
+use crate::OpenLog;
+use paperbourse_store::journal::replicated::test_util::{node, unseen};
+use paperbourse_store::journal::replicated::{Owner, Reader, ReplicatedChain};
 
 /// The blocks of the log.
 const BLOCKS: usize = 300;

@@ -7,9 +7,9 @@ use tokio::time::timeout;
 
 use super::cluster;
 use super::rot::make_leader;
-use crate::cluster::OpenLog;
-use crate::journal::replicated::test_util::{node, unseen, write};
-use crate::journal::replicated::{Owner, Reader, ReplicatedChain};
+use crate::OpenLog;
+use paperbourse_store::journal::replicated::test_util::{node, unseen, write};
+use paperbourse_store::journal::replicated::{Owner, Reader, ReplicatedChain};
 
 const NAME: &str = "cut-off";
 

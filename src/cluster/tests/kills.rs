@@ -7,9 +7,9 @@ use paperbourse_test_support::PATIENCE;
 use tokio::time::timeout;
 
 use super::{HANGS_AFTER, cluster, start};
-use crate::cluster::{Cluster, OpenLog, PAUSE};
-use crate::journal::replicated::test_util::{node, unseen};
-use crate::journal::replicated::{Entry, Owner, Reader, ReplicatedChain};
+use crate::{Cluster, OpenLog, PAUSE};
+use paperbourse_store::journal::replicated::test_util::{node, unseen};
+use paperbourse_store::journal::replicated::{Entry, Owner, Reader, ReplicatedChain};
 
 /// How often the leader is killed.
 const KILLS: usize = 2;

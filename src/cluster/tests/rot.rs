@@ -10,11 +10,11 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::{HANGS_AFTER, cluster, start};
-use crate::cluster::{Cluster, OpenLog, PAUSE};
-use crate::disk::simulated::random::Random;
-use crate::journal::LogId;
-use crate::journal::replicated::test_util::node;
-use crate::journal::replicated::{Log, Owner, ReadError, Reader, ReplicatedChain};
+use crate::{Cluster, OpenLog, PAUSE};
+use paperbourse_store::disk::simulated::random::Random;
+use paperbourse_store::journal::LogId;
+use paperbourse_store::journal::replicated::test_util::node;
+use paperbourse_store::journal::replicated::{Log, Owner, ReadError, Reader, ReplicatedChain};
 
 const NAME: &str = "rot";
 

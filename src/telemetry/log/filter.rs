@@ -9,8 +9,9 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 const CRATE: &str = "paperbourse";
 
 /// The packages of our own, and what their roots are filtered and shown as.
-const PACKAGES: [(&str, &str); 5] = [
+const PACKAGES: [(&str, &str); 6] = [
     (CRATE, CRATE),
+    ("paperbourse_cluster", "paperbourse::cluster"),
     ("paperbourse_core", CRATE),
     ("paperbourse_exchange", CRATE),
     ("paperbourse_store", CRATE),

@@ -1,23 +1,4 @@
-//! A cluster of NATS brokers that carries replicated logs (feature `cluster`).
-//!
-//! Each log is a stream of NATS `JetStream` with three replicas ([`JetStreamLog`]); what a log
-//! promises is in [`journal::replicated`](crate::journal::replicated). Brokers keep that promise
-//! only if they sync every block before they acknowledge it, and if nothing removes blocks, so
-//! [`Cluster::connect`] refuses all others and says what to change.
-//!
-//! - [`file`](mod@file) is the file that describes a cluster; [`folder`] is the mark of one in a
-//!   data folder.
-//! - `brokers` and `streams` judge whether brokers and streams are safe.
-//! - [`origin`] is the data of a single server with which a log may begin.
-//! - [`status`] is what an operator sees.
-//! - [`standby`] follows a log and takes it, [`seat`] writes it, [`lease`] says for how long reads
-//!   may be answered without asking the brokers, [`trim`] removes what nodes have on their disks.
-//!   The tests in `model` look at every state that these rules allow when nodes take a log from
-//!   each other.
-//! - [`metrics`] is what an operator sees of a log while nodes follow it.
-//! - [`copies`] is how a node without data asks another for some.
-//! - [`link`](mod@link) connects nodes through the brokers, for requests that only the owner of a
-//!   log can answer.
+#![doc = include_str!("README.md")]
 
 mod brokers;
 pub mod copies;
@@ -52,14 +33,14 @@ use async_nats::{
     ConnectErrorKind, ConnectOptions, ReconnectToServer, Server, ServerAddr, ServerInfo,
 };
 
-use crate::journal::LogId;
-use crate::journal::replicated::{NoAnswer, ReplicatedChain};
-use crate::venue::client::Client;
-use crate::venue::tls::{self, Roots};
 pub use brokers::Broker;
 pub use file::{ClusterFile, FileError};
 pub use jetstream::JetStreamLog;
 use origin::Origin;
+use paperbourse_store::journal::LogId;
+use paperbourse_store::journal::replicated::{NoAnswer, ReplicatedChain};
+use paperbourse_venue::client::Client;
+use paperbourse_venue::tls::{self, Roots};
 
 /// The fewest replicas of a log.
 pub(crate) const REPLICAS_MIN: usize = 3;
