@@ -403,7 +403,7 @@ fn every_operation_has_its_row() {
 
 #[test]
 fn every_error_code_has_its_row() {
-    let errors = file("src/http/error.rs") + &file("src/http/error/refusals.rs");
+    let errors = file("src/edge/http/error.rs") + &file("src/edge/http/error/refusals.rs");
     let is_code = |text: &&str| {
         text.contains('_') && text.chars().all(|c| c.is_ascii_uppercase() || c == '_')
     };

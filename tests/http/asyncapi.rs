@@ -260,7 +260,7 @@ fn examples_are_what_a_server_says() {
         }
     }
     assert_eq!(count, frames.len());
-    assert!(wrong.is_empty(), "in src/http/asyncapi/examples.json: {}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "in src/edge/http/asyncapi/examples.json: {}", wrong.join("\n"));
 }
 
 /// Values of every type.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::openapi::Document;
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/openapi/examples.json");
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/edge/http/openapi/examples.json");
 
 /// Values that differ from run to run, whatever they are.
 const CHANGING: [&str; 11] = [

@@ -27,10 +27,11 @@ struct Package {
     root: &'static [&'static str],
 }
 
-const PACKAGES: [Package; 6] = [
+const PACKAGES: [Package; 7] = [
     Package { folder: "src", root: &[] },
     Package { folder: "src/cluster", root: &["cluster"] },
     Package { folder: "src/core", root: &[] },
+    Package { folder: "src/edge", root: &[] },
     Package { folder: "src/exchange", root: &[] },
     Package { folder: "src/store", root: &[] },
     Package { folder: "src/venue", root: &["venue"] },
@@ -87,10 +88,15 @@ pub(crate) fn module_of(modules: &[Module], path: &[String]) -> String {
 
 /// The crates that a path can begin with.
 fn crates() -> BTreeSet<String> {
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let manifest = |package: &Package| {
+        let folder = package.folder.strip_prefix("src").filter(|it| it.is_empty());
+        let folder = folder.unwrap_or(package.folder);
+        fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap()
+    };
+    let manifests: String = PACKAGES.iter().map(manifest).collect();
     let mut is_listed = false;
     let mut crates = BTreeSet::from(["std", "core", "alloc"].map(String::from));
-    for line in manifest.lines() {
+    for line in manifests.lines() {
         if line.starts_with('[') {
             is_listed = line.ends_with("dependencies]");
         } else if let Some((name, _)) = line.split_once(" = ").filter(|_| is_listed) {

@@ -1,0 +1,241 @@
+//! The body of a request, read whole, up to the size that its operation accepts.
+//!
+//! Until it is parsed, a body is memory that a caller makes us hold. So all bodies share a budget,
+//! and each has deadlines ([`super::connection::Deadlines`]).
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use hyper::body::{Body, Frame, Incoming};
+
+use super::connection::{Activity, Phase};
+use super::holder::Holder;
+#[cfg(feature = "traces")]
+use crate::telemetry::Trace;
+use paperbourse_core::limits::budget::{ByteBudget, Share};
+
+/// Default limit of what all bodies may hold together, in bytes.
+pub const BUDGET_BYTES: usize = 64 << 20;
+/// The first bytes of each body, which do not count: large bodies of others never keep a small one
+/// out.
+pub const UNCOUNTED_BYTES: usize = 4 * 1024;
+/// Initial allocation for a body that arrives in pieces; it grows only with what has arrived.
+const FIRST_CAPACITY_BYTES: usize = 8 * 1024;
+
+/// A body that is still arriving.
+#[derive(Debug)]
+pub struct RequestBody {
+    incoming: Incoming,
+    activity: Arc<Activity>,
+    /// The limit of the operation: 0 before [`Self::limit`] sets it and once it is exceeded.
+    bytes_max: usize,
+    has_begun: bool,
+    /// Whether all of it has arrived. A chunked body does not say so itself.
+    is_ended: bool,
+    is_late: bool,
+    /// Who holds its memory, if that is known.
+    holder: Option<Holder>,
+    held: Option<Share>,
+}
+
+/// A body that has arrived. It counts towards the budget until it is dropped.
+#[derive(Debug, Default)]
+pub struct WholeBody {
+    bytes: Bytes,
+    _held: Option<Share>,
+}
+
+#[cfg(feature = "cluster")]
+impl WholeBody {
+    /// Its bytes, which count only as long as the body itself.
+    pub fn bytes(&self) -> Bytes {
+        self.bytes.clone()
+    }
+}
+
+impl std::ops::Deref for WholeBody {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Why the body could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// It is longer than the operation accepts.
+    #[error("the body is larger than {bytes_max} bytes")]
+    TooLarge {
+        /// The limit of the operation.
+        bytes_max: usize,
+    },
+    /// The budget that all bodies share is exhausted.
+    #[error("the bodies of all requests together exceed their budget")]
+    OverBudget,
+    /// The connection failed, or the body was malformed. There is nobody left to answer.
+    #[error("the body could not be read: {0}")]
+    Broken(#[from] hyper::Error),
+}
+
+impl RequestBody {
+    pub(super) const fn new(incoming: Incoming, activity: Arc<Activity>) -> Self {
+        Self {
+            incoming,
+            activity,
+            bytes_max: 0,
+            has_begun: false,
+            is_ended: false,
+            is_late: false,
+            holder: None,
+            held: None,
+        }
+    }
+
+    /// Whether its request was read together with the one before it.
+    pub fn is_pipelined(&self) -> bool {
+        self.activity.is_pipelined()
+    }
+
+    /// Sets the operation's limit and refuses a body that announces more before any of it is read.
+    /// A chunked body announces nothing and passes.
+    pub fn limit(&mut self, bytes_max: usize) -> Result<(), BodyError> {
+        if self.announced_bytes() > bytes_max as u64 {
+            return Err(BodyError::TooLarge { bytes_max });
+        }
+        self.bytes_max = bytes_max;
+        Ok(())
+    }
+
+    /// Who holds the body's memory, and that of the answer, once that is known.
+    pub(super) const fn holder(&self) -> Option<Holder> {
+        self.holder
+    }
+
+    /// Sets who holds the body's memory.
+    pub(super) const fn is_of(&mut self, holder: Holder) {
+        self.holder = Some(holder);
+    }
+
+    /// Reads the whole body, up to its limit, under the connection's deadlines for bodies.
+    pub async fn read(&mut self, budget: &Arc<ByteBudget>) -> Result<WholeBody, BodyError> {
+        if self.is_complete() {
+            return Ok(WholeBody::default());
+        }
+        let begun = self.begin();
+        let result = self.collect(budget).await;
+        self.is_late = self.activity.note() != begun;
+        self.activity.enter(Phase::Handling);
+        let held = self.held.take();
+        result.map(|bytes| WholeBody { bytes, _held: held })
+    }
+
+    /// Ends the trace of the request once its answer is sent.
+    #[cfg(feature = "traces")]
+    pub(super) fn end_trace_when_sent(&self, trace: Box<Trace>) {
+        self.activity.end_trace_when_sent(trace);
+    }
+
+    /// Whether [`Self::read`] had to wait for bytes that did not arrive with the head.
+    pub const fn is_late(&self) -> bool {
+        self.is_late
+    }
+
+    /// Reads and discards the rest, so that another request can follow. Stops once the limit is
+    /// exceeded.
+    pub async fn discard(&mut self) {
+        if self.is_complete() || self.bytes_max == 0 {
+            return;
+        }
+        self.begin();
+        let mut bytes = 0;
+        while !self.is_complete()
+            && let Some(Ok(frame)) = poll_fn(|context| self.poll_frame(context)).await
+        {
+            bytes += frame.data_ref().map_or(0, Bytes::len);
+            if bytes > self.bytes_max {
+                break;
+            }
+        }
+        self.activity.enter(Phase::Handling);
+    }
+
+    fn is_complete(&self) -> bool {
+        self.is_ended || self.incoming.is_end_stream()
+    }
+
+    /// A lower bound of the bytes still to come.
+    fn announced_bytes(&self) -> u64 {
+        self.incoming.size_hint().lower()
+    }
+
+    /// Starts waiting for the body; returns the connection's progress at this point.
+    fn begin(&mut self) -> u32 {
+        if !self.has_begun {
+            self.has_begun = true;
+            self.activity.begin_body();
+        }
+        self.activity.enter(Phase::Body);
+        self.activity.note()
+    }
+
+    /// Collects the pieces; a body in one piece is not copied.
+    async fn collect(&mut self, budget: &Arc<ByteBudget>) -> Result<Bytes, BodyError> {
+        let mut first = Bytes::new();
+        let mut rest = BytesMut::new();
+        while !self.is_complete()
+            && let Some(frame) = poll_fn(|context| self.poll_frame(context)).await
+        {
+            // Trailers are not part of the body.
+            let Ok(data) = frame?.into_data() else { continue };
+            let bytes = first.len() + rest.len() + data.len();
+            if bytes > self.bytes_max {
+                let bytes_max = std::mem::take(&mut self.bytes_max);
+                return Err(BodyError::TooLarge { bytes_max });
+            }
+            if bytes > UNCOUNTED_BYTES {
+                self.hold(budget, bytes - UNCOUNTED_BYTES)?;
+            }
+            if first.is_empty() && rest.is_empty() {
+                first = data;
+                continue;
+            }
+            if rest.is_empty() {
+                rest.reserve(FIRST_CAPACITY_BYTES.max(first.len() + data.len()));
+                rest.extend_from_slice(&std::mem::take(&mut first));
+            }
+            rest.extend_from_slice(&data);
+        }
+        Ok(if rest.is_empty() { first } else { rest.freeze() })
+    }
+
+    /// Grows this body's share of the budget to `bytes`.
+    fn hold(&mut self, budget: &Arc<ByteBudget>, bytes: usize) -> Result<(), BodyError> {
+        let share = || self.holder.map_or_else(|| budget.share(), |holder| holder.share(budget));
+        let held = self.held.get_or_insert_with(share);
+        if held.hold(bytes) { Ok(()) } else { Err(BodyError::OverBudget) }
+    }
+
+    fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        let Self { incoming, activity, is_ended, .. } = self;
+        activity.poll_body(|| {
+            let polled = Pin::new(&mut *incoming).poll_frame(context);
+            *is_ended |= matches!(polled, Poll::Ready(None)) || incoming.is_end_stream();
+            (polled, incoming.is_end_stream())
+        })
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        if !self.is_complete() {
+            self.activity.note_unread_body();
+        }
+    }
+}

@@ -1,0 +1,478 @@
+//! Handles one request: route, size, credential, limits, permission, body, and then its operation.
+//! A body is read only if the caller may send it.
+//!
+//! The order is the same for every operation and part of the API: if several checks fail, the
+//! client gets the first error.
+
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::Arc;
+#[cfg(feature = "cluster")]
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hyper::header::HeaderValue;
+use hyper::http::request::Parts;
+use hyper::{Request, Response, StatusCode, Version};
+
+use super::body::RequestBody;
+use super::call::{Answer, Call};
+use super::connection::ReplyBody;
+use super::cors;
+use super::error::ApiError;
+use super::exchange::{ConnectionSlot, Server, Worker};
+use super::holder::Holder;
+use super::operation::{Access, Operation, Run, Verb};
+use super::operations::{docs, socket, trade};
+use super::query::{Query, warn_of_ignored};
+use super::reply::{RequestId, response_of};
+use super::request_headers::{RequestHeaders, Sent};
+use super::route::{RouteError, decode, find, row};
+#[cfg(feature = "traces")]
+use super::trace;
+#[cfg(feature = "traces")]
+use crate::telemetry::Answered;
+use crate::telemetry::{AccessLine, AccessLog, Metrics};
+use paperbourse_core::ids::KeyId;
+use paperbourse_exchange::auth::presented::{Precedence, Presented};
+use paperbourse_exchange::service::{Admission, Caller, Denied, Moment, RequestContext, Service};
+#[cfg(feature = "traces")]
+use paperbourse_exchange::trace::{Stage, start};
+
+/// Answers one request of a connection from `peer`.
+pub fn handle(
+    worker: &Worker,
+    slot: &Arc<ConnectionSlot>,
+    peer: IpAddr,
+    request: Request<RequestBody>,
+) -> impl Future<Output = Response<ReplyBody>> {
+    // Not an `async fn`, whose future would store the request as well as its parts.
+    let (head, mut body) = request.into_parts();
+    async move {
+        let began = Instant::now();
+        if body.is_pipelined() {
+            worker.give_way(slot).await;
+        }
+        let access = worker.server.access.get();
+        let progress = Progress::default();
+        let origin = worker.server.cors.of(&head.headers);
+        let headers = RequestHeaders::of(&head.headers);
+        let request_id = RequestId::of(headers.request_id.first());
+        let mut admitted = None;
+        let framing = require_framing(&headers, head.version);
+        let path = head.uri.path();
+        let found = framing.and_then(|()| {
+            find(&head.method, path).map_err(|error| ApiError::no_route(error, &head.method, path))
+        });
+        let operation = found.as_ref().ok().copied();
+        #[cfg(feature = "traces")]
+        let trace = trace::begin(&worker.server, &head, operation, &request_id, began);
+        let is_read = operation.is_some_and(|operation| operation.method == Verb::Get);
+        let answer = match found {
+            Ok(operation) => {
+                let to = (&head, &headers, &mut body, &mut admitted, &progress);
+                let answer = answer(worker, slot, (peer, began), operation, to);
+                #[cfg(feature = "cluster")]
+                let answer = unless_given_up(worker, operation, &progress, answer);
+                let mut answer = pin!(answer);
+                poll_fn(|context| {
+                    #[cfg(feature = "traces")]
+                    let _entered = trace.as_ref().map(|trace| trace.record().enter());
+                    if access.is_none() && !worker.server.is_owner() {
+                        return answer.as_mut().poll(context);
+                    }
+                    // No other request runs meanwhile, so it is this one that asks.
+                    worker.take_position();
+                    let polled = answer.as_mut().poll(context);
+                    progress.note_newest(worker.take_position());
+                    polled
+                })
+                .await
+            }
+            Err(ApiError { allow: Some(allow), .. })
+                if origin.is_some() && cors::is_preflight(&head) =>
+            {
+                Ok(cors::preflight(allow))
+            }
+            Err(error) => Err(error),
+        };
+        // What was written is in the log of the cluster, wherever it is by now. Everything else was
+        // only read.
+        let answer = match answer {
+            Ok(_) if !is_read => answer,
+            Err(ApiError { code: "OUTCOME_UNKNOWN", .. }) => answer,
+            _ if admitted.is_some() && !worker.server.may_answer() => Err(ApiError::not_ready()),
+            _ => answer,
+        };
+        let elapsed = began.elapsed();
+        if admitted.is_some() {
+            // An identified caller keeps the connection, whatever the answer is.
+            body.discard().await;
+        }
+        #[cfg(feature = "traces")]
+        let error_code = answer.as_ref().err().map(|error| error.code);
+        let mut reply = answer.unwrap_or_else(|error| {
+            debug_assert!(
+                operation.is_none_or(|operation| operation.may_fail_with(error.code)),
+                "the row of {operation:?} does not name {}",
+                error.code
+            );
+            if let Some(cause) = error.cause {
+                tracing::error!(%request_id, cause, "internal error, please report it");
+            }
+            docs::instead(&head, &error).unwrap_or_else(|| error.into_reply())
+        });
+        if let (Some(operation), Some(query)) = (operation, head.uri.query()) {
+            warn_of_ignored(&mut reply, operation, query);
+        }
+        // A write was done, so its answer is sent whatever memory there is; there are few large
+        // ones.
+        let holder = || body.holder().unwrap_or_else(|| Holder::of(None, peer));
+        if is_read && !reply.hold(&worker.server.answers, holder) {
+            reply = ApiError::server_busy().into_reply();
+        }
+        worker.metrics.answered(row(operation), reply.status.as_u16(), elapsed);
+        if let Some(log) = access {
+            let key_id = admitted.and_then(|(admission, _)| admission.key_id);
+            let about = (key_id, progress.newest_position());
+            log_request(log, operation, reply.status, elapsed, &request_id, about);
+        }
+        #[cfg(feature = "traces")]
+        if let Some(mut trace) = trace {
+            let key_id = admitted.and_then(|(admission, _)| admission.key_id);
+            trace.answer(Answered {
+                status: reply.status.as_u16(),
+                error: error_code,
+                key_id: key_id.map(KeyId::get),
+            });
+            body.end_trace_when_sent(trace);
+        }
+        let mut response = response_of(reply, request_id, admitted, head.headers);
+        if let Some(origin) = origin {
+            cors::expose(response.headers_mut(), origin);
+        }
+        response
+    }
+}
+
+/// How far a request has come. Only its own thread uses this.
+#[derive(Default)]
+struct Progress {
+    /// Whether its operation has begun, which may have made a record.
+    #[cfg(feature = "cluster")]
+    has_begun: AtomicBool,
+    /// The position in the journal for which the operation has waited first; 0 if there was none.
+    #[cfg(feature = "cluster")]
+    first_position: AtomicU64,
+    /// The position for which the request has waited last; 0 if there was none.
+    newest_position: AtomicU64,
+}
+
+impl Progress {
+    /// The operation begins: what was waited for before is no record of its own.
+    fn begin(&self, worker: &Worker) {
+        if !worker.server.is_owner() {
+            return;
+        }
+        self.note_newest(worker.take_position());
+        #[cfg(feature = "cluster")]
+        {
+            self.first_position.store(0, Ordering::Relaxed);
+            self.has_begun.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn note_newest(&self, position: u64) {
+        let newest = self.newest_position().max(position);
+        self.newest_position.store(newest, Ordering::Relaxed);
+    }
+
+    fn newest_position(&self) -> u64 {
+        self.newest_position.load(Ordering::Relaxed)
+    }
+
+    #[cfg(feature = "cluster")]
+    fn note_first(&self, position: u64) {
+        if self.first_position.load(Ordering::Relaxed) == 0 {
+            self.first_position.store(position, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the request may have made a record in a log with this end. It may be there before
+    /// its place is known here.
+    #[cfg(feature = "cluster")]
+    fn may_be_below(&self, end: u64) -> bool {
+        let first = self.first_position.load(Ordering::Relaxed);
+        self.has_begun.load(Ordering::Relaxed) && first <= end
+    }
+}
+
+/// The answer, unless it waits for a record that is not in the log of the cluster and never will
+/// be. Then another node can do what was asked. 503 says that nothing was done, so it is for who
+/// has no record in the log, as a held order or a part of a batch may have one.
+#[cfg(feature = "cluster")]
+async fn unless_given_up(
+    worker: &Worker,
+    operation: &Operation,
+    progress: &Progress,
+    answer: impl Future<Output = Answer>,
+) -> Answer {
+    let mut answer = pin!(answer);
+    let answer = poll_fn(|context| {
+        let polled = answer.as_mut().poll(context);
+        progress.note_first(worker.first_position());
+        polled
+    });
+    tokio::select! {
+        biased;
+        answer = answer => answer,
+        end = worker.server.given_up() => {
+            let end = if operation.is_batch { u64::MAX } else { end };
+            let is_unknown = operation.method != Verb::Get && progress.may_be_below(end);
+            Err(if is_unknown { ApiError::outcome_unknown() } else { ApiError::not_ready() })
+        }
+    }
+}
+
+#[cfg(all(test, feature = "cluster"))]
+mod tests {
+    use std::future::{pending, ready};
+    use std::pin::Pin;
+
+    use hyper::Method;
+
+    use super::*;
+    use paperbourse_cluster::lease::{self, Lease};
+
+    #[tokio::test]
+    async fn who_waits_for_a_log_that_was_given_up_is_told_whether_anything_may_have_been_done() {
+        lease::follow_runtime();
+        let worker = Worker::new(Arc::new(Server::new(1)));
+        worker.server.lease.set(Arc::new(Lease::begun())).unwrap();
+        worker.server.give_up(7);
+        let operation = |method, path| find(&method, path).unwrap();
+        let (trade, read) = (operation(Method::POST, "/trade"), operation(Method::GET, "/v1/keys"));
+        let batch = operation(Method::POST, "/v1/orders/batch");
+        let code = async |operation: &Operation, first: Option<u64>, answer: Pin<Box<_>>| {
+            let progress = Progress::default();
+            if let Some(first) = first {
+                progress.begin(&worker);
+                progress.note_first(first);
+            }
+            let answer: Pin<Box<dyn Future<Output = Answer>>> = answer;
+            let answer = unless_given_up(&worker, operation, &progress, answer).await;
+            answer.err().map(|error| error.code)
+        };
+        for (operation, first, expected) in [
+            // Its body has not come.
+            (trade, None, "NOT_READY"),
+            // It has begun, and waits for its turn.
+            (trade, Some(0), "OUTCOME_UNKNOWN"),
+            (trade, Some(7), "OUTCOME_UNKNOWN"),
+            (trade, Some(8), "NOT_READY"),
+            (read, Some(7), "NOT_READY"),
+            (batch, None, "NOT_READY"),
+            (batch, Some(8), "OUTCOME_UNKNOWN"),
+        ] {
+            let found = code(operation, first, Box::pin(pending())).await;
+            assert_eq!(found, Some(expected), "{operation:?} {first:?}");
+        }
+        let refused = Box::pin(ready(Err(ApiError::server_busy())));
+        assert_eq!(code(trade, Some(1), refused).await, Some("SERVER_BUSY"), "it is there");
+    }
+}
+
+/// Adds a request to the access log, if it is among those that have a line.
+#[cold]
+pub(super) fn log_request(
+    log: &AccessLog,
+    operation: Option<&Operation>,
+    status: StatusCode,
+    elapsed: Duration,
+    request_id: &RequestId,
+    (key_id, position): (Option<KeyId>, u64),
+) {
+    let request_id = request_id.to_string();
+    if log.has_line(&request_id) {
+        log.record(AccessLine {
+            operation: operation.map_or_else(|| "none".to_owned(), |it| format!("{it:?}")),
+            status: status.as_u16(),
+            duration_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
+            request_id,
+            key_id: key_id.map(KeyId::get),
+            position: (position > 0).then_some(position),
+        });
+    }
+}
+
+/// The state of the caller's rate limits, for the answer's headers; `None` before they are checked.
+type Admitted = Option<(Admission, Moment)>;
+
+/// A request, and what is found out about it.
+type Asked<'a> =
+    (&'a Parts, &'a RequestHeaders<'a>, &'a mut RequestBody, &'a mut Admitted, &'a Progress);
+
+async fn answer(
+    worker: &Worker,
+    slot: &Arc<ConnectionSlot>,
+    (peer, began): (IpAddr, Instant),
+    operation: &'static Operation,
+    (head, headers, body, admitted, progress): Asked<'_>,
+) -> Answer {
+    let server = &*worker.server;
+    match operation.run {
+        Run::Health(run) => return run(server, Query::new(operation, head.uri.query())),
+        Run::File(find) => {
+            let name = operation.path.segment(head.uri.path()).and_then(decode);
+            let file = name.and_then(|name| find(server, &name)).ok_or(RouteError::NotFound)?;
+            return Ok(file.reply(&head.headers));
+        }
+        _ => {}
+    }
+    let Some(exchange) = server.exchange().filter(|_| server.may_answer()) else {
+        return Err(ApiError::not_ready());
+    };
+    let service = &exchange.service;
+    body.limit(operation.body_bytes_max)?;
+    let address = server.proxies.client(peer, &head.headers);
+    let mut context =
+        RequestContext { moment: Moment::at(began), address, waiters: worker.waiters(exchange) };
+    if slot.note_request(context.moment.monotonic_ns) {
+        warn_of_forwarding(server, peer, head);
+    }
+    if let Run::Socket(stream) = operation.run {
+        let row = (operation, stream);
+        return Box::pin(socket::open(worker, exchange, slot, row, (head, headers), context)).await;
+    }
+    #[cfg(feature = "traces")]
+    let admission = start(Stage::Admission);
+    let presented = presented(headers, operation.access);
+    let counts = operation.access != Access::Token;
+    let last_key = slot.last_key();
+    let identified =
+        service.identify_for(&presented, last_key, counts, address, context.moment).await;
+    let mut caller = count_limited(&worker.metrics, identified)?;
+    if !matches!(caller, Caller::Anonymous) {
+        slot.recognize();
+    }
+    require_credential(&caller, operation.access)?;
+    count_limited(&worker.metrics, admit(service, &caller, context, admitted))?;
+    if let Caller::Token(token) = &mut caller {
+        Box::pin(service.find_account(token, context)).await?;
+    }
+    count_limited(&worker.metrics, service.admit_making(&caller, operation.makes, context))?;
+    require_permission(&caller, operation.access)?;
+    #[cfg(feature = "traces")]
+    let reading = {
+        caller
+            .account()
+            .into_iter()
+            .for_each(|account| paperbourse_exchange::trace::account(account.get()));
+        admission.then(Stage::Body)
+    };
+    body.is_of(Holder::of(caller.account().ok(), address));
+    let bytes = body.read(&server.bodies).await?;
+    if body.is_late() {
+        // The key may have been revoked while the body arrived.
+        context.moment = service.moment();
+        service.require_valid(&caller, context.moment.now)?;
+    }
+    #[cfg(feature = "traces")]
+    drop(reading);
+    let metrics = &worker.metrics;
+    let (turns, body) = (worker.turns(), bytes.into());
+    let call = Call { metrics, turns, exchange, operation, context, caller, head, headers, body };
+    progress.begin(worker);
+    match operation.run {
+        Run::Trade => trade::trade(&call).await,
+        Run::Now(run) => run(&call),
+        Run::Later(run) => run(&call).await,
+        Run::Health(_) | Run::File(_) | Run::Socket(_) => unreachable!("answered before"),
+    }
+}
+
+/// Warns that a proxy may be missing from the trusted ones. All its clients then share the limits
+/// of one address.
+pub(super) fn warn_of_forwarding(server: &Server, peer: IpAddr, head: &Parts) {
+    if server.proxies.ignores(peer, &head.headers)
+        && let Some(unlogged) = server.lines.forwarded.pass(Instant::now())
+    {
+        tracing::warn!(
+            %peer,
+            unlogged,
+            "ignored X-Forwarded-For: the peer is not a trusted proxy (--trusted-proxy)"
+        );
+    }
+}
+
+/// Refuses a request from which two readers could take different hosts or different bodies. Only
+/// HTTP/1.0 may name no host. The HTTP library has already refused a transfer encoding whose last
+/// coding is not `chunked`; what stands before that would be left undecoded.
+pub(super) fn require_framing(
+    headers: &RequestHeaders<'_>,
+    version: Version,
+) -> Result<(), ApiError> {
+    match headers.host {
+        Sent::Once(_) => {}
+        Sent::Never if version == Version::HTTP_10 => {}
+        Sent::Never | Sent::Repeatedly(_) => return Err(ApiError::invalid_host()),
+    }
+    match headers.transfer_encoding {
+        Sent::Never => Ok(()),
+        Sent::Once(coding) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        Sent::Once(_) | Sent::Repeatedly(_) => Err(ApiError::invalid_transfer_encoding()),
+    }
+}
+
+/// Which credential the headers present.
+pub(super) fn presented<'a>(headers: &RequestHeaders<'a>, access: Access) -> Presented<'a> {
+    let value = |sent: Sent<'a>| sent.first().map(HeaderValue::as_bytes);
+    let precedence = match access {
+        Access::Token => Precedence::Bearer,
+        _ => Precedence::Key,
+    };
+    Presented::from_headers(value(headers.api_key), value(headers.authorization), precedence)
+}
+
+/// Refuses a caller who has brought nothing, or the wrong kind of credential.
+fn require_credential(caller: &Caller, access: Access) -> Result<(), Denied> {
+    match (access, caller) {
+        (Access::Public, _)
+        | (Access::Token, Caller::Token(_))
+        | (Access::KeyOrToken(_), Caller::Key(_) | Caller::Token(_))
+        | (Access::Key(_) | Access::Socket, Caller::Key(_)) => Ok(()),
+        (_, Caller::Anonymous) | (Access::Token, Caller::Key(_)) => Err(Denied::MissingCredential),
+        (Access::Key(_) | Access::Socket, Caller::Token(_)) => Err(Denied::TokenNotAccepted),
+    }
+}
+
+fn require_permission(caller: &Caller, access: Access) -> Result<(), Denied> {
+    match access {
+        Access::KeyOrToken(Some(needed)) | Access::Key(needed) => caller.require(needed),
+        Access::Public | Access::Token | Access::KeyOrToken(None) | Access::Socket => Ok(()),
+    }
+}
+
+/// Counts the request against the caller's rate limits. Their state is stored in `admitted` for the
+/// answer's headers, whether or not the request passes.
+fn admit(
+    service: &Service,
+    caller: &Caller,
+    context: RequestContext<'_>,
+    admitted: &mut Admitted,
+) -> Result<(), Denied> {
+    let (result, admission) = service.admit(caller, context.address, context.moment);
+    *admitted = admission.map(|admission| (admission, context.moment));
+    result
+}
+
+/// Counts a refusal by a rate limit.
+pub(super) fn count_limited<T>(metrics: &Metrics, result: Result<T, Denied>) -> Result<T, Denied> {
+    result.inspect_err(|denied| {
+        if let Denied::TooOften { rule, .. } = denied {
+            metrics.rate_limited(*rule);
+        }
+    })
+}

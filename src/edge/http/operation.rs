@@ -1,0 +1,412 @@
+//! A row of the operation table, with everything that is checked before a body is read.
+
+use std::fmt;
+use std::pin::Pin;
+
+use hyper::Method;
+use schemars::JsonSchema;
+
+use super::call::{Answer, Call};
+use super::exchange::Server;
+use super::file::File;
+use super::operations::socket::Stream;
+use super::parameter::Parameter;
+use super::query::Query;
+use paperbourse_core::engine::key::Permission;
+use paperbourse_core::wire::{SchemaOf, schema_of};
+use paperbourse_exchange::service::Makes;
+
+/// The longest body of most operations, in bytes.
+pub const BODY_BYTES_MAX: usize = 64 * 1024;
+/// The longest body of a batch operation, in bytes.
+pub const BATCH_BODY_BYTES_MAX: usize = 256 * 1024;
+
+/// A row of the operation table.
+pub struct Operation {
+    /// The method. `GET` operations answer `HEAD` too.
+    pub method: Verb,
+    /// The path, without the query string.
+    pub path: Pattern,
+    /// Who may call the operation.
+    pub access: Access,
+    /// The longest accepted body, in bytes.
+    pub body_bytes_max: usize,
+    /// Whether its body is a batch, of which a part may be done when the rest is not.
+    pub is_batch: bool,
+    /// What a call creates, as far as that is rate limited.
+    pub makes: Makes,
+    /// The query parameters.
+    pub query: &'static [Parameter],
+    /// The headers that it reads, besides those of all operations.
+    pub headers: &'static [Parameter],
+    /// The body that it reads.
+    pub(super) body: Option<Body>,
+    /// What it answers on success.
+    pub(super) answers: Answers,
+    /// Error codes besides those that every operation has. See [`Operation::may_fail_with`].
+    pub errors: &'static [&'static str],
+    /// A description for the documentation.
+    pub summary: &'static str,
+    pub(super) run: Run,
+}
+
+/// The body of a request.
+pub(super) struct Body {
+    pub(super) schema: SchemaOf,
+    pub(super) is_required: bool,
+}
+
+/// What an operation answers on success.
+#[derive(Clone, Copy)]
+pub(super) enum Answers {
+    /// JSON, with the status 200.
+    Json(SchemaOf),
+    /// JSON, with the status 201.
+    Created(SchemaOf),
+    /// JSON, with the status 200, or 503 if the answer is a failed check.
+    Checked(SchemaOf),
+    /// A number.
+    Number,
+    /// A JSON object that is described elsewhere.
+    Any,
+    /// A file of this media type.
+    File(&'static str),
+    /// A file of one of these media types.
+    Files(&'static [&'static str]),
+    /// A CSV file.
+    Csv,
+    /// Server-sent events.
+    Events,
+    /// An upgrade.
+    Socket,
+}
+
+/// How an operation runs.
+pub(super) enum Run {
+    /// Without any checks, even while the server is starting.
+    Health(fn(&Server, Query<'_>) -> Answer),
+    /// As the file that belongs to the path's parameter, without any checks. `None` if none does.
+    File(fn(&Server, &str) -> Option<&'static File>),
+    /// As an upgrade, which checks its own credential.
+    Socket(Stream),
+    /// As part of the request's own future, which saves the hottest operation an allocation.
+    Trade,
+    /// Synchronously, from memory.
+    Now(fn(&Call<'_>) -> Answer),
+    /// In a boxed future. Each connection reserves space for the largest unboxed future and moves
+    /// it with each request, so operations that wait for a shard are worth an allocation.
+    Later(for<'a> fn(&'a Call<'a>) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>),
+}
+
+/// The methods that operations use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verb {
+    /// `GET`, and `HEAD` with it
+    Get,
+    /// `POST`
+    Post,
+    /// `PATCH`
+    Patch,
+    /// `DELETE`
+    Delete,
+}
+
+/// The methods that a path accepts. `Display` gives the value of the `Allow` header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Allow(u8);
+
+/// A path in which one segment may be a parameter: `/v1/orders/{order_id}`.
+#[derive(Clone, Copy)]
+pub struct Pattern {
+    text: &'static str,
+    /// The text before the parameter; all of it if there is none.
+    before: &'static str,
+    /// The name of the parameter; empty if there is none.
+    parameter: &'static str,
+    after: &'static str,
+}
+
+/// Who may call an operation. `Display` gives the text in the guide.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Every caller. A credential that is sent must still be valid.
+    Public,
+    /// Bearers of an access token; an API key sent with it is ignored.
+    Token,
+    /// Bearers of an access token, and holders of a key with this permission, or of any key if
+    /// there is none.
+    KeyOrToken(Option<Permission>),
+    /// Holders of a key with this permission. A request with an access token gets its own error.
+    Key(Permission),
+    /// Callers that may open a socket. A client can read the reason of a refusal only after the
+    /// upgrade, so [`Run::Socket`] checks this.
+    Socket,
+}
+
+impl Operation {
+    pub(super) const fn get(path: &'static str, access: Access, run: Run) -> Self {
+        Self::new(Verb::Get, path, access, run)
+    }
+
+    pub(super) const fn post(path: &'static str, access: Access, run: Run) -> Self {
+        Self::new(Verb::Post, path, access, run)
+    }
+
+    pub(super) const fn patch(path: &'static str, access: Access, run: Run) -> Self {
+        Self::new(Verb::Patch, path, access, run)
+    }
+
+    pub(super) const fn delete(path: &'static str, access: Access, run: Run) -> Self {
+        Self::new(Verb::Delete, path, access, run)
+    }
+
+    const fn new(method: Verb, path: &'static str, access: Access, run: Run) -> Self {
+        Self {
+            method,
+            path: Pattern::new(path),
+            access,
+            body_bytes_max: BODY_BYTES_MAX,
+            is_batch: false,
+            makes: Makes { account: false, key: false },
+            query: &[],
+            headers: &[],
+            body: None,
+            answers: Answers::Any,
+            errors: &[],
+            summary: "",
+            run,
+        }
+    }
+
+    pub(super) const fn batch_body(self) -> Self {
+        Self { body_bytes_max: BATCH_BODY_BYTES_MAX, is_batch: true, ..self }
+    }
+
+    pub(super) const fn makes_account(self) -> Self {
+        Self { makes: Makes { account: true, ..self.makes }, ..self }
+    }
+
+    pub(super) const fn makes_key(self) -> Self {
+        Self { makes: Makes { key: true, ..self.makes }, ..self }
+    }
+
+    pub(super) const fn query(self, query: &'static [Parameter]) -> Self {
+        Self { query, ..self }
+    }
+
+    pub(super) const fn headers(self, headers: &'static [Parameter]) -> Self {
+        Self { headers, ..self }
+    }
+
+    /// Requires a body.
+    pub(super) const fn body<T: JsonSchema>(self) -> Self {
+        Self { body: Some(Body { schema: schema_of::<T>, is_required: true }), ..self }
+    }
+
+    /// Reads a body if there is one.
+    pub(super) const fn optional_body<T: JsonSchema>(self) -> Self {
+        Self { body: Some(Body { schema: schema_of::<T>, is_required: false }), ..self }
+    }
+
+    pub(super) const fn answers<T: JsonSchema>(self) -> Self {
+        self.answers_with(Answers::Json(schema_of::<T>))
+    }
+
+    pub(super) const fn creates<T: JsonSchema>(self) -> Self {
+        self.answers_with(Answers::Created(schema_of::<T>))
+    }
+
+    pub(super) const fn checks<T: JsonSchema>(self) -> Self {
+        self.answers_with(Answers::Checked(schema_of::<T>))
+    }
+
+    pub(super) const fn answers_with(self, answers: Answers) -> Self {
+        Self { answers, ..self }
+    }
+
+    pub(super) const fn errors(self, errors: &'static [&'static str]) -> Self {
+        Self { errors, ..self }
+    }
+
+    pub(super) const fn summary(self, summary: &'static str) -> Self {
+        Self { summary, ..self }
+    }
+
+    /// Whether a client can receive this error code from the operation.
+    pub fn can_answer(&self, code: &str) -> bool {
+        let is_of_path = matches!(code, "NOT_FOUND") && !self.path.parameter.is_empty();
+        match self.run {
+            Run::Health(_) | Run::File(_) => {
+                self.errors.contains(&code) || matches!(code, "INVALID_HOST" | "INTERNAL_ERROR")
+            }
+            // Nobody reads the answer to a request whose connection is gone.
+            _ => {
+                is_of_path
+                    || code == "INVALID_HOST"
+                    || (self.may_fail_with(code) && code != "BODY_INCOMPLETE")
+            }
+        }
+    }
+
+    /// Whether each node of a cluster has its own answer. A node that drains is not ready, and all
+    /// others are if the one is that serves.
+    #[cfg(feature = "cluster")]
+    pub(super) fn is_answered_by_any_node(&self, is_draining: bool) -> bool {
+        let is_readiness = self.path.as_str() == "/v1/health/ready";
+        matches!(self.run, Run::Health(_) | Run::File(_)) && (!is_readiness || is_draining)
+    }
+
+    /// The name in metrics: `GET /v1/orders/{order_id}`.
+    pub fn name(&self) -> String {
+        format!("{} {}", self.method.as_str(), self.path.as_str())
+    }
+
+    /// Whether an answer can have this error code: one of the row's, or one of the common checks'.
+    pub fn may_fail_with(&self, code: &str) -> bool {
+        const ALL: [&str; 14] = [
+            "BODY_INCOMPLETE",
+            "BODY_TOO_LARGE",
+            "IDENTITY_UNAVAILABLE",
+            "INTERNAL_ERROR",
+            "INVALID_KEY",
+            "INVALID_TOKEN",
+            "KEY_DEACTIVATED",
+            "KEY_EXPIRED",
+            "LOG_HALTED",
+            "NOT_READY",
+            "RATE_LIMIT_EXCEEDED",
+            "SERVER_BUSY",
+            "TOKEN_EXPIRED",
+            "VALIDATION_FAILED",
+        ];
+        const WITH_CREDENTIAL: [&str; 2] = ["INSUFFICIENT_PERMISSION", "MISSING_AUTH"];
+        self.errors.contains(&code)
+            // What is refused while the journal is full is a write.
+            || (code == "ACCOUNT_SUSPENDED" && self.errors.contains(&"JOURNAL_FULL"))
+            // Another node was asked to change something.
+            || (code == "OUTCOME_UNKNOWN" && self.method != Verb::Get)
+            || ALL.contains(&code)
+            || (self.access != Access::Public && WITH_CREDENTIAL.contains(&code))
+    }
+}
+
+impl PartialEq for Operation {
+    fn eq(&self, other: &Self) -> bool {
+        self.method == other.method && self.path == other.path
+    }
+}
+
+impl Eq for Operation {}
+
+impl fmt::Debug for Operation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.method.as_str(), self.path.text)
+    }
+}
+
+impl Verb {
+    /// The verb for a method, if any operation uses it.
+    pub const fn of(method: &Method) -> Option<Self> {
+        Some(match *method {
+            Method::GET | Method::HEAD => Self::Get,
+            Method::POST => Self::Post,
+            Method::PATCH => Self::Patch,
+            Method::DELETE => Self::Delete,
+            _ => return None,
+        })
+    }
+
+    /// The name in a request line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+impl FromIterator<Verb> for Allow {
+    fn from_iter<I: IntoIterator<Item = Verb>>(verbs: I) -> Self {
+        Self(verbs.into_iter().fold(0, |set, verb| set | 1 << verb as u8))
+    }
+}
+
+impl fmt::Display for Allow {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verbs = [Verb::Get, Verb::Post, Verb::Patch, Verb::Delete];
+        let taken = verbs.into_iter().filter(|verb| self.0 & 1 << *verb as u8 != 0);
+        for (index, verb) in taken.enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            let head = if verb == Verb::Get { ", HEAD" } else { "" };
+            write!(formatter, "{comma}{}{head}", verb.as_str())?;
+        }
+        Ok(())
+    }
+}
+
+impl Pattern {
+    const fn new(text: &'static str) -> Self {
+        let bytes = text.as_bytes();
+        let mut open = 0;
+        while open < bytes.len() && bytes[open] != b'{' {
+            open += 1;
+        }
+        let (before, rest) = text.split_at(open);
+        if rest.is_empty() {
+            return Self { text, before, parameter: "", after: "" };
+        }
+        let mut close = 0;
+        while rest.as_bytes()[close] != b'}' {
+            close += 1;
+        }
+        let (parameter, after) = rest.split_at(close);
+        let (_brace, parameter) = parameter.split_at(1);
+        let (_brace, after) = after.split_at(1);
+        Self { text, before, parameter, after }
+    }
+
+    /// The pattern as written in the table.
+    pub const fn as_str(&self) -> &'static str {
+        self.text
+    }
+
+    /// The name of the parameter; empty if there is none.
+    pub const fn parameter(&self) -> &'static str {
+        self.parameter
+    }
+
+    /// The segment of `path` in place of the parameter, empty if there is none; `None` if the path
+    /// does not match.
+    pub(super) fn segment<'p>(&self, path: &'p str) -> Option<&'p str> {
+        if self.parameter.is_empty() {
+            return (path == self.text).then_some("");
+        }
+        let segment = path.strip_prefix(self.before)?.strip_suffix(self.after)?;
+        (!segment.is_empty() && !segment.contains('/')).then_some(segment)
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Pattern {}
+
+impl fmt::Display for Access {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Public => formatter.write_str("none"),
+            Self::Token => formatter.write_str("token"),
+            Self::KeyOrToken(None) => formatter.write_str("key or token"),
+            Self::KeyOrToken(Some(needed)) => {
+                write!(formatter, "key (`{}`) or token", needed.as_str())
+            }
+            Self::Key(needed) => write!(formatter, "key (`{}`)", needed.as_str()),
+            Self::Socket => formatter.write_str("key (`read`) or `?token=`"),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! An order at one moment of its life, in the terms of the API.
+
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+
+use paperbourse_core::engine::life::{End, Progress};
+use paperbourse_core::engine::order::OrderReceipt;
+use paperbourse_core::engine::terms::{OrderKind, OrderStatus, TimeInForce};
+use paperbourse_core::ids::{OrderId, Timestamp};
+use paperbourse_core::market::book::Side;
+use paperbourse_core::money::{Price, Shares, Usd};
+use paperbourse_core::wire::Decimal;
+
+/// The most fills of an order that an answer names.
+const TRADE_IDS_MAX: u32 = 100;
+
+/// The order waits for a book that is known to be fresh.
+const VENUE_OUTAGE: &str = "venue_outage";
+
+/// The order waits as long as the venue makes it wait.
+const VENUE_DELAY: &str = "venue_delay";
+
+/// An order as it was placed, or as it is now.
+pub(in crate::http::operations) struct Stage<'a> {
+    receipt: &'a OrderReceipt,
+    progress: Progress,
+    end: Option<End>,
+    hold_reason: Option<&'static str>,
+}
+
+impl<'a> Stage<'a> {
+    /// The order as it was placed. This uses only what never changes, so that the answer to a
+    /// repeated request repeats the first one, whatever became of the order.
+    pub(in crate::http::operations) fn at_placement(receipt: &'a OrderReceipt) -> Self {
+        let fill = &receipt.fill;
+        let progress = if fill.quantity > Shares::ZERO {
+            Progress {
+                filled: fill.quantity,
+                notional: fill.notional,
+                fee: fill.fee,
+                fill_count: 1,
+                filled_at: fill.at,
+            }
+        } else {
+            Progress::default()
+        };
+        let life = receipt.life.as_deref();
+        Self {
+            receipt,
+            progress,
+            // One that ended while it was held was answered then.
+            end: life.and_then(|life| {
+                life.end.filter(|end| life.is_held || end.reason.is_at_placement())
+            }),
+            hold_reason: life.filter(|life| life.terms.awaited_book).map(|_| VENUE_OUTAGE),
+        }
+    }
+
+    /// The order as it is now.
+    pub(in crate::http::operations) fn now(receipt: &'a OrderReceipt) -> Self {
+        match receipt.life.as_deref() {
+            Some(life) => Self {
+                receipt,
+                progress: life.progress,
+                end: life.end,
+                hold_reason: match (life.awaits_book, life.is_held) {
+                    (true, _) => Some(VENUE_OUTAGE),
+                    (_, true) => Some(VENUE_DELAY),
+                    _ => None,
+                },
+            },
+            None => Self::at_placement(receipt),
+        }
+    }
+
+    pub(in crate::http::operations) fn status(&self) -> OrderStatus {
+        OrderStatus::of(self.progress.filled, self.asked(), self.end.map(|end| end.reason))
+    }
+
+    pub(in crate::http::operations) fn kind(&self) -> OrderKind {
+        self.receipt.life.as_ref().map_or(OrderKind::Market, |life| life.terms.kind)
+    }
+
+    pub(in crate::http::operations) fn time_in_force(&self) -> TimeInForce {
+        let life = self.receipt.life.as_ref();
+        life.map_or(TimeInForce::FillOrKill, |life| life.terms.time_in_force)
+    }
+
+    /// The price of a limit order.
+    pub(in crate::http::operations) fn limit_price(&self) -> Option<Price> {
+        self.worst_price().filter(|_| self.kind() == OrderKind::Limit)
+    }
+
+    /// The worst price that the order accepts, if it has one.
+    pub(in crate::http::operations) fn worst_price(&self) -> Option<Price> {
+        self.receipt.life.as_ref().and_then(|life| life.terms.price)
+    }
+
+    /// The average price of the fills; without any, the worst price that the order accepts.
+    pub(in crate::http::operations) fn shown_price(&self) -> Price {
+        self.fill_price().or(self.worst_price()).unwrap_or(Price::ZERO)
+    }
+
+    /// How much of the quantity has filled.
+    pub(in crate::http::operations) fn filled(&self) -> Shares {
+        self.progress.filled
+    }
+
+    /// The quantity that the order asks for.
+    pub(in crate::http::operations) fn asked(&self) -> Shares {
+        let life = self.receipt.life.as_ref();
+        life.map_or(self.receipt.fill.quantity, |life| life.terms.quantity)
+    }
+
+    /// The order's quantity. One that may fill in part at once counts as having asked for what it
+    /// got.
+    pub(in crate::http::operations) fn quantity(&self) -> Shares {
+        match self.status() {
+            OrderStatus::Filled => self.progress.filled,
+            OrderStatus::Pending | OrderStatus::Cancelled | OrderStatus::Expired => self.asked(),
+        }
+    }
+
+    /// The quantities of an order that got only a part of what it asked for, and counts as filled.
+    pub(in crate::http::operations) fn partial_fill(&self) -> Option<(Shares, Shares)> {
+        let (filled, asked) = (self.progress.filled, self.asked());
+        (self.status() == OrderStatus::Filled && filled < asked).then_some((filled, asked))
+    }
+
+    pub(in crate::http::operations) fn notional(&self) -> Usd {
+        self.progress.notional
+    }
+
+    pub(in crate::http::operations) fn fee(&self) -> Usd {
+        self.progress.fee
+    }
+
+    /// The average price of the fills.
+    pub(in crate::http::operations) fn fill_price(&self) -> Option<Price> {
+        self.progress.notional.per_share(self.progress.filled)
+    }
+
+    /// The time of the newest fill.
+    pub(in crate::http::operations) fn filled_at(&self) -> Option<Timestamp> {
+        (self.progress.fill_count > 0).then_some(self.progress.filled_at)
+    }
+
+    /// How the order ended, if it counts as cancelled or expired.
+    pub(in crate::http::operations) fn end(&self) -> Option<End> {
+        self.end.filter(|_| self.status() != OrderStatus::Filled)
+    }
+
+    /// Why the order cannot fill yet.
+    pub(in crate::http::operations) fn hold_reason(&self) -> Option<&'static str> {
+        self.hold_reason.filter(|_| self.status() == OrderStatus::Pending)
+    }
+
+    /// How long the order was held before it was decided, in milliseconds, if it was.
+    pub(in crate::http::operations) fn held_ms(&self) -> Option<u32> {
+        let held_ms = self.receipt.life.as_ref()?.terms.held_ms;
+        (held_ms > 0).then_some(held_ms)
+    }
+
+    /// The ids of the fills.
+    pub(in crate::http::operations) fn trade_ids(&self) -> TradeIds {
+        TradeIds { order: self.receipt.order, fill_count: self.progress.fill_count }
+    }
+
+    pub(in crate::http::operations) fn amounts(&self) -> Amounts {
+        let Progress { filled, notional, .. } = self.progress;
+        let (shares, dollars): (Decimal, Decimal) = (filled.into(), notional.into());
+        let (making_amount, taking_amount) = match self.receipt.side {
+            Side::Buy => (dollars, shares),
+            Side::Sell => (shares, dollars),
+        };
+        Amounts {
+            filled_quantity: shares,
+            remaining_quantity: (self.quantity() - filled).into(),
+            making_amount,
+            taking_amount,
+            trade_ids: self.trade_ids(),
+        }
+    }
+}
+
+/// How far an order has filled, as part of every answer about it.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "OrderAmounts")]
+pub(in crate::http) struct Amounts {
+    /// In shares.
+    filled_quantity: Decimal,
+    /// In shares.
+    remaining_quantity: Decimal,
+    /// What the account gave: dollars for a purchase, shares for a sale.
+    making_amount: Decimal,
+    /// What it got.
+    taking_amount: Decimal,
+    /// The ids of the fills, the oldest first; of more than 100, the newest.
+    #[schemars(with = "Vec<String>")]
+    trade_ids: TradeIds,
+}
+
+/// The ids of an order's fills, the oldest first: the order's id and the number of the fill. Of
+/// many fills, the newest.
+pub(in crate::http) struct TradeIds {
+    order: OrderId,
+    fill_count: u32,
+}
+
+impl Serialize for TradeIds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let order = self.order.get();
+        let first = self.fill_count.saturating_sub(TRADE_IDS_MAX) + 1;
+        serializer.collect_seq((first..=self.fill_count).map(|number| format!("{order}-{number}")))
+    }
+}
