@@ -1,4 +1,4 @@
-//! Records a venue: runs the connector as the server does, but writes a tape and serves nobody.
+//! Records a venue: runs the connector as the server does, but writes a tape and serves no clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,7 +89,7 @@ pub fn run(arguments: &RecordArgs) -> Result<(), RecordError> {
     })
 }
 
-/// Nobody trades here, so a resolved market counts as settled and eventually leaves the list.
+/// There is no trading here, so a resolved market counts as settled and eventually leaves the list.
 async fn settle(markets: &Markets) {
     loop {
         for market in markets.resolutions().await {

@@ -115,8 +115,8 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
     let heart = Arc::new(Heart::default());
     let hands = listeners.deal(worker_count).context("failed to share the listening sockets")?;
     let start_workers = |connections| Workers::start(hands, connections, &server, &heart);
-    // Who comes before the server is ready is told so, or waits in the queue of a socket that
-    // somebody keeps for the time between two servers.
+    // A client that connects before the server is ready gets that answer, or waits in the queue
+    // of a socket that the supervisor keeps open between two servers.
     // Those of a standby would wait for as long as another node serves.
     let (mut workers, start_workers) = if is_bound || arguments.cluster.cluster.is_some() {
         (Some(start_workers(Vec::new())?), None)
@@ -200,7 +200,7 @@ fn require_no_mix(arguments: &ServeArgs, takes_over: bool) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Tells the supervisor's watchdog from now on that the server is alive, if it wants to hear so.
+/// Sends the supervisor's watchdog keep-alives from now on, if it expects any.
 fn report_to_watchdog(
     heart: &Arc<Heart>,
     supervisor: &Arc<Supervisor>,
@@ -259,12 +259,12 @@ fn take_over(arguments: &ServeArgs, passed: Passed, runtime: &Runtime) -> anyhow
     let DataPlace::Folder(data) = &arguments.data else {
         anyhow::bail!("--take-over needs a data folder: --data memory keeps nothing to take over");
     };
-    // If no server is running, nobody would serve while others are waited for.
+    // If no server is running, waiting for others would leave clients without one.
     let waits = hand_over::is_offered(data);
     let prepared = runtime.block_on(prepared::prepare(arguments, data, waits))?;
     let Some((predecessor, passed)) = Predecessor::ask(data)? else {
         tracing::info!(path = %data.display(), "no server to take over from: starting as usual");
-        // Nobody is about to release the folder.
+        // No process is about to release the folder.
         DataDirectory::require_free(&Disk::System, data)?;
         return Ok(Taken { prepared: Some(prepared), predecessor: None, passed });
     };
@@ -349,7 +349,7 @@ async fn until_end(
         };
         tracing::info!("another server takes over");
         let offered = async {
-            // While somebody waits for a held order, everybody would wait for it.
+            // One request that waits for a held order would hold up the whole drain.
             let began = Instant::now();
             while service.held_orders().count() > 0 && began.elapsed() < HELD_ORDERS_TIME_MAX {
                 tokio::time::sleep(HELD_ORDERS_INTERVAL).await;

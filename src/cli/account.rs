@@ -206,8 +206,8 @@ pub(super) fn run(arguments: &AccountArgs) -> anyhow::Result<()> {
     }
 }
 
-/// A token for a new deposit, which the operator is told first: whatever becomes of the answer, the
-/// deposit can be repeated safely.
+/// A token for a new deposit, printed before the request: if the answer is lost, the operator can
+/// repeat the deposit with it.
 fn told_token() -> anyhow::Result<String> {
     let token = new_token()?;
     eprintln!("repeat with --token {token} to deposit at most once");

@@ -134,7 +134,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Nobody is left to tell about an error.
+        // An error has no reader left.
         let _ = print(LEAVE);
     }
 }

@@ -46,7 +46,7 @@ pub struct Peer {
     pub node: NodeName,
     client: Client,
     subject: String,
-    /// This node, by which the other knows who asks.
+    /// The name of this node, which asks.
     asker: NodeName,
 }
 
@@ -55,7 +55,7 @@ pub trait Answers: Send + 'static {
     /// The answer, or why there is none.
     fn answer(&mut self, asker: &str, question: &str) -> Result<Vec<u8>, String>;
 
-    /// Nobody has asked for some time: whoever has may be gone.
+    /// No question has come for some time: the node that asked may be gone.
     fn idle(&mut self);
 }
 
@@ -135,7 +135,7 @@ pub async fn offer(
         }
         sleep(CONNECT_PAUSE).await;
     };
-    // An answer may take longer than somebody waits for an offer.
+    // An answer may take longer than a node waits for an offer.
     tokio::spawn(answer_all(client.clone(), questions, answers));
     let offered = Bytes::from(format!("{node} {name}"));
     while let Some(message) = offers.next().await {
@@ -143,7 +143,7 @@ pub async fn offer(
             sleep(LAST_CHOICE_PAUSE).await;
         }
         if let Some(reply) = message.reply {
-            // Whoever gets no answer asks again.
+            // A node without an answer asks again.
             let _ = client.publish(reply, offered.clone()).await;
         }
     }

@@ -10,8 +10,8 @@ use async_nats::{ConnectOptions, ServerAddr};
 use hyper::Uri;
 use serde::Deserialize;
 
-/// How often a broker is asked whether it is there. The third question without an answer before it
-/// ends the connection, and another broker is asked: one whose machine has vanished says nothing.
+/// How often a broker is pinged. Three pings without an answer end the connection, and the node
+/// connects to another broker: one whose machine has vanished closes nothing.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a broker may take to accept a connection.

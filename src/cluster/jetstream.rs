@@ -49,8 +49,9 @@ pub struct JetStreamLog {
     silences: Arc<Mutex<[Silence; 2]>>,
 }
 
-/// What a broker is asked again and again. Each is judged by itself: a broker that leads the log
-/// and is cut off from the others takes no block any more, but says for a while where the log ends.
+/// The requests that go to a broker again and again. Each is judged alone: a broker that leads the
+/// log and is cut off from the others takes no block any more, but says for a while where the log
+/// ends.
 #[derive(Clone, Copy)]
 enum Question {
     Append,
@@ -296,7 +297,7 @@ mod tests {
             (0, Append, false, false),
             (3, Append, false, false),
             (3, Append, true, false),
-            // What nobody asked is no silence.
+            // Without a question there is no silence.
             (90, Append, false, false),
             (93, Append, false, false),
             (93, Extent, false, false),

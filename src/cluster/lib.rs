@@ -51,7 +51,7 @@ const MONITORING_PATIENCE: Duration = Duration::from_secs(5);
 /// How long to wait between two questions while the brokers elect a leader.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// How often a stream is asked for before its silence is an error.
+/// How often a stream is requested before its silence is an error.
 const TRIES_MAX: u32 = 60;
 
 /// How often a stream is created before the brokers' refusal is an error.
@@ -85,7 +85,7 @@ pub enum ClusterError {
     /// Brokers or streams would lose what they acknowledge. Names everything that is wrong.
     #[error("the cluster is not safe: {}", .0.join("; "))]
     Unsafe(Vec<String>),
-    /// Brokers do not answer, so nobody knows whether they are safe. Names all that is wrong.
+    /// Brokers do not answer, so it is not known whether they are safe. Names all that is wrong.
     #[error("the cluster may not be safe: {}", .0.join("; "))]
     Silent(Vec<String>),
     /// An import into a cluster of several logs.

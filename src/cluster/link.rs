@@ -33,8 +33,7 @@ const OPEN_TIME_MAX: Duration = Duration::from_secs(2);
 /// How long the end of a link may take to reach a broker.
 const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// The answer to a node for which there is no room. Others are told nothing but that they have a
-/// link.
+/// The answer to a node for which there is no room. The answer to others is empty.
 const REFUSED: &[u8] = b"full";
 
 /// The bytes of a link's name, at random.

@@ -1,4 +1,4 @@
-//! What a node knows of its log, for the metrics.
+//! The state of a log as its node sees it, for the metrics.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use paperbourse_core::histogram::Histogram;
 use paperbourse_core::ids::Timestamp;
 
-/// What a node knows of its log, and how long its appends take.
+/// The state of a log as its node sees it, and how long its appends take.
 #[derive(Debug)]
 pub struct LogMetrics {
     name: String,

@@ -9,7 +9,7 @@
 //!   at any later moment, even if its sender has crashed, or never: there is no other step for what
 //!   is lost, late or sent again. Its sender learns at any later moment, or never, what is in that
 //!   place, be it from an answer or from a look at the log.
-//! - **Judgement.** Whoever owns nothing may take the log at any moment: from an owner that is
+//! - **Judgement.** A node without the log may take it at any moment: from an owner that is
 //!   silent, alive or gone, or from its own former process. It has read the log up to where its
 //!   fence gets, and waits for the former lease unless the block below the fence is a release.
 //! - **Clocks.** All are at their worst: a lease ends by a clock that is a tenth slow, a wait by
@@ -17,7 +17,7 @@
 //! - **Crashes.** A node forgets everything. Its disk holds a beginning of the log, as
 //!   [`Promise::Held`] says, and it reads the rest before it takes the log.
 //!
-//! Nobody trims or damages the log here, and nobody is told what is not so. Each [`Mistake`] shows
+//! The log is neither trimmed nor damaged here, and no answer is false. Each [`Mistake`] shows
 //! that the search finds what such a rule is there for.
 
 mod search;
@@ -59,7 +59,7 @@ enum Mistake {
     WaitOfATenthMore,
     /// It answers a write when it sends it.
     AnsweredEarly,
-    /// It takes a block for acknowledged although nobody says so.
+    /// It takes a block for acknowledged without an acknowledgement.
     UnknownTakenForAcknowledged,
     /// Its lease begins when a block is acknowledged, not when it is sent.
     LeaseFromAnswer,
@@ -118,7 +118,7 @@ struct Sent {
     is_in_place: bool,
 }
 
-/// What an owner knows of its time.
+/// What an owner has read of the clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Tenure {
     epoch: u8,

@@ -29,7 +29,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(25);
 /// The place of the owner of a log.
 pub struct Seat<L> {
     shared: Arc<Shared<L>>,
-    /// Whoever appends blocks until it is done here.
+    /// The node that appends blocks until it is done here.
     runtime: Handle,
 }
 
@@ -189,7 +189,7 @@ mod tests {
     use crate::lease::{LEASE_WAIT, now_ns};
     use paperbourse_store::journal::replicated::test_util::{MemoryLog, take};
 
-    /// Else the next owner, which waits for nobody, would answer while the one before still does.
+    /// Else the next owner, which does not wait, would answer while the one before still does.
     #[tokio::test]
     async fn a_log_is_not_given_up_before_the_former_lease_is_over() {
         let began_ns = now_ns();

@@ -1,4 +1,4 @@
-//! A node that follows a log until nobody owns it, and takes it then.
+//! A node that follows a log until it has no owner, and takes it then.
 //!
 //! An owner that is alive appends something every [`HEARTBEAT_INTERVAL`]. It is gone once the log
 //! has stood still for [`SILENCE_MAX`] although the brokers answered all the time: whoever cannot
@@ -49,7 +49,7 @@ pub struct Look {
     pub sequence: u64,
     /// The epoch of that block.
     pub epoch: u64,
-    /// Whether somebody owns the log.
+    /// Whether a node owns the log.
     pub is_owned: bool,
     /// What came of the look.
     pub outcome: LookOutcome,
@@ -73,7 +73,7 @@ pub enum MayTake {
     Yes,
     /// It goes on following the log.
     No,
-    /// It takes the log from whoever owns it, as a wrong judgement would.
+    /// It takes the log from its owner, as a wrong judgement would.
     #[cfg(any(test, feature = "test-util"))]
     Anyway,
 }
@@ -134,20 +134,20 @@ impl Watch {
             if has_moved || elapsed > LOOK_MAX { Duration::ZERO } else { self.silence + elapsed };
     }
 
-    /// Whether nobody owns the log any more.
+    /// Whether the log has no owner any more.
     fn is_free(&self) -> bool {
         self.holder == Holder::Nobody || self.silence >= SILENCE_MAX
     }
 }
 
-/// Reads the log to its end, goes on reading what is appended, and takes it once nobody owns it.
+/// Reads the log to its end, goes on reading what is appended, and takes it once it has no owner.
 /// Each record goes to `copy` with its position, in order; all below the fence have when this
 /// returns. Ends otherwise only if `copy` fails, or the log halts for good. While no broker has the
 /// next block intact, it is read again and again: one that comes back may have it. After each look,
-/// `looked` is told what it found, and says whether the node may take the log now.
+/// `looked` gets what it found, and returns whether the node may take the log now.
 ///
 /// `owned_epoch` is the epoch that this node owned last, in a process that is gone: if it has not
-/// ended, nobody owns the log.
+/// ended, the log has no owner.
 pub async fn stand_by<L: Log, E: From<Halt>>(
     mut reader: Reader<L>,
     node: &NodeName,

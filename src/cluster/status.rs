@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Cluster;
 
-/// How often a stream is asked for. Without an answer, `status` still says what the brokers do.
+/// How often a stream is requested. Without an answer, `status` still says what the brokers do.
 const TRIES_MAX: u32 = 4;
 
 /// The state of a cluster.

@@ -61,7 +61,7 @@ pub enum Source {
         /// Counted from 1.
         line: usize,
     },
-    /// Nobody chose it.
+    /// The default.
     Default,
 }
 

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::ids::Timestamp;
 use watch::{BELIEVE_AFTER_NS, Change, Jump, Reading, Watch};
 
-/// How often the clocks are compared, provided somebody asks for the time.
+/// How often the clocks are compared, provided that the time is read.
 const COMPARE_INTERVAL_NS: i64 = 1_000_000_000;
 
 /// Maximum number of attempts at a precise reading; a thread may lose its processor during one.
@@ -124,7 +124,7 @@ impl SystemClock {
 
     #[cold]
     fn compare(&self, read: impl FnOnce() -> Reading) {
-        // Whoever holds the lock compares for everybody.
+        // The thread that holds the lock compares for all.
         let Some(mut watch) = self.watch.try_lock() else { return };
         let reading = read();
         if reading.uncertainty_ns > UNCERTAINTY_NS_MAX {

@@ -36,7 +36,7 @@ pub enum Fault {
     TierIgnored,
     /// The owner of a replicated log sends a block before the one in front of it is acknowledged.
     TwoInFlight,
-    /// The owner of a replicated log takes a block for appended although nobody says so.
+    /// The owner of a replicated log takes a block for appended without an acknowledgement.
     UnknownTakenForAcknowledged,
     /// A reader of a replicated log passes over a block that it does not get.
     GapSkipped,

@@ -1,6 +1,6 @@
 //! Markets and their books, as snapshots that readers load without a lock.
 //!
-//! One feed writes, everybody reads. A reader sees each market's description and each outcome's
+//! One feed writes, all threads read. A reader sees each market's description and each outcome's
 //! book as of a single moment. A changed market is put on the list of changes once, however often
 //! it changes before the fan-out takes the list.
 
@@ -438,7 +438,7 @@ impl Market {
         self.books[outcome.index()].load()
     }
 
-    /// Who has orders resting in it; `None` if nobody ever had.
+    /// Which shards have orders resting in it; `None` if none ever had.
     ///
     /// The feed asks after it has published a book. A runner that lets the first order rest creates
     /// the interest, fences, and reads the books again. Storing a book is a sequentially consistent
@@ -549,7 +549,7 @@ impl MarketSnapshot {
     }
 
     /// Whether the venue's hashes can prove its books: it has traded, or a hash has matched without
-    /// that. Of other books nobody can tell whether a hash should match.
+    /// that. For other books it is unknown whether a hash should match.
     pub fn is_provable(&self) -> bool {
         let is_provable = |book: &Arc<Book>| book.last_trade.is_some() || book.hash.is_some();
         self.books.iter().any(|book| book.as_ref().is_some_and(is_provable))

@@ -120,7 +120,7 @@ mod tests {
         let other = std::thread::spawn(move || {
             for (block, bytes) in blocks {
                 let block = std::ptr::with_exposed_provenance_mut(block);
-                // SAFETY: as above; nobody else has it.
+                // SAFETY: as above; there is no other reference to it.
                 unsafe { Allocator.dealloc(block, layout(bytes)) };
             }
         });

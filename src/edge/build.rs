@@ -15,7 +15,7 @@ use paperbourse_store::snapshot::SNAPSHOT_VERSION;
 /// The version, as `0.1.0`.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What stands for a commit or a day that nobody knows, where something has to.
+/// What stands for an unknown commit or day where the field may not be empty.
 pub const UNKNOWN: &str = "unknown";
 
 /// The features that a build may have, besides those that all have.

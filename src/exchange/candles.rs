@@ -179,7 +179,7 @@ impl Counter {
     }
 }
 
-/// The markets and outcomes of orders that the shard still knows.
+/// The markets and outcomes of orders that the shard still has.
 fn of_orders(state: &State, orders: &[(OrderId, Shares)]) -> Vec<Traded> {
     let of_order = |&(order, shares): &(OrderId, Shares)| {
         let placement = state.order_row(order)?.placement;

@@ -162,7 +162,7 @@ pub enum ServiceError {
     /// No outcome of any market has the token.
     #[error("no outcome has this token")]
     TokenNotFound,
-    /// The wallet does not exist, or is somebody else's.
+    /// The wallet does not exist, or belongs to another account.
     #[error("no such wallet")]
     WalletNotFound,
     /// The venue has not published a book for the outcome.
@@ -328,7 +328,7 @@ pub fn key_observer(keys: Arc<Keys>, tiers: Arc<TierTable>) -> crate::shard::Obs
             if acted.act == Act::Erase {
                 keys.erase_account(acted.account);
                 for hash in state.key_hashes_of(acted.account).map(KeyHash::from_bytes) {
-                    // For whoever holds its entry.
+                    // For those that hold its entry.
                     keys.revoke(&hash);
                     keys.remove(&hash);
                 }

@@ -319,7 +319,7 @@ impl Shards {
         TaskWait { waiters, state: TaskState::Queued(ticket) }
     }
 
-    /// Runs or queues a task whose result nobody waits for. False if the queue is full.
+    /// Runs or queues a task without waiting for its result. False if the queue is full.
     fn post(
         self: &Arc<Self>,
         shard_id: ShardId,

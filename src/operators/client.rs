@@ -26,7 +26,7 @@ const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody listens.
+    /// No server listens.
     #[error(
         "no server runs on {folder}: start it with `paperbourse serve --data {folder}`, or name \
          the folder of one that runs with --data",
@@ -65,7 +65,7 @@ pub enum AskError {
     Refused(Failure),
 }
 
-/// Why nobody listens in this folder.
+/// Why no server listens in this folder.
 fn nobody(data: PathBuf) -> AskError {
     let is_of_node = Disk::System.exists(&data.join(CLUSTER_NAME)).unwrap_or_default();
     // Takes the lock for a moment, so only where a node may run.

@@ -1,6 +1,6 @@
 //! The sockets that a supervisor has bound and passes to this process: systemd's socket activation.
 //!
-//! They outlive the process. Whoever connects while no server runs waits in their queue.
+//! They outlive the process. Clients that connect while no server runs wait in their queue.
 
 use std::env;
 use std::net::TcpListener as StdListener;

@@ -44,7 +44,7 @@ enum Stage {
     Over,
 }
 
-/// The end of the process, as it is asked for. Dropping it ends the deadlines.
+/// A requested end of the process. Dropping it cancels the deadlines.
 #[derive(Debug)]
 pub(super) struct Ending {
     stage: Arc<watch::Sender<Stage>>,

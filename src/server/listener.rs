@@ -1,4 +1,4 @@
-//! The listening sockets: bound here or by somebody else, and dealt out to the workers.
+//! The listening sockets: bound here or inherited, and dealt out to the workers.
 
 use std::fmt;
 use std::io;
@@ -28,7 +28,7 @@ pub(super) struct Listeners {
     pub(super) addresses: Vec<SocketAddr>,
     /// The kernel spreads connections over those with the same address.
     sockets: Vec<StdListener>,
-    /// Whether somebody else bound them.
+    /// Whether they were inherited.
     is_passed: bool,
 }
 
@@ -76,7 +76,7 @@ impl Listeners {
     /// Binds the address once per worker.
     pub(super) fn bind(address: SocketAddr, count: usize) -> io::Result<Self> {
         // Sockets that share a port would also share it with another server of the same user,
-        // which nobody would notice until later. An exclusive bind detects that.
+        // which would go unnoticed until later. An exclusive bind detects that.
         if address.port() != 0 {
             drop(StdListener::bind(address)?);
         }

@@ -185,7 +185,7 @@ impl Ownership {
         let (to_left, left) = mpsc::channel();
         let (to_released, released) = mpsc::channel();
         self.brokers.spawn(async move {
-            // Whoever does not get the place in time still has it.
+            // A caller that does not get the place in time still has it.
             let Ok(Some(owner)) = timeout(time_max, seat.leave()).await else { return };
             let _ = to_left.send(owner.position());
             match owner.release().await {
@@ -285,7 +285,7 @@ impl Standby {
         let folder = folder.context("a node has a data folder")?;
         let keys = prepared::keys_of(recovered.states(), self.arguments.limits().tiers)?;
         let position = journal.newest_place().position;
-        // Nobody knows more before the log is read.
+        // Nothing more is known before the log is read.
         self.server.place.set_owner(Owner::Unknown);
         let (log, id) = (log.log, log.id);
         tracing::info!(node = %self.node, position, "standing by");
@@ -327,7 +327,7 @@ impl Standby {
         let taken = stand_by(reader, &self.node, owned_epoch, copy, looked).await?;
         self.server.place.set_owner(Owner::Unknown);
         if let Err(error) = require_whole(&taken.owner, &journal, &recovered) {
-            // Nobody need wait for a node that does not start.
+            // No node need wait for one that does not start.
             let _ = timeout(RELEASE_TIME_MAX, taken.owner.release()).await;
             return Err(error);
         }

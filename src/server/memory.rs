@@ -130,7 +130,7 @@ pub(super) fn look(room: &Room, limit_bytes: u64) {
     let Some(mut usage) = Usage::now() else { return };
     let accepted = limit_bytes / 100 * READERS_ACCEPTED_PERCENT;
     if usage.resident_share() > usage.in_use.max(accepted) {
-        // Otherwise something may be refused because of memory that nobody uses.
+        // Otherwise something may be refused because of memory that is not in use.
         allocator::return_all_freed();
         usage = Usage::now().unwrap_or(usage);
     }

@@ -79,7 +79,7 @@ pub(super) async fn prepare(
     if waits {
         ready::get_ready(&mut live, &identity).await;
     }
-    // As late as possible: what is written from now on is read while nobody serves.
+    // As late as possible: what is written from now on is read while no process serves.
     let (folder, tiers) = (data.to_owned(), arguments.limits().tiers);
     let read = tokio::task::spawn_blocking(move || {
         let ahead = snapshot::read_ahead(Disk::System, &folder, start::thread_count())

@@ -53,7 +53,7 @@ impl Reloader {
     }
 
     /// Reloads at each signal. Resolves when the signal means that the terminal is gone, which is
-    /// meant to end a server that nobody put into the background.
+    /// meant to end a server that runs in the foreground.
     pub(super) async fn run(
         mut self,
         mut hangups: Signal,

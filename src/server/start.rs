@@ -66,7 +66,7 @@ pub(super) const NEWER_FORMAT: &str = "a start writes a newer data format than t
 /// How long the server that hands over may take to end once it has handed over.
 const RELEASE_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Whose token a terminal is shown if nobody else can create one, and how long it is good for.
+/// The subject of the token that a terminal shows while no issuer is configured, and its lifetime.
 const FIRST_SUBJECT: &str = "newcomer";
 const FIRST_TOKEN_SECONDS: u32 = 24 * 3_600;
 
@@ -85,7 +85,7 @@ pub(super) struct Started {
     pub(super) snapshots: Option<SnapshotKeeper>,
     /// The file of hourly prices; `None` if it cannot be written or data is kept in memory.
     pub(super) hours: Option<Arc<HoursFile>>,
-    /// An access token, where nobody else can create one.
+    /// An access token, where no issuer is configured that could create one.
     pub(super) first_token: Option<String>,
 }
 
@@ -455,7 +455,7 @@ pub(super) fn open_live(
 /// Opens the venue and plays whatever precedes serving. Does not wait for a live venue: its markets
 /// appear once it responds.
 ///
-/// The `awaited` markets, in which somebody holds shares, are followed regardless of filters.
+/// The `awaited` markets, in which accounts hold shares, are followed regardless of filters.
 fn open_venue(
     config: VenueConfig,
     markets: &Arc<Markets>,

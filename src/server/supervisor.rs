@@ -18,7 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// How long one message may wait for a supervisor that does not read.
 const SEND_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// Whoever started this process and wants to know how it is.
+/// The program that started this process and follows its state.
 #[derive(Debug, Default)]
 pub(super) struct Supervisor {
     socket: Option<UnixDatagram>,
@@ -90,7 +90,7 @@ impl Supervisor {
     }
 }
 
-/// How often the supervisor wants to hear that the process is alive; `None` if it does not.
+/// How often the supervisor expects a keep-alive; `None` if it expects none.
 pub(super) fn watchdog_interval() -> Option<Duration> {
     let number = |name| env::var(name).ok()?.parse::<u64>().ok();
     let is_for_us = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(process::id()));

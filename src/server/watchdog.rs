@@ -101,7 +101,7 @@ impl Heart {
             |part: &&Arc<Part>| beat - part.answered.load(Ordering::Relaxed) >= BEHIND_MAX;
         let parts: Vec<_> = self.parts.lock().iter().filter_map(Weak::upgrade).collect();
         let behind: Vec<_> = parts.iter().filter(is_behind).collect();
-        // Nobody asks the shards while the background hangs.
+        // The shards are not asked while the background hangs.
         let is_background_behind = behind.iter().any(|part| part.name == BACKGROUND);
         let behind = behind.into_iter().filter(|part| !(part.is_asked && is_background_behind));
         behind.map(|part| part.name.clone()).collect()

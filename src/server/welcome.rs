@@ -22,7 +22,7 @@ pub(super) fn greet(arguments: &ServeArgs, addresses: &[SocketAddr], first_token
     if errors.is_terminal() {
         let program = env::args_os().next().unwrap_or_else(|| "paperbourse".into());
         for line in lines(&program.to_string_lossy(), arguments, address, first_token) {
-            // Nobody is left to tell about an error.
+            // An error has no reader left.
             let _ = writeln!(errors, "{}", OneLine(line));
         }
     }

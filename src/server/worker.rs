@@ -82,7 +82,7 @@ impl Workers {
 
     /// Resolves when every connection of every worker has ended.
     pub(super) async fn drained(&mut self) {
-        // Nobody ever sends; the channel closes with its last sender.
+        // Nothing is ever sent; the channel closes with its last sender.
         while self.drained.recv().await.is_some() {}
     }
 }
@@ -124,11 +124,11 @@ fn run(
         #[cfg(feature = "cluster")]
         let (stop_forwarding, forwarding) = spawn_forwarding(worker, door.alive.downgrade());
         drop(door);
-        // Returns when the last connection, and whoever accepts more, has dropped its sender.
+        // Returns when the last connection and the acceptor have dropped their senders.
         while drained.recv().await.is_some() {}
         #[cfg(feature = "cluster")]
         {
-            // Nobody needs the links any more.
+            // The links are not needed any more.
             drop(stop_forwarding);
             let _ = forwarding.await;
         }

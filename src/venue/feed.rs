@@ -95,7 +95,7 @@ impl Feed {
     }
 
     /// Publishes to these markets from now on, which have none yet: lists what was listed, and
-    /// publishes every book. Books that nobody has looked at for too long stay stale until somebody
+    /// publishes every book. Books that nothing has read for too long stay stale until something
     /// does.
     pub fn move_to(&mut self, markets: Arc<Markets>) {
         let before = std::mem::replace(&mut self.markets, markets);

@@ -2,8 +2,8 @@
 //!
 //! An account keeps its id, which its shard has given, and loses everything else: its owner's
 //! identity, its keys, orders, fills, positions and sums. What is left balances: it is nothing.
-//! Comments on the orders of others are in the shards of those orders, each of which is asked to
-//! delete them.
+//! Comments on the orders of others are in the shards of those orders, which delete them on
+//! request.
 
 use std::hash::BuildHasher as _;
 

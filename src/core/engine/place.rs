@@ -179,7 +179,7 @@ impl DecidedOrder for NewOrder {
 }
 
 impl<O: RequestedOrder> OrderCommand<O> {
-    /// Places an order that nobody placed before: it is decided now, or held until later.
+    /// Places an order that was not placed before: it is decided now, or held until later.
     fn place(
         &self,
         state: &State,
@@ -300,7 +300,7 @@ fn position_after(
     position.ok_or(Rejection::Broken { rule: "a position outgrows its range" })
 }
 
-/// The event of a decided order. One that fills completely, as most do, is told briefly.
+/// The event of a decided order. One that fills completely, as most do, has the short form.
 fn event(taken: Taken<'_>, placement: Placement, fill: Fill, slippage_bps: Option<u32>) -> Event {
     let Taken { terms, walk, book, end } = taken;
     let levels = walk.fills;

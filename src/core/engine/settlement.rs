@@ -146,7 +146,7 @@ fn end_orders(
     open.peek()?;
     let mut events = Events::new();
     if !state.is_settled(market) {
-        // Pays nobody yet, but closes the market to new orders.
+        // No payment yet, but the market is closed to new orders.
         let (payouts, positions) = (payouts.clone(), Vec::new());
         let closed = PositionsSettled { market, payouts, positions, at };
         events.push(Event::PositionsSettled(Box::new(closed)));

@@ -68,7 +68,7 @@ fn has_upper_case(name: &str) -> bool {
 
 /// Whether these are names of the same market.
 pub fn is_same(name: &str, other: &str) -> bool {
-    // Lists are searched with this, so different names are told apart by their first digits.
+    // Lists are searched with this, so the first digits are compared first.
     let [start, other_start] = [name, other].map(|name| name.as_bytes().get(..64));
     let is_alike =
         || start.zip(other_start).is_some_and(|(start, other)| start.eq_ignore_ascii_case(other));

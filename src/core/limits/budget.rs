@@ -66,7 +66,7 @@ impl ByteBudget {
     /// `bytes_max`, or more while all callers together have at most a quarter. However many take
     /// what they can get, each still has its place in the last quarter.
     ///
-    /// The hash must have a secret, so that nobody can choose to share a place with somebody else.
+    /// The hash must have a secret, so that no caller can choose to share a place with another one.
     pub fn share_of(self: &Arc<Self>, caller: u64, bytes_max: usize) -> Share {
         let place = usize::try_from(caller % PLACES as u64).expect("there are few places");
         let is_whole = bytes_max >= self.bytes_max;

@@ -86,7 +86,7 @@ pub struct Book {
     pub stale: bool,
     /// Growths of books of different eras cannot be compared.
     pub era: u32,
-    /// How much each level has grown in this era; `None` if none has, or nobody keeps track.
+    /// How much each level has grown in this era; `None` if none has, or growth is not tracked.
     pub growth: Option<Arc<Numbers>>,
 }
 

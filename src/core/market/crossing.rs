@@ -1,7 +1,7 @@
 //! Books that may fill resting orders, on their way from the feed to the shards.
 //!
 //! The queue is bounded. When it is full, the market is put on a list of its own instead, once
-//! however often that happens, and whoever takes it looks at its newest books.
+//! however often that happens, and the matcher that takes it looks at its newest books.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl Markets {
         }
     }
 
-    /// Forgets who had orders resting in markets that have left, unless somebody still uses it.
+    /// Forgets which shards had orders in markets that have left, unless the list is still in use.
     pub(super) fn forget_interests(&self, left: &[Arc<Market>]) {
         let mut interests = self.interests.lock();
         for market in left {

@@ -102,7 +102,7 @@ mod tests {
             (1_000_000_000, 250, 0),
             (u64::MAX, u32::MAX, 0),
             (1, 10_000, u32::MAX),
-            // Nobody waits for a tape that has ended.
+            // No order waits for a tape that has ended.
             (0, 10_000, 0),
         ] {
             let scale = DelayScale::default();

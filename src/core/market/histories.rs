@@ -1,4 +1,4 @@
-//! The price histories of all outcomes, as the feed writes and everybody reads them.
+//! The price histories of all outcomes, as the feed writes and readers see them.
 //!
 //! The feed publishes a new snapshot of a history when the price has changed, and readers load it
 //! without a lock. Volumes are counted by another task, behind a lock that the feed never takes.

@@ -63,7 +63,7 @@ pub struct Bar {
 pub struct History {
     minutes: Series,
     hours: Series,
-    /// Nobody watched between the newest bar and the next change.
+    /// The feed was down between the newest bar and the next change.
     is_resumed: bool,
 }
 

@@ -1,5 +1,5 @@
 //! Which shards have orders resting in a market, and at which limits: what the feed asks when a
-//! book has changed, so that a change that fills nothing wakes nobody.
+//! book has changed, so that a change that fills nothing wakes no shard.
 //!
 //! Each shard has a slot of its own for each outcome and side, which holds the best limit of its
 //! orders there. Nothing is locked, and no crossing is missed, since both sides write first, fence,

@@ -45,7 +45,7 @@ fn main() {
     println!("cargo::rustc-env=BUILD_COMMIT_DATE={date}");
 }
 
-/// What is built. Empty text stands for what nobody knows.
+/// What is built. Empty text stands for what is not known.
 #[derive(PartialEq, Eq, Debug)]
 struct Source {
     /// The first digits of the commit, and `+` if there may be more in the binary than in that.

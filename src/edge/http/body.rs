@@ -76,7 +76,7 @@ pub enum BodyError {
     /// The budget that all bodies share is exhausted.
     #[error("the bodies of all requests together exceed their budget")]
     OverBudget,
-    /// The connection failed, or the body was malformed. There is nobody left to answer.
+    /// The connection failed, or the body was malformed. There is no client left to answer.
     #[error("the body could not be read: {0}")]
     Broken(#[from] hyper::Error),
 }

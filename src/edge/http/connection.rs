@@ -254,7 +254,7 @@ where
     if !served? {
         return Ok(None);
     }
-    // What was read belongs to a request that nobody has answered, and only hyper knows it.
+    // What was read belongs to a request without an answer, and only hyper has it.
     let parts = connection.into_parts().filter(|parts| parts.read_buf.is_empty());
     Ok(parts.map(|parts| parts.io.into_inner().into_inner()))
 }

@@ -74,7 +74,7 @@ pub struct Exchange {
     pub streams_per_address_max: AtomicU32,
     /// Which venue prices come from, and how it does.
     pub venue: VenueStatus,
-    /// Bytes of memory by part, as last counted; empty unless somebody counts.
+    /// Bytes of memory by part, as last counted; empty unless memory is counted.
     pub memory: Mutex<Vec<(&'static str, usize)>>,
     /// When the start was complete.
     pub began: Instant,
@@ -261,7 +261,7 @@ impl Server {
     /// once their requests in flight are answered.
     pub fn hand_over(&self) {
         self.is_handing_over.store(true, Ordering::Release);
-        // Not draining: whoever asks whether the server is ready means both processes.
+        // Not draining: a question whether the server is ready is about both processes.
         self.shutdown.send_replace(true);
     }
 
@@ -300,7 +300,7 @@ impl Server {
     }
 
     /// The log of the cluster was given up, and ends at this position: nothing behind it becomes
-    /// durable here any more. Whoever waits for that is told to ask another node.
+    /// durable here any more. Requests that wait for that are answered: ask another node.
     #[cfg(feature = "cluster")]
     pub fn give_up(&self, position: u64) {
         self.given_up.send_replace(Some(position));

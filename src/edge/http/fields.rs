@@ -18,7 +18,7 @@ pub(super) struct Fields<'a, 'e> {
     object: Object<'a>,
     location: Location,
     errors: &'e mut Vec<FieldError>,
-    /// How many of the object's fields were asked for; each is asked for once.
+    /// How many of the object's fields were read; each is read once.
     known_count: usize,
 }
 

@@ -24,7 +24,7 @@ use paperbourse_cluster::link::Links;
 use paperbourse_store::journal::replicated::NodeName;
 pub use there::{ToOwner, handle_anywhere};
 
-/// The client's address. Between nodes only: whoever else sends it is not believed.
+/// The client's address. It is read from other nodes only, never from a client.
 static CLIENT: HeaderName = HeaderName::from_static("x-paperbourse-client");
 
 /// The client's version of HTTP, if it is 1.0. Between nodes only.
@@ -45,7 +45,7 @@ const LINK_WINDOW_BYTES: u32 = (1 << 31) - 1;
 /// header than a client sends.
 const HEADER_BYTES_MAX: u32 = 256 * 1024;
 
-/// How often the other end of a link is asked whether it is alive.
+/// How often a link pings its other end.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long it may take to answer that.
@@ -54,13 +54,13 @@ const PING_PATIENCE: Duration = Duration::from_secs(3);
 /// How long to wait before the next try to connect to the brokers.
 const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Who owns the log of the cluster, as far as this node knows.
+/// Which node owns the log of the cluster, as far as this node has read it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Owner {
-    /// Nobody, or nobody knows.
+    /// No node, or it is not known.
     #[default]
     Unknown,
-    /// Nobody knows, and this node cannot find out: it cannot read the log any further.
+    /// It is not known, and this node cannot find out: it cannot read the log any further.
     Halted,
     /// This node.
     Here {
@@ -116,7 +116,7 @@ pub async fn run(
         () = stop => {}
     }
     worker.to_owner.clear();
-    // Nobody ever sends; the channel closes with the last link.
+    // Nothing is ever sent; the channel closes with the last link.
     links_ended.recv().await;
 }
 
@@ -155,7 +155,7 @@ async fn connect(file: &ClusterFile, alive: mpsc::Sender<()>) -> Links {
     loop {
         match Links::connect(file, alive.clone()).await {
             Ok(links) => return links,
-            // Whoever copies the log reports silent brokers.
+            // The task that copies the log reports silent brokers.
             Err(error) => tracing::debug!(%error, "no connection for links"),
         }
         sleep(CONNECT_PAUSE).await;

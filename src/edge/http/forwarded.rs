@@ -160,7 +160,7 @@ mod tests {
         const CLIENT: &str = "203.0.113.9";
         let private = "10.0.0.0/8 fd00::/8 127.0.0.1";
         for (trusted, peer, lines, expected) in [
-            // Nobody is trusted: the header is ignored.
+            // No proxy is trusted: the header is ignored.
             ("", "192.0.2.1", &[b"203.0.113.9".as_slice()][..], "192.0.2.1"),
             (private, "192.0.2.1", &[b"203.0.113.9"], "192.0.2.1"),
             (private, "11.0.0.1", &[b"10.0.0.1, 10.0.0.2"], "11.0.0.1"),
@@ -173,7 +173,7 @@ mod tests {
             (private, "10.0.0.1", &[b"1.2.3.4, 203.0.113.9 , 10.0.0.3,\t10.0.0.2"], CLIENT),
             (private, "10.0.0.1", &[b"1.2.3.4", b"203.0.113.9", b"10.0.0.2"], CLIENT),
             (private, "10.0.0.1", &[b"1.2.3.4, 203.0.113.9", b"fd12::7, 10.0.0.2"], CLIENT),
-            // Everybody in the list is trusted: the first one is the client.
+            // All addresses in the list are trusted: the first one is the client.
             (private, "10.0.0.1", &[b"10.0.0.3, 10.0.0.2"], "10.0.0.3"),
             (private, "127.0.0.1", &[], "127.0.0.1"),
             (private, "127.0.0.2", &[b"203.0.113.9"], "127.0.0.2"),

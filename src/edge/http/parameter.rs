@@ -49,7 +49,7 @@ pub enum ParameterKind {
     Cursor,
     /// The id of a wallet, `api` or `all`.
     Wallet,
-    /// Text of a form that only this operation knows.
+    /// Text of a form that only this operation reads.
     Own {
         /// The form, as a regular expression.
         pattern: &'static str,

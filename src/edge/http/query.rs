@@ -318,7 +318,7 @@ fn read_time(text: &str, bound: Bound) -> Option<Timestamp> {
             (day.map(|day| day.timestamp()), NANOS_PER_DAY)
         }
         (Some(_), Some(_)) => (text.parse(), NANOS_PER_MICRO),
-        // Whose noon it is, nobody knows.
+        // A time of day without a zone is ambiguous.
         _ => return None,
     };
     // The type's own bounds are within the first and the last day that a text can name.

@@ -76,7 +76,7 @@ pub(super) fn row(operation: Option<&'static Operation>) -> usize {
 }
 
 /// The segment below `/v1/markets` that begins another path. No condition id looks like this, and
-/// some clients retry for a minute when they are told that a market is unknown.
+/// some clients retry for a minute after the answer that a market is unknown.
 const NO_CONDITION_ID: &str = "by-slug";
 
 fn find_offered(method: &Method, path: &str) -> Result<&'static Operation, RouteError> {

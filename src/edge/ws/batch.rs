@@ -29,7 +29,7 @@ struct Buffers {
 }
 
 impl Batch {
-    /// An empty batch, in the buffers of this thread if nobody has them.
+    /// An empty batch, in the buffers of this thread if they are free.
     pub(super) fn new() -> Self {
         Self(SPARE.take())
     }

@@ -55,7 +55,7 @@ pub const SLOW_TIME: Duration = Duration::from_secs(1);
 pub const KERNEL_UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
 /// How many resumes of a socket may wait. Each is answered with a page of fills, so a client that
-/// sends more than it reads is told to wait.
+/// sends more than it reads gets an error and has to wait.
 pub const RESUMES_WAITING_MAX: usize = 8;
 
 /// How many bytes all sockets and streams together may hold that their peers have not read: a frame

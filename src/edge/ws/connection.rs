@@ -1,8 +1,8 @@
 //! The life of one socket of any kind, from the upgrade to the end of the stream.
 //!
 //! One task reads, writes and fetches what is to be sent, concurrently. They share a small
-//! [`Shared`] state: the reader puts replies there, the writer takes them. So a peer that does not
-//! read is still heard, and only its own writer waits for it:
+//! [`Shared`] state: the reader puts replies there, the writer takes them. So the server
+//! keeps reading from a peer that does not read, and only the writer of that peer waits:
 //!
 //! - what a socket says besides replies is up to its [`Protocol`], which bounds it;
 //! - replies queue in [`REPLY_BYTES_MAX`] bytes, beyond which the socket is closed;
@@ -255,8 +255,8 @@ struct Shared<P> {
     unwritten_bytes: usize,
     /// What is held for a peer that does not take everything at once.
     unsent: Share,
-    /// Set once; the writer then sends a close frame and ends. With the time after which the peer
-    /// should come back, if it is told.
+    /// Set once; the writer then sends a close frame and ends. The duration, if any, is when the
+    /// peer should reconnect; it goes into the close frame.
     close: Option<(CloseReason, Option<Duration>)>,
 }
 
@@ -440,8 +440,8 @@ impl<P: Protocol> Connection<P> {
     fn note_unsent(&self, shared: &mut Shared<P>) {
         let is_slow = shared.unwritten_bytes > 0;
         let bytes = if is_slow { shared.unwritten_bytes + shared.replies.len() } else { 0 };
-        // While a begun frame waits for the next batch, nobody knows whether the peer has room for
-        // it: that others hold everything is not its fault.
+        // While a begun frame waits for the next batch, it is not known whether the peer has room
+        // for it: that others hold everything is not its fault.
         if !shared.unsent.hold(bytes) && shared.begun.is_empty() {
             self.watched.note_lack_of_room();
         }

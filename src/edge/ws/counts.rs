@@ -20,7 +20,7 @@ const RETURN_AFTER_MIN: Duration = Duration::from_secs(1);
 /// The time between the returns of two clients, when all connections end at once.
 const RETURN_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Over how many intervals the returns are spread that nobody announced, as after a crash.
+/// Over how many intervals unannounced returns are spread, as after a crash.
 const RETURNS_MAX: u32 = 4_000;
 
 /// The open sockets of each account, of any kind.

@@ -37,8 +37,8 @@
 //! lost connection, another one for each stream. The last line of a stream is such a `retry` too,
 //! if the server shuts down.
 //!
-//! This module does not know how the bytes reach the client; it is asked for more when the client
-//! has taken the last ones.
+//! This module does not send: its caller polls for more bytes once the client has taken the last
+//! ones.
 
 use std::future::Future as _;
 use std::pin::Pin;

@@ -8,7 +8,7 @@
 //! slow reader costs no more than a fast one, and the fan-out never waits for a socket.
 //!
 //! A socket with all markets joins their channels one after the other, as its reader takes what was
-//! sent. It is told of each market that has no channel yet when that market changes.
+//! sent. A market that has no channel yet is announced to it when that market changes.
 //!
 //! A channel exists from the first subscription to the last. A market's frame numbers rise by one
 //! while its channel exists and never fall during the life of the process: a new channel starts
@@ -75,7 +75,7 @@ struct Subscribers {
     /// In the order in which they came, except that the last one takes the place of one that
     /// leaves: what was allocated together is visited together.
     list: Vec<Subscriber>,
-    /// The last subscriber has left: the channel is about to be removed, and nobody may join it.
+    /// The last subscriber has left: the channel is about to be removed, and may not be joined.
     ended: bool,
 }
 
@@ -378,7 +378,7 @@ impl Mailbox {
 
     /// Marks a slot, and asks for a turn if none was marked.
     fn mark(&self, slot: u32) {
-        // The frame was stored before this, so whoever takes the slot sees that frame or a newer
+        // The frame was stored before this, so a reader of the slot sees that frame or a newer
         // one.
         if self.dirty.mark(slot as usize) {
             self.ask_turn();

@@ -118,7 +118,7 @@ impl Turns {
         }
     }
 
-    /// Waits for a turn, for somebody whom nothing else wakes.
+    /// Waits for a turn, for a task that nothing else wakes.
     pub async fn wait(&self, place: &Arc<Place>) {
         self.ask(place);
         while !place.take_turn() {

@@ -76,7 +76,7 @@ pub(super) enum Notice {
 
 impl Watch {
     /// Looks at the sockets until the server is shutting down, which is once `shutdown` is true or
-    /// its sender is dropped. Sockets that are opened later are told so at once.
+    /// its sender is dropped. Sockets that open later get the notice of the shutdown at once.
     pub async fn run(&self, mut shutdown: watch::Receiver<bool>) {
         loop {
             let mut next_at = Instant::now() + WATCH_INTERVAL;

@@ -133,7 +133,7 @@ pub enum TokenError {
     /// `IDENTITY_UNAVAILABLE`: the keys needed to check it could not be fetched.
     #[error("the access token cannot be checked: the identity provider does not respond")]
     Unavailable {
-        /// Seconds until the issuer is asked again, at least 1.
+        /// Seconds until the next request to the issuer, at least 1.
         retry_after_seconds: u64,
     },
     /// `INVALID_TOKEN`: it was never valid here, or is not valid yet.

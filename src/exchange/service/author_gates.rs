@@ -1,7 +1,7 @@
 //! Orders what authors write in the shards of others against what operators do to the authors.
 //!
-//! The shard of an order decides about its comments, and knows nothing of their authors' accounts.
-//! So the author's shard is asked first, inside the author's gate, and the gate is left once the
+//! The shard of an order decides about its comments, without the accounts of their authors. So
+//! the author's shard decides first, inside the author's gate, and the gate is left once the
 //! command is queued in the order's shard. Whoever has suspended the author then waits until nobody
 //! is inside, and for what each shard had queued by then.
 
@@ -36,7 +36,7 @@ impl AuthorGates {
         self.gates[author.shard().index()].read().await
     }
 
-    /// Waits until everybody has left who is inside the author's gate now.
+    /// Waits until every command has left that is inside the author's gate now.
     pub(super) async fn left(&self, author: AccountId) {
         drop(self.gates[author.shard().index()].write().await);
     }

@@ -201,7 +201,7 @@ impl<'s> Records<'s> {
                     -(notional + fill.fee),
                     Holding { shares: after.shares - quantity, cost: after.cost - notional },
                 ),
-                // What the shares had cost is told by earlier fills, if at all.
+                // Only earlier fills, if they are kept, say what the shares had cost.
                 Side::Sell => (
                     notional - fill.fee,
                     Holding { shares: after.shares + quantity, cost: after.cost + notional },

@@ -130,7 +130,7 @@ impl Service {
         Ok(())
     }
 
-    /// The accounts of everybody whom some issuer gave this name; usually one.
+    /// The accounts of all subjects with this name, of any issuer; usually one.
     pub async fn accounts_of(
         &self,
         subject: &str,

@@ -1,7 +1,7 @@
 //! Who follows the fills of which account.
 //!
 //! A follower reads the fills of its account from the shard whenever it likes. All that the shard
-//! does is to wake it when there are new ones: a follower that is slow holds up nobody, and nothing
+//! does is to wake it when there are new ones: a slow follower holds up nothing else, and nothing
 //! is queued for it.
 
 use std::collections::HashMap;
@@ -59,7 +59,7 @@ impl Default for FillFollowers {
 
 impl FillFollowers {
     /// Wakes those who follow the accounts that these events filled orders of. Call it with the
-    /// state after the events. Costs one load while nobody follows anything.
+    /// state after the events. Costs one load while there are no followers.
     #[inline]
     pub(super) fn wake(&self, events: &[Event], state: &State) {
         // A follower's first read of the shard comes after it was counted, so a fill that this

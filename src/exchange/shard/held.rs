@@ -135,7 +135,7 @@ impl HeldOrders {
     }
 
     /// Tells those who wait what became of an order, and plans what comes next for it. An order
-    /// that could not be decided is still held, and whoever waits for it goes on waiting: a refusal
+    /// that could not be decided is still held, and its request goes on waiting: a refusal
     /// would mean that nothing will come of it.
     fn note(&self, order: OrderId, outcome: Outcome) {
         let is_final =

@@ -86,7 +86,7 @@ impl Balancer {
         Some(Place { at: emptiest, alive })
     }
 
-    /// The numbers of connections, each with one more for whoever accepts.
+    /// The numbers of connections, each with one more for the acceptor.
     #[cfg(test)]
     pub(super) fn counts(&self) -> Vec<usize> {
         self.workers.iter().map(|worker| worker.alive.strong_count()).collect()

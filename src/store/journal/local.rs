@@ -43,7 +43,7 @@ impl LocalJournal {
         let (writer, data) = (journal.writer.clone(), journal.data.clone());
         let run = move || {
             let ended = writer.run();
-            // Keep the lock until the last flush: nobody else may open the directory before.
+            // Keep the lock until the last flush: no other process may open the directory before.
             drop(data);
             ended
         };
@@ -125,7 +125,7 @@ impl LocalJournal {
         assert!(record_bytes <= self.record_bytes_max, "a record is too long: {record_bytes}");
         let result = self.shared.ring.reserve(block::alone_bytes(record_bytes) as u64);
         if result.is_err() {
-            // Nobody may be waiting for the records that take up the room, so request a flush.
+            // The records that take up the room may have no waiter, so request a flush.
             self.shared.progress.wakeup.request();
         }
         result

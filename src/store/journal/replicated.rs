@@ -1,4 +1,4 @@
-//! A log that several nodes share: what each of them may rely on, whoever carries it.
+//! A log that several nodes share: what each of them may rely on, whatever carries it.
 //!
 //! A replicated log is a sequence of blocks, numbered from 1, that a majority of brokers keeps on
 //! disk. Its blocks are those of the journal, byte for byte, and notices that say who owns the log
@@ -22,7 +22,7 @@
 //! false: the second names a sequence, not a block, and the fence may be what has that sequence.
 //!
 //! What an append has done is unknown after a timeout. The owner repeats the same block with the
-//! same condition until it knows: in its place is either this very block, or somebody else's.
+//! same condition until it knows: in its place is either this very block, or that of another node.
 
 mod owner;
 mod reader;
@@ -117,7 +117,7 @@ pub trait Log: Send + Sync {
         std::future::ready(())
     }
 
-    /// Resolves once somebody has announced a release, or never.
+    /// Resolves once a release has been announced, or never.
     fn release_announced(&self) -> impl Future<Output = ()> + Send {
         std::future::pending()
     }
@@ -145,7 +145,7 @@ impl<L: Log> Log for &L {
     }
 }
 
-/// Why a log halts: nothing is read or written behind this block until somebody has looked.
+/// Why a log halts: nothing is read or written after this block until an operator has looked.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the log {log} halts at block {sequence}: {reason}")]
 pub struct Halt {

@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn a_record_seen_by_the_previous_check_is_late() {
         use Check::{Active, Late};
-        // A single record that nobody flushes.
+        // A single record that no worker flushes.
         check(&[(5, 6, Active), (5, 6, Late), (6, 6, Active)]);
         // Workers keep up with any number of records.
         check(&[(5, 9, Active), (9, 20, Active), (25, 30, Active), (30, 30, Active)]);

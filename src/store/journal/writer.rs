@@ -7,8 +7,8 @@
 //! own thread flushes on request, and whatever has waited too long ([`watch`]). There is no delay
 //! to collect more records: those that arrive during a flush share the next one.
 //!
-//! Nobody waits for the writer. A thread that finds it taken goes on, since the thread that holds
-//! it checks for records again after releasing it.
+//! No thread waits for the writer. A thread that finds it taken goes on, since the thread that
+//! holds it checks for records again after releasing it.
 //!
 //! [`watch`]: super::watch
 
@@ -96,7 +96,7 @@ impl Tail {
     }
 }
 
-/// Holds the writer while nobody is flushing; a thread locks it to flush.
+/// Holds the writer while no thread is flushing; a thread locks it to flush.
 pub(super) struct WriterSlot {
     pub(super) shared: Arc<Shared>,
     /// `None` once the journal is lost.

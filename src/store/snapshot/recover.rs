@@ -183,9 +183,9 @@ pub fn open(
     open_read(read(disk, data, config, thread_count, None, &|_, _| {})?)
 }
 
-/// Opens a data directory that was read ahead: only reads what came since, and tells it to an
+/// Opens a data directory that was read ahead: only reads what came since, and passes it to an
 /// observer. If the directory no longer continues what was read, drops that, with a log line,
-/// and reads everything, of which the observer is told nothing.
+/// and reads everything, without calling the observer.
 pub fn open_ahead(
     disk: Disk,
     data: &Path,
@@ -253,7 +253,7 @@ fn read(
     ahead: Option<Ahead>,
     observer: RecordObserver<'_>,
 ) -> Result<Read, RecoverError> {
-    // Once the directory is locked, nobody else touches the snapshots.
+    // Once the directory is locked, no other process touches the snapshots.
     let directory = DataDirectory::open(disk.clone(), data)?;
     let folder = Folder::new(disk, data);
     let began = Instant::now();

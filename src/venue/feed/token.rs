@@ -106,7 +106,7 @@ impl Token {
         }
     }
 
-    /// Publishes to this market from now on. Nobody has seen the book there.
+    /// Publishes to this market from now on. The book has no readers there yet.
     pub(super) fn move_to(&mut self, market: &Arc<Market>, outcome: OutcomeIndex) {
         (self.market, self.outcome) = (market.clone(), outcome);
         (self.recorded, self.tracking) = (None, Tracking::new());

@@ -1,8 +1,8 @@
 //! Whether the venue still behaves as the connector expects.
 //!
-//! A [`Doctor`] is told everything that the services and the socket said, and judges a list of
-//! assumptions: each is a small type with a name, a count and a verdict. It asks nobody and reads
-//! no clock; [`super::live::look`] does that.
+//! A [`Doctor`] gets everything that the services and the socket sent, and judges a list of
+//! assumptions: each is a small type with a name, a count and a verdict. It sends no request and
+//! reads no clock; [`super::live::look`] does that.
 //!
 //! ```text
 //!  answers, frames ─► Doctor ─► Observation ─► each assumption ─► Report, samples

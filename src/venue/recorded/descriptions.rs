@@ -174,7 +174,7 @@ fn succeed(description: &mut Description, older: &Description) {
     }
 }
 
-/// Adds what a less detailed source knows and a better one lacks.
+/// Adds what a less detailed source has and a better one lacks.
 fn complement(description: &mut Description, other: &Description) {
     let info = &mut description.info;
     fill_texts(info, &other.info);

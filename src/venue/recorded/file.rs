@@ -299,7 +299,7 @@ fn update(message: Message<'_>, text: &str, names: &mut Names) -> (Timestamp, Op
         }
         Message::NewMarket(market) => {
             let mut description = market.description;
-            // Nobody else may describe it, so it trades unless the announcement says otherwise.
+            // It may have no other description, so it trades unless the announcement says no.
             if description.info.status == MarketStatus::Paused && !is_inactive(text) {
                 description.info.status = MarketStatus::Open;
             }

@@ -172,7 +172,7 @@ impl Windows {
                     return Some(Self::beginning(since));
                 }
             } else if !is_shared {
-                // Whoever sealed it is about to replace it.
+                // The thread that sealed it is about to replace it.
                 return newer;
             }
             newer = Some(windows.succeeded(log, &view, now_ns, limits));

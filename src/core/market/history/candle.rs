@@ -1,7 +1,7 @@
 //! Candles of any width from stored bars, without holes. Pure.
 //!
 //! The price holds between changes, so a candle without a change repeats the last price. Only time
-//! in which nobody watched is left out, unless the price was the same before and after it.
+//! in which the feed was down is left out, unless the price was the same before and after it.
 
 use super::volume::Volumes;
 use super::{Bar, History, MINUTES_PER_HOUR, Unit};

@@ -237,7 +237,7 @@ impl Body for PassedBack {
         let is_closing = *has_said_farewell
             || closing.as_mut().is_some_and(|closing| closing.as_mut().poll(context).is_ready());
         if is_closing {
-            // The other node knows that such a stream has no end.
+            // For the other node, such a stream has no end.
             let is_over = std::mem::replace(has_said_farewell, true);
             let last = if is_over { Bytes::new() } else { source.farewell() };
             return Poll::Ready((!last.is_empty()).then(|| Ok(Frame::data(last))));

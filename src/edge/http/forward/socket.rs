@@ -22,7 +22,7 @@ const BUFFER_BYTES: usize = 8 * 1024;
 const CLOSE: u8 = 0x88;
 
 /// Carries bytes until the owner ends the socket, or the client is gone or takes nothing.
-/// `recognize` is called if the owner knows the caller.
+/// `recognize` is called if the owner accepts the credential.
 pub(super) async fn carry<Client, Owner>(
     client: Client,
     owner: Owner,
@@ -36,7 +36,7 @@ where
     let (from_owner, mut to_owner) = tokio::io::split(owner);
     let mut up = pin!(async {
         tokio::io::copy(&mut from_client, &mut to_owner).await?;
-        // The owner ends the socket once it knows.
+        // The owner ends the socket then.
         to_owner.shutdown().await
     });
     let mut down = pin!(carry_down(from_owner, to_client, recognize));

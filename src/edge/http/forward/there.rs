@@ -62,7 +62,7 @@ const WHOLE_BYTES_MAX: u64 = 16 * 1024;
 /// The name of the owner in requests to it. Its address is the link.
 const AUTHORITY: &str = "owner";
 
-/// How many answers that nobody wants any more the link remembers, to ignore what still comes.
+/// How many abandoned answers the link remembers, to ignore what still comes of them.
 const RESET_STREAMS_MAX: usize = 10_000;
 
 /// What a client cannot declare to belong to its connection.
@@ -108,11 +108,11 @@ enum Answering {
     /// The owner at the other end of the link.
     There(Sender),
     Nobody,
-    /// This node cannot read the log, so it knows of no owner.
+    /// This node cannot read the log, so it cannot name an owner.
     Halted,
 }
 
-/// Waits for a moment until somebody can answer: in a planned hand-over another node soon does.
+/// Waits a moment until a node can answer: in a planned hand-over another one soon does.
 async fn answering(worker: &Worker, time_max: Duration) -> Answering {
     let mut owner = worker.server.place.owner.subscribe();
     let is_settled = |owner: &Owner| matches!(owner, Owner::Here { .. } | Owner::Halted);
@@ -293,7 +293,7 @@ async fn send(
             if Instant::now() >= deadline {
                 return Err(ApiError::not_ready());
             }
-            // The link has just ended, and nobody has noticed. There may soon be another.
+            // The link has just ended, unnoticed. There may soon be another.
             sleep(RESEND_PAUSE).await;
             request = unsent;
             continue;

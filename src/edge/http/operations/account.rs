@@ -75,7 +75,7 @@ pub(in crate::http) async fn settlements(call: &Call<'_>) -> Answer {
     Ok(Reply::ok(&SettlementsAnswer::of(&page)))
 }
 
-/// Reads whose wallet is asked for.
+/// Reads which account the request is about.
 pub(super) fn read_wallet(mut query: Query<'_>) -> Result<Wallet, Invalid> {
     let wallet = query.wallet();
     query.finish(wallet)

@@ -35,8 +35,7 @@ pub(in crate::http) const HEADERS: [Parameter; 1] = [Parameter::own(
 /// Tells nginx to pass on each event at once.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// The original service streams prices of currencies here, with prices of markets if it is asked
-/// to.
+/// The original service streams prices of currencies here, and prices of markets on request.
 const NO_MARKETS: RouteError = RouteError::NotOffered {
     reason: "This server has no prices of currencies: name markets in condition_ids.",
 };

@@ -50,7 +50,7 @@ impl Exporter {
         Self { client, endpoint, queue, counts, failures, overflows }
     }
 
-    /// Sends traces as they end, until nobody can end one any more.
+    /// Sends traces as they end, until none can end any more.
     pub async fn run(mut self) {
         while let Some(first) = self.queue.recv().await {
             let mut batch = Vec::new();
@@ -72,7 +72,7 @@ impl Exporter {
             }
             self.log_overflow();
             if let Some(done) = flushed {
-                // Whoever asked may have run out of patience.
+                // The caller may have run out of patience.
                 let _ = done.send(());
             }
         }

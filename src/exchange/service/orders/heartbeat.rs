@@ -5,8 +5,8 @@ use paperbourse_core::engine::command::Beat;
 use paperbourse_core::ids::Timestamp;
 
 impl Service {
-    /// Notes that the caller's account is alive. Returns when its open orders will be cancelled
-    /// unless it is heard again.
+    /// Notes a heartbeat of the caller's account. Returns when its open orders are cancelled unless
+    /// another one arrives.
     pub async fn beat(
         &self,
         caller: &Caller,

@@ -143,7 +143,7 @@ impl Service {
     }
 
     /// What became of an order that was placed: if it is held, the future waits until it is
-    /// decided, and knows the outcome however late it is asked.
+    /// decided, and returns the outcome however late it is polled.
     fn outcome<'s>(
         &'s self,
         placed: Result<Placed, Refusal>,

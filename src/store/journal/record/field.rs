@@ -230,7 +230,7 @@ impl<const N: usize> Chunk<'_, N> {
     }
 }
 
-/// Reads fields, and knows where it stands so that an error can tell.
+/// Reads fields, and keeps its offset for errors.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     /// Where `bytes` begins within the record.

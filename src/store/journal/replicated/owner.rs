@@ -9,7 +9,7 @@ use super::{
 };
 use paperbourse_core::faults::{self, Fault};
 
-/// Appends that nobody answers are logged at the first and then at every so many tries.
+/// Appends without an answer are logged at the first and then at every so many tries.
 const TRIES_PER_WARNING: u32 = 100;
 
 /// Writes a log for one epoch, from its fence until another node's.
@@ -72,7 +72,7 @@ impl<L: Log> Owner<L> {
         node: NodeName,
         mut show: impl FnMut(u64, &Bytes, Entry<'_>),
     ) -> Result<Self, (Reader<L>, ReadError)> {
-        // What is read now need not be read while nobody serves.
+        // What is read now need not be read while no node serves.
         let mut result = reader.catch_up(&mut show).await;
         while result.is_ok() {
             let fence = match place_fence(&reader, &node).await {
@@ -224,7 +224,7 @@ fn notice(kind: NoticeKind, node: &NodeName) -> Notice {
     Notice { kind, node: node.clone(), nonce }
 }
 
-/// Puts a fence at the end of the log. Returns its sequence; `None` if somebody else was faster.
+/// Puts a fence at the end of the log. Returns its sequence; `None` if another node was faster.
 /// The fence vouches for the newest block, which vouches for the others; they are read later.
 async fn place_fence<L: Log>(
     reader: &Reader<L>,

@@ -12,7 +12,7 @@ use super::{
 };
 use paperbourse_core::faults::{self, Fault};
 
-/// How often the newest block is asked for at once. Two of three replicas may be behind.
+/// How often the newest block is requested without a pause. Two of three replicas may be behind.
 const QUICK_TRIES_MAX: u32 = 5;
 
 /// How many blocks are asked for before the first of them is there.
@@ -27,7 +27,7 @@ const _: () = assert!(AHEAD_BYTES >= REPLICATED_BLOCK_BYTES_MAX);
 /// A replica that lacks a block this often is not just a moment behind.
 const FLAWS_PER_WARNING: u32 = 20;
 
-/// Reads a log in order. Whoever holds it knows everything up to [`Self::sequence`].
+/// Reads a log in order. Its owner has seen everything up to [`Self::sequence`].
 #[derive(Debug)]
 pub struct Reader<L> {
     pub(super) log: L,
@@ -59,8 +59,8 @@ impl<L: Log> Reader<L> {
     }
 
     /// A reader that goes on behind this record, of which there may be none yet: its next block is
-    /// the newest that does not begin further on. It believes the header of that block. Halts if
-    /// the log begins behind the record. `start` is what the first block of the log continues.
+    /// the newest that does not begin further on, whose header it takes as it is. Halts if the log
+    /// begins after the record. `start` is what the first block of the log continues.
     pub async fn seek(log: L, start: ReplicatedChain, position: u64) -> Result<Self, ReadError> {
         let mut reader = Self::new(log, start, 0);
         let begins_behind = start.mark().position;
@@ -217,7 +217,7 @@ impl<L: Log> Reader<L> {
         }
     }
 
-    /// A reader at the end of the log, which believes the newest block of what came before it.
+    /// A reader at the end of the log, which takes from the newest block what came before it.
     /// `None` if no replica has that block at hand, as when more are being written.
     pub(super) async fn at_end(&self) -> Result<Option<Reader<&L>>, ReadError> {
         let extent = self.extent().await?;

@@ -1,6 +1,6 @@
 //! Our copy of the books, and how the hashes and best prices that the venue states fit it.
 //!
-//! A statement that does not fit yet waits for a moment: a trade is told after the book that it
+//! A statement that does not fit yet waits for a moment: a trade arrives after the book that it
 //! changed, one hash may stand for several frames of the same time, and a best price may come
 //! before the change that explains it.
 

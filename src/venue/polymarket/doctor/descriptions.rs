@@ -249,7 +249,7 @@ fn short(value: &Value) -> String {
     text
 }
 
-/// How far resolutions are is told in known words.
+/// The stages of resolutions are words that the connector knows.
 struct Statuses;
 
 impl Assumption for Statuses {

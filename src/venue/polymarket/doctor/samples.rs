@@ -10,7 +10,7 @@ const SAMPLE_BYTES_MAX: usize = 8 << 10;
 const SAMPLES_BYTES_MAX: usize = 256 << 10;
 const SAMPLES_MAX: usize = 64;
 
-/// Fields that name somebody, or something of theirs, by a part of their name.
+/// Fields that identify a person or their property, by a part of the name.
 const PRIVATE: [&str; 13] = [
     "transaction",
     "secret",
@@ -30,7 +30,7 @@ const PRIVATE: [&str; 13] = [
 /// Fields whose value is a condition id.
 const MARKETS: [&str; 5] = ["market", "condition_id", "conditionId", "c", "condition_ids"];
 
-/// From this many digits on, a hexadecimal number can identify somebody.
+/// From this many digits on, a hexadecimal number can identify a person.
 const HEX_DIGITS_MAX: usize = 24;
 
 /// Hexadecimal digits of a wallet's address.

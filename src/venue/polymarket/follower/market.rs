@@ -24,7 +24,7 @@ pub(super) struct Followed {
     pub(super) is_subscribed: bool,
     /// How long marketable orders are held, by Gamma.
     listed_delay: Delay,
-    /// How long they are held by the CLOB service, which is asked once.
+    /// How long they are held by the CLOB service, which is requested once.
     own_delay: Delay,
 }
 

@@ -13,8 +13,8 @@ use paperbourse_core::market::catalogue::MarketStatus;
 /// How many markets can wait to be asked about. As many are followed at most.
 pub(super) const DELAYS_MAX: usize = 2 * MARKETS_WANTED_MAX;
 
-/// How often a market is asked about until the answer is usable. The service may not know a market
-/// for some minutes after the catalogue does.
+/// How often the delay of a market is requested until the answer is usable. A market may be missing
+/// in the service for some minutes after it is in the catalogue.
 const TRIES_MAX: u32 = 20;
 
 /// Requests compact descriptions, each once.

@@ -396,7 +396,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         Ok(())
     }
 
-    /// The server sends the full book of a token to whoever subscribes to it.
+    /// The server sends the full book of a token after each subscription to it.
     async fn renew(&mut self, token: Arc<str>) -> Result<(), WebSocketError> {
         if !self.subscribed.contains(&token) {
             return Ok(());

@@ -163,7 +163,7 @@ fn outline_html(headings: &[(String, String)]) -> String {
     list
 }
 
-/// The cells of tables: each is told the name of its column, which a narrow screen shows beside it.
+/// The cells of tables. Each carries the name of its column, which a narrow screen shows beside it.
 #[derive(Default)]
 struct Cells {
     /// The names of the columns so far.

@@ -110,7 +110,7 @@ impl<L: List> File<L> {
             match self.write_page(&mut out).await {
                 Ok(false) => return Ok((out.into(), None)),
                 Ok(true) if !out.is_empty() => return Ok((out.into(), Some(self))),
-                // Unlike a task that is ready, one that yields lets other connections be heard.
+                // A task that yields lets other connections run; one that is ready does not.
                 Ok(true) => tokio::task::yield_now().await,
                 Err(ServiceError::Refused(Refusal::Busy)) if retries_left > 0 => {
                     retries_left -= 1;

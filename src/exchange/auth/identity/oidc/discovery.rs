@@ -89,7 +89,7 @@ fn is_https(uri: &Uri) -> bool {
     uri.scheme_str() == Some("https")
 }
 
-/// Parses an address that nobody on the network path can impersonate: https, or http on loopback.
+/// Parses an address that cannot be impersonated on the network path: https, or http on loopback.
 fn secure_uri(text: &str) -> Result<Uri, IssuerUrlError> {
     let uri: Uri = text.parse().map_err(|_| IssuerUrlError::Malformed)?;
     let host = uri.host().filter(|host| !host.is_empty()).ok_or(IssuerUrlError::Malformed)?;
