@@ -10,7 +10,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 
 use paperbourse::engine::command::{Identity, OpenAccount, OrderNames, Owner, Trade, TradeOrder};
 use paperbourse::engine::event::{Event, Events};
-use paperbourse::engine::idempotency::NameHash;
+use paperbourse::engine::order::idempotency::NameHash;
 use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::ids::{AccountId, Place, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};

@@ -10,8 +10,8 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use hyper::Method;
-use paperbourse::engine::fill::Fill;
-use paperbourse::engine::order::OrderReceipt;
+use paperbourse::engine::fills::fill::Fill;
+use paperbourse::engine::order::receipt::OrderReceipt;
 use paperbourse::http::operations::trade::{read_trade, write_trade};
 use paperbourse::http::route::find;
 use paperbourse::ids::{AccountId, OrderId, Timestamp};

@@ -13,9 +13,9 @@ mod allocator;
 use paperbourse::engine::command::{
     CreateKey, Identity, OpenAccount, OrderNames, Owner, PlaceOrder, Trade, TradeOrder,
 };
-use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
-use paperbourse::engine::payload::NewOrder;
+use paperbourse::engine::order::idempotency::NameHash;
+use paperbourse::engine::order::payload::NewOrder;
 use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::ids::{Place, SHARD_COUNT, ShardId, Timestamp};
 use paperbourse::limits::tier::Tier;

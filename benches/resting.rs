@@ -14,7 +14,7 @@ use paperbourse::engine::command::{
     CancelOrder, Identity, MatchOrders, OpenAccount, OrderNames, Owner, PlaceOrder,
 };
 use paperbourse::engine::event::{Event, Events};
-use paperbourse::engine::payload::NewOrder;
+use paperbourse::engine::order::payload::NewOrder;
 use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::ids::{AccountId, OrderId, OutcomeIndex, Place, ShardId, Timestamp};
 use paperbourse::market::Markets;

@@ -38,24 +38,24 @@ use std::time::Duration;
 
 use paperbourse::disk::Disk;
 use paperbourse::engine::State;
+use paperbourse::engine::account::position::Position;
+use paperbourse::engine::account::resting::UsedLevel;
+use paperbourse::engine::admin::standing::{Act, Operator};
 use paperbourse::engine::command::Identity;
 use paperbourse::engine::event::{
     AccountReset, Event, OperatorActed, OrderFilled, OrderHeld, OrderPlaced, RestingFilled,
 };
-use paperbourse::engine::fill::{Fill, Placement};
-use paperbourse::engine::hold::Hold;
-use paperbourse::engine::idempotency::{Fingerprint, NameHash};
+use paperbourse::engine::fills::fill::{Fill, Placement};
 use paperbourse::engine::key::{KeyGrant, Permissions};
-use paperbourse::engine::order::OrderRow;
-use paperbourse::engine::payout::{
+use paperbourse::engine::market::payout::{
     Decision, PaidPosition, Payouts, PositionsSettled, SettledMarket,
 };
-use paperbourse::engine::position::Position;
-use paperbourse::engine::resting::UsedLevel;
-use paperbourse::engine::rows::AccountRow;
-use paperbourse::engine::standing::{Act, Operator};
-use paperbourse::engine::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce};
-use paperbourse::engine::view::ROWS_PER_READ_MAX;
+use paperbourse::engine::order::hold::Hold;
+use paperbourse::engine::order::idempotency::{Fingerprint, NameHash};
+use paperbourse::engine::order::receipt::OrderRow;
+use paperbourse::engine::order::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce};
+use paperbourse::engine::state::rows::AccountRow;
+use paperbourse::engine::state::view::ROWS_PER_READ_MAX;
 use paperbourse::ids::{
     AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Place, ShardId, Timestamp,
 };

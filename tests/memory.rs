@@ -9,17 +9,17 @@ mod allocator;
 #[path = "memory/sockets.rs"]
 mod sockets;
 
-use paperbourse::engine::acts::OperatorCommand;
+use paperbourse::engine::admin::acts::OperatorCommand;
+use paperbourse::engine::admin::standing::{Act, Operator};
 use paperbourse::engine::command::{
     CreateKey, Identity, OpenAccount, OrderNames, Owner, PlaceOrder, Trade, TradeOrder,
     WriteComment,
 };
 use paperbourse::engine::comment::Written;
-use paperbourse::engine::footprint::Footprint;
-use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
-use paperbourse::engine::payload::NewOrder;
-use paperbourse::engine::standing::{Act, Operator};
+use paperbourse::engine::order::idempotency::NameHash;
+use paperbourse::engine::order::payload::NewOrder;
+use paperbourse::engine::state::footprint::Footprint;
 use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::ids::{AccountId, OrderId, Place, ShardId, Timestamp};
 use paperbourse::limits::tier::{Tier, Tiers};

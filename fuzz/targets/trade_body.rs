@@ -4,8 +4,8 @@
 //! The bytes before the first zero byte, which cannot occur in JSON, are the `Idempotency-Key`.
 
 use paperbourse::engine::command::{OrderNames, TradeOrder};
-use paperbourse::engine::idempotency::RequestedOrder as _;
-use paperbourse::engine::payload::{NamedTimeInForce, NewOrder};
+use paperbourse::engine::order::idempotency::RequestedOrder as _;
+use paperbourse::engine::order::payload::{NamedTimeInForce, NewOrder};
 use paperbourse::http::error::ApiError;
 use paperbourse::http::invalid::Invalid;
 use paperbourse::http::json::write::JsonObject;

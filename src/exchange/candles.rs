@@ -11,7 +11,7 @@ use crate::shard::Shards;
 use crate::shard::facts::{FactStream, Facts, SubscribeError};
 use paperbourse_core::engine::State;
 use paperbourse_core::engine::event::Event;
-use paperbourse_core::engine::view::Observed;
+use paperbourse_core::engine::state::view::Observed;
 use paperbourse_core::ids::{MarketIndex, OrderId, OutcomeIndex, Place, SHARD_COUNT, ShardId};
 use paperbourse_core::market::Markets;
 use paperbourse_core::money::Shares;

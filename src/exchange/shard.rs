@@ -43,7 +43,7 @@ use crate::trace::{self, Stage};
 use paperbourse_core::clock::Clock;
 use paperbourse_core::engine::event::Event;
 use paperbourse_core::engine::rejection::Rejection;
-use paperbourse_core::engine::view::Observed;
+use paperbourse_core::engine::state::view::Observed;
 use paperbourse_core::engine::{Command, Rules, State};
 use paperbourse_core::faults::{self, Fault};
 use paperbourse_core::ids::{Place, ShardId};

@@ -9,10 +9,10 @@ use super::{
     AccountChange, AccountLine, AccountList, CommentLine, CommentList, Failure, LIMIT_MAX, Named,
     Question, SuspensionLine,
 };
-use crate::engine::acts::OperatorCommand;
+use crate::engine::admin::acts::OperatorCommand;
+use crate::engine::admin::standing::{Act, DEPOSIT_MAX, Operator, REASON_BYTES_MAX, Suspension};
+use crate::engine::admin::summary::AccountSummary;
 use crate::engine::comment::Comment;
-use crate::engine::standing::{Act, DEPOSIT_MAX, Operator, REASON_BYTES_MAX, Suspension};
-use crate::engine::summary::AccountSummary;
 use crate::http::body::BodyError;
 use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;

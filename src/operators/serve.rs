@@ -19,7 +19,7 @@ use tokio::sync::{Notify, Semaphore};
 use super::answer::{Desk, Refused};
 use super::user::operator;
 use super::{OperatorSocket, Question};
-use crate::engine::standing::Operator;
+use crate::engine::admin::standing::Operator;
 use crate::http::body::RequestBody;
 use crate::http::connection::{Deadlines, Ending, serve_connection};
 use crate::http::exchange::Exchange;

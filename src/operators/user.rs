@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::engine::standing::{Operator, USER_BYTES_MAX};
+use crate::engine::admin::standing::{Operator, USER_BYTES_MAX};
 
 /// The list of users of most machines. Those of a directory service are not in it, and have only
 /// their number.

@@ -7,9 +7,9 @@ use super::operated::Ask;
 use super::process::{Answer, Noted};
 use super::resting::{self, venue::Venue};
 use super::totals::Totals;
-use crate::engine::place::Placed;
+use crate::engine::admin::standing::Act;
+use crate::engine::order::place::Placed;
 use crate::engine::rejection::Rejection;
-use crate::engine::standing::Act;
 use crate::shard::Refusal;
 
 /// Delivers an answer to the client that asked and records it with the auditor.

@@ -12,14 +12,14 @@ use super::operated::{Ask, OPERATED, Operated};
 use super::resting::orders::RestingClients;
 use super::resting::venue::Venue;
 use crate::disk::simulated::random::Random;
+use crate::engine::admin::reset::ResetAccount;
 use crate::engine::command::{
     Beat, CreateKey, DeleteComment, Identity, OpenAccount, OrderNames, Owner, RenameKey, RevokeKey,
     RotateKey, Trade, TradeOrder, WriteComment,
 };
 use crate::engine::comment::Written;
-use crate::engine::idempotency::NameHash;
 use crate::engine::key::{KeyGrant, OVERLAP_SECONDS_MAX, Permissions};
-use crate::engine::reset::ResetAccount;
+use crate::engine::order::idempotency::NameHash;
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, ShardId, Timestamp};
 use crate::limits::tier::Tier;
 use crate::market::book::Side;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::engine::acts::{Acted, OperatorCommand};
+use crate::engine::admin::acts::{Acted, OperatorCommand};
+use crate::engine::admin::reset::{Reset, ResetAccount};
 use crate::engine::command::{
     Beat, CreateKey, DeleteComment, OpenAccount, RenameKey, RevokeKey, RotateKey, WriteComment,
 };
 use crate::engine::comment::Comment;
 use crate::engine::key::Key;
-use crate::engine::reset::{Reset, ResetAccount};
 use crate::ids::{AccountId, ShardId};
 use crate::journal::Waiters;
 use crate::shard::{Refusal, Shards};

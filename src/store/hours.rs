@@ -99,8 +99,8 @@ fn try_read(disk: &Disk, path: &Path) -> Result<Result<Records, Flaw>, DiskError
 }
 
 impl HoursFile {
-    /// The records in the file of a data directory, for [`Markets::with_histories`]. `None` if there
-    /// is an unusable file that cannot be set aside: it must not be overwritten.
+    /// The records in the file of a data directory, for [`Markets::with_histories`]. `None` if
+    /// there is an unusable file that cannot be set aside: it must not be overwritten.
     pub fn records(folder: &Folder) -> Option<Vec<(Arc<str>, PriceRecord)>> {
         let path = folder.price_hours();
         match read(&folder.disk, &path) {

@@ -10,7 +10,7 @@ use proptest::test_runner::TestRunner;
 use paperbourse::engine::State;
 use paperbourse::engine::contradiction::{Contradiction, Flaw};
 use paperbourse::engine::event::{Event, OrderFilled};
-use paperbourse::engine::idempotency::NameHash;
+use paperbourse::engine::order::idempotency::NameHash;
 use paperbourse::ids::{
     AccountId, CommentId, KeyId, MarketIndex, OrderId, Place, ShardId, Timestamp,
 };

@@ -1,10 +1,10 @@
 //! Records and rows about held orders which contradict those before them: replay refuses them.
 
 use paperbourse::engine::event::{Event, OrderHeld, OrderPlaced, RestingFilled};
-use paperbourse::engine::idempotency::NameHash;
-use paperbourse::engine::life::{End, Life};
-use paperbourse::engine::order::OrderRow;
-use paperbourse::engine::terms::{EndReason, OrderKind, TimeInForce};
+use paperbourse::engine::order::idempotency::NameHash;
+use paperbourse::engine::order::life::{End, Life};
+use paperbourse::engine::order::receipt::OrderRow;
+use paperbourse::engine::order::terms::{EndReason, OrderKind, TimeInForce};
 use paperbourse::ids::{AccountId, OrderId, OutcomeIndex, ShardId, Timestamp};
 use paperbourse::market::book::{Level, Side};
 use paperbourse::money::{Price, Shares, Usd};

@@ -1,18 +1,18 @@
 //! What operators do to accounts.
 
 use paperbourse::engine::account::Account;
-use paperbourse::engine::acts::OperatorCommand;
-use paperbourse::engine::command::{Beat, CancelOrders};
-use paperbourse::engine::erasure::{EraseComments, ErasedComments};
-use paperbourse::engine::event::{Event, OperatorActed};
-use paperbourse::engine::ledger::Ledger;
-use paperbourse::engine::rejection::Rejection;
-use paperbourse::engine::reset::ORDERS_PER_RECORD_MAX;
-use paperbourse::engine::rows::AccountRow;
-use paperbourse::engine::standing::{
+use paperbourse::engine::account::ledger::Ledger;
+use paperbourse::engine::admin::acts::OperatorCommand;
+use paperbourse::engine::admin::erasure::{EraseComments, ErasedComments};
+use paperbourse::engine::admin::reset::ORDERS_PER_RECORD_MAX;
+use paperbourse::engine::admin::standing::{
     Act, DEPOSIT_MAX, DEPOSITS_KEPT_MAX, Deposit, Operator, REASON_BYTES_MAX, Standing, Suspension,
     USER_BYTES_MAX,
 };
+use paperbourse::engine::command::{Beat, CancelOrders};
+use paperbourse::engine::event::{Event, OperatorActed};
+use paperbourse::engine::rejection::Rejection;
+use paperbourse::engine::state::rows::AccountRow;
 use paperbourse::engine::{Command as _, Verdict};
 use paperbourse::ids::{AccountId, Timestamp};
 use paperbourse::limits::tier::Tier;

@@ -23,12 +23,12 @@ use paperbourse::engine::command::{
     CancelOrder, CancelOrders, ExpireOrders, MatchOrders, OrderNames, PlaceOrder,
 };
 use paperbourse::engine::event::Events;
-use paperbourse::engine::held::DecideHeld;
-use paperbourse::engine::life::{Life, Progress};
-use paperbourse::engine::order::OrderReceipt;
-use paperbourse::engine::payload::{NamedTimeInForce, NewOrder};
-use paperbourse::engine::place::PlacedSubject;
-use paperbourse::engine::terms::{OrderKind, OrderStatus};
+use paperbourse::engine::order::held::DecideHeld;
+use paperbourse::engine::order::life::{Life, Progress};
+use paperbourse::engine::order::payload::{NamedTimeInForce, NewOrder};
+use paperbourse::engine::order::place::PlacedSubject;
+use paperbourse::engine::order::receipt::OrderReceipt;
+use paperbourse::engine::order::terms::{OrderKind, OrderStatus};
 use paperbourse::engine::{Command, State, Verdict};
 use paperbourse::ids::{OrderId, Timestamp};
 use paperbourse::market::book::Side;

@@ -14,9 +14,9 @@ use paperbourse::engine::command::{
 };
 use paperbourse::engine::comment::Written;
 use paperbourse::engine::event::{Event, Events, OrderFilled};
-use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
-use paperbourse::engine::payout::Decision;
+use paperbourse::engine::market::payout::Decision;
+use paperbourse::engine::order::idempotency::NameHash;
 use paperbourse::engine::{Command, State, Verdict};
 use paperbourse::ids::{
     AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, ShardId, Timestamp,

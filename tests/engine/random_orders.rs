@@ -12,20 +12,20 @@ mod sent;
 
 use std::collections::BTreeMap;
 
+use paperbourse::engine::admin::reset::ResetAccount;
 use paperbourse::engine::command::{
     Beat, CancelOrder, CancelOrders, ClearBooks, EndSilent, ExpireOrders, MatchOrders, OpenAccount,
     OrderNames, Owner, PlaceOrder, Settle, Trade, TradeOrder,
 };
 use paperbourse::engine::event::{Event, Events};
-use paperbourse::engine::held::{DecideHeld, HeldSubject};
-use paperbourse::engine::idempotency::NameHash;
-use paperbourse::engine::payload::{NamedTimeInForce, NewOrder};
-use paperbourse::engine::payout::Decision;
-use paperbourse::engine::place::PlacedSubject;
+use paperbourse::engine::market::payout::Decision;
+use paperbourse::engine::market::settlement::Payment;
+use paperbourse::engine::order::held::{DecideHeld, HeldSubject};
+use paperbourse::engine::order::idempotency::NameHash;
+use paperbourse::engine::order::payload::{NamedTimeInForce, NewOrder};
+use paperbourse::engine::order::place::PlacedSubject;
+use paperbourse::engine::order::terms::{OrderKind, Reserve};
 use paperbourse::engine::rejection::Rejection;
-use paperbourse::engine::reset::ResetAccount;
-use paperbourse::engine::settlement::Payment;
-use paperbourse::engine::terms::{OrderKind, Reserve};
 use paperbourse::engine::{Command, Verdict};
 use paperbourse::ids::{AccountId, OrderId, OutcomeIndex, Timestamp};
 use paperbourse::market::book::{Level, Side};

@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 
 use paperbourse::engine::State;
+use paperbourse::engine::admin::standing::Act;
 use paperbourse::engine::event::{
     AccountReset, Event, OperatorActed, OrderFilled, OrderPlaced, RestingFilled,
 };
-use paperbourse::engine::payload::PayloadFlaw;
-use paperbourse::engine::payout::PaidPosition;
+use paperbourse::engine::market::payout::PaidPosition;
+use paperbourse::engine::order::payload::PayloadFlaw;
+use paperbourse::engine::order::terms::Reserve;
 use paperbourse::engine::rejection::Rejection;
-use paperbourse::engine::standing::Act;
-use paperbourse::engine::terms::Reserve;
 use paperbourse::ids::OutcomeIndex;
 
 /// The error code of a rejection in the API.

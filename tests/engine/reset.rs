@@ -1,10 +1,10 @@
 //! Resetting an account.
 
 use paperbourse::engine::account::Account;
+use paperbourse::engine::account::ledger::Resets;
+use paperbourse::engine::account::position::Position;
+use paperbourse::engine::admin::reset::{ORDERS_PER_RECORD_MAX, ResetAccount};
 use paperbourse::engine::event::{AccountReset, Event};
-use paperbourse::engine::ledger::Resets;
-use paperbourse::engine::position::Position;
-use paperbourse::engine::reset::{ORDERS_PER_RECORD_MAX, ResetAccount};
 use paperbourse::engine::{Command as _, Verdict};
 use paperbourse::ids::{AccountId, OrderId, Timestamp};
 use paperbourse::money::{Shares, Usd};

@@ -1,17 +1,17 @@
 //! From a state to rows and back. [`World`] already runs every scenario on restored states; the
 //! tests here restore rows that belong to no state.
 
+use paperbourse::engine::account::ledger::Ledger;
 use paperbourse::engine::command::{CreateKey, OrderNames, Owner, Trade, TradeOrder, WriteComment};
 use paperbourse::engine::comment::{Comment, Written};
-use paperbourse::engine::fill_log::FillLogRow;
-use paperbourse::engine::idempotency::NameHash;
+use paperbourse::engine::fills::log::FillLogRow;
 use paperbourse::engine::key::{Key, KeyGrant, Permissions};
-use paperbourse::engine::ledger::Ledger;
-use paperbourse::engine::order::OrderRow;
-use paperbourse::engine::payout::{Decided, SettledMarket, Settlement};
-use paperbourse::engine::restore::{RestoreError, Restorer};
-use paperbourse::engine::rows::{AccountRow, StateHead, UsedRow};
-use paperbourse::engine::state_hash::StateHash;
+use paperbourse::engine::market::payout::{Decided, SettledMarket, Settlement};
+use paperbourse::engine::order::idempotency::NameHash;
+use paperbourse::engine::order::receipt::OrderRow;
+use paperbourse::engine::state::hash::StateHash;
+use paperbourse::engine::state::restore::{RestoreError, Restorer};
+use paperbourse::engine::state::rows::{AccountRow, StateHead, UsedRow};
 use paperbourse::engine::{State, UsedMarket};
 use paperbourse::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, ShardId};
 use paperbourse::limits::tier::Tier;

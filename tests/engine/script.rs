@@ -35,17 +35,17 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use paperbourse::engine::account::Account;
+use paperbourse::engine::admin::reset::ResetAccount;
 use paperbourse::engine::command::{
     CreateKey, DecideSettlement, DeleteComment, OpenAccount, OrderNames, Owner, RenameKey,
     RevokeKey, RotateKey, Settle, Trade, TradeOrder, WriteComment,
 };
 use paperbourse::engine::comment::Written;
-use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
-use paperbourse::engine::order::OrderReceipt;
-use paperbourse::engine::payout::Decision;
-use paperbourse::engine::place::PlacedSubject;
-use paperbourse::engine::reset::ResetAccount;
+use paperbourse::engine::market::payout::Decision;
+use paperbourse::engine::order::idempotency::NameHash;
+use paperbourse::engine::order::place::PlacedSubject;
+use paperbourse::engine::order::receipt::OrderReceipt;
 use paperbourse::engine::{Command, Verdict};
 use paperbourse::ids::{AccountId, CommentId, KeyId, OrderId, OutcomeIndex, Timestamp};
 use paperbourse::limits::tier::Tier;

@@ -7,8 +7,8 @@ use paperbourse::engine::command::{
     DecideSettlement, OrderNames, Owner, Settle, Trade, TradeOrder,
 };
 use paperbourse::engine::event::Event;
-use paperbourse::engine::payout::{Decision, PositionsSettled};
-use paperbourse::engine::settlement::POSITIONS_PER_RECORD_MAX;
+use paperbourse::engine::market::payout::{Decision, PositionsSettled};
+use paperbourse::engine::market::settlement::POSITIONS_PER_RECORD_MAX;
 use paperbourse::engine::{Command as _, Verdict};
 use paperbourse::ids::{AccountId, MarketIndex, OutcomeIndex, Place};
 use paperbourse::market::book::{Level, Side};

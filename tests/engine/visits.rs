@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use paperbourse::engine::State;
 use paperbourse::engine::command::{MatchOrders, OrderNames, Owner, PlaceOrder};
-use paperbourse::engine::matching::ORDERS_PER_VISIT_MAX;
-use paperbourse::engine::payload::NewOrder;
+use paperbourse::engine::order::matching::ORDERS_PER_VISIT_MAX;
+use paperbourse::engine::order::payload::NewOrder;
 use paperbourse::ids::OutcomeIndex;
 use paperbourse::market::book::{Level, Side};
 use paperbourse::money::{Price, Shares};

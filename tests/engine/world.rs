@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use paperbourse::engine::command::{Identity, MatchOrders};
 use paperbourse::engine::event::{Event, Events};
-use paperbourse::engine::matching::{EVENTS_PER_VISIT_MAX, Matched};
-use paperbourse::engine::order::OrderRow;
+use paperbourse::engine::order::matching::{EVENTS_PER_VISIT_MAX, Matched};
+use paperbourse::engine::order::receipt::OrderRow;
 use paperbourse::engine::rejection::Rejection;
 use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::ids::{OutcomeIndex, Place, ShardId, Timestamp};

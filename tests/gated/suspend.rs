@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use paperbourse::auth::presented::Presented;
-use paperbourse::engine::standing::Act;
+use paperbourse::engine::admin::standing::Act;
 use paperbourse::ids::{CommentId, OrderId};
 use paperbourse::service::RequestContext;
 use paperbourse_test_support::Request;

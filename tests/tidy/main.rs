@@ -190,7 +190,7 @@ const EXCEPTIONS: [(&str, &str, &str); 9] = [
     ("auth/identity/oidc/key_set", "aws_lc_rs::signature", "parses public keys"),
     ("auth/identity/oidc/key_set", "jsonwebtoken", "parses public keys"),
     ("auth/identity/tier_claim", "crate::auth::identity::TokenFlaw", "a value"),
-    ("engine/idempotency", "aws_lc_rs::digest", "computes"),
+    ("engine/order/idempotency", "aws_lc_rs::digest", "computes"),
     ("limits/bucket", "parking_lot::Mutex", "no request with a key meets these locks"),
     ("market/price", "crate::market::MarketSnapshot", "a value"),
     ("snapshot/manifest", "crate::journal::ChainMark", "a value"),

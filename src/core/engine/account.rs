@@ -1,5 +1,11 @@
 //! One account: its money, its positions, its keys.
 
+pub mod equity;
+pub mod ledger;
+pub(in crate::engine) mod opening;
+pub mod position;
+pub mod resting;
+
 mod footprint;
 mod open;
 mod reset;
@@ -12,14 +18,16 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use super::fill::Fill;
-use super::ledger::Ledger;
-use super::payout::{PaidPosition, SETTLEMENTS_PER_ACCOUNT_MAX, Settlement, Settlements, payout};
-use super::position::Position;
-use super::resting::Resting;
-use super::slab::PackedSlot;
-use super::state_hash::{StateHash, Term, TermKind};
-use super::terms::Reserve;
+use crate::engine::account::ledger::Ledger;
+use crate::engine::account::position::Position;
+use crate::engine::account::resting::Resting;
+use crate::engine::fills::fill::Fill;
+use crate::engine::market::payout::{
+    PaidPosition, SETTLEMENTS_PER_ACCOUNT_MAX, Settlement, Settlements, payout,
+};
+use crate::engine::order::terms::Reserve;
+use crate::engine::state::hash::{StateHash, Term, TermKind};
+use crate::engine::state::slab::PackedSlot;
 use crate::ids::{AccountId, MarketIndex, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
 use crate::money::{Price, Shares, Usd};

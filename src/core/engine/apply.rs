@@ -1,12 +1,12 @@
 //! Applying events: the only way in which a state changes.
 
-use super::account::Account;
-use super::comment::Comment;
-use super::contradiction::{Contradiction, Flaw};
-use super::event::Event;
-use super::key::Key;
-use super::payout::Decision;
-use super::state::State;
+use crate::engine::account::Account;
+use crate::engine::comment::Comment;
+use crate::engine::contradiction::{Contradiction, Flaw};
+use crate::engine::event::Event;
+use crate::engine::key::Key;
+use crate::engine::market::payout::Decision;
+use crate::engine::state::State;
 use crate::ids::Place;
 
 impl State {

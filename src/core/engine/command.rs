@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::comment::Written;
-use super::idempotency::{Fingerprint, NAMES_PER_ORDER_MAX, NameHash, RequestedOrder};
-use super::key::KeyGrant;
-use super::open_orders::Priority;
-use super::payload::{Intent, NewOrder};
-use super::payout::Decision;
-use super::terms::{OrderKind, Terms, TimeInForce};
+use crate::engine::comment::Written;
+use crate::engine::key::KeyGrant;
+use crate::engine::market::payout::Decision;
+use crate::engine::order::idempotency::{
+    Fingerprint, NAMES_PER_ORDER_MAX, NameHash, RequestedOrder,
+};
+use crate::engine::order::open::Priority;
+use crate::engine::order::payload::{Intent, NewOrder};
+use crate::engine::order::terms::{OrderKind, Terms, TimeInForce};
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, OutcomeIndex, ShardId, Timestamp};
 use crate::market::book::{Book, Side};
 use crate::money::{Price, Shares};
@@ -282,7 +284,7 @@ pub struct Beat {
     /// The account.
     pub account: AccountId,
     /// How often the account beats, in milliseconds; within
-    /// [`INTERVAL_MS`](super::heartbeats::INTERVAL_MS).
+    /// [`INTERVAL_MS`](crate::engine::order::heartbeats::INTERVAL_MS).
     pub interval_ms: u32,
 }
 

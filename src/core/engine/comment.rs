@@ -1,6 +1,8 @@
 //! A comment on an order.
 
-use super::state_hash::{StateHash, Term, TermKind};
+pub(in crate::engine) mod commands;
+
+use crate::engine::state::hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, CommentId, OrderId, Timestamp};
 
 /// The most comments on one order.

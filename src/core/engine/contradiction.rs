@@ -1,6 +1,6 @@
 //! Contradictions between a record and the state before it.
 
-use super::state_hash::StateHash;
+use crate::engine::state::hash::StateHash;
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, ShardId};
 
 /// A record that cannot follow from the state before it: one of the two is wrong.

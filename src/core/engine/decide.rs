@@ -1,9 +1,9 @@
 //! The interface of commands: a decision, an answer, and the record that the answer depends on.
 
-use super::event::Events;
-use super::rejection::Rejection;
-use super::rules::Rules;
-use super::state::State;
+use crate::engine::event::Events;
+use crate::engine::rejection::Rejection;
+use crate::engine::rules::Rules;
+use crate::engine::state::State;
 use crate::ids::{Place, Timestamp};
 use crate::market::quote::Quote;
 

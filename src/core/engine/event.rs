@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::command::Identity;
-use super::fill::{Fill, Placement};
-use super::hold::Hold;
-use super::key::KeyGrant;
-use super::payout::{Decision, Payouts, PositionsSettled};
-use super::resting::UsedLevel;
-use super::standing::{Act, Operator};
-use super::state_hash::StateHash;
-use super::terms::{EndReason, Terms};
+use crate::engine::account::resting::UsedLevel;
+use crate::engine::admin::standing::{Act, Operator};
+use crate::engine::command::Identity;
+use crate::engine::fills::fill::{Fill, Placement};
+use crate::engine::key::KeyGrant;
+use crate::engine::market::payout::{Decision, Payouts, PositionsSettled};
+use crate::engine::order::hold::Hold;
+use crate::engine::order::terms::{EndReason, Terms};
+use crate::engine::state::hash::StateHash;
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Timestamp};
 use crate::market::book::Level;
 use crate::market::walk::Fills;

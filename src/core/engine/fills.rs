@@ -1,20 +1,23 @@
 //! The fills of an account, numbered from 1 without a hole.
 //!
 //! An account whose orders all filled when they were placed needs no log: its n-th finished order
-//! is its n-th fill. From the first [`OrderPlaced`](super::event::OrderPlaced) on, that no longer
-//! holds, so from then on the account logs each fill. Those before it still follow from the kept
-//! orders.
+//! is its n-th fill. From the first [`OrderPlaced`](crate::engine::event::OrderPlaced) on, that no
+//! longer holds, so from then on the account logs each fill. Those before it still follow from the
+//! kept orders.
+
+pub mod fill;
+pub mod log;
 
 use std::sync::Arc;
 
-use super::account::Account;
-use super::contradiction::Flaw;
-use super::fill::Fill;
-use super::fill_log::{FillLog, FillLogRow, LOGGED_FILLS_MAX, LoggedFill};
-use super::open_orders::BookSide;
-use super::order::Order;
-use super::state::State;
-use super::view::{Observed, ROWS_PER_READ_MAX};
+use crate::engine::account::Account;
+use crate::engine::contradiction::Flaw;
+use crate::engine::fills::fill::Fill;
+use crate::engine::fills::log::{FillLog, FillLogRow, LOGGED_FILLS_MAX, LoggedFill};
+use crate::engine::order::open::BookSide;
+use crate::engine::order::receipt::Order;
+use crate::engine::state::State;
+use crate::engine::state::view::{Observed, ROWS_PER_READ_MAX};
 use crate::ids::{AccountId, OrderId, Place, Timestamp, condition};
 use crate::market::book::Side;
 use crate::money::FeeRate;

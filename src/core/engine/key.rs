@@ -1,5 +1,8 @@
 //! API keys: their permissions, rotation and expiry.
 
+pub(in crate::engine) mod commands;
+pub(in crate::engine) mod stored;
+
 use crate::ids::{AccountId, KeyId, Timestamp};
 use crate::limits::tier::Tier;
 

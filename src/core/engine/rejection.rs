@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::payload::PayloadFlaw;
-use super::terms::OrderStatus;
+use crate::engine::order::payload::PayloadFlaw;
+use crate::engine::order::terms::OrderStatus;
 use crate::ids::{CommentId, OrderId, Timestamp};
 use crate::market::catalogue::MarketStatus;
 use crate::money::{Price, Shares, Usd};

@@ -1,5 +1,14 @@
 //! The state of one shard, and the record that each part of it depends on.
 
+pub mod footprint;
+pub mod hash;
+pub(in crate::engine) mod heap;
+pub(in crate::engine) mod overlay;
+pub mod restore;
+pub mod rows;
+pub(in crate::engine) mod slab;
+pub mod view;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -7,20 +16,20 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use super::account::Account;
-use super::command::{Identity, Owner};
-use super::comment::{Comment, OrderComments};
-use super::hold::Holds;
-use super::idempotency::NameHash;
-use super::key_row::KeyRow;
-use super::open_orders::OpenOrders;
-use super::order::Order;
-use super::order_table::OrderTable;
-use super::payout::{Decided, SettledMarket};
-use super::silences::Silences;
-use super::slab::{Slab, Table};
-use super::state_hash::StateHash;
-use super::used_market::UsedMarket;
+use crate::engine::account::Account;
+use crate::engine::command::{Identity, Owner};
+use crate::engine::comment::{Comment, OrderComments};
+use crate::engine::key::stored::KeyRow;
+use crate::engine::market::payout::{Decided, SettledMarket};
+use crate::engine::market::used::UsedMarket;
+use crate::engine::order::hold::Holds;
+use crate::engine::order::idempotency::NameHash;
+use crate::engine::order::open::OpenOrders;
+use crate::engine::order::receipt::Order;
+use crate::engine::order::silences::Silences;
+use crate::engine::order::table::OrderTable;
+use crate::engine::state::hash::StateHash;
+use crate::engine::state::slab::{Slab, Table};
 use crate::ids::{
     AccountId, CommentId, MarketIndex, OrderId, OutcomeIndex, Place, ShardId, condition,
 };

@@ -1,15 +1,15 @@
 use std::collections::HashSet;
 
-use super::command::{
+use super::*;
+use crate::engine::command::{
     CreateKey, DeleteComment, Identity, OrderNames, Owner, RemoveComment, RevokeKey, Trade,
     TradeOrder, WriteComment,
 };
-use super::comment::Written;
-use super::idempotency::NameHash;
-use super::key::{KeyGrant, Permissions};
-use super::rejection::Rejection;
-use super::state_hash::StateHash;
-use super::*;
+use crate::engine::comment::Written;
+use crate::engine::key::{KeyGrant, Permissions};
+use crate::engine::order::idempotency::NameHash;
+use crate::engine::rejection::Rejection;
+use crate::engine::state::hash::StateHash;
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, Place, ShardId, Timestamp};
 use crate::limits::tier::Tier;
 use crate::market::book::{Book, Ladder, Level, Side};

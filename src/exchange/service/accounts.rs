@@ -1,10 +1,10 @@
 //! Balances, positions and settlements of an account.
 
 use super::{Caller, RequestContext, Service, ServiceError};
+use paperbourse_core::engine::account::ledger::Ledger;
+use paperbourse_core::engine::admin::reset::ResetAccount;
 use paperbourse_core::engine::fills::{FillCursor, FillFilter, FillHistory};
-use paperbourse_core::engine::ledger::Ledger;
-use paperbourse_core::engine::reset::ResetAccount;
-use paperbourse_core::engine::view::{
+use paperbourse_core::engine::state::view::{
     AccountPage, PositionRow, Profile, SettlementFilter, SettlementPage,
 };
 use paperbourse_core::ids::AccountId;

@@ -9,7 +9,7 @@ use paperbourse_core::engine::command::{
 };
 use paperbourse_core::engine::comment::{Comment, Written};
 use paperbourse_core::engine::rejection::Rejection;
-use paperbourse_core::engine::view::Observed;
+use paperbourse_core::engine::state::view::Observed;
 use paperbourse_core::engine::{Command, State};
 use paperbourse_core::ids::{AccountId, CommentId, OrderId, Place, ShardId};
 use paperbourse_store::journal::Waiters;

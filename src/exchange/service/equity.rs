@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use super::accounts::Statement;
 use super::{Caller, RequestContext, Service, ServiceError};
-use paperbourse_core::engine::equity::{Equity, EquityPoint, Holding, Move, Payment};
+use paperbourse_core::engine::account::equity::{Equity, EquityPoint, Holding, Move, Payment};
+use paperbourse_core::engine::admin::standing::Deposit;
 use paperbourse_core::engine::fills::{FillCursor, FillFilter, PastFill};
-use paperbourse_core::engine::payout::{SETTLEMENTS_PER_ACCOUNT_MAX, Settlement};
-use paperbourse_core::engine::standing::Deposit;
-use paperbourse_core::engine::view::{SettlementFilter, SettlementRow};
+use paperbourse_core::engine::market::payout::{SETTLEMENTS_PER_ACCOUNT_MAX, Settlement};
+use paperbourse_core::engine::state::view::{SettlementFilter, SettlementRow};
 use paperbourse_core::ids::{AccountId, Timestamp};
 use paperbourse_core::market::book::Side;
 use paperbourse_core::money::Usd;

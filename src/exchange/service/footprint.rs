@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Service;
 use crate::shard::{Refusal, Shards};
-use paperbourse_core::engine::footprint::Footprint;
+use paperbourse_core::engine::state::footprint::Footprint;
 use paperbourse_store::journal::Waiters;
 
 /// Memory outside the shards, in bytes.

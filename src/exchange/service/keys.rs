@@ -7,7 +7,7 @@ use paperbourse_core::engine::State;
 use paperbourse_core::engine::command::{CreateKey, RenameKey, RevokeKey, RotateKey};
 use paperbourse_core::engine::key::{Key, KeyGrant, Permission, Permissions};
 use paperbourse_core::engine::rejection::Rejection;
-use paperbourse_core::engine::view::Observed;
+use paperbourse_core::engine::state::view::Observed;
 use paperbourse_core::ids::{KeyId, Place, Timestamp};
 use paperbourse_core::limits::tier::Tier;
 

@@ -7,11 +7,11 @@ use super::{Service, ServiceError};
 use crate::auth::identity::identity_digest;
 use crate::shard::Refusal;
 use paperbourse_core::engine::State;
-use paperbourse_core::engine::acts::{Acted, OperatorCommand};
-use paperbourse_core::engine::erasure::EraseComments;
+use paperbourse_core::engine::admin::acts::{Acted, OperatorCommand};
+use paperbourse_core::engine::admin::erasure::EraseComments;
+use paperbourse_core::engine::admin::standing::Act;
+use paperbourse_core::engine::admin::summary::AccountSummary;
 use paperbourse_core::engine::rejection::Rejection;
-use paperbourse_core::engine::standing::Act;
-use paperbourse_core::engine::summary::AccountSummary;
 use paperbourse_core::ids::{AccountId, ID_MAX, SHARD_COUNT, ShardId};
 use paperbourse_store::journal::Waiters;
 

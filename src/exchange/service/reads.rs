@@ -7,7 +7,7 @@ use crate::shard::Shards;
 use paperbourse_core::engine::State;
 use paperbourse_core::engine::fills::{FillCursor, FillFilter, FillHistory};
 use paperbourse_core::engine::rejection::Rejection;
-use paperbourse_core::engine::view::{Observed, SettlementFilter, SettlementPage};
+use paperbourse_core::engine::state::view::{Observed, SettlementFilter, SettlementPage};
 use paperbourse_core::ids::AccountId;
 use paperbourse_store::journal::Waiters;
 

@@ -12,7 +12,7 @@ use super::{HeldOrders, Observer, Refusal, Room, Unmatched};
 use paperbourse_core::clock::Clock;
 use paperbourse_core::engine::event::{Event, Events};
 use paperbourse_core::engine::rejection::Rejection;
-use paperbourse_core::engine::view::Observed;
+use paperbourse_core::engine::state::view::Observed;
 use paperbourse_core::engine::{Command, Rules, State, Verdict};
 use paperbourse_core::faults::{self, Fault};
 use paperbourse_core::ids::{Place, Timestamp};

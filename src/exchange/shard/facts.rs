@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 
 use super::{Refusal, Shards};
 use paperbourse_core::engine::event::Events;
-use paperbourse_core::engine::view::Observed;
+use paperbourse_core::engine::state::view::Observed;
 use paperbourse_core::ids::{Place, SHARD_COUNT, ShardId};
 use paperbourse_store::journal::Waiters;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{QUEUE_CAPACITY, Refusal, Shards, Task};
-use paperbourse_core::engine::footprint::Footprint;
-use paperbourse_core::engine::view::Observed;
+use paperbourse_core::engine::state::footprint::Footprint;
+use paperbourse_core::engine::state::view::Observed;
 use paperbourse_core::ids::{Place, SHARD_COUNT, ShardId};
 use paperbourse_store::journal::Waiters;
 

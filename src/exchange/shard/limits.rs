@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering, fence};
 use super::core::Environment;
 use paperbourse_core::engine::State;
 use paperbourse_core::engine::event::Event;
-use paperbourse_core::engine::open_orders::BookSide;
+use paperbourse_core::engine::order::open::BookSide;
 use paperbourse_core::ids::{MarketIndex, SHARD_COUNT, ShardId, Timestamp};
 use paperbourse_core::market::interest::Interest;
 

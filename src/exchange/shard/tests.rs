@@ -12,9 +12,9 @@ use super::*;
 use paperbourse_core::engine::command::{
     Identity, OpenAccount, OrderNames, Owner, Trade, TradeOrder,
 };
-use paperbourse_core::engine::idempotency::NameHash;
-use paperbourse_core::engine::order::OrderReceipt;
-use paperbourse_core::engine::place::Placed;
+use paperbourse_core::engine::order::idempotency::NameHash;
+use paperbourse_core::engine::order::place::Placed;
+use paperbourse_core::engine::order::receipt::OrderReceipt;
 use paperbourse_core::engine::rejection::Rejection;
 use paperbourse_core::ids::OutcomeIndex;
 use paperbourse_core::ids::Timestamp;

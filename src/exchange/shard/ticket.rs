@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::primitives::Mutex;
-use paperbourse_core::engine::view::Observed;
+use paperbourse_core::engine::state::view::Observed;
 use paperbourse_store::journal::Waiters;
 
 /// Passes a task's result from the thread that ran it to the task's owner.

@@ -1,8 +1,8 @@
 //! Passes answers about orders that rest on to clients and the auditor.
 
 use super::venue::Venue;
-use crate::engine::payload::PayloadFlaw;
-use crate::engine::place::Placed;
+use crate::engine::order::payload::PayloadFlaw;
+use crate::engine::order::place::Placed;
 use crate::engine::rejection::Rejection;
 use crate::shard::Refusal;
 use crate::simulation::auditor::Auditor;

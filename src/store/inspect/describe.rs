@@ -22,7 +22,7 @@ use crate::journal::record::RecordHeader;
 use paperbourse_core::engine::UsedMarket;
 use paperbourse_core::engine::event::{Event, OrderFilled};
 use paperbourse_core::engine::key::Permission;
-use paperbourse_core::engine::payout::PositionsSettled;
+use paperbourse_core::engine::market::payout::PositionsSettled;
 use paperbourse_core::ids::{KeyId, MarketIndex, Timestamp};
 use paperbourse_core::money::{Price, Shares, Usd};
 

@@ -15,13 +15,13 @@ use super::*;
 use crate::disk::Disk;
 use crate::journal::record::{self, RecordHeader};
 use crate::journal::{Journal, JournalConfig, Refused};
+use paperbourse_core::engine::account::resting::UsedLevel;
 use paperbourse_core::engine::command::Identity;
 use paperbourse_core::engine::event::{Event, OrderFilled, OrderPlaced, RestingFilled};
-use paperbourse_core::engine::fill::{Fill, Placement};
-use paperbourse_core::engine::idempotency::{Fingerprint, NameHash};
+use paperbourse_core::engine::fills::fill::{Fill, Placement};
 use paperbourse_core::engine::key::{KeyGrant, Permissions};
-use paperbourse_core::engine::resting::UsedLevel;
-use paperbourse_core::engine::terms::{EndReason, OrderKind, Terms, TimeInForce};
+use paperbourse_core::engine::order::idempotency::{Fingerprint, NameHash};
+use paperbourse_core::engine::order::terms::{EndReason, OrderKind, Terms, TimeInForce};
 use paperbourse_core::ids::{
     AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Place, SHARD_COUNT, ShardId,
     Timestamp,

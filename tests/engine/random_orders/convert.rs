@@ -4,7 +4,7 @@ use super::*;
 
 /// What the events say, in order.
 pub(super) fn facts(events: &Events) -> Vec<Fact> {
-    let fill_of = |order: OrderId, fill: &paperbourse::engine::fill::Fill| Fill {
+    let fill_of = |order: OrderId, fill: &paperbourse::engine::fills::fill::Fill| Fill {
         order: place(order),
         quantity: fill.quantity.micros().into(),
         notional: fill.notional.micros().into(),
@@ -17,7 +17,7 @@ pub(super) fn facts(events: &Events) -> Vec<Fact> {
             }
             Event::OrderPlaced(it) => Fact::Placed(
                 fill_of(it.placement.order, &it.fill),
-                it.end.map(paperbourse::engine::terms::EndReason::as_str),
+                it.end.map(paperbourse::engine::order::terms::EndReason::as_str),
                 it.terms.awaited_book,
             ),
             Event::OrderHeld(it) => {

@@ -2,9 +2,9 @@
 
 use std::fmt::Debug;
 
-use paperbourse::engine::life::Life;
-use paperbourse::engine::order::OrderRow;
-use paperbourse::engine::preview::{Preview, PreviewOrder};
+use paperbourse::engine::order::life::Life;
+use paperbourse::engine::order::preview::{Preview, PreviewOrder};
+use paperbourse::engine::order::receipt::OrderRow;
 
 use super::*;
 

@@ -1,8 +1,8 @@
 //! The memory of one account beyond its row.
 
 use super::Account;
-use crate::engine::heap::{queue_bytes, text_bytes, tree_bytes};
-use crate::engine::position::Position;
+use crate::engine::account::position::Position;
+use crate::engine::state::heap::{queue_bytes, text_bytes, tree_bytes};
 
 impl Account {
     /// The memory of what the account owns, without its orders and logged fills.

@@ -2,11 +2,11 @@
 //! fills, and the heartbeat.
 
 use super::{Account, fills_term};
-use crate::engine::fill_log::FillLog;
-use crate::engine::open_orders::BookSide;
-use crate::engine::resting::{NotedLevel, Resting, UsedLevels};
-use crate::engine::state_hash::StateHash;
-use crate::engine::terms::Reserve;
+use crate::engine::account::resting::{NotedLevel, Resting, UsedLevels};
+use crate::engine::fills::log::FillLog;
+use crate::engine::order::open::BookSide;
+use crate::engine::order::terms::Reserve;
+use crate::engine::state::hash::StateHash;
 use crate::ids::{MarketIndex, OutcomeIndex};
 use crate::money::{Shares, Usd};
 

@@ -1,9 +1,9 @@
 //! What a reset does to an account.
 
 use super::{Account, money_term};
+use crate::engine::account::ledger::Resets;
 use crate::engine::event::AccountReset;
-use crate::engine::ledger::Resets;
-use crate::engine::state_hash::StateHash;
+use crate::engine::state::hash::StateHash;
 use crate::money::Usd;
 
 impl Account {

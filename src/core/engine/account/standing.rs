@@ -1,9 +1,9 @@
 //! What operators have done to an account.
 
 use super::{Account, money_term};
+use crate::engine::admin::standing::{DEPOSITS_KEPT_MAX, Deposit, Standing, Suspension};
 use crate::engine::rejection::Rejection;
-use crate::engine::standing::{DEPOSITS_KEPT_MAX, Deposit, Standing, Suspension};
-use crate::engine::state_hash::StateHash;
+use crate::engine::state::hash::StateHash;
 use crate::faults::{self, Fault};
 use crate::limits::tier::Tier;
 use crate::money::Usd;

@@ -1,14 +1,14 @@
 use std::collections::VecDeque;
 
 use super::*;
+use crate::engine::account::ledger::Ledger;
 use crate::engine::command::{
     CancelOrder, Identity, MatchOrders, OrderNames, Owner, PlaceOrder, Trade, TradeOrder,
 };
 use crate::engine::event::Events;
-use crate::engine::ledger::Ledger;
-use crate::engine::payload::NewOrder;
-use crate::engine::restore::{RestoreError, Restorer};
-use crate::engine::rows::AccountRow;
+use crate::engine::order::payload::NewOrder;
+use crate::engine::state::restore::{RestoreError, Restorer};
+use crate::engine::state::rows::AccountRow;
 use crate::engine::{Command, Rules, Verdict};
 use crate::ids::{MarketIndex, OutcomeIndex, ShardId, Timestamp};
 use crate::market::book::{Book, Ladder, Level};

@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 
 use super::ApiError;
-use paperbourse_core::engine::payload::PayloadFlaw;
+use paperbourse_core::engine::order::payload::PayloadFlaw;
 use paperbourse_core::engine::rejection::Rejection;
 use paperbourse_core::limits::retry_after_seconds;
 use paperbourse_exchange::auth::identity::{TokenError, TokenFlaw};

@@ -20,8 +20,8 @@ use crate::http::invalid::Invalid;
 use crate::http::parameter::{Parameter, words};
 use crate::http::query::{Bound, Query};
 use crate::http::reply::Reply;
-use paperbourse_core::engine::payout::Settlement;
-use paperbourse_core::engine::view::{SettlementFilter, SettlementPage, SettlementRow};
+use paperbourse_core::engine::market::payout::Settlement;
+use paperbourse_core::engine::state::view::{SettlementFilter, SettlementPage, SettlementRow};
 use paperbourse_core::money::Price;
 use paperbourse_core::wire::{Decimal, Time};
 use paperbourse_exchange::service::{Balance, MarkedPosition, Wallet};
@@ -303,9 +303,9 @@ mod tests {
     use crate::http::csv;
     use crate::http::invalid::tests::errors_of;
     use crate::http::query::tests::query;
-    use paperbourse_core::engine::ledger::Ledger;
-    use paperbourse_core::engine::position::Position;
-    use paperbourse_core::engine::view;
+    use paperbourse_core::engine::account::ledger::Ledger;
+    use paperbourse_core::engine::account::position::Position;
+    use paperbourse_core::engine::state::view;
     use paperbourse_core::ids::{AccountId, MarketIndex, OutcomeIndex, Timestamp};
     use paperbourse_core::money::{Shares, Usd};
 

@@ -16,10 +16,10 @@ use crate::http::invalid::{FieldError, Invalid, Location, unless_invalid};
 use crate::http::json::read::{Object, RawText};
 use crate::http::reply::Reply;
 use paperbourse_core::engine::command::{OrderNames, TradeOrder};
-use paperbourse_core::engine::idempotency::{Fingerprint, NameHash, RequestedOrder as _};
-use paperbourse_core::engine::order::OrderReceipt;
-use paperbourse_core::engine::payload::NewOrder;
-use paperbourse_core::engine::terms::OrderKind;
+use paperbourse_core::engine::order::idempotency::{Fingerprint, NameHash, RequestedOrder as _};
+use paperbourse_core::engine::order::payload::NewOrder;
+use paperbourse_core::engine::order::receipt::OrderReceipt;
+use paperbourse_core::engine::order::terms::OrderKind;
 use paperbourse_core::wire::Decimal;
 use paperbourse_exchange::service::PlaceRequest;
 

@@ -24,7 +24,7 @@ use crate::http::reply::Reply;
 use crate::ws::counts::OpenExport;
 use file::{File, List};
 use paperbourse_core::engine::fills::{FillCursor, FillFilter, PastFill};
-use paperbourse_core::engine::view::{SettlementFilter, SettlementRow};
+use paperbourse_core::engine::state::view::{SettlementFilter, SettlementRow};
 use paperbourse_exchange::service::{Caller, RequestContext, ServiceError, Wallet};
 use paperbourse_store::journal::Waiters;
 

@@ -8,7 +8,7 @@ use crate::http::fields::{Fields, Range};
 use crate::http::invalid::{Invalid, Location, unless_invalid};
 use crate::http::json::read::Object;
 use crate::http::reply::Reply;
-use paperbourse_core::engine::heartbeats::INTERVAL_MS;
+use paperbourse_core::engine::order::heartbeats::INTERVAL_MS;
 use paperbourse_core::money::MICROS_PER_UNIT;
 
 /// The interval of clients that send none, such as the venue's own.

@@ -7,7 +7,7 @@ use super::account::read_wallet;
 use crate::http::call::{Answer, Call};
 use crate::http::reply::Reply;
 use paperbourse_core::engine::key::Permission;
-use paperbourse_core::engine::view::Profile;
+use paperbourse_core::engine::state::view::Profile;
 use paperbourse_core::wire::Decimal;
 use paperbourse_exchange::auth::policy::Actor;
 use paperbourse_exchange::service::Denied;

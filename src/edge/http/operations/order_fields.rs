@@ -12,7 +12,7 @@ use crate::http::json::read::{Object, RawText};
 use crate::http::parameter::{Parameter, words};
 use crate::http::request_headers::Sent;
 use paperbourse_core::engine::command::{OrderNames, TradeOrder};
-use paperbourse_core::engine::idempotency::NameHash;
+use paperbourse_core::engine::order::idempotency::NameHash;
 use paperbourse_core::market::book::Side;
 use paperbourse_core::money::{MICROS_PER_UNIT, Price, Rounding, Shares};
 

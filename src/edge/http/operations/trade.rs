@@ -16,7 +16,7 @@ use crate::http::invalid::Invalid;
 use crate::http::json::write::{write_list, write_text};
 use crate::http::reply::Reply;
 use paperbourse_core::engine::command::TradeOrder;
-use paperbourse_core::engine::order::OrderReceipt;
+use paperbourse_core::engine::order::receipt::OrderReceipt;
 use paperbourse_core::money::write_micros;
 use paperbourse_exchange::service::{OrderRequest, PositionStatus};
 

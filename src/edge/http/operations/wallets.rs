@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::http::call::{Answer, Call};
 use crate::http::parameter::Parameter;
 use crate::http::reply::Reply;
-use paperbourse_core::engine::view::Profile;
+use paperbourse_core::engine::state::view::Profile;
 use paperbourse_core::wire::{Decimal, Time};
 
 /// The most rows in a list.

@@ -18,7 +18,7 @@ use crate::ws::watch::WRITE_STALL_MAX;
 use paperbourse_core::clock::Clock;
 use paperbourse_core::engine::Rules;
 use paperbourse_core::engine::command::{Identity, OrderNames, Owner, Trade, TradeOrder};
-use paperbourse_core::engine::idempotency::NameHash;
+use paperbourse_core::engine::order::idempotency::NameHash;
 use paperbourse_core::ids::{AccountId, OutcomeIndex, ShardId};
 use paperbourse_core::limits::budget::ByteBudget;
 use paperbourse_core::market::Markets;

@@ -10,14 +10,14 @@ use crate::auth::presented::Presented;
 use crate::service::{Moment, OrdersRequest, Page, Parts};
 use crate::shard::Refusal;
 use paperbourse_core::engine::Rules;
-use paperbourse_core::engine::acts::OperatorCommand;
+use paperbourse_core::engine::admin::acts::OperatorCommand;
+use paperbourse_core::engine::admin::standing::{Act, DEPOSITS_KEPT_MAX, Operator};
 use paperbourse_core::engine::command::{
     DecideSettlement, OrderNames, Owner, Settle, Trade, TradeOrder,
 };
-use paperbourse_core::engine::payout::Decision;
-use paperbourse_core::engine::settlement::Payment as Paid;
-use paperbourse_core::engine::standing::{Act, DEPOSITS_KEPT_MAX, Operator};
-use paperbourse_core::engine::view::{OrderCursor, OrderFilter, ROWS_PER_READ_MAX};
+use paperbourse_core::engine::market::payout::Decision;
+use paperbourse_core::engine::market::settlement::Payment as Paid;
+use paperbourse_core::engine::state::view::{OrderCursor, OrderFilter, ROWS_PER_READ_MAX};
 use paperbourse_core::ids::ShardId;
 use paperbourse_core::limits::tier::Tier;
 use paperbourse_core::market::book::{Ladder, Level};

@@ -13,9 +13,9 @@ use tokio::runtime::Handle;
 use super::*;
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::service::Parts;
+use paperbourse_core::engine::admin::standing::Operator;
 use paperbourse_core::engine::command::{Identity, OpenAccount};
-use paperbourse_core::engine::standing::Operator;
-use paperbourse_core::engine::view::Observed;
+use paperbourse_core::engine::state::view::Observed;
 use paperbourse_core::ids::Place;
 
 #[tokio::test(start_paused = true)]

@@ -10,9 +10,9 @@ use paperbourse_core::engine::command::{
     Beat, CancelOrder, Identity, OrderNames, Owner, PlaceOrder,
 };
 use paperbourse_core::engine::event::Event;
-use paperbourse_core::engine::payload::{NamedTimeInForce, NewOrder};
-use paperbourse_core::engine::place::Placed;
-use paperbourse_core::engine::view::Observed;
+use paperbourse_core::engine::order::payload::{NamedTimeInForce, NewOrder};
+use paperbourse_core::engine::order::place::Placed;
+use paperbourse_core::engine::state::view::Observed;
 use paperbourse_core::engine::{Rules, State};
 use paperbourse_core::ids::{OrderId, Place, ShardId};
 use paperbourse_core::market::book::{Ladder, Level, Side};

@@ -1,8 +1,8 @@
 //! Cancelling open orders: one, or all that a request selects.
 
 use crate::service::{Caller, RequestContext, Service, ServiceError};
-use paperbourse_core::engine::cancel::{Cancelled, CancelledOrders};
 use paperbourse_core::engine::command::{CancelOrder, CancelOrders};
+use paperbourse_core::engine::order::cancel::{Cancelled, CancelledOrders};
 use paperbourse_core::engine::rejection::Rejection;
 use paperbourse_core::ids::OrderId;
 

@@ -1,10 +1,10 @@
 //! Reading orders: by id, by name, in pages.
 
 use crate::service::{Caller, Page, RequestContext, Service, ServiceError};
-use paperbourse_core::engine::idempotency::NameHash;
-use paperbourse_core::engine::order::OrderReceipt;
+use paperbourse_core::engine::order::idempotency::NameHash;
+use paperbourse_core::engine::order::receipt::OrderReceipt;
 use paperbourse_core::engine::rejection::Rejection;
-use paperbourse_core::engine::view::{ListedOrder, Observed, OrderCursor, OrderFilter};
+use paperbourse_core::engine::state::view::{ListedOrder, Observed, OrderCursor, OrderFilter};
 use paperbourse_core::ids::{OrderId, Place};
 
 /// Selects orders of an account.

@@ -8,7 +8,7 @@ use paperbourse_core::clock::Clock;
 use paperbourse_core::engine::Rules;
 use paperbourse_core::engine::command::{Identity, OrderNames, Owner, Trade, TradeOrder};
 use paperbourse_core::engine::event::Event;
-use paperbourse_core::engine::place::Placed;
+use paperbourse_core::engine::order::place::Placed;
 use paperbourse_core::engine::rejection::Rejection;
 use paperbourse_core::ids::{AccountId, OutcomeIndex, Timestamp};
 use paperbourse_core::market::book::{Book, Ladder, Level, Side};

@@ -5,8 +5,8 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::inspect::text::Text;
+use paperbourse_core::engine::admin::standing::Act;
 use paperbourse_core::engine::event::OperatorActed;
-use paperbourse_core::engine::standing::Act;
 use paperbourse_core::ids::Timestamp;
 use paperbourse_core::money::Usd;
 

@@ -8,7 +8,7 @@ use super::life::end_reason_code;
 use paperbourse_core::engine::command::Identity;
 use paperbourse_core::engine::event::{AccountReset, Event};
 use paperbourse_core::engine::key::{KEY_PREFIX_BYTES_MAX, KeyGrant, Permissions};
-use paperbourse_core::engine::state_hash::StateHash;
+use paperbourse_core::engine::state::hash::StateHash;
 use paperbourse_core::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Timestamp};
 use paperbourse_core::limits::tier::Tier;
 use paperbourse_core::money::Usd;

@@ -1,8 +1,8 @@
 //! The fields of what operators do.
 
 use super::field::{Fields, Read, Reader, tier_code, tier_of};
+use paperbourse_core::engine::admin::standing::{Act, Deposit, Operator, Suspension};
 use paperbourse_core::engine::event::OperatorActed;
-use paperbourse_core::engine::standing::{Act, Deposit, Operator, Suspension};
 use paperbourse_core::ids::AccountId;
 use paperbourse_core::limits::tier::Tier;
 use paperbourse_core::money::Usd;

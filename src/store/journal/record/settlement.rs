@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::field::{Fields, Read, Reader};
 use super::kind;
 use paperbourse_core::engine::event::Event;
-use paperbourse_core::engine::payout::{Decision, PaidPosition, Payouts, PositionsSettled};
+use paperbourse_core::engine::market::payout::{Decision, PaidPosition, Payouts, PositionsSettled};
 use paperbourse_core::ids::{AccountId, MarketIndex, OutcomeIndex, Timestamp};
 use paperbourse_core::money::{Price, Shares, Usd};
 

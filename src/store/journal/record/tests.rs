@@ -4,23 +4,23 @@ use smallvec::{SmallVec, smallvec};
 
 use super::*;
 use crate::journal::RECORD_BYTES_MAX;
+use paperbourse_core::engine::account::resting::UsedLevel;
+use paperbourse_core::engine::admin::reset::ORDERS_PER_RECORD_MAX;
+use paperbourse_core::engine::admin::standing::{Act, Operator};
 use paperbourse_core::engine::command::Identity;
 use paperbourse_core::engine::event::{
     AccountReset, OperatorActed, OrderFilled, OrderHeld, OrderPlaced, RestingFilled,
 };
-use paperbourse_core::engine::fill::{Fill, Placement};
-use paperbourse_core::engine::hold::Hold;
-use paperbourse_core::engine::idempotency::{Fingerprint, NameHash};
+use paperbourse_core::engine::fills::fill::{Fill, Placement};
 use paperbourse_core::engine::key::{KeyGrant, Permissions};
-use paperbourse_core::engine::matching::{EVENTS_PER_VISIT_MAX, LEVELS_PER_VISIT};
-use paperbourse_core::engine::payout::{
+use paperbourse_core::engine::market::payout::{
     Decision, EVIDENCE_BYTES_MAX, PaidPosition, PositionsSettled,
 };
-use paperbourse_core::engine::reset::ORDERS_PER_RECORD_MAX;
-use paperbourse_core::engine::resting::UsedLevel;
-use paperbourse_core::engine::standing::{Act, Operator};
-use paperbourse_core::engine::state_hash::StateHash;
-use paperbourse_core::engine::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce};
+use paperbourse_core::engine::order::hold::Hold;
+use paperbourse_core::engine::order::idempotency::{Fingerprint, NameHash};
+use paperbourse_core::engine::order::matching::{EVENTS_PER_VISIT_MAX, LEVELS_PER_VISIT};
+use paperbourse_core::engine::order::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce};
+use paperbourse_core::engine::state::hash::StateHash;
 use paperbourse_core::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex};
 use paperbourse_core::limits::tier::Tier;
 use paperbourse_core::market::book::{LEVELS_PER_SIDE_MAX, Level, Side};

@@ -131,7 +131,7 @@ fn a_journal_without_its_beginning_stops_the_start() {
 fn a_contradictory_record_is_refused() {
     let shard = ShardId::new(3).unwrap();
     // One shard records a hash of another state, and one forgets an order it never had.
-    let wrong = paperbourse_core::engine::state_hash::StateHash::from_u64(1);
+    let wrong = paperbourse_core::engine::state::hash::StateHash::from_u64(1);
     let order = OrderId::new(shard, 99).unwrap();
     for (thread_count, event, expected) in [
         (1, Event::StateChecked { hash: wrong }, "and was 0000000000000001 when"),

@@ -8,7 +8,7 @@ use crate::http::invalid::Invalid;
 use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
-use paperbourse_core::engine::equity::EquityPoint;
+use paperbourse_core::engine::account::equity::EquityPoint;
 use paperbourse_core::money::Usd;
 use paperbourse_core::wire::{Decimal, Time};
 use paperbourse_exchange::service::{EQUITY_HOURS_MAX, Wallet};

@@ -123,8 +123,8 @@ mod tests {
     use crate::http::invalid::tests::errors_of;
     use crate::http::operations::account::tests::check_csv;
     use crate::http::query::tests::query;
-    use paperbourse_core::engine::fill::Fill;
     use paperbourse_core::engine::fills::FillRow;
+    use paperbourse_core::engine::fills::fill::Fill;
     use paperbourse_core::ids::{OrderId, Timestamp};
     use paperbourse_core::market::book::Side;
     use paperbourse_core::money::{FeeRate, Shares, Usd};

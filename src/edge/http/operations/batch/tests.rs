@@ -1,7 +1,7 @@
 use super::super::trade::tests::{receipt, with};
 use super::*;
 use crate::http::invalid::tests::errors_of;
-use paperbourse_core::engine::payload::NamedTimeInForce;
+use paperbourse_core::engine::order::payload::NamedTimeInForce;
 use paperbourse_core::engine::rejection::Rejection;
 use paperbourse_core::market::book::Side;
 use paperbourse_core::money::{Price, Shares};

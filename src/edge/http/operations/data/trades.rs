@@ -167,8 +167,8 @@ impl<'a> TradeRow<'a> {
 mod tests {
     use super::*;
     use crate::http::query::tests::query;
-    use paperbourse_core::engine::fill::Fill;
     use paperbourse_core::engine::fills::FillRow;
+    use paperbourse_core::engine::fills::fill::Fill;
     use paperbourse_core::ids::Timestamp;
     use paperbourse_core::market::book::Side;
     use paperbourse_core::money::{FeeRate, Shares};

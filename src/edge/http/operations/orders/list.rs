@@ -14,10 +14,10 @@ use crate::http::operations::order_fields::{
 use crate::http::parameter::{Parameter, words};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
-use paperbourse_core::engine::idempotency::NameHash;
-use paperbourse_core::engine::order::OrderReceipt;
-use paperbourse_core::engine::terms::OrderStatus;
-use paperbourse_core::engine::view::{OrderCursor, OrderFilter};
+use paperbourse_core::engine::order::idempotency::NameHash;
+use paperbourse_core::engine::order::receipt::OrderReceipt;
+use paperbourse_core::engine::order::terms::OrderStatus;
+use paperbourse_core::engine::state::view::{OrderCursor, OrderFilter};
 use paperbourse_core::ids::OrderId;
 use paperbourse_core::wire::{Decimal, Time};
 use paperbourse_exchange::service::{OnlyOrder, OrderList, OrdersRequest, Page, Wallet};
@@ -213,7 +213,7 @@ mod tests {
     use crate::http::invalid::tests::errors_of;
     use crate::http::operations::trade::tests::receipt;
     use crate::http::query::tests::query;
-    use paperbourse_core::engine::view::ListedOrder;
+    use paperbourse_core::engine::state::view::ListedOrder;
     use paperbourse_core::market::book::Side;
 
     #[test]

@@ -18,9 +18,9 @@ use crate::http::operations::order_fields::{
 use crate::http::reply::Reply;
 use crate::telemetry::Metrics;
 use paperbourse_core::engine::command::TradeOrder;
-use paperbourse_core::engine::order::OrderReceipt;
-use paperbourse_core::engine::payload::{NamedTimeInForce, NewOrder};
-use paperbourse_core::engine::terms::{OrderKind, OrderStatus};
+use paperbourse_core::engine::order::payload::{NamedTimeInForce, NewOrder};
+use paperbourse_core::engine::order::receipt::OrderReceipt;
+use paperbourse_core::engine::order::terms::{OrderKind, OrderStatus};
 use paperbourse_core::ids::Timestamp;
 use paperbourse_core::money::{MICROS_PER_UNIT, Price, Rounding, Usd};
 use paperbourse_exchange::service::PlaceRequest;

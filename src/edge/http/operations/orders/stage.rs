@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use paperbourse_core::engine::life::{End, Progress};
-use paperbourse_core::engine::order::OrderReceipt;
-use paperbourse_core::engine::terms::{OrderKind, OrderStatus, TimeInForce};
+use paperbourse_core::engine::order::life::{End, Progress};
+use paperbourse_core::engine::order::receipt::OrderReceipt;
+use paperbourse_core::engine::order::terms::{OrderKind, OrderStatus, TimeInForce};
 use paperbourse_core::ids::{OrderId, Timestamp};
 use paperbourse_core::market::book::Side;
 use paperbourse_core::money::{Price, Shares, Usd};

@@ -7,8 +7,8 @@ use super::super::order_fields::{
 use super::*;
 use crate::http::invalid::tests::errors_of;
 use crate::http::json::write::written;
-use paperbourse_core::engine::fill::Fill;
-use paperbourse_core::engine::idempotency::NameHash;
+use paperbourse_core::engine::fills::fill::Fill;
+use paperbourse_core::engine::order::idempotency::NameHash;
 use paperbourse_core::ids::{AccountId, OrderId, Timestamp};
 use paperbourse_core::market::book::Side;
 use paperbourse_core::money::{FeeRate, Price, Shares, Usd};

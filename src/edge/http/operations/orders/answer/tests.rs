@@ -1,7 +1,7 @@
 use super::*;
 use crate::http::operations::trade::tests::receipt;
-use paperbourse_core::engine::life::{End, Life, Progress};
-use paperbourse_core::engine::terms::{EndReason, OrderKind, Terms, TimeInForce};
+use paperbourse_core::engine::order::life::{End, Life, Progress};
+use paperbourse_core::engine::order::terms::{EndReason, OrderKind, Terms, TimeInForce};
 use paperbourse_core::ids::Timestamp;
 use paperbourse_core::market::book::Side;
 use paperbourse_core::money::{Price, Shares, Usd};

@@ -2,7 +2,7 @@ use super::*;
 use crate::http::invalid::tests::errors_of;
 use crate::http::operations::trade::read_trade;
 use crate::http::operations::trade::tests::with;
-use paperbourse_core::engine::idempotency::{NameHash, RequestedOrder as _};
+use paperbourse_core::engine::order::idempotency::{NameHash, RequestedOrder as _};
 use paperbourse_core::market::book::Side;
 use paperbourse_core::money::Shares;
 

@@ -1,0 +1,333 @@
+//! The part of an account that only accounts with resting orders, or with resets, have, and those
+//! that operators have acted on.
+
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+
+use crate::engine::account::ledger::Resets;
+use crate::engine::admin::standing::Standing;
+use crate::engine::fills::log::FillLog;
+use crate::engine::order::open::BookSide;
+use crate::engine::state::heap::tree_bytes;
+use crate::ids::{MarketIndex, OutcomeIndex};
+use crate::market::book::{Level, Side};
+use crate::money::{Price, Shares};
+
+/// An account's open orders, and what follows from them.
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) struct Resting {
+    /// The slots of the open orders, by the counter of the order.
+    pub(in crate::engine) open: BTreeMap<u64, u32>,
+    /// How many fills the account ever had, less the orders that it ever finished.
+    pub(in crate::engine) fill_surplus: i64,
+    /// How often the account sends a heartbeat, in milliseconds.
+    pub(in crate::engine) heartbeat_ms: Option<u32>,
+    /// The fills since the account's first order that need not fill at once.
+    pub(in crate::engine) fill_log: Option<FillLog>,
+    pub(in crate::engine) resets: Option<Resets>,
+    pub(in crate::engine) standing: Option<Box<Standing>>,
+    on: BTreeMap<BookSide, OnSide>,
+    /// How many of `on` have used levels, so that nobody has to look at each.
+    used_count: u32,
+}
+
+/// An account's open orders on one side of a book.
+#[derive(Clone, Debug, Default)]
+struct OnSide {
+    count: u32,
+    /// The shares that open sales hold back.
+    reserved: Shares,
+    /// Most orders have used none.
+    used: Option<Box<UsedLevels>>,
+}
+
+/// The displayed sizes that an account's resting orders have used, in the order of the newest fill
+/// at each. There is at most one entry for each price.
+pub(in crate::engine) type UsedLevels = SmallVec<[NotedLevel; 1]>;
+
+/// A level of the venue's book that an account's resting orders have taken from. It is journaled
+/// with the fill, and not part of the state hash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UsedLevel {
+    /// The level's price.
+    pub price: Price,
+    /// The size that it displayed at the newest fill.
+    pub shown: Shares,
+    /// What the account's orders may still take of that size.
+    pub left: Shares,
+}
+
+impl UsedLevel {
+    /// A level of which all was taken.
+    pub(in crate::engine) const fn whole(level: &Level) -> Self {
+        Self { price: level.price, shown: level.size, left: Shares::ZERO }
+    }
+
+    /// Whether a level on disk could have been written.
+    pub(in crate::engine) fn is_possible(&self) -> bool {
+        let Self { price, shown, left } = *self;
+        (Price::ZERO..=Price::ONE).contains(&price) && (Shares::ZERO..=shown).contains(&left)
+    }
+}
+
+/// A used level, and how much it had grown by the newest fill.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::engine) struct NotedLevel {
+    pub(in crate::engine) level: UsedLevel,
+    /// Working memory: `None` if another process saw that fill.
+    pub(in crate::engine) seen: Option<Seen>,
+}
+
+impl NotedLevel {
+    /// A level of a book that this process has not seen.
+    pub(in crate::engine) const fn unseen(level: UsedLevel) -> Self {
+        Self { level, seen: None }
+    }
+}
+
+/// How much a level had ever grown; see [`crate::market::book::Book`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::engine) struct Seen {
+    pub(in crate::engine) grown: Shares,
+    /// The era of `grown`.
+    pub(in crate::engine) era: u64,
+}
+
+impl Resting {
+    /// The memory of this and of what it owns, without the logged fills.
+    pub(in crate::engine) fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + tree_bytes(&self.open)
+            + tree_bytes(&self.on)
+            + self.used_count as usize * size_of::<UsedLevels>()
+            + self.standing.as_ref().map_or(0, |standing| standing.bytes())
+    }
+
+    /// Adds an open order with the shares that it holds back; `None` if the sum exceeds its range.
+    pub(in crate::engine) fn insert(
+        &mut self,
+        counter: u64,
+        slot: u32,
+        on: BookSide,
+        shares: Shares,
+    ) -> Option<()> {
+        self.open.insert(counter, slot);
+        let side = self.on.entry(on).or_default();
+        side.count += 1;
+        side.reserved = side.reserved.checked_add(shares)?;
+        Some(())
+    }
+
+    /// Changes the shares that an open order holds back.
+    pub(in crate::engine) fn release(&mut self, on: BookSide, shares: Shares) {
+        if let Some(side) = self.on.get_mut(&on) {
+            side.reserved -= shares;
+        }
+    }
+
+    /// Removes an open order that holds back nothing any more.
+    pub(in crate::engine) fn remove(&mut self, counter: u64, on: BookSide) {
+        self.open.remove(&counter);
+        if let Some(side) = self.on.get_mut(&on) {
+            side.count -= 1;
+            if side.count == 0 {
+                self.used_count -= u32::from(side.used.is_some());
+                self.on.remove(&on);
+            }
+        }
+    }
+
+    /// The shares of an outcome that open sales hold back.
+    pub(in crate::engine) fn reserved_shares(
+        &self,
+        market: MarketIndex,
+        outcome: OutcomeIndex,
+    ) -> Shares {
+        let on = BookSide { market, outcome, side: Side::Sell };
+        self.on.get(&on).map_or(Shares::ZERO, |side| side.reserved)
+    }
+
+    /// The displayed sizes that orders on one side of a book have used.
+    pub(in crate::engine) fn used(&self, on: BookSide) -> &[NotedLevel] {
+        let used = self.on.get(&on).and_then(|side| side.used.as_deref());
+        used.map_or(&[], |used| used)
+    }
+
+    /// The sides on which displayed sizes were used.
+    pub(in crate::engine) fn used_sides(&self) -> impl Iterator<Item = (BookSide, &[NotedLevel])> {
+        self.on.iter().filter_map(|(&on, side)| Some((on, &side.used.as_deref()?[..])))
+    }
+
+    /// Adds displayed sizes that an order has used to those that others have, as long as there are
+    /// orders on that side of the book.
+    pub(in crate::engine) fn note_used(
+        &mut self,
+        on: BookSide,
+        levels: impl IntoIterator<Item = NotedLevel>,
+    ) {
+        let Some(side) = self.on.get_mut(&on) else { return };
+        for level in levels {
+            self.used_count += u32::from(side.used.is_none());
+            note_used(side.used.get_or_insert_default(), level);
+        }
+    }
+
+    /// Remembers the displayed sizes that orders on one side of a book have used, as long as there
+    /// are such orders.
+    pub(in crate::engine) fn remember(&mut self, on: BookSide, used: UsedLevels) {
+        if let Some(side) = self.on.get_mut(&on) {
+            self.used_count += u32::from(side.used.is_none());
+            side.used = Some(Box::new(used));
+        }
+    }
+}
+
+/// Notes what is left of a level after a fill. Returns whether it counts: a match of several visits
+/// may go on with its book after a newer one was matched.
+pub(in crate::engine) fn note_used(used: &mut UsedLevels, mut noted: NotedLevel) -> bool {
+    if used.iter().any(|known| is_of_newer_book(known, &noted)) {
+        return false;
+    }
+    let place = used.iter().position(|known| known.level.price == noted.level.price);
+    let known = place.and_then(|place| used.remove(place).seen);
+    if let (Some(known), Some(seen)) = (known, &mut noted.seen)
+        && known.era == seen.era
+    {
+        seen.grown = seen.grown.max(known.grown);
+    }
+    used.push(noted);
+    true
+}
+
+fn is_of_newer_book(known: &NotedLevel, noted: &NotedLevel) -> bool {
+    let is_mirrored = |seen: Seen| seen.era & 1;
+    known.seen.zip(noted.seen).is_some_and(|(known, noted)| {
+        is_mirrored(known) == is_mirrored(noted) && known.era > noted.era
+    })
+}
+
+/// What an account's resting orders may take of a displayed level: what was left after their newest
+/// fill there, and what the level has grown since, but at most what is displayed. Where it is
+/// unknown how much the level grew, because a change may have been lost or the server was started
+/// again, it has grown by what it shows beyond its size then.
+pub(in crate::engine) fn free_size(
+    used: &[NotedLevel],
+    price: Price,
+    shown: Shares,
+    grown: Shares,
+    era: u64,
+) -> Shares {
+    let Some(NotedLevel { level, seen }) = used.iter().find(|it| it.level.price == price) else {
+        return shown;
+    };
+    let beyond = |now: Shares, then: Shares| now.micros().saturating_sub(then.micros()).max(0);
+    let growth = match seen {
+        Some(seen) if seen.era == era => beyond(grown, seen.grown),
+        // The numbers of an era begin at 0 with its first book.
+        _ => beyond(shown, level.shown).max(grown.micros()),
+    };
+    shown.min(Shares::from_micros(level.left.micros().saturating_add(growth)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noted(left: i64, seen: Option<(i64, u64)>) -> NotedLevel {
+        let shares = Shares::from_micros;
+        let (price, shown) = (Price::from_micros(500_000), shares(1_000));
+        NotedLevel {
+            level: UsedLevel { price, shown, left: shares(left) },
+            seen: seen.map(|(grown, era)| Seen { grown: shares(grown), era }),
+        }
+    }
+
+    /// What is noted of a level after these fills: left, grown and era of each.
+    #[track_caller]
+    fn check_used(fills: &[(i64, i64, u64)], expected: (i64, i64, u64)) {
+        let mut used = UsedLevels::new();
+        for &(left, grown, era) in fills {
+            note_used(&mut used, noted(left, Some((grown, era))));
+        }
+        let (left, grown, era) = expected;
+        assert_eq!(used.to_vec(), [noted(left, Some((grown, era)))]);
+    }
+
+    #[test]
+    fn a_fill_on_an_older_book_keeps_what_a_newer_one_used() {
+        check_used(&[(685, 0, 2), (870, 500, 2)], (870, 500, 2));
+        // What the level grew by counts once.
+        check_used(&[(870, 500, 2), (555, 0, 2)], (555, 500, 2));
+        check_used(&[(870, 500, 2), (9, 0, 4)], (9, 0, 4));
+        check_used(&[(870, 500, 4), (9, 900, 2)], (870, 500, 4));
+        // A book of its own and a mirrored one count their eras apart.
+        check_used(&[(870, 500, 4), (9, 0, 3)], (9, 0, 3));
+    }
+
+    /// What may be taken of a level that displayed 1,000 at the newest fill.
+    #[track_caller]
+    fn check_free((left, seen): (i64, Option<(i64, u64)>), now: (i64, i64, u64), expected: i64) {
+        let (shown, grown, era) = now;
+        let [shown, grown] = [shown, grown].map(Shares::from_micros);
+        let used = [noted(left, seen)];
+        let free = free_size(&used, used[0].level.price, shown, grown, era);
+        assert_eq!(free.micros(), expected, "{used:?} {now:?}");
+    }
+
+    #[test]
+    fn a_displayed_size_is_used_once_whatever_is_known_of_its_growth() {
+        for (fill, now, expected) in [
+            // In one era it is known by how much the level has grown.
+            ((0, Some((70, 2))), (1_000, 70, 2), 0),
+            ((0, Some((70, 2))), (1_000, 90, 2), 20),
+            ((5, Some((70, 2))), (3, 70, 2), 3),
+            // In a new one, or after a restart, only what exceeds the former size is new.
+            ((0, Some((70, 2))), (1_000, 0, 4), 0),
+            ((0, None), (1_000, 0, 4), 0),
+            ((0, None), (400, 0, 4), 0),
+            ((30, None), (1_000, 0, 4), 30),
+            ((0, None), (1_250, 0, 4), 250),
+            // Both counts know of the same 250 shares.
+            ((0, None), (1_250, 250, 4), 250),
+            // The first book of the era showed 600, and 250 were added.
+            ((0, None), (850, 250, 4), 250),
+            // It was gone when the era began.
+            ((0, None), (1_000, 1_000, 4), 1_000),
+        ] {
+            check_free(fill, now, expected);
+        }
+    }
+
+    #[test]
+    fn sides_with_used_levels_are_counted_as_they_come_and_go() {
+        let on = |outcome| BookSide {
+            market: MarketIndex(0),
+            outcome: OutcomeIndex(outcome),
+            side: Side::Buy,
+        };
+        let mut resting = Resting::default();
+        let sides = |resting: &Resting| resting.on.values().filter(|it| it.used.is_some()).count();
+        let check = |resting: &Resting, expected: usize| {
+            assert_eq!((resting.used_count as usize, sides(resting)), (expected, expected));
+        };
+        resting.note_used(on(0), []);
+        check(&resting, 0);
+        for (counter, side) in [(0, on(0)), (1, on(0)), (2, on(1))] {
+            resting.insert(counter, 0, side, Shares::ZERO).unwrap();
+        }
+        check(&resting, 0);
+        resting.note_used(on(0), []);
+        resting.remember(on(0), UsedLevels::new());
+        check(&resting, 1);
+        resting.remember(on(1), UsedLevels::new());
+        resting.note_used(on(1), []);
+        check(&resting, 2);
+        resting.remove(0, on(0));
+        check(&resting, 2);
+        resting.remove(1, on(0));
+        check(&resting, 1);
+        resting.remove(2, on(1));
+        check(&resting, 0);
+    }
+}

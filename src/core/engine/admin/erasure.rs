@@ -1,0 +1,156 @@
+//! Erasing an account, and the comments that it has written.
+//!
+//! An account keeps its id, which its shard has given, and loses everything else: its owner's
+//! identity, its keys, orders, fills, positions and sums. What is left balances: it is nothing.
+//! Comments on the orders of others are in the shards of those orders, which delete them on
+//! request.
+
+use std::hash::BuildHasher as _;
+
+use crate::engine::account::Account;
+use crate::engine::admin::reset::ORDERS_PER_RECORD_MAX;
+use crate::engine::decide::{Command, Given, Verdict};
+use crate::engine::event::{Event, Events};
+use crate::engine::rejection::Rejection;
+use crate::engine::state::State;
+use crate::ids::{AccountId, CommentId, Place, Timestamp};
+use crate::money::Usd;
+
+/// The most comments that one visit examines.
+const EXAMINED_PER_VISIT_MAX: usize = 10_000;
+
+/// The most comments that one visit deletes.
+const DELETED_PER_VISIT_MAX: usize = 1_000;
+
+/// Deletes some of the comments that an account has written on orders of this shard. Repeat it with
+/// the comment that it returns until there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EraseComments {
+    /// The account, which may be in another shard.
+    pub author: AccountId,
+    /// Only newer comments than this one.
+    pub after: Option<CommentId>,
+}
+
+/// What one visit of [`EraseComments`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ErasedComments {
+    /// How many comments were deleted.
+    pub count: usize,
+    /// The last comment examined, if there may be more.
+    pub next: Option<CommentId>,
+}
+
+impl Command for EraseComments {
+    type Subject = ErasedComments;
+    type Answer = ErasedComments;
+
+    fn decide(
+        &self,
+        state: &State,
+        _: Given<'_, '_>,
+    ) -> Result<Verdict<ErasedComments>, Rejection> {
+        let mut events = Events::new();
+        let mut next = None;
+        let first = CommentId::new(state.shard, self.after.map_or(1, |after| after.counter() + 1));
+        let comments = first.into_iter().flat_map(|first| state.comments.range(first..));
+        for (index, (&comment, row)) in comments.enumerate() {
+            if index >= EXAMINED_PER_VISIT_MAX || events.len() >= DELETED_PER_VISIT_MAX {
+                let erased = ErasedComments { count: events.len(), next };
+                return Ok(Verdict::of(events, erased));
+            }
+            next = Some(comment);
+            if row.author == self.author {
+                events.push(Event::CommentDeleted { comment });
+            }
+        }
+        let erased = ErasedComments { count: events.len(), next: None };
+        Ok(Verdict::of(events, erased))
+    }
+
+    fn answer(_: &State, erased: ErasedComments, _: bool) -> ErasedComments {
+        erased
+    }
+
+    fn depends_on(&self, state: &State) -> Place {
+        // That there is no such comment may be the work of an earlier visit.
+        state.place_at(state.last_removal)
+    }
+}
+
+/// What stands for the identity of an erased account: one for each, and the hash of no identity.
+fn erased_digest(account: AccountId) -> [u8; 32] {
+    let mut digest = [0; 32];
+    digest[0] = account.shard().get();
+    digest[24..].copy_from_slice(&account.counter().to_be_bytes());
+    digest
+}
+
+impl State {
+    /// Forgets the oldest orders of an account that is to be erased, with the comments on them, if
+    /// it keeps more than one visit may erase. It has no open orders.
+    pub(in crate::engine) fn forgotten_before_erasure(&self, account: &Account) -> Option<Events> {
+        let mut events = Events::new();
+        let mut row_count = 0;
+        for slot in account.orders() {
+            let order = self.orders[slot].id();
+            let comment_count = self.comments_of.get(&order).map_or(0, |it| it.ids.len());
+            row_count += 1 + comment_count;
+            if row_count > ORDERS_PER_RECORD_MAX && !events.is_empty() {
+                return Some(events);
+            }
+            events.push(Event::OrderForgotten { order });
+        }
+        None
+    }
+
+    /// Erases the account in this slot, which has no open orders.
+    pub(in crate::engine) fn erase_account(
+        &mut self,
+        slot: u32,
+        at: Timestamp,
+        position_in_log: u64,
+    ) -> Result<(), &'static str> {
+        self.last_erasure = position_in_log;
+        let account = &self.accounts[slot];
+        if !account.is_suspended() || account.open_order_count() > 0 {
+            return Err("is erased before it is suspended");
+        }
+        let (id, opened_at, digest) = (account.id, account.opened_at, account.digest);
+        while let Some(order) = self.accounts[slot].pop_order() {
+            let order_id = self.orders[order].id();
+            let (order, life) = self.orders.remove(order);
+            self.hash -= order.term();
+            if let Some(life) = life {
+                self.hash -= life.term(order_id);
+            }
+            self.forget_comments_of(order_id);
+        }
+        self.orders.shrink();
+        let keys: Vec<_> = self.keys_of(&self.accounts[slot]).map(|key| key.id).collect();
+        for key in keys {
+            self.remove_key(key);
+        }
+        self.hash -= self.accounts[slot].all_terms();
+        self.leave_unpaid(slot)?;
+        self.silences.remove(id);
+        let found = self.account_of.find_entry(self.hasher.hash_one(digest), |&it| it == slot);
+        let Ok(found) = found else { return Err("has no identity") };
+        found.remove();
+
+        // Without the name of an issuer either: a small one has few users.
+        let issuer = self.issuer("");
+        let mut erased =
+            Account::opened(id, erased_digest(id), issuer, "".into(), Usd::ZERO, opened_at);
+        erased.change_standing(|standing| standing.erased_at = Some(at));
+        erased.position_in_log = position_in_log;
+        self.hash += erased.all_terms();
+        let hash = self.hasher.hash_one(erased.digest);
+        self.accounts[slot] = erased;
+        let (accounts, hasher) = (&self.accounts, &self.hasher);
+        let hash_at = |&slot: &u32| hasher.hash_one(accounts[slot].digest);
+        self.account_of.insert_unique(hash, slot, hash_at);
+        self.last_removal = position_in_log;
+        Ok(())
+    }
+}

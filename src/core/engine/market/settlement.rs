@@ -1,0 +1,351 @@
+//! Settlement of positions when a market is resolved.
+//!
+//! The decision, with each token's payout and its source, is journaled once, in the shard derived
+//! from the market's id. Then each shard that has used the market settles it: its first record
+//! closes the market to orders, the next ones end a bounded number of open orders and then pay a
+//! bounded number of open positions, and the last one marks the market as paid. What is left to do
+//! is part of the state, so the settler repeats the command until nothing is left, across crashes
+//! too.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use smallvec::smallvec;
+
+use crate::engine::account::Account;
+use crate::engine::account::position::Position;
+use crate::engine::command::{DecideSettlement, Settle};
+use crate::engine::contradiction::Flaw;
+use crate::engine::decide::{Command, Given, Verdict};
+use crate::engine::event::{Event, Events};
+use crate::engine::market::payout::{
+    Decided, Decision, PaidPosition, Payouts, PositionsSettled, SettledMarket, Settlement, payout,
+};
+use crate::engine::order::cancel::{ENDED_PER_RECORD_MAX, ended};
+use crate::engine::order::terms::EndReason;
+use crate::engine::rejection::Rejection;
+use crate::engine::state::State;
+use crate::ids::{MarketIndex, OrderId, OutcomeIndex, Place, Timestamp};
+use crate::money::Price;
+
+/// The most positions that one record pays.
+pub const POSITIONS_PER_RECORD_MAX: usize = 64;
+
+/// How much of a market a shard has paid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Payment {
+    /// Some positions. Repeat the command to pay more.
+    Part,
+    /// All positions.
+    Whole,
+}
+
+impl Command for DecideSettlement {
+    type Subject = ();
+    type Answer = ();
+
+    fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<()>, Rejection> {
+        let Self(decision) = self;
+        if state.decisions.contains_key(&decision.condition_id) {
+            return Ok(Verdict::Already(()));
+        }
+        decision.check(state.shard).map_err(|rule| Rejection::Broken { rule })?;
+        let decision = decision.clone();
+        Ok(Verdict::Happens(smallvec![Event::SettlementDecided { decision, at: given.now }], ()))
+    }
+
+    fn answer(_: &State, (): (), _: bool) {}
+
+    /// Decisions are never removed, so the absence of one depends on no record.
+    fn depends_on(&self, state: &State) -> Place {
+        let made = state.decision(&self.0.condition_id);
+        made.map_or(Place::START, |decided| state.place_at(decided.position_in_log))
+    }
+}
+
+impl Command for Settle {
+    type Subject = Payment;
+    type Answer = Payment;
+
+    fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<Payment>, Rejection> {
+        let Self(decision) = self;
+        let Some(market) = state.market_named(&decision.condition_id) else {
+            // No account of this shard ever held it, and the catalogue keeps new orders out.
+            return Ok(Verdict::Already(Payment::Whole));
+        };
+        let payouts = match state.settled.get(&market) {
+            Some(settled) if settled.is_paid => return Ok(Verdict::Already(Payment::Whole)),
+            Some(settled) => settled.payouts.clone(),
+            None => {
+                decision.payouts_of(state.used_market(market)).ok_or(Rejection::MarketChanged)?
+            }
+        };
+        if let Some(events) = end_orders(state, market, &payouts, given.now) {
+            return Ok(Verdict::Happens(events, Payment::Part));
+        }
+        let mut events = Events::new();
+        let mut positions: Vec<PaidPosition> = Vec::new();
+        let (open, is_paid) = state.next_to_pay(market);
+        for (slot, outcome) in open {
+            let account = &state.accounts[slot];
+            let before = match positions.last() {
+                Some(last) if last.account == account.id => last.balance,
+                _ => account.ledger().cash(),
+            };
+            let held = account.position(market, outcome).expect("an open position is one");
+            let payout = payout(held.shares, payouts[outcome.index()]);
+            let broken = Rejection::Broken { rule: "an account's sums outgrow their range" };
+            account.ledger().after_payout(payout).ok_or_else(|| broken.clone())?;
+            positions.push(PaidPosition {
+                account: account.id,
+                outcome,
+                shares: held.shares,
+                payout,
+                balance: before.checked_add(payout).ok_or(broken)?,
+            });
+        }
+        if !positions.is_empty() {
+            let payouts = payouts.clone();
+            let settled = PositionsSettled { market, payouts, positions, at: given.now };
+            events.push(Event::PositionsSettled(Box::new(settled)));
+        }
+        if is_paid {
+            events.push(Event::MarketSettled { market, payouts, at: given.now });
+        }
+        let payment = if is_paid { Payment::Whole } else { Payment::Part };
+        Ok(Verdict::Happens(events, payment))
+    }
+
+    fn answer(_: &State, payment: Payment, _: bool) -> Payment {
+        payment
+    }
+
+    fn depends_on(&self, state: &State) -> Place {
+        state.settled_place(&self.0.condition_id)
+    }
+
+    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
+        let place = self.depends_on(state);
+        match rejection {
+            // This rejection discloses that the shard has used the market with other tokens.
+            Rejection::MarketChanged => place.max(state.introduction_place(&self.0.condition_id)),
+            _ => place,
+        }
+    }
+}
+
+/// The record that ends some of the market's open orders, which hold back what is to be paid.
+/// `None` if there are none.
+fn end_orders(
+    state: &State,
+    market: MarketIndex,
+    payouts: &Payouts,
+    at: Timestamp,
+) -> Option<Events> {
+    let mut open = state.open_orders_in(market).peekable();
+    open.peek()?;
+    let mut events = Events::new();
+    if !state.is_settled(market) {
+        // No payment yet, but the market is closed to new orders.
+        let (payouts, positions) = (payouts.clone(), Vec::new());
+        let closed = PositionsSettled { market, payouts, positions, at };
+        events.push(Event::PositionsSettled(Box::new(closed)));
+    }
+    let ends = open.take(ENDED_PER_RECORD_MAX);
+    events.extend(ends.map(|order| ended(order, EndReason::Resolved, at)));
+    Some(events)
+}
+
+impl State {
+    /// The open positions that the next record of a settlement pays, by account, and whether they
+    /// are all.
+    ///
+    /// The first call for a market looks at all positions that there ever were in it, as the first
+    /// record does when it is applied; the others look at those that they return.
+    fn next_to_pay(&self, market: MarketIndex) -> (Vec<(u32, OutcomeIndex)>, bool) {
+        let holders = &self.holders[market.0 as usize];
+        let (mut next, count): (Vec<_>, usize) = if self.is_settled(market) {
+            (holders.iter().take(POSITIONS_PER_RECORD_MAX).copied().collect(), holders.len())
+        } else {
+            let open: Vec<_> =
+                holders.iter().copied().filter(|&it| self.holds_shares(market, it)).collect();
+            let count = open.len();
+            (open, count)
+        };
+        next.sort_unstable();
+        next.truncate(POSITIONS_PER_RECORD_MAX);
+        (next, count <= POSITIONS_PER_RECORD_MAX)
+    }
+
+    /// Whether an account holds shares.
+    fn holds_shares(&self, market: MarketIndex, (slot, outcome): (u32, OutcomeIndex)) -> bool {
+        self.accounts[slot].position(market, outcome).is_some_and(Position::is_open)
+    }
+
+    /// Leaves the open positions in a market, in order.
+    fn keep_open_positions(&mut self, market: MarketIndex) {
+        let mut holders = std::mem::take(&mut self.holders[market.0 as usize]);
+        holders.retain(|&position| self.holds_shares(market, position));
+        holders.make_contiguous().sort_unstable();
+        self.holders[market.0 as usize] = holders;
+    }
+
+    /// Puts what the settlements that have begun must still pay in order. Accounts are restored
+    /// with their positions in the order of opening.
+    pub(in crate::engine) fn sort_unpaid_positions(&mut self) {
+        for market in self.settled.keys() {
+            self.holders[market.0 as usize].make_contiguous().sort_unstable();
+        }
+    }
+
+    /// Takes the open positions of an account out of the settlements that have begun: they are
+    /// about to be closed without a payment.
+    pub(in crate::engine) fn leave_unpaid(
+        &mut self,
+        account_slot: u32,
+    ) -> Result<(), &'static str> {
+        let open = self.accounts[account_slot].positions().iter().filter(|it| it.is_open());
+        for position in open.filter(|it| self.is_settled[it.market.0 as usize]) {
+            let holders = &mut self.holders[position.market.0 as usize];
+            let place = holders.binary_search(&(account_slot, position.outcome));
+            let place = place.map_err(|_| "has an open position that no settlement would pay")?;
+            holders.remove(place);
+        }
+        Ok(())
+    }
+
+    /// The open orders of a market, held ones included.
+    fn open_orders_in(&self, market: MarketIndex) -> impl Iterator<Item = OrderId> + '_ {
+        let resting = self.open.of_market(market).map(|slot| self.orders[slot].id());
+        let held = self.holds.of_market(market);
+        resting.chain(held.filter_map(|counter| OrderId::new(self.shard, counter)))
+    }
+
+    pub(in crate::engine) fn add_decision(
+        &mut self,
+        decision: &Arc<Decision>,
+        at: Timestamp,
+        position_in_log: u64,
+    ) -> Result<(), &'static str> {
+        decision.check(self.shard)?;
+        let decided = Decided { decision: decision.clone(), at, position_in_log };
+        let term = decided.term();
+        if self.decisions.insert(decision.condition_id.clone(), decided).is_some() {
+            return Err("was made before");
+        }
+        self.hash += term;
+        Ok(())
+    }
+
+    pub(in crate::engine) fn settle_positions(
+        &mut self,
+        settled: &PositionsSettled,
+        position_in_log: u64,
+    ) -> Result<(), Flaw> {
+        let market = settled.market;
+        self.settle_market(market, &settled.payouts, false, position_in_log)?;
+        if !settled.positions.is_empty() && self.open_orders_in(market).next().is_some() {
+            return Err(Flaw::market(market, "is paid, and orders in it are open"));
+        }
+        for paid in &settled.positions {
+            let flaw = |flaw| Flaw::account(paid.account, flaw);
+            let slot = self.account_slot(paid.account).ok_or(flaw("is not there to be paid"))?;
+            let holders = &mut self.holders[market.0 as usize];
+            let Ok(place) = holders.binary_search(&(slot, paid.outcome)) else {
+                return Err(flaw("is paid for a position that is not open"));
+            };
+            holders.remove(place);
+            let price = settled.payouts[paid.outcome.index()];
+            let account = &mut self.accounts[slot];
+            self.hash += account.settle(market, paid, price, settled.at).map_err(flaw)?;
+            account.position_in_log = position_in_log;
+        }
+        Ok(())
+    }
+
+    /// Marks a market as being settled, or as paid if no position in it is open. It takes no more
+    /// orders from here on.
+    pub(in crate::engine) fn settle_market(
+        &mut self,
+        market: MarketIndex,
+        payouts: &Payouts,
+        is_paid: bool,
+        position_in_log: u64,
+    ) -> Result<(), Flaw> {
+        let flaw = |flaw| Err(Flaw::market(market, flaw));
+        let Some(used) = self.markets.get(market.0 as usize) else {
+            return flaw("is settled and was never used");
+        };
+        if used.outcomes.len() != payouts.len() {
+            return flaw("is settled with payouts of other outcomes");
+        }
+        if payouts.iter().any(|price| !(Price::ZERO..=Price::ONE).contains(price)) {
+            return flaw("pays less than nothing or more than a dollar a share");
+        }
+        if !self.is_settled(market) {
+            self.keep_open_positions(market);
+        }
+        if is_paid && !self.holders[market.0 as usize].is_empty() {
+            return flaw("is paid, and somebody holds it");
+        }
+        if is_paid && self.open_orders_in(market).next().is_some() {
+            return flaw("is paid, and orders in it are open");
+        }
+        if let Some(before) = self.settled.get(&market) {
+            if before.is_paid {
+                return flaw("was settled before");
+            }
+            if before.payouts != *payouts {
+                return flaw("is settled in two ways");
+            }
+            self.hash -= before.term(market);
+        }
+        let payouts = payouts.clone();
+        let settled = SettledMarket { payouts, is_paid, position_in_log };
+        self.hash += settled.term(market);
+        self.settled.insert(market, settled);
+        self.is_settled[market.0 as usize] = true;
+        if is_paid {
+            self.holders[market.0 as usize] = VecDeque::new();
+        }
+        Ok(())
+    }
+
+    /// The decision about a market, if this shard keeps one.
+    pub fn decision(&self, condition_id: &str) -> Option<&Decided> {
+        self.decisions.get(condition_id)
+    }
+
+    /// All decisions that this shard keeps, by condition id.
+    pub fn decisions(&self) -> impl ExactSizeIterator<Item = &Decided> {
+        self.decisions.values()
+    }
+
+    /// The condition ids of the markets with open positions or open orders, without duplicates.
+    pub fn held_markets(&self) -> impl Iterator<Item = &Arc<str>> {
+        let used = (0_u32..).map(MarketIndex).take(self.markets.len());
+        let held = used.filter(|&market| {
+            self.holders[market.0 as usize]
+                .iter()
+                .any(|&position| self.holds_shares(market, position))
+        });
+        let mut markets: Vec<MarketIndex> =
+            held.chain(self.open_sides().map(|on| on.market)).chain(self.holds.markets()).collect();
+        markets.sort_unstable();
+        markets.dedup();
+        markets.into_iter().map(|market| &self.used_market(market).condition_id)
+    }
+
+    /// Whether the shard has used a market and has not settled it.
+    pub fn is_unsettled(&self, condition_id: &str) -> bool {
+        let market = self.market_named(condition_id);
+        market.is_some_and(|market| self.settled.get(&market).is_none_or(|it| !it.is_paid))
+    }
+}
+
+impl Account {
+    /// The settlement of the position with this index, if it was settled and is still kept.
+    pub fn settlement(&self, position: u32) -> Option<&Settlement> {
+        self.settlements().get(&position)
+    }
+}

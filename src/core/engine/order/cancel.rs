@@ -1,0 +1,257 @@
+//! Ending open orders: cancels, expiry, and what the venue does to its own books.
+
+use smallvec::smallvec;
+
+use crate::engine::account::Account;
+use crate::engine::command::{CancelOrder, CancelOrders, ClearBooks, ExpireOrders};
+use crate::engine::contradiction::Flaw;
+use crate::engine::decide::{Command, Given, Verdict};
+use crate::engine::event::{Event, Events};
+use crate::engine::order::life::End;
+use crate::engine::order::receipt::{Order, OrderReceipt};
+use crate::engine::order::terms::{EndReason, OrderStatus, Reserve};
+use crate::engine::rejection::Rejection;
+use crate::engine::state::State;
+use crate::ids::{OrderId, Place, Timestamp, condition};
+
+/// The most orders that one record ends.
+pub const ENDED_PER_RECORD_MAX: usize = 64;
+
+/// A cancelled order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cancelled {
+    /// The order.
+    pub receipt: OrderReceipt,
+    /// What it no longer holds back.
+    pub released: Reserve,
+}
+
+/// The orders that one visit cancelled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CancelledOrders {
+    /// The orders, oldest first.
+    pub orders: Vec<OrderId>,
+    /// Whether there are more to cancel.
+    pub has_more: bool,
+}
+
+impl Command for CancelOrder {
+    type Subject = (OrderId, Reserve);
+    type Answer = Cancelled;
+
+    fn decide(
+        &self,
+        state: &State,
+        given: Given<'_, '_>,
+    ) -> Result<Verdict<(OrderId, Reserve)>, Rejection> {
+        if let Some(account) = state.account(self.account) {
+            account.require_writable()?;
+        }
+        let own = state.orders.slot(self.order);
+        let own = own.filter(|&slot| state.orders[slot].account() == self.account);
+        let slot = own.ok_or(Rejection::OrderNotFound)?;
+        let Some(life) = state.orders.life(slot) else {
+            return Err(Rejection::NotCancellable { status: OrderStatus::Filled });
+        };
+        if !life.is_open() {
+            return Err(Rejection::NotCancellable { status: life.status() });
+        }
+        if life.is_held {
+            return Err(Rejection::OrderIsHeld);
+        }
+        let released = life.reserve(state.orders[slot].side());
+        let events = smallvec![ended(self.order, EndReason::User, given.now)];
+        Ok(Verdict::Happens(events, (self.order, released)))
+    }
+
+    fn answer(state: &State, (order, released): (OrderId, Reserve), _: bool) -> Cancelled {
+        let order = state.order(order).expect("an order that was just cancelled is kept");
+        Cancelled { receipt: state.receipt(order), released }
+    }
+
+    fn depends_on(&self, state: &State) -> Place {
+        state.order_place(self.order)
+    }
+
+    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
+        match rejection {
+            Rejection::AccountSuspended => state.account_place(self.account),
+            _ => self.depends_on(state),
+        }
+    }
+}
+
+impl Command for CancelOrders {
+    type Subject = CancelledOrders;
+    type Answer = CancelledOrders;
+
+    fn decide(
+        &self,
+        state: &State,
+        given: Given<'_, '_>,
+    ) -> Result<Verdict<CancelledOrders>, Rejection> {
+        let account = state.writable_account(self.account)?;
+        let mut orders = Vec::new();
+        let matching = self.matching(state, account).inspect(|&order| orders.push(order));
+        let (events, has_more) = end_some(matching, EndReason::User, given.now);
+        orders.truncate(events.len());
+        Ok(Verdict::of(events, CancelledOrders { orders, has_more }))
+    }
+
+    fn answer(_: &State, cancelled: CancelledOrders, _: bool) -> CancelledOrders {
+        cancelled
+    }
+
+    fn depends_on(&self, state: &State) -> Place {
+        state.account_place(self.account)
+    }
+}
+
+impl CancelOrders {
+    /// The open orders to cancel, oldest first. An account has a bounded number of them.
+    fn matching<'a>(
+        &'a self,
+        state: &'a State,
+        account: &'a Account,
+    ) -> impl Iterator<Item = OrderId> + 'a {
+        let after = self.after.map_or(0, OrderId::counter);
+        let wanted = state.cancellable_orders_after(account, after).filter(|order| {
+            let market = state.used_market(order.market());
+            let token_id = market.token(order.outcome());
+            self.market_id.as_deref().is_none_or(|id| condition::is_same(id, &market.condition_id))
+                && self.token_id.as_deref().is_none_or(|id| *id == **token_id)
+        });
+        wanted.map(Order::id)
+    }
+}
+
+impl Command for ExpireOrders {
+    /// Whether there are more to expire.
+    type Subject = bool;
+    type Answer = bool;
+
+    fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<bool>, Rejection> {
+        let due = state.open.due(given.now);
+        let due = due.filter_map(|counter| OrderId::new(state.shard, counter));
+        let (events, has_more) = end_some(due, EndReason::GtdExpired, given.now);
+        Ok(Verdict::of(events, has_more))
+    }
+
+    fn answer(_: &State, has_more: bool, _: bool) -> bool {
+        has_more
+    }
+
+    fn depends_on(&self, _: &State) -> Place {
+        Place::START
+    }
+}
+
+impl Command for ClearBooks {
+    /// Whether there are more to end.
+    type Subject = bool;
+    type Answer = bool;
+
+    fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<bool>, Rejection> {
+        let Some(market) = state.market_named(&self.market_id) else {
+            return Ok(Verdict::Already(false));
+        };
+        let orders = state.open.of_market(market).map(|slot| &state.orders[slot]);
+        let older = orders.filter(|order| order.placed_at() < self.at).map(Order::id);
+        let (events, has_more) = end_some(older, EndReason::GameStart, given.now);
+        Ok(Verdict::of(events, has_more))
+    }
+
+    fn answer(_: &State, has_more: bool, _: bool) -> bool {
+        has_more
+    }
+
+    fn depends_on(&self, _: &State) -> Place {
+        Place::START
+    }
+}
+
+/// The events that end these orders, at most [`ENDED_PER_RECORD_MAX`] of them, and whether there
+/// are more.
+fn end_some(
+    orders: impl Iterator<Item = OrderId>,
+    reason: EndReason,
+    at: Timestamp,
+) -> (Events, bool) {
+    end_at_most(ENDED_PER_RECORD_MAX, orders, reason, at)
+}
+
+/// The events that end these orders, at most `count_max` of them, and whether there are more.
+pub(in crate::engine) fn end_at_most(
+    count_max: usize,
+    mut orders: impl Iterator<Item = OrderId>,
+    reason: EndReason,
+    at: Timestamp,
+) -> (Events, bool) {
+    let some = orders.by_ref().take(count_max);
+    let events = some.map(|order| ended(order, reason, at)).collect();
+    (events, orders.next().is_some())
+}
+
+pub(in crate::engine) const fn ended(order: OrderId, reason: EndReason, at: Timestamp) -> Event {
+    Event::OrderEnded { order, reason, at }
+}
+
+impl State {
+    /// The account's open orders that are not held, oldest first.
+    pub(in crate::engine) fn cancellable_orders<'a>(
+        &'a self,
+        account: &'a Account,
+    ) -> impl Iterator<Item = &'a Order> + 'a {
+        self.cancellable_orders_after(account, 0)
+    }
+
+    /// Those of them that are newer than the order with this counter.
+    fn cancellable_orders_after<'a>(
+        &'a self,
+        account: &'a Account,
+        counter: u64,
+    ) -> impl Iterator<Item = &'a Order> + 'a {
+        let orders = account.open_orders_after(counter).map(|slot| &self.orders[slot]);
+        orders.filter(|order| self.orders.life_of(order).is_some_and(|life| !life.is_held))
+    }
+
+    /// Ends an open order and frees what it held back.
+    pub(in crate::engine) fn end_order(
+        &mut self,
+        id: OrderId,
+        reason: EndReason,
+        at: Timestamp,
+        position_in_log: u64,
+    ) -> Result<(), Flaw> {
+        let flaw = |flaw| Flaw::order(id, flaw);
+        if reason.is_at_placement() {
+            return Err(flaw("ends in a way that only a new order can"));
+        }
+        let slot = self.open_slot(id)?;
+        let is_possible = self.orders.life(slot).is_some_and(|life| match reason {
+            _ if life.is_held && !reason.ends_held_orders() => false,
+            EndReason::GtdExpired => life.is_due(at),
+            EndReason::PostOnlyWouldCross => life.awaits_book && life.terms.post_only,
+            EndReason::InsufficientBalance => life.awaits_book,
+            EndReason::Resolved => self.is_settled(self.orders[slot].market()),
+            _ => true,
+        });
+        if !is_possible {
+            return Err(flaw("ends for a reason that it does not have"));
+        }
+        let priority = self.priority_of(slot);
+        let account = self.touch_order(slot, position_in_log);
+        self.end_hold(account, slot);
+        let reserve = self.reserve_of(slot);
+        let life = self.change_life(slot, |life| {
+            life.end = Some(End { reason, at });
+            life.awaits_book = false;
+            Ok(())
+        });
+        let life = life.map_err(flaw)?;
+        self.accounts[account].release(priority.on(), reserve, Reserve::default());
+        self.close_order(account, slot, priority, &life);
+        self.hash += self.accounts[account].count_finished().map_err(flaw)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! How orders are held. [`crate::engine::order::held`] decides them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::engine::order::payload::Intent;
+use crate::engine::order::terms::{OrderKind, Reserve, Terms, resting_notional};
+use crate::engine::state::hash::{StateHash, Term, TermKind};
+use crate::engine::state::heap::{set_bytes, tree_bytes};
+use crate::ids::{MarketIndex, OrderId, Timestamp};
+use crate::market::book::Side;
+use crate::money::{Price, Shares, Usd};
+
+/// The highest bound on slippage.
+const MAX_SLIPPAGE_BPS: u16 = 10_000;
+
+/// What is known of a held order beyond its terms.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hold {
+    /// When the wait is over.
+    pub due: Timestamp,
+    /// What the order holds back meanwhile.
+    pub reserve: Reserve,
+    /// Dollars to spend, if the order is not for a quantity.
+    pub amount: Option<Usd>,
+    /// The price that the caller saw; the reference for slippage.
+    pub expected_price: Option<Price>,
+    /// How much worse than the reference price the fill may be, 0 to 10,000.
+    pub max_slippage_bps: Option<u16>,
+}
+
+impl Hold {
+    pub(in crate::engine) const fn of(intent: &Intent, reserve: Reserve, due: Timestamp) -> Self {
+        let &Intent { amount, expected_price, max_slippage_bps, .. } = intent;
+        Self { due, reserve, amount, expected_price, max_slippage_bps }
+    }
+
+    /// What the order asks for.
+    pub(in crate::engine) fn intent(&self, side: Side, terms: Terms) -> Intent {
+        let &Self { amount, expected_price, max_slippage_bps, .. } = self;
+        let quantity = if amount.is_some() { Shares::ZERO } else { terms.quantity };
+        let terms = Terms { quantity, ..terms };
+        Intent { side, terms, amount, expected_price, max_slippage_bps }
+    }
+
+    /// Whether the numbers are those of an order on this side with these terms.
+    pub(in crate::engine) fn is_consistent(&self, side: Side, terms: Terms) -> bool {
+        let Self { due: _, reserve, amount, expected_price, max_slippage_bps } = *self;
+        let least = match (amount, terms.price) {
+            (Some(amount), _) => amount,
+            (None, Some(price)) => resting_notional(side, price, terms.quantity),
+            (None, None) => Usd::ZERO,
+        };
+        let has_reserve = match side {
+            Side::Buy => reserve.cash >= least && reserve.shares == Shares::ZERO,
+            Side::Sell => reserve == Reserve { cash: Usd::ZERO, shares: terms.quantity },
+        };
+        let takes_amount = side == Side::Buy && terms.kind == OrderKind::Market;
+        let prices = Price::ZERO..=Price::ONE;
+        has_reserve
+            && amount.is_none_or(|amount| takes_amount && amount > Usd::ZERO)
+            && expected_price.is_none_or(|price| prices.contains(&price))
+            && max_slippage_bps.is_none_or(|bps| bps <= MAX_SLIPPAGE_BPS)
+    }
+
+    /// Whether an order that is held with some terms can have others once it is decided.
+    pub(in crate::engine) fn permits(&self, held: Terms, decided: Terms) -> bool {
+        let Terms { quantity, awaited_book, held_ms, .. } = decided;
+        // An amount buys what it buys then.
+        let quantity = if self.amount.is_some() { quantity } else { held.quantity };
+        held_ms > 0 && decided == Terms { quantity, awaited_book, held_ms, ..held }
+    }
+
+    /// The term in the state hash.
+    pub(in crate::engine) fn term(&self, order: OrderId) -> StateHash {
+        let slippage = self.max_slippage_bps.map_or(-1, i64::from);
+        Term::new(TermKind::Hold)
+            .pair(order.get(), self.due.nanos().cast_unsigned())
+            .signed_pair(self.reserve.cash.micros(), self.reserve.shares.micros())
+            .optional(self.amount.map(Usd::micros))
+            .optional(self.expected_price.map(Price::micros))
+            .signed(slippage)
+            .finish()
+    }
+}
+
+/// The held orders of a shard.
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) struct Holds {
+    by_order: BTreeMap<u64, Hold>,
+    by_market: BTreeSet<(MarketIndex, u64)>,
+}
+
+impl Holds {
+    /// The memory of the holds.
+    pub(in crate::engine) fn bytes(&self) -> usize {
+        tree_bytes(&self.by_order) + set_bytes(&self.by_market)
+    }
+
+    pub(in crate::engine) fn len(&self) -> usize {
+        self.by_order.len()
+    }
+
+    pub(in crate::engine) fn get(&self, order: OrderId) -> Option<&Hold> {
+        self.by_order.get(&order.counter())
+    }
+
+    pub(in crate::engine) fn insert(&mut self, order: OrderId, market: MarketIndex, hold: Hold) {
+        self.by_order.insert(order.counter(), hold);
+        self.by_market.insert((market, order.counter()));
+    }
+
+    pub(in crate::engine) fn remove(
+        &mut self,
+        order: OrderId,
+        market: MarketIndex,
+    ) -> Option<Hold> {
+        self.by_market.remove(&(market, order.counter()));
+        self.by_order.remove(&order.counter())
+    }
+
+    /// The counters of the held orders in a market, oldest first.
+    pub(in crate::engine) fn of_market(
+        &self,
+        market: MarketIndex,
+    ) -> impl Iterator<Item = u64> + '_ {
+        self.by_market.range((market, 0)..=(market, u64::MAX)).map(|&(_, counter)| counter)
+    }
+
+    /// The markets with held orders; a market may occur more than once.
+    pub(in crate::engine) fn markets(&self) -> impl Iterator<Item = MarketIndex> + '_ {
+        self.by_market.iter().map(|&(market, _)| market)
+    }
+
+    /// The counters of the held orders, oldest first.
+    pub(in crate::engine) fn counters(&self) -> impl Iterator<Item = u64> + '_ {
+        self.by_order.keys().copied()
+    }
+}

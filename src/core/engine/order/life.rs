@@ -1,0 +1,178 @@
+//! The life of an order that did not simply fill: its terms, its progress and its end.
+
+use crate::engine::order::terms::{
+    EndReason, OrderKind, OrderStatus, Reserve, Terms, TimeInForce, resting_notional,
+};
+use crate::engine::state::hash::{StateHash, Term, TermKind};
+use crate::ids::{OrderId, Timestamp};
+use crate::market::book::Side;
+use crate::money::{Price, Shares, Usd};
+
+/// Terms, progress and end of an order. A market order that filled completely when it was placed
+/// has none: its fill says everything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Life {
+    /// What the order asks for.
+    pub terms: Terms,
+    /// What has filled so far.
+    pub progress: Progress,
+    /// How it ended, if it ended before it was filled.
+    pub end: Option<End>,
+    /// Whether it still waits for its first fresh book.
+    pub awaits_book: bool,
+    /// Whether it is held, as the venue holds orders that it could match at once, or ended while it
+    /// was.
+    pub is_held: bool,
+}
+
+/// The sums of an order's fills.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Shares bought or sold.
+    pub filled: Shares,
+    /// Dollars paid or received for them, without fees.
+    pub notional: Usd,
+    /// Fees paid.
+    pub fee: Usd,
+    /// The number of fills.
+    pub fill_count: u32,
+    /// The time of the newest fill; the epoch if there is none.
+    pub filled_at: Timestamp,
+}
+
+/// The end of an order that was not filled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct End {
+    /// Why it ended.
+    pub reason: EndReason,
+    /// When it ended.
+    pub at: Timestamp,
+}
+
+impl Progress {
+    /// Whether the sums fit together.
+    fn is_consistent(&self) -> bool {
+        let has_filled = self.filled > Shares::ZERO;
+        has_filled == (self.fill_count > 0)
+            && (has_filled || *self == Self::default())
+            && (0..=self.filled.micros()).contains(&self.notional.micros())
+            && self.fee >= Usd::ZERO
+    }
+
+    /// The progress after a fill; `None` if a sum exceeds its range.
+    pub fn after(self, quantity: Shares, notional: Usd, fee: Usd, at: Timestamp) -> Option<Self> {
+        Some(Self {
+            filled: self.filled.checked_add(quantity)?,
+            notional: self.notional.checked_add(notional)?,
+            fee: self.fee.checked_add(fee)?,
+            fill_count: self.fill_count.checked_add(1)?,
+            filled_at: at,
+        })
+    }
+}
+
+impl Life {
+    /// The stage of the life.
+    pub fn status(&self) -> OrderStatus {
+        let ended = self.end.map(|end| end.reason);
+        OrderStatus::of(self.progress.filled, self.terms.quantity, ended)
+    }
+
+    /// Whether the order is open.
+    pub fn is_open(&self) -> bool {
+        self.status() == OrderStatus::Pending
+    }
+
+    /// The quantity that has not filled.
+    pub fn remaining(&self) -> Shares {
+        self.terms.quantity - self.progress.filled
+    }
+
+    /// The price at which it rests. Only limit orders rest, and they have one.
+    pub fn limit(&self) -> Price {
+        self.terms.price.unwrap_or(Price::ZERO)
+    }
+
+    /// What the order holds back from its account while it rests. What a held order holds back is
+    /// part of its hold.
+    pub fn reserve(&self, side: Side) -> Reserve {
+        if self.is_open() && !self.is_held {
+            Reserve::of(side, self.limit(), self.remaining())
+        } else {
+            Reserve::default()
+        }
+    }
+
+    /// What this part of the resting order costs or yields.
+    pub fn part_notional(&self, side: Side, quantity: Shares) -> Usd {
+        let notional = |left| resting_notional(side, self.limit(), left);
+        notional(self.remaining()) - notional(self.remaining() - quantity)
+    }
+
+    /// Whether the order has expired.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        self.terms.time_in_force.expires_at().is_some_and(|at| at <= now)
+    }
+
+    /// Whether the parts fit together, as far as the life alone tells.
+    pub(in crate::engine) fn is_consistent(&self) -> bool {
+        let Terms { kind, time_in_force, post_only, awaited_book, quantity, price, held_ms } =
+            self.terms;
+        let rests = time_in_force.may_rest();
+        let is_limit = kind == OrderKind::Limit;
+        let prices = Price::ZERO..=Price::ONE;
+        let reason = self.end.map(|end| end.reason);
+        let is_killed = reason.is_some_and(EndReason::is_at_placement);
+        let buys_nothing = !is_limit && reason == Some(EndReason::FakNotFilled);
+        (quantity > Shares::ZERO || quantity == Shares::ZERO && buys_nothing)
+            && (Shares::ZERO..=quantity).contains(&self.progress.filled)
+            && (is_limit || !rests)
+            && (rests || !post_only && !awaited_book)
+            && (awaited_book || !self.awaits_book)
+            && (!self.awaits_book || self.is_open())
+            && (!self.awaits_book && !self.is_held || self.progress == Progress::default())
+            && !(self.is_held && (post_only || awaited_book || held_ms > 0))
+            && (!self.is_held || reason.is_none_or(EndReason::ends_held_orders))
+            && self.progress.is_consistent()
+            && price.map_or(!is_limit, |price| prices.contains(&price))
+            // An order that cannot rest ends when it is placed, and only such an order is killed.
+            && (rests || self.is_held || self.status() != OrderStatus::Pending)
+            && (!is_killed || !rests)
+            && !(self.end.is_some() && self.progress.filled == quantity && quantity > Shares::ZERO)
+    }
+
+    /// The life's term in the state hash.
+    pub(in crate::engine) fn term(&self, order: OrderId) -> StateHash {
+        let Terms { time_in_force, quantity, price, held_ms, .. } = self.terms;
+        let Progress { filled, notional, fee, fill_count, filled_at } = self.progress;
+        let flags = u64::from(self.flags()) << 32 | u64::from(fill_count);
+        let term = Term::new(TermKind::Life)
+            .pair(order.get(), flags)
+            .signed_pair(quantity.micros(), price.map_or(-1, Price::micros))
+            .optional(time_in_force.expires_at().map(Timestamp::nanos))
+            .signed_pair(filled.micros(), notional.micros())
+            .signed_pair(fee.micros(), filled_at.nanos())
+            .optional(self.end.map(|end| end.at.nanos()));
+        let term = if held_ms > 0 { term.signed(held_ms.into()) } else { term };
+        term.finish()
+    }
+
+    /// Everything that is not a number, in 32 bits. Part of the state hash and so of the format.
+    fn flags(&self) -> u32 {
+        let kind = u32::from(self.terms.kind == OrderKind::Limit);
+        let time_in_force = match self.terms.time_in_force {
+            TimeInForce::GoodTilCancelled => 0,
+            TimeInForce::GoodTilDate(_) => 1,
+            TimeInForce::FillOrKill => 2,
+            TimeInForce::FillAndKill => 3,
+        };
+        let reason = self.end.map_or(0, |end| 1 + end.reason as u32);
+        kind | u32::from(self.terms.post_only) << 1
+            | u32::from(self.terms.awaited_book) << 2
+            | u32::from(self.awaits_book) << 3
+            | time_in_force << 4
+            | u32::from(self.is_held) << 6
+            | u32::from(self.terms.held_ms > 0) << 7
+            | reason << 8
+    }
+}

@@ -1,0 +1,217 @@
+//! The kept orders of a shard, by id and by name.
+
+use std::hash::BuildHasher as _;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use smallvec::SmallVec;
+
+use crate::engine::order::idempotency::{NAMES_PER_ORDER_MAX, NameHash};
+use crate::engine::order::life::Life;
+use crate::engine::order::open::BookVersion;
+use crate::engine::order::packed_life::StoredLife;
+use crate::engine::order::receipt::Order;
+use crate::engine::state::slab::{PackedSlot, Slab, Table};
+use crate::ids::{AccountId, OrderId};
+
+/// The orders of a shard. The names of an order are stored in its row; the name index holds only
+/// slots. Most orders filled when they were placed and have no life of their own, so lives are
+/// stored apart.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct OrderTable {
+    rows: Table<Order>,
+    lives: Slab<StoredLife>,
+    by_name: HashTable<NameEntry>,
+    hasher: RandomState,
+    /// The memory of the texts that clients gave as names.
+    text_bytes: usize,
+}
+
+/// An entry of the name index: one name of one order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct NameEntry {
+    /// The slot, shifted left by one; the lowest bit is the index of the name.
+    packed: u32,
+    /// Part of the name's hash, so that the index can grow without reading the orders.
+    tag: Tag,
+}
+
+impl NameEntry {
+    fn new(slot: u32, index: usize, tag: Tag) -> Self {
+        assert!(slot < 1 << 31 && index < 2, "a slot and the index of one of two names fit a u32");
+        Self { packed: slot << 1 | u32::from(index == 1), tag }
+    }
+
+    const fn slot(self) -> u32 {
+        self.packed >> 1
+    }
+
+    fn name(self, rows: &Table<Order>) -> (AccountId, NameHash) {
+        let order = &rows[self.slot()];
+        (order.account(), order.names()[self.packed as usize & 1])
+    }
+}
+
+/// 32 bits of a hash, all that the index stores of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Tag(u32);
+
+impl Tag {
+    fn of(hasher: &RandomState, name: (AccountId, NameHash)) -> Self {
+        let hash = hasher.hash_one(name).to_le_bytes();
+        Self(u32::from_le_bytes(*hash.first_chunk().expect("a hash has eight bytes")))
+    }
+
+    /// The hash table takes the bucket from the lowest bits and a check byte from the highest.
+    fn hash(self) -> u64 {
+        u64::from(self.0) << 32 | u64::from(self.0)
+    }
+}
+
+impl OrderTable {
+    pub(in crate::engine) fn new() -> Self {
+        Self {
+            rows: Table::new(),
+            lives: Slab::new(),
+            by_name: HashTable::new(),
+            hasher: RandomState::default(),
+            text_bytes: 0,
+        }
+    }
+
+    /// The memory of the orders, without their lives.
+    pub(in crate::engine) fn bytes(&self) -> usize {
+        self.rows.bytes() + self.by_name.allocation_size() + self.text_bytes
+    }
+
+    /// The memory of the lives.
+    pub(in crate::engine) fn life_bytes(&self) -> usize {
+        self.lives.bytes()
+    }
+
+    /// Frees the memory of the name index that it no longer needs, after many orders were removed.
+    pub(in crate::engine) fn shrink(&mut self) {
+        let needed = 2 * self.by_name.len();
+        if self.by_name.capacity() > 2 * needed {
+            self.by_name.shrink_to(needed, |entry| entry.tag.hash());
+        }
+    }
+
+    pub(in crate::engine) const fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(in crate::engine) fn slot(&self, order: OrderId) -> Option<u32> {
+        self.rows.slot(order)
+    }
+
+    pub(in crate::engine) fn get(&self, order: OrderId) -> Option<&Order> {
+        self.slot(order).map(|slot| &self.rows[slot])
+    }
+
+    /// The order of an account with this name.
+    pub(in crate::engine) fn named(&self, account: AccountId, name: NameHash) -> Option<&Order> {
+        let name = (account, name);
+        let tag = Tag::of(&self.hasher, name);
+        let matches = |entry: &NameEntry| entry.tag == tag && entry.name(&self.rows) == name;
+        let entry = self.by_name.find(tag.hash(), matches)?;
+        Some(&self.rows[entry.slot()])
+    }
+
+    /// The life of the order in this slot, unless it filled completely when it was placed.
+    pub(in crate::engine) fn life(&self, slot: u32) -> Option<Life> {
+        self.life_of(&self.rows[slot])
+    }
+
+    /// The life of an order of this table, unless it filled completely when it was placed.
+    #[inline]
+    pub(in crate::engine) fn life_of(&self, order: &Order) -> Option<Life> {
+        order.life.map(|life| self.lives[life.get()].unpack())
+    }
+
+    /// Changes the life of the order in this slot, which must have one with the same price.
+    pub(in crate::engine) fn set_life(&mut self, slot: u32, life: &Life) {
+        let stored = self.stored_life_mut(slot);
+        *stored = StoredLife::pack(life, stored.placed_on).expect("the price was packed before");
+    }
+
+    /// The book on which the order in this slot came to rest, if that was in this process.
+    pub(in crate::engine) fn placed_on(&self, slot: u32) -> Option<BookVersion> {
+        self.rows[slot].life.and_then(|life| self.lives[life.get()].placed_on)
+    }
+
+    /// Notes the book on which the order in this slot came to rest.
+    pub(in crate::engine) fn note_placed(&mut self, slot: u32, book: BookVersion) {
+        self.stored_life_mut(slot).placed_on = Some(book);
+    }
+
+    fn stored_life_mut(&mut self, slot: u32) -> &mut StoredLife {
+        let life = self.rows[slot].life.expect("an order that rests has a life");
+        &mut self.lives[life.get()]
+    }
+
+    /// Adds an order that has a life; see [`Self::insert`]. `None` also if its price is out of
+    /// range.
+    pub(in crate::engine) fn insert_with_life(
+        &mut self,
+        mut order: Order,
+        life: &Life,
+    ) -> Option<u32> {
+        let life = self.lives.insert(StoredLife::pack(life, None)?);
+        order.life = Some(PackedSlot::new(life));
+        self.insert(order)
+    }
+
+    /// Notes that the record at this position changed the order in this slot.
+    pub(in crate::engine) fn touch(&mut self, slot: u32, position_in_log: u64) {
+        self.rows[slot].touch(position_in_log);
+    }
+
+    /// Adds an order with a new id and returns its slot. `None` if another order of the account has
+    /// one of its names; the table is then in an undefined state.
+    pub(in crate::engine) fn insert(&mut self, order: Order) -> Option<u32> {
+        // Copied first, because reading the row right after moving it into the slab is slow.
+        let account = order.account();
+        let names: SmallVec<[NameHash; NAMES_PER_ORDER_MAX]> = SmallVec::from_slice(order.names());
+        self.text_bytes += order.owned_bytes();
+        let slot = self.rows.insert(order);
+        let rows = &self.rows;
+        for (index, name) in names.into_iter().enumerate() {
+            let name = (account, name);
+            let tag = Tag::of(&self.hasher, name);
+            let is_same = |other: &NameEntry| other.tag == tag && other.name(rows) == name;
+            match self.by_name.entry(tag.hash(), is_same, |other| other.tag.hash()) {
+                Entry::Occupied(_) => return None,
+                Entry::Vacant(vacant) => vacant.insert(NameEntry::new(slot, index, tag)),
+            };
+        }
+        Some(slot)
+    }
+
+    /// Removes an order and returns it with its life.
+    pub(in crate::engine) fn remove(&mut self, slot: u32) -> (Order, Option<Life>) {
+        let account = self.rows[slot].account();
+        for (index, &name) in self.rows[slot].names().iter().enumerate() {
+            let tag = Tag::of(&self.hasher, (account, name));
+            let entry = NameEntry::new(slot, index, tag);
+            match self.by_name.find_entry(tag.hash(), |&other| other == entry) {
+                Ok(entry) => entry.remove(),
+                Err(_) => unreachable!("every name of a kept order is in the index"),
+            };
+        }
+        let order = self.rows.remove(slot);
+        self.text_bytes -= order.owned_bytes();
+        let life = order.life.map(|life| self.lives.remove(life.get()).unpack());
+        (order, life)
+    }
+}
+
+impl std::ops::Index<u32> for OrderTable {
+    type Output = Order;
+
+    #[inline]
+    fn index(&self, slot: u32) -> &Order {
+        &self.rows[slot]
+    }
+}

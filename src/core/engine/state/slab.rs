@@ -1,0 +1,370 @@
+//! A slab of rows addressed by slot, and a table that also finds rows by id.
+//!
+//! A slab grows one chunk at a time. Rows never move, so no command ever waits for all of them to
+//! be copied, and at most one chunk of memory was never used. A chunk is freed with its last row.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+
+use foldhash::fast::RandomState;
+
+use crate::engine::state::heap::{map_bytes, vec_bytes};
+
+/// Rows in a chunk, as a power of two.
+const CHUNK_BITS: u32 = 6;
+const CHUNK_ROWS: usize = 1 << CHUNK_BITS;
+
+/// Rows by slot. The slots of removed rows are reused.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Slab<T> {
+    chunks: Vec<Chunk<T>>,
+    /// The chunks with a slot for another row, each once.
+    roomy: Vec<u32>,
+    len: usize,
+}
+
+/// The rows of consecutive slots.
+#[derive(Clone, Debug)]
+struct Chunk<T> {
+    /// Grows up to [`CHUNK_ROWS`]; without capacity while no slot has a row.
+    rows: Vec<Option<T>>,
+    /// A bit for each slot whose row was removed.
+    removed: u64,
+}
+
+const _: () = assert!(CHUNK_ROWS == u64::BITS as usize);
+
+impl<T> Chunk<T> {
+    const fn has_room(&self) -> bool {
+        self.removed != 0 || self.rows.len() < CHUNK_ROWS
+    }
+
+    const fn len(&self) -> usize {
+        self.rows.len() - self.removed.count_ones() as usize
+    }
+
+    /// Adds a row where there is room, and returns its offset.
+    fn insert(&mut self, row: T) -> usize {
+        if self.removed == 0 {
+            if self.rows.is_empty() {
+                self.rows.reserve_exact(CHUNK_ROWS);
+            }
+            self.rows.push(Some(row));
+            return self.rows.len() - 1;
+        }
+        let offset = self.removed.trailing_zeros() as usize;
+        self.removed &= self.removed - 1;
+        self.rows[offset] = Some(row);
+        offset
+    }
+
+    fn remove(&mut self, offset: usize) -> T {
+        let row = self.rows[offset].take().expect("a slot with a row");
+        self.removed |= 1 << offset;
+        if self.len() == 0 {
+            *self = Self::new();
+        }
+        row
+    }
+
+    const fn new() -> Self {
+        Self { rows: Vec::new(), removed: 0 }
+    }
+}
+
+impl<T> Slab<T> {
+    pub(in crate::engine) const fn new() -> Self {
+        Self { chunks: Vec::new(), roomy: Vec::new(), len: 0 }
+    }
+
+    pub(in crate::engine) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds a row and returns its slot. As long as none was removed, slots are consecutive.
+    pub(in crate::engine) fn insert(&mut self, row: T) -> u32 {
+        self.len += 1;
+        let chunk_index = if let Some(&index) = self.roomy.last() {
+            index as usize
+        } else {
+            self.chunks.push(Chunk::new());
+            let index = self.chunks.len() - 1;
+            self.roomy.push(to_u32(index));
+            index
+        };
+        let chunk = &mut self.chunks[chunk_index];
+        let slot = chunk_index * CHUNK_ROWS + chunk.insert(row);
+        if !chunk.has_room() {
+            self.roomy.pop();
+        }
+        to_u32(slot)
+    }
+
+    pub(in crate::engine) fn remove(&mut self, slot: u32) -> T {
+        let chunk = &mut self.chunks[chunk(slot)];
+        if !chunk.has_room() {
+            self.roomy.push(slot >> CHUNK_BITS);
+        }
+        self.len -= 1;
+        chunk.remove(offset(slot))
+    }
+
+    /// How many slots there are, free ones included.
+    pub(in crate::engine) fn slot_count(&self) -> u32 {
+        to_u32(self.chunks.len() * CHUNK_ROWS)
+    }
+
+    /// The rows in the slots from `start` to before `end`.
+    pub(in crate::engine) fn between(&self, start: u32, end: u32) -> impl Iterator<Item = &T> {
+        let slots = start..end.min(self.slot_count());
+        slots.filter_map(|slot| self.chunks[chunk(slot)].rows.get(offset(slot))?.as_ref())
+    }
+
+    /// The memory of the rows, without what they own.
+    pub(in crate::engine) fn bytes(&self) -> usize {
+        let chunks: usize = self.chunks.iter().map(|chunk| vec_bytes(&chunk.rows)).sum();
+        chunks + vec_bytes(&self.chunks) + vec_bytes(&self.roomy)
+    }
+
+    /// All rows with their slots, in slot order.
+    pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        let chunks = (0..).step_by(CHUNK_ROWS).zip(&self.chunks);
+        let slots = chunks.flat_map(|(first, chunk)| (first..).zip(&chunk.rows));
+        slots.filter_map(|(slot, row)| Some((slot, row.as_ref()?)))
+    }
+}
+
+impl<T> std::ops::Index<u32> for Slab<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, slot: u32) -> &T {
+        self.chunks[chunk(slot)].rows[offset(slot)].as_ref().expect("a slot with a row")
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, slot: u32) -> &mut T {
+        self.chunks[chunk(slot)].rows[offset(slot)].as_mut().expect("a slot with a row")
+    }
+}
+
+const fn chunk(slot: u32) -> usize {
+    (slot >> CHUNK_BITS) as usize
+}
+
+const fn offset(slot: u32) -> usize {
+    slot as usize % CHUNK_ROWS
+}
+
+fn to_u32(slot: usize) -> u32 {
+    u32::try_from(slot).expect("fewer rows of a kind in a shard than a u32 counts")
+}
+
+/// A row with an id.
+pub(in crate::engine) trait Row {
+    type Id: Copy + Eq;
+
+    fn id(&self) -> Self::Id;
+
+    /// The counter in an id, unique within a table.
+    fn counter(id: Self::Id) -> u64;
+}
+
+/// Rows by slot and by id.
+///
+/// Ids are assigned in sequence. A page holds the slots of consecutive ids, so a new row usually
+/// finds its page in cache, and the index holds far fewer entries than there are rows. A page is
+/// freed with its last row.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Table<T> {
+    rows: Slab<T>,
+    pages: HashMap<u64, Box<Page>, RandomState>,
+}
+
+/// The slots of [`PAGE_ROWS`] consecutive counters.
+type Page = [Option<PackedSlot>; PAGE_ROWS];
+
+const PAGE_ROWS: usize = 64;
+const _: () = assert!(size_of::<Page>() == PAGE_ROWS * size_of::<u32>());
+
+/// A slot whose `Option` is no larger than itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::engine) struct PackedSlot(NonZeroU32);
+
+impl PackedSlot {
+    pub(in crate::engine) fn new(slot: u32) -> Self {
+        let number = slot.checked_add(1).and_then(NonZeroU32::new);
+        Self(number.expect("fewer rows of a kind in a shard than a u32 counts"))
+    }
+
+    pub(in crate::engine) const fn get(self) -> u32 {
+        self.0.get() - 1
+    }
+}
+
+impl<T: Row> Table<T> {
+    pub(in crate::engine) fn new() -> Self {
+        Self { rows: Slab::new(), pages: HashMap::default() }
+    }
+
+    pub(in crate::engine) const fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The rows by slot.
+    pub(in crate::engine) const fn rows(&self) -> &Slab<T> {
+        &self.rows
+    }
+
+    /// The memory of the rows and their index, without what the rows own.
+    pub(in crate::engine) fn bytes(&self) -> usize {
+        self.rows.bytes() + self.pages.len() * size_of::<Page>() + map_bytes(&self.pages)
+    }
+
+    /// The slot of the row with this id.
+    pub(in crate::engine) fn slot(&self, id: T::Id) -> Option<u32> {
+        let (page, at) = Self::page(id);
+        let slot = self.pages.get(&page)?[at]?.get();
+        (self.rows[slot].id() == id).then_some(slot)
+    }
+
+    /// Adds a row with a new counter and returns its slot.
+    pub(in crate::engine) fn insert(&mut self, row: T) -> u32 {
+        let (page, at) = Self::page(row.id());
+        let slot = self.rows.insert(row);
+        let page = self.pages.entry(page).or_insert_with(|| Box::new([None; PAGE_ROWS]));
+        page[at] = Some(PackedSlot::new(slot));
+        slot
+    }
+
+    pub(in crate::engine) fn remove(&mut self, slot: u32) -> T {
+        let (number, at) = Self::page(self.rows[slot].id());
+        let page = self.pages.get_mut(&number).expect("every row has a page");
+        page[at] = None;
+        if page.iter().all(Option::is_none) {
+            self.pages.remove(&number);
+        }
+        self.rows.remove(slot)
+    }
+
+    /// All rows, in id order.
+    pub(in crate::engine) fn by_id(&self) -> impl Iterator<Item = &T> {
+        let mut numbers: Vec<u64> = self.pages.keys().copied().collect();
+        numbers.sort_unstable();
+        let slots = numbers.into_iter().flat_map(|number| self.pages[&number].iter().flatten());
+        slots.map(|slot| &self.rows[slot.get()])
+    }
+
+    fn page(id: T::Id) -> (u64, usize) {
+        let counter = T::counter(id);
+        (counter / PAGE_ROWS as u64, usize::from(counter.to_le_bytes()[0]) % PAGE_ROWS)
+    }
+}
+
+impl<T> std::ops::Index<u32> for Table<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, slot: u32) -> &T {
+        &self.rows[slot]
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Table<T> {
+    #[inline]
+    fn index_mut(&mut self, slot: u32) -> &mut T {
+        &mut self.rows[slot]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Row for u64 {
+        type Id = Self;
+
+        fn id(&self) -> u64 {
+            *self
+        }
+
+        fn counter(id: u64) -> u64 {
+            id / 2
+        }
+    }
+
+    #[test]
+    fn every_row_is_found_until_it_is_removed() {
+        let mut table = Table::new();
+        let slots: Vec<u32> = (0..1000_u64).map(|id| table.insert(id * 14)).collect();
+        for id in (0..1000_u64).step_by(3) {
+            let slot = table.slot(id * 14).unwrap();
+            assert_eq!(slot, slots[usize::try_from(id).unwrap()]);
+            assert_eq!(table.remove(slot), id * 14);
+        }
+        assert_eq!(table.len(), 666);
+        for id in 0..1000 {
+            let found = table.slot(id * 14);
+            assert_eq!(found.map(|slot| table[slot]), (id % 3 != 0).then_some(id * 14), "{id}");
+            assert_eq!(table.slot(id * 14 + 1), None, "another id with the same counter");
+        }
+        let again = table.insert(10);
+        assert!(slots.contains(&again), "a free slot is reused");
+        let ids: Vec<u64> = table.by_id().copied().collect();
+        assert_eq!(ids.len(), 667);
+        assert!(ids.is_sorted());
+        assert_eq!(table.slot(8), None);
+    }
+
+    #[test]
+    fn a_chunk_is_freed_with_its_last_row_and_used_again() {
+        const ROWS: u64 = 10 * CHUNK_ROWS as u64;
+        let mut slab = Slab::new();
+        let rows_bytes = |slab: &Slab<u64>| -> usize {
+            slab.chunks.iter().map(|chunk| vec_bytes(&chunk.rows)).sum()
+        };
+        let slots: Vec<u32> = (0..ROWS).map(|row| slab.insert(row)).collect();
+        assert!(slots.iter().copied().eq(0..to_u32(slots.len())), "slots are consecutive");
+        let full = rows_bytes(&slab);
+        // Whichever row of a chunk goes last.
+        let kept = |slot: u32| slot.is_multiple_of(2 * to_u32(CHUNK_ROWS) + 7);
+        for &slot in slots.iter().filter(|&&slot| !kept(slot)).rev() {
+            assert_eq!(slab.remove(slot), u64::from(slot));
+        }
+        let left: Vec<u32> = slots.into_iter().filter(|&slot| kept(slot)).collect();
+        assert!(
+            slab.iter()
+                .map(|(slot, &row)| (slot, row))
+                .eq(left.iter().map(|&slot| (slot, u64::from(slot))))
+        );
+        assert_eq!(slab.between(0, u32::MAX).count(), left.len());
+        assert_eq!(rows_bytes(&slab), left.len() * full / 10, "{left:?}");
+        for row in left.len() as u64..ROWS {
+            let slot = slab.insert(row);
+            assert_eq!(slab[slot], row);
+        }
+        assert_eq!((slab.len() as u64, slab.chunks.len(), rows_bytes(&slab)), (ROWS, 10, full));
+        assert!(slab.roomy.is_empty());
+        for slot in 0..slab.slot_count() {
+            slab.remove(slot);
+        }
+        assert_eq!((slab.len(), rows_bytes(&slab)), (0, 0));
+        assert_eq!(slab.iter().next(), None);
+    }
+
+    #[test]
+    fn a_page_is_freed_with_its_last_row() {
+        let mut table = Table::new();
+        let slots: Vec<u32> = (0..1000_u64).map(|id| table.insert(id * 2)).collect();
+        assert_eq!(table.pages.len(), 16);
+        let (last, others) = slots.split_last().unwrap();
+        for &slot in others {
+            table.remove(slot);
+        }
+        assert_eq!(table.pages.len(), 1);
+        table.remove(*last);
+        assert!(table.pages.is_empty());
+    }
+}

@@ -1,0 +1,485 @@
+//! Reads of a shard, each of bounded work and with the place that it depends on.
+
+use std::sync::Arc;
+
+use crate::engine::account::Account;
+use crate::engine::account::ledger::Ledger;
+use crate::engine::account::position::Position;
+use crate::engine::admin::standing::Deposit;
+use crate::engine::comment::Comment;
+use crate::engine::key::Key;
+use crate::engine::market::payout::Settlement;
+use crate::engine::order::idempotency::NameHash;
+use crate::engine::order::life::Life;
+use crate::engine::order::receipt::{Order, OrderReceipt};
+use crate::engine::order::terms::OrderStatus;
+use crate::engine::state::State;
+use crate::ids::{AccountId, KeyId, OrderId, OutcomeIndex, Place, Timestamp, condition};
+use crate::limits::tier::Tier;
+use crate::market::book::Side;
+use crate::money::{Shares, Usd};
+
+/// The most rows that one read returns; longer lists take several reads.
+pub const ROWS_PER_READ_MAX: usize = 200;
+
+/// The most orders that one read examines, whether or not they match its filter.
+const ORDERS_PER_READ_MAX: usize = 2_000;
+
+/// The most settlements that one read examines.
+const SETTLEMENTS_PER_READ_MAX: usize = 2_000;
+
+/// A value read from the state, and the newest record that it depends on. The value must not be
+/// disclosed before that record is durable.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Observed<T> {
+    /// The value.
+    pub value: T,
+    /// The place of the newest record that it depends on.
+    pub place: Place,
+}
+
+impl<T> Observed<Option<T>> {
+    /// Nothing was found. That depends on the record at `place`, which may have removed it.
+    const fn nothing(place: Place) -> Self {
+        Self { value: None, place }
+    }
+}
+
+/// A position, with the venue's names for its market and outcome.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PositionRow {
+    /// The position's number within the account, from 1, in the order of opening.
+    pub number: u64,
+    /// The market's condition id.
+    pub market_id: Arc<str>,
+    /// The outcome's label.
+    pub outcome: Arc<str>,
+    /// The outcome's index in the market.
+    pub outcome_index: OutcomeIndex,
+    /// The position itself.
+    pub position: Position,
+    /// The part of its shares that open sales hold back.
+    pub reserved: Shares,
+}
+
+/// An account's money and a page of its positions, at one moment.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AccountPage {
+    /// The account's id.
+    pub account: AccountId,
+    /// The account's money.
+    pub ledger: Ledger,
+    /// The balance from which profit counts.
+    pub baseline: Usd,
+    /// When the account was opened.
+    pub opened_at: Timestamp,
+    /// When the account was last reset, if ever.
+    pub reset_at: Option<Timestamp>,
+    /// The deposits since then that the account remembers, oldest first.
+    pub deposits: Vec<Deposit>,
+    /// How many fills the account ever had.
+    pub fill_count: u64,
+    /// At most [`ROWS_PER_READ_MAX`] positions.
+    pub positions: Vec<PositionRow>,
+    /// Whether there are positions after this page.
+    pub has_more: bool,
+}
+
+/// Whose account it is, its money, and how many keys it has, at one moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Profile {
+    /// The account's id.
+    pub account: AccountId,
+    /// Who owns it, as the issuer of their access tokens names them.
+    pub subject: Box<str>,
+    /// When the account was opened.
+    pub opened_at: Timestamp,
+    /// The account's money.
+    pub ledger: Ledger,
+    /// The balance from which profit counts.
+    pub baseline: Usd,
+    /// How often the account was reset.
+    pub reset_count: u32,
+    /// The number of keys that work.
+    pub active_key_count: usize,
+}
+
+/// An order as lists show it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ListedOrder {
+    /// The order.
+    pub receipt: OrderReceipt,
+    /// The token of the outcome.
+    pub token_id: Arc<str>,
+}
+
+/// Selects orders of an account.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OrderFilter {
+    /// Only orders in the market with this condition id.
+    pub market_id: Option<Box<str>>,
+    /// Only orders in the outcome with this token.
+    pub token_id: Option<Box<str>>,
+    /// Only orders on this side.
+    pub side: Option<Side>,
+    /// Only orders at this stage.
+    pub status: Option<OrderStatus>,
+    /// Only orders placed at or after this time.
+    pub from: Option<Timestamp>,
+    /// Only orders placed at or before this time.
+    pub to: Option<Timestamp>,
+}
+
+/// Where a list of an account's orders goes on: first the open ones, newest first, then the
+/// finished ones, the last finished first. It stays right whatever happens between two reads. Only
+/// an order that finishes meanwhile may be shown twice, as open and as finished.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OrderCursor {
+    /// With the open orders before this counter, and then the finished ones.
+    Open {
+        /// The counter of the last open order examined.
+        before: u64,
+    },
+    /// With the finished orders before this number.
+    Finished {
+        /// The number of the last finished order examined, among all that the account ever
+        /// finished.
+        before: u64,
+    },
+}
+
+/// A page of an account's orders.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OrderPage {
+    /// The orders that match the filter.
+    pub orders: Vec<ListedOrder>,
+    /// The cursor of the next read; `None` if there are no orders after these.
+    pub next: Option<OrderCursor>,
+}
+
+/// Selects settlements of an account.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SettlementFilter {
+    /// Only settlements in the market with this condition id.
+    pub market_id: Option<Box<str>>,
+    /// Only settlements at or after this time.
+    pub from: Option<Timestamp>,
+    /// Only settlements at or before this time.
+    pub to: Option<Timestamp>,
+}
+
+/// A settlement, with the venue's names for the position's market and outcome.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SettlementRow {
+    /// The position's number within the account, from 1.
+    pub number: u64,
+    /// The market's condition id.
+    pub market_id: Arc<str>,
+    /// The outcome's label.
+    pub outcome: Arc<str>,
+    /// The settlement itself.
+    pub settlement: Settlement,
+}
+
+/// A page of an account's settlements, the newest position first.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SettlementPage {
+    /// The settlements that match the filter.
+    pub rows: Vec<SettlementRow>,
+    /// If there are older settlements, the number of the last position examined: the `before` of
+    /// the next read.
+    pub next: Option<u64>,
+}
+
+impl State {
+    /// The account of an identity.
+    pub fn observe_identity(&self, digest: &[u8; 32]) -> Observed<Option<AccountId>> {
+        let account = self.account_of(digest).map(Account::id);
+        let place = account.map_or_else(|| self.no_identity_place(), |it| self.account_place(it));
+        Observed { value: account, place }
+    }
+
+    /// The account of an identity, and the tier that an operator gave it.
+    pub fn observe_owner(&self, digest: &[u8; 32]) -> Observed<Option<(AccountId, Option<Tier>)>> {
+        let Observed { value, place } = self.observe_identity(digest);
+        let tier = |account| self.account(account).and_then(Account::tier);
+        Observed { value: value.map(|account| (account, tier(account))), place }
+    }
+
+    /// The SHA-256 hashes of the keys of an account that the shard keeps.
+    pub fn key_hashes_of(&self, account: AccountId) -> impl Iterator<Item = [u8; 32]> + '_ {
+        let account = self.account(account).into_iter();
+        account.flat_map(|account| self.keys_of(account)).map(|key| key.hash)
+    }
+
+    /// The money of an account, and its positions after the first `offset`.
+    pub fn observe_account(
+        &self,
+        account: AccountId,
+        offset: usize,
+    ) -> Observed<Option<AccountPage>> {
+        let Some(account) = self.account(account) else {
+            return Observed::nothing(Place::START);
+        };
+        let page = account.positions().iter().enumerate().skip(offset).take(ROWS_PER_READ_MAX);
+        let positions = page.map(|(index, position)| {
+            let market = self.used_market(position.market);
+            PositionRow {
+                number: index as u64 + 1,
+                market_id: market.condition_id.clone(),
+                outcome: market.label(position.outcome),
+                outcome_index: position.outcome,
+                position: *position,
+                reserved: account.reserved_shares(position.market, position.outcome),
+            }
+        });
+        let began_at = account.resets().map_or(account.opened_at, |resets| resets.at);
+        let deposits = account.deposits().iter().filter(|deposit| deposit.at >= began_at);
+        let value = AccountPage {
+            account: account.id,
+            ledger: account.ledger(),
+            baseline: account.baseline(),
+            opened_at: account.opened_at,
+            reset_at: account.resets().map(|resets| resets.at),
+            deposits: deposits.copied().collect(),
+            fill_count: account.fill_count_ever(),
+            positions: positions.collect(),
+            has_more: account.positions().len() > offset.saturating_add(ROWS_PER_READ_MAX),
+        };
+        Observed { value: Some(value), place: self.place_at(account.position_in_log) }
+    }
+
+    /// Whose account it is, its money, and how many of its keys work at `now`.
+    pub fn observe_profile(&self, account: AccountId, now: Timestamp) -> Observed<Option<Profile>> {
+        let Some(account) = self.account(account) else {
+            return Observed::nothing(Place::START);
+        };
+        let profile = Profile {
+            account: account.id,
+            subject: account.subject.clone(),
+            opened_at: account.opened_at,
+            ledger: account.ledger(),
+            baseline: account.baseline(),
+            reset_count: account.resets().map_or(0, |resets| resets.count),
+            active_key_count: self.keys_of(account).filter(|key| key.is_active(now)).count(),
+        };
+        Observed { value: Some(profile), place: self.place_at(account.position_in_log) }
+    }
+
+    /// An order, if it belongs to this account.
+    pub fn observe_order(
+        &self,
+        account: AccountId,
+        order: OrderId,
+    ) -> Observed<Option<OrderReceipt>> {
+        let Observed { value, place } = self.observe_listed(account, order);
+        Observed { value: value.map(|listed| listed.receipt), place }
+    }
+
+    /// An order as lists show it, if it belongs to this account.
+    pub fn observe_listed(
+        &self,
+        account: AccountId,
+        order: OrderId,
+    ) -> Observed<Option<ListedOrder>> {
+        let place = self.order_place(order);
+        let own = self.order(order).filter(|order| order.account() == account);
+        Observed { value: own.map(|order| self.listed(order)), place }
+    }
+
+    /// The order of this account with this name.
+    pub fn observe_named(
+        &self,
+        account: AccountId,
+        name: NameHash,
+    ) -> Observed<Option<ListedOrder>> {
+        match self.order_named(account, name) {
+            Some(order) => self.observe_listed(account, order.id()),
+            None => Observed::nothing(self.place_at(self.last_removal)),
+        }
+    }
+
+    /// Orders of an account that match the filter, from the cursor on. At most `limit`, and
+    /// possibly fewer although there are more.
+    pub fn observe_orders(
+        &self,
+        account: AccountId,
+        filter: &OrderFilter,
+        from: OrderCursor,
+        limit: usize,
+    ) -> Observed<Option<OrderPage>> {
+        let Some(account) = self.account(account) else {
+            return Observed::nothing(Place::START);
+        };
+        let limit = limit.min(ROWS_PER_READ_MAX);
+        // With a status, only the open or only the finished orders can match.
+        let is_among = |is_open| {
+            filter.status.is_none_or(|status| is_open == (status == OrderStatus::Pending))
+        };
+        let (open_end, finished_end) = match from {
+            OrderCursor::Open { before } => (before, u64::MAX),
+            OrderCursor::Finished { before } => (0, before),
+        };
+        let open_end = if is_among(true) { open_end } else { 0 };
+        let finished_end = if is_among(false) { finished_end } else { 0 };
+        let open = account.open_orders_before(open_end).rev();
+        let open = open.map(|(before, slot)| (OrderCursor::Open { before }, slot));
+        let finished = account.orders_before(finished_end).rev();
+        let finished = finished.map(|(before, slot)| (OrderCursor::Finished { before }, slot));
+        let mut rows = open.chain(finished).peekable();
+        let mut page = OrderPage { orders: Vec::new(), next: None };
+        for _ in 0..ORDERS_PER_READ_MAX {
+            if page.orders.len() == limit {
+                break;
+            }
+            let Some((cursor, slot)) = rows.next() else { break };
+            page.next = rows.peek().map(|_| cursor);
+            if self.order_matches(slot, filter) {
+                page.orders.push(self.listed(&self.orders[slot]));
+            }
+        }
+        Observed { value: Some(page), place: self.place_at(account.position_in_log) }
+    }
+
+    fn listed(&self, order: &Order) -> ListedOrder {
+        let token_id = self.used_market(order.market()).token(order.outcome()).clone();
+        ListedOrder { receipt: self.receipt(order), token_id }
+    }
+
+    fn order_matches(&self, slot: u32, filter: &OrderFilter) -> bool {
+        let order = &self.orders[slot];
+        let market = self.used_market(order.market());
+        filter.fits(
+            (&market.condition_id, market.token(order.outcome()), order.side()),
+            order.placed_at(),
+            self.orders.life(slot).as_ref(),
+        )
+    }
+
+    /// Settlements of an account that match the filter, newest position first, from the position
+    /// before `before` on; at most `limit`.
+    pub fn observe_settlements(
+        &self,
+        account: AccountId,
+        filter: &SettlementFilter,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Observed<Option<SettlementPage>> {
+        let Some(account) = self.account(account) else {
+            return Observed::nothing(Place::START);
+        };
+        let limit = limit.min(ROWS_PER_READ_MAX);
+        // A position's number is its index plus one.
+        let end = before
+            .map_or(u32::MAX, |number| u32::try_from(number.saturating_sub(1)).unwrap_or(u32::MAX));
+        let mut newest_first = account.settlements().range(..end).rev().peekable();
+        let mut page = SettlementPage { rows: Vec::new(), next: None };
+        let mut examined_count = 0;
+        while page.rows.len() < limit && examined_count < SETTLEMENTS_PER_READ_MAX {
+            let Some((&place, settlement)) = newest_first.next() else {
+                break;
+            };
+            examined_count += 1;
+            let number = u64::from(place) + 1;
+            page.next = newest_first.peek().map(|_| number);
+            let position = &account.positions()[place as usize];
+            let market = self.used_market(position.market);
+            if filter.matches(&market.condition_id, settlement.at) {
+                page.rows.push(SettlementRow {
+                    number,
+                    market_id: market.condition_id.clone(),
+                    outcome: market.label(position.outcome),
+                    settlement: *settlement,
+                });
+            }
+        }
+        Observed { value: Some(page), place: self.place_at(account.position_in_log) }
+    }
+
+    /// Comments of an order, oldest first; `None` if there is no such order. At most
+    /// [`ROWS_PER_READ_MAX`].
+    pub fn observe_comments(
+        &self,
+        order: OrderId,
+        offset: usize,
+        limit: usize,
+    ) -> Observed<Option<Vec<Comment>>> {
+        let place = self.comments_place(order);
+        if self.order(order).is_none() {
+            return Observed::nothing(place);
+        }
+        let ids = self.comments_of.get(&order).map_or(&[][..], |comments| &comments.ids);
+        let page = ids.iter().skip(offset).take(limit.min(ROWS_PER_READ_MAX));
+        let comments = page.filter_map(|&id| self.comment(id)).cloned().collect();
+        Observed { value: Some(comments), place }
+    }
+
+    /// The hash of a raw key.
+    pub fn observe_key_hash(&self, key: KeyId) -> Observed<Option<[u8; 32]>> {
+        match self.keys.slot(key).map(|slot| &self.keys[slot]) {
+            Some(key) => {
+                Observed { value: Some(key.hash), place: self.account_place(key.account()) }
+            }
+            None => {
+                Observed::nothing(self.absence_place(key.shard(), key.counter(), self.keys_ever))
+            }
+        }
+    }
+
+    /// A key, if it belongs to this account.
+    pub fn observe_key(&self, account: AccountId, key: KeyId) -> Observed<Option<Key>> {
+        let own = self.account(account).and_then(|account| {
+            self.keys_of(account).find(|row| row.id == key).map(|row| self.unpacked(row))
+        });
+        // A record that forgets a key also changes its account.
+        Observed { value: own, place: self.account_place(account) }
+    }
+
+    /// The newest [`ROWS_PER_READ_MAX`] keys of an account, oldest first.
+    pub fn observe_keys(&self, account: AccountId) -> Observed<Option<Vec<Key>>> {
+        let Some(account) = self.account(account) else {
+            return Observed::nothing(Place::START);
+        };
+        let newest = self.keys_of(account).take(ROWS_PER_READ_MAX);
+        let mut keys: Vec<Key> = newest.map(|key| self.unpacked(key)).collect();
+        keys.reverse();
+        Observed { value: Some(keys), place: self.place_at(account.position_in_log) }
+    }
+}
+
+impl OrderCursor {
+    /// The beginning of a list.
+    pub const START: Self = Self::Open { before: u64::MAX };
+}
+
+impl OrderFilter {
+    /// Whether the filter selects the order.
+    pub fn matches(&self, listed: &ListedOrder) -> bool {
+        let ListedOrder { receipt, token_id } = listed;
+        let on = (&*receipt.market_id, &**token_id, receipt.side);
+        self.fits(on, receipt.fill.at, receipt.life.as_deref())
+    }
+
+    fn fits(
+        &self,
+        (in_market, of_token, on_side): (&str, &str, Side),
+        placed_at: Timestamp,
+        life: Option<&Life>,
+    ) -> bool {
+        let Self { market_id, token_id, side, status, from, to } = self;
+        market_id.as_deref().is_none_or(|id| condition::is_same(id, in_market))
+            && token_id.as_deref().is_none_or(|id| id == of_token)
+            && side.is_none_or(|side| side == on_side)
+            && from.is_none_or(|from| from <= placed_at)
+            && to.is_none_or(|to| placed_at <= to)
+            && status.is_none_or(|status| status == life.map_or(OrderStatus::Filled, Life::status))
+    }
+}
+
+impl SettlementFilter {
+    fn matches(&self, market_id: &str, at: Timestamp) -> bool {
+        self.market_id.as_ref().is_none_or(|id| condition::is_same(id, market_id))
+            && self.from.is_none_or(|from| from <= at)
+            && self.to.is_none_or(|to| at <= to)
+    }
+}
