@@ -14,8 +14,8 @@ use super::resting::venue::Venue;
 use crate::disk::simulated::random::Random;
 use crate::engine::admin::reset::ResetAccount;
 use crate::engine::command::{
-    Beat, CreateKey, DeleteComment, Identity, OpenAccount, OrderNames, Owner, RenameKey, RevokeKey,
-    RotateKey, Trade, TradeOrder, WriteComment,
+    CreateKey, DeleteComment, Identity, OpenAccount, OrderNames, Owner, RenameKey, RevokeKey,
+    RotateKey, SetHeartbeat, Trade, TradeOrder, WriteComment,
 };
 use crate::engine::comment::Written;
 use crate::engine::key::{KeyGrant, OVERLAP_SECONDS_MAX, Permissions};
@@ -554,7 +554,7 @@ impl Clients {
                 (self.traders[trader].shard(), Command::CreateKey(create))
             }
             Request::Beat { trader } => {
-                let beat = Beat { account: account(trader), interval_ms: 1_000 };
+                let beat = SetHeartbeat { account: account(trader), interval_ms: 1_000 };
                 (self.traders[trader].shard(), Command::Beat(beat))
             }
             Request::Reset { trader, .. } => {

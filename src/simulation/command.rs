@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::engine::admin::acts::{Acted, OperatorCommand};
 use crate::engine::admin::reset::{Reset, ResetAccount};
 use crate::engine::command::{
-    Beat, CreateKey, DeleteComment, OpenAccount, RenameKey, RevokeKey, RotateKey, WriteComment,
+    CreateKey, DeleteComment, OpenAccount, RenameKey, RevokeKey, RotateKey, SetHeartbeat,
+    WriteComment,
 };
 use crate::engine::comment::Comment;
 use crate::engine::key::Key;
@@ -21,7 +22,7 @@ pub(super) enum Command {
     RenameKey(RenameKey),
     RotateKey(RotateKey),
     RevokeKey(RevokeKey),
-    Beat(Beat),
+    Beat(SetHeartbeat),
     Reset(ResetAccount),
     Open(OpenAccount),
     Operate(OperatorCommand),

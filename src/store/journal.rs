@@ -22,7 +22,7 @@
 //!
 //! The data directory holds the file `lock` and the directory `journal`, which holds segments
 //! ([`segment`]) made of blocks ([`block`]). One thread at a time writes ([`writer`]), one prepares
-//! segments ([`maker`]), and [`recovery`] reads everything back. A reservation claims space in
+//! segments ([`preallocator`]), and [`recovery`] reads everything back. A reservation claims space in
 //! segments that are already on disk, so a full disk refuses new records but never loses one.
 //!
 //! # What recovery cannot detect
@@ -79,10 +79,10 @@ mod cut;
 mod directory;
 mod local;
 mod log_id;
-mod maker;
 mod memory;
 mod metrics;
 mod patience;
+mod preallocator;
 pub mod primitives;
 mod reader;
 pub mod record;

@@ -9,7 +9,7 @@ use paperbourse::engine::admin::standing::{
     Act, DEPOSIT_MAX, DEPOSITS_KEPT_MAX, Deposit, Operator, REASON_BYTES_MAX, Standing, Suspension,
     USER_BYTES_MAX,
 };
-use paperbourse::engine::command::{Beat, CancelOrders};
+use paperbourse::engine::command::{CancelOrders, SetHeartbeat};
 use paperbourse::engine::event::{Event, OperatorActed};
 use paperbourse::engine::rejection::Rejection;
 use paperbourse::engine::state::rows::AccountRow;
@@ -327,7 +327,7 @@ fn very_many_orders_end_in_several_records() {
             CancelOrders { account: account(1), market_id: None, token_id: None, after: None };
         assert_eq!(world.run(&all), Err(Rejection::AccountSuspended));
     }
-    let beat = Beat { account: account(1), interval_ms: 10_000 };
+    let beat = SetHeartbeat { account: account(1), interval_ms: 10_000 };
     assert_eq!(world.run(&beat), Err(Rejection::AccountSuspended));
     let verdict = world.run(&suspend);
     let Ok(Verdict::Already(acted)) = verdict else { panic!("{verdict:?}") };

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 use paperbourse::engine::admin::reset::ResetAccount;
 use paperbourse::engine::command::{
-    Beat, CancelOrder, CancelOrders, ClearBooks, EndSilent, ExpireOrders, MatchOrders, OpenAccount,
-    OrderNames, Owner, PlaceOrder, Settle, Trade, TradeOrder,
+    CancelOnDisconnect, CancelOrder, CancelOrders, ClearBooks, ExpireOrders, MatchOrders,
+    OpenAccount, OrderNames, Owner, PlaceOrder, SetHeartbeat, Settle, Trade, TradeOrder,
 };
 use paperbourse::engine::event::{Event, Events};
 use paperbourse::engine::market::payout::Decision;

@@ -7,7 +7,7 @@ mod walk;
 
 use std::collections::BTreeSet;
 
-use paperbourse::ws::position::Position;
+use paperbourse::ws::event_id::EventId;
 use serde_json::{Value, json};
 
 use super::openapi::Document;
@@ -90,7 +90,7 @@ fn stable_text(text: &str) -> String {
         out += match word {
             _ if is_time => "[time]",
             _ if is_order => "[order]",
-            word if Position::parse(word).is_some() => "[position]",
+            word if EventId::parse(word).is_some() => "[position]",
             word => word,
         };
         rest = &rest[end..];

@@ -280,7 +280,7 @@ pub struct ClearBooks {
 /// Notes that an account is alive. Once it is silent for longer than its interval allows, its open
 /// orders are cancelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Beat {
+pub struct SetHeartbeat {
     /// The account.
     pub account: AccountId,
     /// How often the account beats, in milliseconds; within
@@ -291,7 +291,7 @@ pub struct Beat {
 /// Cancels some open orders of the shard's accounts whose heartbeat stopped. Repeat it until none
 /// is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EndSilent;
+pub struct CancelOnDisconnect;
 
 /// Fills the shard's orders that a market's books cross, at most some. Repeat it with the cursor
 /// that it returns until there is none.

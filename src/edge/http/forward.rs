@@ -6,9 +6,9 @@
 //! client had come to it; the node in between reads the body, within the bounds of bodies, and
 //! keeps the connection with its deadlines. A request is passed on at most once.
 
-mod here;
+mod inbound;
+mod outbound;
 mod socket;
-mod there;
 
 use std::future::pending;
 use std::sync::{Arc, OnceLock};
@@ -19,10 +19,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 use super::exchange::Worker;
+pub use outbound::{ToOwner, handle_anywhere};
 use paperbourse_cluster::ClusterFile;
 use paperbourse_cluster::link::Links;
 use paperbourse_store::journal::replicated::NodeName;
-pub use there::{ToOwner, handle_anywhere};
 
 /// The client's address. It is read from other nodes only, never from a client.
 static CLIENT: HeaderName = HeaderName::from_static("x-paperbourse-client");
@@ -138,8 +138,8 @@ async fn follow_owner(
         let serving = async {
             match now {
                 Owner::Unknown | Owner::Halted => pending().await,
-                Owner::Here { epoch } => here::accept(worker, node, &links, epoch, alive).await,
-                Owner::There { epoch } => there::keep_link(worker, &links, epoch).await,
+                Owner::Here { epoch } => inbound::accept(worker, node, &links, epoch, alive).await,
+                Owner::There { epoch } => outbound::keep_link(worker, &links, epoch).await,
             }
         };
         tokio::select! {

@@ -56,8 +56,8 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use super::batch::Batch;
 use super::bounds::{SLOW_TIME, SLOW_WRITE_BYTES_GOAL, WRITE_BYTES_GOAL};
 use super::counts::OpenStream;
+use super::event_id::EventId;
 use super::fanout::Fanout;
-use super::position::Position;
 use super::price_frame::{self, StatusChange};
 use super::subscriptions::{NextFrame, SubscribeError, Subscriptions, TickChange};
 use super::turns::Turns;
@@ -80,7 +80,7 @@ pub struct EventStream {
     has_begun: bool,
     snapshot: Option<Snapshot>,
     /// Where the client is, as far as it was told.
-    told: Position,
+    told: EventId,
     woken: Pin<Box<OwnedNotified>>,
     keepalive: Interval,
     keepalive_count: u64,
@@ -96,7 +96,7 @@ struct Snapshot {
     /// How many markets are still to be sent.
     left: usize,
     /// Where the client is once it has it.
-    position: Position,
+    event_id: EventId,
 }
 
 /// Why a stream cannot be opened.
@@ -181,13 +181,13 @@ impl EventStream {
             fanout.open(MarketsMax::Count(MARKETS_MAX), turns).ok_or(OpenError::Busy)?;
         let unlisted = owned(&subscriptions.subscribe(condition_ids, now)?);
         let left = subscriptions.condition_ids().count();
-        let told = Position { round: passed_on, ..subscriptions.position() };
-        let last = last_event_id.and_then(Position::parse);
+        let told = EventId { round: passed_on, ..subscriptions.event_id() };
+        let last = last_event_id.and_then(EventId::parse);
         let last = last.filter(|last| last.scope == told.scope && last.round <= told.round);
         if let Some(last) = last {
             subscriptions.resume(last.round);
         }
-        let snapshot = Snapshot { has_begun: false, left, position: told };
+        let snapshot = Snapshot { has_begun: false, left, event_id: told };
         let woken = Box::pin(subscriptions.mailbox().wake_up().clone().notified_owned());
         let mut keepalive = interval_at(Instant::now() + KEEPALIVE_INTERVAL, KEEPALIVE_INTERVAL);
         keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -276,7 +276,7 @@ impl EventStream {
                 put_json(batch, &self.unlisted);
             }
             batch.extend_from_slice(b"}\n\n");
-            put_id(batch, snapshot.position);
+            put_id(batch, snapshot.event_id);
             self.snapshot = None;
         }
     }
@@ -309,17 +309,17 @@ impl EventStream {
             let unlisted = owned(&unlisted);
             if unlisted != self.unlisted {
                 self.unlisted = unlisted;
-                self.told = Position { round: self.told.round, ..self.subscriptions.position() };
+                self.told = EventId { round: self.told.round, ..self.subscriptions.event_id() };
             }
         }
     }
 }
 
 /// Gives the event that ends here an id.
-fn put_id(batch: &mut Vec<u8>, position: Position) {
+fn put_id(batch: &mut Vec<u8>, event_id: EventId) {
     let blank_line = batch.pop();
     assert_eq!(blank_line, Some(b'\n'), "an event ends with a blank line");
-    batch.extend_from_slice(format!("id: {position}\n\n").as_bytes());
+    batch.extend_from_slice(format!("id: {event_id}\n\n").as_bytes());
 }
 
 /// Tells the client how long to wait before it comes back.

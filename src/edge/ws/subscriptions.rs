@@ -8,8 +8,8 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use super::dirty::{Cursor, SLOTS_MAX};
+use super::event_id::EventId;
 use super::fanout::{Channel, Fanout, Mailbox, SocketId};
-use super::position::Position;
 use super::price_frame::PriceFrame;
 use super::turns::Turns;
 use paperbourse_core::ids::{Timestamp, condition};
@@ -262,10 +262,10 @@ impl Subscriptions {
 
     /// The last list of changes of which every frame is due or was sent, and the markets to which
     /// that applies.
-    pub fn position(&self) -> Position {
+    pub fn event_id(&self) -> EventId {
         let mut ids: Vec<&str> = self.condition_ids().collect();
         ids.sort_unstable();
-        Position::of(self.fanout.epoch(), &ids, self.fanout.passed_on())
+        EventId::of(self.fanout.epoch(), &ids, self.fanout.passed_on())
     }
 
     /// The last list of changes of which every frame is due or was sent.

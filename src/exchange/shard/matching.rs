@@ -8,7 +8,9 @@ use parking_lot::Mutex;
 
 use super::{OpenOrderBoard, Refusal, Shards};
 use paperbourse_core::engine::Command;
-use paperbourse_core::engine::command::{ClearBooks, EndSilent, ExpireOrders, MatchOrders};
+use paperbourse_core::engine::command::{
+    CancelOnDisconnect, ClearBooks, ExpireOrders, MatchOrders,
+};
 use paperbourse_core::ids::ShardId;
 
 /// Shortest time between two log lines about work that the engine rejected.
@@ -70,7 +72,7 @@ impl Shards {
     /// cannot be journaled now stays due.
     pub fn end_due_orders(self: &Arc<Self>, shard: ShardId) {
         self.visit_until_done(shard, None, ExpireOrders);
-        self.visit_until_done(shard, None, EndSilent);
+        self.visit_until_done(shard, None, CancelOnDisconnect);
     }
 
     /// Ends the shard's orders in a market whose books the venue has cleared.

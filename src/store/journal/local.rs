@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
-use super::maker::{Maker, Stock};
+use super::preallocator::{Preallocator, Stock};
 use super::primitives::{AtomicBool, Mutex};
 #[cfg(all(any(test, feature = "test-util"), feature = "cluster"))]
 use super::replicated::NextBlock;
@@ -39,7 +39,7 @@ pub struct LocalJournal {
 impl LocalJournal {
     /// Starts a journal with both its threads.
     pub(super) fn start(recovered: recovery::Recovered, config: &JournalConfig) -> Self {
-        let (mut journal, maker) = Self::assemble(recovered, config);
+        let (mut journal, preallocator) = Self::assemble(recovered, config);
         let (writer, data) = (journal.writer.clone(), journal.data.clone());
         let run = move || {
             let ended = writer.run();
@@ -49,7 +49,7 @@ impl LocalJournal {
         };
         journal.threads = vec![
             spawn("journal", &config.on_lost, run),
-            spawn("journal-maker", &config.on_lost, move || maker.run()),
+            spawn("journal-preallocator", &config.on_lost, move || preallocator.run()),
         ];
         journal
     }
@@ -60,16 +60,16 @@ impl LocalJournal {
         recovered: recovery::Recovered,
         config: &JournalConfig,
     ) -> (Self, Steps) {
-        let (journal, maker) = Self::assemble(recovered, config);
+        let (journal, preallocator) = Self::assemble(recovered, config);
         let writer = journal.writer.clone();
-        (journal, Steps { writer, maker })
+        (journal, Steps { writer, preallocator })
     }
 
-    fn assemble(recovered: recovery::Recovered, config: &JournalConfig) -> (Self, Maker) {
+    fn assemble(recovered: recovery::Recovered, config: &JournalConfig) -> (Self, Preallocator) {
         let recovery::Recovered { data, template, tail, ready, next_number, .. } = recovered;
         let (epoch, position) = (tail.chain.epoch, tail.chain.position);
         let is_direct = tail.file.is_direct();
-        let (ring, taker) = Ring::new(config.ring_slots(), config.ring_bytes, position);
+        let (ring, drain) = Ring::new(config.ring_slots(), config.ring_bytes, position);
         ring.add_space(tail.room() - segment::unused_bytes_max(config.record_bytes_max));
         for segment in &ready {
             let bytes = segment.header.segment_bytes;
@@ -87,7 +87,7 @@ impl LocalJournal {
         let writer = Writer {
             shared: shared.clone(),
             stock: stock.clone(),
-            taker,
+            drain,
             tail,
             builder: block::Builder::new(),
             block_bytes_max: config.block_bytes_max,
@@ -95,7 +95,7 @@ impl LocalJournal {
             #[cfg(feature = "cluster")]
             upstream: None,
         };
-        let maker = Maker {
+        let preallocator = Preallocator {
             template,
             stock: stock.clone(),
             ring,
@@ -118,7 +118,7 @@ impl LocalJournal {
             is_direct,
             data,
         };
-        (journal, maker)
+        (journal, preallocator)
     }
 
     pub(super) fn reserve(&self, record_bytes: usize) -> Result<Claim, Refused> {
@@ -179,7 +179,7 @@ impl Drop for LocalJournal {
 #[cfg(any(test, feature = "test-util"))]
 pub struct Steps {
     writer: Arc<WriterSlot>,
-    maker: Maker,
+    preallocator: Preallocator,
 }
 
 #[cfg(any(test, feature = "test-util"))]
@@ -207,7 +207,7 @@ impl Steps {
 
     /// Makes a segment if one is wanted. Returns false if none is, or if the disk is full.
     pub fn make_segment(&mut self) -> Result<bool, DiskError> {
-        self.maker.make_segment(|| ())
+        self.preallocator.make_segment(|| ())
     }
 }
 

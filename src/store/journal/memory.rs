@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::block::alone_bytes;
-use super::ring::{Claim, Ring, Taker};
+use super::ring::{Claim, Drain, Ring};
 use super::waiters::Progress;
 use super::{JournalConfig, Place, Refused};
 
@@ -42,7 +42,7 @@ struct Kept {
 }
 
 struct State {
-    taker: Taker,
+    drain: Drain,
     /// The newest position up to which every record is filled.
     filled: u64,
     /// No position beyond this is durable.
@@ -69,9 +69,9 @@ impl MemoryJournal {
     }
 
     fn kept_behind(config: &JournalConfig, gate: u64) -> Self {
-        let (ring, taker) = Ring::new(config.ring_slots(), config.ring_bytes, 0);
+        let (ring, drain) = Ring::new(config.ring_slots(), config.ring_bytes, 0);
         ring.add_space(u64::MAX / 2);
-        let state = Mutex::new(State { taker, filled: 0, gate, records: Vec::new() });
+        let state = Mutex::new(State { drain, filled: 0, gate, records: Vec::new() });
         Self::with(config, Progress::new(LOG, 0), Records::Kept(Kept { ring, state }))
     }
 
@@ -122,8 +122,8 @@ impl MemoryJournal {
         let Some(Kept { ring, state }) = self.kept() else { return };
         ring.fill(claim, write);
         let mut state = state.lock();
-        let State { taker, records, .. } = &mut *state;
-        let taken = taker.take(|bytes| {
+        let State { drain, records, .. } = &mut *state;
+        let taken = drain.take(|bytes| {
             records.push(bytes.to_vec());
             true
         });

@@ -17,7 +17,7 @@ use super::local::LocalJournal;
 #[cfg(any(test, feature = "test-util"))]
 use super::local::Steps;
 use super::log_id::LogId;
-use super::maker::{BlankSegment, SegmentTemplate};
+use super::preallocator::{BlankSegment, SegmentTemplate};
 use super::reader::{Batch, ChainMark, JournalMark, Parsed, Segment, SegmentReader};
 use super::segment;
 use super::tail;

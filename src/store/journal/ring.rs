@@ -2,7 +2,7 @@
 //!
 //! A reservation first gets a promise of the bytes that its record may need on disk, with one
 //! compare-and-swap, and then takes the next position with one addition. The position selects a
-//! slot, which belongs to that thread until it is filled and to the taker from then on. So the
+//! slot, which belongs to that thread until it is filled and to the drain from then on. So the
 //! slot's mutex is never contended: it hands the buffer over without unsafe code.
 //!
 //! The bytes are a worst case (each record alone in its block), checked against both the ring's
@@ -40,7 +40,7 @@ struct Entrance {
     promised: AtomicU64,
 }
 
-/// Written by the taker and its owner.
+/// Written by the drain and its owner.
 #[repr(align(128))]
 struct Exit {
     /// The newest position taken: all slots up to it are free.
@@ -86,14 +86,14 @@ impl Claim {
 }
 
 /// Takes records out in the order of their positions.
-pub(super) struct Taker {
+pub(super) struct Drain {
     ring: Arc<Ring>,
     next: u64,
     /// The memory of the buffers that the slots keep.
     kept_bytes: usize,
 }
 
-/// The result of one [`Taker::take`].
+/// The result of one [`Drain::take`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Taken {
     pub(super) count: usize,
@@ -107,7 +107,7 @@ pub(super) struct Taken {
 impl Ring {
     /// A ring with at least `slot_count` slots and room for `bytes_max` promised bytes, whose first
     /// position follows `last_position`. It starts without any disk space.
-    pub(super) fn new(slot_count: usize, bytes_max: u64, last_position: u64) -> (Arc<Self>, Taker) {
+    pub(super) fn new(slot_count: usize, bytes_max: u64, last_position: u64) -> (Arc<Self>, Drain) {
         let slots: Box<[Slot]> = (0..slot_count.next_power_of_two())
             .map(|_| Slot { filled: AtomicU64::new(0), content: Mutex::new(Content::default()) })
             .collect();
@@ -128,8 +128,8 @@ impl Ring {
                 kept_bytes: AtomicUsize::new(0),
             },
         });
-        let taker = Taker { ring: ring.clone(), next: last_position + 1, kept_bytes: 0 };
-        (ring, taker)
+        let drain = Drain { ring: ring.clone(), next: last_position + 1, kept_bytes: 0 };
+        (ring, drain)
     }
 
     /// The memory of the slots and of the buffers that they keep.
@@ -142,7 +142,7 @@ impl Ring {
         let promised = bytes.max(self.slot_bytes);
         self.promise(promised)?;
         // The slot is free: no more records are between a promise and its release than there are
-        // slots. Acquire and release: the addition of the thread that saw the taker finish with
+        // slots. Acquire and release: the addition of the thread that saw the drain finish with
         // this slot came before this one.
         let position = self.entrance.next.fetch_add(1, Ordering::AcqRel);
         Ok(Claim { position, promised })
@@ -182,7 +182,7 @@ impl Ring {
         }
     }
 
-    /// Writes the record of a reservation and passes its slot to the taker.
+    /// Writes the record of a reservation and passes its slot to the drain.
     pub(super) fn fill(&self, claim: &Claim, write: impl FnOnce(&mut Vec<u8>)) {
         let slot = self.slot(claim.position);
         {
@@ -228,7 +228,7 @@ impl Ring {
     }
 }
 
-impl Taker {
+impl Drain {
     /// Whether the next record in order has been filled.
     pub(super) fn has_next(&self) -> bool {
         self.ring.slot(self.next).filled.load(Ordering::Acquire) == self.next
@@ -272,15 +272,15 @@ impl Taker {
 mod tests {
     use super::*;
 
-    fn ring(slot_count: usize, bytes_max: u64) -> (Arc<Ring>, Taker) {
-        let (ring, taker) = Ring::new(slot_count, bytes_max, 0);
+    fn ring(slot_count: usize, bytes_max: u64) -> (Arc<Ring>, Drain) {
+        let (ring, drain) = Ring::new(slot_count, bytes_max, 0);
         ring.add_space(u64::MAX / 2);
-        (ring, taker)
+        (ring, drain)
     }
 
-    fn drain(taker: &mut Taker) -> Vec<Vec<u8>> {
+    fn drained(drain: &mut Drain) -> Vec<Vec<u8>> {
         let mut records = Vec::new();
-        taker.take(|bytes| {
+        drain.take(|bytes| {
             records.push(bytes.to_vec());
             true
         });
@@ -289,19 +289,19 @@ mod tests {
 
     #[test]
     fn records_are_taken_in_the_order_of_their_positions() {
-        let (ring, mut taker) = ring(4, 1000);
+        let (ring, mut drain) = ring(4, 1000);
         let first = ring.reserve(10).unwrap();
         let second = ring.reserve(10).unwrap();
         assert_eq!((first.position, second.position), (1, 2));
         ring.fill(&second, |bytes| bytes.push(2));
-        assert_eq!(drain(&mut taker), Vec::<Vec<u8>>::new(), "the first record is still missing");
+        assert_eq!(drained(&mut drain), Vec::<Vec<u8>>::new(), "the first record is still missing");
         ring.fill(&first, |bytes| bytes.push(1));
-        assert_eq!(drain(&mut taker), [[1], [2]]);
+        assert_eq!(drained(&mut drain), [[1], [2]]);
     }
 
     #[test]
     fn a_full_ring_refuses_and_changes_nothing() {
-        let (ring, mut taker) = ring(2, 1000);
+        let (ring, mut drain) = ring(2, 1000);
         let claims = [ring.reserve(10).unwrap(), ring.reserve(10).unwrap()];
         for _ in 0..200 {
             assert_eq!(ring.reserve(10).unwrap_err(), Refused::Busy);
@@ -309,25 +309,25 @@ mod tests {
         for claim in &claims {
             ring.fill(claim, |bytes| bytes.extend(claim.position.to_le_bytes()));
         }
-        assert_eq!(drain(&mut taker).len(), 2);
+        assert_eq!(drained(&mut drain).len(), 2);
         assert_eq!(ring.reserve(980).unwrap().position, 3, "refusals promised nothing");
     }
 
     #[test]
     fn bytes_in_flight_are_bounded() {
-        let (ring, mut taker) = ring(64, 100);
+        let (ring, mut drain) = ring(64, 100);
         let claim = ring.reserve(60).unwrap();
         assert_eq!(ring.reserve(41).unwrap_err(), Refused::Busy);
         ring.fill(&ring.reserve(40).unwrap(), |_| {});
         ring.fill(&claim, |_| {});
-        let taken = taker.take(|_| true);
+        let taken = drain.take(|_| true);
         assert_eq!(taken, Taken { count: 2, promised: 100, last_position: 2, is_cut: false });
         ring.reserve(100).unwrap();
     }
 
     #[test]
     fn nothing_is_promised_beyond_the_prepared_space() {
-        let (ring, mut taker) = Ring::new(64, 1000, 0);
+        let (ring, mut drain) = Ring::new(64, 1000, 0);
         assert_eq!(ring.reserve(1).unwrap_err(), Refused::Busy, "it may be on its way");
         ring.set_disk_full(true);
         assert_eq!(ring.reserve(1).unwrap_err(), Refused::Full);
@@ -336,7 +336,7 @@ mod tests {
         ring.set_disk_full(false);
         ring.add_space(99);
         ring.fill(&ring.reserve(100).unwrap(), |_| {});
-        assert_eq!(taker.take(|_| true).count, 1);
+        assert_eq!(drain.take(|_| true).count, 1);
         assert_eq!(ring.reserve(1).unwrap_err(), Refused::Busy, "taking a record frees no disk");
         ring.add_space(30);
         assert_eq!(ring.reserve(31).unwrap_err(), Refused::Busy);
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_large_buffer_is_not_kept_and_others_are_counted() {
-        let (ring, mut taker) = ring(2, 1_000_000);
+        let (ring, mut drain) = ring(2, 1_000_000);
         let empty_bytes = ring.bytes();
         for (record_bytes, kept_bytes) in [
             (60_000, 0..1),
@@ -356,7 +356,7 @@ mod tests {
             (60_000, 700..SLOT_KEPT_BYTES_MAX + 1),
         ] {
             ring.fill(&ring.reserve(10).unwrap(), |bytes| bytes.resize(record_bytes, 7));
-            taker.take(|_| true);
+            drain.take(|_| true);
             let kept = ring.bytes() - empty_bytes;
             assert!(kept_bytes.contains(&kept), "{kept} bytes are kept after {record_bytes}");
             let capacity = |slot: &Slot| slot.content.lock().bytes.capacity();
@@ -367,28 +367,28 @@ mod tests {
     /// Finding no record says nothing about one filled right afterwards.
     #[test]
     fn only_a_refused_record_marks_the_take_as_cut() {
-        let (ring, mut taker) = ring(4, 1 << 20);
-        let nothing = taker.take(|_| true);
+        let (ring, mut drain) = ring(4, 1 << 20);
+        let nothing = drain.take(|_| true);
         assert_eq!((nothing.count, nothing.is_cut), (0, false));
         let claim = ring.reserve(1).unwrap();
         ring.fill(&claim, |buffer| buffer.push(7));
-        let refused = taker.take(|_| false);
+        let refused = drain.take(|_| false);
         assert_eq!((refused.count, refused.is_cut), (0, true));
-        let accepted = taker.take(|_| true);
+        let accepted = drain.take(|_| true);
         assert_eq!((accepted.count, accepted.is_cut), (1, false));
     }
 
     #[test]
     fn a_refused_record_stays_in_the_ring() {
-        let (ring, mut taker) = ring(4, 1000);
+        let (ring, mut drain) = ring(4, 1000);
         for _ in 0..2 {
             let claim = ring.reserve(1).unwrap();
             ring.fill(&claim, |bytes| bytes.extend(claim.position.to_le_bytes()));
         }
-        let taken = taker.take(|bytes| bytes[0] == 1);
+        let taken = drain.take(|bytes| bytes[0] == 1);
         assert_eq!((taken.count, taken.last_position), (1, 1));
-        assert!(taker.has_next());
-        assert_eq!(drain(&mut taker), [2_u64.to_le_bytes()]);
+        assert!(drain.has_next());
+        assert_eq!(drained(&mut drain), [2_u64.to_le_bytes()]);
     }
 }
 
@@ -409,7 +409,7 @@ mod model {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(preemptions_max);
         builder.check(move || {
-            let (ring, mut taker) = Ring::new(slot_count, 100, 0);
+            let (ring, mut drain) = Ring::new(slot_count, 100, 0);
             ring.add_space(200);
             let begun = is_begun.then(|| fill(&ring, 1).expect("the ring is empty"));
             let producers: Vec<_> = [10, 20]
@@ -421,18 +421,18 @@ mod model {
                 .collect();
             let mut taken = Vec::new();
             let mut position = 0;
-            let mut look = |taker: &mut Taker| {
-                taker.take(|bytes| {
+            let mut look = |drain: &mut Drain| {
+                drain.take(|bytes| {
                     position += 1;
                     taken.push((position, [bytes[0], bytes[1]]));
                     assert_eq!(bytes.len(), 2);
                     true
                 });
             };
-            look(&mut taker);
+            look(&mut drain);
             let others = producers.into_iter().flat_map(|producer| producer.join().unwrap());
             let mut filled: Vec<_> = begun.into_iter().chain(others).collect();
-            look(&mut taker);
+            look(&mut drain);
             filled.sort_unstable();
             assert_eq!(taken, filled);
         });

@@ -17,12 +17,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::block::{Builder, Chain};
-use super::maker::{BlankSegment, Stock};
 use super::metrics::JournalMetrics;
+use super::preallocator::{BlankSegment, Stock};
 use super::primitives::{AtomicBool, Mutex, fence, now};
 #[cfg(feature = "cluster")]
 use super::replicated::{NextBlock, REPLICATED_BLOCK_BYTES_MAX, Upstream};
-use super::ring::{Ring, Taken, Taker};
+use super::ring::{Drain, Ring, Taken};
 use super::segment;
 use super::waiters::Progress;
 use super::watch::{CHECK_INTERVAL, Check, Watch};
@@ -232,7 +232,7 @@ fn flush(slot: &mut Option<Writer>) -> Result<Option<Flushed>, DiskError> {
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) stock: Arc<Stock>,
-    pub(super) taker: Taker,
+    pub(super) drain: Drain,
     pub(super) tail: Tail,
     pub(super) builder: Builder,
     pub(super) block_bytes_max: usize,
@@ -335,7 +335,7 @@ impl Writer {
     fn take(&mut self) -> Taken {
         let room = usize::try_from(self.tail.room()).unwrap_or(usize::MAX);
         let bytes_max = room.min(self.block_bytes_max);
-        self.taker.take(|record| self.builder.push(record, bytes_max))
+        self.drain.take(|record| self.builder.push(record, bytes_max))
     }
 
     /// Abandons the rest of the segment. All its blocks are on disk: each was synced before the

@@ -91,14 +91,14 @@ impl Pair {
     pub(super) fn beat(&mut self) {
         let account = self.random.below(ACCOUNTS);
         let interval_ms = if self.random.once_in(2) { 1_000 } else { 5_000 };
-        let command = Beat { account: account_id(&self.world, account), interval_ms };
+        let command = SetHeartbeat { account: account_id(&self.world, account), interval_ms };
         let actual = self.facts_of(&command);
         let expected = self.naive.beat(account, interval_ms.into());
         self.agree(&format!("beat {account} {interval_ms}"), &actual, &expected);
     }
 
     pub(super) fn end_silent(&mut self) {
-        let verdict = self.world.run_unknown_to_rows(&EndSilent);
+        let verdict = self.world.run_unknown_to_rows(&CancelOnDisconnect);
         let actual = facts(&events_of(verdict).expect("it is not refused"));
         let expected = self.naive.end_silent();
         self.agree("end silent", &actual, &expected);

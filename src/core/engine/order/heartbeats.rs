@@ -6,7 +6,7 @@
 use smallvec::smallvec;
 
 use crate::engine::account::heartbeat_term;
-use crate::engine::command::{Beat, EndSilent};
+use crate::engine::command::{CancelOnDisconnect, SetHeartbeat};
 use crate::engine::contradiction::{Flaw, NOT_KEPT};
 use crate::engine::decide::{Command, Given, Verdict};
 use crate::engine::event::{Event, Events};
@@ -35,7 +35,7 @@ const fn deadline(beat_at: Timestamp, interval_ms: u32) -> Timestamp {
 /// The most accounts that one visit gives a whole interval after a start.
 const BEGUN_PER_VISIT_MAX: usize = 1_024;
 
-impl Command for Beat {
+impl Command for SetHeartbeat {
     /// When the account counts as silent, unless it beats again.
     type Subject = (AccountId, Timestamp);
     type Answer = Timestamp;
@@ -70,7 +70,7 @@ impl Command for Beat {
     }
 }
 
-impl Command for EndSilent {
+impl Command for CancelOnDisconnect {
     /// Whether there is more to do, and the accounts of which nothing is known since the start.
     type Subject = (bool, Vec<(AccountId, Timestamp)>);
     type Answer = bool;

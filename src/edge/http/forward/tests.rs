@@ -1,7 +1,7 @@
 use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Version};
 
-use super::there::request_to_owner;
+use super::outbound::request_to_owner;
 use super::{CLIENT, VERSION};
 
 /// The request to the owner for one with these headers.

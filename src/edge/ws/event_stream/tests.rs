@@ -345,9 +345,9 @@ async fn an_id_that_does_not_apply_counts_as_none() {
     world.publish("m0", 1);
     reader.expect("market_price").await;
     let id = reader.last_id.clone().unwrap();
-    let Position { scope, round } = Position::parse(&id).unwrap();
-    let later = Position { scope, round: round + 1 }.to_string();
-    let of_others = Position { scope: scope ^ 1, round }.to_string();
+    let EventId { scope, round } = EventId::parse(&id).unwrap();
+    let later = EventId { scope, round: round + 1 }.to_string();
+    let of_others = EventId { scope: scope ^ 1, round }.to_string();
     for (last_id, ids) in [
         (later.as_str(), &["m0", "m1"][..]),
         (&of_others, &["m0", "m1"]),

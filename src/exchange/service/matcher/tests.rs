@@ -7,7 +7,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::*;
 use crate::shard::Refusal;
 use paperbourse_core::engine::command::{
-    Beat, CancelOrder, Identity, OrderNames, Owner, PlaceOrder,
+    CancelOrder, Identity, OrderNames, Owner, PlaceOrder, SetHeartbeat,
 };
 use paperbourse_core::engine::event::Event;
 use paperbourse_core::engine::order::payload::{NamedTimeInForce, NewOrder};
@@ -390,7 +390,7 @@ fn orders_are_cancelled_once_the_heartbeat_stops() {
     let order = world.place(Side::Buy, 43, 50).receipt.order;
     let account = world.read(|state| state.accounts().next().unwrap().id);
     let beat = |world: &World| {
-        let command = Beat { account, interval_ms: 4_000 };
+        let command = SetHeartbeat { account, interval_ms: 4_000 };
         let beat = world.shards.execute(shard(), command, &world.waiters);
         world.runtime.block_on(beat).unwrap()
     };

@@ -1,7 +1,7 @@
 //! Heartbeats of the caller's account.
 
 use crate::service::{Caller, RequestContext, Service, ServiceError};
-use paperbourse_core::engine::command::Beat;
+use paperbourse_core::engine::command::SetHeartbeat;
 use paperbourse_core::ids::Timestamp;
 
 impl Service {
@@ -14,7 +14,7 @@ impl Service {
         context: RequestContext<'_>,
     ) -> Result<Timestamp, ServiceError> {
         let account = caller.account()?;
-        let command = Beat { account, interval_ms };
+        let command = SetHeartbeat { account, interval_ms };
         Ok(self.shards.execute(account.shard(), command, context.waiters).await?)
     }
 }

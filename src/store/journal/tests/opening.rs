@@ -57,7 +57,7 @@ fn a_half_created_segment_is_created_again() {
 #[test]
 fn segments_are_zero_filled() {
     let data = TempDir::new().unwrap();
-    let template = maker::SegmentTemplate {
+    let template = preallocator::SegmentTemplate {
         disk: Disk::System,
         directory: data.path().to_path_buf(),
         log: LogId([3; 16]),

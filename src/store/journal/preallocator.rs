@@ -144,7 +144,7 @@ impl Stock {
     }
 }
 
-pub(super) struct Maker {
+pub(super) struct Preallocator {
     pub(super) template: SegmentTemplate,
     pub(super) stock: Arc<Stock>,
     pub(super) ring: Arc<Ring>,
@@ -152,7 +152,7 @@ pub(super) struct Maker {
     pub(super) record_bytes_max: usize,
 }
 
-impl Maker {
+impl Preallocator {
     /// Makes segments until the stock is closed.
     pub(super) fn run(&self) -> Result<(), DiskError> {
         while self.stock.wait_until_wanted() {

@@ -1,10 +1,10 @@
-//! How far a reader is, in a text that it may come back with. Pure.
+//! The ids of events in a stream of prices: how far a reader is, which it may come back with. Pure.
 //!
 //! ```text
 //! 3f09c1d24be2a677-1c5
 //! ```
 //!
-//! The changes of all markets are passed on list by list, and the lists are numbered. Whoever has
+//! The changes of all markets are passed on list by list, and the lists are numbered. A reader with
 //! the frames of all lists up to a number lacks only the markets that were on a later one. So a
 //! number stands for any number of markets, and it says nothing about them: the first half, a hash
 //! of the process and of the reader's markets, tells whether it applies.
@@ -12,20 +12,20 @@
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// The longest text of a position, in bytes.
-pub const POSITION_BYTES_MAX: usize = 33;
+/// The longest text of an event id, in bytes.
+pub const EVENT_ID_BYTES_MAX: usize = 33;
 
 /// How far a reader is with its markets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Position {
+pub struct EventId {
     /// A hash of the process and of the markets.
     pub scope: u64,
     /// The number of the last list of changes whose frames the reader has.
     pub round: u64,
 }
 
-impl Position {
-    /// A position in this process, among these markets, which are sorted.
+impl EventId {
+    /// An id in this process, among these markets, which are sorted.
     pub fn of(epoch: u128, condition_ids: &[&str], round: u64) -> Self {
         let mut hasher = DefaultHasher::new();
         epoch.hash(&mut hasher);
@@ -35,7 +35,7 @@ impl Position {
 
     /// Reads what [`Display`](fmt::Display) writes. `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
-        let (scope, round) = text.split_once('-').filter(|_| text.len() <= POSITION_BYTES_MAX)?;
+        let (scope, round) = text.split_once('-').filter(|_| text.len() <= EVENT_ID_BYTES_MAX)?;
         let hexadecimal = |digits: &str| {
             let is_valid = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
             u64::from_str_radix(digits, 16).ok().filter(|_| is_valid)
@@ -44,7 +44,7 @@ impl Position {
     }
 }
 
-impl fmt::Display for Position {
+impl fmt::Display for EventId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:016x}-{:x}", self.scope, self.round)
     }
@@ -55,18 +55,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_is_read_back() {
+    fn an_event_id_is_read_back() {
         for round in [0, 1, u64::MAX] {
-            let position = Position::of(7, &["a", "b"], round);
-            let text = position.to_string();
-            assert!(text.len() <= POSITION_BYTES_MAX);
-            assert_eq!(Position::parse(&text), Some(position));
+            let id = EventId::of(7, &["a", "b"], round);
+            let text = id.to_string();
+            assert!(text.len() <= EVENT_ID_BYTES_MAX);
+            assert_eq!(EventId::parse(&text), Some(id));
         }
     }
 
     #[test]
-    fn a_position_applies_to_one_process_and_its_markets() {
-        let scope = |epoch, ids: &[&str]| Position::of(epoch, ids, 1).scope;
+    fn an_event_id_applies_to_one_process_and_its_markets() {
+        let scope = |epoch, ids: &[&str]| EventId::of(epoch, ids, 1).scope;
         let known = scope(7, &["a", "b"]);
         assert_eq!(scope(7, &["a", "b"]), known);
         for other in [scope(8, &["a", "b"]), scope(7, &["a"]), scope(7, &["ab"]), scope(7, &[])] {
@@ -75,14 +75,14 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_positions() {
+    fn other_texts_are_no_event_ids() {
         let long = format!("{}-1", "0".repeat(32));
         for text in
             ["", "-", "1-", "-1", "1", "+1-+1", "1--1", "x-1", "1-x", "1- 1", "1-1-1", &long]
         {
-            assert_eq!(Position::parse(text), None, "{text}");
+            assert_eq!(EventId::parse(text), None, "{text}");
         }
         let too_large = format!("1-1{:016x}", 0);
-        assert_eq!(Position::parse(&too_large), None);
+        assert_eq!(EventId::parse(&too_large), None);
     }
 }
