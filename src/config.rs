@@ -32,8 +32,8 @@ use self::venue::{UselessFlag, VenueArgs};
 use crate::engine::{
     AUTHOR_COMMENTS_MAX_DEFAULT, KEPT_ORDERS_MAX_DEFAULT, OPEN_ORDERS_MAX_DEFAULT,
 };
+use crate::http::app::STREAMS_PER_ADDRESS_MAX;
 use crate::http::cors::CorsOrigin;
-use crate::http::exchange::STREAMS_PER_ADDRESS_MAX;
 use crate::http::forwarded::TrustedProxy;
 use crate::limits::bucket::{AccountRates, AddressRules, BucketRule, Rate};
 use crate::limits::tier::{Tier, TierSetting, Tiers};

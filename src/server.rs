@@ -47,7 +47,7 @@ use crate::config::{DataPlace, ServeArgs, Switch};
 use crate::disk::Disk;
 use crate::hours::HoursFile;
 use crate::http;
-use crate::http::exchange::{Exchange, Server};
+use crate::http::app::{AppState, Server};
 use crate::http::forwarded::TrustedProxies;
 use crate::journal::DataDirectory;
 use crate::operators::{self, OperatorSocket};
@@ -136,16 +136,16 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
                     return Ok(());
                 }
             };
-        let Started { exchange, venue, snapshots, hours, first_token } =
+        let Started { app, venue, snapshots, hours, first_token } =
             start::start(arguments, prepared, &listeners).await?;
-        show_metrics(arguments, admin.as_ref(), &server, &exchange, snapshots.as_ref())?;
-        spawn_background(&exchange, venue);
-        let (operators, hand_over) = listen_in_folder(&arguments.data, &exchange);
+        show_metrics(arguments, admin.as_ref(), &server, &app, snapshots.as_ref())?;
+        spawn_background(&app, venue);
+        let (operators, hand_over) = listen_in_folder(&arguments.data, &app);
         #[cfg(feature = "cluster")]
         let ending = early.map_or_else(Ending::watch, Ok)?;
         #[cfg(not(feature = "cluster"))]
         let ending = Ending::watch()?;
-        server.open(exchange.clone());
+        server.open(app.clone());
         if let Some(start_workers) = start_workers {
             workers = Some(start_workers(connections)?);
         }
@@ -157,25 +157,24 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         let reloads = Reloader::new(configuration).run(
             hangups,
             server.clone(),
-            exchange.clone(),
+            app.clone(),
             supervisor.clone(),
             status,
         );
-        report_to_watchdog(&heart, &supervisor, &exchange)?;
+        report_to_watchdog(&heart, &supervisor, &app)?;
         #[cfg(feature = "cluster")]
         member.serves(&server);
         let sockets = (listeners, admin.map(|admin| admin.socket));
-        let end =
-            until_end(&ending, reloads, hand_over.as_ref(), &sockets, &exchange.service).await;
+        let end = until_end(&ending, reloads, hand_over.as_ref(), &sockets, &app.service).await;
         // From here on connections are refused, or wait for the next server.
         drop(sockets);
         supervisor.stopping("draining: finishing requests and closing sockets");
         drop((operators, hand_over));
         let successor = begin(end, &server);
         #[cfg(feature = "cluster")]
-        member.release(&server, &exchange.journal).await;
-        drain(&server, &mut workers, &exchange, &ending).await;
-        put_away(&exchange, hours, snapshots).await;
+        member.release(&server, &app.journal).await;
+        drain(&server, &mut workers, &app, &ending).await;
+        put_away(&app, hours, snapshots).await;
         if let Some(successor) = successor {
             leave_to(&successor, &server);
         }
@@ -204,12 +203,10 @@ fn require_no_mix(arguments: &ServeArgs, takes_over: bool) -> anyhow::Result<()>
 fn report_to_watchdog(
     heart: &Arc<Heart>,
     supervisor: &Arc<Supervisor>,
-    exchange: &Arc<Exchange>,
+    app: &Arc<AppState>,
 ) -> anyhow::Result<()> {
     match supervisor::watchdog_interval() {
-        Some(interval) => {
-            watchdog::start(heart.clone(), supervisor.clone(), exchange.clone(), interval)
-        }
+        Some(interval) => watchdog::start(heart.clone(), supervisor.clone(), app.clone(), interval),
         None => Ok(()),
     }
 }
@@ -222,12 +219,12 @@ fn warn_of_unknown_variables(configuration: &Configuration) {
 
 /// Writes what is only written now and then.
 async fn put_away(
-    exchange: &Exchange,
+    app: &AppState,
     hours: Option<Arc<HoursFile>>,
     snapshots: Option<SnapshotKeeper>,
 ) {
     if let Some(hours) = hours {
-        exchange.service.deliver_facts().await;
+        app.service.deliver_facts().await;
         hours.write();
     }
     // A snapshot in progress is abandoned; the next start takes it.
@@ -285,9 +282,9 @@ fn take_connections(
 /// Listens in the data folder to operators, and to servers that want to take over.
 fn listen_in_folder(
     data: &DataPlace,
-    exchange: &Arc<Exchange>,
+    app: &Arc<AppState>,
 ) -> (Option<OperatorSocket>, Option<HandOver>) {
-    (operators(data, exchange), hand_over(data))
+    (operators(data, app), hand_over(data))
 }
 
 /// Waits for servers that want to take over. That none can is not worth a failed start.
@@ -440,11 +437,11 @@ fn server_of(arguments: &ServeArgs, connections_max: usize) -> anyhow::Result<Se
 }
 
 /// Serves operators in the data folder. They are not worth a failed start.
-fn operators(data: &DataPlace, exchange: &Arc<Exchange>) -> Option<OperatorSocket> {
+fn operators(data: &DataPlace, app: &Arc<AppState>) -> Option<OperatorSocket> {
     let DataPlace::Folder(data) = data else { return None };
     let serve = || -> io::Result<OperatorSocket> {
         let socket = OperatorSocket::bind(data)?;
-        tokio::spawn(operators::serve(&socket, exchange)?);
+        tokio::spawn(operators::serve(&socket, app)?);
         Ok(socket)
     };
     match serve() {
@@ -468,7 +465,7 @@ fn show_metrics(
     arguments: &ServeArgs,
     admin: Option<&AdminListener>,
     server: &Arc<Server>,
-    exchange: &Arc<Exchange>,
+    app: &Arc<AppState>,
     snapshots: Option<&SnapshotKeeper>,
 ) -> anyhow::Result<()> {
     if let Some(snapshots) = snapshots {
@@ -479,7 +476,7 @@ fn show_metrics(
     if arguments.cluster.cluster.is_none() {
         serve_metrics(admin, server)?;
     }
-    tokio::spawn(footprint::watch(exchange.clone()));
+    tokio::spawn(footprint::watch(app.clone()));
     Ok(())
 }
 
@@ -492,31 +489,31 @@ fn serve_metrics(admin: &AdminListener, server: &Arc<Server>) -> anyhow::Result<
 }
 
 /// Starts what runs beside requests.
-fn spawn_background(exchange: &Arc<Exchange>, mut venue: Venue) {
+fn spawn_background(app: &Arc<AppState>, mut venue: Venue) {
     tokio::spawn({
-        let exchange = exchange.clone();
-        async move { exchange.fanout.run().await }
+        let app = app.clone();
+        async move { app.fanout.run().await }
     });
     tokio::spawn(async move { venue.run().await });
-    tokio::spawn(release_limiters(exchange.clone()));
+    tokio::spawn(release_limiters(app.clone()));
 }
 
 /// Periodically releases the memory of idle keys, off the runtime: visiting a million keys takes a
 /// while.
-async fn release_limiters(exchange: Arc<Exchange>) {
+async fn release_limiters(app: Arc<AppState>) {
     loop {
         tokio::time::sleep(RELEASE_INTERVAL).await;
-        let exchange = exchange.clone();
-        let released = tokio::task::spawn_blocking(move || exchange.service.release_limiters());
+        let app = app.clone();
+        let released = tokio::task::spawn_blocking(move || app.service.release_limiters());
         released.await.expect("releasing memory does not panic");
     }
 }
 
 /// Waits until the connections have ended, and puts everything on disk.
-async fn drain(server: &Server, workers: &mut Workers, exchange: &Exchange, ending: &Ending) {
-    finish(server, workers, ending, || exchange.service.held_orders().count()).await;
+async fn drain(server: &Server, workers: &mut Workers, app: &AppState, ending: &Ending) {
+    finish(server, workers, ending, || app.service.held_orders().count()).await;
     if !server.has_given_up() {
-        exchange.journal.flush_blocking();
+        app.journal.flush_blocking();
     }
     flush_telemetry(server).await;
     tracing::info!("stopped; everything acknowledged is on disk");

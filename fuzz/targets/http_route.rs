@@ -16,9 +16,9 @@ use paperbourse::auth::identity::embedded::EmbeddedIssuer;
 use paperbourse::auth::ws_token::WsTokens;
 use paperbourse::clock::Clock;
 use paperbourse::engine::Rules;
+use paperbourse::http::app::{AppState, ConnectionSlot, Server, Worker};
 use paperbourse::http::body::RequestBody;
 use paperbourse::http::connection::{Deadlines, ReplyBody, serve_connection};
-use paperbourse::http::exchange::{ConnectionSlot, Exchange, Server, Worker};
 use paperbourse::http::handle::handle;
 use paperbourse::http::route::{RouteError, find};
 use paperbourse::ids::Timestamp;
@@ -93,7 +93,7 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     world
 });
 
-fn exchange() -> (Exchange, String) {
+fn exchange() -> (AppState, String) {
     let journal: Arc<Journal> = Arc::new(MemoryJournal::new(&JournalConfig::default()).into());
     let markets = Arc::new(Markets::new());
     let mut feed = Feed::new(markets.clone(), MismatchPolicy::Count);
@@ -132,7 +132,7 @@ fn exchange() -> (Exchange, String) {
         address_rules: None,
         account_rates: AccountRates::UNLIMITED,
     });
-    (Exchange::new(service, journal, VenueStatus::default()), token)
+    (AppState::new(service, journal, VenueStatus::default()), token)
 }
 
 impl World {

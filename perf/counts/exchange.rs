@@ -12,8 +12,8 @@ use paperbourse::auth::identity::embedded::EmbeddedIssuer;
 use paperbourse::auth::ws_token::WsTokens;
 use paperbourse::clock::Clock;
 use paperbourse::engine::Rules;
+use paperbourse::http::app::{AppState, ConnectionSlot, Server, Worker};
 use paperbourse::http::connection::{Deadlines, serve_connection};
-use paperbourse::http::exchange::{ConnectionSlot, Exchange, Server, Worker};
 use paperbourse::http::handle::handle;
 use paperbourse::ids::{OutcomeIndex, Timestamp};
 use paperbourse::journal::{Journal, JournalConfig, MemoryJournal};
@@ -94,7 +94,7 @@ fn runtime() -> Runtime {
 }
 
 /// An exchange with one market, and an access token.
-fn exchange() -> (Exchange, String) {
+fn exchange() -> (AppState, String) {
     let journal: Arc<Journal> = Arc::new(MemoryJournal::new(&JournalConfig::default()).into());
     let mut tiers = Tiers::default();
     tiers.set("free=unlimited/unlimited/2/5".parse().expect("a tier"));
@@ -132,7 +132,7 @@ fn exchange() -> (Exchange, String) {
         address_rules: None,
         account_rates: AccountRates::UNLIMITED,
     });
-    (Exchange::new(service, journal, VenueStatus::default()), token)
+    (AppState::new(service, journal, VenueStatus::default()), token)
 }
 
 impl Client {

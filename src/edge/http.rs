@@ -3,12 +3,12 @@
 //! It knows paths, headers, JSON and time limits. It decides nothing about orders, keys or markets,
 //! and it does not know who is calling: operations join this edge to the use cases.
 
+pub mod app;
 pub mod asyncapi;
 pub mod body;
 pub mod connection;
 pub mod cors;
 pub mod error;
-pub mod exchange;
 #[cfg(feature = "cluster")]
 pub mod forward;
 pub mod forwarded;

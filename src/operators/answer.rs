@@ -13,9 +13,9 @@ use crate::engine::admin::acts::OperatorCommand;
 use crate::engine::admin::standing::{Act, DEPOSIT_MAX, Operator, REASON_BYTES_MAX, Suspension};
 use crate::engine::admin::summary::AccountSummary;
 use crate::engine::comment::Comment;
+use crate::http::app::AppState;
 use crate::http::body::BodyError;
 use crate::http::error::ApiError;
-use crate::http::exchange::Exchange;
 use crate::ids::{AccountId, CommentId};
 use crate::journal::Waiters;
 use crate::limits::tier::Tier;
@@ -24,7 +24,7 @@ use crate::service::{Service, ServiceError};
 
 /// Who answers.
 pub(super) struct Desk {
-    pub(super) exchange: Arc<Exchange>,
+    pub(super) app: Arc<AppState>,
     pub(super) waiters: Arc<Waiters>,
 }
 
@@ -122,13 +122,13 @@ impl Desk {
             is_new: acted.is_new,
             orders_cancelled: acted.order_count,
             positions_closed: acted.position_count,
-            held_through_segment: self.exchange.journal.segment().filter(|_| is_erasure),
+            held_through_segment: self.app.journal.segment().filter(|_| is_erasure),
             account: self.line(account).await?,
         }))
     }
 
     fn service(&self) -> &Service {
-        &self.exchange.service
+        &self.app.service
     }
 
     async fn line(&self, account: AccountId) -> Result<AccountLine, ServiceError> {

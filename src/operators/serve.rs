@@ -20,9 +20,9 @@ use super::answer::{Desk, Refused};
 use super::user::operator;
 use super::{OperatorSocket, Question};
 use crate::engine::admin::standing::Operator;
+use crate::http::app::AppState;
 use crate::http::body::RequestBody;
 use crate::http::connection::{Deadlines, Ending, serve_connection};
-use crate::http::exchange::Exchange;
 use crate::limits::budget::ByteBudget;
 
 /// How many operators are served at a time.
@@ -37,10 +37,10 @@ const QUESTION_BYTES_MAX: usize = 16 * 1024;
 /// Serves operators until the process ends.
 pub fn serve(
     socket: &OperatorSocket,
-    exchange: &Arc<Exchange>,
+    app: &Arc<AppState>,
 ) -> io::Result<impl Future<Output = ()> + Send + use<>> {
     let listener = UnixListener::from_std(socket.listener()?)?;
-    let desk = Arc::new(Desk { exchange: exchange.clone(), waiters: exchange.journal.register() });
+    let desk = Arc::new(Desk { app: app.clone(), waiters: app.journal.register() });
     Ok(async move {
         tokio::select! {
             () = desk.waiters.run() => {}

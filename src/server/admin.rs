@@ -11,9 +11,9 @@ use hyper::{Method, Request, Response, StatusCode};
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 
+use crate::http::app::Server;
 use crate::http::body::RequestBody;
 use crate::http::connection::{ConnectionLimit, Deadlines, Ending, serve_connection};
-use crate::http::exchange::Server;
 use crate::service::Moment;
 
 /// How many scrapers are served at a time. One more gets the place of the idlest.

@@ -6,8 +6,8 @@
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::http::app::REFUSALS_MAX;
 use crate::http::connection::LEAVING_MAX;
-use crate::http::exchange::REFUSALS_MAX;
 
 /// What each worker takes: a listener, its poll and its waker.
 const PER_WORKER: usize = 4;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::spawn_blocking;
 
-use crate::http::exchange::Exchange;
+use crate::http::app::AppState;
 use crate::journal::Waiters;
 use crate::shard::Refusal;
 
@@ -17,14 +17,14 @@ const REST_MIN: Duration = Duration::from_secs(5);
 const REST_FACTOR: u32 = 99;
 
 /// Counts again and again until the process ends.
-pub(super) async fn watch(exchange: Arc<Exchange>) {
-    let waiters = exchange.journal.register();
+pub(super) async fn watch(app: Arc<AppState>) {
+    let waiters = app.journal.register();
     let counts = async {
         loop {
             let began = Instant::now();
             // A shard whose queue stays full has more urgent work.
-            if let Ok(counted) = count(&exchange, &waiters).await {
-                *exchange.memory.lock() = counted;
+            if let Ok(counted) = count(&app, &waiters).await {
+                *app.memory.lock() = counted;
             }
             tokio::time::sleep(REST_MIN.max(began.elapsed() * REST_FACTOR)).await;
         }
@@ -36,11 +36,11 @@ pub(super) async fn watch(exchange: Arc<Exchange>) {
 }
 
 async fn count(
-    exchange: &Arc<Exchange>,
+    app: &Arc<AppState>,
     waiters: &Arc<Waiters>,
 ) -> Result<Vec<(&'static str, usize)>, Refusal> {
-    let shards = exchange.service.shards_footprint(waiters).await?;
-    let of_tables = exchange.clone();
+    let shards = app.service.shards_footprint(waiters).await?;
+    let of_tables = app.clone();
     // Off the runtime: it visits every key and every market.
     let tables = spawn_blocking(move || of_tables.service.tables_footprint()).await;
     let tables = tables.expect("counting does not panic");
@@ -56,6 +56,6 @@ async fn count(
         ("books", tables.books),
         ("price_histories", tables.price_histories),
         ("shard_queues", tables.shard_queues),
-        ("journal", exchange.journal.buffer_bytes()),
+        ("journal", app.journal.buffer_bytes()),
     ])
 }

@@ -35,7 +35,7 @@ use crate::cluster::trim::{Trim, keep_trimmed, report};
 use crate::cluster::{Cluster, ClusterFile, JetStreamLog, OpenLog};
 use crate::config::{DataPlace, ServeArgs};
 use crate::disk::Disk;
-use crate::http::exchange::Server;
+use crate::http::app::Server;
 use crate::http::forward::Owner;
 use crate::journal::replicated::{NodeName, Reader, Upstream as _};
 use crate::journal::{Journal, Refused};

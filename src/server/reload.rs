@@ -9,7 +9,7 @@ use tokio::signal::unix::Signal;
 
 use super::supervisor::Supervisor;
 use crate::config::sources::{Configuration, Setting};
-use crate::http::exchange::{Exchange, Server};
+use crate::http::app::{AppState, Server};
 use crate::telemetry;
 
 /// The options that limit callers and can change while the server runs.
@@ -58,7 +58,7 @@ impl Reloader {
         mut self,
         mut hangups: Signal,
         server: Arc<Server>,
-        exchange: Arc<Exchange>,
+        app: Arc<AppState>,
         supervisor: Arc<Supervisor>,
         status: String,
     ) {
@@ -67,10 +67,10 @@ impl Reloader {
                 return;
             }
             supervisor.reloading();
-            let (server, exchange) = (server.clone(), exchange.clone());
+            let (server, app) = (server.clone(), app.clone());
             // Reads a file, and visits every key.
             let reloaded = tokio::task::spawn_blocking(move || {
-                self.reload(&server, &exchange);
+                self.reload(&server, &app);
                 self
             });
             self = reloaded.await.expect("reloading does not panic");
@@ -78,7 +78,7 @@ impl Reloader {
         }
     }
 
-    fn reload(&mut self, server: &Server, exchange: &Exchange) {
+    fn reload(&mut self, server: &Server, app: &AppState) {
         let newer = match self.started_with.again() {
             Ok(newer) => newer,
             Err(mistakes) => {
@@ -91,11 +91,11 @@ impl Reloader {
         let changed = self.take(&newer.settings);
         let has_changed = |names: &[&str]| changed.iter().any(|it| names.contains(&&*it.name));
         if has_changed(&RELOADED_LIMITS) {
-            exchange.service.set_limits(newer.arguments.limits());
+            app.service.set_limits(newer.arguments.limits());
         }
         if has_changed(&[STREAMS_PER_ADDRESS]) {
             let streams_max = newer.arguments.streams_per_address;
-            exchange.streams_per_address_max.store(streams_max, Ordering::Relaxed);
+            app.streams_per_address_max.store(streams_max, Ordering::Relaxed);
         }
         if has_changed(&[CORS_ORIGIN]) {
             server.cors.set(&newer.arguments.cors_origins);

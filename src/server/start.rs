@@ -30,7 +30,7 @@ use crate::config::{DataPlace, JournalSync, ServeArgs};
 use crate::disk::Disk;
 use crate::engine::{Rules, State};
 use crate::hours::HoursFile;
-use crate::http::exchange::Exchange;
+use crate::http::app::AppState;
 use crate::ids::Timestamp;
 use crate::journal::{
     CLUSTER_COPY_NAME, CLUSTER_NAME, DataDirectory, Journal, JournalConfig, MemoryJournal,
@@ -79,7 +79,7 @@ const AUTHORITIES_CONTEXT: &str =
     "failed to load the trusted certificate authorities (--venue-ca sets them)";
 
 pub(super) struct Started {
-    pub(super) exchange: Arc<Exchange>,
+    pub(super) app: Arc<AppState>,
     pub(super) venue: Venue,
     /// Takes snapshots; `None` if data is kept in memory.
     pub(super) snapshots: Option<SnapshotKeeper>,
@@ -186,11 +186,11 @@ pub(super) async fn start(
     });
     let keep = |folder| SnapshotKeeper::start(folder, journal.clone(), arguments.snapshot_config());
     let snapshots = snapshots.or_else(|| folder.map(keep));
-    let exchange = Exchange {
+    let app = AppState {
         streams_per_address_max: AtomicU32::new(arguments.streams_per_address),
-        ..Exchange::new(service, journal, venue.status())
+        ..AppState::new(service, journal, venue.status())
     };
-    Ok(Started { exchange: Arc::new(exchange), venue, snapshots, hours, first_token })
+    Ok(Started { app: Arc::new(app), venue, snapshots, hours, first_token })
 }
 
 /// Logs a warning if records are from the future: the clock was wrong when they were written, or is

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::supervisor::Supervisor;
-use crate::http::exchange::Exchange;
+use crate::http::app::AppState;
 use crate::ids::ShardId;
 
 /// How many beats there are in the time that the supervisor allows.
@@ -68,7 +68,7 @@ impl Heart {
     }
 
     /// Answers each beat in the name of this thread, and passes it on to the shards.
-    fn answer_with_shards(&self, exchange: Arc<Exchange>) -> impl Future<Output = ()> + use<> {
+    fn answer_with_shards(&self, app: Arc<AppState>) -> impl Future<Output = ()> + use<> {
         let part = self.part(BACKGROUND.to_owned(), false);
         let name = |shard: ShardId| format!("shard {}", shard.index());
         let shards: Vec<_> =
@@ -80,7 +80,7 @@ impl Heart {
                 part.answered.fetch_max(beat, Ordering::Relaxed);
                 for (shard, part) in &shards {
                     let part = part.clone();
-                    exchange.service.when_shard_progresses(*shard, move || {
+                    app.service.when_shard_progresses(*shard, move || {
                         part.answered.fetch_max(beat, Ordering::Relaxed);
                     });
                 }
@@ -112,29 +112,29 @@ impl Heart {
 pub(super) fn start(
     heart: Arc<Heart>,
     supervisor: Arc<Supervisor>,
-    exchange: Arc<Exchange>,
+    app: Arc<AppState>,
     interval: Duration,
 ) -> anyhow::Result<()> {
-    tokio::spawn(heart.answer_with_shards(exchange.clone()));
+    tokio::spawn(heart.answer_with_shards(app.clone()));
     tracing::info!(interval_ms = interval.as_millis(), "reporting to the supervisor's watchdog");
     thread::Builder::new()
         .name("watchdog".to_owned())
-        .spawn(move || watch(&heart, &supervisor, &exchange, interval / BEATS))
+        .spawn(move || watch(&heart, &supervisor, &app, interval / BEATS))
         .context("failed to start the watchdog's thread")?;
     Ok(())
 }
 
-fn watch(heart: &Heart, supervisor: &Supervisor, exchange: &Exchange, pause: Duration) {
+fn watch(heart: &Heart, supervisor: &Supervisor, app: &AppState, pause: Duration) {
     supervisor.alive();
     let mut known = BTreeSet::new();
     // What the journal still had to write one beat ago.
-    let mut owed = exchange.journal.newest_place();
+    let mut owed = app.journal.newest_place();
     for beat in 1.. {
         heart.beats.send_replace(beat);
-        let newest = exchange.journal.newest_place();
+        let newest = app.journal.newest_place();
         thread::sleep(pause);
         let mut hanging = heart.hanging(beat);
-        if !exchange.journal.is_durable(owed) {
+        if !app.journal.is_durable(owed) {
             hanging.insert(JOURNAL.to_owned());
         }
         owed = newest;

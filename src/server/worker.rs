@@ -17,10 +17,10 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinHandle;
 
 use super::watchdog::Heart;
+use crate::http::app::{ConnectionSlot, Server, Worker};
 use crate::http::connection::{
     ConnectionError, ConnectionGuard, Deadlines, Ending, REFUSAL, serve_connection,
 };
-use crate::http::exchange::{ConnectionSlot, Server, Worker};
 #[cfg(feature = "cluster")]
 use crate::http::forward::{self, handle_anywhere as handle};
 #[cfg(not(feature = "cluster"))]
@@ -327,9 +327,9 @@ async fn serve(
         },
         Err(error) => {
             if let ConnectionError::CutOff = error
-                && let Some(exchange) = worker.server.exchange()
+                && let Some(app) = worker.server.app()
             {
-                exchange.streams_cut_off.fetch_add(1, Ordering::Relaxed);
+                app.streams_cut_off.fetch_add(1, Ordering::Relaxed);
             }
             tracing::debug!("the connection from {peer} ended: {error}");
         }

@@ -14,7 +14,7 @@ async fn an_act_is_not_cut_off_for_another_operator() {
     let world = World::new().await;
     let folder = tempfile::tempdir().expect("a folder");
     let socket = OperatorSocket::bind(folder.path()).expect("a socket");
-    tokio::spawn(serve(&socket, world.exchange()).expect("a listener"));
+    tokio::spawn(serve(&socket, world.app()).expect("a listener"));
     let connect = async || UnixStream::connect(socket.path()).await.expect("a connection");
     let ask = async |question: Value| {
         let mut stream = connect().await;

@@ -175,8 +175,8 @@ async fn no_comment_is_written_or_deleted_after_a_suspension_was_told() {
         let first = world.done(post(&comments, words).key(&cat.key), 200).await;
         let comment_id = CommentId::from_raw(number(&first.get("id")));
 
-        let exchange = world.exchange();
-        let (service, waiters) = (&exchange.service, world.waiters());
+        let app = world.app();
+        let (service, waiters) = (&app.service, world.waiters());
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let context = RequestContext { moment: service.moment(), address, waiters };
         let presented = Presented::Key(cat.key.as_bytes());

@@ -16,8 +16,8 @@ use paperbourse::clock::Clock;
 use paperbourse::engine::Rules;
 use paperbourse::engine::admin::acts::{Acted, OperatorCommand};
 use paperbourse::engine::admin::standing::{Act, Operator};
+use paperbourse::http::app::{AppState, ConnectionSlot, Server, Worker};
 use paperbourse::http::connection::{Deadlines, serve_connection};
-use paperbourse::http::exchange::{ConnectionSlot, Exchange, Server, Worker};
 use paperbourse::http::handle::handle;
 use paperbourse::ids::{AccountId, Place, ShardId, Timestamp};
 use paperbourse::journal::{Gate, Journal, JournalConfig, MemoryJournal, Waiters};
@@ -101,14 +101,14 @@ impl World {
         let (memory, gate) = MemoryJournal::gated(&JournalConfig::default());
         gate.release();
         let journal = Arc::new(Journal::from(memory));
-        let (exchange, feed) = exchange(issuer, &journal);
-        let (exchange, feed) = (Arc::new(exchange), RefCell::new(feed));
+        let (app, feed) = app(issuer, &journal);
+        let (app, feed) = (Arc::new(app), RefCell::new(feed));
         tokio::spawn({
-            let exchange = exchange.clone();
-            async move { exchange.fanout.run().await }
+            let app = app.clone();
+            async move { app.fanout.run().await }
         });
         let server = Arc::new(Server::new(1_000));
-        server.open(exchange);
+        server.open(app);
         let worker = Arc::new(Worker::new(server));
         let mut world = Self { gate, journal, worker, feed, ann, bob, cat, dan };
         world.ann = world.bootstrapped(&world.ann).await;
@@ -141,8 +141,8 @@ impl World {
         let command = OperatorCommand { account, act, by, reason: "a test".into() };
         let worker = self.worker.clone();
         tokio::spawn(async move {
-            let exchange = worker.server.exchange().expect("an open server");
-            let (service, waiters) = (&exchange.service, worker.waiters(exchange));
+            let app = worker.server.app().expect("an open server");
+            let (service, waiters) = (&app.service, worker.waiters(app));
             let acted = match command.act {
                 Act::Erase => service.erase(command, waiters).await,
                 _ => service.act(command, waiters).await,
@@ -152,13 +152,13 @@ impl World {
     }
 
     /// What requests are answered from, for a test that calls a use case itself.
-    pub(crate) fn exchange(&self) -> &Arc<Exchange> {
-        self.worker.server.exchange().expect("an open server")
+    pub(crate) fn app(&self) -> &Arc<AppState> {
+        self.worker.server.app().expect("an open server")
     }
 
     /// Wakes those that wait for the disk.
     pub(crate) fn waiters(&self) -> &Arc<Waiters> {
-        self.worker.waiters(self.exchange())
+        self.worker.waiters(self.app())
     }
 
     /// Opens a connection that is served as by a worker.
@@ -300,7 +300,7 @@ pub(crate) fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is not a whole number"))
 }
 
-fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> (Exchange, Feed) {
+fn app(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> (AppState, Feed) {
     let markets = Arc::new(Markets::new());
     let mut feed = Feed::new(markets.clone(), MismatchPolicy::Count);
     for id in [MARKET, OTHER_MARKET, HELD_MARKET] {
@@ -335,7 +335,7 @@ fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> (Exchange, Feed) 
         address_rules: None,
         account_rates: AccountRates::UNLIMITED,
     });
-    (Exchange::new(service, journal.clone(), VenueStatus::default()), feed)
+    (AppState::new(service, journal.clone(), VenueStatus::default()), feed)
 }
 
 fn info(id: &str) -> MarketInfo {

@@ -8,9 +8,9 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use parking_lot::Mutex;
 
+use super::app::AppState;
 use super::body::WholeBody;
 use super::error::ApiError;
-use super::exchange::Exchange;
 use super::invalid::{FieldError, Location};
 use super::operation::Operation;
 use super::query::{Query, read_wallet};
@@ -29,7 +29,7 @@ pub(super) struct Call<'a> {
     pub(super) metrics: &'a Metrics,
     /// Those of the readers on this worker.
     pub(super) turns: &'a Arc<Turns>,
-    pub(super) exchange: &'a Arc<Exchange>,
+    pub(super) app: &'a Arc<AppState>,
     pub(super) operation: &'static Operation,
     pub(super) context: RequestContext<'a>,
     pub(super) caller: Caller,
@@ -41,7 +41,7 @@ pub(super) struct Call<'a> {
 
 impl<'a> Call<'a> {
     pub(super) fn service(&self) -> &'a Service {
-        &self.exchange.service
+        &self.app.service
     }
 
     /// The body. What a request waits for may take seconds, so nobody keeps the body any longer

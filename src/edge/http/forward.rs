@@ -18,7 +18,7 @@ use hyper::header::HeaderName;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-use super::exchange::Worker;
+use super::app::Worker;
 pub use outbound::{ToOwner, handle_anywhere};
 use paperbourse_cluster::ClusterFile;
 use paperbourse_cluster::link::Links;

@@ -17,12 +17,12 @@ use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Version};
 
+use super::app::{ConnectionSlot, Server, Worker};
 use super::body::RequestBody;
 use super::call::{Answer, Call};
 use super::connection::ReplyBody;
 use super::cors;
 use super::error::ApiError;
-use super::exchange::{ConnectionSlot, Server, Worker};
 use super::holder::Holder;
 use super::operation::{Access, Operation, Run, Verb};
 use super::operations::{docs, socket, trade};
@@ -331,20 +331,20 @@ async fn answer(
         }
         _ => {}
     }
-    let Some(exchange) = server.exchange().filter(|_| server.may_answer()) else {
+    let Some(app) = server.app().filter(|_| server.may_answer()) else {
         return Err(ApiError::not_ready());
     };
-    let service = &exchange.service;
+    let service = &app.service;
     body.limit(operation.body_bytes_max)?;
     let address = server.proxies.client(peer, &head.headers);
     let mut context =
-        RequestContext { moment: Moment::at(began), address, waiters: worker.waiters(exchange) };
+        RequestContext { moment: Moment::at(began), address, waiters: worker.waiters(app) };
     if slot.note_request(context.moment.monotonic_ns) {
         warn_of_forwarding(server, peer, head);
     }
     if let Run::Socket(stream) = operation.run {
         let row = (operation, stream);
-        return Box::pin(socket::open(worker, exchange, slot, row, (head, headers), context)).await;
+        return Box::pin(socket::open(worker, app, slot, row, (head, headers), context)).await;
     }
     #[cfg(feature = "traces")]
     let admission = start(Stage::Admission);
@@ -383,7 +383,7 @@ async fn answer(
     drop(reading);
     let metrics = &worker.metrics;
     let (turns, body) = (worker.turns(), bytes.into());
-    let call = Call { metrics, turns, exchange, operation, context, caller, head, headers, body };
+    let call = Call { metrics, turns, app, operation, context, caller, head, headers, body };
     progress.begin(worker);
     match operation.run {
         Run::Trade => trade::trade(&call).await,

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use hyper::Method;
 use schemars::JsonSchema;
 
+use super::app::Server;
 use super::call::{Answer, Call};
-use super::exchange::Server;
 use super::file::File;
 use super::operations::socket::Stream;
 use super::parameter::Parameter;

@@ -11,7 +11,7 @@ use hyper::header::HeaderName;
 use hyper::http::request::Parts;
 use hyper::{Method, Version};
 
-use super::exchange::Server;
+use super::app::Server;
 use super::operation::Operation;
 use super::reply::{REQUEST_ID_BYTES_MAX, RequestId};
 use crate::telemetry::{Asked, Parent, Trace};

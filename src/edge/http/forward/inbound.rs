@@ -24,9 +24,9 @@ use super::{
     CLIENT, HEADER_BYTES_MAX, LINK_WINDOW_BYTES, OWNER, PING_INTERVAL, PING_PATIENCE,
     STREAM_WINDOW_BYTES, UPGRADE_TO, VERSION,
 };
+use crate::http::app::{ConnectionSlot, Server, Worker};
 use crate::http::body::RequestBody;
 use crate::http::connection::{Activity, CutOff, ReplyBody, Source};
-use crate::http::exchange::{ConnectionSlot, Server, Worker};
 use crate::http::handle::handle;
 use paperbourse_cluster::link::Links;
 use paperbourse_core::limits::budget::Share;

@@ -31,10 +31,10 @@ use super::{
     CLIENT, HEADER_BYTES_MAX, LINK_WINDOW_BYTES, Owner, PING_INTERVAL, PING_PATIENCE,
     STREAM_WINDOW_BYTES, UPGRADE_TO, VERSION,
 };
+use crate::http::app::{ConnectionSlot, Worker};
 use crate::http::body::RequestBody;
 use crate::http::connection::{CutOff, ReplyBody, Source};
 use crate::http::error::ApiError;
-use crate::http::exchange::{ConnectionSlot, Worker};
 use crate::http::forwarded::FORWARDED_FOR;
 use crate::http::handle::{handle, log_request, require_framing, warn_of_forwarding};
 use crate::http::holder::Holder;
@@ -179,7 +179,7 @@ pub fn handle_anywhere(
     request: Request<RequestBody>,
 ) -> impl Future<Output = Response<ReplyBody>> {
     let server = &worker.server;
-    if server.exchange().is_none()
+    if server.app().is_none()
         && server.place.is_in_cluster()
         && let Ok(operation) = find(request.method(), request.uri().path())
         && !operation.is_answered_by_any_node(server.is_draining())

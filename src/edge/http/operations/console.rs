@@ -8,7 +8,7 @@
 use std::sync::LazyLock;
 
 use super::docs::{HTML, POLICY};
-use crate::http::exchange::Server;
+use crate::http::app::Server;
 use crate::http::file::File;
 
 /// A file: its name, and its text.

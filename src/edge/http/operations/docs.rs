@@ -20,8 +20,8 @@ use pulldown_cmark::{Event, html};
 
 use super::health;
 use crate::build::VERSION_LINES;
+use crate::http::app::Server;
 use crate::http::error::{ApiError, CODE_HEADER};
-use crate::http::exchange::Server;
 use crate::http::file::{File, items};
 use crate::http::reply::Reply;
 

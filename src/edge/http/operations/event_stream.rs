@@ -60,24 +60,24 @@ pub(in crate::http) fn open(call: &Call<'_>) -> Answer {
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
     if call.head.method != Method::HEAD {
         let stream = open_stream(call, &condition_ids)?;
-        let unsent = call.exchange.unsent.share();
+        let unsent = call.app.unsent.share();
         reply.instead = Some(ReplyBody::Stream(Box::new(stream), Some(unsent)));
     }
     Ok(reply)
 }
 
 fn open_stream(call: &Call<'_>, condition_ids: &[String]) -> Result<EventStream, ApiError> {
-    let exchange = call.exchange;
-    if !exchange.service.room().has_room_for_readers() {
+    let app = call.app;
+    if !app.service.room().has_room_for_readers() {
         return Err(ApiError::server_busy());
     }
-    let streams_max = exchange.streams_per_address_max.load(Ordering::Relaxed);
-    let open = exchange.streams.try_open(Origin::of(call.context.address), streams_max);
+    let streams_max = app.streams_per_address_max.load(Ordering::Relaxed);
+    let open = app.streams.try_open(Origin::of(call.context.address), streams_max);
     let open = open.ok_or_else(|| ApiError::stream_limit_exceeded(streams_max))?;
     let now = call.context.moment.now;
     let last_event_id = call.header(&LAST_EVENT_ID);
     let last_event_id = last_event_id.as_deref().and_then(|id| std::str::from_utf8(id).ok());
-    let from = (&exchange.fanout, call.turns);
+    let from = (&app.fanout, call.turns);
     let stream = EventStream::open(from, condition_ids, last_event_id, open, now);
     stream.map_err(|error| match error {
         OpenError::Busy | OpenError::Markets(SubscribeError::Full) => ApiError::server_busy(),

@@ -12,11 +12,11 @@ use hyper::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValu
 use hyper::{Method, StatusCode};
 
 use super::account::{FROM, FillFields, MARKET, SettledRow, TO, read_settlement_filter};
+use crate::http::app::AppState;
 use crate::http::call::{Answer, Call};
 use crate::http::connection::ReplyBody;
 use crate::http::csv::Line;
 use crate::http::error::ApiError;
-use crate::http::exchange::Exchange;
 use crate::http::invalid::Invalid;
 use crate::http::parameter::Parameter;
 use crate::http::query::Query;
@@ -84,7 +84,7 @@ async fn send<L: List>(call: &Call<'_>, list: L) -> Answer {
 }
 
 fn open_export(call: &Call<'_>) -> Result<OpenExport, ApiError> {
-    let open = call.exchange.exports.try_open(call.caller.account()?, EXPORTS_PER_ACCOUNT_MAX);
+    let open = call.app.exports.try_open(call.caller.account()?, EXPORTS_PER_ACCOUNT_MAX);
     open.ok_or_else(|| ApiError::export_limit_exceeded(EXPORTS_PER_ACCOUNT_MAX))
 }
 
@@ -97,7 +97,7 @@ fn read_query(mut query: Query<'_>) -> Result<(SettlementFilter, Wallet), Invali
 
 /// What an export needs to read on after its request was answered.
 struct Reader {
-    exchange: Arc<Exchange>,
+    app: Arc<AppState>,
     waiters: Arc<Waiters>,
     caller: Caller,
     address: IpAddr,
@@ -106,7 +106,7 @@ struct Reader {
 impl Reader {
     fn of(call: &Call<'_>) -> Self {
         Self {
-            exchange: call.exchange.clone(),
+            app: call.app.clone(),
             waiters: call.context.waiters.clone(),
             caller: call.caller.clone(),
             address: call.context.address,
@@ -115,14 +115,14 @@ impl Reader {
 
     /// The context of the next read.
     fn context(&self) -> RequestContext<'_> {
-        let moment = self.exchange.service.moment();
+        let moment = self.app.service.moment();
         RequestContext { moment, address: self.address, waiters: &self.waiters }
     }
 
     /// Refuses what was read if the credential is no longer valid or the account was erased. An
     /// erased account has no rows, so its file would look complete.
     fn require_valid(&self) -> Result<(), ServiceError> {
-        let service = &self.exchange.service;
+        let service = &self.app.service;
         service.require_valid(&self.caller, service.moment().now)?;
         service.require_unerased(&self.caller)
     }
@@ -140,9 +140,9 @@ impl List for Fills {
     const COLUMNS: &'static str = FillFields::COLUMNS;
 
     async fn read(&mut self, limit: usize) -> Result<(Vec<PastFill>, bool), ServiceError> {
-        let Reader { exchange, caller, .. } = &self.reader;
+        let Reader { app, caller, .. } = &self.reader;
         let (filter, context) = (self.filter.clone(), self.reader.context());
-        let page = exchange.service.fill_page(caller, filter, self.from, limit, context).await?;
+        let page = app.service.fill_page(caller, filter, self.from, limit, context).await?;
         self.reader.require_valid()?;
         self.from = page.next.unwrap_or(self.from);
         Ok((page.fills, page.next.is_some()))
@@ -166,9 +166,9 @@ impl List for Settlements {
     const COLUMNS: &'static str = SettledRow::COLUMNS;
 
     async fn read(&mut self, limit: usize) -> Result<(Vec<SettlementRow>, bool), ServiceError> {
-        let Reader { exchange, caller, .. } = &self.reader;
+        let Reader { app, caller, .. } = &self.reader;
         let (filter, context) = (self.filter.clone(), self.reader.context());
-        let service = &exchange.service;
+        let service = &app.service;
         let page = service.settlement_page(caller, filter, self.before, limit, context).await?;
         self.reader.require_valid()?;
         self.before = page.next;

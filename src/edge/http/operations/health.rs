@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::build::{self, BUILD, Build};
+use crate::http::app::{AppState, Server};
 use crate::http::call::Answer;
 use crate::http::error::ApiError;
-use crate::http::exchange::{Exchange, Server};
 use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
@@ -57,9 +57,9 @@ impl Troubles {
 /// `None` while the server starts or drains.
 pub(super) fn troubles(server: &Server) -> Option<Troubles> {
     let is_serving = !server.is_draining() && server.may_answer();
-    let exchange = server.exchange().filter(|_| is_serving)?;
+    let app = server.app().filter(|_| is_serving)?;
     let clock = clock::status().jump.map(|jump| jump.to_string());
-    Some(Troubles { venue: venue_trouble(exchange), memory: memory_trouble(exchange), clock })
+    Some(Troubles { venue: venue_trouble(app), memory: memory_trouble(app), clock })
 }
 
 fn report(troubles: &Troubles, is_strict: bool) -> Reply {
@@ -130,8 +130,8 @@ impl<'a> Check<'a> {
 }
 
 /// Why trades cannot be trusted to fill, if that is so.
-pub(super) fn venue_trouble(exchange: &Exchange) -> Option<&'static str> {
-    trouble_of(exchange.service.markets().listing().markets())
+pub(super) fn venue_trouble(app: &AppState) -> Option<&'static str> {
+    trouble_of(app.service.markets().listing().markets())
 }
 
 /// Fresh books that no hash can prove or contradict, as of markets that never traded, count only
@@ -159,8 +159,8 @@ fn trouble_of(markets: &[Arc<Market>]) -> Option<&'static str> {
 }
 
 /// What is refused for lack of memory, if anything is.
-pub(super) fn memory_trouble(exchange: &Exchange) -> Option<&'static str> {
-    let room = exchange.service.room();
+pub(super) fn memory_trouble(app: &AppState) -> Option<&'static str> {
+    let room = app.service.room();
     if room.is_full() {
         Some("the memory limit is reached: new accounts, keys, orders and comments are refused")
     } else if !room.has_room_for_readers() {

@@ -15,10 +15,10 @@ use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use crate::http::app::{AppState, ConnectionSlot, Worker};
 use crate::http::call::{Answer, Call};
 use crate::http::connection::transport_of;
 use crate::http::error::ApiError;
-use crate::http::exchange::{ConnectionSlot, Exchange, Worker};
 use crate::http::handle::{count_limited, presented};
 use crate::http::operation::Operation;
 use crate::http::parameter::Parameter;
@@ -74,7 +74,7 @@ pub(in crate::http) fn create_token(call: &Call<'_>) -> Answer {
 
 pub(in crate::http) async fn open(
     worker: &Worker,
-    exchange: &Arc<Exchange>,
+    app: &Arc<AppState>,
     slot: &Arc<ConnectionSlot>,
     (operation, stream): (&'static Operation, Stream),
     (head, headers): (&Parts, &RequestHeaders<'_>),
@@ -84,11 +84,11 @@ pub(in crate::http) async fn open(
     // A text that is too long cannot be a valid token.
     let token = token.filter(|token| token.len() <= TOKEN_CHARACTERS_MAX);
     let presented = presented(headers, operation.access);
-    let identified = exchange.service.identify_socket(token.as_deref(), &presented, context).await;
+    let identified = app.service.identify_socket(token.as_deref(), &presented, context).await;
     let peer = match identified {
         Ok(caller) => {
             slot.recognize();
-            admit(exchange, caller)
+            admit(app, caller)
         }
         Err(ServiceError::Denied(denied @ Denied::TooOften { .. })) => {
             return Ok(count_limited(&worker.metrics, Err(denied))?);
@@ -110,7 +110,7 @@ pub(in crate::http) async fn open(
     let (response, upgrading) = upgrade(&mut request).map_err(ApiError::upgrade_required)?;
     let serving = Serving {
         stream,
-        exchange: exchange.clone(),
+        app: app.clone(),
         waiters: context.waiters.clone(),
         turns: worker.turns().clone(),
         slot: slot.clone(),
@@ -123,23 +123,18 @@ pub(in crate::http) async fn open(
 }
 
 /// Takes one of the account's socket slots, if its tier has one left.
-fn admit(
-    exchange: &Arc<Exchange>,
-    caller: SocketCaller,
-) -> Result<(Peer, MarketsMax), CloseReason> {
-    let TierLimits { sockets_max, socket_markets_max, .. } =
-        exchange.service.tiers().get(caller.tier);
+fn admit(app: &Arc<AppState>, caller: SocketCaller) -> Result<(Peer, MarketsMax), CloseReason> {
+    let TierLimits { sockets_max, socket_markets_max, .. } = app.service.tiers().get(caller.tier);
     let account_id = caller.account;
-    if !exchange.service.room().has_room_for_readers() {
+    if !app.service.room().has_room_for_readers() {
         return Err(CloseReason::Busy);
     }
-    let open =
-        exchange.sockets.try_open(account_id, sockets_max).ok_or(CloseReason::TooManySockets)?;
+    let open = app.sockets.try_open(account_id, sockets_max).ok_or(CloseReason::TooManySockets)?;
     let mut bucket = TokenBucket::new(BucketRule::SOCKET_FRAMES);
     let peer = Peer {
         account_id,
         open,
-        unsent: exchange.unsent.share(),
+        unsent: app.unsent.share(),
         batch_bytes: PRICES_BYTES_GOAL,
         allow: Box::new(move |now_ns| bucket.draw(now_ns).is_admitted),
         is_valid: Box::new(move || caller.is_valid(Timestamp::now())),
@@ -150,7 +145,7 @@ fn admit(
 /// A socket that is about to open.
 struct Serving {
     stream: Stream,
-    exchange: Arc<Exchange>,
+    app: Arc<AppState>,
     waiters: Arc<Waiters>,
     turns: Arc<Turns>,
     slot: Arc<ConnectionSlot>,
@@ -180,16 +175,16 @@ impl Serving {
     ) where
         Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self { stream, exchange, waiters, turns, slot, watch, metrics } = self;
+        let Self { stream, app, waiters, turns, slot, watch, metrics } = self;
         let ended = match (peer, stream) {
             (Ok((peer, markets_max)), Stream::Prices) => {
-                let from = (&exchange.fanout, &turns);
+                let from = (&app.fanout, &turns);
                 serve_prices((io, received), peer, from, markets_max, &watch).await
             }
             (Ok((peer, _)), Stream::Executions) => {
-                match exchange.service.follow_fills(peer.account_id, &waiters) {
+                match app.service.follow_fills(peer.account_id, &waiters) {
                     Some(follower) => {
-                        let from = (follower, &exchange.executions);
+                        let from = (follower, &app.executions);
                         // In a box: it takes more room than that of prices.
                         Box::pin(serve_executions((io, received), peer, from, &watch)).await
                     }
@@ -200,7 +195,7 @@ impl Serving {
         };
         metrics.socket_ended(ended);
         if matches!(ended, Ended::Closed(reason) if reason.code() == CloseReason::TooSlow.code()) {
-            exchange.turned_away.fetch_add(1, Ordering::Relaxed);
+            app.turned_away.fetch_add(1, Ordering::Relaxed);
         }
         tracing::debug!(?stream, ?ended, "socket closed");
         // The socket counts as a connection until here.

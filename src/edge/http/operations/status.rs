@@ -19,29 +19,29 @@ use paperbourse_venue::follow::freshness::Freshness;
 use paperbourse_venue::follow::status::LiveSnapshot;
 
 pub(in crate::http) fn status(call: &Call<'_>) -> Reply {
-    let exchange = call.exchange;
-    let trouble = venue_trouble(exchange);
-    let of_memory = memory_trouble(exchange);
+    let app = call.app;
+    let trouble = venue_trouble(app);
+    let of_memory = memory_trouble(app);
     let listing = call.service().markets().listing();
     let fresh = listing.markets().iter().filter(|market| market.snapshot().has_fresh_book());
-    let journal = exchange.journal.metrics();
+    let journal = app.journal.metrics();
     let unflushed_ms = journal.map(|metrics| metrics.unflushed_age().as_millis());
     Reply::ok(&StatusAnswer {
         status: if trouble.or(of_memory).is_some() { "degraded" } else { "ok" },
         timestamp: Time(Timestamp::now()),
         version: build::VERSION,
         build: &BUILD,
-        uptime_seconds: exchange.began.elapsed().as_secs(),
+        uptime_seconds: app.began.elapsed().as_secs(),
         markets: Markets { listed: listing.markets().len(), tradable: fresh.count() },
-        websocket: Open { connections: exchange.sockets.total() },
-        sse: Open { connections: exchange.streams.total() },
+        websocket: Open { connections: app.sockets.total() },
+        sse: Open { connections: app.streams.total() },
         readers: Readers {
-            subscriptions: exchange.fanout.subscription_count(),
-            unsent_bytes: exchange.unsent.held_bytes(),
-            unsent_bytes_max: exchange.unsent.bytes_max(),
-            conflated: exchange.fanout.conflated_count(),
-            closed_1013: exchange.turned_away.load(Ordering::Relaxed),
-            streams_cut_off: exchange.streams_cut_off.load(Ordering::Relaxed),
+            subscriptions: app.fanout.subscription_count(),
+            unsent_bytes: app.unsent.held_bytes(),
+            unsent_bytes_max: app.unsent.bytes_max(),
+            conflated: app.fanout.conflated_count(),
+            closed_1013: app.turned_away.load(Ordering::Relaxed),
+            streams_cut_off: app.streams_cut_off.load(Ordering::Relaxed),
         },
         journal: Journal {
             kept: if journal.is_some() { "on disk" } else { "in memory" },
@@ -53,9 +53,9 @@ pub(in crate::http) fn status(call: &Call<'_>) -> Reply {
             trouble: of_memory,
         },
         venue: Venue {
-            name: exchange.venue.name,
+            name: app.venue.name,
             trouble,
-            live: exchange.venue.live.as_ref().map(|live| Live::of(&live.get())),
+            live: app.venue.live.as_ref().map(|live| Live::of(&live.get())),
         },
     })
 }

@@ -49,7 +49,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(1);
 const FORWARDED_LINE_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Everything a request is answered from. It exists once the start is complete.
-pub struct Exchange {
+pub struct AppState {
     /// The use cases.
     pub service: Service,
     /// What is on disk, and what is on its way there.
@@ -80,7 +80,7 @@ pub struct Exchange {
     pub began: Instant,
 }
 
-impl Exchange {
+impl AppState {
     /// An exchange without subscribers that begins now.
     pub fn new(service: Service, journal: Arc<Journal>, venue: VenueStatus) -> Self {
         let fanout = Arc::new(Fanout::new(service.markets().clone()));
@@ -106,7 +106,7 @@ impl Exchange {
 /// The process as its connections see it: starting (no exchange yet), serving, and at the end
 /// draining.
 pub struct Server {
-    exchange: OnceLock<Arc<Exchange>>,
+    app: OnceLock<Arc<AppState>>,
     is_draining: AtomicBool,
     shutdown: watch::Sender<bool>,
     /// Whether another process goes on serving the connections at rest, and those that it gets.
@@ -164,7 +164,7 @@ impl Server {
     /// A process that is still starting.
     pub fn new(connections_max: usize) -> Self {
         Self {
-            exchange: OnceLock::new(),
+            app: OnceLock::new(),
             is_draining: AtomicBool::new(false),
             shutdown: watch::Sender::new(false),
             is_handing_over: AtomicBool::new(false),
@@ -239,14 +239,14 @@ impl Server {
     /// Takes a place for a connection from `peer`.
     pub fn admit(&self, peer: IpAddr) -> Result<ConnectionGuard, NoSlot> {
         // During the start nothing is answered, so all connections are equally idle.
-        let now_ns = self.exchange().map_or(0, |exchange| exchange.service.moment().monotonic_ns);
+        let now_ns = self.app().map_or(0, |app| app.service.moment().monotonic_ns);
         let address = (!self.proxies.trusts(peer)).then_some(peer);
         self.connections.admit(address, now_ns)
     }
 
     /// Starts to serve. Panics if called twice.
-    pub fn open(&self, exchange: Arc<Exchange>) {
-        let before = self.exchange.set(exchange);
+    pub fn open(&self, app: Arc<AppState>) {
+        let before = self.app.set(app);
         assert!(before.is_ok(), "a server opens once");
     }
 
@@ -285,8 +285,8 @@ impl Server {
     }
 
     /// `None` until the start is complete.
-    pub fn exchange(&self) -> Option<&Arc<Exchange>> {
-        self.exchange.get()
+    pub fn app(&self) -> Option<&Arc<AppState>> {
+        self.app.get()
     }
 
     /// Whether what was read before this call may be answered: always, unless another node of a
@@ -335,8 +335,8 @@ impl Server {
 
     /// Tends the journal, if there is one yet.
     fn tend(&self) {
-        if let Some(exchange) = self.exchange() {
-            exchange.journal.tend();
+        if let Some(app) = self.app() {
+            app.journal.tend();
         }
     }
 
@@ -439,9 +439,9 @@ impl Worker {
 
     /// The requests of this worker that wait for the disk. The first call starts the task that
     /// wakes them: before the start is complete there is no journal to wait for.
-    pub fn waiters(&self, exchange: &Exchange) -> &Arc<Waiters> {
+    pub fn waiters(&self, app: &AppState) -> &Arc<Waiters> {
         self.waiters.get_or_init(|| {
-            let waiters = exchange.journal.register();
+            let waiters = app.journal.register();
             tokio::spawn({
                 let waiters = waiters.clone();
                 async move { waiters.run().await }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use super::{Exchange, Server};
+use super::{AppState, Server};
 use crate::http::operation::Operation;
 use crate::http::operations::OPERATIONS;
 use crate::telemetry::{self, Gauges, LogSample, Metrics, Process, Scrape, ServingGauges};
@@ -32,10 +32,10 @@ impl Server {
     /// All metrics, in the Prometheus text format.
     pub fn metrics_page(&self) -> String {
         let clock = clock::status();
-        let exchange = self.exchange();
+        let app = self.app();
         let observed = &self.observed;
-        let journal = exchange.map(|exchange| &exchange.journal).or(observed.journal.get());
-        let live = exchange.map_or(observed.live.get(), |exchange| exchange.venue.live.as_ref());
+        let journal = app.map(|app| &app.journal).or(observed.journal.get());
+        let live = app.map_or(observed.live.get(), |app| app.venue.live.as_ref());
         let gauges = Gauges {
             connections: self.connections.count(),
             body_bytes: self.bodies.held_bytes(),
@@ -46,11 +46,11 @@ impl Server {
             clock_jumps: clock.jumps_ever,
             clock_off_seconds: clock.jump.map_or(0, |jump| jump.seconds().unsigned_abs()),
         };
-        let mut memory = exchange.map_or_else(Vec::new, |exchange| exchange.memory.lock().clone());
+        let mut memory = app.map_or_else(Vec::new, |app| app.memory.lock().clone());
         if !memory.is_empty() {
             memory.push(("bodies", self.bodies.held_bytes()));
             memory.push(("answers", self.answers.held_bytes()));
-            let unsent = exchange.map_or(0, |exchange| exchange.unsent.held_bytes());
+            let unsent = app.map_or(0, |app| app.unsent.held_bytes());
             memory.push(("readers", unsent));
         }
         let workers = self.metrics.lock().clone();
@@ -58,7 +58,7 @@ impl Server {
             workers: Metrics::sum(OPERATIONS.len(), workers.iter().map(Arc::as_ref)),
             operations: OPERATIONS.iter().map(Operation::name).chain(["none".to_owned()]).collect(),
             gauges,
-            serving: exchange.map(|exchange| exchange.gauges()),
+            serving: app.map(|app| app.gauges()),
             log: self.log_sample(journal),
             memory,
             process: Process::read(),
@@ -95,7 +95,7 @@ impl Server {
     }
 }
 
-impl Exchange {
+impl AppState {
     fn gauges(&self) -> ServingGauges {
         let (service, markets) = (&self.service, self.service.markets());
         let listing = markets.listing();
