@@ -144,7 +144,7 @@ pub struct AccountList {
 pub struct AccountLine {
     /// The account's id.
     pub account: u64,
-    /// Whether it may write: `active`, `suspended` or `erased`.
+    /// The state: `active`, `suspended` or `erased`. Only an active account may write.
     pub state: String,
     /// Who suspended it, when and why.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -217,7 +217,7 @@ pub struct SuspensionLine {
 /// What was done to an account.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AccountChange {
-    /// What was asked for: the name of the command.
+    /// The name of the command that was requested.
     pub act: String,
     /// Whether this did it; if not, it was done before.
     pub is_new: bool,

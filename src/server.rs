@@ -199,7 +199,7 @@ fn require_no_mix(arguments: &ServeArgs, takes_over: bool) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Sends the supervisor's watchdog keep-alives from now on, if it expects any.
+/// Starts sending keep-alives to the supervisor's watchdog, if it expects any.
 fn report_to_watchdog(
     heart: &Arc<Heart>,
     supervisor: &Arc<Supervisor>,
@@ -369,7 +369,7 @@ async fn until_end(
     }
 }
 
-/// Leaves the connections at rest to the next server, and ends the process.
+/// Hands idle connections over to the next server and exits the process.
 fn leave_to(successor: &Successor, server: &Server) -> ! {
     let connections = server.take_at_rest();
     if let Err(error) = successor.send_connections(&connections) {

@@ -40,8 +40,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The lease of an owner that has just taken a log, from nobody if `was_free`, by a fence that
-    /// it sent at this time.
+    /// The lease of an owner that has just taken a log, with a fence that it sent at `sent_ns`. The
+    /// log had no owner if `was_free`.
     pub(super) fn begin(was_free: bool, sent_ns: u64) -> Self {
         let is_waiting = !was_free && !faults::is_on(Fault::FormerLeaseIgnored);
         let wait = if is_waiting { LEASE_WAIT } else { Duration::ZERO };

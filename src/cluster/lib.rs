@@ -54,7 +54,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// How often a stream is requested before its silence is an error.
 const TRIES_MAX: u32 = 60;
 
-/// How often a stream is created before the brokers' refusal is an error.
+/// How many times to try creating a stream before the brokers' refusal becomes an error.
 const CREATE_TRIES_MAX: u32 = 5;
 
 /// Why a cluster cannot be used.

@@ -70,7 +70,7 @@ pub enum Source {
 pub struct Setting {
     /// The name of the flag, without dashes.
     pub name: String,
-    /// What the flag was given; empty if it is not set.
+    /// The values given to the flag; empty if it is not set.
     pub values: Vec<String>,
     /// Whether the flag can be repeated.
     pub is_list: bool,

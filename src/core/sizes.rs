@@ -38,8 +38,8 @@ impl Size {
     }
 }
 
-/// Makes all sizes of the process small, for good. A state that has outgrown a small size by then
-/// is useless, so every test that may get there calls this first.
+/// Switches all sizes in the process to their small values, permanently. A state that has already
+/// outgrown a small size is unusable, so every test that may reach one calls this first.
 #[cfg(any(test, feature = "test-util"))]
 pub fn make_small() {
     IS_SMALL.store(true, Ordering::Relaxed);

@@ -58,7 +58,7 @@ pub struct Build {
 pub struct DataFormat {
     /// Of a segment of the journal.
     pub journal: u32,
-    /// Of a snapshot.
+    /// The format of a snapshot.
     pub snapshots: u32,
 }
 

@@ -91,7 +91,7 @@ impl Record {
         Entered(())
     }
 
-    /// Begins a part of this request.
+    /// Starts timing a stage of this request. The part ends when the timer is dropped.
     pub fn start(self: &Arc<Self>, stage: Stage) -> Timer {
         Timer { began_ns: self.elapsed_ns(), record: Some(self.clone()), stage }
     }

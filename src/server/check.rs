@@ -45,7 +45,7 @@ pub struct Finding {
     pub part: &'static str,
     /// What a start would make of it.
     pub verdict: Verdict,
-    /// What was found there, and what to do about it unless it is right.
+    /// What was found, and what to do about it if something is wrong.
     pub text: String,
 }
 

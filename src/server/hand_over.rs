@@ -266,8 +266,9 @@ impl Predecessor {
         }
     }
 
-    /// Waits until the running server has finished, and takes the connections that are at rest. If
-    /// it ends in another way, its clients connect again, and so do those beyond `connections_max`.
+    /// Waits until the running server has finished, and takes over its idle connections, at most
+    /// `connections_max`. Other clients have to reconnect, as they do if the server ends some other
+    /// way.
     pub(super) fn take_connections(mut self, connections_max: usize) -> Vec<StdStream> {
         let mut connections = Vec::new();
         loop {

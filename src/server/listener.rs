@@ -178,7 +178,8 @@ mod tests {
         assert_eq!(again.err().map(|error| error.kind()), Some(io::ErrorKind::AddrInUse));
     }
 
-    /// How many workers serve each of these numbers of sockets, one number per address.
+    /// Binds these numbers of sockets, one number per address, and checks how many sockets each
+    /// worker gets.
     #[track_caller]
     fn check_deal(sockets: &[usize], workers: usize, expected: &[usize]) {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();

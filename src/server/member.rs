@@ -52,7 +52,7 @@ pub(crate) const RELEASE_TIME_MAX: Duration = Duration::from_secs(2);
 /// How often an owner that has released its log looks whether the last block is on its own disk.
 const FLUSH_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How long a standby waits before it asks brokers again that did not answer.
+/// How long a standby waits before it retries brokers that did not answer.
 const BROKERS_PAUSE: Duration = Duration::from_secs(1);
 
 /// What waits for others is reported at the first and then at every so many tries.

@@ -34,7 +34,8 @@ pub(super) enum Source {
     Chosen,
     /// A share of the machine's memory.
     Machine,
-    /// A share of what this file allows a control group: that of a unit, a slice or a container.
+    /// A share of the limit that this file sets for a control group, such as a unit, a slice or a
+    /// container.
     ControlGroup(PathBuf),
 }
 
@@ -105,8 +106,8 @@ struct Usage {
 }
 
 impl Usage {
-    /// `None` if the system does not report what is resident. A process with another allocator, as
-    /// in tests, is judged by that alone.
+    /// The current usage; `None` if the system does not report resident memory. A process with
+    /// another allocator, as in tests, counts its resident memory as in use.
     fn now() -> Option<Self> {
         let resident = resident_bytes()?;
         Some(Self { in_use: allocator::in_use_bytes().unwrap_or(resident), resident })

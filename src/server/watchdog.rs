@@ -67,7 +67,7 @@ impl Heart {
         }
     }
 
-    /// Answers each beat in the name of this thread, and passes it on to the shards.
+    /// Answers each beat on behalf of this thread, and passes the beat on to the shards.
     fn answer_with_shards(&self, app: Arc<AppState>) -> impl Future<Output = ()> + use<> {
         let part = self.part(BACKGROUND.to_owned(), false);
         let name = |shard: ShardId| format!("shard {}", shard.index());

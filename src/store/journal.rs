@@ -22,8 +22,8 @@
 //!
 //! The data directory holds the file `lock` and the directory `journal`, which holds segments
 //! ([`segment`]) made of blocks ([`block`]). One thread at a time writes ([`writer`]), one prepares
-//! segments ([`preallocator`]), and [`recovery`] reads everything back. A reservation claims space in
-//! segments that are already on disk, so a full disk refuses new records but never loses one.
+//! segments ([`preallocator`]), and [`recovery`] reads everything back. A reservation claims space
+//! in segments that are already on disk, so a full disk refuses new records but never loses one.
 //!
 //! # What recovery cannot detect
 //!

@@ -108,7 +108,7 @@ fn arrows_run_downward() {
 }
 
 /// Modules whose files depend on each other in one direction only.
-const UNTANGLED: [&str; 1] = ["engine"];
+const UNTANGLED: [&str; 3] = ["clock", "engine", "hours"];
 
 #[test]
 fn files_form_no_cycle() {

@@ -322,6 +322,9 @@ impl<'a> Visit<'a> for Reader<'_> {
         self.module.pop();
     }
 
+    /// Who may see an item is no use of it.
+    fn visit_visibility(&mut self, _: &'a syn::Visibility) {}
+
     fn visit_item_use(&mut self, item: &'a syn::ItemUse) {
         self.imports(&mut Vec::new(), &item.tree);
     }

@@ -5,7 +5,7 @@ pub(in crate::engine) mod commands;
 use crate::engine::state::hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, CommentId, OrderId, Timestamp};
 
-/// The most comments on one order.
+/// Maximum number of comments on one order.
 pub const COMMENTS_PER_ORDER_MAX: usize = 1_000;
 
 /// The most comments of one author on one order, so that no author can use up all of an order's

@@ -1,8 +1,8 @@
 //! Orders.
 //!
 //! - Placing one: [`payload`] is what the caller wrote, [`idempotency`] how a repeat is recognised,
-//!   [`place`] the decision, `take` what the order takes of the book; [`terms`], [`fee`], `cost` and
-//!   `slippage` are its rules. [`preview`] decides without an event.
+//!   [`place`] the decision, `take` the checks and what is taken of the book; [`terms`], [`fee`],
+//!   `cost` and `slippage` are its rules. [`preview`] decides without an event.
 //! - Waiting, where the venue delays takers: [`hold`] and [`held`].
 //! - Resting and filling: [`open`] has the open orders by price, [`matching`] fills them.
 //! - Ending: [`cancel`], and [`heartbeats`] of accounts that go silent (`silences`).

@@ -202,8 +202,8 @@ fn a_key_that_is_rotated_while_it_sends() {
     check_shared(a_second(2), &[0], [&[T5, SECOND_NS], &[T5, SECOND_NS]], true, 2);
 }
 
-/// The log is too old for new stamps: it is replaced while others send, with clocks that may be
-/// behind.
+/// The log is too old to hold new stamps, so it is replaced while other threads are sending. Their
+/// clocks may be behind.
 #[test]
 fn two_threads_whose_log_ends() {
     const END_NS: u64 = TICK_NS << 31;

@@ -8,7 +8,8 @@ pub(super) const REAL_TIME_MICROS: u64 = 1_000_000;
 /// Converts delays from the venue's time to the wall clock's. All markets share one.
 #[derive(Debug)]
 pub(super) struct DelayScale {
-    /// How fast the venue's time passes, in millionths of real time; 0 if no order waits.
+    /// How fast the venue's time passes, in millionths of real time. At 0 it stands still, and no
+    /// order is delayed.
     speed_micros: AtomicU64,
     /// How long the venue holds orders in markets that state only that it does, in milliseconds of
     /// its time.

@@ -56,7 +56,7 @@ struct Grower {
     side: Side,
     /// The best level last, as in a [`Ladder`].
     levels: Vec<Numbered>,
-    /// The levels that went last, the newest last.
+    /// The most recently removed levels, oldest first.
     gone: VecDeque<Gone>,
     /// At least every number so far: a level that is new starts above it, so that whoever noted a
     /// number of an earlier level at that price finds the whole size added.
@@ -104,7 +104,7 @@ impl Growth {
         self.asks.replace(ladder.asks(), at);
     }
 
-    /// The numbers now; `None` if all are 0.
+    /// The current numbers of the levels; `None` if all are 0.
     pub fn numbers(&mut self) -> Option<Arc<Numbers>> {
         if self.numbers.is_none() {
             let [bids, asks] = [&self.bids, &self.asks].map(Grower::numbers);
@@ -236,7 +236,7 @@ fn improvement(side: Side, price: Price, other: Price) -> Ordering {
     }
 }
 
-/// By how much a size exceeds the former one.
+/// How much larger a size is than the former size; 0 if it is not larger.
 fn excess(size: Shares, former: Shares) -> i64 {
     size.micros().saturating_sub(former.micros()).max(0)
 }

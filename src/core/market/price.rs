@@ -50,7 +50,8 @@ pub struct ShownPrice {
     pub price: Price,
     /// Its source.
     pub source: PriceSource,
-    /// The venue's time of the source; `None` for a payout if no book is known.
+    /// When the source was last updated, by the venue's clock; `None` for a payout if no book is
+    /// known.
     pub updated_at: Option<Timestamp>,
 }
 

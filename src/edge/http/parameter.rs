@@ -15,7 +15,7 @@ pub struct Parameter {
     pub summary: &'static str,
 }
 
-/// Which values a parameter takes.
+/// The kind of values that a parameter takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParameterKind {
     /// A whole number.

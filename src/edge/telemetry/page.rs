@@ -11,7 +11,7 @@ use paperbourse_core::histogram::Histogram;
 pub struct Metric {
     /// The name on the page.
     pub name: &'static str,
-    /// What kind of numbers its samples are.
+    /// The kind of metric.
     pub kind: Kind,
     /// What it counts or measures: one sentence.
     pub help: &'static str,

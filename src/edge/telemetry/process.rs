@@ -7,7 +7,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::allocator;
 
-/// Linux reports times in this unit to every process, whatever its own tick is.
+/// The unit in which Linux reports times to every process, whatever the kernel's own tick rate.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The process at one moment; `None` for what the system does not report.

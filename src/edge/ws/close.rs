@@ -27,7 +27,7 @@ pub enum CloseReason {
     TooManySockets,
 }
 
-/// Which credential of a socket is not valid.
+/// The invalid credential of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Credential {
     /// The one that opened the socket, no longer.

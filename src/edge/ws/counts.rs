@@ -17,7 +17,7 @@ pub const HOLDERS_MAX: usize = 65_536;
 /// How long a client waits at least before it connects again.
 const RETURN_AFTER_MIN: Duration = Duration::from_secs(1);
 
-/// The time between the returns of two clients, when all connections end at once.
+/// How far apart clients are told to reconnect when all connections end at once.
 const RETURN_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Over how many intervals unannounced returns are spread, as after a crash.
@@ -29,7 +29,7 @@ pub type SocketCounts = OpenCounts<AccountId>;
 /// An open socket of an account.
 pub type OpenSocket = Open<AccountId>;
 
-/// The exports of each account that are being sent.
+/// The number of exports being sent, by account.
 pub type ExportCounts = OpenCounts<AccountId>;
 
 /// An export that is being sent.

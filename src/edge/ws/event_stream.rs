@@ -120,7 +120,7 @@ pub enum Event {
     MarketPrice(price_frame::Price<'static>),
     /// A change of an outcome's tick. It comes before the first price on the new tick.
     TickSizeChange(TickSizeChange<'static>),
-    /// A market has closed or is resolved. It follows the price that shows this.
+    /// A market has closed or been resolved. Sent after the price that reflects this.
     MarketStatus(StatusChange<'static>),
     /// A sign of life.
     Keepalive(Keepalive),
@@ -238,7 +238,7 @@ impl EventStream {
         self.slow_until = Some(Instant::now() + SLOW_TIME);
     }
 
-    /// About how many bytes are sent next at most.
+    /// The approximate maximum number of bytes to send next.
     fn bytes_goal(&self) -> usize {
         let is_slow = self.slow_until.is_some_and(|until| Instant::now() < until);
         if is_slow { SLOW_WRITE_BYTES_GOAL } else { WRITE_BYTES_GOAL }

@@ -62,7 +62,7 @@ type Pinned<'table> = papaya::HashMapRef<
 /// What the table holds for a key.
 struct Held {
     entry: Arc<KeyEntry>,
-    /// The place of the key's windows. They are replaced together with their holder.
+    /// The key's windows. They are never replaced alone: the whole [`Held`] is.
     windows: Windows,
 }
 

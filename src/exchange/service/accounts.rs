@@ -242,7 +242,7 @@ impl Service {
         })
     }
 
-    /// The account with all its positions, in as many reads of its shard as that takes.
+    /// Reads the account with all its positions, in as many reads of its shard as necessary.
     pub(super) async fn statement(
         &self,
         account: AccountId,

@@ -130,7 +130,7 @@ impl Service {
         Ok(())
     }
 
-    /// The accounts of all subjects with this name, of any issuer; usually one.
+    /// The accounts whose subject has this name, for any issuer. There is usually only one.
     pub async fn accounts_of(
         &self,
         subject: &str,

@@ -124,7 +124,7 @@ impl FillSignal {
         }
     }
 
-    /// Whether there were fills since the last call.
+    /// Whether there have been any fills since the last call.
     pub fn take(&self) -> bool {
         self.has_fills.swap(false, Ordering::AcqRel)
     }

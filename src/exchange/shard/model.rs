@@ -96,7 +96,7 @@ fn open() -> (Journal, Steps) {
     (journal, steps)
 }
 
-/// A lost wake-up leaves all threads asleep, which loom reports.
+/// Checks that no wake-up is lost. A lost one leaves all threads asleep, which loom reports.
 fn check(idle: [Idle; 2], preemptions_max: usize) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions_max);

@@ -74,7 +74,7 @@ impl Pieces {
         Ok((parts, Self { folder, open }))
     }
 
-    /// Fills the buffer from an offset of the file.
+    /// Fills the buffer with the file's content, starting at this offset.
     pub fn read(&mut self, file: File, offset: u64, piece: &mut [u8]) -> Result<(), DiskError> {
         if self.open.as_ref().is_none_or(|&(open, _)| open != file) {
             let path = match file {

@@ -191,8 +191,8 @@ fn copy(from: &Folder, to: &Folder, moment: Moment) -> Result<RestoreReport, Res
     Ok(report)
 }
 
-/// The newest snapshot that holds nothing after the moment; `None` if the journal is complete and
-/// no snapshot is as old.
+/// The newest snapshot that contains nothing later than `moment`. `None` if there is no such
+/// snapshot but the journal is complete.
 fn snapshot_before(from: &Folder, moment: Moment) -> Result<Option<Snapshot>, RestoreError> {
     let mut oldest = None;
     for number in from.snapshot_numbers()?.into_iter().rev() {

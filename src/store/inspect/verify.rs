@@ -27,8 +27,8 @@ pub struct VerifyReport {
     pub covered: Option<Part>,
     /// The segments after it.
     pub journal: Option<Part>,
-    /// The torn tail that a start would cut: left by a crash, or being written by a server right
-    /// now.
+    /// The torn tail that the server would cut off at startup: left by a crash, or being written by
+    /// a running server right now.
     pub torn: Option<Torn>,
     /// Number of records applied to the snapshot.
     pub replayed_records: u64,

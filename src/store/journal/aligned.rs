@@ -10,7 +10,7 @@ const CAPACITY_MIN: usize = 64 << 10;
 /// A growable sequence of bytes at a page boundary. Keeps its memory when truncated.
 #[derive(Default)]
 pub(super) struct AlignedBytes {
-    /// Never grows in place, so that `start` stays right: larger memory is another vector.
+    /// Never grown in place, so that `start` stays correct: growing allocates a new vector.
     memory: Vec<u8>,
     /// Where the first page boundary is.
     start: usize,

@@ -1,7 +1,7 @@
-//! Copies of torn tails: the bytes that a start cuts off the journal, kept for inspection.
+//! Copies of torn tails: the bytes cut off the journal at startup, kept for inspection.
 //!
-//! A copy holds exactly the cut bytes. Its name is the segment's file name, the offset in it, and
-//! `broken`.
+//! A copy holds exactly those bytes. Its name consists of the segment's file name, the offset of
+//! the cut, and `broken`.
 
 use std::path::{Path, PathBuf};
 

@@ -141,7 +141,7 @@ pub(super) struct Segment {
     pub(super) parsed: Parsed,
 }
 
-/// What a segment holds.
+/// The parsed content of a segment.
 pub(super) struct Parsed {
     pub(super) header: Header,
     /// The last piece: the whole segment, unless it was read in pieces.

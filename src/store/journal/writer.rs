@@ -177,8 +177,7 @@ impl WriterSlot {
         Ok(if self.has_next() { Drained::Partly } else { Drained::Fully })
     }
 
-    /// Whether a record is waiting. For a thread that has just released the writer, or is about to
-    /// lock it.
+    /// Whether a record is waiting. Call this after releasing the writer, or before locking it.
     fn has_next(&self) -> bool {
         // One thread releases the writer and checks for records; another fills a record and finds
         // the writer taken. With this fence between the two steps of each, at least one sees what

@@ -39,7 +39,7 @@ pub struct Ahead {
 /// Where the journal is read on: after a closed segment, and after a block of the next segment.
 #[derive(Clone, Copy)]
 pub(super) struct Resumes {
-    /// The end of the last closed segment. `None` if nothing was closed yet.
+    /// The end of the last closed segment; `None` if no segment has been closed yet.
     pub(super) mark: Option<JournalMark>,
     /// The last block that was applied of the next segment. `None` if none was.
     pub(super) open: Option<ChainMark>,

@@ -162,7 +162,7 @@ pub struct Upkeep {
 }
 
 impl Upkeep {
-    /// Upkeep of the snapshots in this folder, none of which is due yet.
+    /// Creates the upkeep of the snapshots in this folder. No new snapshot is due yet.
     pub fn new(folder: Folder, config: SnapshotConfig, metrics: Arc<SnapshotMetrics>) -> Self {
         Self { folder, config, metrics, made_at: Instant::now(), covered: None }
     }

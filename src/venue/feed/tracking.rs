@@ -19,8 +19,8 @@ pub(super) struct Tracking {
     /// Rises with each change that is not tracked, so that books of one era either have the same
     /// levels or tell how much each has grown between them.
     era: u32,
-    /// All levels of the next book count as grown: no order could fill on the last one, it hid
-    /// some, or it is unknown what has grown since.
+    /// Whether all levels of the next book count as grown: no order could fill on the last book, or
+    /// that book hid some levels, or it is unknown what has grown since.
     is_all_new: bool,
     /// Whether something could fill on the last published book.
     was_fresh: bool,

@@ -1,4 +1,4 @@
-//! The timeouts and intervals of following a live venue.
+//! Timeouts and intervals for following a live venue.
 
 use std::time::Duration;
 

@@ -316,8 +316,8 @@ impl<B: Books> Trust<B> {
         }
     }
 
-    /// A request for a book was answered or has failed. Returns whether it was sent on the current
-    /// connection.
+    /// Notes that a request for a book was answered or has failed. Returns whether it was sent on
+    /// the current connection.
     pub(crate) fn answered(&mut self, token_id: &str, connection: u32) -> bool {
         self.tracker.answered(token_id, connection)
     }

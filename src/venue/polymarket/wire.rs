@@ -34,7 +34,7 @@ use paperbourse_core::money::{DecimalError, Price, Rounding, micros_from_text};
 /// The longest hash accepted. The venue's have 40 bytes.
 pub const HASH_BYTES_MAX: usize = 80;
 
-/// The timestamp of messages that have none, which do occur.
+/// Stands in for the timestamp of messages that have none. Such messages do occur.
 pub const NO_TIMESTAMP: Timestamp = Timestamp::EPOCH;
 
 /// Why a message cannot be parsed.

@@ -189,7 +189,7 @@ impl Maker {
         VenueChange::Listed(vec![self.info.clone()])
     }
 
-    /// The quoted best prices in ticks, with the fair value between them.
+    /// The best bid and ask quoted, in ticks. The fair value lies between them.
     fn touch_ticks(&self) -> (i64, i64) {
         let tick = self.script.tick.micros();
         let below_fair_micros = (self.spread_ticks - 1) * tick / 2;

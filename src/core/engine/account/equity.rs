@@ -15,7 +15,7 @@ pub struct Holding {
     pub cost: Usd,
 }
 
-/// A change of the account's cash.
+/// A change in the account's cash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Payment {
     /// When it happened.
@@ -26,7 +26,7 @@ pub struct Payment {
     pub balance: Option<Usd>,
 }
 
-/// A change of the account's shares of an outcome.
+/// A change in the account's shares of an outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Move {
     /// When it happened.
@@ -71,10 +71,11 @@ impl EquityPoint {
 }
 
 impl Equity {
-    /// The cash at each of these moments, without positions. Moments and payments are in order. An
-    /// account that began later, at `start` and with this cash, has no value before that. Nor has
-    /// one whose records have a gap: a settlement that is no longer kept shows in the balance after
-    /// the next fill.
+    /// The cash at each of these moments, without positions. `moments` and `payments` must be in
+    /// order. `start` is when the account began and its cash then; earlier moments get no point.
+    ///
+    /// A gap in the records, such as a settlement that is no longer kept, shows as an unexpected
+    /// balance after the next fill. Moments before that fill get no point, either.
     pub fn new(
         moments: impl IntoIterator<Item = Timestamp>,
         start: (Timestamp, Usd),

@@ -19,7 +19,8 @@ use crate::money::{Price, Shares};
 pub(in crate::engine) struct Resting {
     /// The slots of the open orders, by the counter of the order.
     pub(in crate::engine) open: BTreeMap<u64, u32>,
-    /// How many fills the account ever had, less the orders that it ever finished.
+    /// The number of fills the account has ever had, minus the number of orders it has ever
+    /// finished.
     pub(in crate::engine) fill_surplus: i64,
     /// How often the account sends a heartbeat, in milliseconds.
     pub(in crate::engine) heartbeat_ms: Option<u32>,
@@ -59,7 +60,7 @@ pub struct UsedLevel {
 }
 
 impl UsedLevel {
-    /// A level of which all was taken.
+    /// A level whose whole size was taken.
     pub(in crate::engine) const fn whole(level: &Level) -> Self {
         Self { price: level.price, shown: level.size, left: Shares::ZERO }
     }

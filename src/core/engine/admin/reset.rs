@@ -53,7 +53,7 @@ impl Command for ResetAccount {
     }
 }
 
-/// The next record of a reset.
+/// Decides the next record of a reset. A reset of many orders takes several records.
 pub(in crate::engine) fn reset(
     state: &State,
     account: &Account,

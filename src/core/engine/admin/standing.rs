@@ -81,7 +81,7 @@ pub struct Standing {
     pub deposits: Vec<Deposit>,
 }
 
-/// Why an account takes no writes.
+/// The suspension of an account, which refuses writes meanwhile.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Suspension {
     /// Since when.

@@ -78,7 +78,7 @@ impl Decision {
 /// The payout per share of each outcome.
 pub type Payouts = SmallVec<[Price; 2]>;
 
-/// A decision that was made.
+/// A decision, and when it was made.
 #[derive(Clone, Debug)]
 pub struct Decided {
     /// The decision.

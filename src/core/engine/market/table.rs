@@ -61,7 +61,7 @@ impl State {
     }
 }
 
-/// The market and outcome of an order, open to orders.
+/// The market and outcome that an order is for, known to accept orders.
 pub(in crate::engine) struct OpenMarket<'a, 'q> {
     pub(in crate::engine) quote: &'a Quote<'q>,
     pub(in crate::engine) outcome: OutcomeIndex,

@@ -1,4 +1,4 @@
-//! A market that a shard has used, as the shard remembers it.
+//! What a shard keeps about a market that it has used.
 
 use std::sync::Arc;
 

@@ -205,7 +205,7 @@ impl State {
         self.cancellable_orders_after(account, 0)
     }
 
-    /// Those of them that are newer than the order with this counter.
+    /// The account's cancellable orders that are newer than the order with this counter.
     fn cancellable_orders_after<'a>(
         &'a self,
         account: &'a Account,

@@ -112,7 +112,7 @@ impl Fingerprint {
         Self(message.hash())
     }
 
-    /// The fingerprint as the journal stores it.
+    /// Reads a fingerprint from the form in which the journal stores it.
     #[inline]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_le_bytes(bytes))

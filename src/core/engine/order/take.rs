@@ -185,7 +185,7 @@ impl<'q> Taker<'_, 'q> {
         }
     }
 
-    /// Why a market order that must fill completely does not.
+    /// The rejection of a market order that must fill completely but cannot.
     fn not_filled(&self, asked: Shares, walk: &Walk) -> Rejection {
         let available = asked - walk.shortfall;
         match (self.intent.amount, self.intent.terms.price) {

@@ -1,7 +1,7 @@
 //! How much memory a shard's state takes, by what it holds.
 //!
 //! [`heap`](crate::engine::state::heap) says how exact that is. Tables are counted without looking
-//! at their rows, and what rows own beyond the tables is counted a bounded number of rows at a time.
+//! at their rows; what rows own beyond the tables is counted a bounded number of rows at a time.
 
 use std::ops::AddAssign;
 use std::sync::Arc;

@@ -55,7 +55,7 @@ pub struct UsedRow {
     pub account: AccountId,
     /// The book and the side of the orders.
     pub on: BookSide,
-    /// The levels, in the order of the newest fill at each.
+    /// The levels, ordered by the newest fill at each, oldest first.
     pub levels: Vec<UsedLevel>,
 }
 

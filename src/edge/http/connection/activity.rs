@@ -92,8 +92,8 @@ pub struct Activity {
     is_pipelined: AtomicBool,
     /// Whether the connection becomes a socket.
     is_socket: AtomicBool,
-    /// What the answer that is being sent holds of the memory for answers, if it is large; or the
-    /// share of a stream without an end.
+    /// The memory reserved for the answer being sent: its share of the memory for answers if it is
+    /// large, or the share of a stream without an end.
     held: Mutex<Option<Share>>,
     /// Whether that holds something.
     has_held: AtomicBool,

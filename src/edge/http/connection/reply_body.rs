@@ -31,7 +31,7 @@ pub enum ReplyBody {
 /// In HTTP/1.0 every end looks clean, so such requests must not get a stream.
 pub trait Source: Send {
     /// The next bytes, never an empty piece; `None` at the end. Only called once the client has
-    /// taken all earlier ones, so a slow one holds up nothing but its own stream.
+    /// taken all earlier bytes, so a slow client holds up only its own stream.
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>>;
 
     /// The client did not take the last bytes at once: send it little next, so that less of it

@@ -43,7 +43,8 @@ const PIECE_BYTES: usize = 16 * 1024;
 /// lower.
 const STREAMS_MAX: u32 = 1 << 20;
 
-/// Accepts links of other nodes as the owner since this epoch. Returns if that fails.
+/// Accepts links from other nodes as the owner of the log since `epoch`. Returns when listening
+/// fails or ends, or once the worker has drained.
 pub(super) async fn accept(
     worker: &Arc<Worker>,
     node: &NodeName,

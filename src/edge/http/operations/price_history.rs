@@ -98,7 +98,7 @@ fn read_history(mut query: Query<'_>) -> Result<HistoryQuery<'_>, ApiError> {
     Ok(HistoryQuery { token_id, width, period, format })
 }
 
-/// The period of an interval.
+/// The period that the `interval` parameter asks for; `None` if it is invalid.
 fn last(interval: &str) -> Option<Period> {
     match interval {
         "1h" => Some(Period::Last(HOUR)),

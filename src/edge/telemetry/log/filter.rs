@@ -19,7 +19,7 @@ const PACKAGES: [(&str, &str); 7] = [
     ("paperbourse_venue", "paperbourse::venue"),
 ];
 
-/// What may follow it: the modules on the map, and the access log.
+/// The modules that may follow [`CRATE`] in a filter: those in `src/README.md`, and the access log.
 const MODULES: [&str; 36] = [
     "access",
     "allocator",

@@ -12,7 +12,7 @@ use super::{
 };
 use paperbourse_core::ids::Timestamp;
 
-/// The claims we read; the library compares `iss` and `aud` as well.
+/// The claims we read ourselves; `jsonwebtoken` also validates `iss` and `aud`.
 #[derive(Deserialize)]
 struct Claims<'t> {
     iss: Option<String>,

@@ -70,7 +70,7 @@ impl Names {
         self.settle(|_| random.below(4) < density);
     }
 
-    /// The power fails: only what reaches the disk survives.
+    /// Simulates a power failure: only the changes that reach the disk survive.
     pub(super) fn lose(&mut self, random: &mut Random) {
         self.fail_sync(random);
         self.pending.clear();

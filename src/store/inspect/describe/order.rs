@@ -31,7 +31,7 @@ impl LevelRow {
     }
 }
 
-/// What a resting order has used of a price level.
+/// How much of a price level resting orders have used.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct UsedLevelRow {
     /// Dollars per share.

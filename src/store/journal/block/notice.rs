@@ -138,7 +138,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// The chain of checksums of a replicated log: what its next block must continue.
+/// The checksum chain of a replicated log, which its next block must continue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplicatedChain(Chain);
 

@@ -140,7 +140,7 @@ impl<L: Log> Owner<L> {
         self.reader.chain.mark().position
     }
 
-    /// Adds a record to the next block. Returns false, without adding it, if the block is full:
+    /// Adds a record to the next block. If the block is full, returns false without adding it: call
     /// [`Self::flush`] first.
     pub fn push(&mut self, record: &[u8]) -> bool {
         self.builder.push(record)
@@ -193,8 +193,7 @@ impl<L: Log> Owner<L> {
         }
     }
 
-    /// What an owner that has lost the log goes on with: a reader at the newest block that was
-    /// acknowledged.
+    /// Turns an owner that has lost the log into a reader at the newest acknowledged block.
     pub fn into_reader(self) -> Reader<L> {
         self.reader
     }

@@ -27,7 +27,7 @@ const _: () = assert!(AHEAD_BYTES >= REPLICATED_BLOCK_BYTES_MAX);
 /// A replica that lacks a block this often is not just a moment behind.
 const FLAWS_PER_WARNING: u32 = 20;
 
-/// Reads a log in order. Its owner has seen everything up to [`Self::sequence`].
+/// Reads a log in order. Everything up to [`Self::sequence`] has been read.
 #[derive(Debug)]
 pub struct Reader<L> {
     pub(super) log: L,

@@ -178,7 +178,7 @@ impl Assumption for FeeCurves {
     }
 }
 
-/// Ticks are among those that the venue documents.
+/// The assumption that all ticks are among those that the venue documents.
 struct Ticks;
 
 impl Assumption for Ticks {

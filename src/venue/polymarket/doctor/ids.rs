@@ -41,7 +41,7 @@ fn stated<'a>(seen: &'a Observation<'_>) -> Option<(Source, &'a str, bool, Origi
     }
 }
 
-/// Condition ids of version 1 have 32 bytes.
+/// The assumption that condition ids of version 1 have 32 bytes.
 struct ConditionIds;
 
 impl Assumption for ConditionIds {

@@ -32,7 +32,7 @@ pub struct Finding {
     pub problem: Option<String>,
     /// The values that were seen, and how often.
     pub values: BTreeMap<String, u64>,
-    /// What was seen, for people.
+    /// A human-readable summary of what was seen.
     pub saw: String,
     /// Whether it is about reaching a service, not about what that says.
     #[serde(skip)]

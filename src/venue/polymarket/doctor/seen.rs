@@ -86,7 +86,7 @@ pub struct Answered {
     pub sent_at: Timestamp,
     /// When the answer was complete.
     pub received_at: Timestamp,
-    /// What it says.
+    /// The body.
     pub body: Arc<str>,
 }
 
@@ -104,7 +104,7 @@ pub enum Failure {
 pub enum Seen {
     /// A service answered.
     Answered(Answered),
-    /// A service did not, or the socket did not open.
+    /// A service did not answer, or the socket did not open.
     Failed {
         /// Who.
         service: Service,
@@ -233,7 +233,7 @@ pub(super) enum Observation<'a> {
     Lost { why: &'a str },
     /// A frame that is not JSON.
     NotJson { origin: Origin<'a> },
-    /// A message of the socket.
+    /// A message from the socket.
     Message {
         fields: &'a Value,
         /// Why it cannot be read.

@@ -51,7 +51,7 @@ impl Delay {
 pub struct Described {
     /// By Gamma.
     pub gamma: Description,
-    /// By the CLOB service, if it was asked.
+    /// The CLOB service's description, if one was requested.
     pub clob: Option<Description>,
     /// By the data API, if it was asked.
     pub data: Option<Description>,

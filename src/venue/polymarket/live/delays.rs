@@ -17,7 +17,7 @@ pub(super) const DELAYS_MAX: usize = 2 * MARKETS_WANTED_MAX;
 /// in the service for some minutes after it is in the catalogue.
 const TRIES_MAX: u32 = 20;
 
-/// Requests compact descriptions, each once.
+/// Requests the compact description of each market until it has one usable answer.
 pub(super) struct Delays {
     pub(super) rest: Arc<Rest>,
     pub(super) config: Arc<LiveConfig>,

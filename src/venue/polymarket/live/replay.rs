@@ -57,7 +57,7 @@ pub struct Replay {
 /// What a replay has played.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ReplayCounts {
-    /// Frames of sockets.
+    /// Socket frames.
     pub frames: u64,
     /// Answers of services.
     pub answers: u64,

@@ -21,7 +21,7 @@ use crate::follow::timing::Timing;
 /// The longest message, over all of its fragments. 200 books are 2 MB.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
-/// How many bytes of frames may be queued, of all sockets together.
+/// Maximum number of frame bytes queued, across all sockets.
 pub(super) const QUEUE_BYTES_MAX: usize = 64 << 20;
 
 /// How many full books may wait to be asked for again: more than a socket has tokens.

@@ -28,7 +28,7 @@ impl Tap {
         self.0.as_ref().map_or(0, TapeSender::gap_count)
     }
 
-    /// A session begins.
+    /// Records the start of a session.
     pub(super) fn begin(&self, config: &LiveConfig) {
         self.send(Folder::Ws, Payload::None, || {
             let lag_max_ms = u64::try_from(config.timing.lag_max.as_millis()).unwrap_or(u64::MAX);

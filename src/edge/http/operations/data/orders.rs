@@ -50,8 +50,8 @@ pub(in crate::http) async fn orders(call: &Call<'_>) -> Answer {
     Ok(Reply::ok(&Page::new(limit, rows, found.next.map(list::write_cursor))))
 }
 
-/// Reads the filter and the page; `None` behind the last page. Without a status, only open orders
-/// are asked for.
+/// Reads the filter and the page; `None` after the last page. Without a status, only open orders
+/// are requested.
 fn read_orders(mut query: Query<'_>) -> Result<Option<OrdersRequest>, ApiError> {
     let status = query.choice("status", &STATUSES).unwrap_or(OrderStatus::Pending);
     // Text that cannot be an id of this server selects no order.
