@@ -10,7 +10,7 @@
 //!
 //! Prices are also sent as server-sent events, as the body of an HTTP response ([`event_stream`]).
 //! It has the fan-out, the subscriptions and the frames of the price socket. A client that lost its
-//! stream comes back with a [`position`].
+//! stream comes back with a [`event_id`].
 //!
 //! Choices that a client might wonder about:
 //!
