@@ -144,25 +144,22 @@ impl Browser {
             !PASSING_ERRORS.iter().any(|passing| error == passing)
         };
         let response = self.wait_until(attempt, is_over);
-        let response = response.unwrap_or_else(|last| last);
         assert_eq!(response.status, 200, "{selector}: {}", response.text);
         response.json()["value"].take()
     }
 
-    /// Reads something of the page until it is as wanted and returns it, or what it was at last.
+    /// Reads something of the page until it is as wanted, or for as long as [`PATIENCE`]; returns
+    /// what was read last.
     pub(crate) fn wait_until<T>(
         &mut self,
         mut read: impl FnMut(&mut Self) -> T,
         is_wanted: impl Fn(&T) -> bool,
-    ) -> Result<T, T> {
+    ) -> T {
         let begin = Instant::now();
         loop {
             let found = read(self);
-            if is_wanted(&found) {
-                return Ok(found);
-            }
-            if begin.elapsed() > PATIENCE {
-                return Err(found);
+            if is_wanted(&found) || begin.elapsed() > PATIENCE {
+                return found;
             }
             self.run("await new Promise((done) => setTimeout(done, 20))");
         }
@@ -199,21 +196,25 @@ impl Browser {
         found[ELEMENT].as_str().unwrap().to_owned()
     }
 
+    /// The text that people see in the element now. Private: a check that does not wait may see the
+    /// page of a frame ago.
+    #[track_caller]
+    fn text(&mut self, selector: &str) -> String {
+        self.on(selector, "GET", "text", &Value::Null).as_str().unwrap().to_owned()
+    }
+
     /// Waits until the text that people see in the element is as wanted, and returns it.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, selector: &str, is_wanted: impl Fn(&str) -> bool) -> String {
-        let read = |browser: &mut Self| browser.on(selector, "GET", "text", &Value::Null);
-        match self.wait_until(read, |text| is_wanted(text.as_str().unwrap())) {
-            Ok(text) => text.as_str().unwrap().to_owned(),
-            Err(last) => panic!("{selector} says {last}"),
-        }
+        let text = self.wait_until(|browser| browser.text(selector), |text| is_wanted(text));
+        assert!(is_wanted(&text), "{selector} says {text}");
+        text
     }
 
     /// Fails unless people see this text in the element, now or a moment later.
     #[track_caller]
     pub(crate) fn check_text(&mut self, selector: &str, text: &str) {
-        let read = |browser: &mut Self| browser.on(selector, "GET", "text", &Value::Null);
-        let last = self.wait_until(read, |found| found == text).unwrap_or_else(|last| last);
+        let last = self.wait_until(|browser| browser.text(selector), |found| found == text);
         assert_eq!(last, text, "{selector}");
     }
 
@@ -221,7 +222,7 @@ impl Browser {
     #[track_caller]
     pub(crate) fn check_value(&mut self, script: &str, value: &Value) {
         let read = |browser: &mut Self| browser.run(script);
-        let last = self.wait_until(read, |found| found == value).unwrap_or_else(|last| last);
+        let last = self.wait_until(read, |found| found == value);
         assert_eq!(&last, value, "{script}");
     }
 
@@ -282,7 +283,6 @@ impl Browser {
                 .map(|command| browser.on(selector, "GET", command, &Value::Null))
         };
         let last = self.wait_until(read, |found| *found == [role, name]);
-        let last = last.unwrap_or_else(|last| last);
         assert_eq!(last, [role, name], "{selector}");
     }
 
