@@ -134,7 +134,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // An error has no reader left.
+        // There is nowhere left to report an error.
         let _ = print(LEAVE);
     }
 }

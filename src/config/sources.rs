@@ -70,7 +70,7 @@ pub enum Source {
 pub struct Setting {
     /// The name of the flag, without dashes.
     pub name: String,
-    /// The values given to the flag; empty if it is not set.
+    /// The values of the flag; empty if it is not set.
     pub values: Vec<String>,
     /// Whether the flag can be repeated.
     pub is_list: bool,
@@ -83,7 +83,7 @@ pub struct Setting {
 pub struct Configuration {
     /// The options.
     pub arguments: ServeArgs,
-    /// The options as text, in the order in which `--help` lists them.
+    /// The options as text, in the order of `--help`.
     pub settings: Vec<Setting>,
     /// Variables with our prefix that set nothing.
     pub unknown_variables: Vec<String>,

@@ -23,8 +23,8 @@ use crate::venue::tls::{self, Roots, TlsError};
 /// How many markets are followed by default.
 const MARKETS_DEFAULT: usize = 200;
 
-/// The shortest time for which a book may count as live, in seconds: quiet books are
-/// requested after half of it, and the venue takes a few seconds to answer.
+/// The shortest time for which a book may count as live, in seconds: the server requests quiet
+/// books after half of it, and the venue takes a few seconds to answer.
 const FRESH_SECONDS_MIN: u32 = 10;
 
 const GAMMA: &str = "https://gamma-api.polymarket.com";

@@ -1,5 +1,5 @@
-//! Faults that tests inject, to prove that the simulations would detect them. They do not exist in
-//! non-test builds.
+//! Faults that tests inject, to prove that the simulations would detect them. Without the feature
+//! `test-util`, none can be turned on.
 
 /// One way to break a promise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -22,7 +22,7 @@ pub(super) fn greet(arguments: &ServeArgs, addresses: &[SocketAddr], first_token
     if errors.is_terminal() {
         let program = env::args_os().next().unwrap_or_else(|| "paperbourse".into());
         for line in lines(&program.to_string_lossy(), arguments, address, first_token) {
-            // An error has no reader left.
+            // There is nowhere left to report an error.
             let _ = writeln!(errors, "{}", OneLine(line));
         }
     }

@@ -354,7 +354,7 @@ impl ApiError {
         )
     }
 
-    /// This node cannot read the cluster's log, so it cannot name a node that serves.
+    /// This node cannot read the cluster's log, so it does not know which node serves.
     pub fn log_halted() -> Self {
         Self::unavailable(
             "LOG_HALTED",
@@ -475,7 +475,7 @@ impl From<BodyError> for ApiError {
         match error {
             BodyError::TooLarge { bytes_max } => Self::body_too_large(bytes_max),
             BodyError::OverBudget => Self::server_busy(),
-            // The connection is gone, so this has no reader.
+            // The connection is gone: nothing will read this.
             BodyError::Broken(_) => {
                 Self::new(StatusCode::BAD_REQUEST, "BODY_INCOMPLETE", "The body could not be read.")
             }

@@ -239,7 +239,7 @@ impl Operation {
             Run::Health(_) | Run::File(_) => {
                 self.errors.contains(&code) || matches!(code, "INVALID_HOST" | "INTERNAL_ERROR")
             }
-            // The answer to a request whose connection is gone has no reader.
+            // Nothing reads the answer once the connection is gone.
             _ => {
                 is_of_path
                     || code == "INVALID_HOST"

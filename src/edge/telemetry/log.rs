@@ -63,7 +63,7 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let (filter, handle) = reload::Layer::new(filter.targets());
-    // A log without a reader must not end the process.
+    // A failure to write the log must not end the process.
     let layer = lines::layer().with_writer(writer).log_internal_errors(false);
     let is_json = match format {
         LogFormat::Auto => !is_terminal,

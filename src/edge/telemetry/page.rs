@@ -11,7 +11,7 @@ use paperbourse_core::histogram::Histogram;
 pub struct Metric {
     /// The name on the page.
     pub name: &'static str,
-    /// The kind of metric.
+    /// Counter, gauge or histogram.
     pub kind: Kind,
     /// What it counts or measures: one sentence.
     pub help: &'static str,

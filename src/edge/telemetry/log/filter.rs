@@ -8,7 +8,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 /// The name that the targets of our own log lines begin with.
 const CRATE: &str = "paperbourse";
 
-/// The packages of our own, and what their roots are filtered and shown as.
+/// Our packages, and the module path that each root has in filters and in JSON lines.
 const PACKAGES: [(&str, &str); 7] = [
     (CRATE, CRATE),
     ("paperbourse_cluster", "paperbourse::cluster"),
@@ -139,8 +139,8 @@ impl fmt::Display for LogFilter {
     }
 }
 
-/// The target of a log line in two parts, as it is shown: whichever package of ours a line comes
-/// from, its module is one of `paperbourse`.
+/// Splits the target of a log line into the root to show and the path below it. Targets of all our
+/// packages are shown as modules of `paperbourse`.
 pub(super) fn shown(target: &str) -> (&str, &str) {
     let package = target.split("::").next().unwrap_or_default();
     match PACKAGES.iter().find(|(own, _)| *own == package) {
