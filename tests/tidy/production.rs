@@ -89,8 +89,7 @@ pub(crate) fn module_of(modules: &[Module], path: &[String]) -> String {
 /// The crates that a path can begin with.
 fn crates() -> BTreeSet<String> {
     let manifest = |package: &Package| {
-        let folder = package.folder.strip_prefix("src").filter(|it| it.is_empty());
-        let folder = folder.unwrap_or(package.folder);
+        let folder = if package.folder == "src" { "." } else { package.folder };
         fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap()
     };
     let manifests: String = PACKAGES.iter().map(manifest).collect();
