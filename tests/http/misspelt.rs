@@ -219,4 +219,7 @@ fn an_ignored_parameter_is_named() {
         let head = account.send(Request::new("HEAD", path));
         assert_eq!(head.header("x-polysim-warnings"), expected, "HEAD {path}");
     }
+    let many = account.get("/v1/markets?a=1&b=1&c=1&d=1&e=1&f=1&g=1&limt=1&z=1");
+    let warnings = many.header("x-polysim-warnings").unwrap();
+    assert!(warnings.ends_with("was ignored. 2 more were ignored."), "{warnings}");
 }

@@ -38,7 +38,9 @@ pub(super) fn warn_of_ignored(reply: &mut Reply, operation: &Operation, query: &
     let mut sentences =
         warnings(&ignored, &format!("is not a parameter of {operation:?} and was ignored"));
     let known: Vec<_> = operation.query.iter().map(|it| it.name).collect();
-    for (sentence, name) in sentences.iter_mut().zip(&ignored) {
+    // The last sentence may count names instead of saying something about one.
+    let named = sentences.len() - usize::from(ignored.len() > sentences.len());
+    for (sentence, name) in sentences[..named].iter_mut().zip(&ignored) {
         if let Some(meant) = closest(name, &known) {
             sentence.truncate(sentence.len() - 1);
             *sentence += "; did you mean `";
