@@ -70,7 +70,9 @@ impl Budget {
         let backoff = first_pause.saturating_mul(1 << state.refusal_count.min(8));
         state.refusal_count = state.refusal_count.saturating_add(1);
         let pause = retry_after.unwrap_or(backoff).min(PAUSE_MAX);
-        state.paused_until = Some(Instant::now() + pause);
+        // Requests that were sent together may be refused one after the other. A short pause of the
+        // second does not end a long one of the first.
+        state.paused_until = state.paused_until.max(Some(Instant::now() + pause));
         Some(pause)
     }
 }
@@ -100,6 +102,17 @@ mod tests {
             budget.ready().await;
         }
         assert_eq!(began.elapsed().as_millis(), 2_000, "three at once, four at two a second");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_pause_outlasts_a_shorter_one() {
+        let budget = budget(1000, 1000);
+        let began = Instant::now();
+        budget.note(&refused(429, Some(60)));
+        let pause = budget.note(&refused(502, Some(1)));
+        assert_eq!(pause, Some(Duration::from_secs(1)), "that of the second answer alone");
+        budget.ready().await;
+        assert_eq!(began.elapsed().as_secs(), 60);
     }
 
     #[tokio::test(start_paused = true)]
