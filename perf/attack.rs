@@ -1,5 +1,5 @@
-//! What a bot notices of an attack: its latencies while clients without valid credentials attack,
-//! compared with those while as many clients are served.
+//! The effect of an attack on a bot: its latencies while clients without valid credentials attack,
+//! compared with its latencies beside as many served clients.
 
 mod attackers;
 mod holders;
@@ -23,28 +23,29 @@ use crate::spread::{Spread, median};
 use attackers::{Attackers, Counts, Kind, Plan};
 use holders::Hold;
 
-/// As many keys as accounts that one address may open at once.
+/// Number of the bot's keys: the number of accounts that one address may open at once.
 const BOT_KEYS: u32 = 4;
 const BOT_CONNECTIONS: usize = 8;
 
 /// Interval between samples of the server's memory.
 const MEMORY_INTERVAL: Duration = Duration::from_secs(2);
-/// From this time on, memory must not grow.
+/// Time after which memory must not grow any more.
 const MEMORY_SETTLED: Duration = Duration::from_mins(1);
 
-/// The server as behind a proxy, with the default limits of addresses.
+/// Flags of a server behind a proxy, with the default limits per address.
 const FLAGS: [&str; 6] = [
     "--trusted-proxy",
     "127.0.0.1",
     "--address-limits",
     "on",
     "--tier",
-    // The bot keeps to this limit, so that its windows are in use.
+    // The bot stays within this limit, so that its rate windows are in use.
     "free=1000/60000/10/5",
 ];
 
-/// The memory that clients may make the server hold: twice the budget for bodies, since a growing
-/// buffer is up to twice as large as its content, and 64 KiB for each of 2,000 connections.
+/// Maximum memory, in MB, that clients can make the server hold: twice the budget for bodies, since
+/// a growing buffer is up to twice as large as its content, and 64 KiB for each of 2,000
+/// connections.
 const HELD_MEGABYTES_MAX: f64 = 265.0;
 
 /// The reported quantiles of the bot's latencies.
@@ -87,10 +88,10 @@ pub(crate) struct AttackArgs {
     bodies: usize,
 }
 
-/// What other clients do while the bot trades.
+/// The activity of other clients while the bot trades.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 enum Beside {
-    /// Nothing.
+    /// No other clients.
     Nobody,
     /// Public reads, each client within its limits.
     Readers,
@@ -117,25 +118,25 @@ impl Beside {
     }
 }
 
-/// One round beside one kind of other clients.
+/// The results of one round beside one kind of other clients.
 #[derive(Serialize)]
 struct Sample {
     round: u32,
     beside: Beside,
     bot_count: u64,
-    /// Latencies, counted from when a request was due.
+    /// The bot's latencies, counted from when a request was due.
     quantiles_us: [f64; QUANTILES.len()],
     counts: Counts,
-    /// Answers to the others and to the bot.
+    /// Answers to the bot and to the other clients.
     answers_per_second: f64,
-    /// In cores.
+    /// CPU use of the server and of the generator, in cores.
     server_cpu: f64,
     generator_cpu: f64,
-    /// At the start, and then every two seconds.
+    /// The server's resident memory at the start, and then every two seconds.
     resident_megabytes: Vec<f64>,
 }
 
-/// The results.
+/// The results of the measurement.
 pub(crate) struct Figures {
     arguments: AttackArgs,
     samples: Vec<Sample>,
@@ -146,7 +147,7 @@ pub(crate) fn run(setup: &Setup, arguments: &AttackArgs) -> anyhow::Result<Figur
     raise_open_files();
     let mut samples = Vec::new();
     for round in 1..=setup.arguments.rounds {
-        // Each kind comes first in turn.
+        // Rotate the order, so that each kind comes first in turn.
         let mut order = Beside::ALL;
         order.rotate_left(round as usize % Beside::ALL.len());
         for beside in order {
@@ -194,7 +195,7 @@ fn measure(
     Ok(Sample::of(round, beside, &bot, counts, resident_megabytes, whole))
 }
 
-/// The same token with an invalid signature of the same form.
+/// Returns the token with a well-formed but invalid signature.
 fn forged(token: &str) -> String {
     let (signed, signature) = token.rsplit_once('.').expect("a token has a signature");
     let other = if signature.starts_with('A') { 'B' } else { 'A' };
@@ -234,13 +235,14 @@ impl AttackArgs {
         ]
     }
 
-    /// The server's slots for connections; to attack them, half the number of held connections.
+    /// Returns the number of the server's connection slots. Beside holders, it is half the number
+    /// of held connections.
     fn places(&self, beside: Beside) -> usize {
         const PLACES: usize = 10_000;
         match beside {
             Beside::Holders => {
                 let held: usize = self.holds().into_iter().map(|(_, count)| count).sum();
-                // Holders with a valid key stay, and so does the bot.
+                // Holders with a valid key keep their slots, and so does the bot.
                 (held / 2).max(self.bodies + 4 * BOT_CONNECTIONS)
             }
             _ => PLACES,
@@ -248,7 +250,7 @@ impl AttackArgs {
     }
 }
 
-/// Samples the memory of a process at intervals.
+/// A thread that samples the memory of a process at intervals.
 struct Memory {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<anyhow::Result<Vec<f64>>>,
@@ -318,8 +320,8 @@ impl Sample {
         }
     }
 
-    /// The factor by which the memory has grown since it should have settled; NaN if the run was
-    /// shorter.
+    /// Returns the factor by which memory has grown since it should have settled, or NaN if the run
+    /// was too short.
     fn growth(&self) -> f64 {
         let settled = MEMORY_SETTLED.as_secs() / MEMORY_INTERVAL.as_secs();
         let settled = usize::try_from(settled).expect("a small number of samples");
@@ -348,7 +350,7 @@ impl Sample {
 }
 
 impl Figures {
-    /// The section of the report.
+    /// Returns the section of the report.
     pub(crate) fn part(&self) -> Part {
         Part {
             name: "attack",
@@ -474,7 +476,7 @@ impl Figures {
         out
     }
 
-    /// The answers to one kind of attack, summed over all rounds.
+    /// Formats the answers to one kind of attack, summed over all rounds.
     fn statuses(&self, kind: Kind) -> String {
         let mut total = std::collections::BTreeMap::<u16, u64>::new();
         let mut unanswered = 0;

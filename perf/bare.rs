@@ -1,6 +1,6 @@
 //! The bare server: the cost of HTTP alone on the runtime layout of `paperbourse serve`.
 //!
-//! It is the ceiling in the comparison. It reads each request completely and has nothing else: no
+//! It is the ceiling in the comparison. It reads each request completely, and does nothing else: no
 //! routes, no keys, no market, no disk.
 
 mod canned;

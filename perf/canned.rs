@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 
-/// Connections that the kernel queues until they are accepted.
+/// Maximum number of connections that the kernel queues until they are accepted.
 const BACKLOG: u32 = 4096;
 
 /// The body of a trade result, as long as a real one in the middle of a load.
@@ -66,7 +66,7 @@ impl CannedServer {
         Ok(server)
     }
 
-    /// The address, with the picked port.
+    /// Returns the address, with the port that the system picked for port 0.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }

@@ -1,8 +1,7 @@
 //! An HTTP/1.1 client for measuring: one persistent connection with one request in flight.
 //!
-//! It understands only what the measured servers send: a status line, headers, `Content-Length` and
-//! a body of that length. Anything else is an error; nothing is guessed. It does not know what
-//! requests mean.
+//! It supports only what the measured servers send: a status line, headers, `Content-Length` and a
+//! body of that length. Anything else is an error. It does not interpret requests.
 
 #[cfg(test)]
 mod tests;
@@ -17,19 +16,19 @@ use paperbourse_test_support::head::{Head, ResponseError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// Buffer space for one read. A response that fits costs one system call: from a read that does not
-/// fill its buffer, the runtime knows that the socket is empty.
+/// Buffer space for one read, in bytes. A response that fits costs one system call: after a read
+/// that does not fill its buffer, the runtime considers the socket empty.
 const READ_BYTES: usize = 8 * 1024;
 
-/// The receive buffer of a reader that stops.
+/// Size of the receive buffer of a reader that stops, in bytes.
 const SMALL_BUFFER_BYTES: u32 = 4 * 1024;
 
-/// How much the kernel receives for a reader that does not read.
+/// Size of the kernel's receive buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReceiveBuffer {
-    /// As much as by default.
+    /// The default size.
     Usual,
-    /// Little, so that all else is the server's.
+    /// A small size, so that the server has to hold almost everything that is not read.
     Small,
 }
 
@@ -50,7 +49,7 @@ pub(crate) struct Response<'a> {
     pub(crate) byte_count: usize,
 }
 
-/// Why there is no response.
+/// An error in place of a response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
     /// The socket failed.
@@ -62,7 +61,7 @@ pub(crate) enum ClientError {
         /// The number of bytes received before that.
         byte_count: usize,
     },
-    /// The bytes are not a response that this client understands.
+    /// The bytes are not a response that this client supports.
     #[error(transparent)]
     Response(#[from] ResponseError),
 }
@@ -110,8 +109,8 @@ fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
     if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }
 }
 
-/// Connects and sends a request whose response never ends. Returns the connection once the head has
-/// arrived, which must have this status, and the bytes behind the head.
+/// Connects and sends a request whose response never ends. Returns the connection once a head with
+/// this status has arrived, and the bytes after the head.
 pub(crate) async fn open_endless(
     address: SocketAddr,
     request: &str,
@@ -138,7 +137,7 @@ pub(crate) async fn open_endless(
     Ok((stream, received))
 }
 
-/// The bytes of a request. Names and values must not contain line ends.
+/// Encodes a request. Header names and values must not contain line breaks.
 pub(crate) fn encode_request(
     method: &str,
     path: &str,

@@ -26,26 +26,26 @@ use crate::spread::{Spread, median};
 const QUANTILES: [(&str, f64); 6] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("max", 1.0)];
 
-/// The number of connections of the rows that wrk repeats.
+/// Number of connections in the rows that wrk repeats.
 const WRK_CONNECTIONS: usize = 64;
 
 /// Duration of the open-loop measurement of the disk alone.
 const SYNC_OPEN_LOOP: Duration = Duration::from_secs(2);
 
-/// What to measure.
+/// The comparison to measure.
 pub(crate) struct Comparison<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) peers: &'a [Peer],
     pub(crate) connections: &'a [usize],
-    /// In how many turns a server is measured at a number of connections, in each round.
+    /// Number of turns per server and number of connections, in each round.
     pub(crate) slices: u32,
-    /// Trading accounts, each with one key.
+    /// Number of trading accounts, each with one key.
     pub(crate) account_count: u32,
     /// The Python interpreter that has the packages of FastAPI.
     pub(crate) python: Option<&'a Path>,
 }
 
-/// The results.
+/// The results of the measurement.
 #[derive(Default)]
 pub(crate) struct Figures {
     samples: Vec<Sample>,
@@ -70,7 +70,7 @@ struct Sample {
     connection_count: usize,
     turn: Turn,
     throughput: f64,
-    /// As in [`QUANTILES`]; NaN if the generator does not report it.
+    /// The latencies at [`QUANTILES`]; NaN if the generator does not report one.
     quantiles_us: [f64; QUANTILES.len()],
     server_cpu_us: f64,
     generator_cpu_us: f64,
@@ -78,7 +78,7 @@ struct Sample {
     server_switches: f64,
 }
 
-/// When a measurement was made: the measurements of one turn follow one another.
+/// The turn in which a measurement was made. The measurements of one turn follow one another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 struct Turn {
     round: u32,
@@ -87,9 +87,9 @@ struct Turn {
 
 /// A running server, stopped on drop.
 enum Running {
-    /// Receives trades over HTTP.
+    /// A server that receives trades over HTTP.
     Http { target: Target, _process: Box<dyn Any> },
-    /// Has its own load generator.
+    /// A server with its own load generator.
     Redis(Redis),
 }
 
@@ -290,7 +290,7 @@ impl Figures {
         self.samples.push(sample);
     }
 
-    /// Whether the load took more of the machine than this server, so that a faster one would
+    /// Whether the generator used more CPU time than this server, so that a faster server would
     /// hardly show.
     fn is_of_load(&self, peer: Peer, connection_count: usize) -> bool {
         let row = self.row(peer, Generator::Own, connection_count);
@@ -298,7 +298,7 @@ impl Figures {
         cpu_us(|sample| sample.generator_cpu_us) > cpu_us(|sample| sample.server_cpu_us)
     }
 
-    /// The samples of one row.
+    /// Returns the samples of one row.
     fn row(&self, peer: Peer, generator: Generator, connection_count: usize) -> Vec<&Sample> {
         let is_wanted = |sample: &&Sample| {
             sample.peer == peer
@@ -308,14 +308,14 @@ impl Figures {
         self.samples.iter().filter(is_wanted).collect()
     }
 
-    /// The samples of a peer under the load of the goals.
+    /// Returns a peer's samples from the generator that the goals use.
     fn goal_row(&self, peer: Peer, connection_count: usize) -> Vec<&Sample> {
         let generator =
             if peer == Peer::Redis { Generator::RedisBenchmark } else { Generator::Own };
         self.row(peer, generator, connection_count)
     }
 
-    /// The ratios of a figure of one peer to that of another in the same turn.
+    /// Returns the ratios of a figure of one peer to that of another, each within the same turn.
     fn ratio(
         &self,
         [peer, other]: [Peer; 2],
@@ -334,12 +334,12 @@ impl Figures {
         median(row, |sample| sample.quantiles_us[quantile])
     }
 
-    /// The disk alone as an open loop: p50, p99 and p99.9, each the median of the rounds.
+    /// Returns p50, p99 and p99.9 of the disk alone in an open loop, each the median of the rounds.
     pub(crate) fn sync_open_loop_us(&self) -> [f64; 3] {
         [0, 1, 2].map(|index| median(&self.sync, |times| times.open_loop[index]))
     }
 
-    /// The section of the report.
+    /// Returns the section of the report.
     pub(crate) fn part(&self, connections: &[usize]) -> Part {
         Part {
             name: "closed",
@@ -496,7 +496,7 @@ impl Figures {
     }
 }
 
-/// The ratios of a figure between the samples of two rows that were taken in the same turn.
+/// Returns the ratios of a figure between samples of two rows that were taken in the same turn.
 fn ratio(row: &[&Sample], other: &[&Sample], value: impl Fn(&Sample) -> f64) -> Spread {
     let pairs = row.iter().filter_map(|sample| {
         let paired = other.iter().find(|other| other.turn == sample.turn)?;

@@ -1,15 +1,16 @@
-//! Cores for a server, and cores for the generator.
+//! Division of the cores between a server and the generator.
 //!
 //! On a shared core, server and generator wait for each other's time slices, which last
 //! milliseconds, and waking the generator for every request takes as much CPU time as answering it.
-//! On cores of its own, the generator never sleeps in an open loop.
+//! On its own cores, the generator never sleeps in an open loop.
 
 use anyhow::{Context as _, ensure};
 use rustix::process::nice;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// By how much a thread lowers its priority: one at the usual priority then gets about nine times
-/// as much. At the lowest priority of all, other processes would keep it from running.
+/// Amount by which a thread lowers its priority. A thread at the usual priority then gets about
+/// nine times as much CPU time. At the lowest priority of all, other processes would starve the
+/// thread.
 const NICER: i32 = 10;
 
 /// The cores that this process may use, divided between a server and the generator.
@@ -21,7 +22,7 @@ pub(crate) struct Cores {
 }
 
 impl Cores {
-    /// Gives the generator at most this number of cores, and at most half of all.
+    /// Divides the cores. The generator gets at most `generator_max` of them, and at most half.
     pub(crate) fn divide(generator_max: u32) -> anyhow::Result<Self> {
         let all = sched_getaffinity(None).context("failed to read which cores may be used")?;
         let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| all.is_set(core)).collect();
@@ -34,17 +35,17 @@ impl Cores {
         Ok(Self { all, server: server.to_vec(), generator: generator.to_vec() })
     }
 
-    /// The generator's cores.
+    /// Returns the generator's cores.
     pub(crate) fn generator(&self) -> &[usize] {
         &self.generator
     }
 
-    /// The number of the server's cores.
+    /// Returns the number of the server's cores.
     pub(crate) fn server_count(&self) -> usize {
         self.server.len()
     }
 
-    /// Gives the processes that `start` starts the server's cores.
+    /// Restricts the processes that `start` starts to the server's cores.
     pub(crate) fn for_server<T>(
         &self,
         start: impl FnOnce() -> anyhow::Result<T>,
@@ -55,14 +56,14 @@ impl Cores {
         started
     }
 
-    /// The layout in words.
+    /// Describes the division in words.
     pub(crate) fn description(&self) -> String {
         let (server, generator) = (self.server.len(), self.generator.len());
         format!("{server} for the server and {generator} for the generator")
     }
 }
 
-/// Restricts the calling thread, and what it starts, to these cores.
+/// Restricts the calling thread, and the threads and processes it starts, to these cores.
 pub(crate) fn use_only(cores: &[usize]) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     for &core in cores {
@@ -71,15 +72,15 @@ pub(crate) fn use_only(cores: &[usize]) -> anyhow::Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("failed to use only cores {cores:?}"))
 }
 
-/// Lowers the priority of the calling thread, and of what it starts: most of the time, it leaves
-/// the processors to what is measured beside it.
+/// Lowers the priority of the calling thread, and of the threads and processes it starts. They
+/// leave most CPU time to the programs that are measured beside them.
 pub(crate) fn give_way() -> anyhow::Result<()> {
-    // On Linux, this is about the calling thread alone.
+    // On Linux, this affects the calling thread alone.
     nice(NICER).context("failed to lower the priority")?;
     Ok(())
 }
 
-/// The server's cores and the generator's.
+/// Returns the server's cores and the generator's.
 fn divided(cores: &[usize], generator_max: u32) -> (&[usize], &[usize]) {
     let generator_max = usize::try_from(generator_max).unwrap_or(usize::MAX);
     cores.split_at(cores.len() - (cores.len() / 2).min(generator_max))

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::report::{Goal, Part};
 
-/// A benchmark and the most nanoseconds that it may take. A name that ends in a slash stands for
+/// The benchmarks, with their maximum times in nanoseconds. A name that ends in a slash stands for
 /// the slowest of its group.
 const BOUNDS: [(&str, f64); 4] = [
     ("engine/trade: two names, two levels, fee", 400.0),
@@ -20,7 +20,7 @@ const BOUNDS: [(&str, f64); 4] = [
     ("route/", 30.0),
 ];
 
-/// Reading a body, and the benchmark that it must not be slower than.
+/// The benchmark of reading a body, and the one that it must not be slower than.
 const BODY: [&str; 2] = ["trade_body/read", "trade_body/serde_json_into_struct"];
 
 /// The result of one benchmark, in nanoseconds.
@@ -56,12 +56,12 @@ impl Figures {
         figures
     }
 
-    /// Criterion's default folder, next to that of this program.
+    /// Returns criterion's default folder, next to the folder of this program.
     pub(crate) fn default_folder() -> Option<PathBuf> {
         Some(std::env::current_exe().ok()?.parent()?.with_file_name("criterion"))
     }
 
-    /// The section of the report.
+    /// Returns the section of the report.
     pub(crate) fn part(&self) -> Part {
         let mut markdown = String::new();
         match self.age {
@@ -105,7 +105,7 @@ impl Figures {
         goals
     }
 
-    /// The median of a benchmark, or the highest of a group; NaN if there is none.
+    /// Returns the median of a benchmark, or the highest of a group; NaN if there is none.
     fn slowest(&self, name: &str) -> f64 {
         let found = self.estimates.iter().filter(|(known, _)| is_named(known, name));
         found.map(|(_, estimate)| estimate.median).fold(f64::NAN, f64::max)
@@ -120,7 +120,7 @@ fn is_named(name: &str, shown: &str) -> bool {
     name == shown || (shown.ends_with('/') && name.starts_with(shown))
 }
 
-/// The newest result in this folder, and its age.
+/// Returns the newest result in this folder, and its age.
 fn read_result(folder: &Path) -> Option<(String, Estimate, Duration)> {
     let path = folder.join("new/estimates.json");
     let read = |path: &Path| -> Option<Value> {

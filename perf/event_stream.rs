@@ -1,4 +1,4 @@
-//! One reader of the price stream.
+//! A reader of the price stream.
 
 use std::net::SocketAddr;
 
@@ -15,10 +15,10 @@ use crate::client::{ReceiveBuffer, encode_request, open_endless};
 use crate::price_readers::wait;
 use crate::socket::now_ns;
 
-/// Buffer space for one read.
+/// Buffer space for one read, in bytes.
 const READ_BYTES: usize = 32 * 1024;
 
-/// How an event with prices begins, after what it may say about coming back.
+/// The beginnings of events with prices, and of the reconnection delay that may precede them.
 const PRICE: &[u8] = b"event: market_price\ndata: ";
 const SNAPSHOT: &[u8] = b"event: snapshot\ndata: ";
 const RETRY: &[u8] = b"retry: ";
@@ -36,7 +36,7 @@ struct Snapshot<'a> {
 }
 
 impl EventStream {
-    /// Connects and asks for these markets.
+    /// Connects and subscribes to these markets.
     pub(crate) async fn open(
         buffer: ReceiveBuffer,
         address: SocketAddr,
@@ -49,7 +49,8 @@ impl EventStream {
         Ok(Self { stream, received })
     }
 
-    /// Passes on each frame with prices, the bytes of its event and the time until the stream ends.
+    /// Calls `take` with each price frame, the size of its event in bytes and the time in
+    /// nanoseconds, until the stream ends.
     pub(crate) async fn receive(
         self,
         mut gate: Option<watch::Receiver<bool>>,

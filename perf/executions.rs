@@ -1,9 +1,9 @@
 //! The delay from a change of the venue's book to the `fill` frame of the order that it fills.
 //!
-//! Each account has a socket, an order that rests in a market of its own, and another in a market
-//! that all accounts share. The venue is the tests' stand-in, in a separate process. It shows an
-//! ask at an order's limit for a moment: in one market after another, at a fixed rate, and then in
-//! the shared one.
+//! Each account has a socket, an order that rests in its own market, and another in a market that
+//! all accounts share. The venue is the tests' stand-in, in a separate process. It shows an ask at
+//! an order's limit for a moment: in one market after another, at a fixed rate, and then in the
+//! shared one.
 
 mod followers;
 
@@ -27,23 +27,23 @@ use crate::venue::stand_in::Asks;
 use crate::venue::{Followed, METRICS_AGE_MAX};
 use followers::{Arrival, Followers};
 
-/// The shares of a fill: the least that a market accepts.
+/// Number of shares per fill: the minimum that a market accepts.
 const FILL_SHARES: u32 = 5;
 
-/// How long an ask is shown.
+/// Time for which an ask is shown.
 const STAY: Duration = Duration::from_millis(200);
 
-/// From an ask to the next one in the same market, at least: one that comes back within a second is
-/// taken for the same one.
+/// Minimum time between two asks in the same market. One that returns within a second counts as the
+/// same ask.
 const ABSENCE: Duration = Duration::from_millis(1500);
 
-/// From the order to the stand-in to the first ask.
+/// Time from the order to the stand-in to the first ask.
 const LEAD: Duration = Duration::from_millis(50);
 
-/// How long a fill may take.
+/// Timeout for a fill.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A delay of two flushes and a part for everything else.
+/// The goal for a delay: this many flushes, and a part for everything else.
 const GOAL_FLUSHES: f64 = 2.0;
 const GOAL_REST_MS: f64 = 2.0;
 
@@ -68,28 +68,28 @@ pub(crate) struct ExecutionArgs {
     bursts: u32,
 }
 
-/// One round. Delays are in milliseconds, from when a change was due.
+/// The results of one round. Delays are in milliseconds, from when a change was due.
 #[derive(Serialize)]
 struct Sample {
     round: u32,
     fill_count: u64,
     delay_ms: [f64; QUANTILES.len()],
-    /// The longest delay of the stand-in, which is a part of those above.
+    /// The stand-in's longest delay, which is part of the delays above.
     late_max_ms: f64,
-    /// In cores.
+    /// CPU use of the server, in cores.
     server_cpu: f64,
-    /// To the first frame, the median frame and the last.
+    /// Delays of the first frame, the median frame and the last one, for each burst.
     bursts_ms: Vec<[f64; 3]>,
-    /// Of the journal, by the server's own histogram; without a maximum.
+    /// Flush times of the journal, from the server's own histogram; without a maximum.
     flush_ms: [f64; QUANTILES.len()],
-    /// One flush of the same disk: at the same time and the same rate.
+    /// Times of single flushes of the same disk, at the same time and the same rate.
     sync_ms: [f64; QUANTILES.len()],
 }
 
 /// Selects some quantiles of a round.
 type Quantiles = fn(&Sample) -> [f64; QUANTILES.len()];
 
-/// The results.
+/// The results of the measurement.
 pub(crate) struct Figures {
     arguments: ExecutionArgs,
     samples: Vec<Sample>,
@@ -99,7 +99,7 @@ pub(crate) struct Figures {
 struct World {
     followed: Followed,
     followers: Followers,
-    /// The limits of the orders, by market.
+    /// The limit prices of the orders, by market.
     limits: Vec<String>,
     account_count: usize,
     fills_per_second: u32,
@@ -168,8 +168,8 @@ pub(crate) fn run(setup: &Setup, arguments: &ExecutionArgs) -> anyhow::Result<Fi
 }
 
 impl World {
-    /// Starts everything, with orders for the fills of this run in the market of each account and
-    /// in the shared one.
+    /// Starts everything. In the market of each account and in the shared one, places orders for
+    /// the fills of this run.
     fn start(
         setup: &Setup,
         arguments: &ExecutionArgs,
@@ -212,7 +212,8 @@ impl World {
         Ok(Self { followed, followers, limits, account_count, fills_per_second, next: 0 })
     }
 
-    /// The journal's flushes so far. The server's metrics may be older than the last of them.
+    /// Returns the journal's flushes so far. Waits first, since the server's metrics may be older
+    /// than the last of them.
     fn flushed(&self) -> anyhow::Result<Delays> {
         std::thread::sleep(METRICS_AGE_MAX);
         self.followed.page()?.delays(FLUSHED)
@@ -226,8 +227,8 @@ impl World {
         self.show(markets.collect(), count)
     }
 
-    /// Shows an ask in the shared market. Returns the time to the first frame, the median frame and
-    /// the last, in milliseconds.
+    /// Shows an ask in the shared market. Returns the delays of the first frame, the median frame
+    /// and the last one, in milliseconds.
     fn fill_all(&mut self) -> anyhow::Result<[f64; 3]> {
         let caused = self.show(vec![self.account_count], self.account_count)?;
         let mut delays: Vec<u64> =
@@ -253,7 +254,7 @@ impl World {
 }
 
 impl Caused {
-    /// The time from when each ask was due to the frame of its fill.
+    /// Returns the time from when each ask was due to the frame of its fill.
     fn delays_ns(&self, account_count: usize) -> anyhow::Result<Histogram<u64>> {
         let mut due_ns = vec![VecDeque::new(); account_count];
         for (number, &account) in self.asks.iter().enumerate() {
@@ -292,7 +293,7 @@ impl Sample {
 }
 
 impl Figures {
-    /// The section of the report.
+    /// Returns the section of the report.
     pub(crate) fn part(&self) -> Part {
         let ExecutionArgs { sockets, fills, bursts } = self.arguments;
         Part {

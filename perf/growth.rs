@@ -1,4 +1,4 @@
-//! Whether the server slows down as it grows: the same load with little and with much data.
+//! The effect of growth on the server's speed: the same load with little and with much data.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,13 +17,13 @@ use crate::server::{Kind, Server};
 use crate::setup::{NO_SNAPSHOTS, Setup, Target};
 use crate::spread::{Spread, median};
 
-/// Connections of the load.
+/// Number of connections of the load.
 const CONNECTIONS: usize = 64;
 
-/// Accounts of the small server.
+/// Number of accounts of the small server.
 const FEW_ACCOUNTS: u64 = 1_000;
 
-/// Accounts of the servers that are compared with and without orders.
+/// Number of accounts of the servers that are compared with and without orders.
 const HOLDING_ACCOUNTS: u64 = 100_000;
 
 /// The options of this measurement.
@@ -54,7 +54,7 @@ enum Size {
     ManyResting,
 }
 
-/// One measurement.
+/// The results of one measurement.
 #[derive(Serialize)]
 struct Sample {
     size: Size,
@@ -65,7 +65,7 @@ struct Sample {
     creation: Option<Creation>,
 }
 
-/// The time to create a key, one after another on one connection.
+/// The times of creating keys, one after another on one connection.
 #[derive(Clone, Copy, Serialize)]
 struct Creation {
     count: u64,
@@ -75,13 +75,13 @@ struct Creation {
     server_cpu_us: f64,
 }
 
-/// The results.
+/// The results of the measurement.
 pub(crate) struct Figures {
     arguments: GrowthArgs,
     samples: Vec<Sample>,
 }
 
-/// A running server with this much data.
+/// A running server with data of this size.
 struct Grown {
     size: Size,
     target: Target,
@@ -108,7 +108,7 @@ impl Size {
         Contents { accounts, has_keys: true, trades, resting }
     }
 
-    /// Keys are created only where the number of keys grows.
+    /// Whether to measure the creation of keys, which is done only where the number of keys grows.
     fn makes_keys(self) -> bool {
         matches!(self, Self::FewAccounts | Self::ManyAccounts)
     }
@@ -130,7 +130,7 @@ pub(crate) fn run(setup: &Setup, arguments: &GrowthArgs) -> anyhow::Result<Figur
     }
     let mut samples = Vec::new();
     for round in 1..=setup.arguments.rounds {
-        // Each of a pair comes first in turn.
+        // Reverse the order in each round, so that each of a pair comes first in turn.
         let order = if round % 2 == 0 { [0, 1, 2, 3, 4] } else { [4, 3, 2, 1, 0] };
         for grown in order.map(|index| &grown[index]) {
             let sample = grown.measure(setup, round)?;
@@ -167,7 +167,7 @@ impl Grown {
     }
 }
 
-/// Creates keys and revokes each again, so that no account reaches its limit.
+/// Creates keys and revokes each at once, so that no account reaches its limit.
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
 fn create_keys(target: &Target, measured: Duration) -> anyhow::Result<Creation> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -205,7 +205,7 @@ fn create_keys(target: &Target, measured: Duration) -> anyhow::Result<Creation> 
     })
 }
 
-/// The keys of this many accounts in an order that defeats the caches.
+/// Returns the keys of this many accounts, in an order that defeats the caches.
 fn shuffled_keys(count: u64) -> Vec<String> {
     let mut keys: Vec<String> =
         (0..count).map(|number| prepared::raw_key(number).expose().to_owned()).collect();
@@ -218,7 +218,7 @@ fn shuffled_keys(count: u64) -> Vec<String> {
     keys
 }
 
-/// Later write-back by the system would disturb the measurement.
+/// Syncs all files, since later write-back by the system would disturb the measurement.
 fn sync_all(folder: &Path) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
@@ -232,7 +232,7 @@ fn sync_all(folder: &Path) -> anyhow::Result<()> {
 }
 
 impl Figures {
-    /// The section of the report.
+    /// Returns the section of the report.
     pub(crate) fn part(&self) -> Part {
         Part {
             name: "growth",

@@ -1,7 +1,7 @@
 //! A closed-loop or open-loop load for a fixed time.
 //!
 //! In a closed loop, each connection sends its next request when it has the answer to the previous
-//! one. This measures throughput faithfully, but its percentiles are those of requests that wait
+//! one. This measures throughput faithfully, but the latencies include the time that requests wait
 //! for their turn. In an open loop, requests are due at a fixed rate, whether or not the server
 //! keeps up, and latency counts from the time a request was due.
 
@@ -23,18 +23,18 @@ use crate::machine::{CpuClock, context_switches, cpu_seconds};
 use crate::schedule::{self, Clock, Due};
 use crate::trade::{Side, TradeTemplate};
 
-/// The highest recorded latency; the histogram keeps three digits.
+/// The highest recorded latency; the histogram has a precision of three digits.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
-/// How long the last answers may take after the end before the load counts as hung.
+/// Seconds that the last answers may take after the end before the load counts as hung.
 const LAST_ANSWER_SECONDS_MAX: u64 = 30;
 
-/// What to send, where, and for how long.
+/// The requests to send, their target, and the duration.
 #[derive(Clone)]
 pub(crate) struct Load {
     /// The server's address.
     pub(crate) address: SocketAddr,
-    /// The requests.
+    /// The template of the requests.
     pub(crate) template: Arc<TradeTemplate>,
     /// Every connection cycles through all of these, so that even few connections use all accounts.
     pub(crate) keys: Arc<[String]>,
@@ -42,26 +42,27 @@ pub(crate) struct Load {
     pub(crate) rate: Option<f64>,
     /// The number of connections.
     pub(crate) connection_count: usize,
-    /// The threads that share them.
+    /// The threads that share the connections.
     pub(crate) threads: Threads,
-    /// Whether they run at a lower priority than others.
+    /// Whether the threads run at a lower priority than others.
     pub(crate) gives_way: bool,
     /// The time before measuring starts.
     pub(crate) warm_up: Duration,
     /// The measured time.
     pub(crate) measured: Duration,
-    /// The server's processes; their descendants count too.
+    /// The server's processes; the CPU time of their descendants counts too.
     pub(crate) server_pids: Vec<u32>,
-    /// Unique to each load of a run, so that no idempotency key repeats.
+    /// A number unique to each load of a run, so that no idempotency key repeats.
     pub(crate) run_number: u32,
 }
 
 /// The generator's threads.
 #[derive(Clone, Debug)]
 pub(crate) enum Threads {
-    /// So many, wherever the system runs them.
+    /// This many threads, on any core.
     Anywhere(usize),
-    /// One on each of these cores, where nothing else runs. In an open loop they never sleep.
+    /// One thread on each of these cores, on which nothing else runs. In an open loop they never
+    /// sleep.
     OnCores(Vec<usize>),
 }
 
@@ -70,18 +71,18 @@ pub(crate) struct Outcome {
     /// Latencies in nanoseconds, from when a request was sent, or was due in an open loop, to the
     /// last byte of its answer.
     pub(crate) latency_ns: Histogram<u64>,
-    /// How late the generator learned that a request was due in an open loop, in nanoseconds, also
-    /// while it warmed up. Part of the latencies.
+    /// The delay, in nanoseconds, with which the generator noticed that a request was due in an
+    /// open loop, including the warm-up. It is part of the latencies.
     pub(crate) clock_late_ns: Histogram<u64>,
     /// Answers in the measured time, by status.
     pub(crate) statuses: BTreeMap<u16, u64>,
     /// The measured time, until the end or the last answer, whichever was later.
     pub(crate) elapsed: Duration,
-    /// CPU time of this process meanwhile.
+    /// CPU time of this process during the measured time.
     pub(crate) generator_cpu_seconds: f64,
-    /// CPU time of the server meanwhile.
+    /// CPU time of the server during the measured time.
     pub(crate) server_cpu_seconds: f64,
-    /// Context switches of the server's own threads meanwhile.
+    /// Context switches of the server's own threads during the measured time.
     pub(crate) server_switches: u64,
 }
 
@@ -176,7 +177,7 @@ impl Load {
             #[expect(clippy::cast_precision_loss, reason = "a share of a rate")]
             let share = rate * connections.len() as f64 / self.connection_count as f64;
             let dues = dues.iter().flatten().cloned().collect();
-            // The threads take turns, like the connections of one.
+            // Stagger the threads, so that they take turns like the connections of one thread.
             #[expect(clippy::cast_precision_loss, reason = "few threads")]
             let first = Duration::from_secs_f64(index as f64 / rate);
             tasks.spawn_local(schedule::deal(dues, timing, share, start + first, window.end))
@@ -255,8 +256,8 @@ impl Recorder {
         Self { latency_ns, statuses: BTreeMap::new(), last_answer: None, clock_late_ns }
     }
 
-    /// Counts every request that was sent within the window, however late its answer: leaving out
-    /// those in flight at the end would hide a server that stalls there.
+    /// Counts every request that was sent within the window, however late its answer. Leaving out
+    /// the requests in flight at the end would hide a server that stalls there.
     fn record(
         &mut self,
         window: Window,
@@ -276,25 +277,25 @@ impl Recorder {
 }
 
 impl Outcome {
-    /// Answers per second.
+    /// Returns the answers per second.
     #[expect(clippy::cast_precision_loss, reason = "shown with four digits")]
     pub(crate) fn throughput(&self) -> f64 {
         self.latency_ns.len() as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// This quantile of the latencies, in microseconds.
+    /// Returns this quantile of the latencies, in microseconds.
     #[expect(clippy::cast_precision_loss, reason = "shown with four digits")]
     pub(crate) fn quantile_us(&self, quantile: f64) -> f64 {
         self.latency_ns.value_at_quantile(quantile) as f64 / 1e3
     }
 
-    /// This quantile of how late the generator's clock was, in microseconds.
+    /// Returns this quantile of the generator's clock delay, in microseconds.
     #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
     pub(crate) fn clock_late_us(&self, quantile: f64) -> f64 {
         self.clock_late_ns.value_at_quantile(quantile) as f64 / 1e3
     }
 
-    /// The number of unsuccessful answers.
+    /// Returns the number of unsuccessful answers.
     pub(crate) fn failure_count(&self) -> u64 {
         let failed = self.statuses.iter().filter(|(status, _)| !(200..300).contains(*status));
         failed.map(|(_, count)| count).sum()

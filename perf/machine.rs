@@ -15,8 +15,8 @@ use serde::Serialize;
 /// Ticks per second in `/proc`, which Linux fixes at 100 for user space.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The number of consecutive syncs that measure the disk, unless they take too long, and the size
-/// of each write.
+/// Number of consecutive syncs that measure the disk, unless they take too long, and the size of
+/// each write in bytes.
 const SYNC_COUNT: u64 = 2_000;
 const SYNCS_MAX: Duration = Duration::from_secs(2);
 const SYNC_BYTES: usize = 512;
@@ -62,7 +62,7 @@ impl ProcessTimes {
     }
 }
 
-/// Seconds of CPU time of these processes, including all threads.
+/// Returns the CPU time of these processes in seconds, including all threads.
 pub(crate) fn cpu_seconds(clock: CpuClock<'_>) -> anyhow::Result<f64> {
     match clock {
         CpuClock::Own => Ok(ProcessTimes::read("self")?.own_seconds),
@@ -97,8 +97,8 @@ fn trees_cpu_seconds(roots: &[u32]) -> anyhow::Result<f64> {
     Ok(members.map(|(_, times)| times.own_seconds + times.ended_children_seconds).sum())
 }
 
-/// How often the threads of these processes have been switched out, to wait or for another thread.
-/// Threads that have ended do not count.
+/// Returns how often the threads of these processes have been switched out, to wait or for another
+/// thread. Threads that have ended do not count.
 pub(crate) fn context_switches(pids: &[u32]) -> anyhow::Result<u64> {
     let mut sum = 0;
     for pid in pids {
@@ -112,13 +112,13 @@ pub(crate) fn context_switches(pids: &[u32]) -> anyhow::Result<u64> {
     Ok(sum)
 }
 
-/// `voluntary_ctxt_switches` and `nonvoluntary_ctxt_switches` of a thread's status.
+/// Sums `voluntary_ctxt_switches` and `nonvoluntary_ctxt_switches` of a thread's status.
 fn switches_of(status: &str) -> u64 {
     let lines = status.lines().filter_map(|line| line.split_once("voluntary_ctxt_switches:"));
     lines.filter_map(|(_, count)| count.trim().parse::<u64>().ok()).sum()
 }
 
-/// The resident memory of a process.
+/// Returns the resident memory of a process.
 pub(crate) fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
@@ -127,7 +127,7 @@ pub(crate) fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
     Ok(kilobytes.with_context(|| format!("{path} has no resident memory"))? * 1024)
 }
 
-/// Raises this process's limit of open files to the most that the system allows.
+/// Raises this process's limit of open files to the maximum that the system allows.
 pub(crate) fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -143,8 +143,8 @@ pub(crate) struct SyncTimes {
     pub(crate) p50: f64,
     /// The 99th percentile of consecutive syncs.
     pub(crate) p99: f64,
-    /// p50, p99 and p99.9 of syncs that are due at half of the highest rate, from when each was
-    /// due.
+    /// p50, p99 and p99.9 of syncs that are due at half of the highest rate, each counted from when
+    /// it was due.
     pub(crate) open_loop: [f64; 3],
 }
 
@@ -182,7 +182,7 @@ impl Drop for SyncFile {
     }
 }
 
-/// Measures the disk alone: consecutive syncs, and then an open loop for this long.
+/// Measures the disk alone: consecutive syncs, and then an open loop of this duration.
 pub(crate) fn sync_times(folder: &Path, open_loop: Duration) -> anyhow::Result<SyncTimes> {
     let mut file = SyncFile::make(folder)?;
     let mut taken_ns = Histogram::<u64>::new(3)?;
@@ -204,7 +204,7 @@ pub(crate) fn sync_times(folder: &Path, open_loop: Duration) -> anyhow::Result<S
     Ok(SyncTimes { p50, p99, open_loop })
 }
 
-/// Measures syncs at a fixed rate, in nanoseconds.
+/// Measures syncs at a fixed rate. Returns their delays in nanoseconds.
 pub(crate) fn sync_delays_ns(
     folder: &Path,
     interval: Duration,
@@ -233,8 +233,8 @@ fn paced_syncs(
     Ok(taken_ns)
 }
 
-/// The type of the filesystem that holds this folder; an error if it is in memory, where a sync
-/// does nothing.
+/// Returns the type of the filesystem that holds this folder. Fails if it is in memory, where a
+/// sync does nothing.
 pub(crate) fn disk_filesystem(folder: &Path) -> anyhow::Result<String> {
     let folder = folder.canonicalize().with_context(|| format!("no {}", folder.display()))?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").context("failed to read the mounts")?;
@@ -248,8 +248,8 @@ pub(crate) fn disk_filesystem(folder: &Path) -> anyhow::Result<String> {
     Ok(kind.to_owned())
 }
 
-/// The type of the innermost mount that contains a folder; of two mounts at one place, the later
-/// covers the earlier.
+/// Returns the type of the innermost mount that contains a folder. Of two mounts at one place, the
+/// later covers the earlier.
 fn filesystem<'a>(mounts: &'a str, folder: &Path) -> Option<&'a str> {
     let mounts = mounts.lines().filter_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
@@ -259,7 +259,7 @@ fn filesystem<'a>(mounts: &'a str, folder: &Path) -> Option<&'a str> {
     mounts.max_by_key(|&(depth, _)| depth).map(|(_, kind)| kind)
 }
 
-/// The machine and the build, one line each. `filesystem` is that of the scratch folder.
+/// Describes the machine and the build, one line each. `filesystem` is that of the scratch folder.
 pub(crate) fn description(filesystem: String) -> Vec<(&'static str, String)> {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu
@@ -281,7 +281,7 @@ pub(crate) fn description(filesystem: String) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Names the commit of the checkout that this was built from, from any working directory, with
+/// Arguments for git that name the commit of this checkout from any working directory, with
 /// `-dirty` if the build may differ from it.
 const COMMIT: [&str; 8] = [
     "-C",

@@ -51,7 +51,7 @@ use cores::Cores;
 use report::Part;
 use setup::{Setup, SetupArgs};
 
-/// Trading accounts of commands without an option for their number.
+/// Number of trading accounts for commands without an option for it.
 const ACCOUNTS: u32 = 64;
 
 /// The load generator of paperbourse.

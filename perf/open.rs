@@ -35,7 +35,7 @@ pub(crate) struct Highest {
     pub(crate) connection_count: usize,
 }
 
-/// One measurement. Latencies are in microseconds, from when a request was due.
+/// The results of one measurement. Latencies are in microseconds, from when a request was due.
 #[derive(Clone, Serialize)]
 pub(crate) struct Sample {
     round: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Sample {
     offered: f64,
     throughput: f64,
     quantiles_us: [f64; QUANTILES.len()],
-    /// How late the generator's clock was: p50 and p99, part of the latencies.
+    /// The delay of the generator's clock, p50 and p99, which is part of the latencies.
     clock_late_us: [f64; 2],
     server_cpu_us: f64,
 }
@@ -55,9 +55,9 @@ struct Measured {
     sample: Sample,
 }
 
-/// The results.
+/// The results of the measurement.
 pub(crate) struct Figures {
-    /// How the cores were divided, in words.
+    /// The division of the cores, in words.
     cores: String,
     highest: Highest,
     measured: Vec<Measured>,
@@ -94,17 +94,17 @@ impl Sample {
         }
     }
 
-    /// A latency, by its index in [`QUANTILES`].
+    /// Returns a latency, by its index in [`QUANTILES`].
     pub(crate) fn quantile_us(&self, index: usize) -> f64 {
         self.quantiles_us[index]
     }
 
-    /// Answers per second.
+    /// Returns the answers per second.
     pub(crate) fn throughput(&self) -> f64 {
         self.throughput
     }
 
-    /// A line of progress.
+    /// Formats a line of progress.
     pub(crate) fn line(&self) -> String {
         let [p50, p99, p999, ..] = self.quantiles_us;
         let [late_p50, late_p99] = self.clock_late_us;
@@ -116,7 +116,7 @@ impl Sample {
     }
 }
 
-/// Measures every load on the durable server and, beside it, on bare hyper: what that takes is the
+/// Measures every load on the durable server and, beside it, on bare hyper, whose latencies are the
 /// machine's and the generator's share.
 pub(crate) fn run(
     setup: &Setup,
@@ -129,7 +129,7 @@ pub(crate) fn run(
         let folder = setup.scratch.0.join(format!("open-{round}"));
         let durable = start(setup, cores, Kind::Durable, &folder, account_count)?;
         let bare = start(setup, cores, Kind::Bare, &folder, account_count)?;
-        // Each load comes first in turn.
+        // Rotate the order, so that each load comes first in turn.
         let mut loads = LOADS;
         loads.rotate_left(round as usize % LOADS.len());
         for load in loads {
@@ -171,7 +171,7 @@ fn start(
 }
 
 impl Figures {
-    /// The section of the report, which links to the plot at this path.
+    /// Returns the section of the report, which links to the plot at this path.
     pub(crate) fn part(&self, picture: Option<&Path>) -> Part {
         let name = picture.and_then(Path::file_name).map(|name| name.to_string_lossy());
         let picture = name.map_or_else(String::new, |name| format!("![{TITLE}]({name})\n\n"));
@@ -190,7 +190,7 @@ impl Figures {
         vec![Goal::at_most(name, p99_us / 1e3, 3.0)]
     }
 
-    /// The samples of one offered load on one server.
+    /// Returns the samples of one offered load on one server.
     fn row(&self, load: f64, is_durable: bool) -> Vec<&Sample> {
         let offered = load * self.highest.throughput;
         let is_in = |measured: &&Measured| {
@@ -234,7 +234,7 @@ impl Figures {
         out
     }
 
-    /// The plot as SVG.
+    /// Returns the plot as SVG.
     pub(crate) fn plot(&self) -> String {
         let points = |index: usize, is_durable| {
             let point = |&load: &f64| {

@@ -32,7 +32,7 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// All of them.
+    /// All peers.
     pub(crate) const ALL: [Self; 8] = [
         Self::Bare,
         Self::Durable,
@@ -48,7 +48,7 @@ impl Peer {
     pub(crate) const TRADED: [Self; 6] =
         [Self::Bare, Self::Durable, Self::Durable1, Self::Memory, Self::Fastapi, Self::Fastapi2];
 
-    /// The name in the table.
+    /// Returns the name in the table.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Bare => "bare hyper",
@@ -62,7 +62,7 @@ impl Peer {
         }
     }
 
-    /// The required programs that are missing on this machine.
+    /// Returns the required programs that are missing on this machine.
     pub(crate) fn missing_programs(self) -> Vec<&'static str> {
         let needed: &[&str] = match self {
             Self::Bare | Self::Durable | Self::Durable1 | Self::Memory => &[],
@@ -84,13 +84,13 @@ fn is_program(name: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// A currently free port.
+/// Returns a port that is currently free.
 fn free_port() -> anyhow::Result<u16> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     Ok(TcpListener::bind(address)?.local_addr()?.port())
 }
 
-/// A command whose output goes to a log file.
+/// Creates a command whose output goes to a log file.
 fn logged(program: impl AsRef<std::ffi::OsStr>, log: &std::path::Path) -> anyhow::Result<Command> {
     let file = std::fs::File::create(log)?;
     let mut command = Command::new(program);

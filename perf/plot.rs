@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 440.0;
 
-/// The edges of the plotting area. The names of the series are to its right.
+/// The edges of the plotting area. The names of the series are on its right.
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = 664.0;
 const TOP: f64 = 52.0;
@@ -35,14 +35,14 @@ pub(crate) struct Plot {
     pub(crate) series: Vec<Series>,
 }
 
-/// One line.
+/// One line of the plot.
 pub(crate) struct Series {
     pub(crate) name: &'static str,
     /// The points from left to right: any x, and microseconds above 0.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// Maps values to positions.
+/// A mapping of values to positions.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Scale {
     x_max: f64,
@@ -51,7 +51,7 @@ struct Scale {
 }
 
 impl Plot {
-    /// The text of the file.
+    /// Returns the text of the file.
     pub(crate) fn svg(&self) -> String {
         let points = self.series.iter().flat_map(|series| series.points.iter().copied());
         let scale = Scale::of(points);
@@ -90,8 +90,8 @@ impl Plot {
         out
     }
 
-    /// Writes the name of each series at its end, from the lowest line up; a name that would
-    /// overlap the one below moves up.
+    /// Writes the name of each series at its end, from the lowest line up. A name that would
+    /// overlap the one below is moved up.
     fn write_names(&self, out: &mut String, scale: Scale) {
         let ends = self.series.iter().map(|series| series.points.last());
         let mut names: Vec<(usize, f64)> = ends
@@ -110,7 +110,7 @@ impl Plot {
 }
 
 impl Scale {
-    /// A scale that fits all of these points.
+    /// Returns a scale that fits all of these points.
     #[expect(clippy::cast_possible_truncation, reason = "the powers of ten of a time are few")]
     fn of(points: impl Iterator<Item = (f64, f64)>) -> Self {
         let (mut x_max, mut lowest, mut highest) = (0.0_f64, f64::INFINITY, 0.0_f64);
@@ -132,7 +132,8 @@ impl Scale {
         LEFT + (RIGHT - LEFT) * value / self.x_max
     }
 
-    /// Values below the lowest power of ten, and NaN, are drawn on the axis.
+    /// Returns the position of a value. Values below the lowest power of ten, and NaN, are drawn on
+    /// the axis.
     fn y(self, value: f64) -> f64 {
         let (first, last) = self.decades;
         let part = (value.log10() - f64::from(first)) / f64::from(last - first);
@@ -177,7 +178,7 @@ impl Scale {
     }
 }
 
-/// The smallest 1, 2 or 5 times a power of ten that is not below this.
+/// Returns the smallest 1, 2 or 5 times a power of ten that is not below `least`.
 fn round_step(least: f64) -> f64 {
     let decade = 10_f64.powf(least.log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * decade);

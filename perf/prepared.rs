@@ -1,5 +1,5 @@
-//! Data directories like those of a server after long use, written by the engine and the journal
-//! directly, which is much faster than over HTTP.
+//! Data directories like those of a server after long use, written directly by the engine and the
+//! journal, which is much faster than over HTTP.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -34,7 +34,7 @@ use market::MARKET_ID;
 const NOW: Timestamp = Timestamp::from_seconds(1_700_000_000);
 /// The number of markets with orders at rest.
 const RESTING_MARKETS: u64 = 1_000;
-/// As often as a server writes it.
+/// Number of records between state checks, as on a server.
 const STATE_CHECK_INTERVAL: u64 = 1024;
 
 /// The content of a data directory.
@@ -43,10 +43,10 @@ pub(crate) struct Contents {
     pub(crate) accounts: u64,
     /// Whether every account has a key, which [`raw_key`] returns.
     pub(crate) has_keys: bool,
-    /// Distributed over the accounts in an order that defeats the caches; each trade has two names,
-    /// takes two levels and pays a fee.
+    /// Number of trades, distributed over the accounts in an order that defeats the caches. Each
+    /// trade has two names, takes two levels and pays a fee.
     pub(crate) trades: u64,
-    /// Orders at rest, of all accounts in turn, in [`RESTING_MARKETS`] markets.
+    /// Number of orders at rest, of all accounts in turn, in [`RESTING_MARKETS`] markets.
     pub(crate) resting: u64,
 }
 
@@ -85,14 +85,14 @@ pub(crate) fn write(data: &Path, contents: Contents) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The key of an account, by the account's number.
+/// Returns the key of an account, by the account's number.
 pub(crate) fn raw_key(number: u64) -> RawKey {
     let mut secret = [0; KEY_SECRET_BYTES];
     secret[..8].copy_from_slice(&number.to_be_bytes());
     RawKey::from_secret(secret)
 }
 
-/// Makes a snapshot of all closed segments, at full speed.
+/// Takes a snapshot of all closed segments, at full speed.
 pub(crate) fn take_snapshot(data: &Path) -> anyhow::Result<()> {
     let opened = snapshot::open(Disk::System, data, &JournalConfig::default(), NonZeroUsize::MIN)?;
     let Opened { journal, folder, .. } = opened;
@@ -134,7 +134,7 @@ fn happen<C: Command>(journal: &Journal, state: &mut State, command: &C, quote: 
     state.apply(&events, Place::START);
 }
 
-/// Accounts are distributed over the shards in turn.
+/// Returns the identity of an account. Accounts are distributed over the shards in turn.
 fn identity(number: u64) -> Identity {
     let mut digest = [0; 32];
     digest[0] = shard_number(number);
@@ -184,7 +184,7 @@ fn order(account: AccountId, number: u64) -> Trade {
     Trade::new(Owner::Account(account), order, names)
 }
 
-/// A purchase far below the book.
+/// Creates a buy order far below the book.
 fn resting_order(account: AccountId, market_id: &str) -> PlaceOrder {
     let quantity = Shares::from_micros(5_000_000);
     let price = Price::from_micros(100_000);
@@ -198,7 +198,7 @@ fn resting_market(number: u64) -> MarketInfo {
     MarketInfo::bare(&format!("0x{number:064x}"), outcomes)
 }
 
-/// The market of the orders, each of which takes two levels of its book.
+/// Returns the market of the orders, each of which takes two levels of its book.
 fn market() -> (MarketInfo, Book) {
     market::market(["Yes", "No"], market::three_levels([5; 3]), NOW)
 }

@@ -1,5 +1,4 @@
-//! Many readers of prices on one thread, by socket or by stream, which count frames and measure
-//! delays.
+//! Many readers of prices on one thread, by socket or by stream: counts of frames, and delays.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -28,41 +27,40 @@ use crate::socket::Socket;
 use crate::spread::Spread;
 use crate::venue_side::standin::micros;
 
-/// The price socket.
+/// The path of the price socket.
 const PATH: &str = "/v1/ws/prices";
 
-/// How long all readers together may take to subscribe.
+/// Seconds that all readers together may take to subscribe.
 pub(crate) const OPEN_SECONDS_MAX: u64 = 120;
 
-/// The highest recorded delay.
+/// The highest recorded delay, in milliseconds.
 const DELAY_MS_MAX: u64 = 60_000;
 
-/// Readers that give way read this many frames at a time, which takes a tenth of a millisecond, and
-/// then sleep for [`PAUSE`].
+/// Frames that polite readers read at a time, in a tenth of a millisecond, before a [`PAUSE`].
 const FRAMES_AT_A_TIME: u64 = 20;
 
-/// See [`FRAMES_AT_A_TIME`]. At a lower priority they would get their part of the core for
-/// milliseconds at a time, which is longer than a trade takes.
+/// See [`FRAMES_AT_A_TIME`]. With a lower scheduling priority instead, they would get their share
+/// of the core for milliseconds at a time, which is longer than a trade takes.
 const PAUSE: Duration = Duration::from_micros(400);
 
-/// A thread that takes this much of a core has no time left.
+/// Share of a core at which a thread counts as busy all the time.
 const BUSY_CORES_MIN: f64 = 0.95;
 
-/// How a frame ends that combines several changes.
+/// The end of a frame that combines several changes.
 const CONFLATED: &[u8] = b",\"conflated\":true}";
 
 /// Counts of received frames.
 #[derive(Clone)]
 pub(crate) struct Counts {
-    /// Frames with prices.
+    /// Number of frames with prices.
     pub(crate) frame_count: u64,
-    /// Those that combine several changes.
+    /// Number of frames that combine several changes.
     pub(crate) conflated_count: u64,
-    /// Bytes of all frames, as received.
+    /// Number of bytes of all frames, as received.
     pub(crate) byte_count: u64,
-    /// Processor time of the readers' thread.
+    /// CPU time of the readers' thread.
     reader_cpu_seconds: f64,
-    /// Delays from the chosen timestamp to reading the frame here.
+    /// Delays from the chosen timestamp until the frame was read here.
     pub(crate) delay_ms: Histogram<u64>,
     stamp: Stamp,
 }
@@ -70,26 +68,26 @@ pub(crate) struct Counts {
 /// The timestamp of a frame from which its delay counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stamp {
-    /// When the server made the frame.
+    /// The time at which the server made the frame.
     Emitted,
     /// The venue's timestamp of the newest change in the frame.
     Updated,
 }
 
-/// What readers read, and what becomes of it.
+/// The prices to read, and the treatment of their frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reading {
     pub(crate) via: Via,
     pub(crate) stamp: Stamp,
     /// Whether to keep the last frame of each market for [`PriceReaders::last_frames`].
     pub(crate) keeps_last: bool,
-    /// Whether they can stop reading. The kernel then holds little for them.
+    /// Whether the readers can stop reading. The kernel then buffers little for them.
     pub(crate) stops: bool,
-    /// Whether they leave most of a core to what is measured beside them, and never keep it long.
+    /// Whether the readers leave most of a core to the programs measured beside them.
     pub(crate) gives_way: bool,
 }
 
-/// Where prices come from.
+/// The source of prices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Via {
     /// The price socket.
@@ -103,40 +101,40 @@ type Map<K, V> = HashMap<K, V, FixedState>;
 /// The last frame of each market.
 pub(crate) type LastFrames = Map<Box<[u8]>, LastFrame>;
 
-/// What is kept of a frame.
+/// The record of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LastFrame {
-    /// Its number.
+    /// The frame's sequence number.
     pub(crate) seq: u64,
-    /// A hash of its text.
+    /// A hash of the frame's text.
     pub(crate) hash: u64,
 }
 
-/// What all readers together received of each market, by the numbers of the frames.
+/// All frames that the readers together received, by market and sequence number.
 #[derive(Default)]
 pub(crate) struct Received {
     markets: Map<Box<[u8]>, Map<u64, ReceivedFrame>>,
-    /// Frames that differed from what another reader got under the same number.
+    /// Number of frames that differed from the frame another reader got under the same number.
     pub(crate) differing_count: u64,
-    /// Frames whose number was not above that of the reader's last one of the market.
+    /// Number of frames whose number was not above that of the reader's last one of the market.
     pub(crate) disorder_count: u64,
 }
 
-/// A frame as the first reader got it.
+/// A frame as the first reader received it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReceivedFrame {
-    /// A hash of its text.
+    /// A hash of the frame's text.
     pub(crate) hash: u64,
-    /// When the server made it, in milliseconds since 1970.
+    /// The time at which the server made the frame, in milliseconds since 1970.
     pub(crate) emitted_ms: u64,
-    /// The venue's timestamp of the newest change in it.
+    /// The venue's timestamp of the newest change in the frame.
     pub(crate) updated_ms: Option<u64>,
     /// The best prices of the first outcome, in millionths of a dollar.
     pub(crate) bid_micros: Option<i64>,
     pub(crate) ask_micros: Option<i64>,
 }
 
-/// What is read of the text of a frame.
+/// The fields that are read from the text of a frame.
 #[derive(Deserialize)]
 struct FrameText<'a> {
     emit_ts_ms: u64,
@@ -154,15 +152,15 @@ struct FrameText<'a> {
 pub(crate) struct ReaderFigures {
     pub(crate) frames_per_second: f64,
     pub(crate) megabytes_per_second: f64,
-    /// The share of frames that combine several changes.
+    /// Share of frames that combine several changes.
     conflated: f64,
     delay_p50_ms: u64,
     pub(crate) delay_p99_ms: u64,
     delay_p999_ms: u64,
     delay_max_ms: u64,
-    /// NaN if the CPU time cannot be attributed to the frames.
+    /// CPU time of the server per frame; NaN if it cannot be attributed to the frames.
     server_cpu_us: f64,
-    /// How busy the thread of the readers was, 1 if it never waited.
+    /// Load of the readers' thread; 1 if it never waited.
     reader_cores: f64,
 }
 
@@ -175,12 +173,12 @@ pub(crate) struct PriceReaders {
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<anyhow::Result<()>>>,
     thread_id: Pid,
-    /// The processor time of the thread until the last [`Self::take`], in seconds.
+    /// CPU time of the thread until the last [`Self::take`], in seconds.
     cpu_before: f64,
 }
 
 impl Reading {
-    /// By all readers, at the usual priority, with delays from when the server made a frame.
+    /// Returns a reading at the usual priority, with delays from when the server made a frame.
     pub(crate) const fn of(via: Via) -> Self {
         Self { via, stamp: Stamp::Emitted, keeps_last: false, stops: false, gives_way: false }
     }
@@ -214,8 +212,7 @@ impl Counts {
 }
 
 impl PriceReaders {
-    /// Opens a reader for each of these groups of markets. Sockets use the keys of the target in
-    /// turn.
+    /// Opens a reader for each of these groups of markets. Sockets use the target's keys in turn.
     pub(crate) fn open(
         target: &Target,
         subscriptions: &[Vec<String>],
@@ -319,17 +316,17 @@ impl PriceReaders {
         Ok(std::mem::replace(&mut *counts, fresh))
     }
 
-    /// Has those readers that can stop reading do so, or go on.
+    /// Makes the readers that can stop reading do so, or continue.
     pub(crate) fn stop_reading(&self, stops: bool) {
         self.has_stopped.send_replace(stops);
     }
 
-    /// The last frame of each market so far, by reader.
+    /// Returns the last frame of each market so far, by reader.
     pub(crate) fn last_frames(&self) -> Vec<LastFrames> {
         self.last_frames.lock().clone()
     }
 
-    /// What readers were received so far, where their last frames are kept.
+    /// Takes the frames that the readers have received so far, if their last frames are kept.
     pub(crate) fn take_received(&self) -> Received {
         std::mem::take(&mut *self.received.lock())
     }
@@ -356,7 +353,7 @@ impl PriceReaders {
 }
 
 impl Received {
-    /// Notes a frame, or compares it with what another reader got.
+    /// Records a frame, or compares it with the one that another reader received.
     fn note(&mut self, market: &[u8], frame: LastFrame, text: &[u8]) {
         let Some(frames) = self.markets.get_mut(market) else {
             self.markets.insert(market.into(), Map::default());
@@ -367,14 +364,14 @@ impl Received {
         self.differing_count += u64::from(received.hash != frame.hash);
     }
 
-    /// How many frames there were, each once.
+    /// Returns the number of distinct frames.
     pub(crate) fn frame_count(&self) -> usize {
         self.markets.values().map(Map::len).sum()
     }
 
-    /// How long after the venue's change the server made a frame, in milliseconds, p50 and p99.
-    /// Only of frames that show a newer time of a book: after a trade it is the same, and if a side
-    /// is empty it is that of the last trade.
+    /// Returns the p50 and p99 of the time from the venue's change until the server made a frame,
+    /// in milliseconds. Only frames with a newer book time count: after a trade the time is
+    /// unchanged, and if a side is empty it is the time of the last trade.
     pub(crate) fn made_after_ms(&self) -> [u64; 2] {
         let mut after_ms = Counts::new(Stamp::Emitted).delay_ms;
         for market in self.markets.keys() {
@@ -393,7 +390,7 @@ impl Received {
         [0.5, 0.99].map(|part| after_ms.value_at_quantile(part))
     }
 
-    /// The frames of a market, in the order of their numbers.
+    /// Returns the frames of a market, in the order of their sequence numbers.
     pub(crate) fn in_order(&self, market_id: &str) -> Vec<&ReceivedFrame> {
         let frames = self.markets.get(market_id.as_bytes()).into_iter().flatten();
         let mut frames: Vec<(&u64, &ReceivedFrame)> = frames.collect();
@@ -403,7 +400,7 @@ impl Received {
 }
 
 impl ReceivedFrame {
-    /// Whether there are prices on both sides.
+    /// Whether both sides have prices.
     pub(crate) fn is_whole(&self) -> bool {
         self.bid_micros.is_some() && self.ask_micros.is_some()
     }
@@ -421,17 +418,18 @@ impl ReceivedFrame {
 }
 
 impl ReaderFigures {
-    /// The heads of the columns that [`Self::cells`] fills.
+    /// The headings of the columns that [`Self::cells`] fills.
     pub(crate) const COLUMNS: &str = "frames/s | MB/s | conflated | delay p50 (ms) | p99 (ms) | \
                                       p99.9 (ms) | max (ms) | server CPU a frame (µs) | \
                                       readers (cores)";
 
-    /// Whether the thread of the readers was busy all the time: then it is what was measured.
+    /// Whether the readers' thread was busy all the time, so that the readers were what was
+    /// measured.
     pub(crate) const fn is_of_readers(&self) -> bool {
         self.reader_cores >= BUSY_CORES_MIN
     }
 
-    /// The figures of these counts, with the CPU time that the server took for them.
+    /// Calculates the figures from these counts and the CPU time that the server took for them.
     #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
     pub(crate) fn of(counts: &Counts, elapsed: Duration, server_cpu_seconds: f64) -> Self {
         let (frames, seconds) = (counts.frame_count as f64, elapsed.as_secs_f64());
@@ -448,7 +446,7 @@ impl ReaderFigures {
         }
     }
 
-    /// The cells of a table's row about all rounds.
+    /// Formats the cells of a table's row for all rounds.
     #[expect(clippy::cast_precision_loss, reason = "delays of seconds at most")]
     pub(crate) fn cells(rounds: &[Self]) -> String {
         let cell =
@@ -468,7 +466,7 @@ impl ReaderFigures {
     }
 }
 
-/// Waits while the reader has stopped, if it can.
+/// Waits while the reader is stopped, if it can stop.
 pub(crate) async fn wait(gate: &mut Option<watch::Receiver<bool>>) {
     if let Some(gate) = gate {
         // An error means that the readers are being closed.
@@ -476,7 +474,8 @@ pub(crate) async fn wait(gate: &mut Option<watch::Receiver<bool>>) {
     }
 }
 
-/// Runs a reader and reports why it ended. Only the first failure of all readers is reported.
+/// Runs a reader and reports its error when it ends. Only the first failure of all readers is
+/// reported.
 fn report_failure(
     reading: impl Future<Output = Result<Infallible, anyhow::Error>> + 'static,
     failed: &tokio::sync::mpsc::Sender<anyhow::Error>,
@@ -488,21 +487,21 @@ fn report_failure(
     });
 }
 
-/// When the server made a frame with prices; `None` for any other frame.
+/// Returns the time at which the server made a frame with prices, or `None` for any other frame.
 fn emitted_ms(text: &[u8]) -> Option<u64> {
     let is_price = text.starts_with(b"{\"type\":\"price\"");
     number_after(b"\"emit_ts_ms\":", text).filter(|_| is_price)
 }
 
-/// The number behind the first occurrence of this name.
+/// Returns the number after the first occurrence of this name.
 fn number_after(name: &[u8], text: &[u8]) -> Option<u64> {
     let at = memmem::find(text, name)?;
     let digits = text[at + name.len()..].iter().take_while(|byte| byte.is_ascii_digit());
     Some(digits.fold(0, |value: u64, digit| value * 10 + u64::from(digit - b'0')))
 }
 
-/// The venue's timestamp in a frame with prices; `None` for any other frame, and if the prices are
-/// still empty.
+/// Returns the venue's timestamp in a frame with prices, or `None` for any other frame, and while
+/// the prices are still empty.
 fn updated_ms(text: &[u8]) -> Option<u64> {
     const NAME: &[u8] = b"\"updated_at\":\"";
     let is_price = text.starts_with(b"{\"type\":\"price\"");
@@ -511,13 +510,14 @@ fn updated_ms(text: &[u8]) -> Option<u64> {
     millis(std::str::from_utf8(time).ok()?)
 }
 
-/// A time in milliseconds since 1970.
+/// Parses a time into milliseconds since 1970.
 fn millis(time: &str) -> Option<u64> {
     let time: jiff::Timestamp = time.parse().ok()?;
     u64::try_from(time.as_millisecond()).ok()
 }
 
-/// The market of a frame with prices, and the frame. Whether it is conflated makes no difference.
+/// Returns the market of a frame with prices, and its record. Whether the frame is conflated makes
+/// no difference.
 fn last_frame(text: &[u8]) -> Option<(&[u8], LastFrame)> {
     const BEGIN: &[u8] = b"{\"type\":\"price\",\"market_id\":\"";
     let market = text.strip_prefix(BEGIN)?.split(|&byte| byte == b'"').next()?;
@@ -526,7 +526,7 @@ fn last_frame(text: &[u8]) -> Option<(&[u8], LastFrame)> {
     Some((market, LastFrame { seq: number_after(b"\"seq\":", text)?, hash }))
 }
 
-/// Keeps the frame of a market in place of the one before, which it returns.
+/// Keeps the frame of a market in place of the previous one, which it returns.
 fn replace(frames: &mut LastFrames, market: &[u8], frame: LastFrame) -> Option<LastFrame> {
     match frames.get_mut(market) {
         Some(kept) => Some(std::mem::replace(kept, frame)),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use paperbourse_test_support::process::kill;
 
-/// How long a process may take to end before it is killed.
+/// Seconds that a process may take to end before it is killed.
 const END_SECONDS_MAX: u64 = 10;
 
 /// The processes to end and folders to remove when a signal ends this program.
@@ -21,10 +21,10 @@ struct Leftovers {
     folders: Vec<PathBuf>,
 }
 
-/// How to end a process.
+/// The way to end a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
-    /// At once: it has no children and nothing to clean up.
+    /// At once, since it has no children and nothing to clean up.
     Kill,
     /// With an interrupt, as from a terminal, so that it can end its own children first.
     Interrupt,
@@ -49,12 +49,12 @@ impl Process {
         Ok(Self { child, ending })
     }
 
-    /// The process id.
+    /// Returns the process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The child itself, for its pipes.
+    /// Returns the child itself, for its pipes.
     pub(crate) fn child(&mut self) -> &mut Child {
         &mut self.child
     }
@@ -94,7 +94,7 @@ impl Drop for Process {
 }
 
 impl ScratchFolder {
-    /// Makes the folder.
+    /// Creates the folder.
     pub(crate) fn make(path: PathBuf) -> anyhow::Result<Self> {
         std::fs::create_dir_all(&path)
             .with_context(|| format!("failed to make {}", path.display()))?;
@@ -131,6 +131,7 @@ pub(crate) fn end_children_on_signals() -> anyhow::Result<()> {
             for &(pid, ending) in &left.processes {
                 send(if ending == Ending::Kill { "-KILL" } else { "-INT" }, pid);
             }
+            // Interrupted processes need time to end their own children.
             std::thread::sleep(Duration::from_secs(2));
             for folder in &left.folders {
                 let _ = std::fs::remove_dir_all(folder);
@@ -141,7 +142,7 @@ pub(crate) fn end_children_on_signals() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a program to its end and returns its output; an error if it fails.
+/// Runs a program to its end and returns its output. Fails if the program does.
 pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     let program = command.get_program().display().to_string();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

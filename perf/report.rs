@@ -12,12 +12,12 @@ use crate::spread::Spread;
 pub(crate) struct Goal {
     /// The measured quantity and its conditions.
     what: String,
-    /// Its median decides.
+    /// The measured values, whose median decides.
     #[serde(serialize_with = "serialize_median")]
     measured: Spread,
     bound: f64,
     is_least: bool,
-    /// Whether the load was the bound, so that the figure is not the server's.
+    /// Whether the load generator was the bottleneck, so that the figure is not the server's.
     is_bound_by_load: bool,
 }
 
@@ -36,14 +36,14 @@ pub(crate) struct Part {
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) parts: Vec<Part>,
-    /// What was skipped, and why.
+    /// The parts that were skipped, each with the reason.
     pub(crate) skipped: Vec<String>,
     /// The machine, the build and the shape of the load.
     pub(crate) description: Vec<(&'static str, String)>,
 }
 
 impl Goal {
-    /// A goal that the value is no lower than this.
+    /// Creates a goal that the value is at least `bound`.
     pub(crate) fn at_least(
         what: impl Into<String>,
         measured: impl Into<Spread>,
@@ -52,7 +52,7 @@ impl Goal {
         Self::new(what.into(), measured.into(), bound, true)
     }
 
-    /// A goal that the value is no higher than this.
+    /// Creates a goal that the value is at most `bound`.
     pub(crate) fn at_most(
         what: impl Into<String>,
         measured: impl Into<Spread>,
@@ -65,18 +65,19 @@ impl Goal {
         Self { what, measured, bound, is_least, is_bound_by_load: false }
     }
 
-    /// Refuses the figure if the load was the bound: a faster server would hardly show.
+    /// Rejects the figure if the load generator was the bottleneck: a faster server would hardly
+    /// show.
     pub(crate) fn bound_by_load(self, is_bound_by_load: bool) -> Self {
         Self { is_bound_by_load, ..self }
     }
 
-    /// Whether the median holds.
+    /// Whether the median meets the bound.
     fn holds(&self) -> bool {
         let median = self.measured.median;
         if self.is_least { median >= self.bound } else { median <= self.bound }
     }
 
-    /// The cell of the table.
+    /// Formats the verdict for the table.
     fn verdict(&self) -> String {
         if self.measured.median.is_nan() {
             "not measured".to_owned()
@@ -91,7 +92,7 @@ impl Goal {
 }
 
 impl Report {
-    /// The report for people.
+    /// Formats the report for people.
     pub(crate) fn markdown(&self) -> String {
         let mut out = String::new();
         if self.parts.iter().any(|part| !part.goals.is_empty()) {
@@ -120,7 +121,7 @@ impl Report {
         out
     }
 
-    /// The report for scripts.
+    /// Formats the report for scripts.
     pub(crate) fn json(&self) -> String {
         let machine: serde_json::Map<_, _> = self
             .description

@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
     let peers = available(&arguments.peers, &mut report.skipped);
     ensure!(peers.iter().any(|&peer| peer != Peer::Wrk), "there is no server to compare");
     let wants = |part| arguments.only.contains(&part);
-    // A machine with one core is refused now, and not after all other parts.
+    // Reject a machine with one core now, and not after all other parts.
     let needs_cores =
         [PartName::Open, PartName::Snapshots, PartName::Subscribers].into_iter().any(wants);
     let cores = needs_cores.then(|| Cores::divide(arguments.setup.threads)).transpose()?;
@@ -143,7 +143,7 @@ pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
     report.publish(arguments.setup.json.as_deref())
 }
 
-/// A report without sections: the machine, the build and the shape of the load.
+/// Creates a report without sections: the machine, the build and the shape of the load.
 pub(crate) fn report(setup: &Setup) -> Report {
     let SetupArgs { rounds, seconds, warm_up_seconds, threads, workers, .. } = &setup.arguments;
     let mut description = machine::description(setup.filesystem.clone());
@@ -158,7 +158,8 @@ pub(crate) fn report(setup: &Setup) -> Report {
     Report { description, ..Report::default() }
 }
 
-/// The peers whose programs are all installed. The others are listed in `skipped` and on stderr.
+/// Returns the peers whose programs are all installed. The others are listed in `skipped` and on
+/// stderr.
 fn available(peers: &[Peer], skipped: &mut Vec<String>) -> Vec<Peer> {
     let mut available = Vec::new();
     for &peer in peers {

@@ -1,9 +1,9 @@
-//! When the requests of an open loop are due, whether or not earlier ones were answered.
+//! The due times of an open loop's requests, which do not depend on the answers to earlier ones.
 //!
-//! A generator that has a core of its own looks at the clock all the time. Any other is woken by a
+//! A generator with its own core polls the clock all the time. Any other generator is woken by a
 //! kernel timer at each due time, since the runtime's own timers have millisecond resolution. Each
-//! connection has a queue of due times. A request that is late is sent as soon as possible, and its
-//! latency counts from its due time.
+//! connection has a queue of due times. A late request is sent as soon as possible, and its latency
+//! counts from its due time.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ use rustix::time::{
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
-/// The latest that a due time is recorded as being dealt.
+/// The highest recorded delay in dealing a due time, in nanoseconds.
 const LATE_NS_MAX: u64 = 60_000_000_000;
 
 /// The due times of one connection's requests that are not yet sent.
@@ -46,19 +46,19 @@ impl Due {
     }
 }
 
-/// How to wait for the next due time.
+/// The way to wait for the next due time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Clock {
-    /// Sleep until a timer of the kernel wakes the runtime.
+    /// Sleep until a kernel timer wakes the runtime.
     Timer,
-    /// Look at the clock in every turn of the runtime, which then never sleeps.
+    /// Poll the clock in every turn of the runtime, which then never sleeps.
     Spin,
 }
 
 /// Distributes due times to the connections of one runtime until the end.
 ///
-/// `rate` is their total in requests per second. Returns how late each due time was dealt, in
-/// nanoseconds: the error of this clock, which is part of every latency.
+/// `rate` is the total rate in requests per second. Returns the delay with which each due time was
+/// dealt, in nanoseconds: the error of this clock, which is part of every latency.
 pub(crate) async fn deal(
     connections: Vec<Rc<Due>>,
     clock: Clock,
@@ -106,7 +106,7 @@ async fn spin_until(moment: Instant) {
     }
 }
 
-/// The due times of a fixed rate, one after the other.
+/// The due times of a fixed rate, in order.
 struct DueTimes {
     begin: Instant,
     end: Instant,
@@ -119,14 +119,14 @@ impl DueTimes {
         Self { begin, end, interval_seconds: 1.0 / rate, taken: 0 }
     }
 
-    /// The next one, unless the end comes first.
+    /// Returns the next due time, unless the end comes first.
     fn next(&self) -> Option<Instant> {
-        // Each from the beginning, so that rounding does not add up.
+        // Calculated from the beginning each time, so that rounding errors do not add up.
         let after = Duration::from_secs_f64(f64::from(self.taken) * self.interval_seconds);
         Some(self.begin + after).filter(|&due| due < self.end)
     }
 
-    /// Takes the next one, if it is no later than `now`.
+    /// Takes the next due time, if it is no later than `now`.
     fn take(&mut self, now: Instant) -> Option<Instant> {
         let due = self.next().filter(|&due| due <= now)?;
         self.taken += 1;
@@ -134,7 +134,7 @@ impl DueTimes {
     }
 }
 
-/// A timer of the kernel, which wakes within microseconds of the time asked for.
+/// A kernel timer, which wakes within microseconds of the requested time.
 struct Timer(AsyncFd<OwnedFd>);
 
 impl Timer {
@@ -147,7 +147,7 @@ impl Timer {
     async fn wait_until(&self, moment: Instant) -> io::Result<()> {
         loop {
             let left = moment.saturating_duration_since(Instant::now());
-            // A timer set to 0 is one that is off.
+            // A timer set to 0 would be disarmed.
             if left.is_zero() {
                 return Ok(());
             }
@@ -170,8 +170,8 @@ impl Timer {
 mod tests {
     use super::*;
 
-    /// A clock that looks at each of these moments, in microseconds, takes these times then, and
-    /// has to look again at that one.
+    /// Checks for each `(now, expected, next)`, in microseconds, that a clock read at `now` takes
+    /// the due times `expected` and must wake at `next`.
     #[track_caller]
     fn check(rate: f64, looks: &[(u64, &[u64], Option<u64>)]) {
         let begin = Instant::now();

@@ -11,10 +11,10 @@ use anyhow::{Context as _, bail, ensure};
 use crate::client::{Connection, encode_request};
 use crate::process::{Ending, Process};
 
-/// How long a server may take to be ready.
+/// Seconds that a server may take to be ready.
 const READY_SECONDS_MAX: u64 = 120;
 
-/// What a measured server is started with, unless the measurement sets it.
+/// Default flags of a measured server, which a measurement may override.
 const DEFAULTS: [(&str, &str); 3] = [
     ("--venue", "simulated"),
     ("--address-limits", "off"),
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Keys for the bare server, which looks at none.
+    /// Returns keys for the bare server, which ignores them.
     pub(crate) fn bare_keys() -> Vec<String> {
         vec!["ps_live_".to_owned() + &"0".repeat(64)]
     }
@@ -50,7 +50,7 @@ pub(crate) struct Server {
     process: Process,
     /// The address for requests.
     pub(crate) address: SocketAddr,
-    /// The address of its metrics, if enabled.
+    /// The address of the server's metrics, if enabled.
     pub(crate) admin_address: Option<SocketAddr>,
     /// The folder of the token issuer.
     issuer_data: PathBuf,
@@ -115,12 +115,12 @@ impl Server {
         Ok(server)
     }
 
-    /// The process id of the server.
+    /// Returns the process id of the server.
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Opens this number of accounts and returns a key of each.
+    /// Opens `count` accounts and returns a key of each.
     pub(crate) fn make_keys(&self, count: u32) -> anyhow::Result<Vec<String>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         (0..count).map(|number| runtime.block_on(self.make_key(number))).collect()
@@ -151,7 +151,7 @@ impl Server {
     }
 }
 
-/// Waits until a server reports that it is ready; `is_alive` fails if it never will be.
+/// Waits until a server reports that it is ready. `is_alive` fails if it never will be.
 pub(crate) fn wait_until_ready(
     address: SocketAddr,
     mut is_alive: impl FnMut() -> anyhow::Result<()>,
@@ -173,7 +173,7 @@ pub(crate) fn wait_until_ready(
     })
 }
 
-/// A command without the caller's `PAPERBOURSE_…` variables, since for example
+/// Creates a command without the caller's `PAPERBOURSE_…` variables, since for example
 /// `PAPERBOURSE_JOURNAL_SYNC` would silently change what is measured.
 fn command(binary: &Path) -> Command {
     let mut command = Command::new(binary);

@@ -21,11 +21,11 @@ use crate::trade::{Instrument, TradeTemplate};
 /// A market of the simulated venue that always accepts trades.
 pub(crate) const MARKET_ID: &str = paperbourse::venue::simulated::DEEP_MARKET_CONDITION_ID;
 
-/// More journal than any run writes, so that no snapshot is due.
+/// Flags that set snapshot thresholds higher than any run reaches, so that no snapshot is due.
 pub(crate) const NO_SNAPSHOTS: [&str; 4] =
     ["--snapshot-bytes", "1000000000000", "--snapshot-interval", "1000000"];
 
-/// Shares of every account before wrk trades, since its sales may overtake its purchases.
+/// Number of shares of every account before wrk trades, since its sales may overtake its purchases.
 const STOCK_SHARES: u32 = 100;
 
 /// The options that all measurements share.
@@ -81,11 +81,11 @@ pub(crate) struct Setup {
 /// The target of a load.
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
-    /// The server's processes; their descendants count too.
+    /// The server's processes; the CPU time of their descendants counts too.
     pub(crate) pids: Vec<u32>,
     /// The keys of the accounts.
     pub(crate) keys: Arc<[String]>,
-    /// How the cores are divided, if they are.
+    /// The division of the cores, if they are divided.
     pub(crate) cores: Option<Cores>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Shape {
 }
 
 impl Setup {
-    /// Finds the binaries and makes the scratch folder.
+    /// Finds the binaries and creates the scratch folder.
     pub(crate) fn prepare(arguments: &SetupArgs) -> anyhow::Result<Self> {
         let binaries = Binaries {
             server: beside(arguments.server.as_ref(), "paperbourse")?,
@@ -117,7 +117,7 @@ impl Setup {
         Ok(Self { arguments, binaries, scratch, filesystem, run_number: Cell::new(0) })
     }
 
-    /// A number that no other load of this run has.
+    /// Returns a number that no other load of this run has.
     pub(crate) fn next_run_number(&self) -> u32 {
         self.run_number.update(|number| number + 1);
         self.run_number.get()
@@ -133,7 +133,7 @@ impl Setup {
         self.start_with(kind, folder, flags, &[])
     }
 
-    /// The same, with these variables in the server's environment.
+    /// Like [`Self::start`], with these variables in the server's environment.
     pub(crate) fn start_with(
         &self,
         kind: Kind,
@@ -144,7 +144,7 @@ impl Setup {
         self.start_workers(self.arguments.workers, kind, folder, flags, environment)
     }
 
-    /// The same, with another number of workers.
+    /// Like [`Self::start_with`], with another number of workers.
     pub(crate) fn start_workers(
         &self,
         worker_count: u32,
@@ -171,12 +171,12 @@ impl Setup {
         cores.for_server(|| self.start_workers(worker_count, kind, folder, flags, &[]))
     }
 
-    /// The usual shape: a closed loop of the usual duration.
+    /// Returns the usual shape: a closed loop of the usual duration.
     pub(crate) fn closed_loop(&self, connection_count: usize) -> Shape {
         Shape { connection_count, rate: None, seconds: self.arguments.seconds, gives_way: false }
     }
 
-    /// Sends trades; an error unless all succeed.
+    /// Sends trades. Fails unless all of them succeed.
     pub(crate) fn load(&self, target: &Target, shape: Shape) -> anyhow::Result<Outcome> {
         let outcome = Load {
             address: target.address,
@@ -206,12 +206,12 @@ impl Setup {
 }
 
 impl Target {
-    /// The target for a server of this package.
+    /// Creates the target for a server of this package.
     pub(crate) fn of(server: &Server, keys: Vec<String>) -> Self {
         Self { address: server.address, pids: vec![server.pid()], keys: keys.into(), cores: None }
     }
 
-    /// The target for a server that was started on its own cores.
+    /// Creates the target for a server that was started on its own cores.
     pub(crate) fn apart(server: &Server, keys: Vec<String>, cores: &Cores) -> Self {
         Self { cores: Some(cores.clone()), ..Self::of(server, keys) }
     }
@@ -238,7 +238,7 @@ impl Target {
     }
 }
 
-/// The traded outcome.
+/// Returns the traded outcome.
 pub(crate) fn instrument() -> Instrument {
     Instrument { market_id: MARKET_ID.to_owned(), outcome: "Yes".to_owned() }
 }
@@ -248,7 +248,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     if (0.0..=3600.0).contains(&value) { Ok(value) } else { Err("0 to 3600 seconds".to_owned()) }
 }
 
-/// The path from the option, or else beside this program.
+/// Returns the path from the option, or else the one beside this program.
 fn beside(named: Option<&PathBuf>, name: &str) -> anyhow::Result<PathBuf> {
     if let Some(path) = named {
         return Ok(path.clone());

@@ -1,5 +1,5 @@
 //! The cost of snapshots to concurrent trades: the same open-loop load on a server with much state,
-//! with snapshots all the time and with none, in turn.
+//! in turn with continuous snapshots and with none.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::server::{Kind, Server};
 use crate::setup::{NO_SNAPSHOTS, Setup, Shape, Target};
 use crate::spread::{Spread, median};
 
-/// Trading accounts.
+/// Number of trading accounts.
 const TRADING_ACCOUNTS: u32 = 64;
 
-/// The most loads at full speed until a segment of the journal is full.
+/// Maximum number of loads at full speed until a segment of the journal is full.
 const WARM_UPS_MAX: u32 = 60;
 
 /// Duration of the measurement of the disk alone in each round.
@@ -49,7 +49,7 @@ pub(crate) struct SnapshotArgs {
     snapshot_seconds: f64,
 }
 
-/// One measurement.
+/// The results of one measurement.
 #[derive(Serialize)]
 struct Measured {
     has_snapshots: bool,
@@ -62,11 +62,11 @@ struct Measured {
     segments: u64,
 }
 
-/// The results.
+/// The results of the measurement.
 pub(crate) struct Figures {
     rate: f64,
     connection_count: usize,
-    /// How the cores were divided, in words.
+    /// The division of the cores, in words.
     cores: String,
     contents: (u64, u64),
     measured: Vec<Measured>,
@@ -101,7 +101,7 @@ pub(crate) fn run(
     };
     for round in 1..=setup.arguments.rounds {
         figures.sync.push(machine::sync_times(&setup.scratch.0, SYNC_OPEN_LOOP)?);
-        // Each comes first in turn.
+        // Swap the order in each round, so that each mode comes first in turn.
         let both = [round % 2 != 0, round % 2 == 0];
         let modes = if with_and_without { &both[..] } else { &[true] };
         for &has_snapshots in modes {
@@ -153,7 +153,7 @@ fn warm_up(
     bail!("no snapshot started after {WARM_UPS_MAX} loads: the journal grows too slowly")
 }
 
-/// The last segment that a snapshot covers, and the newest segment of the journal.
+/// Returns the last segment that a snapshot covers, and the newest segment of the journal.
 fn newest(folder: &Path) -> anyhow::Result<(u64, u64)> {
     let newest = |folder: &Path, end: &str| -> anyhow::Result<u64> {
         let mut newest = 0;
@@ -170,7 +170,7 @@ fn newest(folder: &Path) -> anyhow::Result<(u64, u64)> {
 
 /// Whether there is a snapshot that does not have its final name yet.
 fn is_making(folder: &Path) -> anyhow::Result<bool> {
-    // The first one makes the folder.
+    // The first snapshot creates the folder.
     let Ok(entries) = std::fs::read_dir(folder.join("snapshots")) else { return Ok(false) };
     for entry in entries {
         if entry?.file_name().to_string_lossy().ends_with(".tmp") {
@@ -217,7 +217,7 @@ impl Measured {
 }
 
 impl Figures {
-    /// The section of the report.
+    /// Returns the section of the report.
     pub(crate) fn part(&self) -> Part {
         Part {
             name: "snapshots",
@@ -239,7 +239,7 @@ impl Figures {
         self.measured.iter().filter(|measured| measured.has_snapshots == has_snapshots).collect()
     }
 
-    /// The median of a latency, by its index in [`QUANTILES`].
+    /// Returns the median of a latency, by its index in [`QUANTILES`].
     fn latency_us(&self, has_snapshots: bool, index: usize) -> f64 {
         median(self.with(has_snapshots), |measured| measured.sample.quantile_us(index))
     }

@@ -1,4 +1,4 @@
-//! An open WebSocket, as a client.
+//! The client side of a WebSocket.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::client::{ReceiveBuffer, encode_request, open_endless};
 use crate::price_readers::wait;
 
-/// Buffer space for one read.
+/// Buffer space for one read, in bytes.
 const READ_BYTES: usize = 32 * 1024;
 
 /// The first bytes of unfragmented messages: text, close, ping and pong.
@@ -22,7 +22,7 @@ const CLOSE: u8 = 0x88;
 const PING: u8 = 0x89;
 const PONG: u8 = 0x8a;
 
-/// The second byte if the payload's length follows in two bytes, or in eight.
+/// The second byte if the payload's length follows in two bytes, or in eight bytes.
 const LONG: u8 = 126;
 const LONGER: u8 = 127;
 
@@ -36,7 +36,7 @@ pub(crate) struct Socket {
     received: BytesMut,
 }
 
-/// One frame from the server.
+/// The head of one frame from the server.
 #[derive(PartialEq, Eq, Debug)]
 struct Frame {
     first: u8,
@@ -50,7 +50,7 @@ impl Socket {
         Self::open_with(ReceiveBuffer::Usual, address, path, key).await
     }
 
-    /// The same with this receive buffer.
+    /// Like [`Self::open`], with this receive buffer.
     pub(crate) async fn open_with(
         buffer: ReceiveBuffer,
         address: SocketAddr,
@@ -75,8 +75,8 @@ impl Socket {
         Ok(self.stream.write_all(&masked(TEXT, message.to_string().as_bytes())).await?)
     }
 
-    /// Passes on the text of each message, the bytes of its frame and the time until the socket
-    /// fails.
+    /// Calls `take` with the text of each message, the size of its frame in bytes and the time in
+    /// nanoseconds, until the socket fails.
     pub(crate) async fn receive(
         self,
         mut gate: Option<watch::Receiver<bool>>,
@@ -120,7 +120,7 @@ impl Frame {
     }
 }
 
-/// A masked frame from a client.
+/// Builds a masked frame, as clients must send it.
 fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
     if let Ok(short @ ..LONG) = u8::try_from(payload.len()) {
@@ -135,7 +135,7 @@ fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The time since 1970, which processes can compare.
+/// Returns the nanoseconds since 1970, which can be compared between processes.
 pub(crate) fn now_ns() -> u64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)

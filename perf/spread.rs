@@ -11,7 +11,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// The spread of these values.
+    /// Calculates the spread of these values.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -27,12 +27,12 @@ impl Spread {
         Self { lowest, median, highest }
     }
 
-    /// A table cell: the median, and the range unless all values are equal.
+    /// Formats a table cell: the median, and the range unless all values are equal.
     pub(crate) fn cell(self, digits: usize) -> String {
         self.cell_of(|value| format!("{value:.digits$}"))
     }
 
-    /// The same with each value formatted in this way.
+    /// Like [`Self::cell`], with `text` as the format of each value.
     pub(crate) fn cell_of(self, text: impl Fn(f64) -> String) -> String {
         if self.median.is_nan() {
             return String::new();
@@ -42,14 +42,14 @@ impl Spread {
     }
 }
 
-/// A single value.
+/// Wraps a single value.
 impl From<f64> for Spread {
     fn from(value: f64) -> Self {
         Self::of([value])
     }
 }
 
-/// The median of a figure of these items.
+/// Returns the median of a figure of these items.
 pub(crate) fn median<'a, T: 'a>(
     samples: impl IntoIterator<Item = &'a T>,
     value: impl Fn(&T) -> f64,

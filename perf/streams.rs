@@ -1,9 +1,9 @@
-//! Readers of prices by socket and by stream: rates, the server's memory, and whether all of them
+//! Readers of prices by socket and by stream: rates, the server's memory, and whether all readers
 //! end with the same prices.
 //!
 //! The venue is the tests' stand-in, in a separate process. Sockets alone, streams alone and both
-//! together have a server each, one after the other; and beside the sockets, a bare loop writes as
-//! many frames of the same length to as many sockets.
+//! together each get their own server, one after the other. Beside the sockets, a bare loop writes
+//! as many frames of the same length to as many sockets.
 
 mod bare_loop;
 mod churn;
@@ -23,13 +23,13 @@ use crate::setup::Setup;
 use crate::spread::Spread;
 use crate::venue::evening::Speed;
 
-/// The p99 of readers beside some that have stopped, at most so many times that without these.
+/// Maximum ratio of the readers' p99 beside stopped readers to the p99 without them.
 const STOPPED_P99_RATIO_MAX: f64 = 1.05;
 
-/// The p99 of readers at the evening's own speed, at most so many times the bare loop's.
+/// Maximum ratio of the readers' p99, at the evening's own speed, to the bare loop's.
 const BARE_P99_RATIO_MAX: f64 = 1.2;
 
-/// The frames that readers get at full speed, at least this share of the bare loop's.
+/// Minimum ratio of the readers' frame rate at full speed to the bare loop's.
 const BARE_RATE_RATIO_MIN: f64 = 0.8;
 
 /// The options of this measurement.
@@ -74,7 +74,7 @@ pub(crate) struct StreamArgs {
     no_bare: bool,
 }
 
-/// Which readers one server has.
+/// The kinds of readers on one server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Arrangement {
@@ -84,48 +84,51 @@ enum Arrangement {
     Both,
 }
 
-/// One server in one round.
+/// The results of one server in one round.
 #[derive(Serialize)]
 struct Sample {
     round: u32,
     arrangement: Arrangement,
     #[serde(flatten)]
     observed: Observed,
-    /// The same without those that stop, if any do.
+    /// The results without the readers that stop, if any do.
     undisturbed: Option<Observed>,
-    /// The server's resident memory before there were readers, and with all of them.
+    /// The server's resident memory before the readers were opened, and with all of them.
     megabytes_without: f64,
     megabytes_with: f64,
-    /// The difference for each reader.
+    /// The difference in memory per reader.
     kilobytes_per_reader: f64,
-    /// Frames whose number was not above that of the reader's last one of the market.
+    /// Number of frames whose sequence number was not above that of the reader's last frame of the
+    /// market.
     disorder_count: u64,
-    /// Frames that differed from what another reader got under the same number.
+    /// Number of frames that differed from the frame another reader got under the same number.
     differing_count: u64,
-    /// Frames that showed what the stand-in did not have at that time, in the evening.
+    /// During the evening, the number of frames with prices that the stand-in did not have at that
+    /// time.
     untrue_count: Option<u64>,
-    /// How long after a change at the venue the server made its frame, p50 and p99.
+    /// Time from a change at the venue until the server made its frame, p50 and p99.
     made_after_ms: [u64; 2],
-    /// Markets of readers whose last frame was not the newest after the venue fell silent.
+    /// Number of markets, counted per reader, whose last frame was not the newest after the venue
+    /// fell silent.
     stale_count: usize,
-    /// Sockets that came and went.
+    /// Number of sockets that were opened and closed.
     churned_count: u64,
-    /// Sockets, streams, subscriptions, bytes and descriptors that the server still had a while
+    /// Sockets, streams, subscriptions, bytes and descriptors that the server still had some time
     /// after the last reader had left.
     left_behind: u64,
 }
 
-/// What readers got for a while.
+/// The readers' results over some time.
 #[derive(Serialize)]
 struct Observed {
-    /// Of the sockets, if there are any, and of the streams.
+    /// Figures of the sockets and of the streams, if there are any.
     sockets: Option<ReaderFigures>,
     streams: Option<ReaderFigures>,
     /// The server's resident memory after each minute, and at the end.
     megabytes_over_time: Vec<f64>,
 }
 
-/// The results.
+/// The results of the measurement.
 pub(crate) struct Figures {
     arguments: StreamArgs,
     samples: Vec<Sample>,
@@ -170,14 +173,14 @@ impl Arrangement {
         }
     }
 
-    /// How many kinds of readers there are.
+    /// Returns the number of kinds of readers.
     fn kind_count(self) -> u32 {
         if self == Self::Both { 2 } else { 1 }
     }
 }
 
 impl Observed {
-    /// Of these readers, if there are any.
+    /// Returns the figures of these readers, if there are any.
     fn of(&self, via: Via) -> Option<ReaderFigures> {
         match via {
             Via::Socket => self.sockets,
@@ -193,7 +196,7 @@ fn p99_ratio(pairs: &[(ReaderFigures, ReaderFigures)]) -> Spread {
     )
 }
 
-/// Whether the readers had no time left in any of these measurements.
+/// Whether the readers were busy all the time in any of these measurements.
 fn are_of_readers(pairs: &[(ReaderFigures, ReaderFigures)]) -> bool {
     pairs.iter().any(|(own, other)| own.is_of_readers() || other.is_of_readers())
 }
@@ -223,7 +226,7 @@ impl Sample {
 }
 
 impl Figures {
-    /// The section of the report.
+    /// Returns the section of the report.
     pub(crate) fn part(&self) -> Part {
         let StreamArgs { readers, markets, messages, evening, stopped, churn, .. } =
             &self.arguments;
@@ -271,11 +274,11 @@ impl Figures {
                 goals.push(goal.bound_by_load(are_of_readers(&pairs)));
             }
         }
-        // The bare loop follows the sockets that it is compared with.
+        // The sample of the bare loop comes right after that of the sockets it is compared with.
         let bare = self.samples.windows(2).filter_map(|pair| {
             let is_pair = pair[1].arrangement == Arrangement::Bare;
             let mut sockets = pair[0].observed.sockets.filter(|_| is_pair)?;
-            // The server's frames begin later than those of the bare loop.
+            // The delays of the server's frames begin later than those of the bare loop.
             sockets.delay_p99_ms += pair[0].made_after_ms[1];
             Some((sockets, pair[1].observed.sockets?))
         });

@@ -1,9 +1,9 @@
 //! Frames and delays of price-socket subscribers, and their cost to concurrent trades.
 //!
-//! Server and generator have cores of their own, and the readers are on those of the generator:
-//! what is measured is how the server divides its time between trades and sockets. So whoever is
-//! not measured gives way to the other there: the readers in the open loop, whose latency counts,
-//! and the generator in the closed loop, where it is the delay of prices that counts.
+//! Server and generator have their own cores, and the readers run on those of the generator: the
+//! measurement is of how the server divides its time between trades and sockets. The side that is
+//! not measured therefore gives way to the other: the readers in the open loop, in which latency
+//! counts, and the generator in the closed loop, in which the delay of prices counts.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -22,17 +22,17 @@ use crate::server::Kind;
 use crate::setup::{Setup, Shape, Target};
 use crate::spread::Spread;
 
-/// The most markets per socket.
+/// Maximum number of markets per socket.
 const MARKETS_PER_SOCKET: usize = 50;
 
 /// The load of the open loop, relative to the highest throughput of the closed loop.
 const LOAD: f64 = 0.5;
 
-/// How much longer a trade's p99 may be beside sockets.
+/// Maximum ratio of a trade's p99 beside sockets to its p99 alone.
 const TRADE_P99_RATIO_MAX: f64 = 1.5;
 
-/// How late prices may be while trades saturate the server, as a p99 in milliseconds: about what a
-/// lap of all sockets takes beside requests.
+/// Maximum delay of prices while trades saturate the server, as a p99 in milliseconds: about the
+/// time that a lap of all sockets takes beside requests.
 const PRICE_P99_MS_MAX: f64 = 100.0;
 
 /// The options of this measurement.
@@ -47,7 +47,7 @@ pub(crate) struct SubscriberArgs {
     venue_speed: String,
 }
 
-/// One round: the sockets alone, and each load of trades alone and beside them.
+/// The results of one round: the sockets alone, and each load of trades alone and beside them.
 #[derive(Serialize)]
 struct Sample {
     round: u32,
@@ -56,7 +56,7 @@ struct Sample {
     closed: Together,
 }
 
-/// Trades alone, the same beside sockets, and what the sockets got meanwhile.
+/// Trades alone, the same trades beside sockets, and the sockets' results meanwhile.
 #[derive(Clone, Copy, Serialize)]
 struct Together {
     trades_alone: TradeFigures,
@@ -77,10 +77,10 @@ struct TradeFigures {
 /// Selects one row of a round.
 type Of<T> = fn(&Sample) -> &T;
 
-/// The results.
+/// The results of the measurement.
 pub(crate) struct Figures {
     arguments: SubscriberArgs,
-    /// How the cores were divided, in words.
+    /// The division of the cores, in words.
     cores: String,
     highest: Highest,
     samples: Vec<Sample>,
@@ -108,7 +108,7 @@ pub(crate) fn run(
     for round in 1..=setup.arguments.rounds {
         let open_alone = trade(setup, open, &target)?;
         let closed_alone = trade(setup, closed, &target)?;
-        // The generator's clock must not wait for them.
+        // The readers give way, since the generator's clock must not wait for them.
         let mut sockets = open_sockets(&target, &subscriptions, true)?;
         let seconds = Duration::from_secs_f64(setup.arguments.seconds);
         let clock = || cpu_seconds(CpuClock::Trees(&target.pids));
@@ -150,7 +150,7 @@ fn open_sockets(
     PriceReaders::open(target, subscriptions, Reading { gives_way, ..Reading::of(Via::Socket) })
 }
 
-/// What the sockets received during some action, and the result of the action.
+/// The sockets' results during some action, and the result of the action.
 struct Observed<T> {
     counts: Counts,
     elapsed: Duration,
@@ -182,7 +182,7 @@ fn trade(setup: &Setup, shape: Shape, target: &Target) -> anyhow::Result<TradeFi
     })
 }
 
-/// The markets that a socket can subscribe to.
+/// Returns the markets that a socket can subscribe to.
 fn markets(target: &Target) -> anyhow::Result<Vec<String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let path = format!("/v1/markets?limit={MARKETS_PER_SOCKET}");
@@ -233,7 +233,7 @@ impl Sample {
 }
 
 impl Figures {
-    /// The section of the report.
+    /// Returns the section of the report.
     pub(crate) fn part(&self) -> Part {
         Part {
             name: "subscribers",
@@ -249,7 +249,8 @@ impl Figures {
         }
     }
 
-    /// Of trades only in the open loop: the percentiles of the closed one are those of its queue.
+    /// Trades have a goal only in the open loop: the percentiles of the closed loop are those of
+    /// its queue.
     fn goals(&self) -> Vec<Goal> {
         let open = self.samples.iter().map(|sample| sample.open);
         let ratios = open.map(|it| it.trades_beside.p99_us / it.trades_alone.p99_us);

@@ -30,7 +30,7 @@ pub(crate) struct TradeTemplate {
     sell: Pieces,
 }
 
-/// A request with two gaps: the key and the idempotency key.
+/// The parts of a request around two gaps: the key and the idempotency key.
 struct Pieces {
     before_key: String,
     before_name: String,
@@ -38,7 +38,7 @@ struct Pieces {
 }
 
 impl TradeTemplate {
-    /// Requests to this server for this outcome.
+    /// Creates the template of requests to this server for this outcome.
     pub(crate) fn new(host: SocketAddr, instrument: &Instrument) -> Self {
         let pieces = |side| Pieces::new(host, instrument, side);
         Self { buy: pieces("BUY"), sell: pieces("SELL") }

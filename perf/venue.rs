@@ -26,23 +26,23 @@ use metrics::{PUBLISHED, Page};
 use readers::Readers;
 use stand_in::StandInProcess;
 
-/// The most markets per subscriber of the price socket.
+/// Maximum number of markets per subscriber of the price socket.
 const MARKETS_PER_SOCKET: usize = 50;
 
-/// How many connections the server may have, if the limit of open files allows: more than any
+/// Maximum number of connections of the server, if the limit of open files allows it: more than any
 /// measurement opens.
 const CONNECTIONS_MAX: &str = "60000";
 
-/// How long the server may take until every book is live.
+/// Maximum time until every book of the server is live.
 const LIVE_PATIENCE: Duration = Duration::from_mins(2);
 
 /// Interval between samples of memory and token states.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The server's counts may be this old.
+/// Maximum age of the server's counts.
 pub(crate) const METRICS_AGE_MAX: Duration = Duration::from_millis(500);
 
-/// Memory growth is measured from this time on, when it has settled.
+/// Time from which memory growth is measured, when memory has settled.
 const SETTLED_AFTER: Duration = Duration::from_mins(1);
 
 const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
@@ -69,7 +69,7 @@ pub(crate) struct VenueArgs {
     reads: f64,
 }
 
-/// One round with one number of tokens. Delays are in milliseconds.
+/// The results of one round with one number of tokens. Delays are in milliseconds.
 #[derive(Serialize)]
 struct Sample {
     round: u32,
@@ -80,35 +80,35 @@ struct Sample {
     taken: f64,
     /// The stand-in's longest delay in sending.
     sent_late_max_ms: f64,
-    /// Per second.
+    /// Number of hashes verified per second.
     hashes_verified: f64,
     hashes_mismatched: u64,
-    /// From reading the socket to publishing the books, by the server's own histogram.
+    /// Time from reading the socket to publishing the books, from the server's own histogram.
     publish_ms: [f64; QUANTILES.len()],
-    /// From the stand-in's timestamp of a change to the frame's arrival at a subscriber, in whole
-    /// milliseconds.
+    /// Time from the stand-in's timestamp of a change to the frame's arrival at a subscriber, in
+    /// whole milliseconds.
     subscriber_ms: [f64; QUANTILES.len()],
-    /// Per second.
+    /// Number of frames per second that subscribers received.
     subscriber_frames: f64,
-    /// From when a read was due to its complete answer.
+    /// Time from when a read was due to its complete answer.
     read_ms: [f64; QUANTILES.len()],
-    /// In cores.
+    /// CPU use of the server, the stand-in and the generator, in cores.
     server_cpu: f64,
     stand_in_cpu: f64,
     generator_cpu: f64,
-    /// Every second from the start.
+    /// The server's resident memory, every second from the start.
     resident_megabytes: Vec<f64>,
     books_asked: u64,
     connections_lost: u64,
-    /// The maximum, and the value at the end.
+    /// The maximum number of stale tokens, and the number at the end.
     stale_tokens: u64,
     stale_tokens_at_end: u64,
-    /// Tokens whose served books differed from the stand-in's at the end.
+    /// Number of tokens whose served books differed from the stand-in's at the end.
     unequal_books: usize,
     violations: usize,
 }
 
-/// The results.
+/// The results of the measurement.
 pub(crate) struct Figures {
     arguments: VenueArgs,
     samples: Vec<Sample>,
@@ -136,13 +136,13 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
-    /// Starts both, with the server's data in a scratch folder of this name.
+    /// Starts the stand-in and the server, with the server's data in a scratch folder of this name.
     pub(crate) fn start(setup: &Setup, name: &str, tokens: u32) -> anyhow::Result<Self> {
         Self::start_with(setup, name, tokens, false, &[])
     }
 
-    /// The same, if wanted with the books of the recorded evening, and with these variables in the
-    /// server's environment.
+    /// Like [`Self::start`], optionally with the books of the recorded evening, and with these
+    /// variables in the server's environment.
     pub(crate) fn start_with(
         setup: &Setup,
         name: &str,
@@ -165,7 +165,7 @@ impl Followed {
             ["--venue-socket", &addresses.socket],
             ["--venue-ca", authority],
             ["--admin-listen", "127.0.0.1:0"],
-            // All readers are at one address.
+            // All readers connect from one address.
             ["--connections-max", CONNECTIONS_MAX],
             ["--connections-per-address", CONNECTIONS_MAX],
         ];
@@ -181,12 +181,12 @@ impl Followed {
         Ok(followed)
     }
 
-    /// The server's metrics.
+    /// Returns the server's metrics.
     pub(crate) fn page(&self) -> anyhow::Result<Page> {
         Page::get(self.server.admin_address.context("the server has an admin listener")?)
     }
 
-    /// Books of both outcomes and descriptions with prices, in turn.
+    /// Returns the paths of books of both outcomes, and of descriptions with prices, in turn.
     fn paths(&self) -> Arc<[String]> {
         let paths = self.markets.iter().enumerate().flat_map(|(number, market)| {
             let tokens = [0, 1].map(|outcome| stand_in::token_id(number, outcome));
@@ -318,7 +318,8 @@ impl Sample {
         )
     }
 
-    /// At the start, after a minute if the round lasted that long, and at the end.
+    /// Returns the memory at the start, after a minute if the round lasted that long, and at the
+    /// end.
     fn memory(&self) -> [f64; 3] {
         let looks = &self.resident_megabytes;
         let place = usize::try_from(SETTLED_AFTER.as_secs()).unwrap_or(usize::MAX);
@@ -329,7 +330,7 @@ impl Sample {
 }
 
 impl Figures {
-    /// The section of the report.
+    /// Returns the section of the report.
     pub(crate) fn part(&self) -> Part {
         let VenueArgs { tokens, messages, subscribers, reads } = &self.arguments;
         Part {

@@ -44,7 +44,7 @@ use crate::server;
 use crate::server::check::Verdict;
 use crate::telemetry::OneLine;
 
-/// Exit code for a wrong configuration. clap uses the same for a wrong command line.
+/// Exit code for a wrong configuration. clap exits with the same code for a wrong command line.
 const WRONG_CONFIGURATION: u8 = 2;
 
 /// Exit code for damaged files.
@@ -192,19 +192,20 @@ pub fn run() -> ExitCode {
     })
 }
 
-/// Parses these words. [`Sources`] reads the variables of `serve` and `check` later.
+/// Parses the command line. [`Sources`] reads the environment variables of `serve` and `check`
+/// later.
 fn parse(words: Vec<OsString>) -> ArgMatches {
     let command = Cli::command()
         .mut_subcommand("serve", without_variables)
         .mut_subcommand("check", without_variables);
     command.try_get_matches_from(&words).unwrap_or_else(|error| match error.kind() {
-        // The help names the variables.
+        // The help lists the environment variables, so it needs the unmodified command.
         ErrorKind::DisplayHelp => Cli::command().get_matches_from(words),
         _ => error.exit(),
     })
 }
 
-/// The configuration that results from the flags of the subcommand and from the environment.
+/// Reads the configuration from the subcommand's flags, the environment and the file of --config.
 fn configuration(matches: &ArgMatches) -> anyhow::Result<Configuration> {
     let (_, matches) = matches.subcommand().context("no command was given")?;
     Ok(Sources::new(matches, env::vars_os()).read()?)
@@ -243,7 +244,7 @@ fn serve(line: &ServeLine, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
 
 fn print_token(arguments: &TokenArgs) -> anyhow::Result<()> {
     let TokenArgs { subject, tier, expires, data } = arguments;
-    // A key that cannot be read is an error of the next step.
+    // If the key cannot be read, `open` reports it in the next step.
     let is_new = matches!(EmbeddedIssuer::open_existing(data), Ok(None));
     let issuer = EmbeddedIssuer::open(data)
         .with_context(|| format!("failed to open the issuer's key in {}", data.display()))?;

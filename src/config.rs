@@ -1,7 +1,7 @@
 //! The operator's options: their flags, formats and defaults.
 //!
-//! Every option of `serve` is a flag, an environment variable and a name in a TOML file, all of the
-//! same name. This module reads and checks them; it starts nothing.
+//! Every option of `serve` can be set by a flag, an environment variable or a key in a TOML file,
+//! all with the same name. This module reads and checks options; it starts nothing.
 
 pub mod bytes;
 pub mod cluster;
@@ -42,25 +42,27 @@ use crate::service::Limits;
 use crate::snapshot::SnapshotConfig;
 use crate::telemetry::Sample;
 
-/// The largest starting balance: a billion dollars. Keeps every sum in a ledger far from overflow.
+/// Maximum starting balance: a billion dollars, which keeps every sum in a ledger far from
+/// overflow.
 pub const STARTING_BALANCE_MAX: Usd = Usd::from_micros(1_000_000_000_000_000);
 
-/// The most worker threads.
+/// Maximum number of worker threads.
 const WORKERS_MAX: usize = 1024;
 
-/// Allowed sizes of a journal segment. The longest record fits into the smallest.
+/// Allowed sizes of a journal segment, in bytes. The longest record fits into the smallest segment.
 const SEGMENT_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 30);
 
-/// Journal bytes after which a snapshot is taken. A start reads at most about twice as much.
+/// Default number of journal bytes between snapshots. Startup reads at most about twice as much.
 const SNAPSHOT_BYTES_DEFAULT: &str = "256M";
 
-/// How many bytes of journal the archive keeps.
+/// Default size limit of the journal archive.
 const ARCHIVE_BYTES_DEFAULT: &str = "10G";
 
 /// Default limit of open connections on the public listener.
 const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
 
-/// The groups of options in the help. Options of one noun have theirs in the file of that noun.
+/// Headings of the option groups in the help. Options with a separate module define their heading
+/// there.
 const NETWORK: &str = "Network";
 const IDENTITY: &str = "Identity";
 const TRADING: &str = "Trading";
@@ -328,10 +330,10 @@ pub enum ContradictionError {
     /// An option has no effect on the venue.
     #[error(transparent)]
     Venue(#[from] UselessFlag),
-    /// The issuer's key is not used.
+    /// `--issuer-data` is set, but the identity source has no key of its own.
     #[error("--identity {source_name} takes no --issuer-data: only the embedded issuer has a key")]
     UselessIssuerData {
-        /// The identity source.
+        /// The identity source, as given to `--identity`.
         source_name: String,
     },
     /// The trace options cannot be used.
@@ -340,13 +342,13 @@ pub enum ContradictionError {
     /// The cluster options cannot be used.
     #[error(transparent)]
     Cluster(#[from] ClusterConfigError),
-    /// Two sets of limits for one tier.
+    /// `--tier` sets the limits of one tier twice.
     #[error("--tier sets the limits of {0} twice: keep one of them")]
     TierTwice(Tier),
 }
 
 impl ServeArgs {
-    /// Refuses options that contradict each other.
+    /// Rejects options that contradict each other.
     pub fn check(&self) -> Result<(), ContradictionError> {
         self.identity.config()?;
         self.venue.config()?;
@@ -366,7 +368,7 @@ impl ServeArgs {
         Ok(())
     }
 
-    /// When snapshots are taken, and how much journal is kept.
+    /// Returns the snapshot schedule and the size limit of the journal archive.
     pub fn snapshot_config(&self) -> SnapshotConfig {
         SnapshotConfig {
             journal_bytes: self.snapshot_bytes,
@@ -376,7 +378,7 @@ impl ServeArgs {
         }
     }
 
-    /// How many of `connections_max` connections one address may have.
+    /// Returns the connection limit per address; by default half of `connections_max`, rounded up.
     pub fn connections_per_address(&self, connections_max: usize) -> usize {
         self.connections_per_address.unwrap_or_else(|| connections_max.div_ceil(2))
     }
@@ -392,7 +394,7 @@ impl ServeArgs {
         !address.ip().to_canonical().is_loopback() && self.trusted_proxies.is_empty()
     }
 
-    /// The limits per address for callers without a valid key; `None` if they are off.
+    /// Returns the limits per address for callers without a valid key, or `None` if they are off.
     pub fn address_rules(&self) -> Option<AddressRules> {
         (self.address_limits == Switch::On).then_some(AddressRules {
             public: self.public_rate,
@@ -401,12 +403,12 @@ impl ServeArgs {
         })
     }
 
-    /// The limits per account other than those on requests.
+    /// Returns the limits per account on creating keys and opening sockets.
     pub const fn account_rates(&self) -> AccountRates {
         AccountRates { keys: self.key_rate, sockets: self.socket_rate }
     }
 
-    /// The limits that can change while the server runs.
+    /// Returns the limits that can change while the server runs.
     pub fn limits(&self) -> Limits {
         Limits {
             tiers: self.tier_table(),
@@ -416,7 +418,7 @@ impl ServeArgs {
         }
     }
 
-    /// The table of tiers with the operator's changes.
+    /// Returns the table of tiers with the operator's changes.
     pub fn tier_table(&self) -> Tiers {
         let mut tiers = Tiers::default();
         for &setting in &self.tiers {
@@ -448,7 +450,7 @@ pub struct TokenArgs {
     pub data: PathBuf,
 }
 
-/// Where persistent data is kept.
+/// The place where persistent data is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DataPlace {
     /// In memory only: for tests and benchmarks.
@@ -469,7 +471,7 @@ impl FromStr for DataPlace {
     }
 }
 
-/// Whether answers wait for the disk.
+/// Durability of a write at the time it is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum JournalSync {
     /// A write is answered once it is on disk, by the fastest way that the file system has.
@@ -493,7 +495,7 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse().map_err(|_| "not an address: use IP:PORT, for example 127.0.0.1:8080")
 }
 
-/// Reads a number within these bounds, written in plain digits.
+/// Returns a parser for whole numbers within `bounds`, written in plain digits.
 pub(crate) fn whole_number<N>(
     bounds: RangeInclusive<N>,
 ) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
@@ -527,7 +529,8 @@ fn segment_bytes(text: &str) -> Result<u64, String> {
     })
 }
 
-/// The folder of a running server's data.
+/// Parses the data folder of a running server. Rejects `memory`, since a server without a data
+/// folder has no operators' socket.
 pub fn server_folder(text: &str) -> Result<PathBuf, &'static str> {
     match DataPlace::from_str(text)? {
         DataPlace::Folder(folder) => Ok(folder),
@@ -535,7 +538,8 @@ pub fn server_folder(text: &str) -> Result<PathBuf, &'static str> {
     }
 }
 
-/// A server that keeps its data in memory has no key file that another process could read.
+/// Parses the folder of the issuer's key. Rejects `memory`, since a server without a data folder
+/// has no key file that another process could read.
 fn issuer_folder(text: &str) -> Result<PathBuf, &'static str> {
     match DataPlace::from_str(text)? {
         DataPlace::Folder(folder) => Ok(folder),

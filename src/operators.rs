@@ -1,9 +1,8 @@
-//! The operators' socket: what operators ask of a running server about accounts, and do
-//! to them.
+//! The operators' socket: queries and commands for the accounts of a running server.
 //!
-//! It is a Unix socket in the data folder that only the user of the server may open, so it asks for
-//! no credential. A question is the JSON body of a `POST /`, its answer the body of the response,
-//! after which the connection ends:
+//! It is a Unix socket in the data folder that only the server's user may open, so it needs no
+//! credential. A question is the JSON body of a `POST /`. The answer is the body of the response,
+//! after which the connection closes:
 //!
 //! ```sh
 //! curl --unix-socket data/operator.sock --json '{"command": "list"}' http://paperbourse/
@@ -23,119 +22,120 @@ pub use client::{AskError, ask};
 pub use serve::serve;
 pub use socket::OperatorSocket;
 
-/// How many accounts one answer lists unless the question says otherwise.
+/// Default number of rows in a list of accounts or comments.
 pub const LIMIT_DEFAULT: u32 = 100;
 
-/// The most accounts that one answer lists.
+/// Maximum number of rows in a list of accounts or comments.
 pub const LIMIT_MAX: u32 = 1_000;
 
-/// Where the server of a data folder listens.
+/// Returns the path of the operators' socket in a data folder.
 pub fn socket_path(data: &Path) -> PathBuf {
     data.join("operator.sock")
 }
 
-/// A question.
+/// A query or a command from an operator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Question {
-    /// Which accounts there are.
+    /// Lists accounts, in id order.
     List {
-        /// Only accounts with higher ids.
+        /// Lists only accounts with ids above this one.
         #[serde(default)]
         after: Option<u64>,
-        /// The most accounts to list, 1 to [`LIMIT_MAX`].
+        /// Maximum number of accounts to list; clamped to 1..=[`LIMIT_MAX`].
         #[serde(default = "limit_default")]
         limit: u32,
     },
-    /// One account.
+    /// Shows one account.
     Show {
-        /// Which.
+        /// The account to show.
         account: Named,
     },
-    /// Cancels an account's open orders and refuses its writes from here on.
+    /// Cancels an account's open orders and rejects its writes until it is resumed.
     Suspend {
-        /// Which.
+        /// The account to suspend.
         account: Named,
-        /// Why, for the journal.
+        /// The reason to record in the journal.
         reason: String,
     },
-    /// Gives an account play money.
+    /// Deposits play money into an account.
     Deposit {
-        /// Which.
+        /// The account to credit.
         account: Named,
-        /// How much, in dollars: above 0, at most a billion.
+        /// The amount in dollars: above 0, at most a billion.
         amount: String,
-        /// 32 hexadecimal digits, at random, that tell a repeat from another deposit.
+        /// Idempotency token of 32 random hexadecimal digits. Of several deposits with the same
+        /// token, only one is made.
         token: String,
-        /// Why, for the journal.
+        /// The reason to record in the journal.
         reason: String,
     },
-    /// Erases all that tells of an account's owner and of what they did, for good.
+    /// Permanently erases an account's personal data and trading history.
     Erase {
-        /// Which.
+        /// The account to erase.
         account: Named,
-        /// Why, for the journal, which keeps it.
+        /// The reason to record in the journal, which outlives the erasure.
         reason: String,
     },
-    /// Resets an account, as its owner could.
+    /// Resets an account, as its owner can do through the API.
     Reset {
-        /// Which.
+        /// The account to reset.
         account: Named,
-        /// Why, for the journal.
+        /// The reason to record in the journal.
         reason: String,
     },
-    /// Gives all keys of an account a tier, and lets its owner give no higher one.
+    /// Sets the tier of all keys of an account, and the highest tier its owner may give new keys.
     Tier {
-        /// Which.
+        /// The account whose tier to set.
         account: Named,
         /// The tier: `free`, `pro` or `enterprise`.
         tier: String,
-        /// Why, for the journal.
+        /// The reason to record in the journal.
         reason: String,
     },
-    /// Which comments an account has written.
+    /// Lists the comments written by an account, in id order.
     Comments {
-        /// Whose.
+        /// The account of the author.
         account: Named,
-        /// Only comments with higher ids.
+        /// Lists only comments with ids above this one.
         #[serde(default)]
         after: Option<u64>,
-        /// The most comments to list, 1 to [`LIMIT_MAX`].
+        /// Maximum number of comments to list; clamped to 1..=[`LIMIT_MAX`].
         #[serde(default = "limit_default")]
         limit: u32,
     },
     /// Deletes a comment by any author.
     DeleteComment {
-        /// Its id.
+        /// The comment's id.
         comment: u64,
-        /// Why, for the log.
+        /// The reason to write to the server's log.
         reason: String,
     },
-    /// Takes an account's writes again.
+    /// Lifts an account's suspension.
     Resume {
-        /// Which.
+        /// The account to resume.
         account: Named,
-        /// Why, for the journal.
+        /// The reason to record in the journal.
         reason: String,
     },
 }
 
-/// How a question names an account.
+/// The account a question refers to.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Named {
-    /// By its id.
+    /// The account's id.
     Id(u64),
-    /// By its owner's name at the issuer of their access tokens.
+    /// The owner's name at the issuer of their access tokens.
     Subject(String),
 }
 
-/// A list of accounts.
+/// One page of a list of accounts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AccountList {
     /// The accounts, in id order.
     pub accounts: Vec<AccountLine>,
-    /// The `after` of the next question; `None` if there are no more accounts.
+    /// The `after` of the question for the next page; `None` on the last page.
     pub next: Option<u64>,
 }
 
@@ -146,43 +146,43 @@ pub struct AccountLine {
     pub account: u64,
     /// The state: `active`, `suspended` or `erased`. Only an active account may write.
     pub state: String,
-    /// Who suspended it, when and why.
+    /// The suspension, if the account is suspended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspension: Option<SuspensionLine>,
     /// The owner's name at the issuer.
     pub subject: String,
     /// The issuer of the owner's access tokens.
     pub issuer: String,
-    /// The highest tier of its keys; `None` without a key that works.
+    /// The highest tier of the account's active keys; `None` if it has none.
     pub tier: Option<String>,
-    /// The tier that an operator gave it, whatever its owner's access tokens say.
+    /// The tier that an operator set, which overrides the tiers in the owner's access tokens.
     pub given_tier: Option<String>,
-    /// Its cash, in dollars, including what open orders hold back.
+    /// The cash balance in dollars, including the reserve of open orders.
     pub balance: String,
-    /// What open orders hold back, in dollars.
+    /// The cash that open orders reserve, in dollars.
     pub reserved: String,
-    /// The balance from which profit counts, in dollars, deposits included.
+    /// The baseline for profit, in dollars: the starting balance plus deposits.
     pub starting_balance: String,
-    /// How many orders are open.
+    /// Number of open orders.
     pub open_orders: usize,
-    /// How many positions are open.
+    /// Number of open positions.
     pub open_positions: usize,
-    /// How many fills it ever had.
+    /// Number of fills over the account's lifetime.
     pub fills: u64,
-    /// How many keys work.
+    /// Number of active keys.
     pub active_keys: usize,
-    /// How often it was reset.
+    /// Number of resets.
     pub resets: u32,
-    /// When it was opened, in UTC.
+    /// The time at which the account was opened, in UTC.
     pub created_at: String,
 }
 
-/// A list of comments.
+/// One page of a list of comments.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CommentList {
     /// The comments, in id order.
     pub comments: Vec<CommentLine>,
-    /// The `after` of the next question; `None` if there are no more comments.
+    /// The `after` of the question for the next page; `None` on the last page.
     pub next: Option<u64>,
 }
 
@@ -197,47 +197,47 @@ pub struct CommentLine {
     pub account: u64,
     /// The text.
     pub content: String,
-    /// When it was written, in UTC.
+    /// The time at which it was written, in UTC.
     pub created_at: String,
 }
 
-/// Why an account takes no writes.
+/// The suspension of an account.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SuspensionLine {
-    /// Since when, in UTC.
+    /// The time of the suspension, in UTC.
     pub at: String,
-    /// The number of the user who suspended it.
+    /// The uid of the user who suspended the account.
     pub uid: u32,
-    /// Their name on the server's machine, if it knows one.
+    /// The user's name on the server's machine; `None` if the machine has no name for the uid.
     pub user: Option<String>,
-    /// Why.
+    /// The reason that the operator gave.
     pub reason: String,
 }
 
-/// What was done to an account.
+/// The result of a command that changes an account.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AccountChange {
-    /// The name of the command that was requested.
+    /// The name of the command, such as `suspend`.
     pub act: String,
-    /// Whether this did it; if not, it was done before.
+    /// Whether this command made the change; false if it had been made before.
     pub is_new: bool,
-    /// How many open orders were cancelled.
+    /// Number of open orders cancelled.
     pub orders_cancelled: usize,
-    /// How many open positions were closed.
+    /// Number of open positions closed.
     pub positions_closed: u32,
-    /// Of an erasure: the last segment of the journal that still holds what was erased.
+    /// After an erasure, the last journal segment that still holds the erased data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_through_segment: Option<u64>,
-    /// The account afterwards.
+    /// The account after the change.
     pub account: AccountLine,
 }
 
-/// Why a question has no answer.
+/// The error body of a refused question.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Failure {
-    /// What happened, for programs: a code of the API.
+    /// The error code, for programs: one of the API's error codes.
     pub error: String,
-    /// What happened and what to do about it, for people.
+    /// The error and its remedy, in words.
     pub message: String,
 }
 

@@ -15,13 +15,13 @@ use crate::venue::follow::freshness::Freshness;
 use crate::venue::follow::status::{LiveSnapshot, LiveStatus};
 use crate::venue::tape::{Recorder, TapeError, TapeSender, TapeTotals};
 
-/// How often progress is logged.
+/// Interval between progress lines in the log.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Why recording ended with an error.
+/// An error that kept a recording from starting, or ended it.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The command line does not say what to record.
+    /// The command line is wrong: a bad venue option, or a venue that cannot be recorded.
     #[error("{0}")]
     Usage(String),
     /// The tape or its disk is full, or the disk failed.
@@ -32,7 +32,8 @@ pub enum RecordError {
     Start(#[from] anyhow::Error),
 }
 
-/// Records until a signal arrives, the time is over, or nothing more can be written.
+/// Records until a signal arrives, the requested duration has passed, or the tape can no longer be
+/// written.
 pub fn run(arguments: &RecordArgs) -> Result<(), RecordError> {
     let config = arguments.venue.config().map_err(|error| RecordError::Usage(error.to_string()))?;
     let venue = &arguments.venue.venue;
@@ -89,7 +90,8 @@ pub fn run(arguments: &RecordArgs) -> Result<(), RecordError> {
     })
 }
 
-/// There is no trading here, so a resolved market counts as settled and eventually leaves the list.
+/// Marks resolved markets as settled, so that they eventually leave the list. Nothing trades here,
+/// so there is nothing to pay out.
 async fn settle(markets: &Markets) {
     loop {
         for market in markets.resolutions().await {
@@ -117,7 +119,7 @@ async fn log(status: &LiveStatus, markets: &Markets, sender: &TapeSender) {
     }
 }
 
-/// A progress line; `frames` is the number of frames since the last one.
+/// Formats a progress line; `frames` is the number of frames since the previous line.
 fn progress(market_count: usize, now: &LiveSnapshot, frames: u64, totals: TapeTotals) -> String {
     let tenths = frames.saturating_mul(10) / LOG_INTERVAL.as_secs();
     format!(

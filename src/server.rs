@@ -1,9 +1,9 @@
 //! The life of a server: startup order, readiness, and shutdown.
 //!
-//! The server binds its address first, so that a start on a taken one fails at once, and names it
-//! in the log once the data folder is open. Until it is ready, every request but the health check
-//! gets 503. Shutdown runs in reverse: report not ready, accept no new connections, finish
-//! what is in flight, close the sockets, flush the journal.
+//! The server binds its address first, so that it fails at once if the address is in use, and logs
+//! the address once the data folder is open. Until the server is ready, every request except the
+//! health check gets 503. Shutdown runs in reverse: report not ready, accept no new connections,
+//! finish requests in flight, close the sockets, flush the journal.
 
 mod activation;
 mod admin;
@@ -71,25 +71,25 @@ use supervisor::Supervisor;
 use watchdog::Heart;
 use worker::Workers;
 
-/// How often idle keys release the memory of their rate limits: the length of the longest window.
+/// Interval at which the rate limiters of idle keys are freed: the length of the longest window.
 const RELEASE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// How long a hand-over may wait for held orders before it begins, and how often it looks.
+/// Maximum time a hand-over waits for held orders before it begins, and the polling interval.
 const HELD_ORDERS_TIME_MAX: Duration = Duration::from_secs(10);
 const HELD_ORDERS_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Serves until a signal ends the process, or another server takes over. With `takes_over`, that is
-/// what this one does first.
+/// Serves until a signal ends the process, or another server takes over. With `takes_over`, first
+/// takes over from the server on the same data folder.
 pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()> {
     let arguments = &configuration.arguments;
     require_no_mix(arguments, takes_over)?;
     let passed = activation::passed()?;
-    // A separate thread for everything but requests: the venue, the fan-out, signals.
+    // Everything except requests runs on this runtime: the venue, the fan-out, signals.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("failed to start the background runtime")?;
-    // Before anybody can know that the process is there: unless it is watched, SIGHUP kills.
+    // Before the process can be noticed: SIGHUP kills a process that does not watch it.
     let hangups = {
         let _entered = runtime.enter();
         signal(SignalKind::hangup()).context("failed to watch SIGHUP")?
@@ -115,9 +115,10 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
     let heart = Arc::new(Heart::default());
     let hands = listeners.deal(worker_count).context("failed to share the listening sockets")?;
     let start_workers = |connections| Workers::start(hands, connections, &server, &heart);
-    // A client that connects before the server is ready gets that answer, or waits in the queue
-    // of a socket that the supervisor keeps open between two servers.
-    // Those of a standby would wait for as long as another node serves.
+    // If this process has bound the address, an early client gets 503. On a socket passed by the
+    // supervisor or the predecessor, the client waits in the accept queue until the workers start.
+    // A standby starts its workers in any case: otherwise its clients would wait for as long as
+    // another node serves.
     let (mut workers, start_workers) = if is_bound || arguments.cluster.cluster.is_some() {
         (Some(start_workers(Vec::new())?), None)
     } else {
@@ -145,6 +146,7 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         let ending = early.map_or_else(Ending::watch, Ok)?;
         #[cfg(not(feature = "cluster"))]
         let ending = Ending::watch()?;
+        // Open before the workers start: connections that were taken over must not get 503.
         server.open(app.clone());
         if let Some(start_workers) = start_workers {
             workers = Some(start_workers(connections)?);
@@ -166,7 +168,7 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         member.serves(&server);
         let sockets = (listeners, admin.map(|admin| admin.socket));
         let end = until_end(&ending, reloads, hand_over.as_ref(), &sockets, &app.service).await;
-        // From here on connections are refused, or wait for the next server.
+        // From here on, new connections are refused, or wait in the queue for the next server.
         drop(sockets);
         supervisor.stopping("draining: finishing requests and closing sockets");
         drop((operators, hand_over));
@@ -182,13 +184,13 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         member.end();
         Ok(())
     });
-    // Everything is on disk. To drop the runtime would be to wait for whatever a thread still does,
-    // such as look up the address of the venue, and nothing would listen to a second signal.
+    // Everything is on disk. Dropping the runtime would wait for its blocking tasks, such as a
+    // lookup of the venue's address, while a second signal would have no effect.
     runtime.shutdown_background();
     ended
 }
 
-/// Refuses what would let a node of a cluster go ways of its own.
+/// Rejects options that would let a node diverge from its cluster's log.
 fn require_no_mix(arguments: &ServeArgs, takes_over: bool) -> anyhow::Result<()> {
     start::require_alone(arguments)?;
     anyhow::ensure!(
@@ -217,7 +219,7 @@ fn warn_of_unknown_variables(configuration: &Configuration) {
     }
 }
 
-/// Writes what is only written now and then.
+/// Writes the hours file, which is otherwise written periodically, and drops the snapshot task.
 async fn put_away(
     app: &AppState,
     hours: Option<Arc<HoursFile>>,
@@ -231,13 +233,15 @@ async fn put_away(
     drop(snapshots);
 }
 
-/// How many connections there may be, once the process has raised its limit of open files.
+/// Raises the limit of open files, and returns the maximum number of connections that fits under
+/// it.
 fn connections_max(arguments: &ServeArgs, worker_count: usize) -> anyhow::Result<usize> {
     let open_files_max = descriptors::raise();
     descriptors::connections_max(arguments.connections_max, open_files_max, worker_count)
 }
 
-/// What a server that takes over gets from the one before it.
+/// The results of a take-over; without a take-over, only the sockets that the supervisor has
+/// passed.
 struct Taken {
     prepared: Option<Prepared>,
     predecessor: Option<Predecessor>,
@@ -250,18 +254,18 @@ impl Taken {
     }
 }
 
-/// Prepares the start, and asks the running server to hand over. If none is running, the start is
-/// like any other.
+/// Prepares for startup, then asks the running server to hand over. If no server is running,
+/// startup continues as usual.
 fn take_over(arguments: &ServeArgs, passed: Passed, runtime: &Runtime) -> anyhow::Result<Taken> {
     let DataPlace::Folder(data) = &arguments.data else {
         anyhow::bail!("--take-over needs a data folder: --data memory keeps nothing to take over");
     };
-    // If no server is running, waiting for others would leave clients without one.
+    // If no server is running, waiting for the venue or the provider would only prolong the outage.
     let waits = hand_over::is_offered(data);
     let prepared = runtime.block_on(prepared::prepare(arguments, data, waits))?;
     let Some((predecessor, passed)) = Predecessor::ask(data)? else {
         tracing::info!(path = %data.display(), "no server to take over from: starting as usual");
-        // No process is about to release the folder.
+        // No predecessor is about to release the folder, so a held lock is an error now.
         DataDirectory::require_free(&Disk::System, data)?;
         return Ok(Taken { prepared: Some(prepared), predecessor: None, passed });
     };
@@ -269,7 +273,7 @@ fn take_over(arguments: &ServeArgs, passed: Passed, runtime: &Runtime) -> anyhow
     Ok(Taken { prepared: Some(prepared), predecessor: Some(predecessor), passed })
 }
 
-/// Tells the server before this one to end, and waits for the connections that it leaves.
+/// Tells the predecessor to shut down, and receives the idle connections that it hands over.
 fn take_connections(
     predecessor: Option<Predecessor>,
     connections_max: usize,
@@ -279,7 +283,7 @@ fn take_connections(
     Ok(predecessor.take_connections(connections_max))
 }
 
-/// Listens in the data folder to operators, and to servers that want to take over.
+/// Opens the data folder's sockets for operators and for servers that want to take over.
 fn listen_in_folder(
     data: &DataPlace,
     app: &Arc<AppState>,
@@ -287,7 +291,8 @@ fn listen_in_folder(
     (operators(data, app), hand_over(data))
 }
 
-/// Waits for servers that want to take over. That none can is not worth a failed start.
+/// Opens the socket for servers that want to take over. A failure is only logged, since it should
+/// not prevent the start.
 fn hand_over(data: &DataPlace) -> Option<HandOver> {
     let DataPlace::Folder(data) = data else { return None };
     HandOver::bind(data)
@@ -297,15 +302,16 @@ fn hand_over(data: &DataPlace) -> Option<HandOver> {
         .ok()
 }
 
-/// Why a server stops serving.
+/// The reason why a server stops serving.
 enum End {
-    /// A signal of this name asked for it.
+    /// A signal with this name.
     Signal(&'static str),
-    /// Another server serves from now on.
+    /// Another server has taken over.
     Successor(Successor),
 }
 
-/// Has the connections finish what is in flight. Returns the server that serves the rest of them.
+/// Starts the drain, in which connections finish their requests in flight. Returns the server that
+/// takes over, if any.
 fn begin(end: End, server: &Server) -> Option<Successor> {
     match end {
         End::Signal(signal) => {
@@ -320,7 +326,7 @@ fn begin(end: End, server: &Server) -> Option<Successor> {
     }
 }
 
-/// Serves until a signal asks for the end, or another server takes over.
+/// Waits until a signal ends the server, or another server takes over.
 async fn until_end(
     ending: &Ending,
     reloads: impl Future<Output = ()>,
@@ -346,7 +352,7 @@ async fn until_end(
         };
         tracing::info!("another server takes over");
         let offered = async {
-            // One request that waits for a held order would hold up the whole drain.
+            // A single request that waits for a held order would delay the whole drain.
             let began = Instant::now();
             while service.held_orders().count() > 0 && began.elapsed() < HELD_ORDERS_TIME_MAX {
                 tokio::time::sleep(HELD_ORDERS_INTERVAL).await;
@@ -376,13 +382,13 @@ fn leave_to(successor: &Successor, server: &Server) -> ! {
         tracing::error!(%error, "the server that takes over is gone: start another");
     }
     tracing::info!(connections = connections.len(), "handed over");
-    // The next server waits for the lock, which goes with the process. To free the accounts one
-    // after the other before that takes half a second for a million of them.
+    // The next server waits for the folder's lock, which the exit releases. Exit without dropping
+    // the accounts: freeing a million of them one by one takes half a second.
     process::exit(0)
 }
 
-/// Binds the public address. A node of a cluster names it at once: it may wait for its brokers, and
-/// passes on requests while another node serves.
+/// Binds the public address. A cluster node logs it at once: the node may wait for its brokers, and
+/// forwards requests while another node serves.
 fn listen(
     arguments: &ServeArgs,
     passed: Vec<StdListener>,
@@ -396,8 +402,8 @@ fn listen(
     Ok(listeners)
 }
 
-/// Binds the admin address if there is one, unless the supervisor or the server before this one has
-/// passed a socket for it. A take-over changes no address.
+/// Binds the admin address, if configured, unless the supervisor or the predecessor has passed a
+/// socket for it. A take-over changes no address.
 fn listen_for_metrics(
     arguments: &ServeArgs,
     passed: Option<StdListener>,
@@ -423,7 +429,7 @@ fn listen_for_metrics(
     Ok(admin)
 }
 
-/// The process as its connections see it, with the limits that the operator has chosen.
+/// Builds the state that all connections share, with the operator's limits.
 fn server_of(arguments: &ServeArgs, connections_max: usize) -> anyhow::Result<Server> {
     for proxy in &arguments.trusted_proxies {
         tracing::info!(%proxy, "trusting X-Forwarded-For from a proxy");
@@ -436,7 +442,8 @@ fn server_of(arguments: &ServeArgs, connections_max: usize) -> anyhow::Result<Se
     Ok(server.trusting(TrustedProxies::new(&arguments.trusted_proxies)))
 }
 
-/// Serves operators in the data folder. They are not worth a failed start.
+/// Serves the operators' socket in the data folder. A failure is only logged, since it should not
+/// prevent the start.
 fn operators(data: &DataPlace, app: &Arc<AppState>) -> Option<OperatorSocket> {
     let DataPlace::Folder(data) = data else { return None };
     let serve = || -> io::Result<OperatorSocket> {
@@ -460,7 +467,7 @@ fn operators(data: &DataPlace, app: &Arc<AppState>) -> Option<OperatorSocket> {
     }
 }
 
-/// Serves the metrics of a server that is about to serve, and counts what only they show.
+/// Serves the metrics, if configured, and starts the measurements that only they need.
 fn show_metrics(
     arguments: &ServeArgs,
     admin: Option<&AdminListener>,
@@ -472,7 +479,7 @@ fn show_metrics(
         server.observed.snapshots.get_or_init(|| snapshots.metrics().clone());
     }
     let Some(admin) = admin else { return Ok(()) };
-    // The node of a cluster has served them since it joined.
+    // A cluster node has served its metrics since it joined.
     if arguments.cluster.cluster.is_none() {
         serve_metrics(admin, server)?;
     }
@@ -480,7 +487,7 @@ fn show_metrics(
     Ok(())
 }
 
-/// Starts to serve metrics.
+/// Starts serving the metrics on the admin socket.
 fn serve_metrics(admin: &AdminListener, server: &Arc<Server>) -> anyhow::Result<()> {
     tracing::info!("metrics on http://{}/metrics", admin.address);
     let socket = admin.socket.try_clone().context("failed to share the admin socket")?;
@@ -488,7 +495,7 @@ fn serve_metrics(admin: &AdminListener, server: &Arc<Server>) -> anyhow::Result<
     Ok(())
 }
 
-/// Starts what runs beside requests.
+/// Spawns the background tasks: the fan-out, the venue and the release of idle limiters.
 fn spawn_background(app: &Arc<AppState>, mut venue: Venue) {
     tokio::spawn({
         let app = app.clone();
@@ -498,7 +505,7 @@ fn spawn_background(app: &Arc<AppState>, mut venue: Venue) {
     tokio::spawn(release_limiters(app.clone()));
 }
 
-/// Periodically releases the memory of idle keys, off the runtime: visiting a million keys takes a
+/// Periodically frees the limiters of idle keys, off the runtime: visiting a million keys takes a
 /// while.
 async fn release_limiters(app: Arc<AppState>) {
     loop {
@@ -509,7 +516,7 @@ async fn release_limiters(app: Arc<AppState>) {
     }
 }
 
-/// Waits until the connections have ended, and puts everything on disk.
+/// Waits until the connections have ended, then flushes the journal and the telemetry.
 async fn drain(server: &Server, workers: &mut Workers, app: &AppState, ending: &Ending) {
     finish(server, workers, ending, || app.service.held_orders().count()).await;
     if !server.has_given_up() {
@@ -519,8 +526,8 @@ async fn drain(server: &Server, workers: &mut Workers, app: &AppState, ending: &
     tracing::info!("stopped; everything acknowledged is on disk");
 }
 
-/// Waits until the connections have finished what is in flight, unless that takes too long or a
-/// signal hurries it.
+/// Waits until the connections have finished their requests in flight, for at most
+/// [`DRAIN_TIME_MAX`]. A second signal ends the wait at once.
 async fn finish(
     server: &Server,
     workers: &mut Workers,
@@ -551,7 +558,7 @@ async fn finish(
     }
 }
 
-/// Sends and writes what was recorded about requests.
+/// Flushes the traces and the access log.
 #[cfg_attr(not(feature = "traces"), expect(clippy::unused_async, reason = "traces are sent"))]
 async fn flush_telemetry(server: &Server) {
     #[cfg(feature = "traces")]
@@ -561,7 +568,7 @@ async fn flush_telemetry(server: &Server) {
     server.access.get().into_iter().for_each(AccessLog::flush);
 }
 
-/// Ends a node that does not own the log: the requests that it has passed on are answered.
+/// Ends a standby, once the requests that it has forwarded are answered.
 #[cfg(feature = "cluster")]
 async fn stop_standing_by(
     server: &Server,
@@ -578,7 +585,7 @@ async fn stop_standing_by(
     tracing::info!("stopped while standing by");
 }
 
-/// One worker per core.
+/// Returns the number of cores, for one worker on each.
 fn default_worker_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -10,17 +10,17 @@
 //! PAPERBOURSE_SIMULATION_SEED=7 cargo test simulation::the_promise_holds
 //! ```
 //!
-//! repeats it, with the number of processes of a long run or of `PAPERBOURSE_SIMULATION_LIVES`; the
-//! last one runs without faults. `PAPERBOURSE_SIMULATION_SEEDS=1000` makes a long run, which prints
-//! statistics; `--profile simulation` makes it fast.
+//! repeats it with the number of processes of a long run, or with `PAPERBOURSE_SIMULATION_LIVES`;
+//! the last process runs without faults. `PAPERBOURSE_SIMULATION_SEEDS=1000` starts a long run,
+//! which prints statistics; `--profile simulation` makes it fast.
 //!
 //! - [`world`] decides what happens to the disk and when a process ends.
 //! - [`process`] is the server, which runs only when called.
 //! - [`markets`] have books that never change, so that the cost of every market order is known in
 //!   advance.
 //! - [`clients`] send orders, comments, key operations and reads, and resend unanswered orders.
-//! - [`resting`] are orders that rest, in markets whose books move.
-//! - [`operated`] are accounts that operators act on.
+//! - [`resting`] places orders that rest, in markets whose books move.
+//! - [`operated`] has the accounts that operators act on.
 //! - [`auditor`] records every answer and compares it with what each start recovers.
 //! - [`cluster`] is another world: nodes that share a log, each with a disk of its own.
 //!
@@ -68,16 +68,16 @@ use paperbourse_core::faults::{self, Fault};
 use totals::Totals;
 use world::World;
 
-/// Seeds of a run in the normal test suite.
+/// Number of seeds in the normal test suite.
 const SEEDS: u64 = 48;
 
-/// Processes per seed, not counting the last, which runs without faults.
+/// Processes per seed, not counting the last one, which runs without faults.
 const LIVES: u64 = 40;
 
 /// Processes per seed in a long run.
 const LIVES_LONG: u64 = 160;
 
-/// Runs one seed, which an error names.
+/// Runs one seed. An error names the seed.
 fn simulate(seed: u64, lives: u64) -> (Totals, Result<(), String>) {
     let mut world = World::new(seed);
     let run = catch_unwind(AssertUnwindSafe(|| world.run(lives)));
@@ -86,7 +86,7 @@ fn simulate(seed: u64, lives: u64) -> (Totals, Result<(), String>) {
     (world.totals(), result.map_err(named))
 }
 
-/// A runtime of this thread, with a clock of its own that stands still while there is work.
+/// Builds a single-threaded runtime with a paused clock, which advances only when no task can run.
 fn paused_runtime() -> Runtime {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime of this thread")
@@ -119,7 +119,7 @@ fn the_promise_holds() {
     totals.assert_everything_happened();
 }
 
-/// Runs all seeds below `seeds`, on all processors. Panics if one fails.
+/// Runs every seed below `seeds`, on all cores. Panics if one fails.
 fn run_all<T: AddAssign + Default + fmt::Display + Send>(
     seeds: u64,
     run: impl Fn(u64) -> (T, Result<(), String>) + Sync,
@@ -159,10 +159,11 @@ fn a_seed_always_runs_the_same() {
     assert_eq!(run(), run());
 }
 
-/// How many seeds it may take to detect a fault. A time limit would depend on the machine's load.
+/// Number of seeds within which each fault must be detected. A time limit would depend on the
+/// machine's load.
 const NOTICED_WITHIN_SEEDS: u64 = 100;
 
-/// Checks that the simulation fails within [`NOTICED_WITHIN_SEEDS`] when this fault is switched on.
+/// Checks that a seed below [`NOTICED_WITHIN_SEEDS`] fails when this fault is switched on.
 #[track_caller]
 fn check_noticed(fault: Fault) {
     faults::switch_on(fault);

@@ -1,7 +1,7 @@
 //! Attackers, and the readers that replace them: an open loop on a separate thread.
 //!
-//! All connect from this machine, which the server trusts as a proxy, and put addresses into
-//! `X-Forwarded-For`.
+//! All connect from this machine, which the server trusts as a proxy, and put invented addresses
+//! into `X-Forwarded-For`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,19 +22,19 @@ use crate::client::{Connection, encode_request};
 use crate::schedule::{self, Clock, Due};
 use crate::setup::MARKET_ID;
 
-/// Connections kept open for each kind of request.
+/// Number of connections kept open for each kind of request.
 const CONNECTIONS: usize = 32;
 
-/// Addresses shared by the senders of invalid keys and the openers of sockets.
+/// Number of addresses shared by the senders of invalid keys and the openers of sockets.
 const ATTACKER_ADDRESSES: u32 = 64;
 
-/// Addresses of readers; each sends rarely enough to be served.
+/// Number of reader addresses: enough that each sends rarely enough to be served.
 const READER_ADDRESSES: u32 = 4_000;
 
-/// How long after the end a request may still be in flight.
+/// Maximum time after the end that a request may still be in flight.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
 
-/// How long the opener of a socket waits for its first frame.
+/// Timeout for the first frame on an opened socket.
 const SOCKET_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The first byte of a close frame, and the close code for an invalid credential.
@@ -62,7 +62,7 @@ pub(crate) struct Plan {
     pub(crate) floods: usize,
 }
 
-/// What attackers did, and the answers.
+/// The number of attackers' requests and the answers to them.
 #[derive(Default, Clone, Debug, Serialize)]
 pub(crate) struct Counts {
     /// Answers by kind and status; a socket that was opened and closed at once counts by its close
@@ -89,7 +89,7 @@ pub(super) struct Shared {
     /// A valid key for the attackers.
     pub(super) own_key: String,
     counts: RefCell<Counts>,
-    /// Unique to each request.
+    /// The number of the last request, which makes each request unique.
     number: Cell<u32>,
     pub(super) end: Instant,
 }
@@ -126,7 +126,7 @@ impl Attackers {
 }
 
 impl Counts {
-    /// The number of requests that should have been refused but were not.
+    /// Returns the number of requests that should have been refused but were not.
     pub(crate) fn got_in(&self) -> u64 {
         let refused = [401, 429, 503, BAD_CREDENTIAL];
         let attacks = self.answers.iter().filter(|(kind, _)| **kind != Kind::Read);
@@ -134,7 +134,7 @@ impl Counts {
         statuses.filter(|(status, _)| !refused.contains(status)).map(|(_, count)| count).sum()
     }
 
-    /// The number of answers of all kinds.
+    /// Returns the number of answers of all kinds.
     pub(crate) fn answered(&self) -> u64 {
         self.answers.values().flat_map(BTreeMap::values).sum()
     }
@@ -190,7 +190,8 @@ async fn send(kind: Kind, due: Rc<Due>, shared: Rc<Shared>) {
     }
 }
 
-/// The status of an answer, on a connection that is kept and reopened if it has ended.
+/// Sends a request on a connection that is kept, and reopened if it has ended. Returns the status
+/// of the answer.
 async fn exchange(
     connection: &mut Option<Connection>,
     address: SocketAddr,
@@ -207,7 +208,7 @@ async fn exchange(
     status
 }
 
-/// The status of a refused upgrade, or the close code of the socket.
+/// Opens a socket. Returns the status of a refused upgrade, or the close code of the socket.
 async fn open_socket(address: SocketAddr, request: &str) -> Option<u16> {
     let mut stream = TcpStream::connect(address).await.ok()?;
     stream.write_all(request.as_bytes()).await.ok()?;
@@ -222,7 +223,8 @@ async fn open_socket(address: SocketAddr, request: &str) -> Option<u16> {
     }
 }
 
-/// The result of an upgrade once it is known; an accepted one is judged by its first frame.
+/// Returns the result of an upgrade once it is known. An accepted upgrade is judged by its first
+/// frame.
 fn socket_status(received: &[u8]) -> Option<u16> {
     const UPGRADED: u16 = 101;
     let head_bytes = received.windows(4).position(|bytes| bytes == b"\r\n\r\n")? + 4;
@@ -241,7 +243,7 @@ impl Shared {
         change(&mut self.counts.borrow_mut());
     }
 
-    /// The next request of this kind, different from all before it.
+    /// Returns the next request of this kind, different from all earlier ones.
     fn request(&self, kind: Kind) -> String {
         let number = self.number.get().wrapping_add(1);
         self.number.set(number);
@@ -281,7 +283,7 @@ impl Shared {
     }
 }
 
-/// A unique address for each number; every second one is IPv6, in a network of its own.
+/// Returns a unique address for each number. Every second one is IPv6, in its own /64 network.
 fn new_address(number: u32) -> String {
     if number.is_multiple_of(2) {
         Ipv4Addr::from(0x0b00_0000 | (number / 2) & 0x00ff_ffff).to_string()

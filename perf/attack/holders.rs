@@ -1,5 +1,5 @@
-//! Attackers that occupy resources: the workers, with requests without a pause, or slots, files and
-//! memory, with held connections.
+//! Attackers that occupy resources: the workers, with nonstop requests, or slots, files and memory,
+//! with held connections.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use super::attackers::Shared;
 use crate::client::encode_request;
 
-/// Requests written at a time, far ahead of their answers.
+/// Number of requests written at a time, far ahead of their answers.
 const PIPELINED: usize = 64;
 
 /// Pause before a refused attacker tries again.
@@ -24,7 +24,7 @@ const FIRST_BYTES: usize = 200 * 1024;
 const LATER_BYTES: usize = 1_500;
 const LATER: Duration = Duration::from_secs(1);
 
-/// What a held connection has sent.
+/// The part of a request that a held connection has sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hold {
     /// Nothing.
@@ -85,7 +85,7 @@ pub(super) async fn hold(kind: Hold, number: usize, shared: Rc<Shared>) {
     }
 }
 
-/// Whether the server closed the connection without an answer.
+/// Holds a connection until it ends. Returns whether the server closed it without an answer.
 async fn held(kind: Hold, shared: &Shared) -> bool {
     let Ok(mut stream) = TcpStream::connect(shared.address).await else { return false };
     if stream.write_all(&beginning(kind, shared.address, &shared.own_key)).await.is_err() {
@@ -107,7 +107,7 @@ async fn held(kind: Hold, shared: &Shared) -> bool {
     received.is_empty()
 }
 
-/// The bytes sent at once.
+/// Returns the bytes that a held connection sends at once.
 fn beginning(kind: Hold, address: SocketAddr, own_key: &str) -> Vec<u8> {
     let post = |credential: &str, body_bytes| {
         let head = format!(

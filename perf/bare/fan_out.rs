@@ -1,10 +1,9 @@
-//! The bare loop that the price sockets are compared with: whenever markets change, it writes
-//! their frames to all sockets, one after the other. It knows nothing of who follows what, and has
-//! nothing else to do.
+//! The bare loop to which the price sockets are compared: whenever markets change, it writes their
+//! frames to all sockets, one after the other. It has no subscriptions and no other work.
 //!
-//! It does what any such loop does that cannot keep up: a market that changed several times since
-//! the last turn has one frame in the next, and a socket that did not take the last one misses it.
-//! Its clock is a timer of whole milliseconds.
+//! If it cannot keep up, it conflates like any such loop: a market that changed several times since
+//! the last turn gets one frame in the next, and a socket that has not taken the last turn misses
+//! the next. Its timer has a resolution of a millisecond.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,11 +23,11 @@ use tokio::time::{Instant, sleep_until};
 use crate::canned::shared_listener;
 use crate::plan::Plan;
 
-/// What a client that asks for a socket is answered.
+/// The answer to a client that requests a socket.
 const UPGRADED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\
     connection: upgrade\r\n\r\n";
 
-/// How long a worker sleeps before it looks again whether all sockets are open.
+/// Interval at which a worker checks whether all sockets are open.
 const OPEN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The sockets of one worker.
@@ -36,12 +35,13 @@ type Sockets = Rc<RefCell<Vec<Socket>>>;
 
 struct Socket {
     stream: TcpStream,
-    /// The rest of a turn that it has not taken.
+    /// The rest of a turn that the socket has not taken.
     unwritten: Vec<u8>,
 }
 
 impl Plan {
-    /// Binds one listener per worker, and serves them on a thread each. `bound` gets the address.
+    /// Binds one listener per worker, and serves each on its own thread. Calls `bound` with the
+    /// address.
     pub(crate) fn serve(
         self,
         mut address: SocketAddr,
@@ -84,19 +84,19 @@ impl Plan {
         Ok(())
     }
 
-    /// Writes what changes, forever.
+    /// Writes the frames of changed markets, forever.
     async fn write(&self, sockets: &Sockets) {
         let began = Instant::now();
         let began_ms = now_ms();
         let mut due = self.due().peekable();
         while let Some(&(next_ms, _)) = due.peek() {
-            // A timer may be late: what is seen after a sleep has changed then, and what has
-            // changed during a turn has waited since.
+            // A timer may be late, so changes found after a sleep count from the wake-up. Changes
+            // found after a turn have waited for it, so they count from their own times.
             let has_slept = next_ms > now_ms().saturating_sub(began_ms);
             sleep_until(began + Duration::from_millis(next_ms)).await;
             let elapsed_ms = now_ms().saturating_sub(began_ms);
             let since_ms = if has_slept { elapsed_ms } else { 0 };
-            // The newest change of each market, and how many there were.
+            // The newest change of each market, and the number of its changes.
             let mut changed: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
             while let Some((at_ms, market)) = due.next_if(|&(at_ms, _)| at_ms <= elapsed_ms) {
                 let (newest_ms, count) = changed.entry(market).or_default();
@@ -111,14 +111,14 @@ impl Plan {
         }
     }
 
-    /// Every change, again and again.
+    /// Returns all changes, repeated forever.
     fn due(&self) -> impl Iterator<Item = (u64, u32)> {
         (0_u64..).flat_map(move |cycle| {
             self.changes.iter().map(move |&(at_ms, market)| (cycle * self.cycle_ms + at_ms, market))
         })
     }
 
-    /// A frame that begins like one of the server's, padded to the length.
+    /// Builds a frame that begins like one of the server's, padded to the length.
     fn frame(&self, market: u32, emitted_ms: u64, seq: u64, is_conflated: bool) -> Vec<u8> {
         let mut text = format!(
             "{{\"type\":\"price\",\"market_id\":\"0x{market:064x}\",\"condition_id\":\
@@ -135,7 +135,7 @@ impl Plan {
 }
 
 impl Socket {
-    /// Writes a turn, or what is left of the last one. Returns whether the client is there.
+    /// Writes a turn, or the rest of the last one. Returns whether the client is still connected.
     fn write(&mut self, turn: &[u8]) -> bool {
         let rest = std::mem::take(&mut self.unwritten);
         let bytes = if rest.is_empty() { turn } else { &rest };

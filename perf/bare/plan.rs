@@ -1,16 +1,16 @@
-//! What the bare loop writes to its sockets, and when.
+//! The plan of the frames that the bare loop writes to its sockets.
 
 use serde::{Deserialize, Serialize};
 
 /// Frames of markets that change at certain times.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Plan {
-    /// The length of each frame.
+    /// The length of each frame, in bytes.
     pub(crate) frame_bytes: usize,
-    /// It begins once so many sockets are open.
+    /// The number of open sockets at which the loop begins.
     pub(crate) socket_count: usize,
-    /// When markets change, in milliseconds since the beginning, in order, and which.
+    /// The changes in order: milliseconds since the beginning, and the market.
     pub(crate) changes: Vec<(u64, u32)>,
-    /// After this time, all changes come again.
+    /// Time after which all changes repeat, in milliseconds.
     pub(crate) cycle_ms: u64,
 }

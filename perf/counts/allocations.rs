@@ -6,17 +6,17 @@ use super::recording;
 use super::server::{Journal, Server, start_bare};
 use super::table::Count;
 
-/// The server's work after the last answer of a window is counted in the next window.
+/// Number of trades per window. The server's work after the last answer counts in the next window.
 const TRADES_PER_WINDOW: u32 = 100;
-/// In most windows, no table grows and no background timer fires.
+/// Number of windows. In most of them, no table grows and no background timer fires.
 const WINDOWS: usize = 21;
 const WARM_UP_TRADES: u32 = 500;
 
-/// The shapes of orders, with names.
+/// The shapes of orders, with their names in the table.
 const SHAPES: [(Shape, &str); 2] =
     [(Shape::Plain, "trade"), (Shape::Rich, "trade with two names and two levels")];
 
-/// The places of the journal, with names.
+/// The places of the journal, with their names in the table.
 const JOURNALS: [(Journal, &str); 2] = [(Journal::Memory, "in memory"), (Journal::Disk, "on disk")];
 
 /// Counts for bare hyper and for each kind of trade.
@@ -58,7 +58,7 @@ fn rows(operation: &str, [allocations, bytes]: [f64; 2]) -> Vec<Count> {
     ]
 }
 
-/// Allocations and bytes per order among many, each as the median of the windows.
+/// Returns the allocations and bytes per order among many, each as the median of the windows.
 fn steady(connection: &mut Connection, orders: &mut Orders) -> [f64; 2] {
     for _ in 0..WARM_UP_TRADES {
         connection.trade(orders);

@@ -15,7 +15,7 @@ static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 static ALLOCATED_BYTES: AtomicUsize = AtomicUsize::new(0);
 static FREED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// The number of recorded callers of each allocation.
+/// Maximum number of callers recorded for each allocation.
 const CALLERS_MAX: usize = 8;
 
 static IS_TRACED: AtomicBool = AtomicBool::new(false);
@@ -26,13 +26,13 @@ thread_local! {
     static IS_NOTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Counts the requests of all threads.
+/// The server's allocator, with counts of the requests of all threads.
 pub(crate) struct Counting;
 
 /// The requests since the process began, or between two moments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allocated {
-    /// A block that grows in place counts like one that moves.
+    /// Number of allocations. A block that grows in place counts like one that moves.
     pub(crate) allocations: usize,
     pub(crate) bytes: usize,
 }
@@ -83,18 +83,18 @@ fn note(bytes: usize) {
     }
 }
 
-/// The requests since the process began.
+/// Returns the requests since the process began.
 pub(crate) fn allocated() -> Allocated {
     let allocations = ALLOCATIONS.load(Ordering::Relaxed);
     Allocated { allocations, bytes: ALLOCATED_BYTES.load(Ordering::Relaxed) }
 }
 
-/// The number of allocated bytes that are not freed.
+/// Returns the number of allocated bytes that are not freed.
 pub(crate) fn live_bytes() -> usize {
     ALLOCATED_BYTES.load(Ordering::Relaxed) - FREED_BYTES.load(Ordering::Relaxed)
 }
 
-/// All allocations of any thread during this call.
+/// Returns all allocations that any thread makes during this call.
 pub(crate) fn sites(done: impl FnOnce()) -> Vec<Site> {
     IS_TRACED.store(true, Ordering::Relaxed);
     done();
@@ -102,7 +102,7 @@ pub(crate) fn sites(done: impl FnOnce()) -> Vec<Site> {
     std::mem::take(&mut SITES.lock().expect("no thread panics while it holds the lock"))
 }
 
-/// A trace has a line `N: function` for each frame, usually followed by a line `at
+/// Parses a backtrace. It has a line `N: function` for each frame, usually followed by a line `at
 /// file:line:column`. Type parameters are left out, since they would fill the screen.
 fn callers(trace: &str) -> Vec<String> {
     const OWN: [&str; 4] =

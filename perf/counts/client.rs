@@ -7,9 +7,9 @@ use std::time::Duration;
 use paperbourse_test_support::head::Head;
 use serde_json::json;
 
-/// How long the server may take to answer.
+/// Timeout for an answer.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// The longest answer, which is that of a trade or a key.
+/// Maximum size of an answer, in bytes. The longest ones are to trades and key requests.
 const ANSWER_BYTES_MAX: usize = 8 * 1024;
 /// Placeholder in a request for the unique name of each order.
 const NAME_GAP: &str = "################";
@@ -25,14 +25,14 @@ pub(crate) struct Connection {
 pub(crate) enum Shape {
     /// One share with an idempotency key, the typical order of a simple bot.
     Plain,
-    /// An order with a client order id as well, which takes two levels and pays a fee.
+    /// An order that also has a client order id, takes two levels and pays a fee.
     Rich,
 }
 
-/// Requests for one order after another.
+/// A source of requests, one for each order.
 pub(crate) struct Orders {
     request: Vec<u8>,
-    /// The offsets of the names.
+    /// The offsets of the names in the request.
     gaps: Vec<usize>,
     count: u64,
 }
@@ -49,7 +49,7 @@ impl Connection {
         self.stream.write_all(request).expect("the server reads");
     }
 
-    /// The whole answer: head and JSON body.
+    /// Receives a whole answer: head and JSON body.
     pub(crate) fn receive(&mut self) -> &str {
         let mut length = 0;
         loop {
@@ -85,8 +85,8 @@ impl Connection {
 }
 
 impl Orders {
-    /// Orders with this key. The market must be the recorded one with a fee, whose first level has
-    /// 100 shares.
+    /// Creates orders with this key. The market must be the recorded one with a fee, whose first
+    /// level has 100 shares.
     pub(crate) fn new(key: &str, market_id: &str, shape: Shape) -> Self {
         let mut body = json!({"market_id": market_id, "outcome": "Up", "side": "BUY"});
         match shape {
@@ -102,7 +102,7 @@ impl Orders {
         Self { request: request.into_bytes(), gaps, count: 0 }
     }
 
-    /// A request with names that no earlier order used.
+    /// Returns a request with names that no earlier order used.
     pub(crate) fn next_request(&mut self) -> &[u8] {
         self.count += 1;
         for &gap in &self.gaps {
@@ -113,7 +113,7 @@ impl Orders {
     }
 }
 
-/// A request as a client library writes it. Each header must end with a line end.
+/// Builds a request like those of a client library. Each header must end with a line break.
 pub(crate) fn post(path: &str, headers: &str, body: &str) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nAccept: application/json\r\n{headers}\

@@ -1,5 +1,5 @@
 //! A whole trade without network and disk: from the bytes of a request to those of its answer, in
-//! one thread. Bare hyper does the same, and the difference is the cost of the exchange.
+//! one thread. Bare hyper does the same, so the difference is the cost of the exchange.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr};
@@ -35,7 +35,7 @@ use super::market::{self, MARKET_ID};
 use super::operations::TIMES_MAX;
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// Larger than any request or answer.
+/// Capacity of a pipe, larger than any request or answer.
 const PIPE_BYTES: usize = 64 * 1024;
 
 /// A client that sends one request after another, each after the previous answer, and then
@@ -93,7 +93,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_time().build().expect("a runtime without a network")
 }
 
-/// An exchange with one market, and an access token.
+/// Creates an exchange with one market, and an access token.
 fn exchange() -> (AppState, String) {
     let journal: Arc<Journal> = Arc::new(MemoryJournal::new(&JournalConfig::default()).into());
     let mut tiers = Tiers::default();
@@ -141,7 +141,7 @@ impl Client {
         Self { requests, times, sent: 0, answered: 0, reader: None }
     }
 
-    /// The server writes one answer at a time, each in one piece.
+    /// Checks an answer. The server writes one answer at a time, each in one piece.
     fn accept(&mut self, answer: &[u8]) {
         let head = &answer[..answer.len().min(1_024)];
         assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", head.escape_ascii());
@@ -195,7 +195,7 @@ impl AsyncWrite for Client {
         Poll::Ready(Ok(parts.iter().map(|part| part.len()).sum()))
     }
 
-    /// As for a socket.
+    /// Returns true, as a socket does.
     fn is_write_vectored(&self) -> bool {
         true
     }

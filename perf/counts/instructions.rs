@@ -1,12 +1,13 @@
 //! Instructions per operation: valgrind runs the operation in a child process on a simulated
 //! processor and counts them.
 //!
-//! That processor lacks the instructions for SHA-256 that today's have, so the crypto library
-//! compresses blocks in software, some fifteen times as many instructions. These are counted apart.
+//! The simulated processor lacks the SHA-256 instructions of current ones, so the crypto library
+//! compresses blocks in software, with some fifteen times as many instructions. These are counted
+//! separately.
 //!
-//! *Locked instructions* make a core take sole ownership of a cache line, or wait for its earlier
-//! writes: atomic changes and fences. On a line that no other core wants they take some 20 cycles;
-//! on one that all cores change, they bound how much several cores can do together. Those of the C
+//! *Locked instructions*, which are atomic changes and fences, make a core take exclusive ownership
+//! of a cache line, or wait for its earlier writes. On an uncontended line they take some 20
+//! cycles; on a line that all cores change, they limit how well the work scales. Those of the C
 //! library are not counted.
 
 use std::collections::HashSet;
@@ -24,16 +25,16 @@ use super::table::Count;
 /// The unit of the counts.
 pub(crate) const UNIT: &str = "instructions";
 
-/// The unit of those that would be far fewer on a real processor.
+/// The unit of SHA-256 instructions, which would be far fewer on a real processor.
 const SHA256_UNIT: &str = "SHA-256 instructions";
 
-/// The unit of atomic changes and fences.
+/// The unit of locked instructions: atomic changes and fences.
 const LOCKED_UNIT: &str = "locked instructions";
 
-/// What the crypto library's functions that compress blocks have in their names.
+/// Part of the names of the crypto library's functions that compress blocks.
 const SHA256_FUNCTIONS: &str = "sha256_block_data_order";
 
-/// The parts of names of functions in which this program's allocator counts.
+/// Parts of the names of functions in which this program's allocator counts.
 const COUNTING_FUNCTIONS: [&str; 2] = ["counts::allocator::", "__rust_"];
 
 const VALGRIND: &str = "valgrind";
@@ -57,7 +58,7 @@ pub(crate) fn is_possible() -> bool {
     [VALGRIND, OBJDUMP].iter().all(|it| Command::new(it).arg("--version").output().is_ok())
 }
 
-/// Counts for each operation: the difference between two runs that repeat it a different number of
+/// Counts each operation, as the difference between two runs that repeat it a different number of
 /// times.
 pub(crate) fn count() -> Vec<Count> {
     let times = TIMES_MAX / 2;
@@ -67,7 +68,7 @@ pub(crate) fn count() -> Vec<Count> {
             let sum = f64::from(i32::try_from(sum).expect("a moderate number"));
             sum / f64::from(u32::try_from(times).expect("few"))
         };
-        // The allocator's own come only now and then, and would add fractions.
+        // Rounded, since the allocator's own locked instructions are rare and would add fractions.
         let locked = each(locked).round();
         let apart = [(SHA256_UNIT, each(sha256)), (LOCKED_UNIT, locked)];
         let apart = apart.into_iter().filter(|&(_, count)| count > 0.0);
@@ -80,7 +81,7 @@ pub(crate) fn count() -> Vec<Count> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Instructions {
     sha256: i64,
-    /// Also part of `others`.
+    /// Locked instructions, which are also part of `others`.
     locked: i64,
     others: i64,
 }
@@ -97,7 +98,7 @@ impl Sub for Instructions {
     }
 }
 
-/// The instructions of a whole run.
+/// Runs an operation under valgrind and returns the instructions of the whole run.
 fn run(operation: &str, times: usize) -> Instructions {
     let profile = NamedTempFile::new().expect("a temporary file");
     let Output { status, stderr, .. } = Command::new(VALGRIND)
@@ -113,9 +114,9 @@ fn run(operation: &str, times: usize) -> Instructions {
     read(&profile, &PROGRAM.to_string_lossy(), &LOCKED)
 }
 
-/// Sums up a profile in callgrind's format: after the lines that name a program or library and a
-/// function of it come lines with an instruction's address, its source line and its cost. The line
-/// after `calls=` has the cost of a function that is called, which has lines of its own.
+/// Sums up a profile in callgrind's format. Lines that name an object file and a function are
+/// followed by lines with an instruction's address, its source line and its cost. The line after
+/// `calls=` has the cost of the called function, which is also listed under that function itself.
 fn read(profile: &str, program: &str, locked_addresses: &HashSet<u64>) -> Instructions {
     let mut sums = Instructions { sha256: 0, locked: 0, others: 0 };
     let mut is_program = false;
@@ -147,11 +148,11 @@ fn read(profile: &str, program: &str, locked_addresses: &HashSet<u64>) -> Instru
     sums
 }
 
-/// The addresses of the locked instructions in a program, as `objdump` shows it.
+/// Returns the addresses of the locked instructions in `objdump`'s disassembly of a program.
 fn locked_addresses(disassembly: &str) -> HashSet<u64> {
     let locked = |line: &str| {
         let (address, instruction) = line.split_once(":\t")?;
-        // An exchange of registers touches no memory; some are only padding.
+        // An exchange between registers touches no memory; some are only padding.
         let is_exchange = instruction.starts_with("xchg") && instruction.contains('(');
         let is_locked = instruction.starts_with("lock ") || instruction.starts_with("mfence");
         let address = u64::from_str_radix(address.trim(), 16).ok()?;

@@ -5,10 +5,10 @@
 //! the new ones. `.ci/counts allocations` prints the call sites of all allocations while one order
 //! is answered.
 //!
-//! The allocator of this program counts allocations, so the whole server runs in this process.
-//! valgrind counts instructions in a new process of this program for each operation, and strace
-//! counts system calls of the server's own binary. That takes a separate program, built without
-//! anything that only tests need.
+//! The allocator of this program counts allocations, so the whole server runs in this process. For
+//! each operation, valgrind counts instructions in a new process of this program. strace counts
+//! system calls of the server's own binary. Hence the separate program, which is built without
+//! test-only code.
 
 mod allocations;
 #[expect(dead_code, reason = "shared with a bench that reads the live bytes")]
@@ -60,7 +60,8 @@ fn file() -> PathBuf {
     concat!(env!("CARGO_MANIFEST_DIR"), "/../.ci/counts.md").into()
 }
 
-/// All counts that are possible here, and the suffixes of the units that are not.
+/// Returns all counts that are possible on this machine, and the suffixes of the units that are
+/// not.
 fn count() -> (Vec<Count>, Vec<&'static str>) {
     let mut counts = allocations::count();
     for (shape, name) in [
@@ -122,7 +123,7 @@ fn write() -> ExitCode {
     }
 }
 
-/// The part that runs under valgrind.
+/// Runs an operation, as a child process under valgrind.
 fn run(name: &str, times: &str) -> ExitCode {
     let operation = operations::OPERATIONS.into_iter().find(|(known, _)| *known == name);
     match (operation, times.parse()) {

@@ -1,7 +1,7 @@
 //! The operations whose instructions are counted, each repeated a given number of times.
 //!
-//! The preparation is always that for the highest number of times, so that two runs differ only in
-//! the number of repetitions.
+//! Every run prepares for the highest number of repetitions, so that two runs differ only in the
+//! repetitions themselves.
 
 use std::hint::black_box;
 
@@ -41,10 +41,10 @@ const BODY: &[u8] = concat!(
 )
 .as_bytes();
 
-/// An operation, given the number of repetitions.
+/// A function that repeats an operation the given number of times.
 pub(crate) type Operation = fn(usize);
 
-/// All operations, with names.
+/// All operations, with their names in the table.
 pub(crate) const OPERATIONS: [(&str, Operation); 13] = [
     ("read an order's body and header", read_body),
     ("find the only key", find_key),
@@ -70,7 +70,7 @@ fn read_body(times: usize) {
     }
 }
 
-/// In a table with a single key: where one of many lies depends on a random number.
+/// Uses a table with a single key: the position of one key among many depends on a random number.
 fn find_key(times: usize) {
     let key = RawKey::from_secret([0x5b; KEY_SECRET_BYTES]);
     let facts = KeyFacts {
@@ -88,7 +88,8 @@ fn find_key(times: usize) {
     }
 }
 
-/// At the steady rate of the tier, so that each request is admitted and one leaves each window.
+/// Decides at the steady rate of the tier, so that each request is admitted and one leaves each
+/// window.
 fn decide_limits(times: usize) {
     const PACE_NS: u64 = 200_000_000;
     let limiter = KeyLimiter::new(Tiers::default().get(Tier::Free));
@@ -107,10 +108,10 @@ fn trade(shape: Shape, times: usize) {
     }
 }
 
-/// Each account in turn buys its first share, and then each sells it.
+/// Lets each account in turn buy its first share, and then each in turn sell it.
 fn open_and_close(times: usize) {
     const ACCOUNTS: usize = 1_000;
-    /// Without a common factor with the number of accounts.
+    /// Coprime to the number of accounts, so that each account gets its turn.
     const STRIDE: usize = 617;
     let (info, book) = market();
     let quote = Quote::new(&info, [Some(&book), None]);
@@ -177,14 +178,14 @@ fn write_answer(times: usize) {
     }
 }
 
-/// The record of an order of this shape.
+/// Returns the record of an order of this shape.
 pub(crate) fn record_of(shape: Shape) -> Vec<u8> {
     let mut bytes = Vec::new();
     record::encode(header(), &fill(shape), &mut bytes);
     bytes
 }
 
-/// The events of an order of this shape in a market with earlier trades.
+/// Returns the events of an order of this shape in a market with earlier trades.
 fn fill(shape: Shape) -> Events {
     let (info, book) = market();
     let quote = Quote::new(&info, [Some(&book), None]);
@@ -202,7 +203,7 @@ fn shard() -> ShardId {
     ShardId::new(0).expect("the first shard")
 }
 
-/// A shard with an account that has traded.
+/// Creates a shard with an account that has traded.
 fn state(quote: &Quote<'_>) -> State {
     let mut state = State::new(shard());
     happen(&mut state, &OpenAccount(identity(0)), quote);
@@ -216,7 +217,7 @@ fn identity(number: usize) -> Identity {
     Identity { digest, issuer: "https://issuer.example".into(), subject: "bot".into() }
 }
 
-/// The account that was opened after `number` others.
+/// Returns the account that was opened after `number` others.
 fn account(number: usize) -> AccountId {
     AccountId::new(shard(), number as u64 + 1).expect("a small counter")
 }
@@ -256,7 +257,7 @@ fn purchase(shares: i64) -> TradeOrder {
     }
 }
 
-/// The first level of the book has 5 shares.
+/// Creates a market whose book has 5 shares at its first level.
 fn market() -> (MarketInfo, Book) {
     market::market(["Yes", "No"], market::three_levels([5; 3]), NOW)
 }

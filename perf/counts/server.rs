@@ -16,7 +16,7 @@ use super::canned::CannedServer;
 use super::client::{Connection, Orders, Shape, post};
 use super::recording;
 
-/// The measured server answers the readiness probes too, so they must be few.
+/// Pause between readiness probes. The measured server answers them too, so they must be few.
 const PROBE_PAUSE: Duration = Duration::from_millis(20);
 
 /// A server with one worker thread and unchanging prices.
@@ -30,7 +30,7 @@ pub(crate) struct Server {
 /// A temporary folder, removed on drop.
 struct Folder(PathBuf);
 
-/// Where a server keeps its journal.
+/// The place of a server's journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Journal {
     Memory,
@@ -38,7 +38,7 @@ pub(crate) enum Journal {
 }
 
 impl Server {
-    /// Starts a server in this process, which must not have another one.
+    /// Starts a server in this process, which must not run another one.
     pub(crate) fn in_process(journal: Journal) -> Self {
         let mut server = Self::prepare();
         let configuration = Configuration::from_flags(server.flags(journal)).expect("our flags");
@@ -49,7 +49,7 @@ impl Server {
         server
     }
 
-    /// Makes a folder with the venue's recording and picks a free port.
+    /// Creates a folder with the venue's recording and picks a free port.
     pub(crate) fn prepare() -> Self {
         let folder = Folder::new();
         recording::write(&folder.0.join("recording"));
@@ -74,7 +74,7 @@ impl Server {
             ("--issuer-data", data.to_string()),
             ("--venue", format!("recorded:{data}/recording")),
             ("--workers", "1".into()),
-            // Whether another way is faster depends on the file system.
+            // Always the same way: which one is faster depends on the file system.
             ("--journal-sync", "fdatasync".into()),
             ("--tier", "free=unlimited/unlimited/2/5".into()),
             ("--address-limits", "off".into()),
@@ -96,14 +96,14 @@ impl Server {
         }
     }
 
-    /// A connection to a port without a listener may get the same port as its source and so connect
-    /// to itself.
+    /// Whether the server listens. A connection to a port without a listener may get the same port
+    /// as its source and so connect to itself, which does not count.
     fn is_listening(&self) -> bool {
         TcpStream::connect(self.address)
             .is_ok_and(|stream| stream.local_addr().ok() != Some(self.address))
     }
 
-    /// Orders of a new account.
+    /// Creates an account and returns orders for it.
     pub(crate) fn orders(&self, subject: &str, shape: Shape) -> Orders {
         let issuer = EmbeddedIssuer::open(self.data()).expect("the issuer's key is there");
         let token = issuer.mint(subject, None, 3_600, Timestamp::now()).expect("a token");
@@ -146,7 +146,7 @@ impl Drop for Folder {
     }
 }
 
-/// Starts HTTP and nothing else, in this process.
+/// Starts the bare HTTP server in this process.
 pub(crate) fn start_bare() -> SocketAddr {
     let server = CannedServer::bind((Ipv4Addr::LOCALHOST, 0).into(), 1).expect("a free port");
     let address = server.address();

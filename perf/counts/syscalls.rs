@@ -1,9 +1,9 @@
-//! System calls per full batch of trades: strace counts those of all threads of the server's own
-//! binary.
+//! System calls per full batch of trades. strace counts the calls of all threads of the server's
+//! own binary.
 //!
-//! The server is stopped by a signal while one request is sent on each connection, and continues
-//! when all of them have arrived. So every batch finds the server in the same state, that of a load
-//! that it is behind, instead of sometimes asleep and sometimes awake.
+//! A signal stops the server while one request is sent on each connection, and another continues it
+//! when all of them have arrived. So every batch finds the server in the same state, with a
+//! backlog, instead of sometimes asleep and sometimes awake.
 //!
 //! - The reads of requests and writes of answers per trade are the same in every run, so they are
 //!   gated like all other counts.
@@ -35,17 +35,17 @@ pub(crate) const UNIT: &str = "system calls";
 
 const STRACE: &str = "strace";
 
-/// Requests in a batch, each on its own connection.
+/// Number of requests in a batch, each on its own connection.
 const CONNECTIONS: u32 = 64;
 /// The number of additional batches in the second run.
 const BATCHES: u32 = 200;
 
-/// The most journal syncs per batch.
+/// Maximum number of journal syncs per batch.
 const SYNCS_MAX: f64 = 32.0;
-/// The most calls per batch that are not listed here.
+/// Maximum number of calls per batch that are not listed below.
 const OTHERS_MAX: f64 = 4.0;
 
-/// The same for each trade.
+/// Calls made equally often for each trade.
 const STEADY: [&str; 2] = ["recvfrom", "sendto"];
 const WRITE: &str = "pwrite64";
 const SYNC: &str = "fdatasync";
@@ -53,7 +53,7 @@ const SYNC: &str = "fdatasync";
 const SLEEPS: [&str; 6] =
     ["epoll_wait", "futex", "write", "read", "sched_yield", "restart_syscall"];
 
-/// How long the process may take to stop.
+/// Maximum time for the process to stop.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The server under strace, killed on drop.
@@ -69,7 +69,7 @@ pub(crate) fn is_possible() -> bool {
     Command::new(STRACE).arg("-V").output().is_ok() && Path::new("/proc/self/task").exists()
 }
 
-/// Counts per trade: the difference between two runs with different numbers of batches.
+/// Counts calls per trade, as the difference between two runs with different numbers of batches.
 pub(crate) fn count() -> Vec<Count> {
     let [fewer, more] = [BATCHES, 2 * BATCHES].map(run);
     let calls = |run: &BTreeMap<_, _>, name: &str| run.get(name).copied().unwrap_or(0.0);
@@ -105,7 +105,7 @@ pub(crate) fn count() -> Vec<Count> {
     counts
 }
 
-/// The calls of a whole run, by name.
+/// Runs a server and returns its calls, by name.
 fn run(batches: u32) -> BTreeMap<String, f64> {
     let traced = Traced::start();
     let mut orders = traced.server.orders("one", Shape::Plain);
@@ -160,8 +160,8 @@ impl Traced {
         }
     }
 
-    /// Whether all threads are stopped. A thread that strace is inspecting has the same state, but
-    /// never all of them: some always sleep.
+    /// Whether all threads are stopped. strace puts a thread that it inspects into the same state,
+    /// but never all threads, since some always sleep.
     fn is_stopped(&self) -> bool {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).expect("the server runs");
         tasks.flatten().all(|task| {
@@ -195,8 +195,8 @@ impl Drop for Traced {
     }
 }
 
-/// A row of strace's table has the share of time, seconds, microseconds per call, calls, errors or
-/// nothing, and the name.
+/// Parses strace's summary. A row has the share of time, seconds, microseconds per call, calls,
+/// errors or nothing, and the name.
 fn parse(summary: &str) -> BTreeMap<String, f64> {
     let row = |line: &str| {
         let cells: Vec<_> = line.split_whitespace().collect();

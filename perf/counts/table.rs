@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// How far a count may be from the accepted one, in percent.
+/// Maximum difference between a count and the accepted one, in percent.
 const TOLERANCE_PERCENT: f64 = 2.0;
 
 /// A unit whose numbers are exactly reproducible.
@@ -20,10 +20,10 @@ is higher than necessary would hide the next regression. `.ci/counts write` acce
 |---|---|---:|
 ";
 
-/// One number.
+/// One row of the table.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Count {
-    /// The operation that it belongs to.
+    /// The operation that was counted.
     pub(crate) operation: String,
     /// The unit of the value.
     pub(crate) unit: String,
@@ -38,12 +38,12 @@ impl Count {
     }
 }
 
-/// The text of a file with these counts.
+/// Formats a file with these counts.
 pub(crate) fn file(counts: &[Count]) -> String {
     format!("{HEAD}{}", rows(counts))
 }
 
-/// One row per count.
+/// Formats one row per count.
 pub(crate) fn rows(counts: &[Count]) -> String {
     counts.iter().fold(String::new(), |mut text, Count { operation, unit, value }| {
         writeln!(text, "| {operation} | {unit} | {value} |").expect("a string takes every write");
@@ -51,7 +51,7 @@ pub(crate) fn rows(counts: &[Count]) -> String {
     })
 }
 
-/// The counts in a file's text. Lines that are not rows are ignored.
+/// Parses the counts in a file's text. Lines that are not rows are ignored.
 pub(crate) fn parse(text: &str) -> Vec<Count> {
     let row = |line: &str| {
         let mut cells = line.strip_prefix('|')?.split('|').map(str::trim);
@@ -61,7 +61,7 @@ pub(crate) fn parse(text: &str) -> Vec<Count> {
     text.lines().filter_map(row).collect()
 }
 
-/// The differences that fail, one line each.
+/// Returns the differences that fail, one line each.
 pub(crate) fn compare(accepted: &[Count], new: &[Count]) -> Vec<String> {
     let is_same = |a: &Count, b: &Count| a.operation == b.operation && a.unit == b.unit;
     let mut wrong = Vec::new();
@@ -72,7 +72,7 @@ pub(crate) fn compare(accepted: &[Count], new: &[Count]) -> Vec<String> {
             continue;
         };
         let percent = (value - before.value) * 100.0 / before.value;
-        // Zero that stays zero has not changed.
+        // Two zeros give NaN, which is no change.
         let tolerance_percent = if unit == EXACT_UNIT { 0.0 } else { TOLERANCE_PERCENT };
         if percent.is_nan() || percent.abs() <= tolerance_percent {
             continue;

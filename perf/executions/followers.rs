@@ -1,4 +1,4 @@
-//! Clients of the execution socket on one thread, which note when fills arrive.
+//! Clients of the execution socket on one thread, which record the arrival of fills.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,9 +16,9 @@ const PATH: &str = "/v1/ws/executions";
 /// A fill that a socket received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
-    /// The number of the socket.
+    /// The index of the socket.
     pub(crate) socket: usize,
-    /// When it was read, in nanoseconds since 1970.
+    /// The time at which it was read, in nanoseconds since 1970.
     pub(crate) at_ns: u64,
 }
 
@@ -42,7 +42,7 @@ impl Followers {
         Ok(followers)
     }
 
-    /// The next `count` fills.
+    /// Waits for the next `count` fills. Fails if they take longer than `patience`.
     pub(crate) fn take(&self, count: usize, patience: Duration) -> anyhow::Result<Vec<Arrival>> {
         let deadline = Instant::now() + patience;
         let mut taken = Vec::with_capacity(count);
@@ -54,7 +54,7 @@ impl Followers {
         Ok(taken)
     }
 
-    /// Fails if a socket has ended or a fill arrived that nobody expected.
+    /// Fails if a socket has ended or an unexpected fill has arrived.
     pub(crate) fn ensure_quiet(&mut self) -> anyhow::Result<()> {
         self.ensure_open()?;
         ensure!(self.arrivals.try_recv().is_err(), "more fills than expected");
@@ -70,7 +70,7 @@ impl Followers {
     }
 }
 
-/// Ends with the first socket that does.
+/// Runs until the first socket ends, and returns its error.
 fn follow(
     address: SocketAddr,
     keys: &[String],

@@ -1,5 +1,5 @@
-//! The stack that a user might build instead: the package in `perf/fastapi` on uvicorn, Postgres
-//! and Redis.
+//! A stack that a user might build instead: the package in `perf/fastapi` on uvicorn, Postgres and
+//! Redis.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const FILES: [(&str, &str); 4] = [
     ("schema.sql", include_str!("../fastapi/schema.sql")),
 ];
 
-/// What the servers of one run share: both stores, and an interpreter with the packages.
+/// The parts that all servers of one run share: both stores, and an interpreter with the packages.
 pub(crate) struct Stack {
     postgres: Postgres,
     redis: Redis,
@@ -79,7 +79,7 @@ impl Stack {
         Ok(FastApi { process, address })
     }
 
-    /// The target of trades. All processes of the stack count as the server.
+    /// Returns the target of trades. All processes of the stack count as the server.
     pub(crate) fn target(&self, server: &FastApi) -> Target {
         let keys = (1..=self.account_count).map(|number| format!("ps_live_{number:064x}"));
         Target {

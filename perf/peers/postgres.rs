@@ -11,11 +11,11 @@ use anyhow::{Context as _, ensure};
 use super::{is_program, logged};
 use crate::process::{self, Ending, Process};
 
-/// How long the cluster may take to start.
+/// Seconds that the cluster may take to start.
 const READY_SECONDS_MAX: u64 = 30;
 
-/// The default of having every commit on disk before its answer. Memory for all the data and no
-/// checkpoint in the measured time, both in favour of Postgres.
+/// Settings of the cluster. Every commit is on disk before its answer, as by default. In favour of
+/// Postgres, it has memory for all the data, and no checkpoint falls into the measurement.
 const SETTINGS: [&str; 7] = [
     "fsync=on",
     "synchronous_commit=on",
@@ -87,7 +87,8 @@ impl Postgres {
     }
 }
 
-/// The path of a Postgres program; distributions keep them out of the search path.
+/// Returns the path of a Postgres program. Distributions keep these programs out of the search
+/// path.
 pub(super) fn program(name: &str) -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let newest = versions
@@ -100,7 +101,7 @@ pub(super) fn program(name: &str) -> Option<PathBuf> {
     newest.map(|(_, path)| path).or_else(|| is_program(name).then(|| name.into()))
 }
 
-/// The user and group to run it as under root, since it refuses to run as root.
+/// Returns the user and group to run Postgres as under root, since it refuses to run as root.
 fn unprivileged_user() -> anyhow::Result<Option<(u32, u32)>> {
     if std::fs::metadata("/proc/self").context("failed to find the current user")?.uid() != 0 {
         return Ok(None);

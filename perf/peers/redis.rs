@@ -14,20 +14,20 @@ use super::{free_port, logged};
 use crate::machine::{CpuClock, cpu_seconds};
 use crate::process::{self, Ending, Process};
 
-/// The size of a value.
+/// The size of a value, in bytes.
 const VALUE_BYTES: u32 = 200;
 
 /// The number of possible keys.
 const KEY_COUNT: u32 = 10_000_000;
 
-/// How long the server may take to start.
+/// Seconds that the server may take to start.
 const READY_SECONDS_MAX: u64 = 10;
 
 /// A separate Redis server.
 pub(crate) struct Redis {
     process: Process,
     address: SocketAddr,
-    /// The path of its Unix socket.
+    /// The path of the server's Unix socket.
     pub(crate) socket: PathBuf,
 }
 
@@ -49,8 +49,8 @@ pub(crate) struct RedisOutcome {
 }
 
 impl Redis {
-    /// Starts a server with every write on disk before its answer. Log rewrites are off, in favour
-    /// of Redis.
+    /// Starts a server that has every write on disk before its answer. Log rewrites are off, in
+    /// favour of Redis.
     pub(crate) fn start_durable(folder: &Path) -> anyhow::Result<Self> {
         let flags = ["--appendonly", "yes", "--appendfsync", "always"];
         Self::start(folder, &[&flags[..], &["--auto-aof-rewrite-percentage", "0"]].concat())
@@ -91,7 +91,7 @@ impl Redis {
         warm_up: Duration,
         measured: Duration,
     ) -> anyhow::Result<RedisOutcome> {
-        // Short runs and then longer ones estimate the number of requests that this takes.
+        // A short run and then the warm-up estimate the number of requests that take this long.
         let mut figures = self.benchmark(client_count, 1000 + 100 * client_count as u64)?;
         let warm_up_count = requests_within(figures, warm_up);
         if warm_up_count > 0 {

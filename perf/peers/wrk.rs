@@ -1,4 +1,4 @@
-//! wrk, a well-known load generator, which repeats some rows as a check on ours.
+//! wrk, a well-known load generator, which repeats some rows to check our own generator.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::machine::{CpuClock, cpu_seconds};
 use crate::process;
 use crate::setup::{Target, instrument};
 
-/// The requests that wrk sends.
+/// The script of the requests that wrk sends.
 const SCRIPT: &str = include_str!("../trades.lua");
 
 /// The result of a load by wrk.

@@ -1,6 +1,7 @@
-//! The bare loop: frames of the same length, of as many markets that change at the same times, to
-//! as many sockets on the same runtime, and nothing else. Beside it, a server without readers
-//! follows the evening at the same speed, since that takes as much of the machine from both.
+//! The bare loop: it writes frames of the same length, of as many markets that change at the same
+//! times, to as many sockets on the same runtime, and does nothing else. Beside it, a server
+//! without readers follows the evening at the same speed, so that both measurements leave the same
+//! share of the machine.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +17,8 @@ use crate::setup::{Setup, Target};
 use crate::venue::Followed;
 use crate::venue::evening::Speed;
 
-/// Measures it after a server whose sockets got frames like these, and whose venue took this
-/// course. Without the evening, markets change evenly.
+/// Measures the bare loop after a server whose sockets got frames like these, and whose venue took
+/// this course. Without the evening, markets change evenly.
 pub(super) fn measure(
     setup: &Setup,
     arguments: &StreamArgs,
@@ -50,7 +51,7 @@ pub(super) fn measure(
     let target = Target::of(&server, vec!["none".to_owned()]);
     let bytes_without = resident_bytes(target.pids[0])?;
     let groups = vec![Vec::new(); reader_count as usize];
-    // Its readers do the same work for each frame.
+    // Its readers do the same work for each frame as those of the server.
     let reading = Reading { keeps_last: true, ..Reading::of(Via::Socket) };
     let mut readers = PriceReaders::open(&target, &groups, reading)?;
     let cpu_before = cpu_seconds(CpuClock::Trees(&target.pids))?;

@@ -1,4 +1,4 @@
-//! Sockets that come, follow some markets and go, at a fixed rate.
+//! Sockets that open, follow some markets and close, at a fixed rate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,20 +10,20 @@ use tokio::task::{JoinSet, LocalSet};
 use crate::setup::Target;
 use crate::socket::Socket;
 
-/// The most sockets that are open at a time; beyond it, none comes until one has gone.
+/// Maximum number of open sockets. Beyond it, no socket is opened until one has closed.
 const OPEN_MAX: usize = 200;
 
-/// The time between two looks at what is due.
+/// Time between two checks of what is due.
 const TICK: Duration = Duration::from_millis(1);
 
-/// A thread that opens and closes sockets until it is told to end.
+/// A thread that opens and closes sockets until it is stopped.
 pub(super) struct Churn {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<anyhow::Result<u64>>,
 }
 
 impl Churn {
-    /// Starts with this many sockets per second.
+    /// Starts opening this many sockets per second.
     pub(super) fn start(target: &Target, markets: &[String], per_second: u32) -> Self {
         let is_over = Arc::new(AtomicBool::new(per_second == 0));
         let (address, key, markets) = (target.address, target.keys[0].clone(), markets.to_vec());
@@ -62,7 +62,7 @@ impl Churn {
         Self { is_over, thread }
     }
 
-    /// Ends. Returns how many sockets have come and gone.
+    /// Stops the thread. Returns the number of sockets that were opened and closed.
     pub(super) fn end(self) -> anyhow::Result<u64> {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().expect("the thread of the churn does not panic")

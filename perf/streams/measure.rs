@@ -1,4 +1,5 @@
-//! One server in one round: what its readers get, and what they leave behind.
+//! One server in one round: the frames that its readers receive, and the resources that they leave
+//! behind.
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +14,14 @@ use crate::price_readers::{Counts, LastFrames, PriceReaders, ReaderFigures, Read
 use crate::setup::{Setup, Target};
 use crate::venue::{Followed, METRICS_AGE_MAX};
 
-/// Makes the server's allocator return freed memory at once, so that resident memory is what is in
-/// use. By default it keeps what the start has freed until others need it. And the kernel must not
-/// make huge pages of its memory, each of which is resident as a whole: 23 of them at once looked
-/// like a leak of 10 MB.
+/// Makes the server's allocator return freed memory at once, so that resident memory is the memory
+/// in use. By default, it keeps the memory freed by the start until it is needed elsewhere. In
+/// addition, the kernel must not use huge pages, each of which is resident as a whole: 23 of them
+/// at once looked like a leak of 10 MB.
 pub(super) const RETURN_MEMORY: [(&str, &str); 2] =
     [("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_ALLOW_THP", "0")];
 
-/// How long the stand-in may take beyond the time of its messages.
+/// Maximum time that the stand-in may take beyond the time of its messages.
 pub(super) const WALK_PATIENCE: Duration = Duration::from_mins(1);
 
 /// The metrics that are 0 on a server without readers.
@@ -31,21 +32,21 @@ const LEFT_BEHIND: [&str; 4] = [
     "paperbourse_unsent_bytes",
 ];
 
-/// How long the last frames may take to arrive.
+/// Maximum time for the last frames to arrive.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Interval between comparisons of the last frames.
 const COMPARE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What the venue did while a server was measured.
+/// The venue's changes while a server was measured.
 pub(super) struct Course {
-    /// When markets changed, in milliseconds since the beginning, and which, in order.
+    /// The changes in order: milliseconds since the beginning, and the market.
     pub(super) changes: Vec<(u64, u32)>,
-    /// How many milliseconds of the evening were played.
+    /// Number of milliseconds of the evening that were played.
     pub(super) played_ms: u64,
 }
 
-/// Measures one server. Also returns what the venue did meanwhile.
+/// Measures one server. Also returns the venue's changes during the measurement.
 pub(super) fn measure(
     setup: &Setup,
     arguments: &StreamArgs,
@@ -76,8 +77,8 @@ pub(super) fn measure(
     let files_without = open_files(run.pid())?;
     run.reading = run.open(arguments.readers - arguments.stopped, false)?;
 
-    // As many readers without those that stop. Whether that is measured first or last, the machine
-    // is as fast for both.
+    // Measure as many readers without those that stop, first or last in turn, so that the speed of
+    // the machine is the same for both.
     let has_stopping = arguments.stopped > 0;
     let mut stale_count = 0;
     let mut undisturbed = None;
@@ -131,26 +132,26 @@ pub(super) fn measure(
     Ok((sample, course))
 }
 
-/// A server that is measured.
+/// A server under measurement.
 struct Run<'a> {
     arguments: &'a StreamArgs,
     arrangement: Arrangement,
     followed: Followed,
     target: Target,
-    /// The readers that are measured, and those that stop beside them.
+    /// The measured readers, and those that stop beside them.
     reading: Group,
     stopping: Group,
     truth: Truth,
-    /// How many milliseconds of the evening have been played.
+    /// Number of milliseconds of the evening that have been played.
     played_ms: u64,
     /// The seed of the next random walk.
     walk_count: u32,
 }
 
-/// Sockets and streams, if there are any.
+/// The sockets and the streams of one group, if there are any.
 type Group = [Option<PriceReaders>; 2];
 
-/// What readers got in the end.
+/// The readers' final results.
 #[derive(Default)]
 struct Account {
     disorder_count: u64,
@@ -164,7 +165,7 @@ impl Run<'_> {
         self.target.pids[0]
     }
 
-    /// Opens so many readers of each kind.
+    /// Opens `count` readers of each kind.
     fn open(&self, count: u32, stops: bool) -> anyhow::Result<Group> {
         let groups = vec![self.followed.markets.clone(); count as usize];
         let mut group = Group::default();
@@ -177,7 +178,7 @@ impl Run<'_> {
         Ok(group)
     }
 
-    /// Closes a group, and adds what it got to the account.
+    /// Closes a group, and adds its results to the account.
     fn close(&self, group: Group, account: &mut Account) -> anyhow::Result<()> {
         for readers in group.into_iter().flatten() {
             let received = readers.take_received();
@@ -196,8 +197,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Measures for this long, and returns what the readers got, and how many sockets came and went
-    /// beside them. Those that stop do so meanwhile.
+    /// Measures for this long. Returns the readers' results, and the number of sockets opened and
+    /// closed beside them. The readers that can stop do so during the measurement.
     fn observe(&mut self, measured: Duration) -> anyhow::Result<(Observed, u64)> {
         let cpu_before = cpu_seconds(CpuClock::Trees(&self.target.pids))?;
         self.stopping.iter().flatten().for_each(|readers| readers.stop_reading(true));
@@ -233,7 +234,7 @@ impl Run<'_> {
         Ok((Observed { sockets, streams, megabytes_over_time }, churned_count))
     }
 
-    /// What the sockets and the streams got since the last call.
+    /// Returns the counts of the sockets and of the streams since the last call.
     fn take(&mut self) -> anyhow::Result<[Option<Counts>; 2]> {
         let [sockets, streams] = &mut self.reading;
         let taken = |readers: &mut Option<PriceReaders>| {
@@ -254,7 +255,7 @@ impl Run<'_> {
         resident_bytes(self.pid())
     }
 
-    /// Learns what the venue has had.
+    /// Fetches the books that the venue has shown since the last call.
     fn learn(&mut self) -> anyhow::Result<()> {
         if self.arguments.evening.is_some() {
             let (tops, played_ms) = self.followed.venue.tops()?;
@@ -264,8 +265,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Waits until all readers have the newest frames. Returns the number of markets of readers for
-    /// which they do not.
+    /// Waits until all readers have the newest frames. Returns the number of markets, counted per
+    /// reader, for which they do not.
     fn settle(&mut self) -> anyhow::Result<usize> {
         let deadline = Instant::now() + SETTLE_PATIENCE;
         loop {
@@ -284,7 +285,8 @@ impl Run<'_> {
     }
 }
 
-/// Waits until nothing of the readers is left. Returns what still is.
+/// Waits until the server has released all resources of the readers. Returns the number of those
+/// that are left.
 fn left_behind(followed: &Followed, pid: u32, files_without: u64) -> anyhow::Result<u64> {
     let deadline = Instant::now() + SETTLE_PATIENCE;
     loop {
@@ -304,7 +306,7 @@ fn open_files(pid: u32) -> anyhow::Result<u64> {
     Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count() as u64)
 }
 
-/// The frames that a new socket gets.
+/// Returns the frames that a new socket gets.
 fn newest_frames(target: &Target, markets: &[String]) -> anyhow::Result<LastFrames> {
     let reading = Reading { keeps_last: true, ..Reading::of(Via::Socket) };
     let mut socket = PriceReaders::open(target, &[markets.to_vec()], reading)?;
@@ -321,7 +323,7 @@ fn newest_frames(target: &Target, markets: &[String]) -> anyhow::Result<LastFram
     }
 }
 
-/// The number of markets whose frames differ.
+/// Returns the number of markets whose frames differ.
 fn stale(last: &LastFrames, newest: &LastFrames) -> usize {
     newest.iter().filter(|(market, frame)| last.get(*market) != Some(frame)).count()
 }

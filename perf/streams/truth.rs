@@ -1,4 +1,4 @@
-//! Whether readers got what the venue had, in the order in which it had it.
+//! Checks whether readers received the venue's prices, in the venue's order.
 
 use std::collections::HashMap;
 
@@ -7,22 +7,22 @@ use anyhow::{Context as _, ensure};
 use crate::price_readers::{Received, ReceivedFrame};
 use crate::venue::stand_in::TrueTop;
 
-/// What the book of each market's first outcome showed, in order.
+/// The best prices of the book of each market's first outcome, in order.
 #[derive(Default)]
 pub(super) struct Truth {
     tops: HashMap<usize, Vec<TrueTop>>,
 }
 
 impl Truth {
-    /// Adds what follows.
+    /// Appends the prices that follow.
     pub(super) fn extend(&mut self, tops: Vec<TrueTop>) {
         for top in tops {
             self.tops.entry(top.market).or_default().push(top);
         }
     }
 
-    /// The changes of the last `span_ms` milliseconds, in order: when each was, counted from the
-    /// beginning of that span, and of which market.
+    /// Returns the changes of the last `span_ms` milliseconds, in order: the time of each since the
+    /// beginning of that span, and its market.
     pub(super) fn changes_of_last(&self, span_ms: u64) -> Vec<(u64, u32)> {
         let all = self.tops.values().flatten();
         let last_ms = all.clone().map(|top| top.at_ms).max().unwrap_or_default();
@@ -36,9 +36,9 @@ impl Truth {
         changes
     }
 
-    /// How many of these frames show what the venue never had, or had before what an earlier frame
-    /// shows. `market_ids` are those of the markets, in order; fails if there is nothing to
-    /// compare.
+    /// Returns the number of frames that show prices which the venue never had, or had before those
+    /// of an earlier frame. `market_ids` are the ids of the markets, in order. Fails if there is
+    /// nothing to compare.
     pub(super) fn untrue_count(
         &self,
         received: &Received,
@@ -93,15 +93,15 @@ mod tests {
         };
         for (frames, count) in [
             (vec![frame(11, 10, 1), frame(21, 20, 2), frame(22, 20, 3), frame(31, 30, 1)], 0),
-            // Skipped, and said again.
+            // Prices are skipped, and repeated.
             (vec![frame(11, 10, 1), frame(12, 10, 1), frame(31, 30, 1)], 0),
-            // Never had.
+            // Prices that the venue never had.
             (vec![frame(21, 20, 4)], 1),
-            // Had at another time.
+            // Prices that the venue had at another time.
             (vec![frame(31, 20, 1)], 1),
-            // Had only later.
+            // Prices that the venue had only later.
             (vec![frame(29, 30, 1)], 1),
-            // Had before.
+            // Prices that the venue had before.
             (vec![frame(31, 30, 1), frame(32, 20, 3)], 1),
         ] {
             let frames: Vec<&ReceivedFrame> = frames.iter().collect();

@@ -10,14 +10,14 @@ use serde_json::Value;
 use super::stand_in::TrueBook;
 use crate::client::{Connection, encode_request};
 
-/// How long the last messages may take to arrive.
+/// Maximum time for the last messages to arrive.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Prices and sizes in millionths, the best level last, as the server serves them.
 type Levels = Vec<(i64, i64)>;
 
-/// The tokens whose served books differ from the stand-in's or are stale, after the last messages
-/// had time to arrive.
+/// Returns the tokens whose served books are stale or differ from the stand-in's, after the last
+/// messages had time to arrive.
 pub(crate) fn unequal(address: SocketAddr, books: &[TrueBook]) -> anyhow::Result<Vec<String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

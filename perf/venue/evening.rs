@@ -1,5 +1,5 @@
-//! The recorded evening, played on as many invented markets as wanted: each is a copy of one of the
-//! recorded ones, at a time of its own in the evening, which begins again at its end.
+//! The recorded evening, played on any number of invented markets. Each is a copy of a recorded
+//! market, begins at its own time in the evening, and starts over at the end.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,35 +14,36 @@ use super::stand_in::{TrueTop, condition_id, token_id};
 use crate::venue_side::standin::recordings::game_place;
 use crate::venue_side::standin::{Ladder, Pace, Played, Recordings, StandIn, now_us};
 
-/// The recording.
+/// The file of the recording.
 const TICKS: &str = "ws/nhl_2026-06-07T0130Z_ticks.jsonl";
 
-/// How much of it is played. After that, changes are missing in it: its books cross.
+/// Length of the part that is played. After it, changes are missing from the recording, so that its
+/// books cross.
 const PLAYED_MS: u64 = 485_000;
 
-/// The time between batches of what is due.
+/// Time between batches of due changes.
 const TICK: Duration = Duration::from_millis(1);
 
-/// At full speed, how much of the evening is sent between two looks at what the client has taken.
+/// At full speed, the part of the evening that is sent between two checks of the client's progress.
 const STEP_MS: u64 = 100;
 
-/// At full speed, nothing is sent while a socket has more unsent frames than this.
+/// At full speed, the number of unsent frames of a socket above which nothing is sent.
 const UNSENT_MAX: usize = 1_000;
 
-/// How fast the evening passes.
+/// The speed at which the evening passes.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Speed {
-    /// So many times as fast as it did.
+    /// This many times the original speed.
     Times(u32),
-    /// As fast as the client takes it.
+    /// As fast as the client takes the messages.
     Max,
 }
 
-/// What happened in one recorded market.
+/// The events of one recorded market.
 type Rows = Vec<Row>;
 
 struct Row {
-    /// Since the evening began.
+    /// Time since the beginning of the evening.
     at_ms: u64,
     outcome: usize,
     event: Event,
@@ -59,9 +60,9 @@ struct Market {
     /// The index of its recorded market.
     recorded: usize,
     next: usize,
-    /// How many times it has been played to its end.
+    /// Number of times that the market has been played to its end.
     turn: u64,
-    /// When it began, since the evening began.
+    /// The time in the evening at which the market began.
     shift_ms: u64,
 }
 
@@ -74,7 +75,7 @@ pub(crate) struct Evening {
 }
 
 impl Evening {
-    /// Reads the recording and gives each of the markets the books of its beginning.
+    /// Reads the recording, and gives each market the book of the time at which it begins.
     pub(crate) fn begin(venue: &StandIn, market_count: usize) -> anyhow::Result<Self> {
         let recordings = Recordings::open().context("the evening is not recorded here")?;
         let recorded = read(&recordings)?;
@@ -89,12 +90,12 @@ impl Evening {
             evening.play_market(venue, number, shift_ms);
             evening.markets[number].shift_ms = shift_ms;
         }
-        // Nobody has seen what came before.
+        // Drop the earlier tops, since no client has seen them.
         evening.tops = (0..market_count).map(|number| TrueTop::of(venue, number)).collect();
         Ok(evening)
     }
 
-    /// Goes on for this long.
+    /// Continues the evening for this long.
     pub(crate) async fn play(&mut self, venue: &StandIn, speed: Speed, duration: Duration) -> Pace {
         let began = Instant::now();
         let before = (venue.message_count(), self.played_ms);
@@ -127,17 +128,19 @@ impl Evening {
         }
     }
 
-    /// How many milliseconds of it have been played.
+    /// Returns the number of milliseconds of the evening that have been played.
     pub(crate) fn played_ms(&self) -> u64 {
         self.played_ms
     }
 
-    /// What the first outcome's book of each market has shown since the last call, in order.
+    /// Returns the best prices of the first outcome's book of each market since the last call, in
+    /// order.
     pub(crate) fn take_tops(&mut self) -> Vec<TrueTop> {
         std::mem::take(&mut self.tops)
     }
 
-    /// Plays a market up to this time since the evening began. Returns the number of rows.
+    /// Plays a market up to this time since the beginning of the evening. Returns the number of
+    /// rows.
     fn play_market(&mut self, venue: &StandIn, number: usize, until_ms: u64) -> u64 {
         let market = &mut self.markets[number];
         let rows = &self.recorded[market.recorded];
@@ -163,7 +166,7 @@ impl Evening {
 }
 
 impl Row {
-    /// Plays it in the invented market with this number.
+    /// Plays the row in the invented market with this number.
     fn play(&self, venue: &StandIn, number: usize) {
         let token = token_id(number, self.outcome);
         match &self.event {
@@ -182,7 +185,7 @@ impl Row {
     }
 }
 
-/// What happened in each recorded market.
+/// Reads the events of each recorded market.
 fn read(recordings: &Recordings) -> anyhow::Result<Vec<Rows>> {
     let mut times_ms = Vec::new();
     for value in recordings.values(TICKS) {
@@ -191,7 +194,7 @@ fn read(recordings: &Recordings) -> anyhow::Result<Vec<Rows>> {
     }
     let first_ms = *times_ms.iter().min().context("there are rows")?;
     let mut recorded = Vec::new();
-    // Rows are in the order in which they arrived; some times step back a little.
+    // Rows are in their order of arrival; some times step back a little.
     let mut at_ms = 0;
     for (played, time_ms) in recordings.tape(TICKS).into_iter().zip(times_ms) {
         at_ms = at_ms.max(time_ms - first_ms);

@@ -34,19 +34,19 @@ impl Page {
         })
     }
 
-    /// The value of a metric, by its name including labels.
+    /// Returns the value of a metric, by its name including labels.
     pub(crate) fn value(&self, name: &str) -> anyhow::Result<u64> {
         let line = self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let value = line.with_context(|| format!("/metrics has no {name}"))?;
         value.parse().with_context(|| format!("{name} is not a number: {value}"))
     }
 
-    /// The number of tokens in this state.
+    /// Returns the number of tokens in this state.
     pub(crate) fn tokens(&self, state: &str) -> anyhow::Result<u64> {
         self.value(&format!("paperbourse_venue_tokens{{state=\"{state}\"}}"))
     }
 
-    /// All delays so far in this histogram.
+    /// Returns all delays so far in this histogram.
     pub(crate) fn delays(&self, name: &str) -> anyhow::Result<Delays> {
         let prefix = format!("{name}_bucket{{le=\"");
         let rows = self.0.lines().filter_map(|line| line.strip_prefix(&prefix)?.split_once("\"} "));
@@ -61,14 +61,14 @@ impl Page {
 }
 
 impl Delays {
-    /// The delays since an earlier page.
+    /// Returns the delays since an earlier page.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let rows = self.0.iter().zip(&before.0);
         Self(rows.map(|(&(bound, count), (_, earlier))| (bound, count - earlier)).collect())
     }
 
-    /// A quantile of the delays in seconds, interpolated within its bucket; in the last bucket, the
-    /// highest finite bound. NaN if there are none.
+    /// Returns a quantile of the delays in seconds, interpolated within its bucket; in the last
+    /// bucket, the highest finite bound. NaN if there are no delays.
     #[expect(clippy::cast_precision_loss, reason = "counts of events, and shown with two digits")]
     pub(crate) fn quantile(&self, part: f64) -> f64 {
         let total = self.0.last().map_or(0, |&(_, count)| count);

@@ -14,10 +14,10 @@ use tokio::task::LocalSet;
 use crate::client::{Connection, encode_request};
 use crate::schedule::{self, Clock, Due};
 
-/// Connections that share the reads.
+/// Number of connections that share the reads.
 const CONNECTIONS: usize = 4;
 
-/// The highest recorded latency.
+/// The highest recorded latency, in nanoseconds.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
 /// A thread that reads for a fixed time. Latencies count from when a read was due.
@@ -56,7 +56,7 @@ impl Readers {
         }))
     }
 
-    /// Waits for the end. Returns the time from when each read was due to its complete answer, in
+    /// Waits for the end. Returns the times from when each read was due to its complete answer, in
     /// nanoseconds.
     pub(crate) fn join(self) -> anyhow::Result<Histogram<u64>> {
         self.0.join().expect("readers do not panic").context("the readers failed")

@@ -19,7 +19,7 @@ use crate::socket::now_ns;
 pub(crate) use crate::venue_side::standin::world::{condition_id, token_id};
 use crate::venue_side::standin::{Options, Pace, Side, StandIn, World, micros};
 
-/// How long the stand-in may take to answer any order except a walk.
+/// Timeout for the answer to any order except a walk.
 const ANSWER_PATIENCE: Duration = Duration::from_mins(1);
 
 /// The options of the process.
@@ -34,18 +34,18 @@ pub(crate) struct StandInArgs {
     evening: bool,
 }
 
-/// An order to the stand-in.
+/// A command to the stand-in.
 #[derive(Serialize, Deserialize)]
 enum Order {
     /// Move the books at random, with this many messages per second.
     Walk { seed: u64, messages_per_second: u32, duration: Duration },
-    /// Go on with the recorded evening.
+    /// Continue the recorded evening.
     Evening { speed: Speed, duration: Duration },
-    /// Report what the books have shown in the evening since the last report.
+    /// Report the best prices of the books since the last report of the evening.
     Tops,
     /// Remove the best bid of every market, so that there is room for an ask.
     Widen,
-    /// Show asks for a while.
+    /// Show asks for some time.
     Show(Asks),
     /// Report all current books.
     Books,
@@ -53,21 +53,21 @@ enum Order {
     Violations,
 }
 
-/// Asks that are due at a fixed rate, whether or not anybody keeps up.
+/// Asks that are due at a fixed rate, whether or not the client keeps up.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) struct Asks {
-    /// The market of each, and its price for the first outcome.
+    /// The market of each ask, and its price for the first outcome.
     pub(crate) levels: Vec<(usize, String)>,
     pub(crate) shares: u32,
-    /// When the first is due, in nanoseconds since 1970.
+    /// The time at which the first ask is due, in nanoseconds since 1970.
     pub(crate) begin_ns: u64,
     pub(crate) interval_ns: u64,
-    /// How long each stays.
+    /// Time for which each ask is shown, in nanoseconds.
     pub(crate) stay_ns: u64,
 }
 
 impl Asks {
-    /// When an ask is due.
+    /// Returns the time at which an ask is due, in nanoseconds since 1970.
     pub(crate) fn due_ns(&self, number: usize) -> u64 {
         self.begin_ns + self.interval_ns * number as u64
     }
@@ -92,8 +92,8 @@ pub(crate) struct TrueBook {
     pub(crate) asks: Vec<(Box<str>, Box<str>)>,
 }
 
-/// The best prices of a market's first outcome at the stand-in, in millionths of a dollar; 0 and a
-/// dollar stand for an empty side.
+/// The best prices of a market's first outcome at the stand-in, in millionths of a dollar. For an
+/// empty side they are 0 and a dollar.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TrueTop {
     pub(crate) market: usize,
@@ -104,7 +104,7 @@ pub(crate) struct TrueTop {
 }
 
 impl TrueTop {
-    /// What this market shows now.
+    /// Returns the best prices of this market now.
     pub(crate) fn of(venue: &StandIn, market: usize) -> Self {
         let (at_ms, bid, ask) = venue.top(&token_id(market, 0));
         Self { market, at_ms, bid_micros: micros(&bid), ask_micros: micros(&ask) }
@@ -125,7 +125,7 @@ pub(crate) fn run(arguments: &StandInArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let world = World::invented(arguments.markets);
-        // Nobody needs earlier books.
+        // Earlier books are not needed.
         let venue = StandIn::start(world, Options { history_max: 1, ..Options::default() }).await;
         let venue = Arc::new(venue);
         let mut evening =
@@ -153,7 +153,8 @@ pub(crate) fn run(arguments: &StandInArgs) -> anyhow::Result<()> {
                 Order::Widen => print(&widen(&venue, arguments.markets))?,
                 Order::Show(asks) => {
                     let venue = venue.clone();
-                    // The threads of the runtime sleep in whole milliseconds.
+                    // A blocking sleep is precise, while the runtime's timers have millisecond
+                    // resolution.
                     print(&tokio::task::spawn_blocking(move || show(&venue, &asks)).await?)?;
                 }
                 Order::Books => print(&books(&venue, arguments.markets))?,
@@ -176,7 +177,7 @@ fn widen(venue: &StandIn, market_count: usize) -> Vec<String> {
     removed.collect()
 }
 
-/// Shows each ask when it is due, and removes it later. Returns the longest delay.
+/// Shows each ask when it is due, and removes it later. Returns the longest delay in showing one.
 fn show(venue: &StandIn, asks: &Asks) -> Duration {
     let mut late_max_ns = 0;
     let (mut shown, mut gone) = (0, 0);
@@ -214,7 +215,7 @@ fn print(answer: &impl Serialize) -> anyhow::Result<()> {
     Ok(std::io::stdout().flush()?)
 }
 
-/// The process as seen by its parent, ended on drop.
+/// The process of the stand-in, from its parent's point of view. Dropping this ends it.
 pub(crate) struct StandInProcess {
     process: Process,
     answers: Receiver<String>,
@@ -222,7 +223,8 @@ pub(crate) struct StandInProcess {
 }
 
 impl StandInProcess {
-    /// Starts it with this number of markets, with invented books or those of the recorded evening.
+    /// Starts the stand-in with this number of markets, with invented books or those of the
+    /// recorded evening.
     pub(crate) fn start(market_count: usize, is_evening: bool) -> anyhow::Result<Self> {
         let own = std::env::current_exe().context("failed to find the path of this program")?;
         let mut command = Command::new(own);
@@ -243,12 +245,12 @@ impl StandInProcess {
         Ok(Self { process, answers, addresses })
     }
 
-    /// The process id.
+    /// Returns the process id.
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Starts to move the books; [`Self::walked`] returns the result.
+    /// Starts moving the books; [`Self::walked`] returns the result.
     pub(crate) fn walk(
         &mut self,
         seed: u64,
@@ -258,19 +260,19 @@ impl StandInProcess {
         self.order(&Order::Walk { seed, messages_per_second, duration })
     }
 
-    /// Starts to go on with the evening; [`Self::walked`] returns the result.
+    /// Starts continuing the evening; [`Self::walked`] returns the result.
     pub(crate) fn go_on(&mut self, speed: Speed, duration: Duration) -> anyhow::Result<()> {
         self.order(&Order::Evening { speed, duration })
     }
 
-    /// What the first outcome's book of each market has shown since the last call, in order, and
-    /// how many milliseconds of the evening have been played.
+    /// Returns the best prices of the first outcome's book of each market since the last call, in
+    /// order, and the number of milliseconds of the evening that have been played.
     pub(crate) fn tops(&mut self) -> anyhow::Result<(Vec<TrueTop>, u64)> {
         self.order(&Order::Tops)?;
         read(&self.answers, ANSWER_PATIENCE)?.context("the stand-in did not report what it showed")
     }
 
-    /// The result of the walk or the evening; `None` if it did not end in time.
+    /// Returns the result of the walk or the evening, or `None` if it did not end in time.
     pub(crate) fn walked(&self, patience: Duration) -> anyhow::Result<Option<Pace>> {
         read(&self.answers, patience)
     }
@@ -281,7 +283,7 @@ impl StandInProcess {
         read(&self.answers, ANSWER_PATIENCE)?.context("the stand-in removed no bids")
     }
 
-    /// Shows asks until all of them have gone. Returns the longest delay of one that was due.
+    /// Shows asks until all of them have been removed. Returns the longest delay in showing one.
     pub(crate) fn show(&mut self, asks: Asks) -> anyhow::Result<Duration> {
         let last_ns = asks.due_ns(asks.levels.len()) + asks.stay_ns;
         let patience = ANSWER_PATIENCE + Duration::from_nanos(last_ns.saturating_sub(now_ns()));
@@ -289,13 +291,13 @@ impl StandInProcess {
         read(&self.answers, patience)?.context("the stand-in showed no asks")
     }
 
-    /// All current books.
+    /// Returns all current books.
     pub(crate) fn books(&mut self) -> anyhow::Result<Vec<TrueBook>> {
         self.order(&Order::Books)?;
         read(&self.answers, ANSWER_PATIENCE)?.context("the stand-in reported no books")
     }
 
-    /// The client's violations of the venue's rules.
+    /// Returns the client's violations of the venue's rules.
     pub(crate) fn violations(&mut self) -> anyhow::Result<Vec<String>> {
         self.order(&Order::Violations)?;
         read(&self.answers, ANSWER_PATIENCE)?.context("the stand-in did not report violations")

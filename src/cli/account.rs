@@ -1,4 +1,4 @@
-//! `paperbourse account`: what operators ask of a running server about accounts, and do to them.
+//! `paperbourse account`: shows and changes the accounts of a running server.
 
 use std::fmt::{self, Display, Write as _};
 use std::path::PathBuf;
@@ -206,22 +206,22 @@ pub(super) fn run(arguments: &AccountArgs) -> anyhow::Result<()> {
     }
 }
 
-/// A token for a new deposit, printed before the request: if the answer is lost, the operator can
-/// repeat the deposit with it.
+/// Creates a deposit token and prints it before the request, so that the operator can repeat the
+/// deposit if the answer is lost.
 fn told_token() -> anyhow::Result<String> {
     let token = new_token()?;
     eprintln!("repeat with --token {token} to deposit at most once");
     Ok(token)
 }
 
-/// A token for a new deposit.
+/// Returns 32 random hexadecimal digits.
 fn new_token() -> anyhow::Result<String> {
     let mut token = [0; 16];
     getrandom::fill(&mut token).context("the system gives no random bytes")?;
     Ok(format!("{:032x}", u128::from_be_bytes(token)))
 }
 
-/// How to continue a list, if there are more rows.
+/// Writes how to continue the list, if there are more rows.
 fn write_next(formatter: &mut fmt::Formatter<'_>, rows: &str, next: Option<u64>) -> fmt::Result {
     match next {
         Some(after) => write!(formatter, "\nmore {rows} follow: continue with --after {after}"),
@@ -229,7 +229,7 @@ fn write_next(formatter: &mut fmt::Formatter<'_>, rows: &str, next: Option<u64>)
     }
 }
 
-/// A table.
+/// Formats a table with one account per row.
 impl Display for AccountList {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -240,7 +240,7 @@ impl Display for AccountList {
         for line in &self.accounts {
             let AccountLine { account, state, balance, open_orders, open_positions, .. } = line;
             let tier = line.tier.as_deref().unwrap_or("-");
-            // To the second.
+            // Whole seconds are enough here.
             let (seconds, _) = line.created_at.split_once('.').unwrap_or((&line.created_at, ""));
             let created = format!("{}Z", seconds.trim_end_matches('Z'));
             let subject = OneLine(&line.subject);
@@ -254,7 +254,7 @@ impl Display for AccountList {
     }
 }
 
-/// A line for each comment.
+/// Formats one comment per line.
 impl Display for CommentList {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.comments.is_empty() {
@@ -270,7 +270,7 @@ impl Display for CommentList {
     }
 }
 
-/// What was deleted.
+/// Formats the report of a deleted comment.
 impl Display for CommentLine {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { comment, order, account, content, .. } = self;
@@ -282,7 +282,7 @@ impl Display for CommentLine {
     }
 }
 
-/// A line for each property.
+/// Formats one property per line.
 impl Display for AccountLine {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
@@ -315,7 +315,7 @@ impl Display for AccountLine {
     }
 }
 
-/// What happened, in a line.
+/// Formats the outcome of a command; after an erasure, also which files still hold the data.
 impl Display for AccountChange {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { act, is_new, orders_cancelled, positions_closed, account, .. } = self;

@@ -122,8 +122,8 @@ async fn init(InitArgs { file, from }: InitArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The origin of a log that continues the folder of a single server. Also fails if a server is
-/// running on it.
+/// Returns the origin of a log that continues a standalone server's folder. Fails if a server is
+/// running on the folder, or if the folder belongs to a cluster node.
 fn single_server_origin(data: &Path) -> anyhow::Result<Origin> {
     ensure!(
         !data.join(CLUSTER_NAME).exists(),
@@ -135,7 +135,7 @@ fn single_server_origin(data: &Path) -> anyhow::Result<Origin> {
     origin(data)
 }
 
-/// The origin of a log that continues this folder. Fails if the folder is damaged.
+/// Returns the origin of a log that continues this folder. Fails if the folder is damaged or empty.
 fn origin(data: &Path) -> anyhow::Result<Origin> {
     let failed = || format!("cannot import {}", data.display());
     let report = inspect::verify(data).with_context(failed)?;
@@ -161,7 +161,7 @@ async fn repair(RepairArgs { file, from }: RepairArgs) -> anyhow::Result<ExitCod
             from.display()
         )
     })?;
-    // Until the end, so that no node starts on it meanwhile.
+    // Held until the end, so that no node starts on the folder meanwhile.
     let _held = DataDirectory::open(disk.clone(), &from)?;
     let origin = origin(&from)?;
     let cluster = connect(file).await?;

@@ -1,4 +1,4 @@
-//! Completions for shells, made from the command line itself.
+//! `paperbourse completions`: shell completions, generated from the definition of the command line.
 
 use std::io::{self, Write as _};
 

@@ -1,4 +1,4 @@
-//! `paperbourse doctor`: whether the live venue still behaves as the connector expects.
+//! `paperbourse doctor`: checks that the live venue still behaves as the connector expects.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -47,7 +47,8 @@ pub(super) struct DoctorArgs {
     addresses: AddressArgs,
 }
 
-/// An error says nothing about the venue, so its exit code is that of an unreachable service.
+/// Runs the checks. An error says nothing about the venue, so the exit code is that of an
+/// unreachable service.
 pub(super) fn run(arguments: &DoctorArgs) -> ExitCode {
     match examine(arguments) {
         Ok(report) if !report.is_sound() => ExitCode::FAILURE,

@@ -1,4 +1,4 @@
-//! `paperbourse health`: asks a server whether it is ready, for containers that hold nothing else.
+//! `paperbourse health`: asks a server whether it is ready, for containers without other tools.
 
 use std::io;
 use std::io::Write as _;
@@ -11,10 +11,10 @@ use hyper::Uri;
 use crate::venue::client::Client;
 use crate::venue::tls::{self, Roots};
 
-/// How long the answer may take.
+/// Timeout for the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The longest answer that is read, in bytes.
+/// Maximum size of the answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Args, Debug)]

@@ -1,4 +1,4 @@
-//! Manual pages, made from the command line itself.
+//! `paperbourse man`: manual pages, generated from the definition of the command line.
 
 use std::fs;
 use std::io::{self, Write};
@@ -32,7 +32,7 @@ pub(super) fn run(arguments: &ManArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Prints the page of the command with this path.
+/// Prints the page of the command at this path, such as `journal dump`.
 fn print(root: &Command, path: &[String]) -> anyhow::Result<()> {
     let mut command = root;
     for name in path {
@@ -47,7 +47,7 @@ fn print(root: &Command, path: &[String]) -> anyhow::Result<()> {
     }
 }
 
-/// Writes the page of this command and those of its subcommands.
+/// Writes the pages of this command and of all its subcommands.
 fn write_all(command: &Command, folder: &Path) -> anyhow::Result<()> {
     let path = folder.join(Man::new(command.clone()).get_filename());
     let mut text = Vec::new();

@@ -13,7 +13,8 @@ const USAGE: u8 = 2;
 /// Exit code when the tape has reached its maximum size.
 const FULL: u8 = 4;
 
-/// Exit code when the disk cannot be written, the same as for a server that lost its journal.
+/// Exit code when the disk cannot be written to. A server that cannot write its journal exits with
+/// the same code.
 const DISK: u8 = 74;
 
 pub(super) const EXIT_CODES: &str = "\

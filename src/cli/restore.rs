@@ -1,4 +1,4 @@
-//! `paperbourse restore`: makes a data directory as of a moment.
+//! `paperbourse restore`: restores an earlier state into a new data directory.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

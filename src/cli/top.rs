@@ -18,16 +18,16 @@ use crate::venue::tls::{self, Roots};
 use scrape::Page;
 use view::Size;
 
-/// How long an answer may take.
+/// Timeout for one fetch of the metrics.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The longest page that is read, in bytes: a page of the server has a tenth of that.
+/// Maximum size of a metrics page, in bytes: ten times the size of a real page.
 const PAGE_BYTES_MAX: usize = 4 << 20;
 
-/// The size of a terminal that does not tell its size, and of what is no terminal.
+/// The size assumed for a terminal that does not report one, and for output to a file or a pipe.
 const DEFAULT_SIZE: Size = Size { columns: 100, rows: 40 };
 
-/// Shows the alternate screen, without a cursor, so that what was there before comes back.
+/// Switches to the alternate screen and hides the cursor; [`LEAVE`] restores the previous contents.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
@@ -43,13 +43,13 @@ pub(super) struct TopArgs {
     interval: u32,
 }
 
-/// Where the metrics are, and how they are fetched.
+/// The address of the metrics and the client that fetches them.
 struct Source {
     client: Client,
     url: Uri,
 }
 
-/// Redraws until a signal arrives; if the output is no terminal, prints one sample and ends.
+/// Redraws until a signal arrives. If stdout is not a terminal, prints one sample and returns.
 pub(super) fn run(arguments: TopArgs) -> anyhow::Result<()> {
     let source = Source::new(arguments.url)?;
     let interval = Duration::from_secs(arguments.interval.into());
@@ -85,7 +85,7 @@ async fn redraw(source: &Source, mut before: Page, interval: Duration) -> anyhow
                 before = after;
                 text
             }
-            // The server may be starting again.
+            // The server may be restarting.
             Err(error) => format!("{}\n", OneLine(format_args!("{error:#}"))),
         };
     }
@@ -122,7 +122,7 @@ impl Source {
     }
 }
 
-/// The alternate screen of a terminal, which is left when this is dropped.
+/// The alternate screen of a terminal. Dropping this returns to the normal screen.
 struct Screen;
 
 impl Screen {
@@ -155,7 +155,7 @@ fn size() -> Size {
     })
 }
 
-/// A closed stdout is not an error.
+/// Writes and flushes the text. A closed stdout is not an error.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut output = io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {

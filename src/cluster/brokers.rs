@@ -1,4 +1,5 @@
-//! What brokers say of themselves on their monitoring addresses, and whether that is safe.
+//! Fetches brokers' descriptions from their monitoring addresses, and checks that the brokers are
+//! safe to use.
 
 use std::collections::BTreeSet;
 
@@ -8,22 +9,22 @@ use serde::Deserialize;
 
 use paperbourse_venue::client::Client;
 
-/// The oldest broker whose acknowledgements can be trusted.
+/// The oldest broker version whose acknowledgements can be trusted.
 const VERSION_MIN: (u32, u32, u32) = (2, 15, 1);
 
-/// The longest answer that is read, in bytes.
+/// The maximum size of a monitoring answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// The smallest limit on messages that a broker may have, in bytes: a block, and headers.
+/// The lowest `max_payload` that a broker may have, in bytes: room for a block and its headers.
 const PAYLOAD_BYTES_MIN: u64 = (512 << 10) + 4096;
 
-/// A broker, as it describes itself.
+/// A broker, as described by its monitoring endpoint.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Broker {
-    /// Its name among the brokers.
+    /// The broker's name, unique in its cluster.
     #[serde(rename = "server_name")]
     pub name: String,
-    /// Its version.
+    /// The broker's version, such as `2.15.1`.
     pub version: String,
     #[serde(rename = "max_payload")]
     payload_bytes_max: u64,
@@ -50,7 +51,7 @@ struct Meta {
 }
 
 impl Broker {
-    /// Asks the broker with this monitoring address.
+    /// Fetches the description of the broker with this monitoring address.
     pub(super) async fn ask(client: &Client, monitoring: &str) -> Result<Self, String> {
         let failed =
             |reason: String| format!("the broker at {monitoring} cannot be asked: {reason}");
@@ -62,12 +63,12 @@ impl Broker {
             .map_err(|error| failed(format!("its answer is not that of a NATS server: {error}")))
     }
 
-    /// Whether it syncs a block to disk before it acknowledges it.
+    /// Whether the broker syncs a block to disk before acknowledging it.
     pub fn is_always_synced(&self) -> bool {
         self.jetstream.config.as_ref().is_some_and(|config| config.sync_always)
     }
 
-    /// How many brokers it counts in its cluster.
+    /// Number of brokers in the cluster, as this broker counts them.
     fn cluster_size(&self) -> usize {
         self.jetstream.meta.as_ref().map_or(1, |meta| meta.cluster_size)
     }
@@ -102,7 +103,7 @@ impl Broker {
     }
 }
 
-/// Everything that is wrong with the brokers of a cluster.
+/// Returns everything that is wrong with the brokers of a cluster.
 pub(super) fn faults(brokers: &[Broker]) -> Vec<String> {
     let mut faults: Vec<String> = brokers.iter().flat_map(Broker::faults).collect();
     let names: BTreeSet<&str> = brokers.iter().map(|broker| &*broker.name).collect();
@@ -124,12 +125,12 @@ pub(super) fn faults(brokers: &[Broker]) -> Vec<String> {
     faults
 }
 
-/// What is wrong if something is carried by a broker that was not asked.
+/// Describes the fault of a stream or connection carried by a broker not listed in `monitoring`.
 pub(super) fn stranger(what: &str, name: &str) -> String {
     format!("{what} is carried by broker {name}, which was not asked: name all in monitoring")
 }
 
-/// The brokers that carry this stream and are none of these.
+/// Returns a fault for each broker that carries this stream but was not `asked`.
 pub(super) fn strangers(info: &Info, asked: &BTreeSet<String>) -> Vec<String> {
     let Some(cluster) = &info.cluster else { return Vec::new() };
     let followers = cluster.replicas.iter().map(|it| &it.name);
@@ -138,8 +139,8 @@ pub(super) fn strangers(info: &Info, asked: &BTreeSet<String>) -> Vec<String> {
     carriers.map(|name| stranger(&stream, name)).collect()
 }
 
-/// The numbers of a version such as `2.15.1` or `2.16.0-RC.1`. `None` for a preview of the oldest
-/// version that is accepted.
+/// Parses a version such as `2.15.1` or `2.16.0-RC.1`. Returns `None` for a preview of
+/// [`VERSION_MIN`], which is older than that release.
 fn version(text: &str) -> Option<(u32, u32, u32)> {
     let (numbers, is_preview) = match text.split_once('-') {
         Some((numbers, _)) => (numbers, true),
@@ -163,7 +164,7 @@ mod tests {
         })
     }
 
-    /// Changes what the second of three brokers says and checks what is wrong then.
+    /// Changes the answer of the second of three brokers and checks the resulting faults.
     #[track_caller]
     fn check(change: impl Fn(&mut Value), expected: &[&str]) {
         let mut answers = [varz("a"), varz("b"), varz("c")];

@@ -1,5 +1,5 @@
-//! What a node without data asks one that has some. Each question is a request of its own, so the
-//! node that asks decides how fast the answers come, and the brokers keep nothing.
+//! Lets a node without data copy another node's data, through questions and answers. Each question
+//! is a separate request, so the node that asks sets the pace, and the brokers store nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,69 +16,70 @@ use super::link::{is_name, random_name};
 use super::{ClusterError, ClusterFile, connect};
 use paperbourse_store::journal::replicated::NodeName;
 
-/// The longest answer, in bytes. Brokers take messages of a megabyte.
+/// The maximum size of an answer, in bytes. Brokers accept messages of up to a megabyte.
 pub const ANSWER_BYTES_MAX: usize = 512 << 10;
 
-/// How long all nodes may take to say that they have data.
+/// How long to wait for a node to offer its data.
 const FIND_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// How long a node may take for an answer. It may read its whole journal for that.
+/// The timeout for an answer. The node may have to read its whole journal for it.
 const ANSWER_TIME_MAX: Duration = Duration::from_mins(1);
 
-/// A node that asks nothing for this long is taken to be gone.
+/// A node that has asked no question for this long is presumed gone.
 pub const IDLE_MAX: Duration = Duration::from_secs(90);
 
 const _: () = assert!(IDLE_MAX.as_secs() > ANSWER_TIME_MAX.as_secs());
 
-/// How long a node that is the last choice leaves it to others to say that they have data.
+/// How long a node of last resort waits before it offers its data, so that other nodes offer theirs
+/// first.
 const LAST_CHOICE_PAUSE: Duration = Duration::from_millis(250);
 
-/// How long to wait before the next try to connect to the brokers.
+/// The pause before the next attempt to connect to the brokers.
 const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 
-/// The first byte of an answer, and that of an error.
+/// The first byte of a successful answer, and of an error.
 const ANSWER: u8 = b'+';
 const ERROR: u8 = b'-';
 
-/// A node that has data.
+/// A node that offers its data.
 pub struct Peer {
-    /// Its name.
+    /// The name of that node.
     pub node: NodeName,
     client: Client,
     subject: String,
-    /// The name of this node, which asks.
+    /// The name of this node, sent with each question.
     asker: NodeName,
 }
 
-/// Answers questions of other nodes about a node's data.
+/// Answers other nodes' questions about this node's data.
 pub trait Answers: Send + 'static {
-    /// The answer, or why there is none.
+    /// Returns the answer, or the reason that there is none.
     fn answer(&mut self, asker: &str, question: &str) -> Result<Vec<u8>, String>;
 
-    /// No question has come for some time: the node that asked may be gone.
+    /// Called when no question has arrived for [`IDLE_MAX`]: the node that asked may be gone.
     fn idle(&mut self);
 }
 
-/// Why there is no answer.
+/// An error asking another node.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// There is no connection to the brokers.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// No node has data, or none says so.
+    /// No node has data, or none has offered it in time.
     #[error("no node offers its data")]
     Nobody,
     /// The node or the brokers do not answer.
     #[error("no answer: {0}")]
     Silence(#[from] RequestError),
-    /// The node cannot answer.
+    /// The node replied with an error.
     #[error("{0}")]
     Refused(String),
 }
 
 impl Peer {
-    /// The first node that offers its data, over a connection of its own. The owner of the log is
-    /// the last choice, and so is a node from which a copy has `failed`.
+    /// Connects to the brokers and returns the first node that offers its data. The owner of the
+    /// log answers last, and so does the node from which a copy has `failed`.
     pub async fn find(
         file: &ClusterFile,
         asker: NodeName,
@@ -100,7 +101,7 @@ impl Peer {
         Ok(Self { node, subject: questions_subject(file, name), client, asker })
     }
 
-    /// What the node answers.
+    /// Sends a question and returns the node's answer.
     pub async fn ask(&self, question: &str) -> Result<Bytes, AskError> {
         let question = format!("{} {question}", self.asker);
         let request = Request::new().payload(question.into()).timeout(Some(ANSWER_TIME_MAX));
@@ -112,8 +113,8 @@ impl Peer {
     }
 }
 
-/// Offers this node's data and answers questions about it, one after the other, over a connection
-/// of its own.
+/// Offers this node's data to others and answers their questions one at a time, over a dedicated
+/// connection.
 pub async fn offer(
     file: ClusterFile,
     node: NodeName,
@@ -135,7 +136,7 @@ pub async fn offer(
         }
         sleep(CONNECT_PAUSE).await;
     };
-    // An answer may take longer than a node waits for an offer.
+    // In a separate task, since an answer may take longer than a node waits for an offer.
     tokio::spawn(answer_all(client.clone(), questions, answers));
     let offered = Bytes::from(format!("{node} {name}"));
     while let Some(message) = offers.next().await {
@@ -143,7 +144,7 @@ pub async fn offer(
             sleep(LAST_CHOICE_PAUSE).await;
         }
         if let Some(reply) = message.reply {
-            // A node without an answer asks again.
+            // A lost offer does no harm: the node that gets none asks again.
             let _ = client.publish(reply, offered.clone()).await;
         }
     }
@@ -159,7 +160,7 @@ async fn answer_all(client: Client, mut questions: Subscriber, answers: impl Ans
         let Some(Message { payload, reply, .. }) = question else { return };
         let Some(reply) = reply else { continue };
         let answers = answers.clone();
-        // It may take its time, and wait for the disk.
+        // An answer may block on the disk for a while.
         let answered = spawn_blocking(move || {
             let question = String::from_utf8_lossy(&payload);
             let (asker, question) = question.split_once(' ').unwrap_or_default();
@@ -186,12 +187,12 @@ async fn listen(
     Ok((client, offers, questions))
 }
 
-/// Where nodes learn that another one looks for data.
+/// The subject on which nodes looking for data ask for offers.
 fn offers_subject(file: &ClusterFile) -> String {
     format!("{}.offers", file.first_stream())
 }
 
-/// Where the node with this name for it gets questions.
+/// The subject on which the node offering under this name receives questions.
 fn questions_subject(file: &ClusterFile, name: &str) -> String {
     format!("{}.questions.{name}", file.first_stream())
 }

@@ -10,51 +10,51 @@ use async_nats::{ConnectOptions, ServerAddr};
 use hyper::Uri;
 use serde::Deserialize;
 
-/// How often a broker is pinged. Three pings without an answer end the connection, and the node
-/// connects to another broker: one whose machine has vanished closes nothing.
+/// The interval between pings to a broker. Three pings without an answer end the connection, and
+/// the node connects to another broker. Without pings, a broker whose machine vanished would go
+/// unnoticed, since it does not close the connection.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a broker may take to accept a connection.
+/// The timeout for connecting to a broker.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// How many logs a cluster has if its file does not say.
+/// Number of logs if the file does not set `logs`.
 const LOGS_DEFAULT: u16 = 1;
 
-/// How long blocks are kept if the file does not say, in minutes: a day.
+/// How long blocks are kept if the file does not set `keep_minutes`, in minutes: a day.
 const KEEP_MINUTES_DEFAULT: u32 = 24 * 60;
 
-/// Most logs, one for each shard.
+/// The maximum number of logs, one for each shard.
 const LOGS_MAX: u16 = 64;
 
-/// The longest file that is read, in bytes.
+/// The maximum size of the file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Longest name of a cluster, in bytes.
+/// The maximum length of a cluster's name, in bytes.
 const NAME_BYTES_MAX: usize = 32;
 
-/// What the file says. The paths in it are relative to its folder.
+/// The contents of the file. Paths are relative to its folder.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterFile {
-    /// The name of the cluster, with which the names of its streams begin.
+    /// The name of the cluster, and the prefix of its streams' names.
     pub name: String,
     /// The addresses of the brokers, such as `nats://10.0.0.1:4222` or `tls://nats-1.example:4222`.
     pub brokers: Vec<String>,
     /// The monitoring addresses of all brokers, such as `http://10.0.0.1:8222`.
     pub monitoring: Vec<String>,
-    /// How many logs the cluster has, from 1 to 64; the same for as long as it exists.
+    /// Number of logs in the cluster, from 1 to 64. Fixed once the cluster exists.
     #[serde(default = "logs_default")]
     pub logs: u16,
-    /// How long the brokers keep blocks that nodes have on their disks, in minutes. A node that was
-    /// away for longer needs a new copy of another node's data.
+    /// How long the brokers keep blocks that nodes already have on disk, in minutes. A node that
+    /// was away for longer needs a new copy of another node's data.
     #[serde(default = "keep_minutes_default")]
     pub keep_minutes: u32,
     /// The user to log in as.
     pub user: Option<String>,
     /// The file that holds the user's password.
     pub password_file: Option<PathBuf>,
-    /// The file with the certificate authorities that vouch for brokers, in PEM; those of the
-    /// system if there is none.
+    /// A PEM file with the certificate authorities to trust for brokers; `None` for the system's.
     pub ca_file: Option<PathBuf>,
 }
 
@@ -69,7 +69,7 @@ const fn keep_minutes_default() -> u32 {
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It, or the password file, cannot be read.
+    /// The file, or the password file, cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
@@ -77,26 +77,26 @@ pub enum FileError {
         /// The error.
         source: io::Error,
     },
-    /// It is not TOML, or a name or a type in it is wrong.
+    /// The file is not valid TOML, or a name or a type in it is wrong.
     #[error("{}: {reason}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and in which line.
+        /// The error, with its line number.
         reason: String,
     },
-    /// Values in it are wrong.
+    /// Values in the file are invalid.
     #[error("{}: {}", path.display(), mistakes.join("; "))]
     Values {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Every mistake found.
         mistakes: Vec<String>,
     },
 }
 
 impl ClusterFile {
-    /// Reads and checks the file.
+    /// Reads and validates the file.
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let text = read(path)?;
         let mut file = Self::parse(&text)
@@ -145,7 +145,7 @@ impl ClusterFile {
                 ));
             }
         }
-        // An address with a password is not quoted.
+        // An address that contains a password must not be quoted in an error.
         if self.brokers.iter().any(|address| is_secret(&address)) {
             found.push("brokers: user and password belong in user and password_file".into());
         }
@@ -187,10 +187,10 @@ impl ClusterFile {
         self.brokers.iter().any(|address| is_tls(address))
     }
 
-    /// How to connect to the brokers. Reads the password.
+    /// Returns the connection options. Reads the password file.
     pub(super) fn options(&self) -> Result<ConnectOptions, FileError> {
-        // What a broker says before the handshake, anybody on the way can write: neither whether
-        // it wants TLS nor which other brokers there are is taken from there.
+        // Anyone on the network could forge what a broker sends before the TLS handshake. So
+        // neither the need for TLS nor the list of other brokers is taken from it.
         let mut options = ConnectOptions::new()
             .name("paperbourse")
             .ping_interval(PING_INTERVAL)
@@ -202,14 +202,14 @@ impl ClusterFile {
             options = options.user_and_password(user.clone(), password);
         }
         if let Some(path) = &self.ca_file {
-            // The client's own error does not name the file.
+            // Read here because the client's own error would not name the file.
             read(path)?;
             options = options.add_root_certificates(path.clone());
         }
         Ok(options)
     }
 
-    /// A file that names these brokers by their addresses, and leaves the rest to its defaults.
+    /// Creates a cluster file with these brokers and the defaults for everything else.
     pub fn new(name: &str, brokers: Vec<String>, monitoring: Vec<String>) -> Self {
         Self {
             name: name.to_owned(),
@@ -223,12 +223,12 @@ impl ClusterFile {
         }
     }
 
-    /// The name of the first log's stream.
+    /// Returns the name of the first log's stream.
     pub fn first_stream(&self) -> String {
         self.streams().next().expect("a cluster has a log")
     }
 
-    /// The names of the streams, one for each log.
+    /// Returns the names of the streams, one for each log.
     pub fn streams(&self) -> impl Iterator<Item = String> {
         (0..self.logs).map(|number| format!("{}-{number}", self.name))
     }

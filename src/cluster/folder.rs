@@ -1,8 +1,9 @@
-//! The file in a data folder that says to which log its records belong.
+//! The file in a data folder that names the log to which the folder's records belong.
 //!
-//! Two folders that hold different records under the same position can never be reconciled. So a
-//! folder enters a cluster while it is empty or holds what the log holds, and is never served alone
-//! after that. A copy of it may be, and then no longer belongs to the cluster.
+//! Two folders that hold different records at the same position can never be reconciled. So a
+//! folder joins a cluster only while it is empty or holds the log's own records, and is never
+//! served standalone afterwards. A copy of the folder may be served standalone, but then no longer
+//! belongs to the cluster.
 
 use std::path::{Path, PathBuf};
 
@@ -10,17 +11,17 @@ use paperbourse_store::disk::{Disk, DiskError, temporary_name};
 use paperbourse_store::journal::replicated::NodeName;
 use paperbourse_store::journal::{CLUSTER_COPY_NAME, CLUSTER_NAME, LogId};
 
-/// Longest file that is believed, in bytes.
+/// The maximum size of the file, in bytes. A longer file is damaged.
 const FILE_BYTES_MAX: u64 = 1 << 10;
 
-/// To which log a folder belongs, and what it has owned.
+/// The log that a folder belongs to, and the last epoch its node owned.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Membership {
-    /// The log.
+    /// The id of the log.
     pub log: LogId,
-    /// The node.
+    /// The node that uses the folder.
     pub node: NodeName,
-    /// The epoch that this node owned last; 0 if it never owned any.
+    /// The last epoch that this node owned; 0 if it never owned the log.
     pub owned_epoch: u64,
 }
 
@@ -30,7 +31,7 @@ pub enum FolderError {
     /// The file cannot be read or written.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The file is not what this server writes.
+    /// The file is not in the format this server writes.
     #[error(
         "{} is damaged: set this node's folder aside and start it on an empty one",
         path.display()
@@ -49,7 +50,7 @@ pub enum FolderError {
         /// The folder.
         folder: PathBuf,
     },
-    /// The folder has records, and nothing shows that they are those of the log.
+    /// The folder has records that cannot be shown to be the log's.
     #[error(
         "{} holds records that are not those of the cluster's log: start this node on an empty \
          folder. To begin a new cluster with these records, choose a cluster name that was never \
@@ -63,7 +64,7 @@ pub enum FolderError {
 }
 
 impl Membership {
-    /// What the file in this folder says; `None` if there is none.
+    /// Reads the file in this folder; `None` if there is none.
     pub fn read(disk: &Disk, folder: &Path) -> Result<Option<Self>, FolderError> {
         Self::read_file(disk, folder.join(CLUSTER_NAME))
     }
@@ -90,7 +91,7 @@ impl Membership {
         })
     }
 
-    /// Puts this into the folder, on disk when it returns.
+    /// Writes the file to the folder. It is durable when this returns.
     pub fn write(&self, disk: &Disk, folder: &Path) -> Result<(), FolderError> {
         let path = folder.join(CLUSTER_NAME);
         let Self { log, node, owned_epoch } = self;
@@ -103,9 +104,10 @@ impl Membership {
         Ok(disk.sync_directory(folder)?)
     }
 
-    /// Checks that a folder belongs to this log. One without a file does from now on if it is a
-    /// copy of a node's, or if `is_continued`: it is empty, or its newest record is in the log. A
-    /// copy has owned nothing.
+    /// Checks that a folder belongs to this log, and returns its membership. A folder without a
+    /// membership file joins the log if it is a copy of a node's folder, or if `is_continued`: the
+    /// folder is empty, or its newest record is in the log. The membership of a copy starts with no
+    /// owned epoch.
     pub fn require(
         disk: &Disk,
         folder: &Path,

@@ -1,5 +1,5 @@
-//! A replicated log in a stream of NATS `JetStream`: the blocks are its messages, and the condition
-//! of an append is the stream's last sequence.
+//! A replicated log in a NATS `JetStream` stream. The blocks are its messages, and an append is
+//! conditional on the stream's last sequence.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -20,54 +20,55 @@ use tokio::time::{Instant, timeout};
 use super::streams;
 use paperbourse_store::journal::replicated::{Appended, Extent, Log, NoAnswer, beyond};
 
-/// How long a broker may take to answer. After that, what it did is unknown until the log is read.
+/// The timeout for a request to a broker. After a timeout, the request's effect is unknown until
+/// the log is read.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a broker may leave a question unanswered before the node connects to the next one. The
 /// time doubles after each round of all brokers, up to the maximum. Electing a leader may take
-/// longer than the minimum, and changing the broker does not slow it down.
+/// longer than the minimum, but changing brokers does not slow the election down.
 const SILENCE_MIN: Duration = Duration::from_secs(4);
 const SILENCE_MAX: Duration = Duration::from_secs(64);
 const BROKERS: u32 = 3;
 
-/// Longest description of an error, in bytes.
+/// The maximum length of an error's description, in bytes.
 const REASON_BYTES_MAX: usize = 512;
 
-/// How a broker describes the error whose code says that the condition does not hold.
+/// The prefix of the broker's error message when the expected last sequence does not match.
 const STALE: &str = "wrong last sequence: ";
 
-/// One stream, whose messages are the blocks of a log.
+/// A stream whose messages are the blocks of a log.
 #[derive(Clone)]
 pub struct JetStreamLog {
     client: Client,
     context: Context,
     stream: Stream<()>,
     name: String,
-    /// Notified at each release that is announced.
+    /// Notified whenever a release is announced.
     released: Arc<Notify>,
-    /// Of [`Question::Append`] and of [`Question::Extent`].
+    /// Indexed by [`Question`].
     silences: Arc<Mutex<[Silence; 2]>>,
 }
 
-/// The requests that go to a broker again and again. Each is judged alone: a broker that leads the
-/// log and is cut off from the others takes no block any more, but says for a while where the log
-/// ends.
+/// The requests that a node repeats. Their silences are tracked separately: a broker that leads the
+/// log but is cut off from the others accepts no more blocks, yet still reports the log's end for a
+/// while.
 #[derive(Clone, Copy)]
 enum Question {
     Append,
     Extent,
 }
 
-/// How long a question has been unanswered.
+/// How long a question has gone unanswered.
 #[derive(Clone, Copy, Default)]
 struct Silence {
-    /// Since when, and when it was last asked.
+    /// When the silence began, and when the question was last asked.
     lasting: Option<(Instant, Instant)>,
-    /// How many brokers the node has left because of it.
+    /// Number of brokers that the node has left because of this silence.
     left: u32,
 }
 
-/// The requests to `JetStream` on this connection.
+/// Returns a `JetStream` context on this connection, with the timeout [`PATIENCE`].
 pub(super) fn context(client: Client) -> Context {
     let mut context = jetstream::new(client);
     context.set_timeout(PATIENCE);
@@ -75,7 +76,7 @@ pub(super) fn context(client: Client) -> Context {
 }
 
 impl JetStreamLog {
-    /// The log in the stream with this name, which must exist.
+    /// Opens the log in the stream with this name, which must exist.
     pub async fn open(client: Client, name: &str) -> Result<Self, NoAnswer> {
         let context = context(client.clone());
         let stream = context.get_stream_no_info(name).await.map_err(|error| no_answer(&error))?;
@@ -94,13 +95,13 @@ impl JetStreamLog {
         Ok(Self { client, context, stream, name, released, silences })
     }
 
-    /// The connection to the brokers.
+    /// Returns the connection to the brokers.
     pub(super) const fn client(&self) -> &Client {
         &self.client
     }
 
-    /// An error while there is no connection. A request would wait for one in the client's queue,
-    /// and go out then, long after its answer was given up.
+    /// Returns an error while there is no connection. Otherwise the client would queue the request
+    /// until it reconnects, and send it long after the caller has given up.
     fn check_connected(&self) -> Result<(), NoAnswer> {
         match self.client.connection_state() {
             State::Connected => Ok(()),
@@ -108,15 +109,15 @@ impl JetStreamLog {
         }
     }
 
-    /// Notes whether a question was answered, and leaves a broker that has been silent for too
-    /// long: it may be cut off from the others.
+    /// Records whether a question was answered, and leaves a broker that has been silent for too
+    /// long, since it may be cut off from the others.
     async fn note(&self, question: Question, is_answered: bool) {
         if note(&mut self.silences.lock(), question, is_answered, Instant::now()) {
             tracing::warn!(
                 log = self.name,
                 "this broker knows no leader of the log, connecting to the next"
             );
-            // It fails only if the connection was given up.
+            // An error means that the client has shut down.
             let _ = self.client.force_reconnect().await;
         }
     }
@@ -131,8 +132,8 @@ impl JetStreamLog {
     }
 }
 
-/// Notes whether a question was answered. Returns whether to leave the broker; the next one then
-/// gets its own time for both questions.
+/// Records whether a question was answered. Returns whether to leave the broker; if so, both
+/// silences start again from zero with the next broker.
 fn note(silences: &mut [Silence; 2], question: Question, is_answered: bool, now: Instant) -> bool {
     let silence = &mut silences[question as usize];
     if is_answered {
@@ -154,17 +155,17 @@ fn note(silences: &mut [Silence; 2], question: Question, is_answered: bool, now:
     is_over
 }
 
-/// The subject of a stream's messages.
+/// Returns the subject of a stream's blocks.
 pub(super) fn subject(stream: &str) -> String {
     format!("{stream}.blocks")
 }
 
-/// The subject of announcements, which no stream keeps.
+/// Returns the subject of release announcements, which no stream stores.
 fn release_subject(stream: &str) -> String {
     format!("{stream}.released")
 }
 
-/// The error with its causes.
+/// Formats the error and its causes.
 pub(super) fn no_answer(error: &dyn std::error::Error) -> NoAnswer {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -175,7 +176,7 @@ pub(super) fn no_answer(error: &dyn std::error::Error) -> NoAnswer {
         }
         source = cause.source();
     }
-    // Parts of it are a broker's own words.
+    // Parts of the text come from the broker, which does not bound them.
     if text.len() > REASON_BYTES_MAX {
         text.truncate(text.floor_char_boundary(REASON_BYTES_MAX));
         text.push('…');
@@ -183,7 +184,7 @@ pub(super) fn no_answer(error: &dyn std::error::Error) -> NoAnswer {
     NoAnswer(text)
 }
 
-/// The tail in the text of an error that says that the condition does not hold.
+/// Extracts the stream's last sequence from the error of an append whose condition failed.
 fn stale_tail(error: &PublishError) -> Option<u64> {
     if error.kind() != PublishErrorKind::WrongLastSequence {
         return None;
@@ -206,7 +207,8 @@ impl Log for JetStreamLog {
         }
         let appended = match self.publish(expected, block).await {
             Ok(sequence) if sequence == expected + 1 => Appended::Acknowledged,
-            // Whatever that was, what is in the log decides.
+            // The sequence is not the expected one, so only reading the log shows what was
+            // appended.
             Ok(sequence) => Appended::Unknown(NoAnswer(format!(
                 "block {} was acknowledged as {sequence}",
                 expected + 1
@@ -216,7 +218,8 @@ impl Log for JetStreamLog {
                 None => Appended::Unknown(no_answer(&error)),
             },
         };
-        // A broker that is cut off says so of its own block too.
+        // Only an acknowledgement counts: a broker that is cut off calls the block stale because it
+        // counts its own unreplicated copy.
         let is_answered = appended == Appended::Acknowledged;
         self.note(Question::Append, is_answered).await;
         appended
@@ -232,7 +235,8 @@ impl Log for JetStreamLog {
             ))),
             Err(error) => match error.kind() {
                 DirectGetErrorKind::NotFound => Ok(None),
-                // A broker that cannot read its copy says so with a status, and has no block.
+                // A broker that cannot read its copy answers with a status, and has no block to
+                // offer.
                 DirectGetErrorKind::ErrorResponse(status, _)
                     if status != StatusCode::NO_RESPONDERS =>
                 {
@@ -252,17 +256,17 @@ impl Log for JetStreamLog {
         };
         self.note(Question::Extent, info.is_ok()).await;
         let info = info?;
-        // A stream that never had a block begins at 0.
+        // A stream that never had a block reports 0 as its first sequence.
         let first = info.state.first_sequence.max(1);
         Ok(Extent { first, last: info.state.last_sequence })
     }
 
     async fn trim(&self, below: u64) -> Result<(), NoAnswer> {
-        // To a broker, 0 means all blocks, and 1 none at all.
+        // The broker takes 0 to mean all blocks, and a purge below 1 removes none.
         if below <= 1 {
             return Ok(());
         }
-        // Behind a purge, a stream goes on from where it was purged to, wherever that is.
+        // A purge past the end would make the stream continue from that sequence.
         let Extent { last, .. } = self.extent().await?;
         if below > last + 1 {
             return Err(beyond(below, last));
@@ -273,7 +277,7 @@ impl Log for JetStreamLog {
 
     async fn announce_release(&self) {
         let sent = self.client.publish(release_subject(&self.name), Bytes::new()).await;
-        // The process may end before the client sends it on its own.
+        // The process may end before the client flushes on its own.
         if sent.is_ok() && timeout(PATIENCE, self.client.flush()).await.is_err() {
             tracing::debug!("the release was not announced in time");
         }
@@ -297,19 +301,19 @@ mod tests {
             (0, Append, false, false),
             (3, Append, false, false),
             (3, Append, true, false),
-            // Without a question there is no silence.
+            // Time during which a question is not asked does not count as silence.
             (90, Append, false, false),
             (93, Append, false, false),
             (93, Extent, false, false),
             (94, Append, false, true),
-            // The next one begins anew with both questions.
+            // Both questions start again with the next broker.
             (97, Extent, false, false),
             (97, Append, false, false),
             (98, Extent, false, true),
             (101, Append, false, false),
             (102, Append, false, true),
             (106, Append, false, true),
-            // All three have been asked.
+            // All three brokers have been tried.
             (110, Append, false, false),
             (113, Append, false, false),
             (114, Append, false, true),

@@ -1,10 +1,10 @@
-//! How long the owner of a log may answer from its memory.
+//! How long the owner of a log may answer reads from memory.
 //!
-//! Reads are not appended to the log, so an owner could go on answering them after another node has
-//! taken the log and changed what they would show. It therefore answers only within [`LEASE`] of
-//! the moment at which it *sent* the newest block that was acknowledged: a fence can only be behind
-//! that block. Who takes a log waits longer than that before it answers anything, or gives the log
-//! up again: who takes a released log does not wait.
+//! Reads are not appended to the log, so an owner could keep answering them after another node has
+//! taken the log and changed their results. It therefore answers only within [`LEASE`] of the
+//! moment it *sent* its newest acknowledged block: any fence must come after that block. A node
+//! that takes the log waits longer than that before it answers anything or releases the log. It
+//! need not wait if the log was released.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,33 +15,33 @@ use rustix::time::{ClockId, clock_gettime};
 
 use paperbourse_core::faults::{self, Fault};
 
-/// An owner that has appended nothing for this long appends a heartbeat.
+/// How long an owner may append nothing before it appends a heartbeat.
 pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(400);
 
-/// How long an acknowledged block lets its owner answer.
+/// How long the owner may answer reads after sending a block that is acknowledged.
 pub(super) const LEASE: Duration = Duration::from_secs(1);
 
-/// How long a new owner waits, from the acknowledgement of its fence: a lease by a clock that is
-/// a tenth slower.
+/// How long a new owner waits after its fence is acknowledged: until the former lease has ended
+/// even by a clock that runs a tenth slow.
 pub(super) const LEASE_WAIT: Duration = Duration::from_millis(1_120);
 
 const _: () = assert!(2 * HEARTBEAT_INTERVAL.as_millis() <= LEASE.as_millis());
 
-/// When an owner may answer.
+/// The period in which an owner may answer reads.
 #[derive(Debug)]
 pub struct Lease {
-    /// When the log was taken.
+    /// When the log was taken, in nanoseconds of [`now_ns`].
     taken_ns: u64,
-    /// When the former owner's lease is over.
+    /// When the former owner's lease has certainly ended.
     begins_ns: u64,
     ends_ns: AtomicU64,
-    /// Whether the owner has given the log up.
+    /// Whether the owner has released the log or is about to.
     is_over: AtomicBool,
 }
 
 impl Lease {
-    /// The lease of an owner that has just taken a log, with a fence that it sent at `sent_ns`. The
-    /// log had no owner if `was_free`.
+    /// Starts the lease of an owner that has taken a log with a fence sent at `sent_ns`. If
+    /// `was_free`, the log had no owner, so there is no former lease to wait for.
     pub(super) fn begin(was_free: bool, sent_ns: u64) -> Self {
         let is_waiting = !was_free && !faults::is_on(Fault::FormerLeaseIgnored);
         let wait = if is_waiting { LEASE_WAIT } else { Duration::ZERO };
@@ -54,35 +54,35 @@ impl Lease {
         }
     }
 
-    /// Whether what was read before this call may be answered.
+    /// Whether results read before this call may be sent to clients.
     pub fn holds(&self) -> bool {
         let now_ns = now_ns();
         let ends_ns = self.ends_ns.load(Ordering::Acquire);
         self.begins_ns <= now_ns && now_ns < ends_ns && !self.is_over()
     }
 
-    /// Whether the former owner's lease is over.
+    /// Whether the former owner's lease has certainly ended.
     pub(super) fn has_begun(&self) -> bool {
         self.begins_ns <= now_ns()
     }
 
-    /// A block was acknowledged that was first sent at this time.
+    /// Extends the lease for an acknowledged block that was first sent at `sent_ns`.
     pub(super) fn extend(&self, sent_ns: u64) {
         self.ends_ns.fetch_max(sent_ns + nanoseconds(LEASE), Ordering::AcqRel);
     }
 
-    /// Ends the lease of an owner that is about to release the log, and appends nothing else.
+    /// Ends the lease. The owner is about to release the log and appends nothing else.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Release);
     }
 
-    /// Whether the owner has given the log up.
+    /// Whether [`Lease::end`] was called.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Whether the newest acknowledged block was sent this long ago, or the log was taken so long
-    /// ago and nothing was acknowledged.
+    /// Whether `age` has passed since the newest acknowledged block was sent, or since the log was
+    /// taken if that was later.
     pub(super) fn is_older_than(&self, age: Duration) -> bool {
         let sent_ns = self.ends_ns.load(Ordering::Acquire).saturating_sub(nanoseconds(LEASE));
         now_ns().saturating_sub(sent_ns.max(self.taken_ns)) >= nanoseconds(age)
@@ -91,23 +91,24 @@ impl Lease {
 
 #[cfg(any(test, feature = "test-util"))]
 impl Lease {
-    /// The lease of an owner that may answer now.
+    /// Returns the lease of an owner that may answer reads now.
     pub fn begun() -> Self {
         Self::begin(true, now_ns())
     }
 }
 
-/// Whether leases go by the clock of the runtime. Tests of this package always have it.
+/// Whether leases use the runtime's clock. Always true in this package's own tests.
 #[cfg(any(test, feature = "test-util"))]
 static FOLLOWS_RUNTIME: AtomicBool = AtomicBool::new(cfg!(test));
 
-/// Makes all leases of the process go by the clock of the runtime, which tests can pause, for good.
+/// Makes all leases of the process use the runtime's clock, which tests can pause. This cannot be
+/// undone.
 #[cfg(any(test, feature = "test-util"))]
 pub fn follow_runtime() {
     FOLLOWS_RUNTIME.store(true, Ordering::Relaxed);
 }
 
-/// The time by a clock that also counts while the machine is suspended.
+/// Returns the time in nanoseconds, by a clock that also counts while the machine is suspended.
 pub(super) fn now_ns() -> u64 {
     #[cfg(any(test, feature = "test-util"))]
     if FOLLOWS_RUNTIME.load(Ordering::Relaxed) {
@@ -122,10 +123,10 @@ pub(super) fn now_ns() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or_default()
 }
 
-/// The time by the clock of the runtime, which tests can pause.
+/// Returns the time by the runtime's clock, which tests can pause.
 #[cfg(any(test, feature = "test-util"))]
 fn runtime_ns() -> u64 {
-    // A paused clock may be behind the one that is asked first.
+    // An hour ago, since a paused runtime clock may be behind the real clock read here.
     static LONG_AGO: LazyLock<Instant> = LazyLock::new(|| {
         Instant::now().checked_sub(Duration::from_hours(1)).expect("an hour can be subtracted")
     });
@@ -150,7 +151,7 @@ mod tests {
             (true, second, Some(0), true),
             (true, 2 * second, Some(second / 2), true),
             (true, 2 * second, Some(second), false),
-            // The former owner's lease is not over.
+            // The former owner's lease has not ended yet.
             (false, 0, None, false),
             (false, 0, Some(0), false),
         ] {

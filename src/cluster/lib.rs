@@ -42,25 +42,25 @@ use paperbourse_store::journal::replicated::{NoAnswer, ReplicatedChain};
 use paperbourse_venue::client::Client;
 use paperbourse_venue::tls::{self, Roots};
 
-/// The fewest replicas of a log.
+/// The minimum number of replicas of a log.
 pub(crate) const REPLICAS_MIN: usize = 3;
 
-/// How long a broker's monitoring address may take for an answer.
+/// The timeout for a request to a broker's monitoring address.
 const MONITORING_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long to wait between two questions while the brokers elect a leader.
+/// The pause between retries while the brokers elect a leader.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// How often a stream is requested before its silence is an error.
+/// Number of times a stream is requested before the lack of an answer becomes an error.
 const TRIES_MAX: u32 = 60;
 
-/// How many times to try creating a stream before the brokers' refusal becomes an error.
+/// Number of attempts to create a stream before the brokers' refusal becomes an error.
 const CREATE_TRIES_MAX: u32 = 5;
 
 /// Why a cluster cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// The file is wrong.
+    /// The cluster file cannot be read or is invalid.
     #[error(transparent)]
     File(#[from] FileError),
     /// The certificates cannot be loaded.
@@ -69,65 +69,65 @@ pub enum ClusterError {
     /// No broker accepts a connection.
     #[error("cannot connect to any broker of {}: {reason}", brokers.join(", "))]
     Connect {
-        /// Their addresses.
+        /// The addresses that were tried.
         brokers: Vec<String>,
-        /// The error of the last try.
+        /// The error of the last attempt.
         reason: String,
     },
-    /// A broker refuses to log in who asks.
+    /// A broker rejects the login.
     #[error("cannot log in to the brokers {}: {reason}", brokers.join(", "))]
     Login {
-        /// Their addresses.
+        /// The brokers' addresses.
         brokers: Vec<String>,
-        /// What is wrong.
+        /// The reason, and what to change in the cluster file.
         reason: &'static str,
     },
-    /// Brokers or streams would lose what they acknowledge. Names everything that is wrong.
+    /// Brokers or streams could lose acknowledged blocks. Lists every fault.
     #[error("the cluster is not safe: {}", .0.join("; "))]
     Unsafe(Vec<String>),
-    /// Brokers do not answer, so it is not known whether they are safe. Names all that is wrong.
+    /// Some brokers do not answer, so their safety is unknown. Lists every fault.
     #[error("the cluster may not be safe: {}", .0.join("; "))]
     Silent(Vec<String>),
-    /// An import into a cluster of several logs.
+    /// `--from` was given for a cluster of several logs.
     #[error("--from imports into a single log: set logs = 1 in the cluster file")]
     SeveralLogs,
-    /// The log exists, and was not created from this folder.
+    /// The log already exists and was not created from this folder.
     #[error(
         "the log already exists and was not created from this folder. If it was created from \
          another node's, start this node on an empty folder. Otherwise give the cluster a name \
          that was never used"
     )]
     Begun,
-    /// The brokers do not answer.
+    /// The brokers did not answer a request for a stream.
     #[error("stream {stream}: {reason}")]
     Stream {
         /// The name of the stream.
         stream: String,
-        /// The error.
+        /// The error of the last attempt.
         reason: NoAnswer,
     },
 }
 
 impl ClusterError {
-    /// Whether a later try may find that all is well, without anybody changing anything.
+    /// Whether a retry may succeed without any change to the cluster or its file.
     pub const fn is_silence(&self) -> bool {
         matches!(self, Self::Connect { .. } | Self::Silent(_) | Self::Stream { .. })
     }
 }
 
-/// A log, as its stream describes it.
+/// A log, as described by its stream.
 #[derive(Clone)]
 pub struct OpenLog<L = JetStreamLog> {
-    /// Carries its blocks.
+    /// The transport that carries the log's blocks.
     pub log: L,
-    /// Its id.
+    /// The id of the log.
     pub id: LogId,
-    /// What it begins with; `None` if it begins with nothing.
+    /// The data that the log begins with; `None` if it began empty.
     pub origin: Option<Origin>,
 }
 
 impl<L> OpenLog<L> {
-    /// What the first block of the log continues.
+    /// Returns the chain state that the log's first block continues.
     pub fn start(&self) -> ReplicatedChain {
         match self.origin {
             Some(origin) => ReplicatedChain::at(self.id, origin.end),
@@ -136,7 +136,7 @@ impl<L> OpenLog<L> {
     }
 }
 
-/// Connects to the brokers of this file.
+/// Connects to the brokers named in this file.
 async fn connect(
     file: &ClusterFile,
     options: ConnectOptions,
@@ -158,8 +158,8 @@ async fn connect(
     })
 }
 
-/// Which broker a client connects to again: each in turn, whether the last one was lost or left.
-/// The first time, it may be any.
+/// Returns the callback that chooses the broker to reconnect to: the next one in turn, whether the
+/// last connection was lost or abandoned. The first connection may go to any broker.
 fn next_broker() -> impl Fn(Vec<Server>, ServerInfo) -> Ready<Option<ReconnectToServer>> {
     let turn = AtomicUsize::new(0);
     move |servers, _| {
@@ -170,33 +170,34 @@ fn next_broker() -> impl Fn(Vec<Server>, ServerInfo) -> Ready<Option<ReconnectTo
     }
 }
 
-/// The streams of a cluster.
+/// The state of each stream of a cluster.
 #[derive(Default)]
 struct Survey {
-    /// Those that there are, by name.
+    /// The streams that exist, by name.
     found: Vec<(String, Info)>,
-    /// The names of those that there are not.
+    /// The names of the streams that do not exist.
     missing: Vec<String>,
-    /// What is wrong with those that there are.
+    /// The faults of the streams that exist.
     faults: Vec<String>,
-    /// Why the next one was not seen.
+    /// The error that ended the survey early, if any.
     silence: Option<ClusterError>,
 }
 
 impl Survey {
-    /// Whether some log has blocks: then a missing one had some too.
+    /// Whether any log has blocks. If so, a log whose stream is missing must have had some too.
     fn has_blocks(&self) -> bool {
         self.found.iter().any(|(_, info)| info.state.last_sequence > 0)
     }
 
-    /// All faults, with those of missing streams.
+    /// Returns all faults, including those of missing streams.
     fn all_faults(&self) -> impl Iterator<Item = String> + '_ {
         let has_blocks = self.has_blocks();
         let missing = self.missing.iter().map(move |stream| streams::missing(stream, has_blocks));
         self.faults.iter().cloned().chain(missing)
     }
 
-    /// Refuses unless all streams are safe, and are there if they have to be.
+    /// Fails if the survey ended early or a stream is unsafe. Without `may_miss`, a missing stream
+    /// is an error too.
     fn require_safe(mut self, may_miss: bool) -> Result<Self, ClusterError> {
         if let Some(error) = self.silence.take() {
             return Err(error);
@@ -207,7 +208,7 @@ impl Survey {
     }
 }
 
-/// The brokers of a cluster, connected.
+/// A connection to the brokers of a cluster.
 pub struct Cluster {
     file: ClusterFile,
     client: async_nats::Client,
@@ -216,11 +217,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Connects to the brokers of this file. Does not judge them.
+    /// Connects to the brokers of this file, without checking whether they are safe.
     pub async fn connect(file: ClusterFile) -> Result<Self, ClusterError> {
         let is_encrypted = file.monitoring.iter().any(|address| address.starts_with("https:"));
         let roots = match &file.ca_file {
-            // Also if only the brokers need it: this error says what is wrong with it.
+            // Loaded even if only the connections to the brokers need it, since the error from here
+            // says what is wrong with the file.
             Some(path) => Roots::File(path),
             None if is_encrypted => Roots::System,
             None => Roots::Nobody,
@@ -232,15 +234,15 @@ impl Cluster {
         Ok(Self { file, client, context, monitoring })
     }
 
-    /// How many logs the file says there are.
+    /// Number of logs, according to the cluster file.
     pub const fn logs(&self) -> u16 {
         self.file.logs
     }
 
-    /// Creates the streams that do not exist yet. Refuses, and creates nothing, unless all brokers
-    /// and streams are safe, and if another log has blocks already: then a missing stream had some
-    /// too. Returns how many were created. With an `origin`, the one log that there must be begins
-    /// with that.
+    /// Creates the streams that do not exist yet, and returns how many were created. Creates
+    /// nothing and returns an error unless all brokers and streams are safe. A missing stream is
+    /// also an error if another log has blocks, since the missing log must then have had some too.
+    /// With an `origin`, the cluster must have a single log, which begins with that data.
     pub async fn init(&self, origin: Option<Origin>) -> Result<usize, ClusterError> {
         let names = self.safe_brokers().await?;
         let survey = self.survey(Some(&names), TRIES_MAX).await;
@@ -259,6 +261,8 @@ impl Cluster {
             }
         }
         for stream in &missing {
+            // A random id also lets `create` recognise its own stream if the brokers' answer came
+            // too late.
             let mut id = [0; 16];
             getrandom::fill(&mut id).expect("the operating system gives random numbers");
             self.create(stream, LogId::from_bytes(id), origin).await?;
@@ -266,8 +270,8 @@ impl Cluster {
         Ok(missing.len())
     }
 
-    /// Refuses unless all brokers and all streams are safe. Returns the logs in the order of their
-    /// numbers.
+    /// Opens the logs, in the order of their numbers. Returns an error unless all brokers and all
+    /// streams are safe.
     pub async fn open(&self) -> Result<Vec<OpenLog>, ClusterError> {
         let names = self.safe_brokers().await?;
         let Survey { found, .. } =
@@ -283,8 +287,8 @@ impl Cluster {
         Ok(logs)
     }
 
-    /// Asks every stream, and judges the answers. Stops at the first that does not answer: the
-    /// others would not either, each as slowly. `names` are those of the brokers, if all are known.
+    /// Requests every stream and checks it. Stops at the first stream that is not answered, since
+    /// the others would time out as well. `names` are the names of the brokers, if all are known.
     async fn survey(&self, names: Option<&BTreeSet<String>>, tries_max: u32) -> Survey {
         let mut survey = Survey::default();
         for stream in self.file.streams() {
@@ -305,7 +309,7 @@ impl Cluster {
         survey
     }
 
-    /// Asks every broker, and judges the answers.
+    /// Asks every broker, and returns the answers with the faults found in them.
     async fn brokers(&self) -> (Vec<Result<Broker, String>>, Vec<String>) {
         let mut answers = Vec::new();
         for address in &self.file.monitoring {
@@ -315,14 +319,14 @@ impl Cluster {
         let silent = answers.iter().filter_map(|answer| answer.as_ref().err().cloned());
         let mut faults: Vec<String> = silent.chain(brokers::faults(&brokers)).collect();
         let connected = self.client.server_info().server_name;
-        // The broker of this connection may be the one that is silent.
+        // If a broker did not answer, it may be the one that this connection uses.
         if brokers.len() == answers.len() && brokers.iter().all(|it| it.name != connected) {
             faults.push(brokers::stranger("this connection", &connected));
         }
         (answers, faults)
     }
 
-    /// The names of all brokers. Refuses unless all are safe.
+    /// Returns the names of all brokers, or an error unless all are safe.
     async fn safe_brokers(&self) -> Result<BTreeSet<String>, ClusterError> {
         let (answers, faults) = self.brokers().await;
         if answers.iter().any(Result::is_err) {
@@ -334,7 +338,7 @@ impl Cluster {
         Ok(answers.into_iter().flatten().map(|broker| broker.name).collect())
     }
 
-    /// Creates a stream. Brokers that are busy may create it and answer too late.
+    /// Creates a stream. Retries, since busy brokers may create the stream but answer too late.
     async fn create(
         &self,
         stream: &str,
@@ -358,7 +362,8 @@ impl Cluster {
         }
     }
 
-    /// The stream with this name; `None` if there is none. Asks this often while it has no leader.
+    /// Returns the stream with this name; `None` if it does not exist. Tries up to `tries_max`
+    /// times while the stream has no leader or the brokers do not answer.
     async fn stream(&self, name: &str, tries_max: u32) -> Result<Option<Info>, ClusterError> {
         let mut tries = 0;
         loop {

@@ -1,9 +1,9 @@
-//! Links between the nodes of a cluster: a stream of bytes each, which the brokers carry.
+//! Links between the nodes of a cluster: byte streams that the brokers carry.
 //!
-//! The owner of a log listens under a subject that names its epoch, so that nobody reaches a node
-//! which has lost the log and does not know it. Both ends send their pieces under a subject of the
-//! link. Core NATS delivers a piece once or not at all, so each is numbered, and a link that has
-//! lost one is over. Whether the other end is alive is for those to find out who use the link.
+//! The owner of a log listens on a subject that names its epoch, so no request reaches a node that
+//! has lost the log without noticing. Each end of a link receives pieces on a separate subject.
+//! Core NATS delivers a message at most once, so pieces are numbered, and a link that has lost a
+//! piece is closed. Users of a link must detect for themselves whether the other end is alive.
 
 use std::io;
 use std::time::Duration;
@@ -18,41 +18,42 @@ use tokio::time::timeout;
 
 use super::{ClusterError, ClusterFile, connect};
 
-/// The longest piece, in bytes. Brokers take messages of a megabyte.
+/// The maximum size of a piece, in bytes. Brokers accept messages of up to a megabyte.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
 
-/// How many pieces wait in the client for the broker. More would keep the answers to pings waiting.
+/// The maximum number of pieces queued in the client. A longer queue would delay the answers to the
+/// broker's pings.
 const QUEUE_PIECES_MAX: usize = 64;
 
-/// The least room for a piece and its number, in bytes.
+/// The minimum buffer capacity left for a piece and its number, in bytes.
 const ROOM_BYTES_MIN: usize = 4 * 1024;
 
 /// How long the owner may take to accept a link.
 const OPEN_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// How long the end of a link may take to reach a broker.
+/// How long the notice that a link has closed may take to reach a broker.
 const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// The answer to a node for which there is no room. The answer to others is empty.
+/// The owner's answer when it has no room for a link. An empty answer accepts it.
 const REFUSED: &[u8] = b"full";
 
-/// The bytes of a link's name, at random.
+/// The length of a link's random name, in bytes before the hexadecimal encoding.
 const NAME_BYTES: usize = 16;
 
-/// What the links of a log go through: a connection of its own to the brokers.
+/// Opens and accepts the links of a log, over a separate connection to the brokers.
 pub struct Links {
     client: Client,
     log: String,
     alive: mpsc::Sender<()>,
 }
 
-/// Why there is no link.
+/// An error opening a link.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// No node owns the log in this epoch, or it does not accept links yet.
     #[error("no node accepts links in epoch {epoch}")]
     Nobody {
-        /// The epoch.
+        /// The requested epoch.
         epoch: u64,
     },
     /// The owner has too many connections.
@@ -63,7 +64,7 @@ pub enum LinkError {
     Silence(String),
 }
 
-/// Learns of nodes that ask for a link. Those of one process share them.
+/// Receives other nodes' requests for links. Each request goes to one listener of the process.
 pub struct Listener {
     client: Client,
     log: String,
@@ -71,7 +72,7 @@ pub struct Listener {
     opened: Subscriber,
 }
 
-/// A node that asks for a link.
+/// A node's request for a link.
 pub struct Opening<'a> {
     name: String,
     answer_to: Subject,
@@ -79,13 +80,13 @@ pub struct Opening<'a> {
 }
 
 impl Links {
-    /// Connects to the brokers of this file, for the links of its first log. Each link keeps a
-    /// clone of `alive` until the other end has been told that it is over.
+    /// Connects to the brokers of this file, for the links of its first log. Each link holds a
+    /// clone of `alive` until it has told the other end that the link is closed.
     pub async fn connect(
         file: &ClusterFile,
         alive: mpsc::Sender<()>,
     ) -> Result<Self, ClusterError> {
-        // All nodes prefer the first broker, so that a piece takes no way between brokers.
+        // All nodes prefer the first broker, so that pieces need not be routed between brokers.
         let options = file.options()?.retain_servers_order().client_capacity(QUEUE_PIECES_MAX);
         let client = connect(file, options).await?;
         let log = file.first_stream();
@@ -94,6 +95,7 @@ impl Links {
 
     /// Opens a link to the node that owns the log in this epoch.
     pub async fn open(&self, epoch: u64) -> Result<DuplexStream, LinkError> {
+        // Subscribe before asking, so that nothing the owner sends after it accepts is lost.
         let name = random_name();
         let (here, there) = (subject(&self.log, &name, "node"), subject(&self.log, &name, "owner"));
         let silence = |error: &dyn std::error::Error| LinkError::Silence(error.to_string());
@@ -121,9 +123,10 @@ impl Links {
 }
 
 impl Listener {
-    /// The next node that asks for a link. `None` once there will be no more.
+    /// Returns the next request for a link; `None` once the subscription has ended.
     pub async fn next(&mut self) -> Option<Opening<'_>> {
         loop {
+            // Malformed requests are skipped: any client of the brokers can send to this subject.
             let Message { payload, reply, .. } = self.opened.next().await?;
             let name = std::str::from_utf8(&payload).ok().filter(|name| is_name(name));
             if let (Some(name), Some(answer_to)) = (name, reply) {
@@ -134,7 +137,7 @@ impl Listener {
 }
 
 impl Opening<'_> {
-    /// Opens the link. `None` if there is no connection to a broker any more.
+    /// Accepts the link. `None` if the connection to the brokers is gone.
     pub async fn accept(self) -> Option<DuplexStream> {
         let Self { name, answer_to, listener: Listener { client, log, alive, .. } } = self;
         let there = subject(log, &name, "node");
@@ -143,18 +146,18 @@ impl Opening<'_> {
         Some(start(client.clone(), inbound, there, alive.clone()))
     }
 
-    /// Tells the node that there is no room for it.
+    /// Tells the node that there is no room for its link.
     pub async fn refuse(self) {
         let answer = Bytes::from_static(REFUSED);
         let _ = self.listener.client.publish(self.answer_to, answer).await;
     }
 }
-/// Where the owner of this epoch learns of links.
+/// Returns the subject on which the owner of this epoch receives requests for links.
 fn owner_subject(log: &str, epoch: u64) -> String {
     format!("{log}.owner.{epoch}")
 }
 
-/// Where one end of a link gets its pieces.
+/// Returns the subject on which one end of a link receives its pieces.
 fn subject(log: &str, name: &str, end: &str) -> String {
     format!("{log}.link.{name}.{end}")
 }
@@ -165,13 +168,13 @@ pub(super) fn random_name() -> String {
     format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
-/// Whether this names a link, and not several by a wildcard.
+/// Whether this is a valid link name. Wildcards, which would match other links, are not.
 pub(super) fn is_name(name: &str) -> bool {
     name.len() == 2 * NAME_BYTES && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Carries what is written to the returned end to the subject `there`, and what is `inbound` back.
-/// The link is over when either end is dropped.
+/// Sends the bytes written to the returned stream to the subject `there`, and makes the `inbound`
+/// bytes readable from that stream. The link closes when either end is dropped.
 fn start(
     client: Client,
     inbound: Subscriber,
@@ -188,7 +191,7 @@ fn start(
         if let Err(error) = ended {
             tracing::debug!(link = there, %error, "a link is over");
         }
-        // The other end would find out, but later.
+        // Tell the other end at once: it would otherwise notice only later.
         let told = async {
             client.publish(there, Bytes::new()).await.is_ok() && client.flush().await.is_ok()
         };
@@ -198,7 +201,7 @@ fn start(
     near
 }
 
-/// Sends what is written, each piece with its number, until the writer is gone.
+/// Sends everything that is written, in numbered pieces, until the writer is dropped.
 async fn send(
     client: &Client,
     there: &str,
@@ -219,7 +222,7 @@ async fn send(
     Ok(())
 }
 
-/// Passes on each piece until the other end has closed the link.
+/// Passes on each piece until the other end closes the link. A gap in the numbers is an error.
 async fn receive(
     mut inbound: impl Stream<Item = Bytes> + Unpin,
     to_here: &mut WriteHalf<DuplexStream>,
@@ -249,7 +252,8 @@ mod tests {
         [&number.to_be_bytes(), text.as_bytes()].concat().into()
     }
 
-    /// What arrives of these pieces, and whether the link ended in order.
+    /// Receives these pieces. Returns the text that arrives, and whether the link ended without an
+    /// error.
     async fn received(pieces: &[Bytes]) -> (String, bool) {
         let (mut near, far) = tokio::io::duplex(PIECE_BYTES_MAX);
         let (from_here, mut to_here) = tokio::io::split(far);

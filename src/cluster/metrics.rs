@@ -1,4 +1,4 @@
-//! The state of a log as its node sees it, for the metrics.
+//! The state of a log as its node sees it, for the metrics endpoint.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use paperbourse_core::histogram::Histogram;
 use paperbourse_core::ids::Timestamp;
 
-/// The state of a log as its node sees it, and how long its appends take.
+/// The state of a log as its node sees it, and its append latency.
 #[derive(Debug)]
 pub struct LogMetrics {
     name: String,
@@ -18,7 +18,7 @@ pub struct LogMetrics {
 }
 
 impl LogMetrics {
-    /// Metrics of the log with this name, before anything is known of it.
+    /// Creates the metrics of the log with this name, before the node has read any of it.
     pub fn new(name: String) -> Self {
         Self {
             name,
@@ -30,41 +30,42 @@ impl LogMetrics {
         }
     }
 
-    /// Its name.
+    /// Returns the log's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The position of the newest record and the newest epoch; `None` until the log was read to its
-    /// end.
+    /// Returns the position of the newest record and the newest epoch; `None` until the log has
+    /// been read to its end.
     pub fn end(&self) -> Option<(u64, u64)> {
         let epoch = self.epoch.load(Ordering::Relaxed);
         (epoch > 0).then(|| (self.position.load(Ordering::Relaxed), epoch))
     }
 
-    /// When a broker last answered, in seconds since 1970; 0 before the first answer.
+    /// Returns when a broker last answered, in seconds since the Unix epoch; 0 before the first
+    /// answer.
     pub fn answered_at_seconds(&self) -> u64 {
         self.answered_at_seconds.load(Ordering::Relaxed)
     }
 
-    /// Whether no broker has the next block intact.
+    /// Whether the log is halted: no broker has the next block intact.
     pub fn is_halted(&self) -> bool {
         self.is_halted.load(Ordering::Relaxed)
     }
 
-    /// Time to append a block, in microseconds.
+    /// Returns the histogram of append times, in microseconds.
     pub const fn append_us(&self) -> &Histogram {
         &self.append_us
     }
 
-    /// This record was read.
+    /// Records that the log was read up to this record.
     pub fn copied(&self, position: u64) {
         self.position.fetch_max(position, Ordering::Relaxed);
         self.answered();
         self.is_halted.store(false, Ordering::Relaxed);
     }
 
-    /// The log was read to its end, which is here.
+    /// Records that the log was read to its end, which is at this position and epoch.
     pub fn read(&self, position: u64, epoch: u64) {
         self.copied(position);
         self.epoch.fetch_max(epoch, Ordering::Relaxed);
@@ -75,13 +76,13 @@ impl LogMetrics {
         self.answered_at_seconds.store(now, Ordering::Relaxed);
     }
 
-    /// A block of this node is in the log, after this time.
+    /// Records that a block of this node was appended, and how long that took.
     pub(super) fn appended(&self, position: u64, epoch: u64, elapsed: Duration) {
         self.append_us.record_micros(elapsed);
         self.read(position, epoch);
     }
 
-    /// No broker has the next block intact.
+    /// Records that the log is halted: no broker has the next block intact.
     pub fn halted(&self) {
         self.answered();
         self.is_halted.store(true, Ordering::Relaxed);

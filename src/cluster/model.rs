@@ -1,24 +1,25 @@
-//! The takeover of a log as a model, of which every state within a bound is looked at.
+//! A model of log takeover, checked in every state within a bound.
 //!
-//! The simulation of clusters runs the code itself through some of its histories. The model has
-//! only the rules of [`standby`](super::standby), [`seat`](super::seat) and
-//! [`lease`](super::lease), and goes through all histories of three nodes that own a log, take it
-//! from each other, crash and start again.
+//! The cluster simulation runs the real code through a sample of histories. The model has only the
+//! rules of [`standby`](super::standby), [`seat`](super::seat) and [`lease`](super::lease), but
+//! explores every history of three nodes that own a log, take it from each other, crash and
+//! restart.
 //!
-//! - **Messages.** A block that was sent is on its way until its place is taken. It may get there
-//!   at any later moment, even if its sender has crashed, or never: there is no other step for what
-//!   is lost, late or sent again. Its sender learns at any later moment, or never, what is in that
-//!   place, be it from an answer or from a look at the log.
-//! - **Judgement.** A node without the log may take it at any moment: from an owner that is
-//!   silent, alive or gone, or from its own former process. It has read the log up to where its
-//!   fence gets, and waits for the former lease unless the block below the fence is a release.
-//! - **Clocks.** All are at their worst: a lease ends by a clock that is a tenth slow, a wait by
-//!   one that is exact. Any others give a shorter lease or a longer wait.
-//! - **Crashes.** A node forgets everything. Its disk holds a beginning of the log, as
-//!   [`Promise::Held`] says, and it reads the rest before it takes the log.
+//! - **Messages.** A block that was sent is in flight until its place in the log is taken. It may
+//!   arrive at any later moment, even after its sender has crashed, or never, so lost, delayed and
+//!   repeated messages need no steps of their own. At any later moment, or never, the sender learns
+//!   what is in that place, whether from an answer or by reading the log.
+//! - **Judgement.** A node that does not own the log may take it at any moment: from an owner that
+//!   is silent, whether alive or gone, or from its own former process. It has read the log up to
+//!   the place of its fence, and waits out the former lease unless the block below the fence is a
+//!   release.
+//! - **Clocks.** All clocks are at their worst: a lease ends by a clock that is a tenth slow, and a
+//!   wait by one that is exact. Any other clocks give a shorter lease or a longer wait.
+//! - **Crashes.** A node that crashes loses its memory. Its disk holds a prefix of the log (see
+//!   [`Promise::Held`]), and the node reads the rest before it takes the log.
 //!
-//! The log is neither trimmed nor damaged here, and no answer is false. Each [`Mistake`] shows
-//! that the search finds what such a rule is there for.
+//! The log is never trimmed or damaged here, and no answer is false. Each [`Mistake`] breaks one
+//! rule, to show that the search finds the violation that the rule prevents.
 
 mod search;
 
@@ -31,58 +32,60 @@ use search::{Found, search};
 
 const NODES: usize = 3;
 
-/// How many writes clients ask for.
+/// Number of writes that clients request.
 const WRITES: usize = 2;
 
-/// How often a node crashes that owns the log, or is about to take it.
+/// Number of crashes of nodes that own the log or are taking it.
 const CRASHES: u8 = 1;
 
-/// Blocks of the longest log.
+/// The maximum length of the log, in blocks.
 const BLOCKS: u8 = 6;
 
-/// Blocks of the longest log that a state has room for.
+/// The maximum length of a log that fits in a [`State`], in blocks.
 const BLOCKS_MAX: usize = 8;
 
-/// How many ticks the longest lease outlasts.
+/// Number of ticks that the longest lease outlasts.
 const TICKS: u32 = 2;
 
-/// What an owner or a taker does wrong.
+/// A rule that a node breaks while it owns or takes the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mistake {
-    /// It sends a write before the one in front of it is acknowledged.
+    /// An owner sends a write before the previous one is acknowledged.
     TwoInFlight,
-    /// It does not read what is below its fence.
+    /// A node that takes the log does not read the blocks below its fence.
     FenceUnread,
-    /// It does not wait for the former owner's lease.
+    /// A new owner does not wait for the former owner's lease to end.
     NoWait,
-    /// It waits a lease and a tenth. By a clock that is a tenth slow, a lease is a ninth longer.
+    /// A new owner waits for 1.1 leases. By a clock that is a tenth slow, a lease is a ninth
+    /// longer.
     WaitOfATenthMore,
-    /// It answers a write when it sends it.
+    /// An owner answers a write as soon as the write is sent.
     AnsweredEarly,
-    /// It takes a block for acknowledged without an acknowledgement.
+    /// An owner treats a block as acknowledged without an acknowledgement.
     UnknownTakenForAcknowledged,
-    /// Its lease begins when a block is acknowledged, not when it is sent.
+    /// An owner's lease starts when a block is acknowledged, not when the block was sent.
     LeaseFromAnswer,
-    /// Its lease goes on while it gives the log up.
+    /// An owner's lease continues while the owner releases the log.
     LeaseOutlivesRelease,
-    /// It gives the log up although it waits for the lease of the one before.
+    /// An owner releases the log while still waiting out the former owner's lease.
     ReleasedInWait,
-    /// It takes back the log that it owned before a crash as if it had given it up.
+    /// A node that owned the log before a crash retakes it without waiting, as if it had released
+    /// the log.
     RetakenAsFree,
 }
 
-/// What must hold in every state.
+/// An invariant of every state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Promise {
     /// No block of an old epoch is above the fence of a newer one.
     Fenced,
-    /// A write that was answered is in the log once.
+    /// A write that was answered is in the log exactly once.
     Once,
-    /// Whatever an owner has, in memory and on disk, is in the log.
+    /// Everything that an owner has, in memory or on disk, is in the log.
     Held,
-    /// An owner that answers has read every write below its fence that was answered.
+    /// An owner that answers has read every answered write below its fence.
     Whole,
-    /// An owner answers no read once a newer owner answers reads, or has answered a write.
+    /// An owner answers no reads once a newer owner has answered a write or may answer reads.
     Current,
 }
 
@@ -107,62 +110,63 @@ impl fmt::Debug for Block {
     }
 }
 
-/// A block of which its sender has not learned what came of it.
+/// A block in flight: its sender has not yet learned whether it was appended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Sent {
     block: Block,
-    /// How many blocks are below it in the log.
+    /// Number of blocks below the block's place in the log.
     place: u8,
-    /// Ticks since it was sent.
+    /// Ticks since the block was sent.
     age: u8,
     is_in_place: bool,
 }
 
-/// What an owner has read of the clock.
+/// An owner's tenure, with the times that the owner has measured.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Tenure {
     epoch: u8,
-    /// The place of its fence.
+    /// The place of the owner's fence.
     fence: u8,
-    /// The place behind its newest acknowledged block.
+    /// The place after the owner's newest acknowledged block.
     next: u8,
-    /// Ticks since it has the log, up to those that it waits.
+    /// Ticks since the owner took the log, up to the length of the wait.
     waited: u8,
-    /// Ticks since its newest acknowledged block was sent, up to those of a lease.
+    /// Ticks since the owner's newest acknowledged block was sent, up to the length of a lease.
     lease_age: u8,
-    /// Whether it has given the log up.
+    /// Whether the owner has released the log or is releasing it.
     is_over: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Node {
-    /// What it has read of the log, while it owns it or is about to.
+    /// Number of blocks that the node has read, while it owns the log or is taking it.
     read: u8,
-    /// The epoch that it owned last, as its disk has it. Kept only for those who ask, with
-    /// [`Mistake::RetakenAsFree`]: anyone may take the log at any moment.
+    /// The last epoch that the node owned, according to its disk. Tracked only for
+    /// [`Mistake::RetakenAsFree`]: otherwise it makes no difference, since any node may take the
+    /// log at any moment.
     owned_epoch: u8,
     tenure: Option<Tenure>,
-    /// One, but for [`Mistake::TwoInFlight`].
+    /// The blocks in flight: at most one, except with [`Mistake::TwoInFlight`].
     sent: [Option<Sent>; 2],
 }
 
-/// The log, the nodes, and what clients know.
+/// The log, the nodes, and the answers that clients have received.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 struct State {
     blocks: [Block; BLOCKS_MAX],
     length: u8,
     nodes: [Node; NODES],
-    /// The places and blocks that crashed nodes sent.
+    /// Blocks still in flight, with their places, whose senders have since crashed or stopped.
     strays: BTreeSet<(u8, Block)>,
-    /// How many writes were sent.
+    /// Number of writes sent.
     written: u8,
     answered: [bool; WRITES],
     crashes: u8,
-    /// The greatest epoch whose owner has answered reads.
+    /// The greatest epoch whose owner could answer reads.
     read_epoch: u8,
 }
 
-/// What happens.
+/// A step from one state to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Sends(Block),
@@ -176,15 +180,16 @@ enum Step {
 struct Model {
     mistake: Option<Mistake>,
     blocks: u8,
-    /// The first tick at which a lease is over.
+    /// The first tick at which a lease has ended.
     lease: u8,
-    /// The first tick at which a wait is over.
+    /// The first tick at which a wait has ended.
     wait: u8,
 }
 
 impl Model {
     fn new(mistake: Option<Mistake>, blocks: u8) -> Self {
-        // Together 1.11 leases, which is just inside a lease by a clock that is a tenth slow.
+        // All ticks together last 1.11 leases, slightly less than a lease by a clock that is a
+        // tenth slow.
         let tick = LEASE * 111 / 100 / TICKS;
         let wait = match mistake {
             Some(Mistake::NoWait) => Duration::ZERO,
@@ -201,7 +206,7 @@ impl Model {
         self.mistake == Some(mistake)
     }
 
-    /// The greatest epoch.
+    /// Returns the greatest epoch that the log has room for.
     fn epoch_max(&self) -> u8 {
         self.blocks.div_ceil(2)
     }
@@ -210,19 +215,19 @@ impl Model {
         tenure.waited >= self.wait
     }
 
-    /// Whether the owner answers reads.
+    /// Whether the owner may answer reads.
     fn may_answer(&self, tenure: Tenure) -> bool {
         let is_over = tenure.is_over && !self.makes(Mistake::LeaseOutlivesRelease);
         self.has_waited(tenure) && tenure.lease_age < self.lease && !is_over
     }
 
-    /// Whether the owner of the greatest epoch answers reads.
+    /// Whether the owner of the greatest epoch may answer reads.
     fn last_owner_answers(&self, state: &State) -> bool {
         let mut owners = state.nodes.iter().filter_map(|node| node.tenure);
         owners.any(|tenure| tenure.epoch == self.epoch_max() && self.may_answer(tenure))
     }
 
-    /// The first promise that is broken in this state.
+    /// Returns the first promise that this state breaks, if any.
     fn broken(&self, state: &State) -> Option<Promise> {
         let log = state.log();
         if !log.is_sorted_by_key(|block| block.epoch) {
@@ -253,7 +258,7 @@ impl Model {
         answering().any(is_former).then_some(Promise::Current)
     }
 
-    /// Everything that can happen next.
+    /// Returns all steps from this state, each with the state it leads to.
     fn steps(&self, state: &State) -> Vec<(Step, State)> {
         let mut steps = Vec::new();
         for index in 0..NODES {
@@ -269,7 +274,7 @@ impl Model {
         }
         steps.extend(self.later(state).map(|next| (Step::TimePasses, next)));
         for (_, next) in &mut steps {
-            // Who is who makes no difference.
+            // Nodes are interchangeable, so sorting them merges equivalent states.
             next.nodes.sort_unstable();
             let tenures = next.nodes.iter().filter_map(|node| node.tenure);
             let answering = tenures.filter(|&tenure| self.may_answer(tenure));
@@ -278,7 +283,8 @@ impl Model {
         steps
     }
 
-    /// What becomes of the blocks that a node has sent, and of the node.
+    /// Adds the steps in which a block of this node arrives or is acknowledged, and those that end
+    /// the node's tenure.
     fn add_arrivals(&self, state: &State, index: usize, steps: &mut Vec<(Step, State)>) {
         let node = &state.nodes[index];
         for sent in node.sent.into_iter().flatten() {
@@ -301,7 +307,7 @@ impl Model {
             let epoch = node.tenure.map(|tenure| tenure.epoch);
             steps.push((Step::Crashes { epoch }, next));
         }
-        // Whatever it sends next cannot get to its place.
+        // The owner's next place is taken, so nothing that it sends from now on can be appended.
         if let Some(Tenure { epoch, next: place, .. }) = node.tenure
             && !has_sent
             && place < state.length
@@ -312,7 +318,7 @@ impl Model {
         }
     }
 
-    /// The blocks that a node may send.
+    /// Adds the blocks that a node may send.
     fn add_sends(&self, state: &State, index: usize, steps: &mut Vec<(Step, State)>) {
         let node = &state.nodes[index];
         let (slot, place) = match (node.tenure, node.sent) {
@@ -344,7 +350,7 @@ impl Model {
             }
             return;
         };
-        // A request may have come while the lease held, and is written when it is over.
+        // A request received during the lease may be written after the lease has ended.
         if usize::from(state.written) < WRITES && self.has_waited(tenure) {
             send(tenure.epoch, Content::Write(state.written), &|next| {
                 next.answered[usize::from(next.written)] = self.makes(Mistake::AnsweredEarly);
@@ -361,7 +367,7 @@ impl Model {
         }
     }
 
-    /// A node learns that the log has its block.
+    /// Updates the state for a node that learns that its block is in the log.
     fn acknowledge(&self, state: &mut State, index: usize, sent: Sent) {
         let Sent { block: Block { epoch, content }, place, age, .. } = sent;
         let is_free =
@@ -386,7 +392,7 @@ impl Model {
                 let tenure = node.tenure.as_mut().expect("only an owner sends that");
                 tenure.next = place + 1;
                 tenure.lease_age = tenure.lease_age.min(age);
-                // An answer to the second of two is believed for both.
+                // An acknowledgement of the second of two blocks counts for both.
                 node.sent = node.sent.map(|sent| sent.filter(|sent| sent.place > place));
                 node.sent.sort_unstable_by_key(Option::is_none);
                 if let Content::Write(write) = content {
@@ -396,7 +402,7 @@ impl Model {
         }
     }
 
-    /// The state one tick later; `None` if no clock matters any more.
+    /// Returns the state one tick later; `None` if that would change nothing.
     fn later(&self, state: &State) -> Option<State> {
         let mut next = state.clone();
         for node in &mut next.nodes {
@@ -417,12 +423,12 @@ impl State {
         &self.blocks[..usize::from(self.length)]
     }
 
-    /// The epoch of the newest block.
+    /// Returns the epoch of the newest block.
     fn epoch(&self) -> u8 {
         self.log().last().map_or(0, |block| block.epoch)
     }
 
-    /// Puts a block into the next place, to which other blocks cannot get any more.
+    /// Puts a block into the next place, which no other block can then take.
     fn append(&mut self, block: Block, sender: Option<usize>) {
         let place = self.length;
         self.blocks[usize::from(place)] = block;
@@ -438,7 +444,8 @@ impl State {
                 Some(sent) if sender == Some(index) && sent.block == block => {
                     sent.is_in_place = true;
                 }
-                // Nothing depends on when the sender learns that.
+                // It makes no difference when the sender learns that the place is taken, so it
+                // stops at once.
                 Some(sent) if matches!(sent.block.content, Content::Fence | Content::Release) => {
                     self.end(index);
                 }
@@ -447,8 +454,8 @@ impl State {
         }
     }
 
-    /// A node owns nothing any more, or takes nothing: its process ends and another begins, or goes
-    /// on reading.
+    /// Ends a node's tenure or its attempt to take the log: the node crashes and restarts, or goes
+    /// back to reading.
     fn end(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         let on_their_way = node.sent.iter().flatten().filter(|sent| sent.place >= self.length);

@@ -1,4 +1,4 @@
-//! The data of a single server with which a log begins.
+//! The data of a standalone server with which a log begins.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,20 +6,21 @@ use std::path::PathBuf;
 use paperbourse_store::disk::Disk;
 use paperbourse_store::journal::{ChainMark, LogId, OpenError, SegmentReader};
 
-/// A journal, and its end when the log was made. The first block of the log continues it.
+/// The journal that a log continues, and its end when the log was created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
-    /// The id of the journal. Copies of its folder have the same.
+    /// The id of the journal. Copies of its folder share it.
     pub journal: LogId,
-    /// Its end. The epoch is at least that of each record.
+    /// The end of the journal. Its epoch is at least as high as that of any record.
     pub end: ChainMark,
     /// The checksum of the newest record; `None` if its segment is in the archive.
     pub record_crc: Option<u32>,
 }
 
 impl Origin {
-    /// What a log would begin with that is made now from the journal with these segments, from the
-    /// newest to the oldest, and with records of at most this epoch. `None` if there are none.
+    /// Returns the origin of a log that is created now from a journal. `segments` are the journal's
+    /// segments, newest first; no record has an epoch above `newest_epoch`. Returns `None` if the
+    /// journal has no segments.
     pub fn of(
         disk: &Disk,
         segments: &[(u64, PathBuf)],
@@ -35,7 +36,8 @@ impl Origin {
         Ok(Some(Self { journal, end, record_crc }))
     }
 
-    /// Whether a folder that would begin a log like that has the same records.
+    /// Whether the folder whose origin is `folder` has the same records. The newest records are
+    /// compared only if both checksums are known.
     pub fn is_origin_of(&self, folder: &Self) -> bool {
         let is_same = |(here, there)| here == there;
         self.journal == folder.journal
@@ -43,7 +45,7 @@ impl Origin {
             && self.record_crc.zip(folder.record_crc).is_none_or(is_same)
     }
 
-    /// Reads what [`fmt::Display`] writes.
+    /// Parses the output of [`fmt::Display`].
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let checksum = |word: &str| u32::from_str_radix(word, 16).ok().filter(|_| word.len() == 8);
@@ -69,7 +71,8 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The newest record in these segments, from the newest to the oldest, with its position.
+/// Returns the newest record in these segments and its position, or `None` if they hold no record.
+/// The segments are given newest first.
 pub fn newest_record(
     disk: &Disk,
     segments: &[(u64, PathBuf)],

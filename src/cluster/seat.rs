@@ -1,5 +1,5 @@
-//! The owner of a log at work: it puts each block of the journal into the log, shows that it is
-//! alive, and gives the log up in the end.
+//! The seat of a log's owner: appends the journal's blocks and heartbeats to the log, and returns
+//! the owner at the end so that the log can be released.
 
 use std::io::Write as _;
 use std::process;
@@ -16,48 +16,50 @@ use super::standby::Taken;
 use paperbourse_core::faults::{self, Fault};
 use paperbourse_store::journal::replicated::{Halt, Log, Lost, NextBlock, Owner, Upstream};
 
-/// Exit code of a process that has lost its log, or its brokers, and has to start again: the
-/// `EX_TEMPFAIL` of `sysexits`.
+/// Exit code of a process that has lost its log or its brokers and must be restarted: `EX_TEMPFAIL`
+/// of `sysexits`.
 pub const EXIT_LOG_LOST: i32 = 75;
 
-/// How long the brokers may acknowledge nothing. They take up to ten seconds to elect a leader.
+/// How long the brokers may go without acknowledging anything. Electing a leader takes them up to
+/// ten seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 
-/// How often the owner looks whether a heartbeat is due.
+/// How often the owner checks whether a heartbeat is due.
 const LOOK_INTERVAL: Duration = Duration::from_millis(25);
 
-/// The place of the owner of a log.
+/// The role of a log's owner, held from takeover until [`Seat::leave`].
 pub struct Seat<L> {
     shared: Arc<Shared<L>>,
-    /// The node that appends blocks until it is done here.
+    /// The runtime on which the journal's thread waits for its appends.
     runtime: Handle,
 }
 
 struct Shared<L> {
     epoch: u64,
-    /// `None` once the place was left.
+    /// `None` once the seat has been left.
     owner: Mutex<Option<Owner<L>>>,
     lease: Arc<Lease>,
     metrics: Arc<LogMetrics>,
     on_lost: OnLost,
 }
 
-/// Why an owner cannot go on.
+/// Why an owner cannot continue.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SeatLost {
-    /// The log is another's, or damaged.
+    /// Another node has taken the log, or it is damaged.
     #[error(transparent)]
     Log(#[from] Lost),
-    /// The brokers have acknowledged nothing for too long. Others may own the log by now.
+    /// The brokers have acknowledged nothing for too long. Another node may own the log by now.
     #[error("no broker has acknowledged anything for {} seconds", SILENCE_MAX.as_secs())]
     Silence,
 }
 
-/// Called when an owner cannot go on. Production uses [`end_process`].
+/// Called when an owner cannot continue. Production uses [`end_process`].
 pub type OnLost = fn(&SeatLost) -> !;
 
 impl<L: Log + 'static> Seat<L> {
-    /// Takes the place in a log that was taken. Shows on `runtime` that the owner is alive.
+    /// Creates the seat for a log that this node has taken. Spawns the heartbeat and the watchdog
+    /// on `runtime`.
     pub fn new(
         taken: Taken<L>,
         metrics: Arc<LogMetrics>,
@@ -74,44 +76,49 @@ impl<L: Log + 'static> Seat<L> {
         Self { shared, runtime }
     }
 
-    /// When the owner may answer.
+    /// Returns the lease, which says when the owner may answer reads.
     pub fn lease(&self) -> &Arc<Lease> {
         &self.shared.lease
     }
 
-    /// The position of the newest record in the log and the sequence of its newest block; `None`
-    /// once the place was left.
+    /// Returns the position of the newest record in the log and the sequence of its newest block;
+    /// `None` once the seat has been left.
     pub async fn end(&self) -> Option<(u64, u64)> {
         let owner = self.shared.owner.lock().await;
         owner.as_ref().map(|owner| (owner.position(), owner.sequence()))
     }
 
-    /// Puts the block into the log. Waits for ever once the place was left.
+    /// Appends the block to the log. Never returns once the seat has been left.
     pub async fn write(&self, block: NextBlock<'_>) {
         let mut owner = self.shared.owner.lock().await;
         let Some(owner) = &mut *owner else { return std::future::pending().await };
+        // The lease counts from before the append: a fence may follow the block as soon as it is
+        // sent.
         let sent_ns = now_ns();
         let appended = owner.append(|chain| block.seal(chain)).await;
         self.shared.done(owner, sent_ns, appended);
     }
 
-    /// Leaves the place, once no block is on its way, and returns the owner, which can release the
-    /// log so that another node need not wait. No later record gets into the log, and a journal
-    /// that has one to write waits for ever: the process must end soon. `None` if the place was
-    /// left before. If the future is dropped, nothing has happened.
+    /// Leaves the seat once no block is in flight, and returns the owner, which can release the log
+    /// so that another node need not wait. No later record reaches the log: a journal that tries to
+    /// write one blocks for ever, so the process must end soon. Returns `None` if the seat was
+    /// already left. Cancel safe: if the future is dropped, the seat is still taken.
     pub async fn leave(&self) -> Option<Owner<L>> {
-        // The next owner waits for no lease, so the one of the former owner has to be over too.
+        // The next owner of a released log does not wait, so the former owner's lease must have
+        // ended too.
         while !self.shared.lease.has_begun() {
             sleep(LOOK_INTERVAL).await;
         }
         let owner = self.shared.owner.lock().await.take()?;
+        // Taking the owner out waits for the block in flight and stops later appends. The lease
+        // ends before the caller can release the log.
         self.shared.lease.end();
         Some(owner)
     }
 }
 
 impl<L: Log> Shared<L> {
-    /// What an append has come to.
+    /// Handles the outcome of an append: extends the lease, or reports that the log is lost.
     fn done(&self, owner: &Owner<L>, sent_ns: u64, appended: Result<(), Lost>) {
         match appended {
             Ok(()) => {
@@ -135,7 +142,7 @@ impl<L: Log + 'static> Upstream for Seat<L> {
     }
 }
 
-/// Appends a heartbeat whenever nothing else was appended for a while.
+/// Appends a heartbeat whenever nothing has been appended for a while.
 async fn beat<L: Log>(shared: Arc<Shared<L>>) {
     loop {
         sleep(LOOK_INTERVAL).await;
@@ -150,8 +157,8 @@ async fn beat<L: Log>(shared: Arc<Shared<L>>) {
     }
 }
 
-/// Ends an owner that reaches no broker: its sockets would stay open, and say nothing of what
-/// another owner does meanwhile.
+/// Ends an owner that no longer reaches any broker. Its sockets would otherwise stay open and miss
+/// everything that another owner does meanwhile.
 async fn watch<L: Log>(shared: Arc<Shared<L>>) {
     while !shared.lease.is_older_than(SILENCE_MAX) {
         sleep(LOOK_INTERVAL).await;
@@ -162,8 +169,8 @@ async fn watch<L: Log>(shared: Arc<Shared<L>>) {
     (shared.on_lost)(&SeatLost::Silence)
 }
 
-/// Says on stderr why the process cannot go on, and exits with [`EXIT_LOG_LOST`], or with 1 if the
-/// log is damaged.
+/// Prints to stderr why the process cannot continue, and exits with [`EXIT_LOG_LOST`], or with 1 if
+/// the log is damaged.
 pub fn end_process(lost: &SeatLost) -> ! {
     let (advice, code) = match lost {
         SeatLost::Silence => (
@@ -189,7 +196,8 @@ mod tests {
     use crate::lease::{LEASE_WAIT, now_ns};
     use paperbourse_store::journal::replicated::test_util::{MemoryLog, take};
 
-    /// Else the next owner, which does not wait, would answer while the one before still does.
+    /// The next owner of a released log does not wait, so it would answer while the former owner
+    /// still does.
     #[tokio::test]
     async fn a_log_is_not_given_up_before_the_former_lease_is_over() {
         let began_ns = now_ns();

@@ -1,9 +1,10 @@
-//! A node that follows a log until it has no owner, and takes it then.
+//! Follows a log until it has no owner, and then takes it.
 //!
-//! An owner that is alive appends something every [`HEARTBEAT_INTERVAL`]. It is gone once the log
-//! has stood still for [`SILENCE_MAX`] although the brokers answered all the time: whoever cannot
-//! reach them has no say, and while they have no leader nobody is judged. A wrong judgement costs
-//! a takeover and nothing else, since a fence ends the former owner's epoch wherever it is.
+//! A live owner appends something at least every [`HEARTBEAT_INTERVAL`]. It is presumed gone once
+//! the log has not grown for [`SILENCE_MAX`] while the brokers answered throughout. A node that
+//! cannot reach the brokers draws no conclusion, and neither does any node while the brokers have
+//! no leader. A wrong judgement costs no more than a takeover, since a fence ends the former
+//! owner's epoch wherever that owner is.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,45 +18,45 @@ use paperbourse_store::journal::replicated::{
     Entry, Halt, Log, NodeName, NoticeKind, Owner, ReadError, Reader, Taking,
 };
 
-/// The time between two looks at the log.
+/// The pause between two checks of the end of the log.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A look that took longer than this says nothing about the owner: the brokers did not answer, or
-/// this process did not run.
+/// A check that takes longer than this says nothing about the owner: the brokers did not answer, or
+/// this process was not scheduled.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// How long the log of an owner that is alive may stand still.
+/// How long a log may go without a new block before its owner is presumed gone.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 
 const _: () = assert!(SILENCE_MAX.as_millis() >= 5 * HEARTBEAT_INTERVAL.as_millis());
 
-/// A log that was taken.
+/// A log that this node has taken.
 pub struct Taken<L> {
-    /// Its owner, this node.
+    /// The writing end of the log, in this node's epoch.
     pub owner: Owner<L>,
-    /// Whether another node gave it up by a release, or none ever had it. Otherwise the former
-    /// owner may answer reads until its lease is over.
+    /// Whether the log was released, or never had an owner. Otherwise the former owner may answer
+    /// reads until its lease ends.
     pub was_free: bool,
-    /// When the fence was first sent.
+    /// When the fence was sent, in nanoseconds of the lease's clock.
     pub sent_ns: u64,
 }
 
-/// The end of a log, as a standby has found it.
+/// The end of a log, as seen by a standby.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Look {
     /// The position of the newest record.
     pub position: u64,
     /// The sequence of the newest block.
     pub sequence: u64,
-    /// The epoch of that block.
+    /// The epoch of the newest block.
     pub epoch: u64,
     /// Whether a node owns the log.
     pub is_owned: bool,
-    /// What came of the look.
+    /// Whether the log was read to its end, and if not, why.
     pub outcome: LookOutcome,
 }
 
-/// What came of a look at the end of a log.
+/// The outcome of a standby's check of the end of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LookOutcome {
     /// The log was read to its end.
@@ -66,24 +67,24 @@ pub enum LookOutcome {
     Halt,
 }
 
-/// Whether a standby may take the log. One that is about to end may not.
+/// Whether a standby may take the log. One that is shutting down may not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MayTake {
-    /// It may.
+    /// The standby may take the log once the log has no owner.
     Yes,
-    /// It goes on following the log.
+    /// The standby continues to follow the log.
     No,
-    /// It takes the log from its owner, as a wrong judgement would.
+    /// The standby takes the log from a live owner, as it would after a wrong judgement.
     #[cfg(any(test, feature = "test-util"))]
     Anyway,
 }
 
-/// Who owns the log, as far as its blocks say.
+/// The owner of the log, according to the blocks read so far.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Holder {
     Nobody,
     Node(NodeName),
-    /// Somebody, whose name came in a block that was not read.
+    /// An owner whose name is in a block that was not read.
     Somebody,
 }
 
@@ -100,7 +101,7 @@ impl fmt::Display for Holder {
 /// Judges whether the owner of a log is alive.
 struct Watch {
     holder: Holder,
-    /// How long the log has stood still.
+    /// How long the log has gone without a new block.
     silence: Duration,
     looked_at: Instant,
 }
@@ -134,20 +135,22 @@ impl Watch {
             if has_moved || elapsed > LOOK_MAX { Duration::ZERO } else { self.silence + elapsed };
     }
 
-    /// Whether the log has no owner any more.
+    /// Whether the log has no owner, or only one that is presumed gone.
     fn is_free(&self) -> bool {
         self.holder == Holder::Nobody || self.silence >= SILENCE_MAX
     }
 }
 
-/// Reads the log to its end, goes on reading what is appended, and takes it once it has no owner.
-/// Each record goes to `copy` with its position, in order; all below the fence have when this
-/// returns. Ends otherwise only if `copy` fails, or the log halts for good. While no broker has the
-/// next block intact, it is read again and again: one that comes back may have it. After each look,
-/// `looked` gets what it found, and returns whether the node may take the log now.
+/// Follows the log and takes it once it has no owner. Each record goes to `copy` with its position,
+/// in order. All records below the fence have been copied when this returns.
 ///
-/// `owned_epoch` is the epoch that this node owned last, in a process that is gone: if it has not
-/// ended, the log has no owner.
+/// Returns an error only if `copy` fails or the log halts for good. While no broker has the next
+/// block intact, the read is retried, since a broker that comes back may have the block. `looked`
+/// is called with the result of each check of the log's end, and returns whether the node may take
+/// the log now.
+///
+/// `owned_epoch` is the last epoch that this node owned in an earlier process. If that epoch is
+/// still the newest, the log has no owner.
 pub async fn stand_by<L: Log, E: From<Halt>>(
     mut reader: Reader<L>,
     node: &NodeName,
@@ -189,6 +192,8 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
         let is_free =
             watch.is_free() || owned_epoch == Some(epoch) || faults::is_on(Fault::LiveOwnerForced);
         let takes = match may_take {
+            // After a failed check, the reader may not be at the end of the log, so silence proves
+            // nothing.
             MayTake::Yes => is_free,
             MayTake::No => false,
             #[cfg(any(test, feature = "test-util"))]
@@ -200,12 +205,14 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
             let sent_ns = now_ns();
             reader = match Owner::take_at_end(reader, node.clone()).await? {
                 Taking::Taken(owner) => {
-                    // Who does not read what is below its fence does not know that it is free.
+                    // A node that skips the blocks below its fence cannot know whether they include
+                    // a release.
                     let was_free = former == Holder::Nobody && !faults::is_on(Fault::FenceUnread);
                     return Ok(Taken { owner, was_free, sent_ns });
                 }
                 Taking::Outrun(reader) => reader,
             };
+            // Another node was faster, so the log may have a live owner again.
             watch.silence = Duration::ZERO;
         } else {
             tokio::select! {
@@ -217,8 +224,9 @@ pub async fn stand_by<L: Log, E: From<Halt>>(
     }
 }
 
-/// Reports why a log cannot be read any further. An error if it never will be: also if it has lost
-/// what was read, since it may grow again, and differently.
+/// Logs that the log cannot be read any further for now. Returns the halt as an error if waiting
+/// cannot help. This includes a log that has lost blocks, since it may grow again with different
+/// ones.
 pub fn retry_halted(halt: Halt) -> Result<(), Halt> {
     if !halt.reason.may_heal() {
         return Err(halt);

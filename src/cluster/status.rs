@@ -1,4 +1,4 @@
-//! What an operator sees of a cluster: a line for each broker and for each log.
+//! The operator's view of a cluster: a line for each broker and each log.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,52 +8,52 @@ use serde::Serialize;
 
 use super::Cluster;
 
-/// How often a stream is requested. Without an answer, `status` still says what the brokers do.
+/// Number of times a stream is requested. Few, since `status` can report the brokers without it.
 const TRIES_MAX: u32 = 4;
 
-/// The state of a cluster.
+/// The state of a cluster, as printed by `status`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Status {
     /// The brokers, in the order of their monitoring addresses.
     pub brokers: Vec<BrokerStatus>,
     /// The logs, in the order of their numbers.
     pub logs: Vec<LogStatus>,
-    /// Everything that is not safe; empty if all is well.
+    /// Everything that makes the cluster unsafe; empty if the cluster is safe.
     pub faults: Vec<String>,
 }
 
 /// The state of a broker.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct BrokerStatus {
-    /// Its monitoring address.
+    /// The broker's monitoring address.
     pub monitoring: String,
-    /// Its name and version; `None` if it does not answer.
+    /// The broker's name; `None` if it does not answer.
     pub name: Option<String>,
-    /// Its version.
+    /// The broker's version; `None` if it does not answer.
     pub version: Option<String>,
-    /// Whether it syncs before it acknowledges.
+    /// Whether the broker syncs each block before acknowledging it; false if it does not answer.
     pub is_always_synced: bool,
 }
 
 /// The state of a log.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct LogStatus {
-    /// The name of its stream.
+    /// The name of the log's stream.
     pub stream: String,
-    /// The broker that leads it; `None` if there is no leader or no stream.
+    /// The broker that leads the stream; `None` if there is no leader or no stream.
     pub leader: Option<String>,
-    /// How many replicas have every block.
+    /// Number of replicas, including the leader, that have every block.
     pub replicas_current: usize,
-    /// How many replicas there are.
+    /// Number of replicas, including the leader.
     pub replicas: usize,
     /// The sequence of the newest block.
     pub tail: u64,
-    /// How many blocks it holds.
+    /// Number of blocks the stream holds.
     pub blocks: u64,
 }
 
 impl Cluster {
-    /// Asks all brokers and all streams.
+    /// Queries all brokers and all streams. Never fails: missing answers are listed as faults.
     pub async fn status(&self) -> Status {
         let (answers, mut faults) = self.brokers().await;
         let brokers = self.file.monitoring.iter().zip(answers).map(|(monitoring, answer)| {
@@ -98,7 +98,8 @@ impl fmt::Display for Status {
         let logs = self.logs.iter().map(ToString::to_string);
         let faults = self.faults.iter().map(|fault| format!("unsafe  {fault}"));
         let lines: Vec<String> = brokers.chain(logs).chain(faults).collect();
-        // Names, versions and errors are a broker's own words.
+        // Names, versions and errors contain text from the brokers, which could control the
+        // terminal.
         let lines: Vec<String> =
             lines.iter().map(|line| line.replace(char::is_control, "\u{fffd}")).collect();
         f.write_str(&lines.join("\n"))

@@ -1,4 +1,5 @@
-//! The streams of a cluster: how they are made, and whether one can be trusted with a log.
+//! The streams of a cluster: their configuration, and the checks that they can be trusted with a
+//! log.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,16 +13,16 @@ use super::jetstream::subject;
 use super::origin::Origin;
 use paperbourse_store::journal::LogId;
 
-/// Where a stream keeps the id of its log, in hexadecimal.
+/// The metadata key of the log's id, in hexadecimal.
 const LOG_ID: &str = "paperbourse-log";
 
-/// Where a stream keeps the number of logs in its cluster.
+/// The metadata key of the number of logs in the cluster.
 const LOGS: &str = "paperbourse-logs";
 
-/// Where a stream keeps what its log begins with.
+/// The metadata key of the log's [`Origin`].
 const ORIGIN: &str = "paperbourse-origin";
 
-/// The configuration of the stream that carries this log.
+/// Returns the configuration of the stream that carries this log.
 pub(super) fn config(stream: &str, id: LogId, logs: u16, origin: Option<Origin>) -> Config {
     let mut metadata =
         HashMap::from([(LOG_ID.to_owned(), id.to_string()), (LOGS.to_owned(), logs.to_string())]);
@@ -46,28 +47,29 @@ pub(super) fn config(stream: &str, id: LogId, logs: u16, origin: Option<Origin>)
     }
 }
 
-/// The id of the log in this stream, if it carries one.
+/// Returns the id of the log in this stream, or `None` if the stream carries no log.
 pub(super) fn log_id(config: &Config) -> Option<LogId> {
     config.metadata.get(LOG_ID)?.parse().ok()
 }
 
-/// What the log in this stream begins with. `Err` if that cannot be read.
+/// Returns the origin of the log in this stream; `Err` if its metadata cannot be parsed.
 pub(super) fn origin(config: &Config) -> Result<Option<Origin>, ()> {
     let text = config.metadata.get(ORIGIN);
     text.map(|text| Origin::parse(text).ok_or(())).transpose()
 }
 
-/// Whether the leader of the stream gave this answer. Without a leader, any broker answers, and may
-/// lack blocks.
+/// Whether this answer came from the stream's leader. Without a leader, any broker may answer, even
+/// one that lacks blocks.
 pub(super) fn is_of_leader(info: &Info) -> bool {
     info.cluster.as_ref().is_none_or(|cluster| cluster.leader.is_some())
 }
 
-/// Says that a stream has no leader.
+/// The fault of a stream without a leader.
 pub(super) const NO_LEADER: &str =
     "it has no leader: most of its brokers must run and be connected";
 
-/// What is wrong if there is no such stream, and other logs of the cluster have blocks or not.
+/// Describes what is wrong when a stream does not exist. `has_blocks` says whether other logs of
+/// the cluster have blocks.
 pub(super) fn missing(stream: &str, has_blocks: bool) -> String {
     if has_blocks {
         format!(
@@ -82,7 +84,7 @@ pub(super) fn missing(stream: &str, has_blocks: bool) -> String {
     }
 }
 
-/// Everything that is wrong with the configuration of this stream, and how to change it.
+/// Returns everything that is wrong with the configuration of this stream, and how to fix it.
 pub(super) fn faults(info: &Info, logs: u16) -> Vec<String> {
     let Config { name, metadata, .. } = &info.config;
     let config = &info.config;
@@ -158,7 +160,7 @@ mod tests {
         }
     }
 
-    /// Changes the configuration and checks what is wrong with it then.
+    /// Changes the configuration and checks the resulting faults.
     #[track_caller]
     fn check(change: impl Fn(&mut Config), expected: &[&str]) {
         let mut config = config("pb-3", ID, 16, None);

@@ -1,9 +1,9 @@
-//! Removes blocks that the brokers no longer need: at least two nodes have their records on disk,
-//! and they are older than the cluster file says.
+//! Trims blocks that the brokers no longer need: those that are older than the cluster file's
+//! `keep_minutes` and whose records are on the disks of at least two nodes.
 //!
-//! Nodes report to the owner what they have on disk ([`report`]), in messages that no stream keeps.
-//! A node that was away for too long finds that the log begins after the records it has, and needs
-//! the data of another ([`copies`](super::copies)).
+//! Nodes report their position on disk to the owner ([`report`]), in messages that no stream
+//! stores. A node that was away for too long finds that the log begins after its own records, and
+//! needs another node's data ([`copies`](super::copies)).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::str::FromStr as _;
@@ -19,28 +19,29 @@ use super::seat::Seat;
 use paperbourse_store::journal::Journal;
 use paperbourse_store::journal::replicated::{Log as _, NodeName};
 
-/// How often a node reports.
+/// The interval between a node's reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A node that has not reported for this long may be gone, and its disk with it.
+/// A node that has not reported for this long may be gone, and its disk with it, so it does not
+/// count.
 const REPORT_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// The most nodes whose reports are kept.
+/// The maximum number of nodes whose reports are kept.
 const NODES_MAX: usize = 64;
 
-/// How many nodes must have a record before the brokers need not.
+/// Number of nodes that must have a record before the brokers may drop it.
 const COPIES_MIN: usize = 2;
 
-/// How often the log is trimmed while blocks are kept for a time: so many times in that time.
+/// Number of trims in the time for which blocks are kept.
 const TRIMS_PER_TIME: u32 = 60;
 
-/// The shortest time between two trims.
+/// The minimum time between two trims.
 const TRIM_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
-/// The most marks that are kept, if nothing can be trimmed for long.
+/// The maximum number of marks kept while nothing can be trimmed.
 const MARKS_MAX: usize = 10 * TRIMS_PER_TIME as usize;
 
-/// Where the log ended once.
+/// The end of the log at some moment.
 struct Mark {
     at: Instant,
     /// The position of the newest record.
@@ -49,18 +50,18 @@ struct Mark {
     sequence: u64,
 }
 
-/// What a node knows of the log and of its copies. A standby keeps it too, so that blocks need not
-/// grow old again after a takeover.
+/// The ages of a log's blocks and the positions of its copies. A standby keeps them too, so that
+/// after a takeover blocks do not have to age again before they are trimmed.
 pub struct Trim {
     kept_for: Duration,
-    /// From the oldest to the newest.
+    /// The marks, oldest first.
     marks: VecDeque<Mark>,
-    /// What the other nodes have on disk, and when they said so.
+    /// Each other node's position on disk, and when the node reported it.
     copies: BTreeMap<NodeName, (u64, Instant)>,
 }
 
 impl Trim {
-    /// Blocks stay for at least this long.
+    /// Creates the state for a log whose blocks are kept for at least this long.
     pub fn new(kept_for: Duration) -> Self {
         Self { kept_for, marks: VecDeque::new(), copies: BTreeMap::new() }
     }
@@ -69,7 +70,8 @@ impl Trim {
         (self.kept_for / TRIMS_PER_TIME).max(TRIM_INTERVAL_MIN)
     }
 
-    /// This node has everything up to `position` on disk.
+    /// Records that a node has everything up to `position` on disk. Reports that are too old are
+    /// dropped.
     fn reported(&mut self, node: NodeName, position: u64, now: Instant) {
         self.copies.retain(|_, &mut (_, at)| now.duration_since(at) <= REPORT_AGE_MAX);
         if self.copies.len() < NODES_MAX || self.copies.contains_key(&node) {
@@ -77,8 +79,8 @@ impl Trim {
         }
     }
 
-    /// The log ends with this record and this block, or goes on behind them. Remembers that now and
-    /// then.
+    /// Records that the log reaches at least this record and this block. Keeps a mark only if the
+    /// last one is old enough and the log has grown.
     pub fn mark(&mut self, position: u64, sequence: u64, at: Instant) {
         let newest = self.marks.back();
         if newest.is_some_and(|newest| {
@@ -92,17 +94,19 @@ impl Trim {
         self.marks.push_back(Mark { at, position, sequence });
     }
 
-    /// Whether blocks are due and have been for long, but no other node has them.
+    /// Whether blocks have been due for a trim for a long time, but no second node has them.
     fn is_stuck(&self, now: Instant) -> bool {
         let stuck_after = 2 * self.kept_for.max(REPORT_AGE_MAX);
         self.marks.front().is_some_and(|oldest| now.duration_since(oldest.at) > stuck_after)
     }
 
-    /// The block below which the log can be trimmed, if this node has everything up to `position`.
-    /// Each block is returned once.
+    /// Returns the block below which the log can be trimmed, given that this node has everything up
+    /// to `position`. Each block is returned once.
     fn due(&mut self, position: u64, now: Instant) -> Option<u64> {
         let is_fresh = |&&(_, at): &&(u64, Instant)| now.duration_since(at) <= REPORT_AGE_MAX;
         let others = self.copies.values().filter(is_fresh).map(|&(position, _)| position);
+        // Sorted from the highest, so the entry at `COPIES_MIN - 1` is a position that at least
+        // that many nodes have reached.
         let mut positions: Vec<u64> = others.chain([position]).collect();
         positions.sort_unstable_by(|a, b| b.cmp(a));
         let safe = *positions.get(COPIES_MIN - 1)?;
@@ -118,23 +122,23 @@ impl Trim {
     }
 }
 
-/// The subject of the reports.
+/// Returns the subject of the reports.
 fn subject(log: &JetStreamLog) -> String {
     format!("{}.copies", log.name())
 }
 
-/// Reports to the owner, at regular intervals, what this node has on disk.
+/// Reports this node's position on disk to the owner, every [`REPORT_INTERVAL`]. Never returns.
 pub async fn report(log: JetStreamLog, node: NodeName, journal: Arc<Journal>) {
     let (client, subject) = (log.client(), subject(&log));
     loop {
         let text = format!("{node} {}", journal.durable_place().position());
-        // If it does not arrive, the next one will.
+        // A lost report does no harm: the next one supersedes it.
         let _ = client.publish(subject.clone(), text.into()).await;
         sleep(REPORT_INTERVAL).await;
     }
 }
 
-/// Trims the log for its owner.
+/// Trims the log for its owner, until the seat is left.
 pub async fn keep_trimmed(
     log: JetStreamLog,
     seat: Arc<Seat<JetStreamLog>>,
@@ -174,7 +178,7 @@ pub async fn keep_trimmed(
                 is_told = false;
                 match log.trim(below).await {
                     Ok(()) => tracing::debug!(below, "trimmed the log"),
-                    // The next trim makes up for it.
+                    // The next trim removes these blocks too.
                     Err(error) => tracing::warn!(below, %error, "failed to trim the log"),
                 }
             }
@@ -194,7 +198,7 @@ async fn subscribe(client: &Client, subject: String) -> async_nats::Subscriber {
     }
 }
 
-/// The node, and what it has.
+/// Parses a report into the node's name and its position on disk.
 fn parse(message: &[u8]) -> Option<(NodeName, u64)> {
     let (node, position) = str::from_utf8(message).ok()?.split_once(' ')?;
     Some((NodeName::new(node).ok()?, u64::from_str(position).ok()?))
@@ -210,8 +214,8 @@ mod tests {
         NodeName::new(name).unwrap()
     }
 
-    /// The owner has everything up to record 30. The log ended with records 10, 20, 30 after 0, 1
-    /// and 2 minutes, each time at a block with ten times the number.
+    /// The owner has everything up to record 30. After 0, 1 and 2 minutes, the log ended with
+    /// records 10, 20 and 30, in blocks 100, 200 and 300.
     #[test]
     fn blocks_are_trimmed_once_two_nodes_have_them_and_their_time_is_over() {
         for (copies, after_minutes, expected) in [

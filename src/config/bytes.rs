@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 /// The units, each 1024 times as large as the one before it.
 const UNITS: [char; 4] = ['K', 'M', 'G', 'T'];
 
-/// Reads a number of bytes within these bounds: a whole number, alone or followed by a unit. `K`,
-/// `k`, `Ki` and `KiB` are all 1024 bytes. `KB` is refused: some mean 1000 by it.
+/// Returns a parser for sizes within `bounds`: a whole number, alone or with a unit. `K`, `k`, `Ki`
+/// and `KiB` all mean 1024 bytes. `KB` is rejected, since it can also mean 1000.
 pub(super) fn bytes(
     bounds: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
@@ -41,7 +41,7 @@ fn parse(text: &str) -> Option<u64> {
     is_unit.then(|| number.checked_mul(1 << (10 * (index + 1))))?
 }
 
-/// The number of bytes with the largest unit that divides it, as [`bytes()`] reads it.
+/// Formats a size with the largest unit that divides it, in the syntax that [`bytes()`] reads.
 pub fn display(bytes: u64) -> String {
     let (mut number, mut unit) = (bytes, None);
     for next in UNITS {

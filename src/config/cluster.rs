@@ -1,4 +1,4 @@
-//! Which cluster the server belongs to.
+//! The cluster options: the cluster's file and the node's name.
 
 use std::path::PathBuf;
 
@@ -20,10 +20,10 @@ pub struct ClusterServeArgs {
     pub node: Option<String>,
 }
 
-/// Why the cluster options cannot be used.
+/// An error in the cluster options.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ClusterConfigError {
-    /// The feature `cluster` is off.
+    /// `--cluster` in a binary without the feature `cluster`.
     #[error(
         "--cluster has no effect: this binary was built without cluster support. Build it with \
          `cargo build --release --features cluster`, or leave out the flag"
@@ -35,13 +35,13 @@ pub enum ClusterConfigError {
     /// `--node` without `--cluster`.
     #[error("--node has no effect without --cluster FILE")]
     NoCluster,
-    /// There is no data folder.
+    /// `--cluster` with `--data memory`.
     #[error("--cluster needs a data folder for its copy of the log: --data memory has none")]
     NoFolder,
 }
 
 impl ClusterServeArgs {
-    /// Refuses options that contradict each other, or that this binary cannot serve.
+    /// Rejects options that contradict each other or that this binary does not support.
     pub(super) fn check(&self, has_folder: bool) -> Result<(), ClusterConfigError> {
         match (&self.cluster, &self.node) {
             (None, Some(_)) => Err(ClusterConfigError::NoCluster),

@@ -1,4 +1,4 @@
-//! The configuration file: TOML, with a name for each flag and nothing else.
+//! The configuration file: TOML with one key per flag, and nothing else.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
@@ -11,63 +11,64 @@ use rustix::fs::OFlags;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The largest accepted file.
+/// Maximum size of the file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A name in the file, with what it is set to.
+/// A top-level key of the file, with its value.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     pub(super) name: String,
-    /// Counted from 1.
+    /// Line of the key, counted from 1.
     pub(super) line: usize,
     pub(super) value: Value,
 }
 
-/// What a name is set to.
+/// The value of a key.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Value {
-    /// A string or a number, as the flag would take it.
+    /// A string, a number or a boolean, in the form that the flag takes.
     One(String),
-    /// Several of them.
+    /// A list of strings, numbers or booleans, each in the form that the flag takes.
     List(Vec<String>),
-    /// A table, with the names in it.
+    /// A table, reduced to its keys.
     Table(Vec<String>),
-    /// Anything else: what it is called in TOML.
+    /// A value that no flag takes, as a description for the error message.
     Other(&'static str),
 }
 
-/// Why a file has no entries.
+/// An error that keeps a file from being read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("failed to read the file of --config: {0}")]
     Read(#[from] io::Error),
-    /// It is not a regular file, but a pipe or a folder, for example.
+    /// The path is not a regular file, but for example a pipe or a folder.
     #[error("the file of --config must be a regular file, which SIGHUP can read again")]
     Kind,
-    /// It is longer than any configuration.
+    /// The file is longer than [`FILE_BYTES_MAX`].
     #[error("the file of --config is longer than {FILE_BYTES_MAX} bytes")]
     TooLong,
-    /// It is not text.
+    /// The file is not UTF-8 text.
     #[error("the file of --config is not UTF-8 text")]
     NotText,
-    /// It is not TOML.
+    /// The file is not valid TOML; `line` is counted from 1.
     #[error("{text}")]
     Syntax { line: usize, text: String },
 }
 
-/// Reads the entries of a file, in their order.
+/// Reads the entries of a file, in file order.
 pub(super) fn read(path: &Path) -> Result<Vec<Entry>, FileError> {
     let mut bytes = Vec::new();
     let mut options = OpenOptions::new();
     options.read(true);
-    // Otherwise, opening a pipe blocks until someone opens it for writing.
+    // Without this, opening a pipe blocks until a writer opens it too.
     #[cfg(unix)]
     options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     let file = options.open(path)?;
     if !file.metadata()?.is_file() {
         return Err(FileError::Kind);
     }
+    // One byte more than allowed, to tell a longer file from a file of the maximum size.
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(FileError::TooLong);
@@ -92,7 +93,7 @@ fn parse(text: &str) -> Result<Vec<Entry>, FileError> {
     Ok(entries.collect())
 }
 
-/// What to write instead of this line, if all that it lacks is quotes.
+/// Suggests a replacement for the line if its value only lacks quotes.
 fn quoted(row: &str) -> Option<String> {
     let (name, value) = row.split_once('=')?;
     let (name, value) = (name.trim(), value.trim());
@@ -118,7 +119,7 @@ fn value_of(value: &DeValue<'_>) -> Value {
     }
 }
 
-/// A value as a flag would take it.
+/// Returns a value in the form that a flag takes, or `None` if no flag takes it.
 fn scalar(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),

@@ -1,4 +1,4 @@
-//! The identity source, and what its tokens must contain.
+//! The identity options: the source of access tokens, and the claims that they must contain.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -48,19 +48,19 @@ pub struct IdentityArgs {
 pub enum IdentityChoice {
     /// The issuer built into this server.
     Embedded,
-    /// The provider at this address, which publishes its keys.
+    /// The OIDC provider with this issuer URL, which publishes its keys.
     Oidc(IssuerUrl),
     /// A provider that signs with the secret in this file.
     Hs256(PathBuf),
 }
 
-/// Why text is not an identity source.
+/// An error for text that is not an identity source.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IdentityChoiceError {
-    /// It has an unknown prefix.
+    /// The text has an unknown prefix, or names no file.
     #[error("not an identity source: use `embedded`, `oidc:URL` or `hs256:FILE`")]
     Unknown,
-    /// The URL is not one that keys can be fetched from.
+    /// Keys cannot be fetched from the URL.
     #[error(transparent)]
     Url(#[from] IssuerUrlError),
 }
@@ -78,7 +78,7 @@ impl FromStr for IdentityChoice {
     }
 }
 
-/// As on the command line.
+/// Formats the source as on the command line.
 impl fmt::Display for IdentityChoice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -94,54 +94,54 @@ impl fmt::Display for IdentityChoice {
 pub enum IdentityConfig {
     /// The issuer built into this server.
     Embedded,
-    /// A provider that publishes its keys.
+    /// An OIDC provider, which publishes its keys.
     Oidc {
-        /// Its issuer URL.
+        /// The provider's issuer URL.
         url: IssuerUrl,
-        /// The expected `aud`.
+        /// The expected `aud` claim.
         audience: String,
-        /// The claim that holds the tier.
+        /// The claim that holds the tier; `None` if no claim does.
         tier_claim: Option<TierClaim>,
         /// File of the certificate authorities to trust; `None` for the system's.
         authorities: Option<PathBuf>,
     },
-    /// A provider that shares a secret.
+    /// A provider that signs with a shared secret.
     Hs256 {
         /// The file with the secret.
         path: PathBuf,
-        /// The expected `iss`.
+        /// The expected `iss` claim.
         issuer: String,
-        /// The expected `aud`.
+        /// The expected `aud` claim.
         audience: String,
-        /// The claim that holds the tier.
+        /// The claim that holds the tier; `None` if no claim does.
         tier_claim: Option<TierClaim>,
     },
 }
 
-/// Why the options contradict each other.
+/// An error for identity options that contradict each other.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IdentityConfigError {
     /// The source requires this flag.
     #[error("--identity {source_name} needs {flag}")]
     Missing {
-        /// The source.
+        /// The source, as given to `--identity`.
         source_name: String,
-        /// The flag and its value.
+        /// The missing flag with a placeholder for its value, and its purpose.
         flag: &'static str,
     },
     /// The source ignores this flag.
     #[error("--identity {source_name} takes no {flag}: it would have no effect")]
     Useless {
-        /// The source.
+        /// The source, as given to `--identity`.
         source_name: String,
-        /// The flag.
+        /// The flag that has no effect.
         flag: &'static str,
     },
 }
 
 impl IdentityArgs {
-    /// The configured source, if the options fit together. An empty value counts as absent, since
-    /// that is what an unset variable holds.
+    /// Returns the configured source, or an error if options contradict each other. An empty value
+    /// counts as absent, since an unset variable expands to an empty string.
     pub fn config(&self) -> Result<IdentityConfig, IdentityConfigError> {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let (issuer, audience) = (given(&self.issuer), given(&self.audience));
@@ -203,7 +203,7 @@ mod tests {
         identity: IdentityArgs,
     }
 
-    /// The source that these flags configure, or the error that the operator sees.
+    /// Returns the source that these flags configure, or the error that the operator sees.
     fn config(line: &str) -> Result<IdentityConfig, String> {
         let words = std::iter::once("serve").chain(line.split_whitespace());
         let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;

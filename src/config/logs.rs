@@ -1,4 +1,4 @@
-//! What is logged, and how it looks.
+//! The log options: format and level.
 
 use clap::Args;
 
@@ -28,7 +28,7 @@ pub struct LogArgs {
 }
 
 impl LogArgs {
-    /// Starts to log. Call once.
+    /// Starts logging with these options. Call it once.
     pub fn start(&self) {
         telemetry::start_logging(self.log_format, &self.log_level);
     }

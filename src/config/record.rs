@@ -1,4 +1,4 @@
-//! The options of `paperbourse record`: what is recorded, where to, and how much of it.
+//! The options of `paperbourse record`: the venue, the output folder and the size limits.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use super::venue::VenueArgs;
 use super::whole_number;
 use crate::venue::tape::TapeLimits;
 
-/// Smallest size at which a file is rotated, so that there are not too many of them.
+/// Minimum of `--rotate-bytes`, which bounds the number of files.
 const ROTATE_BYTES_MIN: u64 = 64 << 10;
 
-/// Smallest size limit of a tape.
+/// Minimum of `--out-bytes-max`.
 const OUT_BYTES_MIN: u64 = 64 << 10;
 
-/// Size at which a new file is started.
+/// Default size at which a new file is started.
 const ROTATE_BYTES_DEFAULT: &str = "64M";
 
-/// Age at which a new file is started, in seconds.
+/// Default age at which a new file is started, in seconds.
 const ROTATE_SECONDS_DEFAULT: u32 = 3_600;
 
 /// Default size limit of the whole tape.
@@ -62,7 +62,7 @@ pub struct RecordArgs {
 }
 
 impl RecordArgs {
-    /// The size limits of the tape and its files.
+    /// Returns the size limits of the tape and its files.
     pub fn limits(&self) -> TapeLimits {
         TapeLimits {
             rotate_bytes: self.rotate_bytes,

@@ -1,8 +1,8 @@
-//! Where the value of each option comes from: a flag, else its environment variable, else the
-//! configuration file, else the default.
+//! The sources of each option's value, in order of precedence: its flag, its environment variable,
+//! the configuration file, the default.
 //!
-//! Every value passes the parser of its flag, and a message about a wrong one names the place where
-//! it has to be changed.
+//! Every value goes through the parser of its flag. An error message names the place to correct:
+//! the flag, the variable, or the line of the file.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -18,19 +18,20 @@ use clap::{Arg, ArgAction, ArgMatches, Args as _, Command, FromArgMatches as _};
 use super::ServeArgs;
 use super::file::{self, FileError, Value};
 
-/// What the variables of paperbourse begin with.
+/// Prefix of paperbourse's environment variables.
 const PREFIX: &str = "PAPERBOURSE_";
 
-/// What Kubernetes sets in the containers of a pod beside a service of this name.
+/// Prefixes of the variables that Kubernetes sets in a pod beside a service named `paperbourse`.
 const OF_KUBERNETES: [&str; 2] = ["PAPERBOURSE_PORT", "PAPERBOURSE_SERVICE_"];
 
-/// How many characters of a wrong value a message shows.
+/// Maximum number of characters of a wrong value that a message quotes.
 const SHOWN_MAX: usize = 80;
 
-/// How alike two names must be for one to be a suggestion for the other, from 0 to 1.
+/// Minimum similarity between a misspelled name and the suggested one, from 0 to 1.
 const LIKENESS_MIN: f64 = 0.8;
 
-/// Flags and variables, and the name of the file, which is read again each time.
+/// The flags and variables of this process. Each [`Sources::read`] reads the configuration file
+/// again.
 #[derive(Debug)]
 pub struct Sources {
     flags: Layer,
@@ -38,7 +39,7 @@ pub struct Sources {
     unknown_variables: Vec<String>,
 }
 
-/// The values that one source gives, by the name of the flag.
+/// The values from one source, by flag name.
 type Layer = BTreeMap<String, Given>;
 
 #[derive(Debug)]
@@ -47,18 +48,18 @@ struct Given {
     source: Source,
 }
 
-/// Where the value of an option comes from.
+/// The source of an option's value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Source {
     /// The command line.
     Flag,
-    /// This environment variable.
+    /// The environment variable with this name.
     Variable(String),
     /// The configuration file.
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Counted from 1.
+        /// The line of the key, counted from 1.
         line: usize,
     },
     /// The default.
@@ -74,23 +75,23 @@ pub struct Setting {
     pub values: Vec<String>,
     /// Whether the flag can be repeated.
     pub is_list: bool,
-    /// Where the value comes from.
+    /// The source of the value.
     pub source: Source,
 }
 
-/// What the server is to do, and who said so.
+/// The server's options, with the source of each value.
 #[derive(Clone, Debug)]
 pub struct Configuration {
     /// The options.
     pub arguments: ServeArgs,
     /// The options as text, in the order of `--help`.
     pub settings: Vec<Setting>,
-    /// Variables with our prefix that set nothing.
+    /// Environment variables with our prefix that match no option.
     pub unknown_variables: Vec<String>,
     sources: Arc<Sources>,
 }
 
-/// Everything that is wrong with a configuration: one line for each mistake.
+/// All errors in a configuration, one line per mistake.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mistakes(pub Vec<String>);
 
@@ -114,7 +115,7 @@ impl fmt::Display for Source {
 }
 
 impl Source {
-    /// The start of a message about an option: where it was set, and to what value.
+    /// Names the place where the option was set, for the start of a message.
     fn names(&self, option: &str) -> String {
         match self {
             Self::Variable(name) => name.clone(),
@@ -124,20 +125,21 @@ impl Source {
     }
 }
 
-/// A command that takes its options from flags alone: [`Sources`] reads the variables.
+/// Makes a command ignore environment variables, since [`Sources`] reads them.
 pub fn without_variables(command: Command) -> Command {
     command.mut_args(|option| option.env(Resettable::Reset))
 }
 
 impl Sources {
-    /// The flags that were parsed by a command [`without_variables`], and this environment.
+    /// Collects the flags that were parsed by a command [`without_variables`], and the variables of
+    /// `environment`.
     pub fn new(
         matches: &ArgMatches,
         environment: impl Iterator<Item = (OsString, OsString)>,
     ) -> Arc<Self> {
         let mut environment: BTreeMap<OsString, OsString> = environment
             .filter(|(name, value)| {
-                // An empty variable is how a container's settings leave one out.
+                // Container settings leave a variable out by setting it to an empty value.
                 name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) && !value.is_empty()
             })
             .collect();
@@ -174,12 +176,14 @@ impl Sources {
         }
         let in_file = self.file(&command, &mut mistakes);
         let mut chosen: BTreeMap<&str, &Given> = BTreeMap::new();
+        // Later layers override earlier ones, so flags come last.
         for layer in [&in_file, &self.variables, &self.flags] {
             chosen.extend(layer.iter().map(|(name, given)| (&**name, given)));
         }
         let mut words = Vec::new();
         for option in command.get_arguments() {
-            // A file is right as a whole; a variable counts unless a flag overrides it.
+            // All values in the file must be valid; a variable is checked only unless a flag
+            // overrides it.
             let of_file = in_file.get(name_of(option));
             let Some(&given) = chosen.get(name_of(option)) else { continue };
             for given in of_file.into_iter().filter(|it| !std::ptr::eq(*it, given)).chain([given]) {
@@ -216,7 +220,7 @@ impl Sources {
         }
     }
 
-    /// What the file gives. What is wrong with it is added to the mistakes.
+    /// Reads the values of the file, if one is configured. Adds its errors to `mistakes`.
     fn file(&self, command: &Command, mistakes: &mut Vec<String>) -> Layer {
         let given = self.flags.get("config").or_else(|| self.variables.get("config"));
         let Some(path) = given.and_then(|given| given.values.last()).map(PathBuf::from) else {
@@ -265,7 +269,7 @@ impl Sources {
 }
 
 impl Configuration {
-    /// What these flags alone say.
+    /// Returns the configuration from these flags alone, without the environment.
     pub fn from_flags<F: Into<OsString> + Clone>(
         flags: impl IntoIterator<Item = F>,
     ) -> Result<Self, Mistakes> {
@@ -274,12 +278,12 @@ impl Configuration {
         Sources::new(&matches, std::iter::empty()).read()
     }
 
-    /// Reads the same sources again.
+    /// Reads the sources again, including the file.
     pub fn again(&self) -> Result<Self, Mistakes> {
         self.sources.read()
     }
 
-    /// Adds to this text where the options that it names were set, unless by flags.
+    /// Appends the source of each option that the text names, unless it is a flag or the default.
     fn located(&self, text: &str) -> String {
         let mut located = text.to_owned();
         for Setting { name, source, .. } in &self.settings {
@@ -293,11 +297,11 @@ impl Configuration {
     }
 }
 
-/// A file that [`Sources`] reads, with the source of each value.
+/// Formats a file that [`Sources`] can read, with the source of each value in a comment.
 impl fmt::Display for Configuration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(formatter, "# The configuration of `paperbourse serve`, for --config.")?;
-        // A file cannot name another one.
+        // A configuration file cannot name another one.
         for setting in self.settings.iter().filter(|setting| setting.name != "config") {
             let Setting { name, values, is_list, source } = setting;
             match &values[..] {
@@ -327,14 +331,15 @@ fn is_list(option: &Arg) -> bool {
     matches!(option.get_action(), ArgAction::Append)
 }
 
-/// The option with this value as a word of a command line.
+/// Returns the option with this value as one command-line argument.
 fn word(option: &Arg, value: &OsStr) -> OsString {
     let mut word = OsString::from(format!("--{}=", name_of(option)));
     word.push(value);
     word
 }
 
-/// What is wrong with a value that did not come from the command line, where clap has checked it.
+/// Checks a value with the option's parser, and returns the message if it is invalid. A value from
+/// the command line is always valid, since clap has checked it.
 fn mistake(option: &Arg, value: &OsStr, given: &Given) -> Option<String> {
     let alone = Command::new("option").no_binary_name(true).disable_help_flag(true);
     let alone = without_variables(alone.arg(option));
@@ -346,7 +351,8 @@ fn mistake(option: &Arg, value: &OsStr, given: &Given) -> Option<String> {
     Some(format!("{} is `{shown}`: {}", given.source.names(name_of(option)), reason(&error)))
 }
 
-/// Why clap refuses a value, without the flag that its own message names.
+/// Returns clap's reason for rejecting a value, without the flag name that clap's own message
+/// contains.
 fn reason(error: &clap::Error) -> String {
     let valid = match error.get(ContextKind::ValidValue) {
         Some(ContextValue::Strings(valid)) => valid.as_slice(),
@@ -379,14 +385,14 @@ fn in_table(command: &Command, table: &str, names: &[String]) -> String {
     format!("{table} is a table, but options stand at the top level: write them there{example}")
 }
 
-/// The known name that is most like this one.
+/// Returns the known name that is most similar to this one, if it is similar enough.
 fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let likely = known.map(|known| (strsim::jaro(name, known), known));
     let likely = likely.filter(|(likeness, _)| *likeness >= LIKENESS_MIN);
     likely.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, known)| known)
 }
 
-/// A value in TOML, on one line.
+/// Formats a value as TOML, on one line.
 fn toml(value: &str) -> String {
     let is_number = value.parse::<i64>().is_ok_and(|number| number.to_string() == value);
     if is_number {

@@ -1,4 +1,4 @@
-//! Where to send traces, and which requests to trace.
+//! The trace options: the collector, and the share of requests to trace.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use hyper::Uri;
 
 use crate::telemetry::Sample;
 
-/// The path where collectors receive traces by default.
+/// Default path at which collectors receive traces.
 const DEFAULT_PATH: &str = "/v1/traces";
 
 /// Length limit of the collector's address, in bytes.
@@ -36,7 +36,7 @@ pub struct TraceArgs {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceEndpoint(Uri);
 
-/// Text that is not the address of a collector.
+/// An error for text that is not the address of a collector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "not the address of a collector: use http://HOST:PORT or https://HOST, with or without a \
@@ -44,10 +44,10 @@ pub struct TraceEndpoint(Uri);
 )]
 pub struct TraceEndpointError;
 
-/// Why the trace options cannot be used.
+/// An error in the trace options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TraceConfigError {
-    /// The feature `traces` is off.
+    /// `--trace-endpoint` in a binary without the feature `traces`.
     #[error(
         "--trace-endpoint has no effect: this binary was built without traces. Build it with \
          `cargo build --release --features traces`, or leave out the flag"
@@ -58,17 +58,17 @@ pub enum TraceConfigError {
     NoEndpoint,
 }
 
-/// What is traced, and where traces go.
+/// A validated trace configuration: the collector and the sampling.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceConfig {
-    /// The collector.
+    /// The address of the collector.
     pub endpoint: TraceEndpoint,
-    /// The requests that are traced besides those that their callers trace.
+    /// The requests to trace in addition to those that their callers trace.
     pub sample: Sample,
 }
 
 impl TraceEndpoint {
-    /// The address, with its path.
+    /// Returns the address, including its path.
     pub fn uri(&self) -> &Uri {
         &self.0
     }
@@ -106,7 +106,8 @@ impl fmt::Display for TraceEndpoint {
 }
 
 impl TraceArgs {
-    /// What to trace, if the options fit together and this binary can.
+    /// Returns the trace configuration, or `None` without an endpoint. Fails if the options
+    /// contradict each other or this binary cannot trace.
     pub fn config(&self) -> Result<Option<TraceConfig>, TraceConfigError> {
         const SAMPLE_DEFAULT: &str = "1/100";
         match (&self.trace_endpoint, self.trace_sample) {

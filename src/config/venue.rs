@@ -1,4 +1,4 @@
-//! The venue that prices come from, and how a live venue is followed.
+//! The venue options: the source of prices, and the settings for following a live venue.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,11 +20,11 @@ use crate::venue::simulated::DEFAULT_SEED;
 use crate::venue::speed::Speed;
 use crate::venue::tls::{self, Roots, TlsError};
 
-/// How many markets are followed by default.
+/// Default number of markets to follow.
 const MARKETS_DEFAULT: usize = 200;
 
-/// The shortest time for which a book may count as live, in seconds: the server requests quiet
-/// books after half of it, and the venue takes a few seconds to answer.
+/// Minimum of `--venue-fresh`, in seconds. The server requests a quiet book after half of that
+/// time, and the venue takes a few seconds to answer.
 const FRESH_SECONDS_MIN: u32 = 10;
 
 const GAMMA: &str = "https://gamma-api.polymarket.com";
@@ -136,15 +136,15 @@ pub struct AddressArgs {
     pub venue_ca: Option<PathBuf>,
 }
 
-/// How long marketable orders are held before they are matched.
+/// The delay of marketable orders before they are matched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VenueDelay {
-    /// As long as the venue holds them.
+    /// The venue's delay.
     On,
-    /// As long as the venue holds them; where it announces a delay without its length, this many
-    /// milliseconds.
+    /// The venue's delay, or this many milliseconds in markets where the venue announces a delay
+    /// without its length.
     UnstatedMs(u32),
-    /// Not at all.
+    /// No delay.
     Off,
 }
 
@@ -153,7 +153,7 @@ pub enum VenueDelay {
 pub enum VenueChoice {
     /// Generated markets; the same seed always produces the same prices.
     Simulated {
-        /// Determines every price.
+        /// The seed, which determines every price.
         seed: u64,
     },
     /// The recording in this folder.
@@ -162,7 +162,7 @@ pub enum VenueChoice {
     Polymarket,
 }
 
-/// Why text is not a venue.
+/// An error for text that is not a venue.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "not a venue: use `simulated`, `simulated:SEED` with a whole number, `recorded:DIR` or \
@@ -186,7 +186,7 @@ impl FromStr for VenueChoice {
     }
 }
 
-/// As on the command line.
+/// Formats the venue as on the command line.
 impl fmt::Display for VenueChoice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -202,30 +202,30 @@ impl fmt::Display for VenueChoice {
 pub enum VenueConfig {
     /// Generated markets.
     Simulated {
-        /// Determines every price.
+        /// The seed, which determines every price.
         seed: u64,
-        /// How fast its time passes.
+        /// The speed of the venue's time.
         speed: Speed,
     },
     /// A recording.
     Recorded {
         /// The folder of the recording.
         folder: PathBuf,
-        /// How fast its time passes.
+        /// The speed of the venue's time.
         speed: Speed,
     },
     /// A live venue.
     Live(Box<dyn LiveVenueConfig>),
 }
 
-/// How Polymarket is followed.
+/// The settings for following Polymarket.
 #[derive(Clone, Debug)]
 pub struct PolymarketConfig {
     /// The addresses of Gamma, the CLOB service, the data API and the market socket.
     pub addresses: [Uri; 4],
     /// File of the certificate authorities to trust; `None` for the system's.
     pub authorities: Option<PathBuf>,
-    /// Which markets to follow.
+    /// The filter that selects the markets to follow.
     pub filter: MarketFilter,
     /// Intervals and timeouts.
     pub timing: Timing,
@@ -249,18 +249,18 @@ impl LiveVenueConfig for PolymarketConfig {
     }
 }
 
-/// A flag that the venue ignores.
+/// An error for a flag that has no effect on the venue.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("--venue {venue} takes no {flag}: it would have no effect")]
 pub struct UselessFlag {
-    /// The venue.
+    /// The venue, as given to `--venue`.
     pub venue: VenueChoice,
-    /// The flag.
+    /// The flag that has no effect, including the leading dashes.
     pub flag: &'static str,
 }
 
 impl VenueArgs {
-    /// The configured venue, if the options fit together.
+    /// Returns the configured venue. Fails if a flag has no effect on it.
     pub fn config(&self) -> Result<VenueConfig, UselessFlag> {
         let is_live = self.venue == VenueChoice::Polymarket;
         let useless = [
@@ -329,7 +329,8 @@ fn venue_delay(text: &str) -> Result<VenueDelay, String> {
 }
 
 impl AddressArgs {
-    /// The base addresses of Gamma, the CLOB service and the data API, and the market socket's.
+    /// Returns the addresses of Gamma, the CLOB service, the data API and the market socket, in
+    /// this order.
     pub fn addresses(&self) -> [Uri; 4] {
         let address =
             |given: &Option<Uri>, own| given.clone().unwrap_or_else(|| Uri::from_static(own));

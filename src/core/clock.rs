@@ -1,9 +1,9 @@
 //! The clock: the only module that asks the system for the time.
 //!
-//! Time advances with the monotonic clock and is only set by the wall clock. The two are compared
-//! once a second. A small step of the wall clock is followed at once. A jump is not: time continues
-//! as before, and the jump is logged, counted and reported in readiness, until the wall clock
-//! returns or has kept its new time long enough to be trusted.
+//! Time advances with the monotonic clock; the wall clock only sets its offset. The two are
+//! compared once a second. Small steps of the wall clock are followed at once. A jump is not: time
+//! continues as before, and the jump is logged, counted and reported in readiness, until the wall
+//! clock returns or has kept its new time long enough to be trusted.
 
 pub mod watch;
 
@@ -16,13 +16,14 @@ use parking_lot::Mutex;
 use crate::ids::Timestamp;
 use watch::{BELIEVE_AFTER_NS, Change, Jump, Reading, Watch};
 
-/// How often the clocks are compared, provided that the time is read.
+/// Minimum time between two comparisons of the clocks. They are compared only when the time is
+/// read.
 const COMPARE_INTERVAL_NS: i64 = 1_000_000_000;
 
-/// Maximum number of attempts at a precise reading; a thread may lose its processor during one.
+/// Maximum number of attempts at a precise reading, since the thread may be preempted during one.
 const READ_ATTEMPTS_MAX: usize = 10;
 
-/// A reading with a larger uncertainty is ignored.
+/// Maximum uncertainty of a reading. Less precise readings are ignored.
 const UNCERTAINTY_NS_MAX: i64 = 10_000_000;
 
 static SYSTEM: LazyLock<SystemClock> = LazyLock::new(|| {
@@ -42,7 +43,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// The time now.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         match self {
             Self::System => Timestamp::now(),
@@ -53,23 +54,24 @@ impl Clock {
 }
 
 impl Timestamp {
-    /// The time now. Pure modules take the time as an argument instead.
+    /// Returns the current time. Pure modules take the time as an argument instead.
     pub fn now() -> Self {
         Moment::at(Instant::now()).now
     }
 }
 
-/// The time at which a request is served: read once and passed down.
+/// The time at which a request is served, read once and passed down.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// The wall clock.
+    /// The wall-clock time.
     pub now: Timestamp,
-    /// Nanoseconds since the clock was first asked, by the monotonic clock.
+    /// Monotonic nanoseconds since the clock was first read.
     pub monotonic_ns: u64,
 }
 
 impl Moment {
-    /// The time at an instant that has just passed, without another look at the clock.
+    /// Returns the moment of an instant that the caller has just read. Reads the clocks again only
+    /// if a comparison is due.
     pub fn at(instant: Instant) -> Self {
         let clock = &*SYSTEM;
         let monotonic_ns = nanos(instant.saturating_duration_since(clock.began));
@@ -81,7 +83,7 @@ impl Moment {
 /// The state of the wall clock relative to the monotonic one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockStatus {
-    /// The jump that is being ignored, if any.
+    /// The jump being ignored, if any.
     pub jump: Option<Jump>,
     /// Number of jumps since the start, followed or not.
     pub jumps_ever: u64,
@@ -89,16 +91,16 @@ pub struct ClockStatus {
 
 /// Compares the clocks and reports whether the wall clock can be trusted.
 pub fn status() -> ClockStatus {
-    // Asking for the time compares the clocks if they are due.
+    // Reading the time compares the clocks if a comparison is due.
     Timestamp::now();
     SYSTEM.status()
 }
 
 struct SystemClock {
     began: Instant,
-    /// What to add to the monotonic clock, counted from the start, to get the time.
+    /// Nanoseconds to add to the monotonic time since `began` to get the time.
     offset_ns: AtomicI64,
-    /// When to compare the clocks next, in monotonic time.
+    /// Monotonic time at which the next comparison is due.
     due_ns: AtomicI64,
     watch: Mutex<Watch>,
 }
@@ -124,7 +126,7 @@ impl SystemClock {
 
     #[cold]
     fn compare(&self, read: impl FnOnce() -> Reading) {
-        // The thread that holds the lock compares for all.
+        // The thread that holds the lock is already comparing.
         let Some(mut watch) = self.watch.try_lock() else { return };
         let reading = read();
         if reading.uncertainty_ns > UNCERTAINTY_NS_MAX {
@@ -194,7 +196,7 @@ mod tests {
 
     const SECOND_NS: i64 = 1_000_000_000;
     const START_SECONDS: i64 = 1_800_000_000;
-    /// Roughly from the start to the year 2100.
+    /// Roughly the seconds from the start to the year 2100.
     const TO_2100_SECONDS: i64 = 2_300_000_000;
 
     fn reading(monotonic_seconds: i64, wall_ahead_seconds: i64) -> Reading {
@@ -203,8 +205,8 @@ mod tests {
         Reading { wall_ns, monotonic_ns, uncertainty_ns: 100 }
     }
 
-    /// Each row, in seconds: the monotonic clock, how far the wall clock is ahead of it, how far
-    /// the time is, and the reported jump.
+    /// Each row, in seconds: the monotonic time, how far the wall clock is ahead of it, how far the
+    /// reported time is ahead of it, and the reported jump.
     #[track_caller]
     fn check(rows: &[(i64, i64, i64, Option<i64>)]) -> u64 {
         let clock = SystemClock::new(Instant::now(), reading(0, 0));

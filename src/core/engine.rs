@@ -1,17 +1,17 @@
-//! One shard's state, the decisions on commands ([`State::decide`]) and the application of the
-//! resulting events ([`State::apply`]).
+//! The state of one shard. [`State::decide`] decides commands, and [`State::apply`] applies the
+//! resulting events.
 //!
 //! The engine is pure. It has no clock, no randomness and no I/O: the time and the quote are
 //! arguments, so the same events always fold to the same state, and recovery is that fold.
 //!
-//! `decide` never changes the state: it rejects a command, finds that its work is already done, or
-//! returns the events that would follow. `apply` never refuses: an event that contradicts the state
+//! `decide` never changes the state. It rejects a command, finds that its work is already done, or
+//! returns the events that carry it out. `apply` never refuses: an event that contradicts the state
 //! ends the process, because one of the two is wrong. Events from disk go through
 //! [`State::replay`], which returns the contradiction as an error instead.
 //!
-//! A room for each noun: [`order`], [`fills`], [`account`], [`key`], [`comment`], [`market`],
-//! [`admin`] and [`state`]. What they share lies beside them: [`command`], `decide`, [`event`],
-//! `apply`, [`rejection`], [`contradiction`] and `rules`.
+//! Each noun has a module: [`order`], [`fills`], [`account`], [`key`], [`comment`], [`market`],
+//! [`admin`] and [`state`]. Shared code is in [`command`], `decide`, [`event`], `apply`,
+//! [`rejection`], [`contradiction`] and `rules`.
 
 pub mod account;
 pub mod admin;

@@ -1,7 +1,7 @@
-//! Faults that tests inject, to prove that the simulations would detect them. Without the feature
-//! `test-util`, none can be turned on.
+//! Faults that tests inject to prove that the simulations detect them. None can be turned on
+//! without the feature `test-util`.
 
-/// One way to break a promise.
+/// A deliberate breach of one promise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// The journal reports records as durable before writing them.
@@ -14,43 +14,43 @@ pub enum Fault {
     CrcUnchecked,
     /// A snapshot is renamed before its content is synced.
     SnapshotRenamedBeforeSync,
-    /// Orders are restored from a snapshot with other idempotency keys, and the state hash does not
-    /// cover them.
+    /// Orders restored from a snapshot get different idempotency keys, and the state hash does not
+    /// cover the keys.
     IdempotencyNotRestored,
-    /// Open orders are restored from a snapshot without what they hold back. It follows from the
-    /// orders, so no hash covers it.
+    /// Open orders are restored from a snapshot without their reserves. Reserves are derived from
+    /// the orders, so no hash covers them.
     ReserveNotRestored,
-    /// A read is answered before the state it observed is durable.
+    /// A read is answered before the state that it observed is durable.
     ReadAnsweredEarly,
     /// A refusal is answered before the state it depends on is durable.
     RejectionAnsweredEarly,
     /// The result of a request that another thread executed is returned before it is durable.
     HandedOverAnsweredEarly,
-    /// Damage to the last block of the journal is always treated as a torn write.
+    /// Any damage to the last block of the journal is treated as a torn write.
     DamagedEndCut,
-    /// A deposit that comes again is made again.
+    /// A repeated deposit is credited again.
     DepositRepeated,
-    /// A suspended account takes writes.
+    /// A suspended account accepts writes.
     SuspensionIgnored,
-    /// Keys get any tier, whatever their account was given.
+    /// Keys may have any tier, regardless of the tier their account was given.
     TierIgnored,
-    /// The owner of a replicated log sends a block before the one in front of it is acknowledged.
+    /// The owner of a replicated log sends a block before the previous one is acknowledged.
     TwoInFlight,
-    /// The owner of a replicated log takes a block for appended without an acknowledgement.
+    /// The owner of a replicated log treats a block as appended without an acknowledgement.
     UnknownTakenForAcknowledged,
-    /// A reader of a replicated log passes over a block that it does not get.
+    /// A reader of a replicated log skips a block that it cannot read.
     GapSkipped,
-    /// A node that takes a log does not read what is right below its fence.
+    /// A node that takes over a log does not read the block right below its fence.
     FenceUnread,
-    /// A node that takes a log does not wait until the former owner has stopped answering.
+    /// A node that takes over a log does not wait until the former owner has stopped answering.
     FormerLeaseIgnored,
-    /// The lease of an owner begins when a block is acknowledged, not when it is sent.
+    /// An owner's lease starts when a block is acknowledged instead of when it is sent.
     LeaseFromAnswer,
-    /// A standby takes a log from an owner that is alive.
+    /// A standby takes over a log whose owner is alive.
     LiveOwnerForced,
 }
 
-/// Whether the fault is on in this thread: never, without the feature `test-util`.
+/// Whether the fault is on in this thread. Always false without the feature `test-util`.
 #[cfg(not(any(test, feature = "test-util")))]
 pub const fn is_on(_: Fault) -> bool {
     false
@@ -67,7 +67,7 @@ pub fn is_on(fault: Fault) -> bool {
     ON.get() == Some(fault)
 }
 
-/// Turns on this fault, and no other, in this thread.
+/// Turns on only this fault in this thread.
 #[cfg(any(test, feature = "test-util"))]
 pub fn switch_on(fault: Fault) {
     ON.set(Some(fault));

@@ -1,12 +1,12 @@
-//! Counts of values by powers of two, which many threads may record without a lock.
+//! Power-of-two histograms that many threads can record into without a lock.
 //!
-//! The buckets are fixed, so recording costs the same for every value, and histograms of several
-//! threads add up exactly.
+//! The buckets are fixed, so recording costs the same for every value, and the histograms of
+//! several threads add up exactly.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Number of buckets. Their upper bounds are powers of two; the last has none.
+/// Number of buckets. Their upper bounds are powers of two; the last bucket is unbounded.
 pub const BUCKET_COUNT: usize = 32;
 
 /// A histogram with power-of-two buckets.
@@ -31,18 +31,18 @@ impl Histogram {
         self.record(nanos.div_ceil(1_000));
     }
 
-    /// The count of each bucket. Bucket `n` counts values above 2^(n-1), up to and including 2^n;
-    /// bucket 0 counts 0 and 1, and the last one everything above the others.
+    /// Returns the count of each bucket. Bucket `n` counts values above 2^(n-1), up to and
+    /// including 2^n; bucket 0 counts 0 and 1, and the last one counts everything above the others.
     pub fn buckets(&self) -> [u64; BUCKET_COUNT] {
         std::array::from_fn(|index| self.buckets[index].load(Ordering::Relaxed))
     }
 
-    /// The number of values counted.
+    /// Returns the number of values recorded.
     pub fn count(&self) -> u64 {
         self.buckets().iter().sum()
     }
 
-    /// The sum of all values.
+    /// Returns the sum of all values recorded.
     pub fn sum(&self) -> u64 {
         self.sum.load(Ordering::Relaxed)
     }

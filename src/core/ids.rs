@@ -1,4 +1,4 @@
-//! Identifiers: shards, the ids of their records, places in the journal, and points in time.
+//! Identifiers: shards, record ids, places in the journal, and points in time.
 //!
 //! Every id that a client sees is `counter × 64 + shard`, where the counter is part of that shard's
 //! state. Ids are unique without a global counter, and the id alone identifies the owning shard.
@@ -10,17 +10,17 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::str::FromStr;
 
-/// Number of shards. Ids carry the shard in their low bits and the data format depends on it, so it
-/// is fixed and independent of the number of workers.
+/// Number of shards. Ids carry the shard in their low bits, and the data format depends on the
+/// number of shards, so it is fixed and independent of the number of workers.
 pub const SHARD_COUNT: usize = SHARDS as usize;
 
 const SHARDS: u8 = 64;
 
-/// Largest id, so that ids survive clients that store numbers as doubles.
+/// Largest id, chosen so that ids survive clients that store numbers as doubles.
 pub const ID_MAX: u64 = (1 << 53) - 1;
 
-/// Tolerance for a clock that is set back. Expiry times further in the future than this beyond
-/// their maximum lifetime count as expired.
+/// Tolerance for a clock that is set back. An expiry time further ahead than its maximum lifetime
+/// plus this tolerance counts as expired.
 const CLOCK_SECONDS_BACK_MAX: i64 = 24 * 3_600;
 
 /// One of the [`SHARD_COUNT`] independent shards of the state.
@@ -28,27 +28,28 @@ const CLOCK_SECONDS_BACK_MAX: i64 = 24 * 3_600;
 pub struct ShardId(u8);
 
 impl ShardId {
-    /// The shard with this index. `None` if it is out of range.
+    /// Returns the shard with this index, or `None` if it is out of range.
     pub fn new(index: u8) -> Option<Self> {
         (usize::from(index) < SHARD_COUNT).then_some(Self(index))
     }
 
-    /// The shard of an account: the first byte of the digest of its identity, folded.
+    /// Returns the shard of an account: the first byte of the digest of the account's identity,
+    /// modulo the number of shards.
     pub const fn of_digest(first_byte: u8) -> Self {
         Self(first_byte % SHARDS)
     }
 
-    /// Its index in an array of shards.
+    /// Returns the shard's index in an array of shards.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// Its number, as stored in the journal.
+    /// Returns the shard's number as stored in the journal.
     pub const fn get(self) -> u8 {
         self.0
     }
 
-    /// All shards, in order.
+    /// Iterates over all shards in order.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..SHARDS).map(Self)
     }
@@ -61,9 +62,10 @@ macro_rules! id {
         pub struct $name(NonZeroU64);
 
         impl $name {
-            /// The id of the `counter`-th record of its kind in `shard`; counters start at 1.
+            /// Returns the id of the `counter`-th record of its kind in `shard`; counters start at
+            /// 1.
             ///
-            /// `None` when the id would be 0 or past [`ID_MAX`].
+            /// Returns `None` if the counter is 0 or the id would be past [`ID_MAX`].
             pub fn new(shard: ShardId, counter: u64) -> Option<Self> {
                 if counter == 0 {
                     return None;
@@ -72,8 +74,8 @@ macro_rules! id {
                 Self::from_raw(value)
             }
 
-            /// The id with this value, read from a client or the journal. `None` if it is out of
-            /// range.
+            /// Returns the id with this value, as read from a client or the journal, or `None` if
+            /// it is out of range.
             pub fn from_raw(value: u64) -> Option<Self> {
                 if value < u64::from(SHARDS) || value > ID_MAX {
                     return None;
@@ -81,17 +83,17 @@ macro_rules! id {
                 NonZeroU64::new(value).map(Self)
             }
 
-            /// The number shown to clients.
+            /// Returns the number shown to clients.
             pub const fn get(self) -> u64 {
                 self.0.get()
             }
 
-            /// The shard that owns the record.
+            /// Returns the shard that owns the record.
             pub const fn shard(self) -> ShardId {
                 ShardId(self.0.get().to_le_bytes()[0] % SHARDS)
             }
 
-            /// Its counter among the records of its kind in the shard, from 1.
+            /// Returns the record's counter, from 1, among the records of its kind in the shard.
             pub const fn counter(self) -> u64 {
                 self.0.get() / SHARDS as u64
             }
@@ -128,49 +130,49 @@ id! {
     CommentId
 }
 
-/// A market within one shard, numbered in the order of first use. Meaningless outside that shard.
+/// A market's index within one shard, in order of first use. Meaningless outside that shard.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MarketIndex(pub u32);
 
-/// An outcome within its market, in the venue's order.
+/// An outcome's index within its market, in the venue's order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct OutcomeIndex(pub u8);
 
 impl OutcomeIndex {
-    /// Its index in the market's list of outcomes.
+    /// Returns the index in the market's list of outcomes.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// The place of a record in its log. Places in the same log are ordered, places in different logs
+/// The place of a record in its log. Places in the same log are ordered; places in different logs
 /// are not. Only a journal assigns them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Place {
-    /// The log.
+    /// The number of the log.
     pub log: u8,
     /// The number of the record in its log, from 1.
     pub position: u64,
 }
 
 impl Place {
-    /// Before the first record of every log. Whatever depends on no record has this place, which is
-    /// always durable.
+    /// The place before the first record of every log. It stands for anything that depends on no
+    /// record, and is always durable.
     pub const START: Self = Self { log: 0, position: 0 };
 
-    /// The place of the record with this number, from 1. For journals, and for tests that stand in
-    /// for one.
+    /// Returns the place of the record with this number, from 1. Meant for journals, and for tests
+    /// that stand in for one.
     pub const fn new(log: u8, position: u64) -> Self {
         Self { log, position }
     }
 
-    /// The later of two places in the same log.
+    /// Returns the later of two places in the same log.
     pub fn max(self, other: Self) -> Self {
         debug_assert!(self.partial_cmp(&other).is_some(), "{self:?} and {other:?}");
         if self.position >= other.position { self } else { other }
     }
 
-    /// The number of the record in its log, from 1.
+    /// Returns the record's number in its log, from 1.
     pub const fn position(self) -> u64 {
         self.position
     }
@@ -183,65 +185,65 @@ impl PartialOrd for Place {
     }
 }
 
-/// A point in wall-clock time, in nanoseconds since 1970-01-01 UTC.
+/// A wall-clock time, in nanoseconds since 1970-01-01 UTC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// The time this many milliseconds later.
+    /// Returns the time `millis` milliseconds later.
     pub const fn after_ms(self, millis: u32) -> Self {
         Self(self.0.saturating_add(millis as i64 * 1_000_000))
     }
 
-    /// The start of 1970.
+    /// Midnight UTC on 1 January 1970.
     pub const EPOCH: Self = Self(0);
 
-    /// The time `nanos` nanoseconds after the start of 1970.
+    /// Returns the time `nanos` nanoseconds after the epoch.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// The time `millis` milliseconds after the start of 1970, clamped to the range of nanoseconds.
+    /// Returns the time `millis` milliseconds after the epoch, clamped to the range of nanoseconds.
     pub const fn from_millis(millis: i64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// The time `seconds` seconds after the start of 1970, clamped to the range of nanoseconds.
+    /// Returns the time `seconds` seconds after the epoch, clamped to the range of nanoseconds.
     pub const fn from_seconds(seconds: i64) -> Self {
         Self(seconds.saturating_mul(1_000_000_000))
     }
 
     /// Whether `now` is before this expiry time, which was set at most `seconds_max` seconds ahead.
     ///
-    /// An expiry time further ahead was set by a clock that was fast. It counts as expired, so that
+    /// An expiry time further ahead was set while the clock was fast. It counts as expired, so that
     /// something meant to last a minute does not last for years.
     pub const fn is_ahead(self, now: Self, seconds_max: u32) -> bool {
         let seconds = self.0.saturating_sub(now.0).div_euclid(1_000_000_000);
         now.0 < self.0 && seconds <= seconds_max as i64 + CLOCK_SECONDS_BACK_MAX
     }
 
-    /// Nanoseconds since 1970.
+    /// Returns the nanoseconds since 1970.
     pub const fn nanos(self) -> i64 {
         self.0
     }
 
-    /// Whole microseconds since 1970, rounded down.
+    /// Returns the whole microseconds since 1970, rounded down.
     pub const fn micros(self) -> i64 {
         self.0.div_euclid(1000)
     }
 
-    /// Whole milliseconds since 1970, rounded down.
+    /// Returns the whole milliseconds since 1970, rounded down.
     pub const fn millis(self) -> i64 {
         self.0.div_euclid(1_000_000)
     }
 
-    /// Whole seconds since 1970, rounded down.
+    /// Returns the whole seconds since 1970, rounded down.
     pub const fn seconds(self) -> i64 {
         self.0.div_euclid(1_000_000_000)
     }
 }
 
-/// RFC 3339 in UTC to the microsecond, with `Z`: `2026-11-21T06:12:00.25Z`.
+/// Formats as RFC 3339 in UTC to the microsecond, with `Z`: `2026-11-21T06:12:00.25Z`.
 impl fmt::Display for Timestamp {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match jiff::Timestamp::from_microsecond(self.micros()) {
@@ -251,12 +253,12 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// A text is not a time.
+/// The error for text that is not a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected a time with its zone, up to the year 2262, such as 2026-11-24T10:00:00Z")]
 pub struct NotATime;
 
-/// RFC 3339 in any zone.
+/// Parses RFC 3339 in any time zone.
 impl FromStr for Timestamp {
     type Err = NotATime;
 

@@ -1,9 +1,9 @@
 //! Rate limits: exact sliding windows for keys, token buckets for network addresses and accounts,
-//! and the table of tiers that sizes the windows. And budgets of bytes.
+//! and the table of tiers that sizes the windows. Byte budgets are here, too.
 //!
-//! Time is passed in as nanoseconds of one monotonic clock with an arbitrary zero. This module
-//! knows nothing about keys, requests, headers or status codes: it answers whether one more request
-//! may pass, how many are left, and when the next one is sure to pass.
+//! Times are nanoseconds of one monotonic clock with an arbitrary zero, passed in by the caller.
+//! This module is independent of keys, requests, headers and status codes. It decides whether one
+//! more request may pass, how many more are left, and when the next one is sure to pass.
 
 mod atomics;
 pub mod bucket;
@@ -18,27 +18,28 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// The largest limit of a window, and the largest rate and burst of a bucket. A window this large
-/// costs its key 4 MB.
+/// Largest limit of a window, and largest rate and burst of a bucket. A window of this size costs
+/// its key 4 MB.
 pub const LIMIT_MAX: u32 = 1_000_000;
 
-/// What an unlimited window reports as its limit and as its remaining count.
+/// The limit and the remaining count that an unlimited window reports.
 pub const UNLIMITED_SHOWN: u32 = 2_147_483_647;
 
-/// Later times, 146 years after the clock's zero, are clamped to this.
+/// Largest usable time, 146 years after the clock's zero. Later times are clamped to it.
 pub const CLOCK_NS_MAX: u64 = (1 << 62) - 1;
 
-/// The resolution of the windows of keys. A second and a minute are whole numbers of ticks.
+/// Resolution of the keys' windows, chosen so that a second and a minute are whole numbers of
+/// ticks.
 pub const TICK_NS: u64 = 128;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const MINUTE_NS: u64 = 60 * SECOND_NS;
 
-/// How many requests a window admits: 1 to [`LIMIT_MAX`], or unlimited.
+/// The number of requests that a window admits: 1 to [`LIMIT_MAX`], or unlimited.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Limit(Option<NonZeroU32>);
 
-/// A limit out of range.
+/// The error for a limit that is out of range or not a number.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("limit `{text}` is neither a whole number from 1 to {LIMIT_MAX} nor `unlimited`")]
 pub struct LimitError {
@@ -47,10 +48,10 @@ pub struct LimitError {
 }
 
 impl Limit {
-    /// Admits everything.
+    /// The limit that admits every request.
     pub const UNLIMITED: Self = Self(None);
 
-    /// A limit of `count` requests.
+    /// Returns a limit of `count` requests. Fails if `count` is out of range.
     pub fn new(count: u32) -> Result<Self, LimitError> {
         match NonZeroU32::new(count) {
             Some(limit) if count <= LIMIT_MAX => Ok(Self(Some(limit))),
@@ -58,17 +59,17 @@ impl Limit {
         }
     }
 
-    /// The number of requests; `None` if unlimited.
+    /// Returns the number of requests, or `None` if unlimited.
     pub fn get(self) -> Option<u32> {
         self.0.map(NonZeroU32::get)
     }
 
-    /// The number reported to clients.
+    /// Returns the number reported to clients.
     pub fn shown(self) -> u32 {
         self.get().unwrap_or(UNLIMITED_SHOWN)
     }
 
-    /// A built-in limit, checked at compile time.
+    /// Returns a built-in limit, checked at compile time.
     const fn constant(count: u32) -> Self {
         assert!(count <= LIMIT_MAX);
         match NonZeroU32::new(count) {
@@ -91,7 +92,7 @@ impl FromStr for Limit {
     }
 }
 
-/// The format that [`Limit::from_str`] reads.
+/// Formats the limit the way [`Limit::from_str`] reads it.
 impl fmt::Display for Limit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -101,7 +102,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// The value of `Retry-After` in seconds: the wait rounded up, at least 1.
+/// Returns the value of `Retry-After` in seconds: the wait rounded up, at least 1.
 pub const fn retry_after_seconds(wait_ns: u64) -> u64 {
     let seconds = wait_ns.div_ceil(SECOND_NS);
     if seconds == 0 { 1 } else { seconds }

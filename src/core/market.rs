@@ -1,8 +1,8 @@
 //! Markets and their books, as snapshots that readers load without a lock.
 //!
-//! One feed writes, all threads read. A reader sees each market's description and each outcome's
-//! book as of a single moment. A changed market is put on the list of changes once, however often
-//! it changes before the fan-out takes the list.
+//! One feed writes, and all threads read. A reader sees each market's description and each
+//! outcome's book as of a single moment. A changed market is added to the list of changes once,
+//! however often it changes before the fan-out takes the list.
 
 pub mod book;
 pub mod catalogue;
@@ -46,11 +46,11 @@ use quote::{Quote, QuotedBook};
 use crate::ids::{OutcomeIndex, condition};
 use crate::money::Price;
 
-/// Maximum number of listed markets; the venue lists about 50,000 active ones.
+/// Maximum number of listed markets. The venue lists about 50,000 active ones.
 pub const MARKETS_MAX: usize = 200_000;
 
 /// Number of settled markets that stay listed, so that people can see how they ended. The oldest
-/// leave first: venues open five-minute markets all year long.
+/// are removed first. The number is bounded because venues open five-minute markets all year long.
 pub const SETTLED_LISTED_MAX: usize = 10_000;
 
 /// All markets.
@@ -59,21 +59,22 @@ pub struct Markets {
     listing: ArcSwap<Listing>,
     changed: Mutex<Vec<Arc<Market>>>,
     change: Notify,
-    /// How many lists of changes have been taken.
+    /// Number of lists of changes taken so far.
     round: AtomicU64,
     /// Resolved markets not yet taken by [`Markets::resolutions`], each at most once.
     resolved: Mutex<Vec<Arc<Market>>>,
     resolution: Notify,
     /// Number of listed markets that are resolved but not settled.
     unsettled: AtomicUsize,
-    /// Listed markets with nothing left to pay, in the order in which they were settled.
+    /// Listed markets with nothing left to pay, in order of settlement.
     settled: Mutex<VecDeque<Arc<Market>>>,
-    /// The payouts of markets resolved before the start, by condition id. They are final.
+    /// Payouts of markets resolved before the start, by condition id. They are final.
     decided: HashMap<Arc<str>, DecidedPayouts, foldhash::fast::RandomState>,
-    /// The outcomes of markets traded before the start, by condition id: orders and positions refer
-    /// to outcomes by index.
+    /// Outcomes of markets traded before the start, by condition id. They fix the order, because
+    /// orders and positions refer to outcomes by index.
     traded: HashMap<Arc<str>, Vec<Outcome>, foldhash::fast::RandomState>,
-    /// Who has orders resting, by condition id, of listed markets and of those still to be listed.
+    /// Shards with resting orders, by condition id, for listed markets and for those still to be
+    /// listed.
     interests: Mutex<HashMap<Arc<str>, Arc<Interest>, foldhash::fast::RandomState>>,
     crossings: Crossings,
     delays: Arc<DelayScale>,
@@ -81,7 +82,7 @@ pub struct Markets {
     histories: Histories,
 }
 
-/// The payout of each token.
+/// The payouts of a market, by token id.
 pub type DecidedPayouts = Vec<(Arc<str>, Price)>;
 
 /// Markets by condition id.
@@ -90,25 +91,26 @@ type MarketsByName = HashMap<Arc<str>, Arc<Market>, foldhash::fast::RandomState>
 /// One market: its description and the books of its outcomes.
 pub struct Market {
     info: ArcSwap<MarketInfo>,
-    /// One for each outcome, in order; `None` if no book is known.
+    /// The book of each outcome, in order; `None` while no book is known.
     books: Box<[ArcSwapOption<Book>]>,
-    /// One for each outcome, in order.
+    /// The price history of each outcome, in order.
     histories: Box<[OutcomeHistory]>,
     /// Set while the market is on the list of changes.
     is_changed: AtomicBool,
-    /// The number of the last list of changes that it was on; at first, of the one that follows its
-    /// listing.
+    /// Number of the last list of changes that included the market. Initially, the number of the
+    /// first list taken after the market was listed.
     changed_in: AtomicU64,
     former: Mutex<Former>,
-    /// Set while its newest description has other tokens.
+    /// Set while the tokens of the newest description differ from the known ones.
     is_withheld: AtomicBool,
-    /// Set once orders have come to rest in it.
+    /// Set once an order has rested in the market.
     interest: OnceLock<Arc<Interest>>,
     /// Set after `interest`; see [`Market::interest`].
     has_interest: AtomicBool,
-    /// Set while the market waits to be looked at again. Only used under the lock of that list.
+    /// Set while the market is queued to be looked at again. Accessed only under the lock of that
+    /// queue.
     waits: AtomicBool,
-    /// Set once the venue stated a longer delay than [`TAKER_DELAY_MS_MAX`].
+    /// Set once the venue has stated a delay above [`TAKER_DELAY_MS_MAX`].
     is_delay_cut: AtomicBool,
     delays: Arc<DelayScale>,
     lease: Arc<Lease>,
@@ -117,13 +119,14 @@ pub struct Market {
 /// The result of listing markets.
 #[derive(Default)]
 pub struct Listed {
-    /// The settled markets removed beyond [`SETTLED_LISTED_MAX`].
+    /// The settled markets removed because more than [`SETTLED_LISTED_MAX`] were listed.
     pub left: Vec<Arc<Market>>,
-    /// Number of descriptions with other tokens than their markets have. No order fills in those.
+    /// Number of descriptions whose tokens differ from those of the known market. No order fills in
+    /// the affected markets.
     pub withheld_count: usize,
 }
 
-/// Why markets cannot be listed.
+/// The error for markets that cannot be listed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ListError {
     /// There would be more than [`MARKETS_MAX`] markets.
@@ -134,24 +137,24 @@ pub enum ListError {
     Flawed {
         /// The market.
         condition_id: Arc<str>,
-        /// What is wrong.
+        /// The flaw of its description.
         flaw: DescriptionFlaw,
     },
 }
 
 impl Markets {
-    /// No markets yet.
+    /// Creates an empty set of markets.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Starts without markets. Markets in `decided` are listed as resolved, whatever the venue says
-    /// about them.
+    /// Creates an empty set of markets. The markets in `decided` will be listed as resolved,
+    /// whatever the venue says about them.
     pub fn remembering(decided: impl IntoIterator<Item = (Arc<str>, DecidedPayouts)>) -> Self {
         Self { decided: decided.into_iter().collect(), ..Self::default() }
     }
 
-    /// Keeps the order of outcomes of the markets in `traded`.
+    /// Fixes the order of the outcomes of the markets in `traded`.
     #[must_use]
     pub fn with_traded(
         mut self,
@@ -161,60 +164,62 @@ impl Markets {
         self
     }
 
-    /// Lets no order wait for the venue's delay, whatever the markets and the speed.
+    /// Turns off the venue's delay, for all markets and speeds.
     #[must_use]
     pub fn without_delays(mut self) -> Self {
         self.delays = Arc::new(DelayScale::off());
         self
     }
 
-    /// Where the venue states only that it holds orders, it is for this long, in milliseconds of
-    /// its time.
+    /// Sets how long orders are held in markets whose venue announces a delay without its length,
+    /// in milliseconds of the venue's time.
     #[must_use]
     pub fn with_unstated_delay(mut self, ms: u32) -> Self {
         self.delays = Arc::new(DelayScale::with_unstated(ms));
         self
     }
 
-    /// From now on, where the venue states only that it holds marketable orders, it is for this
-    /// long, in milliseconds of its time, unless the configuration says otherwise.
+    /// Changes how long marketable orders are held in markets whose venue announces a delay without
+    /// its length, in milliseconds of the venue's time. A configured delay takes precedence.
     pub fn set_unstated_delay(&self, ms: u32) {
         self.delays.set_unstated_ms(ms);
     }
 
-    /// From now on the venue's time passes this fast, in millionths of real time; 0 if no order
-    /// waits for the venue, as at the end of a tape. It is real time until this is called.
+    /// Sets how fast the venue's time passes, in millionths of real time; 0 if no order waits for
+    /// the venue, as at the end of a tape. Until this is called, the venue's time is real time.
     pub fn set_delay_speed(&self, speed_micros: u64) {
         self.delays.set_speed(speed_micros);
     }
 
-    /// Books count as fresh for this long, unless they are marked stale: the feed has just checked
-    /// all of them. A feed that never calls this vouches for its books without end. If they had
-    /// ceased to count as fresh, every market in which orders rest is looked at again.
+    /// Renews the lease on the books, because the feed has just checked all of them. For this long,
+    /// books count as fresh unless they are marked stale. A feed that never calls this vouches for
+    /// its books indefinitely. If the lease had expired, every market with resting orders is looked
+    /// at again.
     pub fn renew_lease(&self, time: Duration) {
         if self.lease.renew(time) {
             self.look_again_everywhere();
         }
     }
 
-    /// Books count as fresh for as long as in these other markets, which the same feed leaves, and
-    /// orders are held for as long.
+    /// Takes over the lease and the unstated delay from another set of markets, which the same feed
+    /// is about to leave.
     pub fn continue_from(&self, other: &Self) {
         self.lease.continue_from(&other.lease);
         self.set_unstated_delay(other.delays.unstated_ms());
     }
 
-    /// The current markets.
+    /// Returns the current listing.
     pub fn listing(&self) -> Guard<Arc<Listing>> {
         self.listing.load()
     }
 
-    /// The market with this name, as used in orders, however it is written.
+    /// Returns the market with this condition id, in any spelling.
     pub fn by_condition(&self, condition_id: &str) -> Option<Arc<Market>> {
         self.listing.load().by_condition(condition_id).cloned()
     }
 
-    /// The name under which a market is listed, if this is another way to write it.
+    /// Returns the name under which a market is listed, if `condition_id` is a different spelling
+    /// of it.
     pub fn listed_name(&self, condition_id: &str) -> Option<Arc<str>> {
         if !condition::has_others(condition_id) {
             return None;
@@ -223,8 +228,9 @@ impl Markets {
         (*listed != *condition_id).then_some(listed)
     }
 
-    /// The name by which a market is known already, if this is another way to write it: it may have
-    /// been listed, traded or decided before the venue wrote it in this way.
+    /// Returns the name under which a market is already known, if `condition_id` is a different
+    /// spelling of it. The market may have been listed, traded or decided before the venue used
+    /// this spelling.
     fn known_name(
         &self,
         (listing, added): (&Listing, &MarketsByName),
@@ -243,8 +249,9 @@ impl Markets {
     /// Adds markets and replaces the descriptions of known ones. Only the feed calls this. It
     /// rebuilds the listing, so pass many markets at a time.
     ///
-    /// Outcomes keep their indexes even if a description reorders them, since tokens identify them.
-    /// While a description has other tokens, the market keeps its known description and is paused.
+    /// Outcomes are identified by their tokens, so they keep their indexes even if a description
+    /// reorders them. While a description has tokens other than the known ones, the market keeps
+    /// its known description and is paused.
     pub fn list(&self, infos: Vec<MarketInfo>) -> Result<Listed, ListError> {
         let mut withheld_count = 0;
         let before = self.listing.load_full();
@@ -296,14 +303,16 @@ impl Markets {
         let is_leaving: HashSet<*const Market> = leaving.iter().map(Arc::as_ptr).collect();
         markets.retain(|market| !is_leaving.contains(&Arc::as_ptr(market)));
         self.listing.store(Arc::new(Listing::of(markets)));
+        // Done after the listing is stored: `Markets::interest` looks markets up there, so either
+        // that call or this one attaches the interest.
         self.attach_interests(added.values());
         self.forget_interests(&leaving);
         self.forget_histories(&leaving);
         Ok(Listed { left: leaving, withheld_count })
     }
 
-    /// Reorders a description to match the known market. If it has other tokens, replaces it with
-    /// the known description, paused, and returns false.
+    /// Reorders a description to match the known market. If the tokens differ, replaces the
+    /// description with the known one, pauses the market, and returns false.
     fn align(&self, info: &mut MarketInfo, known: Option<&Arc<Market>>) -> bool {
         let current = known.map(|market| market.info());
         let outcomes = self.traded.get(&info.condition_id);
@@ -314,7 +323,8 @@ impl Markets {
         let listed_status = info.status;
         match current {
             Some(known) => *info = MarketInfo::clone(&known),
-            // Its payouts were never published.
+            // The venue never published payouts for the known tokens, so the market only counts as
+            // closed.
             None if listed_status == MarketStatus::Resolved => info.status = MarketStatus::Closed,
             None => {}
         }
@@ -334,7 +344,7 @@ impl Markets {
         self.mark_changed(market);
     }
 
-    /// Puts a market on the list of changes, unless it already is.
+    /// Adds a market to the list of changes, unless it is already there.
     pub fn mark_changed(&self, market: &Arc<Market>) {
         if !market.is_changed.swap(true, Ordering::AcqRel) {
             self.changed.lock().push(market.clone());
@@ -348,7 +358,8 @@ impl Markets {
         self.resolution.notify_one();
     }
 
-    /// Waits until a market is resolved and takes all resolved ones, each once. For one task only.
+    /// Waits until a market is resolved, then takes all resolved markets. Each market is taken
+    /// once. Only one task may call this.
     pub async fn resolutions(&self) -> Vec<Arc<Market>> {
         loop {
             let resolved = std::mem::take(&mut *self.resolved.lock());
@@ -359,19 +370,19 @@ impl Markets {
         }
     }
 
-    /// Marks a market from [`Markets::resolutions`] as settled: nothing is left to pay.
+    /// Marks a market from [`Markets::resolutions`] as settled, with nothing left to pay.
     pub fn mark_settled(&self, market: Arc<Market>) {
         self.settled.lock().push_back(market);
         self.unsettled.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Number of markets that are resolved but not settled.
+    /// Returns the number of markets that are resolved but not settled.
     pub fn unsettled_count(&self) -> usize {
         self.unsettled.load(Ordering::Relaxed)
     }
 
-    /// Waits until a market has changed and takes the list of changes. Only one task may call this.
-    /// The lists are numbered from 1; see [`Market::changed_in`].
+    /// Waits until a market has changed, then takes the list of changes. Only one task may call
+    /// this. The lists are numbered from 1; see [`Market::changed_in`].
     pub async fn changes(&self) -> Vec<Arc<Market>> {
         loop {
             let changed = std::mem::take(&mut *self.changed.lock());
@@ -379,8 +390,8 @@ impl Markets {
                 let round = self.round.fetch_add(1, Ordering::AcqRel) + 1;
                 for market in &changed {
                     market.changed_in.store(round, Ordering::Release);
-                    // Cleared before the fan-out reads the market, so that a later change lists it
-                    // again.
+                    // Cleared before the fan-out reads the market, so that a later change puts it
+                    // on the next list.
                     market.is_changed.store(false, Ordering::Release);
                 }
                 return changed;
@@ -389,14 +400,14 @@ impl Markets {
         }
     }
 
-    /// The number of the last list of changes that was taken.
+    /// Returns the number of the list of changes that was taken most recently.
     pub fn round(&self) -> u64 {
         self.round.load(Ordering::Acquire)
     }
 }
 
 impl Market {
-    /// A market without books.
+    /// Creates a market without books.
     pub fn new(info: MarketInfo) -> Self {
         Self::with(info, Arc::default(), Arc::default())
     }
@@ -421,28 +432,32 @@ impl Market {
         }
     }
 
-    /// The number of the last list of changes that this market was on. Whoever has seen it since
-    /// that list was passed on knows its current state, but for changes that wait for the next.
+    /// Returns the number of the last list of changes that included this market. A reader that has
+    /// seen the market since [`Markets::changes`] returned that list is up to date, except for
+    /// changes that will be on the next list.
     pub fn changed_in(&self) -> u64 {
         self.changed_in.load(Ordering::Acquire)
     }
 
-    /// The current description.
+    /// Returns the current description.
     pub fn info(&self) -> Guard<Arc<MarketInfo>> {
         self.info.load()
     }
 
-    /// The newest book of an outcome, if one is known, as the feed published it. Decisions are made
-    /// on a [snapshot](Self::snapshot), which knows whether the feed still vouches for it.
+    /// Returns the newest book of an outcome as the feed published it, if one is known. Decisions
+    /// use a [snapshot](Self::snapshot), which also checks whether the feed still vouches for its
+    /// books.
     pub fn book(&self, outcome: OutcomeIndex) -> Guard<Option<Arc<Book>>> {
         self.books[outcome.index()].load()
     }
 
-    /// Which shards have orders resting in it; `None` if none ever had.
+    /// Returns the shards with orders resting in the market; `None` if no order has ever rested
+    /// there.
     ///
-    /// The feed asks after it has published a book. A runner that lets the first order rest creates
-    /// the interest, fences, and reads the books again. Storing a book is a sequentially consistent
-    /// operation, and so is this load, so one of the two sees the other without a fence here.
+    /// The feed calls this after it has published a book. A runner that lets the first order rest
+    /// creates the interest, issues a fence, and reads the books again. Storing a book is a
+    /// sequentially consistent operation, and so is this load, so one of the two sees the other
+    /// without a fence here.
     #[inline]
     pub fn interest(&self) -> Option<&Arc<Interest>> {
         if self.has_interest.load(Ordering::SeqCst) { self.interest.get() } else { None }
@@ -453,8 +468,8 @@ impl Market {
         self.has_interest.store(true, Ordering::SeqCst);
     }
 
-    /// Description and books for one decision. All books are stale if the feed has not looked at
-    /// them for longer than it said it would.
+    /// Returns the description and the books for one decision. If the feed has let its lease on the
+    /// books run out, all books are marked stale.
     pub fn snapshot(&self) -> MarketSnapshot {
         let info = self.info.load();
         let mut books: SmallVec<[_; 2]> = self.books.iter().map(ArcSwapOption::load).collect();
@@ -467,7 +482,7 @@ impl Market {
         MarketSnapshot { taker_delay_ms, info, books }
     }
 
-    /// Logs once that the venue states a longer delay than it is given here.
+    /// Logs, once per market, that the venue states a longer delay than this server applies.
     fn note_delay(&self, stated_ms: u32, condition_id: &str) {
         if stated_ms > TAKER_DELAY_MS_MAX && !self.is_delay_cut.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -479,7 +494,8 @@ impl Market {
         }
     }
 
-    /// Records whether the newest description has other tokens, and logs it once.
+    /// Records whether the tokens of the newest description differ from the known ones, and logs it
+    /// when that becomes true.
     fn note_withheld(&self, is_withheld: bool, condition_id: &str) {
         if self.is_withheld.swap(is_withheld, Ordering::Relaxed) != is_withheld && is_withheld {
             tracing::warn!(
@@ -490,7 +506,7 @@ impl Market {
     }
 }
 
-/// Replaces a fresh book by a stale copy.
+/// Replaces a fresh book with a stale copy.
 #[cold]
 fn distrust(book: &mut Guard<Option<Arc<Book>>>) {
     if let Some(fresh) = book.as_deref().filter(|book| !book.stale) {
@@ -530,12 +546,12 @@ pub struct MarketSnapshot {
 }
 
 impl MarketSnapshot {
-    /// The description.
+    /// Returns the description.
     pub fn info(&self) -> &MarketInfo {
         &self.info
     }
 
-    /// The market as a decision needs it.
+    /// Returns the market's terms and books as a quote to decide on.
     #[inline]
     pub fn quote(&self) -> Quote<'_> {
         let mut quote = Quote::new(&self.info, self.books.iter().map(|book| book.as_deref()));
@@ -543,13 +559,13 @@ impl MarketSnapshot {
         quote
     }
 
-    /// The book that an outcome trades on; see [`Quote::book`].
+    /// Returns the book that an outcome trades on; see [`Quote::book`].
     pub fn quoted(&self, outcome: OutcomeIndex) -> Option<QuotedBook<'_>> {
         self.quote().book(outcome)
     }
 
-    /// Whether the venue's hashes can prove its books: it has traded, or a hash has matched without
-    /// that. For other books it is unknown whether a hash should match.
+    /// Whether the venue's hashes can verify the market's books: the market has traded, or a hash
+    /// has matched before any trade. For other books, it is unknown whether a hash should match.
     pub fn is_provable(&self) -> bool {
         let is_provable = |book: &Arc<Book>| book.last_trade.is_some() || book.hash.is_some();
         self.books.iter().any(|book| book.as_ref().is_some_and(is_provable))

@@ -4,7 +4,7 @@
 //! to a balance by mistake, and no float ever touches the ledger. The product of two quantities is
 //! an exact `i128`, rounded once, in the direction that the method name states.
 //!
-//! This module knows only numbers and their text, not orders, books or accounts.
+//! This module deals only with numbers and their text, not with orders, books or accounts.
 
 mod decimal;
 
@@ -17,7 +17,7 @@ use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
 
-/// Units per whole: prices, shares and dollars all count millionths.
+/// Millionths per unit of a price, of shares or of dollars.
 pub const MICROS_PER_UNIT: i64 = 1_000_000;
 
 /// Declares a quantity: an `i64` of millionths with its text form and no arithmetic that mixes
@@ -32,12 +32,12 @@ macro_rules! micros {
             /// Zero.
             pub const ZERO: Self = Self(0);
 
-            /// The quantity of this many millionths.
+            /// Returns the quantity of this many millionths.
             pub const fn from_micros(micros: i64) -> Self {
                 Self(micros)
             }
 
-            /// The number of millionths.
+            /// Returns the number of millionths.
             pub const fn micros(self) -> i64 {
                 self.0
             }
@@ -48,7 +48,7 @@ macro_rules! micros {
             }
         }
 
-        /// Trimmed decimal text: `0.53`, `10`, `994.69`.
+        /// Formats as trimmed decimal text: `0.53`, `10`, `994.69`.
         impl fmt::Display for $name {
             fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 decimal::format_micros(self.0, formatter)
@@ -67,12 +67,12 @@ macro_rules! micros {
 macro_rules! sums {
     ($name:ident) => {
         impl $name {
-            /// The sum, or `None` on overflow.
+            /// Returns the sum, or `None` on overflow.
             pub fn checked_add(self, other: Self) -> Option<Self> {
                 self.0.checked_add(other.0).map(Self)
             }
 
-            /// The difference, or `None` on overflow.
+            /// Returns the difference, or `None` on overflow.
             pub fn checked_sub(self, other: Self) -> Option<Self> {
                 self.0.checked_sub(other.0).map(Self)
             }
@@ -143,7 +143,7 @@ impl Price {
     /// One dollar, the payout of a winning share.
     pub const ONE: Self = Self(MICROS_PER_UNIT);
 
-    /// The price of the other outcome of a binary market, `1 - p`.
+    /// Returns the price of the other outcome of a binary market, `1 - p`.
     pub const fn complement(self) -> Self {
         Self(MICROS_PER_UNIT - self.0)
     }
@@ -156,13 +156,13 @@ impl Price {
 }
 
 impl FeeRate {
-    /// The highest rate that a market may charge: 1.
+    /// The highest rate that a market may charge, 1.
     pub const MAX: Self = Self(MICROS_PER_UNIT);
 }
 
 /// An exact sum of price × size, in millionths of a micro-dollar (10⁻¹² dollars).
 ///
-/// Rounded once, to a micro-dollar, when the sum is complete.
+/// The sum is rounded once, to a micro-dollar, when it is complete.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Notional(i128);
 
@@ -170,22 +170,22 @@ impl Notional {
     /// Zero.
     pub const ZERO: Self = Self(0);
 
-    /// The exact value of `size` shares at `price`.
+    /// Returns the exact value of `size` shares at `price`.
     pub fn of(price: Price, size: Shares) -> Self {
         Self(i128::from(price.0) * i128::from(size.0))
     }
 
-    /// The exact value in 10⁻¹² dollars.
+    /// Returns the exact value in 10⁻¹² dollars.
     pub const fn picos(self) -> i128 {
         self.0
     }
 
-    /// Rounded down to a micro-dollar: what a seller receives.
+    /// Rounds down to a micro-dollar: the amount that a seller receives.
     pub fn floor(self) -> Usd {
         usd(div_floor(self.0, i128::from(MICROS_PER_UNIT)).0)
     }
 
-    /// Rounded up to a micro-dollar: what a buyer pays.
+    /// Rounds up to a micro-dollar: the amount that a buyer pays.
     pub fn ceil(self) -> Usd {
         usd(div_ceil(self.0, i128::from(MICROS_PER_UNIT)))
     }
@@ -205,8 +205,8 @@ impl AddAssign for Notional {
 }
 
 impl Usd {
-    /// The average price per share if `self` pays for `quantity` shares, rounded to six decimals,
-    /// half to even. `None` for zero shares.
+    /// Returns the average price per share if `self` pays for `quantity` shares, rounded to six
+    /// decimals, half to even. Returns `None` for zero shares.
     pub fn per_share(self, quantity: Shares) -> Option<Price> {
         if quantity.0 == 0 {
             return None;
@@ -216,9 +216,9 @@ impl Usd {
         Some(Price(i64::try_from(micros).expect("a price of a bounded order fits an i64")))
     }
 
-    /// The share of `self` for `part` of `whole`, rounded down.
+    /// Returns the part of `self` that corresponds to `part` out of `whole`, rounded down.
     ///
-    /// Exactly `self` for `part == whole`, so that taking the last part leaves exactly 0.
+    /// If `part == whole`, this is exactly `self`, so taking the last part leaves exactly 0.
     pub fn share_floor(self, part: Shares, whole: Shares) -> Usd {
         assert!(part <= whole, "a part cannot exceed its whole");
         assert!(whole.0 > 0, "cannot divide by a whole of zero");
@@ -226,7 +226,8 @@ impl Usd {
     }
 }
 
-/// The quotient rounded to the nearest integer, halves to even. The divisor must be positive.
+/// Returns the quotient rounded to the nearest integer, halves to even. The divisor must be
+/// positive.
 #[inline]
 pub fn div_half_even(dividend: i128, divisor: i128) -> i128 {
     let (floor, rest) = div_floor(dividend, divisor);
@@ -237,14 +238,14 @@ pub fn div_half_even(dividend: i128, divisor: i128) -> i128 {
     }
 }
 
-/// The quotient rounded up. The divisor must be positive.
+/// Returns the quotient rounded up. The divisor must be positive.
 #[inline]
 pub fn div_ceil(dividend: i128, divisor: i128) -> i128 {
     let (floor, rest) = div_floor(dividend, divisor);
     floor + i128::from(rest != 0)
 }
 
-/// The quotient rounded down, and the remainder. The divisor must be positive.
+/// Returns the quotient rounded down, and the remainder. The divisor must be positive.
 ///
 /// Processors divide 64 bits many times faster than 128, and dividing by a constant takes only a
 /// multiplication. Removing common powers of two first brings nearly every order down to 64 bits:

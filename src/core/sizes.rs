@@ -1,13 +1,13 @@
-//! Sizes that tests make smaller, so that a few steps reach what takes a server a busy year.
+//! Sizes that tests make smaller, so that a few steps do what takes a server a busy year.
 
 #[cfg(any(test, feature = "test-util"))]
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether all sizes of the process are small. Tests of this package always have small ones.
+/// Whether this process uses the small sizes. Tests of this package always do.
 #[cfg(any(test, feature = "test-util"))]
 static IS_SMALL: AtomicBool = AtomicBool::new(cfg!(test));
 
-/// A size that servers have, and a smaller one for tests.
+/// A size for servers, and a smaller one for tests.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     usual: usize,
@@ -25,13 +25,13 @@ impl Size {
         }
     }
 
-    /// The size in this process.
+    /// Returns the size that this process uses.
     #[cfg(not(any(test, feature = "test-util")))]
     pub const fn get(&self) -> usize {
         self.usual
     }
 
-    /// The size in this process.
+    /// Returns the size that this process uses.
     #[cfg(any(test, feature = "test-util"))]
     pub fn get(&self) -> usize {
         if IS_SMALL.load(Ordering::Relaxed) { self.small } else { self.usual }

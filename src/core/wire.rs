@@ -1,4 +1,4 @@
-//! Quantities and times as the API's JSON shows them, in answers and in frames, and the schemas
+//! Quantities and times as they appear in the API's JSON, in answers and in frames, and the schemas
 //! that describe them. Pure.
 
 use std::borrow::Cow;
@@ -13,14 +13,16 @@ use crate::money::{MICROS_TEXT_BYTES_MAX, Price, Shares, Usd, put_micros, write_
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decimal(i64);
 
-/// A time, RFC 3339 in UTC.
+/// A time in RFC 3339, in UTC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Time(pub Timestamp);
 
-/// Adds a type's schema to those that a document shares, and returns a reference to it.
+/// A function that adds a type's schema to the shared schemas of a document, and returns a
+/// reference to it.
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// The [`SchemaOf`] of a type.
+/// Adds the schema of `T` to the document's schemas, and returns a reference to it; see
+/// [`SchemaOf`].
 pub fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }

@@ -1,4 +1,4 @@
-//! Which build this is: its version, the commit that it was made of, and what it can do.
+//! The identity of this build: its version, its commit, its features and its data formats.
 
 #[cfg(test)]
 mod script;
@@ -12,17 +12,17 @@ use serde::Serialize;
 use paperbourse_store::journal::SEGMENT_VERSION;
 use paperbourse_store::snapshot::SNAPSHOT_VERSION;
 
-/// The version, as `0.1.0`.
+/// The version of the package, such as `0.1.0`.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What stands for an unknown commit or day where the field may not be empty.
+/// The placeholder for an unknown commit or date where the field may not be empty.
 pub const UNKNOWN: &str = "unknown";
 
-/// The features that a build may have, besides those that all have.
+/// The optional features, and whether this build has them.
 const FEATURES: [(&str, bool); 2] =
     [("cluster", cfg!(feature = "cluster")), ("traces", cfg!(feature = "traces"))];
 
-/// This build.
+/// The description of this build.
 pub static BUILD: LazyLock<Build> = LazyLock::new(|| {
     let known = |text: &'static str| (!text.is_empty()).then_some(text);
     Build {
@@ -33,10 +33,10 @@ pub static BUILD: LazyLock<Build> = LazyLock::new(|| {
     }
 });
 
-/// What `-V` prints: version, commit and day.
+/// The output of `-V`: version, commit and date.
 pub static VERSION_LINE: LazyLock<String> = LazyLock::new(|| BUILD.line());
 
-/// What `--version` prints: also the features and the data format, in a line each.
+/// The output of `--version`: also the features and the data formats, one line each.
 pub static VERSION_LINES: LazyLock<String> = LazyLock::new(|| BUILD.lines());
 
 /// What a binary was made of.
@@ -62,7 +62,7 @@ pub struct DataFormat {
     pub snapshots: u32,
 }
 
-/// For people.
+/// Human-readable, as printed by `--version`.
 impl fmt::Display for DataFormat {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "journal {}, snapshots {}", self.journal, self.snapshots)
@@ -70,7 +70,7 @@ impl fmt::Display for DataFormat {
 }
 
 impl Build {
-    /// The commit and its day, or that they are not known.
+    /// Returns the commit and its date, or `unknown commit`.
     pub fn origin(&self) -> String {
         match (self.commit, self.commit_date) {
             (Some(commit), Some(date)) => format!("{commit} {date}"),
@@ -80,7 +80,7 @@ impl Build {
         }
     }
 
-    /// The features by name, or `none`.
+    /// Returns the names of the features, or `none`.
     pub fn features(&self) -> String {
         if self.features.is_empty() { "none".to_owned() } else { self.features.join(", ") }
     }

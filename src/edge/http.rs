@@ -1,7 +1,8 @@
-//! The HTTP edge: what comes in on a connection becomes typed values, and values become bytes.
+//! The HTTP edge: turns bytes from connections into typed values, and values into bytes.
 //!
-//! It knows paths, headers, JSON and time limits. It decides nothing about orders, keys or markets,
-//! and it does not know who is calling: operations join this edge to the use cases.
+//! It handles paths, headers, JSON and time limits. It makes no decisions about orders, keys or
+//! markets, and leaves identifying the caller to the use cases. Operations connect the use cases to
+//! this edge.
 
 pub mod app;
 pub mod asyncapi;
@@ -35,8 +36,8 @@ mod trace;
 
 use std::sync::LazyLock;
 
-/// Makes the documentation, so that no request waits for that: it takes a while, in which a worker
-/// would answer nobody.
+/// Builds the documentation ahead of the first request. Building it takes a while, during which a
+/// worker could serve nothing else.
 pub fn prepare() {
     operations::docs::prepare();
     operations::console::prepare();

@@ -1,18 +1,18 @@
-//! The sockets and the price streams: the upgrade from HTTP, the caps, the stream of prices and
-//! that of an account's fills.
+//! The WebSockets and the price streams: the upgrade from HTTP, the limits, the price feed and the
+//! feed of an account's fills.
 //!
-//! `GET /v1/ws/prices` and `GET /v1/ws/executions` become sockets ([`upgrade`]). A caller that may
-//! not have one is still upgraded and then refused with a close code ([`connection::refuse`]),
-//! since browsers show scripts no other reason. [`connection`] runs one task per socket, of either
-//! kind, and [`watch`] tells it when something is wrong with the socket. What a socket says is
-//! defined in [`protocol`] and [`execution_frame`]; [`fanout`] decides who receives which prices
-//! and [`turns`] when, and [`executions`] reads an account's fills.
+//! `GET /v1/ws/prices` and `GET /v1/ws/executions` are upgraded to WebSockets ([`upgrade`]). A
+//! caller that is not admitted is upgraded too and then refused with a close code
+//! ([`connection::refuse`]), since browsers show scripts no other reason. [`connection`] runs one
+//! task per socket, of either kind, and [`watch`] notifies that task when something is wrong with
+//! the socket. The messages are defined in [`protocol`] and [`execution_frame`]. [`fanout`] decides
+//! who receives which prices, [`turns`] decides when, and [`executions`] reads an account's fills.
 //!
-//! Prices are also sent as server-sent events, as the body of an HTTP response ([`event_stream`]).
-//! It has the fan-out, the subscriptions and the frames of the price socket. A client that lost its
-//! stream comes back with a [`event_id`].
+//! Prices are also sent as server-sent events, in the body of an HTTP response ([`event_stream`]).
+//! Such a stream shares the fan-out, the subscriptions and the frames of the price socket. A client
+//! that lost its stream resumes it with an [`event_id`].
 //!
-//! Choices that a client might wonder about:
+//! Design decisions that clients may ask about:
 //!
 //! - An `error` frame names the markets of a request that are not listed. The others are
 //!   subscribed, and the acknowledgement that follows lists them.
@@ -22,7 +22,7 @@
 //!   as conflated, whatever its `seq`.
 //! - A binary frame closes the socket with 1003, an unmasked one with 1002.
 //!
-//! This module does not know who the caller is, which tier it has, or which paths exist.
+//! This module does not depend on the caller's identity, its tier, or the paths of the API.
 
 mod batch;
 pub mod bounds;
@@ -56,30 +56,32 @@ use hyper::{Method, Request, Response, Version};
 
 pub use bounds::CLIENT_FRAME_BYTES_MAX;
 
-/// Why a request does not become a socket. Nothing was upgraded; the response is plain HTTP.
+/// Why a request cannot be upgraded to a WebSocket. Nothing was upgraded; the response is plain
+/// HTTP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UpgradeError {
-    /// Not an upgrade request.
+    /// The request is not an upgrade to a WebSocket.
     #[error("connect with ws:// or wss://")]
     NotAnUpgrade,
-    /// Asked for over HTTP/1.0, which has no upgrades: the proxy that sent it would pass no frame.
+    /// The request came over HTTP/1.0, which has no upgrades: the proxy that sent it would pass no
+    /// frames.
     #[error("it needs HTTP/1.1; in nginx, set proxy_http_version 1.1")]
     HttpTooOld,
-    /// No `Sec-WebSocket-Key`.
+    /// `Sec-WebSocket-Key` is missing.
     #[error("the header sec-websocket-key is missing")]
     MissingKey,
-    /// A `Sec-WebSocket-Key` that RFC 6455, section 4.2.1, does not allow, or more than one.
+    /// `Sec-WebSocket-Key` is not valid by RFC 6455, section 4.2.1, or was sent more than once.
     #[error("the header sec-websocket-key must be 16 bytes in base64, sent once")]
     InvalidKey,
-    /// Answered with 426 and version 13.
+    /// The client does not speak version 13. Answered with 426, which names that version.
     #[error("the header sec-websocket-version must be 13")]
     UnsupportedVersion,
 }
 
-/// Resolves to the socket's connection once the 101 has been sent.
+/// A pending upgrade; resolves to the connection once the 101 has been sent.
 pub struct Upgrading(UpgradeFut);
 
-/// Builds the 101 response that turns this request into a socket, and the stream that follows it.
+/// Builds the 101 response that upgrades this request to a WebSocket, and the pending connection.
 ///
 /// Ignores extensions and subprotocols that the client offers.
 pub fn upgrade<B>(
@@ -104,11 +106,11 @@ pub fn upgrade<B>(
 }
 
 fn is_base64_of_16_bytes(text: &[u8]) -> bool {
-    // The length first, so that nothing long is decoded.
+    // Check the length first, so that no long text is decoded.
     text.len() == 24 && BASE64.decode(text).is_ok_and(|bytes| bytes.len() == 16)
 }
 
-/// Whether the request asks for a socket.
+/// Whether the request asks to be upgraded to a WebSocket.
 #[cfg(feature = "cluster")]
 pub fn asks_for_upgrade(head: &Parts) -> bool {
     head.method == Method::GET && is_upgrade_request(&Request::from_parts(head.clone(), ()))
@@ -117,7 +119,7 @@ pub fn asks_for_upgrade(head: &Parts) -> bool {
 impl Upgrading {
     /// Waits until the response has been sent. `None` if the connection ended first.
     pub async fn done(self) -> Option<Upgraded> {
-        // The crate's socket has not read anything yet, so dropping it loses no bytes.
+        // The crate's socket has not read anything yet, so unwrapping it loses no bytes.
         self.0.await.ok().map(|socket| socket.into_inner().into_inner())
     }
 }

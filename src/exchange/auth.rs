@@ -1,9 +1,9 @@
 //! Authentication and authorization: keys, identities, permissions.
 //!
 //! A caller authenticates with an API key, looked up in the [`key_table`], or with an access token,
-//! verified by an [`identity`] source. [`policy`] decides what the caller may do. Nothing here
-//! knows about requests, account state or the journal: callers pass in the credential's text and
-//! the time, and get back an identity or the reason for the refusal.
+//! verified by an [`identity`] source. [`policy`] decides what the caller may do. All of this is
+//! independent of requests, account state and the journal: callers pass in the credential's text
+//! and the time, and get back an identity or the reason for the refusal.
 
 pub mod api_key;
 pub mod identity;
@@ -17,7 +17,7 @@ fn digest_bytes(digest: &impl AsRef<[u8]>) -> [u8; 32] {
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-/// Lowercase hex digits, two for each byte.
+/// Formats bytes as lowercase hex, two digits each.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]).map(hex_digit).map(char::from).collect()
 }

@@ -1,5 +1,5 @@
-//! The past of prices, beyond what the feed records: counts the shares that change hands on this
-//! exchange, from the durable facts of the shards.
+//! Counts the shares that change hands on this exchange, from the durable facts of the shards. The
+//! price history shows these volumes, which the feed does not record.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use paperbourse_core::market::Markets;
 use paperbourse_core::money::Shares;
 use paperbourse_store::journal::{Journal, Waiters};
 
-/// The most records that wait to be counted.
+/// Maximum number of records waiting to be counted.
 const WAITING_MAX: NonZeroUsize = NonZeroUsize::new(16_384).expect("it is not 0");
 
-/// The most markets that one read of a shard returns.
+/// Maximum number of markets returned by one read of a shard.
 const MARKETS_PER_READ_MAX: usize = 200;
 
-/// How long to wait before a shard is read again whose queue was full.
+/// Delay before a shard whose queue was full is read again.
 const BUSY_DELAY: Duration = Duration::from_millis(5);
 
-/// Counts what is traded.
+/// Counts the volume of trades.
 ///
-/// A fill counts once it is durable, in the venue's newest minute. If so much happens that this
-/// falls behind, what it missed stays uncounted.
+/// A fill is counted once it is durable, in the newest minute of the venue's time. If the counter
+/// falls too far behind, the trades that it missed stay uncounted.
 pub struct TradeCounter {
     counter: Counter,
     /// `None` if there are too many subscribers.
@@ -37,7 +37,7 @@ pub struct TradeCounter {
 }
 
 impl TradeCounter {
-    /// Every trade after this resolves is counted.
+    /// Creates a counter. Every trade after this future resolves is counted.
     pub async fn subscribe(
         markets: Arc<Markets>,
         shards: Arc<Shards>,
@@ -53,7 +53,7 @@ impl TradeCounter {
         Self { counter, facts }
     }
 
-    /// Counts. Returns only if there are too many subscribers.
+    /// Counts trades. Returns only if there are too many subscribers.
     pub async fn run(self) {
         let Self { mut counter, mut facts } = self;
         let waiters = counter.waiters.clone();
@@ -74,7 +74,7 @@ struct Counter {
     markets: Arc<Markets>,
     shards: Arc<Shards>,
     waiters: Arc<Waiters>,
-    /// The condition ids of the markets that each shard has used, by the shard's index.
+    /// Condition ids of the markets that each shard has traded, indexed by shard.
     names: [Vec<Arc<str>>; SHARD_COUNT],
 }
 
@@ -87,8 +87,8 @@ struct Traded {
 }
 
 impl Counter {
-    /// Subscribes to the facts, again while a shard is busy. `None` if there are too many
-    /// subscribers.
+    /// Subscribes to the facts, retrying while a shard is busy. Returns `None` if there are too
+    /// many subscribers.
     async fn subscribe(&self) -> Option<FactStream> {
         loop {
             match self.shards.subscribe(WAITING_MAX, &self.waiters).await {
@@ -102,7 +102,7 @@ impl Counter {
         }
     }
 
-    /// Counts until the stream is cut.
+    /// Counts trades until the stream is cut off.
     async fn follow(&mut self, mut facts: FactStream) {
         loop {
             match facts.next().await {
@@ -116,7 +116,7 @@ impl Counter {
     }
 
     async fn count(&mut self, facts: &Facts) {
-        // On the stack, since this runs beside every trade.
+        // On the stack, because this runs for every trade.
         let mut all: SmallVec<[Traded; 2]> = SmallVec::new();
         let mut resting = Vec::new();
         for event in &facts.events {
@@ -144,7 +144,7 @@ impl Counter {
         }
     }
 
-    /// The condition id of a market that the shard has used.
+    /// Returns the condition id of a market that the shard has traded.
     async fn name(&mut self, shard: ShardId, market: MarketIndex) -> Arc<str> {
         let index = market.0 as usize;
         loop {
@@ -161,8 +161,8 @@ impl Counter {
         }
     }
 
-    /// Reads a shard, again while it is busy. What is read follows from durable facts, so this does
-    /// not wait for the disk.
+    /// Reads a shard, retrying while it is busy. The result follows from durable facts, so this
+    /// does not wait for the disk.
     async fn read<T: Send + 'static>(
         &self,
         shard: ShardId,
@@ -179,7 +179,8 @@ impl Counter {
     }
 }
 
-/// The markets and outcomes of orders that the shard still has.
+/// Adds the market and the outcome to the traded shares of each order. Orders that the shard no
+/// longer has are left out.
 fn of_orders(state: &State, orders: &[(OrderId, Shares)]) -> Vec<Traded> {
     let of_order = |&(order, shares): &(OrderId, Shares)| {
         let placement = state.order_row(order)?.placement;

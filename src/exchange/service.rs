@@ -1,7 +1,7 @@
-//! The use cases: the only module that sees markets, shards, limits and credentials together.
+//! The use cases: the only module that combines markets, shards, limits and credentials.
 //!
 //! A method takes the caller and a typed, validated request, and returns domain values or an error.
-//! It knows nothing of HTTP: no headers, no status codes, no JSON.
+//! It is independent of HTTP: no headers, no status codes, no JSON.
 
 mod access;
 mod accounts;
@@ -73,7 +73,7 @@ pub struct Service {
     issuer: IdentitySource,
     ws_tokens: WsTokens,
     tiers: Arc<TierTable>,
-    /// The tier of an access token that names none, by its place in [`Tier::ALL`].
+    /// The tier of an access token that names none, as an index in [`Tier::ALL`].
     default_tier: AtomicU8,
     access: AccessLimits,
     authors: AuthorGates,
@@ -114,27 +114,27 @@ pub struct Limits {
     pub account_rates: AccountRates,
 }
 
-/// What a use case needs to know about the request that it serves.
+/// The context of a request that a use case serves.
 #[derive(Clone, Copy)]
 pub struct RequestContext<'a> {
     /// The time at which the request is served.
     pub moment: Moment,
     /// The client's address.
     pub address: IpAddr,
-    /// Wakes the requests of this worker that wait for the disk.
+    /// Wakes this worker's requests that wait for the disk.
     pub waiters: &'a Arc<Waiters>,
 }
 
 /// A page of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Page {
-    /// The most rows to return.
+    /// Maximum number of rows to return.
     pub limit: usize,
-    /// How many rows to skip.
+    /// Number of rows to skip.
     pub offset: usize,
 }
 
-/// Why a use case failed.
+/// The error of a failed use case.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ServiceError {
     /// The shard refused the command.
@@ -146,9 +146,9 @@ pub enum ServiceError {
     /// The batch has more entries than the caller's tier allows.
     #[error("{count} entries in one request: the tier {} allows {batch_max}", .tier.as_str())]
     BatchTooLong {
-        /// The number of entries sent.
+        /// Number of entries sent.
         count: usize,
-        /// The most that the tier allows.
+        /// Maximum number of entries that the tier allows.
         batch_max: u32,
         /// The caller's tier.
         tier: Tier,
@@ -183,7 +183,7 @@ impl From<Rejection> for ServiceError {
 }
 
 impl Service {
-    /// Assembles a service.
+    /// Assembles a service from its parts.
     pub fn new(parts: Parts) -> Self {
         Self {
             markets: parts.markets,
@@ -203,27 +203,27 @@ impl Service {
         Moment::at(Instant::now())
     }
 
-    /// The markets.
+    /// Returns the markets.
     pub fn markets(&self) -> &Arc<Markets> {
         &self.markets
     }
 
-    /// Waits until what has happened so far is in the volumes of candles. For a shutdown.
+    /// Waits until every fill so far is counted in the volumes of candles. Used at shutdown.
     pub async fn deliver_facts(&self) {
         self.shards.deliver_facts().await;
     }
 
-    /// The open orders of all accounts, counted.
+    /// Returns the counts of all accounts' open orders.
     pub fn open_orders(&self) -> &OpenOrderBoard {
         self.shards.open_orders()
     }
 
-    /// The orders that wait for the venue's delay.
+    /// Returns the orders that wait for the venue's delay.
     pub fn held_orders(&self) -> &HeldOrders {
         self.shards.held_orders()
     }
 
-    /// Runs a task once a shard is known to make progress: soon, unless the shard hangs.
+    /// Runs a task once a shard is known to make progress, which is soon unless the shard hangs.
     pub fn when_shard_progresses(
         &self,
         shard: ShardId,
@@ -232,28 +232,28 @@ impl Service {
         self.shards.when_it_progresses(shard, task);
     }
 
-    /// The number of accounts.
+    /// Returns the number of accounts.
     pub fn account_count(&self) -> usize {
         self.shards.account_count()
     }
 
-    /// Whether the process may use more memory.
+    /// Returns the memory watch's verdict on whether the process may use more memory.
     pub fn room(&self) -> &Room {
         self.shards.room()
     }
 
-    /// The limits of each tier.
+    /// Returns the limits of each tier.
     pub fn tiers(&self) -> &TierTable {
         &self.tiers
     }
 
-    /// The number of keys in the table.
+    /// Returns the number of keys in the table.
     pub fn key_count(&self) -> usize {
         self.keys.key_count()
     }
 }
 
-/// Builds the key table at start from the recovered states.
+/// Builds the key table at startup from the recovered states.
 pub fn key_table<'a>(
     states: impl Iterator<Item = &'a State>,
     tiers: &Tiers,
@@ -278,17 +278,19 @@ pub fn key_table<'a>(
     Ok(keys)
 }
 
-/// Keeps the key table in step with the shards. A shard calls the observer as it applies each
-/// event, and so in its own order: a created key is inserted, a rotated one gets its expiry, a
-/// revoked one is refused from then on, a forgotten one is removed, and an operator may give all
-/// keys of an account another tier, or erase them with the account. So does a recovery, for a table
-/// that was made from the states at some earlier record.
+/// Returns an observer that keeps the key table in step with the shards. A shard calls the observer
+/// for each event that it applies, in the shard's own order: a created key is inserted, a rotated
+/// one gets its expiry, a revoked one is refused from then on, and a forgotten one is removed. An
+/// operator may give all keys of an account another tier, or erase them with the account. A
+/// recovery calls the observer as well, for a table that was built from the states at some earlier
+/// record.
 ///
-/// An event that contradicts the state changes nothing here: the state refuses it next.
+/// An event that contradicts the state changes nothing in the table. The state then refuses the
+/// event.
 ///
 /// The table does not wait for the disk. Refusing a key too early is safe. Accepting a new key
-/// early is safe too: nobody knows it before the answer that carries it, and that answer waits for
-/// the disk. A key inserted after its own revocation, however, would stay valid.
+/// early is safe, too: no client has the key before the answer that carries it, and that answer
+/// waits for the disk. A key inserted after its own revocation, however, would stay valid.
 pub fn key_observer(keys: Arc<Keys>, tiers: Arc<TierTable>) -> crate::shard::Observer {
     let hash_of = |state: &State, key| Some(KeyHash::from_bytes(state.key(key)?.grant.hash));
     Box::new(move |event, state| match event {
@@ -299,12 +301,13 @@ pub fn key_observer(keys: Arc<Keys>, tiers: Arc<TierTable>) -> crate::shard::Obs
                 tier: grant.tier,
                 permissions: grant.permissions,
             };
-            // A key with an expiry was rotated and creates no keys, so this one replaces it.
+            // A key with an expiry was rotated and may not create keys, so the new key is its
+            // replacement.
             let maker = created_by.and_then(|maker| hash_of(state, maker));
             let is_rotated = |hash: &KeyHash| keys.get(hash).is_some_and(|key| !key.is_lasting());
             let old = maker.filter(is_rotated);
             insert_key(&keys, facts, grant, old.as_ref(), tiers.get(grant.tier));
-            // The limits may have changed before the key was in the table to be told.
+            // The limits may have changed before the key was in the table to be updated.
             if let Some(entry) = keys.get(&KeyHash::from_bytes(grant.hash)) {
                 limit_by_tier(&entry, &tiers);
             }
@@ -328,13 +331,13 @@ pub fn key_observer(keys: Arc<Keys>, tiers: Arc<TierTable>) -> crate::shard::Obs
             if acted.act == Act::Erase {
                 keys.erase_account(acted.account);
                 for hash in state.key_hashes_of(acted.account).map(KeyHash::from_bytes) {
-                    // For those that hold its entry.
+                    // Other holders of the entry must see that the key has ended.
                     keys.revoke(&hash);
                     keys.remove(&hash);
                 }
             }
             if let Act::Tier(tier) = acted.act {
-                // Those that have ended too: others share their limiters.
+                // Ended keys are included, because other keys share their limiters.
                 for hash in state.key_hashes_of(acted.account) {
                     if let Some(entry) = keys.get(&KeyHash::from_bytes(hash)) {
                         entry.set_tier(tier);
@@ -356,8 +359,8 @@ const fn facts_of(key: &Key) -> KeyFacts {
     }
 }
 
-/// Inserts a key into the table. It counts in the rate-limit windows of the `old` key that it
-/// replaces, or else in windows of its own.
+/// Inserts a key into the table. Its requests count in the rate-limit windows of the `old` key that
+/// it replaces, or else in windows of its own.
 fn insert_key(
     keys: &Keys,
     facts: KeyFacts,
@@ -442,7 +445,7 @@ mod tests {
             self.run(now, &RevokeKey { account, key, descendants: false });
         }
 
-        /// The table that a restart would build.
+        /// Builds the table that a restart would build.
         fn rebuilt_table(&self) -> Keys {
             key_table([&self.state].into_iter(), &Tiers::default()).unwrap()
         }

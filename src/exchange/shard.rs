@@ -1,11 +1,11 @@
-//! Runs commands and reads against the shards: connects the engine to the journal.
+//! Runs commands and reads on the shards: connects the engine to the journal.
 //!
-//! A thread that finds a shard idle runs its own task at once; others queue theirs, and the running
-//! thread executes them too. Each shard thus has one total order, an uncontended task needs no
-//! thread switch, and no thread ever waits for a lock.
+//! A thread that finds a shard idle runs its own task at once. Other threads queue theirs, and the
+//! running thread executes them too. So each shard has one total order, an uncontended task needs
+//! no thread switch, and no thread ever waits for a lock.
 //!
-//! State runs ahead of the disk. Each answer carries the place of the newest record it depends on
-//! and is withheld until that place is durable, whether it is a result, a refusal or a read.
+//! State runs ahead of the disk. Each answer, whether a result, a refusal or a read, carries the
+//! place of the newest record it depends on, and is withheld until that place is durable.
 
 mod core;
 pub mod facts;
@@ -51,16 +51,18 @@ use paperbourse_core::market::Markets;
 use paperbourse_store::journal::{DurableWait, Journal, Refused, Waiters};
 use paperbourse_store::snapshot::Recovered;
 
-/// The most tasks that wait in one shard; a further one is refused as busy. The queues are most of
-/// the cost of creating shards, which unit tests do often, so theirs are shorter.
+/// Maximum number of tasks queued in one shard; further tasks are refused as busy. Queues are
+/// shorter in unit tests, because they are most of the cost of creating shards, which unit tests do
+/// often.
 const QUEUE_CAPACITY: NonZeroUsize =
     NonZeroUsize::new(if cfg!(test) { 256 } else { 4096 }).expect("not 0");
 
-/// The most queued tasks that a thread runs before it returns to its own work.
+/// Maximum number of queued tasks that a thread runs before it returns to its own work.
 const TASKS_PER_TURN_MAX: usize = 64;
 
-/// Called with each event as it is applied, before it is on disk, and with the state before its
-/// record. For what must follow the shard's order, such as which keys are valid.
+/// Called with each event as it is applied, before the event is on disk, and with the state before
+/// the event's record. Used for data that must follow the shard's order, such as which keys are
+/// valid.
 pub type Observer = Box<dyn Fn(&Event, &State) + Send + Sync>;
 
 /// Whether the process may use more memory, as set by the memory watch.
@@ -72,12 +74,12 @@ pub struct Room {
 }
 
 impl Room {
-    /// Room in a process that may use this much memory, in bytes; `None` for no limit.
+    /// Creates the room of a process with this memory limit, in bytes; `None` for no limit.
     pub fn limited(limit_bytes: Option<u64>) -> Self {
         Self { limit_bytes, ..Self::default() }
     }
 
-    /// The memory limit, in bytes.
+    /// Returns the memory limit, in bytes.
     pub const fn limit_bytes(&self) -> Option<u64> {
         self.limit_bytes
     }
@@ -87,8 +89,8 @@ impl Room {
         self.is_full.store(is_full, Ordering::Relaxed);
     }
 
-    /// Sets whether new sockets and price streams are refused, which happens before commands are:
-    /// the last of the memory is for trades.
+    /// Sets whether new sockets and price streams are refused. They are refused before commands
+    /// are, so that the last of the memory is kept for trades.
     pub fn set_short(&self, is_short: bool) {
         self.is_short.store(is_short, Ordering::Relaxed);
     }
@@ -114,18 +116,18 @@ pub struct Shards {
 
 struct Shard {
     queue: CombiningQueue<Task>,
-    /// Locked only by the thread that has the queue's turn, so never contended.
+    /// Locked only by the thread that has the queue's turn, so it is never contended.
     core: Mutex<Core>,
-    /// How often a thread has run all the tasks that it may, and passed the turn on. While the
-    /// queue stays full, this grows for as long as the shard makes progress.
+    /// Number of times that a thread has run the maximum number of tasks and passed the turn on.
+    /// While the queue stays full, this grows as long as the shard makes progress.
     passed_on: AtomicUsize,
-    /// That count when [`Shards::when_it_progresses`] last looked.
+    /// The value of `passed_on` when [`Shards::when_it_progresses`] last looked.
     seen: AtomicUsize,
 }
 
 /// Waits until a task has run and its result is durable. Resolves to `None` if the queue was full.
 ///
-/// This is not an `async fn` because it is part of every request's future, which gets moved: this
+/// This is not an `async fn`, because it is part of every request's future, which gets moved: this
 /// type stores the result once and the task not at all.
 struct TaskWait<'w, T> {
     waiters: &'w Arc<Waiters>,
@@ -133,7 +135,7 @@ struct TaskWait<'w, T> {
 }
 
 enum TaskState<T> {
-    /// The thread that has the queue's turn runs it.
+    /// The task is queued for the thread that has the turn.
     Queued(Arc<Ticket<T>>),
     /// The task has run, and its record may not be durable yet.
     Ran(T, DurableWait),
@@ -143,16 +145,16 @@ enum TaskState<T> {
     Done,
 }
 
-/// Why a command was refused.
+/// The reason why a command was refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The engine rejected it.
+    /// The engine rejected the command.
     #[error(transparent)]
     Rejected(Rejection),
     /// Too many commands are in flight; a retry may succeed shortly.
     #[error("the server is busy")]
     Busy,
-    /// The journal has no room for its record.
+    /// The journal has no room for the command's record.
     #[error("the journal is full")]
     JournalFull,
     /// The command would add to the state, and the process has no memory left.
@@ -170,7 +172,7 @@ impl From<Refused> for Refusal {
 }
 
 impl Shards {
-    /// Shards that continue from the recovered states.
+    /// Creates shards that continue from the recovered states.
     pub fn new(
         recovered: Recovered,
         journal: Arc<Journal>,
@@ -212,18 +214,18 @@ impl Shards {
         Self { shards, environment }
     }
 
-    /// The number of accounts.
+    /// Returns the number of accounts.
     pub fn account_count(&self) -> usize {
         self.environment.account_count.load(Ordering::Relaxed)
     }
 
-    /// Whether the process may use more memory.
+    /// Returns the memory watch's verdict on whether the process may use more memory.
     pub fn room(&self) -> &Room {
         &self.environment.room
     }
 
-    /// Executes or queues a command before this returns. The future resolves when the answer is
-    /// durable; the command runs even if the future is dropped.
+    /// Executes a command at once, or queues it. The future resolves when the answer is durable;
+    /// the command runs even if the future is dropped.
     pub fn execute<C>(
         self: &Arc<Self>,
         shard: ShardId,
@@ -267,7 +269,8 @@ impl Shards {
         .ok_or(Refusal::Busy)
     }
 
-    /// Reads a shard. Resolves when what was read is durable. `read` must do bounded work.
+    /// Reads a shard. Resolves once the state that was read is durable. `read` must do bounded
+    /// work.
     pub async fn observe<T: Send + 'static>(
         self: &Arc<Self>,
         shard: ShardId,
@@ -284,8 +287,8 @@ impl Shards {
         self.enqueue(shard, waiters, read).await.ok_or(Refusal::Busy)
     }
 
-    /// Runs or queues a task before this returns. A queued task runs whether or not the returned
-    /// wait is polled.
+    /// Runs a task at once, or queues it. A queued task runs whether or not the returned wait is
+    /// polled.
     fn enqueue<'w, T: Send + 'static>(
         self: &Arc<Self>,
         shard_id: ShardId,
@@ -319,7 +322,7 @@ impl Shards {
         TaskWait { waiters, state: TaskState::Queued(ticket) }
     }
 
-    /// Runs or queues a task without waiting for its result. False if the queue is full.
+    /// Runs or queues a task without waiting for its result. Returns false if the queue is full.
     fn post(
         self: &Arc<Self>,
         shard_id: ShardId,
@@ -339,9 +342,9 @@ impl Shards {
         true
     }
 
-    /// Runs a task that only wants to know that the shard makes progress, once the shard gets to
-    /// it. If the queue is full, the task runs at once if the shard has worked on the queue since
-    /// the last call, and otherwise never.
+    /// Runs or queues a task whose only purpose is to report that the shard makes progress. If the
+    /// queue is full, runs the task at once if the shard has made progress since the last call, and
+    /// otherwise drops it.
     pub fn when_it_progresses(
         self: &Arc<Self>,
         shard_id: ShardId,
@@ -356,8 +359,8 @@ impl Shards {
         }
     }
 
-    /// Runs the queued tasks. After [`TASKS_PER_TURN_MAX`] the rest moves to a task of its own, so
-    /// that this thread's connections are not starved.
+    /// Runs the queued tasks. After [`TASKS_PER_TURN_MAX`] of them, the rest moves to a runtime
+    /// task of its own, so that this thread's connections are not starved.
     fn serve(self: &Arc<Self>, shard_id: ShardId, mut turn: Turn<'_, Task>) {
         let shard = &self.shards[shard_id.index()];
         for _ in 0..TASKS_PER_TURN_MAX {
@@ -379,7 +382,7 @@ impl<'w, T> TaskWait<'w, T> {
     }
 }
 
-/// No field is pinned.
+/// No field is structurally pinned.
 impl<T> Unpin for TaskWait<'_, T> {}
 
 impl<T> Future for TaskWait<'_, T> {
@@ -407,14 +410,14 @@ impl<T> Future for TaskWait<'_, T> {
     }
 }
 
-/// The rest of a turn, to be run by a task of its own.
+/// The rest of a turn, which continues in a runtime task of its own.
 ///
-/// A runtime that shuts down drops its tasks without running them. The turn would be lost and the
-/// commands of other threads would wait for ever, so dropping this runs the rest.
+/// A runtime that shuts down drops its tasks without running them. The turn would then be lost, and
+/// the commands of other threads would wait forever, so dropping this value runs the rest.
 struct Rest {
     shards: Arc<Shards>,
     shard_id: ShardId,
-    /// `None` once resumed.
+    /// `None` once the turn is resumed.
     suspended: Option<Suspended>,
 }
 

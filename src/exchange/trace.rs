@@ -1,11 +1,11 @@
-//! The record of one traced request: where its time went.
+//! The record of one traced request, which shows where the request's time went.
 //!
-//! While the future of a traced request is polled, its record is the current one of the thread, so
-//! that nobody in between passes it along: no other request of this thread runs meanwhile. A task
-//! that another thread runs for the request takes the record with it. A request that is not traced
-//! has no record, and every function here then does nothing.
+//! While the future of a traced request is polled, the request's record is the thread's current
+//! one, so that no code in between has to pass it along. No other request runs on the thread
+//! meanwhile. A task that another thread runs for the request carries the record with it. A request
+//! that is not traced has no record, and every function here does nothing for it.
 //!
-//! This module knows nothing about where records go.
+//! Other modules send the records elsewhere.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-/// The most parts of a request that are recorded. A trade has six.
+/// Maximum number of parts of a request that are recorded. A trade has six.
 pub const PARTS_MAX: usize = 32;
 
 thread_local!(static CURRENT: RefCell<Option<Arc<Record>>> = const { RefCell::new(None) });
 
-/// What a request spends time on.
+/// The stages in which a request spends its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     /// Checking the credential and the limits.
     Admission,
     /// Waiting for the body, and reading it.
     Body,
-    /// Waiting for the shard, which is at work for others.
+    /// Waiting for the shard, which is working on other requests.
     Queue,
     /// Reading the shard, or deciding a command, applying it and giving its record to the journal.
     Decision,
@@ -38,25 +38,25 @@ pub enum Stage {
     Response,
 }
 
-/// A part of a request. Times are from the request's start, in nanoseconds.
+/// A part of a request. Times are nanoseconds since the request's start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// What happened.
+    /// The stage that the request was in.
     pub stage: Stage,
-    /// When it began.
+    /// When the part began.
     pub began_ns: u64,
-    /// When it ended; `None` if it has not.
+    /// When the part ended; `None` if it has not.
     pub ended_ns: Option<u64>,
-    /// Of [`Stage::Journal`]: the position that had to be on disk.
+    /// The journal position that had to be on disk; only set for [`Stage::Journal`].
     pub position: Option<u64>,
 }
 
-/// Everything that was recorded about a request.
+/// Everything recorded about a request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Parts {
     /// The first [`PARTS_MAX`] parts, in the order in which they were recorded.
     pub parts: SmallVec<[Part; 8]>,
-    /// How many parts beyond [`PARTS_MAX`] were left out.
+    /// Number of parts beyond [`PARTS_MAX`], which were left out.
     pub left_out: u32,
     /// The id of the caller's account.
     pub account_id: Option<u64>,
@@ -80,12 +80,12 @@ pub struct Record {
 }
 
 impl Record {
-    /// An empty record of a request that began at this time.
+    /// Creates an empty record of a request that began at this time.
     pub fn new(began: Instant) -> Arc<Self> {
         Arc::new(Self { began, parts: Mutex::default() })
     }
 
-    /// Makes this the thread's current record, until the result is dropped.
+    /// Makes this the thread's current record until the returned guard is dropped.
     pub fn enter(self: &Arc<Self>) -> Entered {
         CURRENT.set(Some(self.clone()));
         Entered(())
@@ -96,12 +96,12 @@ impl Record {
         Timer { began_ns: self.elapsed_ns(), record: Some(self.clone()), stage }
     }
 
-    /// Time since the request began, in nanoseconds.
+    /// Returns the nanoseconds since the request began.
     pub fn elapsed_ns(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Takes what was recorded so far.
+    /// Takes everything recorded so far.
     pub fn take(&self) -> Parts {
         std::mem::take(&mut *self.parts.lock())
     }
@@ -111,7 +111,7 @@ impl Record {
     }
 }
 
-/// Keeps a record the thread's current one.
+/// A guard that keeps a record the thread's current one.
 #[must_use = "the record is the current one only as long as this exists"]
 pub struct Entered(());
 
@@ -121,7 +121,7 @@ impl Drop for Entered {
     }
 }
 
-/// A part that has begun. It ends when this is dropped.
+/// A part that has begun. It ends when the timer is dropped.
 #[derive(Debug)]
 #[must_use = "a part ends when this is dropped"]
 pub struct Timer {
@@ -138,8 +138,8 @@ impl Timer {
         Self { record: self.record.take(), stage, began_ns }
     }
 
-    /// Ends this part and begins to wait for the disk, unless `position` is 0, which nobody waits
-    /// for. [`durable`] ends the wait.
+    /// Ends this part and begins to wait for the disk, unless `position` is 0, for which there is
+    /// no wait. [`durable`] ends the wait.
     pub fn then_wait_for(mut self, position: u64) {
         if let Some(ended_ns) = self.end()
             && let Some(record) = self.record.take()
@@ -149,7 +149,7 @@ impl Timer {
         }
     }
 
-    /// Records the part; returns its end.
+    /// Records the part and returns its end.
     fn end(&self) -> Option<u64> {
         let record = self.record.as_ref()?;
         let ended_ns = record.elapsed_ns();
@@ -172,7 +172,7 @@ pub fn start(stage: Stage) -> Timer {
     })
 }
 
-/// Records that everything up to this position is on disk, and that the current request goes on.
+/// Records that everything up to this position is on disk, which ends the current request's wait.
 pub fn durable(position: u64) {
     of_current(|record| {
         let now_ns = record.elapsed_ns();

@@ -1,4 +1,4 @@
-//! Answers questions.
+//! Answers the operators' questions.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ use crate::limits::tier::Tier;
 use crate::money::{Rounding, Usd};
 use crate::service::{Service, ServiceError};
 
-/// Who answers.
+/// The handler of questions.
 pub(super) struct Desk {
     pub(super) app: Arc<AppState>,
     pub(super) waiters: Arc<Waiters>,
 }
 
-/// Why a question has no answer, and the status that says so.
+/// The status and error body for a question that is refused.
 pub(super) struct Refused {
     pub(super) status: StatusCode,
     pub(super) failure: Failure,
@@ -94,7 +94,7 @@ impl Desk {
         }
     }
 
-    /// Does something to an account, and says how it is afterwards.
+    /// Applies an act to an account. Returns the account's state afterwards, as JSON.
     async fn act(
         &self,
         account: Named,
@@ -173,7 +173,7 @@ fn deposit(amount: &str, token: &str) -> Result<Act, Refused> {
         let message = format!("the amount must be above 0 and at most {DEPOSIT_MAX}");
         return Err(Refused::invalid(&message));
     }
-    // It would take a sign.
+    // `from_str_radix` would also accept a sign.
     let is_hex = token.len() == 32 && token.bytes().all(|digit| digit.is_ascii_hexdigit());
     let number = is_hex.then(|| u128::from_str_radix(token, 16).ok()).flatten();
     let number =
@@ -182,14 +182,14 @@ fn deposit(amount: &str, token: &str) -> Result<Act, Refused> {
 }
 
 impl Refused {
-    /// The question makes no sense.
+    /// Builds the refusal of an invalid question: 422 with this message.
     pub(super) fn invalid(message: &str) -> Self {
         let error = "VALIDATION_FAILED".to_owned();
         let failure = Failure { error, message: message.to_owned() };
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, failure }
     }
 
-    /// The question did not arrive.
+    /// Builds the refusal of a question whose body could not be read: 413.
     pub(super) fn unread(error: &BodyError) -> Self {
         let refused = Self::invalid(&error.to_string());
         Self { status: StatusCode::PAYLOAD_TOO_LARGE, ..refused }

@@ -1,4 +1,4 @@
-//! Asks the server of a data folder.
+//! The client of the operators' socket.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,16 @@ use super::{Failure, Question, socket_path};
 use crate::disk::Disk;
 use crate::journal::{CLUSTER_NAME, DataDirectory, OpenError};
 
-/// How long an answer may take.
+/// Timeout for an answer.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The longest answer that is read, in bytes: a full list has a tenth of that.
+/// Maximum size of an answer, in bytes: ten times the size of a full list.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
-/// Why there is no answer.
+/// An error from asking a server.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// No server listens.
+    /// No server listens in the data folder.
     #[error(
         "no server runs on {folder}: start it with `paperbourse serve --data {folder}`, or name \
          the folder of one that runs with --data",
@@ -36,7 +36,7 @@ pub enum AskError {
         /// The data folder.
         data: PathBuf,
     },
-    /// A standby runs there.
+    /// The node on this data folder is a standby, which has no operators' socket.
     #[error(
         "the node on {} is a standby: run this on the machine of the serving node, which the \
          header X-Paperbourse-Owner of an answer names",
@@ -46,29 +46,29 @@ pub enum AskError {
         /// The data folder.
         data: PathBuf,
     },
-    /// The system does not let this user connect.
+    /// This user may not open the socket.
     #[error("{} belongs to another user: run this as the user of the server", path.display())]
     NotAllowed {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
     },
-    /// The connection failed.
+    /// The connection failed. The server may still have carried out the command.
     #[error("the server did not answer on {}: {reason}", path.display())]
     Broken {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
-        /// What happened.
+        /// The cause of the failure.
         reason: String,
     },
-    /// The server refused.
+    /// The server refused the question.
     #[error("{} ({})", .0.message, .0.error)]
     Refused(Failure),
 }
 
-/// Why no server listens in this folder.
+/// Returns the error for a folder in which no server listens.
 fn nobody(data: PathBuf) -> AskError {
     let is_of_node = Disk::System.exists(&data.join(CLUSTER_NAME)).unwrap_or_default();
-    // Takes the lock for a moment, so only where a node may run.
+    // This briefly takes the folder's lock, so it is tried only if the folder belongs to a node.
     let is_in_use = || {
         let free = DataDirectory::require_free(&Disk::System, &data);
         matches!(free, Err(OpenError::InUse { .. }))
@@ -80,7 +80,7 @@ fn nobody(data: PathBuf) -> AskError {
     }
 }
 
-/// Asks the server that runs on this data folder, and waits for its answer for a minute.
+/// Sends a question to the server on this data folder, and waits up to a minute for its answer.
 pub fn ask<A: DeserializeOwned>(data: &Path, question: &Question) -> Result<A, AskError> {
     let path = socket_path(data);
     let broken = |reason: String| AskError::Broken { path: path.clone(), reason };
@@ -127,7 +127,7 @@ impl Unsent {
     }
 }
 
-/// Sends the question and returns whether it succeeded, and the body of the answer.
+/// Sends the question. Returns whether it succeeded, and the body of the answer.
 async fn send(path: &Path, question: &Question) -> Result<(bool, Bytes), Unsent> {
     let stream = UnixStream::connect(path).await.map_err(Unsent::Connect)?;
     let shaken = http1::handshake(TokioIo::new(stream)).await;

@@ -1,5 +1,5 @@
-//! Serves the socket. A connection asks one question. Until it has, a newer connection may replace
-//! it, so that stalled ones cannot keep an operator out.
+//! Serves the operators' socket. Each connection asks one question. Until it has asked, a newer
+//! connection may replace it, so that stalled connections cannot lock an operator out.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -25,16 +25,16 @@ use crate::http::body::RequestBody;
 use crate::http::connection::{Deadlines, Ending, serve_connection};
 use crate::limits::budget::ByteBudget;
 
-/// How many operators are served at a time.
+/// Maximum number of concurrent connections.
 const CONNECTIONS_MAX: usize = 8;
 
-/// How long an operator may keep the connection without asking anything.
+/// Maximum time that a connection may stay idle.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// The longest question, in bytes.
+/// Maximum size of a question, in bytes.
 const QUESTION_BYTES_MAX: usize = 16 * 1024;
 
-/// Serves operators until the process ends.
+/// Returns a future that serves operators until the process ends.
 pub fn serve(
     socket: &OperatorSocket,
     app: &Arc<AppState>,
@@ -69,7 +69,8 @@ async fn accept(listener: UnixListener, desk: Arc<Desk>) {
         if slots.available_permits() == 0 {
             silent.dismiss_oldest();
         }
-        // Waits only if all have asked something, until the first of them has its answer.
+        // Waits only if every connection has asked its question, and only until one of the
+        // questions is answered.
         let Ok(slot) = slots.clone().acquire_owned().await else { return };
         let (desk, budget, asker) = (desk.clone(), budget.clone(), Asker::new(silent.clone()));
         tokio::spawn(async move {
@@ -98,7 +99,7 @@ impl Silent {
     }
 }
 
-/// A connection, silent until it asks or ends.
+/// A connection, listed in [`Silent`] until it asks its question or ends.
 struct Asker {
     silent: Arc<Silent>,
     dismissal: Arc<Notify>,
@@ -111,8 +112,8 @@ impl Asker {
         Self { silent, dismissal }
     }
 
-    /// It has asked, and is not dismissed from here on. False if it was dismissed before, or has
-    /// asked already.
+    /// Removes the connection from [`Silent`], after which it cannot be dismissed. Returns false if
+    /// it was dismissed before or has already asked.
     fn asks(&self) -> bool {
         let mut silent = self.silent.0.lock();
         let place = silent.iter().position(|other| Arc::ptr_eq(other, &self.dismissal));
@@ -140,7 +141,7 @@ async fn respond(
 ) -> Response<Full<Bytes>> {
     let question = question(request, &budget).await;
     if !asker.asks() {
-        // The connection is about to end; nothing may be done that is then cut off.
+        // The connection is about to close, so do not start work whose answer would be lost.
         return pending().await;
     }
     let answer = match question {

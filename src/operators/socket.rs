@@ -1,4 +1,4 @@
-//! The file of the socket.
+//! Creates and removes the socket's file.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::socket_path;
 
-/// A bound socket, whose file is removed when this is dropped.
+/// A bound socket. Dropping it removes its file.
 #[derive(Debug)]
 pub struct OperatorSocket {
     listener: UnixListener,
@@ -16,33 +16,36 @@ pub struct OperatorSocket {
 }
 
 impl OperatorSocket {
-    /// Binds the socket of this data folder, which the caller has locked: what a server that
-    /// crashed has left there is replaced.
+    /// Binds the socket of this data folder, which the caller has locked, and replaces the file of
+    /// a server that crashed.
     ///
-    /// Only the file's mode keeps others out, and a new socket has that of the umask. So it gets
-    /// its mode in a folder that nobody else can enter, and its name afterwards.
+    /// Only the file's mode keeps other users out, and a new socket's mode depends on the umask. So
+    /// the socket is created in a folder that no other user can enter, gets its mode there, and is
+    /// then renamed.
     pub fn bind(data: &Path) -> io::Result<Self> {
         Self::bind_at(data, &socket_path(data))
     }
 
-    /// Binds another socket in the folder.
+    /// Binds a socket at `path`, which must be in the data folder.
     pub fn bind_at(data: &Path, path: &Path) -> io::Result<Self> {
-        // With a name in it, shorter than that of the socket, which so decides what is too long.
+        // The temporary path is shorter than the final path, so only the final path can be too
+        // long.
         let private = data.join("operator");
         remove_private(&private)?;
         DirBuilder::new().mode(0o700).create(&private)?;
         let bound = bind_in(&private, path);
+        // Remove the folder before a failed bind is reported.
         remove_private(&private)?;
         let listener = bound?;
         Ok(Self { listener, path: path.to_path_buf() })
     }
 
-    /// The path of its file.
+    /// Returns the path of the socket's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What accepts connections.
+    /// Returns another handle to the listening socket.
     pub fn listener(&self) -> io::Result<UnixListener> {
         self.listener.try_clone()
     }
@@ -50,14 +53,14 @@ impl OperatorSocket {
 
 impl Drop for OperatorSocket {
     fn drop(&mut self) {
-        // Somebody may have removed it before.
+        // The file may have been removed already.
         let _ = fs::remove_file(&self.path);
     }
 }
 
 fn bind_in(private: &Path, path: &Path) -> io::Result<UnixListener> {
     let unnamed = private.join("s");
-    // The name must be one that clients can connect to.
+    // Fail now if the final path is too long for clients to connect to.
     std::os::unix::net::SocketAddr::from_pathname(path)?;
     let listener = UnixListener::bind(&unnamed)?;
     fs::set_permissions(&unnamed, Permissions::from_mode(0o600))?;
@@ -83,7 +86,7 @@ mod tests {
     fn only_the_owner_may_open_the_socket_and_it_leaves_nothing_behind() {
         let data = tempfile::tempdir().unwrap();
         let path = socket_path(data.path());
-        // As a server leaves it that was killed.
+        // The state that a killed server leaves behind.
         drop(UnixListener::bind(&path).unwrap());
         fs::create_dir(data.path().join("operator")).unwrap();
         UnixStream::connect(&path).unwrap_err();

@@ -1,16 +1,16 @@
-//! Who is on the other side of the socket.
+//! Names the user on the other side of the socket.
 
 use std::fs;
 
 use crate::engine::admin::standing::{Operator, USER_BYTES_MAX};
 
-/// The list of users of most machines. Those of a directory service are not in it, and have only
-/// their number.
+/// The user list of most machines. It lacks the users of a directory service, so their names are
+/// not found.
 const USERS: &str = "/etc/passwd";
 
-/// The user with this number.
+/// Returns the operator with this uid, and with the user's name if the list has one.
 pub(super) fn operator(uid: u32) -> Operator {
-    // Whatever the file holds: a name is a courtesy, the number comes from the kernel.
+    // Errors are ignored: the name is a courtesy, while the uid comes from the kernel.
     let users = fs::read(USERS).unwrap_or_default();
     Operator { uid, user: name_in(&String::from_utf8_lossy(&users), uid) }
 }

@@ -1,6 +1,7 @@
-//! The sockets that a supervisor has bound and passes to this process: systemd's socket activation.
+//! systemd's socket activation: the sockets that a supervisor has bound and passes to this process.
 //!
-//! They outlive the process. Clients that connect while no server runs wait in their queue.
+//! These sockets outlive the process, so clients that connect while no server is running wait in
+//! the sockets' queues.
 
 use std::env;
 use std::net::TcpListener as StdListener;
@@ -8,15 +9,15 @@ use std::net::TcpListener as StdListener;
 use anyhow::Context as _;
 use listenfd::ListenFd;
 
-/// The name of a socket that serves requests.
+/// The name, set by the supervisor, of a socket that serves requests.
 const PUBLIC: &str = "public";
-/// The name of a socket that serves metrics.
+/// The name, set by the supervisor, of a socket that serves metrics.
 const ADMIN: &str = "admin";
 
-/// The most sockets that are taken.
+/// Maximum number of sockets that the supervisor may pass.
 const SOCKETS_MAX: usize = 64;
 
-/// What was passed.
+/// The sockets passed to this process, by the supervisor or by the predecessor.
 #[derive(Default, Debug)]
 pub(super) struct Passed {
     pub(super) public: Vec<StdListener>,

@@ -1,4 +1,4 @@
-//! The admin listener: serves metrics.
+//! The admin listener, which serves the metrics.
 
 use std::net::TcpListener as StdListener;
 use std::sync::Arc;
@@ -16,10 +16,11 @@ use crate::http::body::RequestBody;
 use crate::http::connection::{ConnectionLimit, Deadlines, Ending, serve_connection};
 use crate::service::Moment;
 
-/// How many scrapers are served at a time. One more gets the place of the idlest.
+/// Maximum number of connections. Beyond that, a new connection replaces the connection that has
+/// been idle longest.
 const CONNECTIONS_MAX: usize = 16;
 
-/// How long an idle scraper may keep its connection.
+/// Maximum time that a scraper's connection may stay idle.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// Serves metrics until the process ends.
@@ -67,7 +68,7 @@ async fn respond(request: Request<RequestBody>, server: Arc<Server>) -> Response
     } else if !matches!(*request.method(), Method::GET | Method::HEAD) {
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
     } else {
-        // Off the runtime: it visits every market and every open file.
+        // Rendered off the runtime, since it visits every market and every open file.
         let page = spawn_blocking(move || server.metrics_page()).await;
         let page = page.expect("rendering the metrics does not panic");
         let kind = HeaderValue::from_static("text/plain; version=0.0.4");

@@ -1,5 +1,5 @@
-//! `paperbourse check`: whether a server with this configuration would start now. It tries what a
-//! start does, one thing after another, and changes nothing on disk.
+//! `paperbourse check`: checks whether a server with this configuration would start now. Goes
+//! through the startup steps without changing anything on disk.
 
 mod disk;
 
@@ -29,38 +29,38 @@ use crate::venue::live::LiveVenueConfig;
 use crate::venue::recorded::Recorded;
 use crate::venue::tls::{self, Roots};
 
-/// Timeout for each document of the venue.
+/// Timeout for each request to the venue.
 const VENUE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How much of a document is read: that the venue answers is all that counts.
+/// Maximum number of bytes to read of an answer. Only whether the venue answers counts.
 const VENUE_BYTES_MAX: usize = 64 << 10;
 
-/// What is not checked here.
+/// A hint shown for a live venue, since the content of its answers is not checked here.
 const LOOK: &str = "run `paperbourse doctor` to check what the venue's services answer";
 
-/// What became of one part of the configuration.
+/// The result of checking one part of the configuration.
 #[derive(Debug)]
 pub struct Finding {
-    /// What was checked.
+    /// The part that was checked, such as `listen`.
     pub part: &'static str,
-    /// What a start would make of it.
+    /// Whether the server would start in spite of the finding.
     pub verdict: Verdict,
-    /// What was found, and what to do about it if something is wrong.
+    /// The details, and the remedy if something is wrong.
     pub text: String,
 }
 
-/// What a start would make of something.
+/// The effect of a finding on startup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is right.
+    /// Nothing is wrong.
     Ok,
-    /// A server would start, and may do harm.
+    /// The server would start, but its setup is risky.
     Warning,
-    /// The start would fail.
+    /// The server would not start.
     Failed,
 }
 
-/// One line.
+/// Formats the finding as one line.
 impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = match self.verdict {
@@ -86,7 +86,7 @@ impl Finding {
     }
 }
 
-/// Checks everything that a start needs, and hands each finding to `report`.
+/// Checks everything that startup needs, and passes each finding to `report`.
 pub fn check(arguments: &ServeArgs, mut report: impl FnMut(Finding)) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     report(Finding::of("listen", listen(arguments)));
@@ -202,8 +202,8 @@ fn recorded(folder: &Path) -> anyhow::Result<String> {
     })
 }
 
-/// Asks every address of a live venue for a document. Any answer will do, unless it says that this
-/// machine gets none.
+/// Requests a document from every address of a live venue. Any answer counts as success, except
+/// server errors and statuses that deny access to this machine.
 async fn live(venue: &dyn LiveVenueConfig) -> Vec<anyhow::Result<String>> {
     let tls = match tls::client_config(venue.authorities().map_or(Roots::System, Roots::File)) {
         Ok(tls) => tls,
@@ -225,13 +225,13 @@ async fn live(venue: &dyn LiveVenueConfig) -> Vec<anyhow::Result<String>> {
     results
 }
 
-/// Whether the status is that of a wrong request, not of a service that is down or closed to us.
+/// Whether the status blames the request, which shows that the service is up and grants access.
 fn is_answer(status: StatusCode) -> bool {
     let is_closed = [StatusCode::FORBIDDEN, StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS];
     status.is_client_error() && !is_closed.contains(&status)
 }
 
-/// The address of a socket as one that can be asked for a document.
+/// Returns a socket's address with the scheme `http` or `https`, and any other address unchanged.
 fn as_web(address: &Uri) -> Uri {
     let text = address.to_string();
     let web = text.strip_prefix("ws").map_or_else(|| text.clone(), |rest| format!("http{rest}"));

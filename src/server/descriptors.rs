@@ -1,7 +1,7 @@
-//! How many file descriptors the process may open, and how many of them connections may take.
+//! The limit of open files, and the share of it that connections may use.
 //!
-//! Connections and files share them: if connections took them all, the journal could not create its
-//! next segment.
+//! Connections and files count against the same limit: if connections used it up, the journal could
+//! not create its next segment.
 
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -9,17 +9,18 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::http::app::REFUSALS_MAX;
 use crate::http::connection::LEAVING_MAX;
 
-/// What each worker takes: a listener, its poll and its waker.
+/// Descriptors per worker, for its listener, its poll and its waker.
 const PER_WORKER: usize = 4;
 /// A generous allowance for files, outgoing connections, scrapers and system libraries.
 const FILES: usize = 128;
 
-/// How many descriptors connections leave to everything else.
+/// Returns the number of descriptors that connections leave to everything else.
 const fn reserve(worker_count: usize) -> usize {
     FILES + LEAVING_MAX + REFUSALS_MAX + PER_WORKER * worker_count
 }
 
-/// Raises the process's limit to its maximum and returns it; `None` if there is no limit.
+/// Raises the soft limit of open files to the hard limit and returns it; `None` if there is no
+/// limit.
 pub(super) fn raise() -> Option<usize> {
     let before = getrlimit(Resource::Nofile);
     if before.current != before.maximum {
@@ -37,8 +38,8 @@ pub(super) fn raise() -> Option<usize> {
     Some(usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// How many connections to allow: the wanted number, or as many as the limit has room for, with a
-/// warning.
+/// Returns the number of connections to allow: `wanted`, or fewer, with a warning, if the limit has
+/// no room for all of them.
 pub(super) fn connections_max(
     wanted: usize,
     limit: Option<usize>,
@@ -58,7 +59,8 @@ pub(super) fn connections_max(
     Ok(connections_max)
 }
 
-/// How many of the wanted connections the limit has room for.
+/// Returns `wanted`, or fewer if the limit has no room for that many connections. Fails if it has
+/// no room at all.
 pub(super) fn room(
     wanted: usize,
     limit: Option<usize>,

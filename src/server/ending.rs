@@ -1,9 +1,8 @@
-//! How the process ends: the signals that ask for it, and the deadlines after which it ends in any
-//! case.
+//! Shutdown of the process: the signals that request it, and the deadlines that enforce it.
 //!
-//! The first signal begins the drain, a second one hurries it, and a third ends the process at
-//! once. They are watched by a thread of their own, with its own runtime, so that they also end a
-//! process whose other threads hang. What was acknowledged is on disk whichever way it ends.
+//! The first signal begins the drain, a second one cuts it short, and a third ends the process at
+//! once. A dedicated thread with its own runtime watches the signals, so that they work even if all
+//! other threads hang. However the process ends, everything acknowledged is on disk.
 
 use std::process;
 use std::sync::Arc;
@@ -19,18 +18,18 @@ use tokio::time::sleep;
 
 use crate::market::catalogue::TAKER_DELAY_MS_MAX;
 
-/// How long requests in flight may take to finish after the signal: the longest delay of the venue,
-/// and five seconds more.
+/// Maximum time for requests in flight to finish after the signal: the venue's longest delay plus
+/// five seconds.
 pub(super) const DRAIN_TIME_MAX: Duration =
     Duration::from_secs(TAKER_DELAY_MS_MAX.div_ceil(1_000) as u64 + 5);
 
-/// How long everything after that may take, on a machine that is busy with other things too.
+/// Maximum time for the rest of the shutdown, even on a busy machine.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How long the last log line may take.
+/// Maximum time to write the last log line.
 const LAST_LINE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// How far the end has come, and why it went there.
+/// The stage of the shutdown, with the reason for reaching it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Serving,
@@ -40,11 +39,11 @@ enum Stage {
     Hurrying {
         reason: &'static str,
     },
-    /// The server has ended. The process may go on: a program may run a server within itself.
+    /// The server has ended. The process may live on, since a program may embed a server.
     Over,
 }
 
-/// A requested end of the process. Dropping it cancels the deadlines.
+/// The shutdown of the process, requested or not. Dropping it cancels the deadlines.
 #[derive(Debug)]
 pub(super) struct Ending {
     stage: Arc<watch::Sender<Stage>>,
@@ -57,7 +56,7 @@ impl Drop for Ending {
 }
 
 impl Ending {
-    /// Watches the signals from now on.
+    /// Starts watching the signals.
     pub(super) fn watch() -> anyhow::Result<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let signals = {
@@ -75,7 +74,7 @@ impl Ending {
         Ok(Self { stage })
     }
 
-    /// Resolves to the name of the signal that asks for the end.
+    /// Waits until the shutdown is requested. Returns the name of the signal, or another reason.
     pub(super) async fn asked(&self) -> &'static str {
         self.reason_of(|stage| match stage {
             Stage::Serving | Stage::Over => None,
@@ -84,7 +83,7 @@ impl Ending {
         .await
     }
 
-    /// Begins the end without a signal.
+    /// Begins the drain without a signal, unless it has already begun.
     pub(super) fn begin(&self, reason: &'static str) {
         self.stage.send_if_modified(|stage| {
             let is_first = *stage == Stage::Serving;
@@ -95,7 +94,7 @@ impl Ending {
         });
     }
 
-    /// Resolves to the name of the signal that hurries the drain.
+    /// Waits for the signal that cuts the drain short, and returns its name.
     pub(super) async fn hurried(&self) -> &'static str {
         self.reason_of(|stage| match stage {
             Stage::Serving | Stage::Draining { .. } | Stage::Over => None,
@@ -140,9 +139,9 @@ async fn run_stages(mut signals: Signals, stage: &watch::Sender<Stage>) {
     }
 }
 
-/// Ends the process, whatever hangs.
+/// Ends the process, even if threads hang.
 fn end_now(reason: &'static str) -> ! {
-    // The log may be what hangs, or what runs at an exit.
+    // Logging or an exit handler may hang, so another thread tries them before SIGKILL.
     thread::spawn(move || {
         tracing::error!(reason, "exiting at once; everything acknowledged is on disk");
         process::exit(1);
@@ -159,7 +158,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// Watches them on this runtime.
+    /// Starts watching the signals on the current runtime.
     fn watch() -> anyhow::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate()).context("failed to watch SIGTERM")?,
@@ -175,7 +174,7 @@ impl Signals {
     }
 }
 
-/// Resolves to the name of the signal that ends the process, for commands that need no drain.
+/// Returns a future that resolves to the name of the first signal, for commands that need no drain.
 pub(crate) fn ending_signal() -> anyhow::Result<impl Future<Output = &'static str> + use<>> {
     let mut signals = Signals::watch()?;
     Ok(async move { signals.next().await })
@@ -185,7 +184,7 @@ pub(crate) fn ending_signal() -> anyhow::Result<impl Future<Output = &'static st
 mod tests {
     use super::*;
 
-    /// Otherwise they would end a program that goes on after its server.
+    /// The deadlines stop once the server has ended, so they never kill a program that embeds it.
     #[tokio::test(start_paused = true)]
     async fn the_deadlines_end_with_the_server() {
         for last in [Stage::Serving, Stage::Draining { reason: "a test" }] {

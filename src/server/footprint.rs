@@ -1,4 +1,4 @@
-//! Counts how much memory each part of the server takes, for the metrics.
+//! Measures the memory use of each part of the server, for the metrics.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,20 +9,21 @@ use crate::http::app::AppState;
 use crate::journal::Waiters;
 use crate::shard::Refusal;
 
-/// How long to rest after a count.
+/// Minimum pause between two counts.
 const REST_MIN: Duration = Duration::from_secs(5);
 
-/// How long to rest after a long count, as a multiple of its time. Counting thus takes at most 1 %
-/// of one core, however many accounts there are.
+/// Pause after a long count, as a multiple of its duration. Counting thus takes at most 1 % of one
+/// core, however many accounts there are.
 const REST_FACTOR: u32 = 99;
 
-/// Counts again and again until the process ends.
+/// Counts periodically until the process ends.
 pub(super) async fn watch(app: Arc<AppState>) {
     let waiters = app.journal.register();
     let counts = async {
         loop {
             let began = Instant::now();
-            // A shard whose queue stays full has more urgent work.
+            // If a shard refuses, the old counts stay: a shard whose queue remains full has more
+            // urgent work.
             if let Ok(counted) = count(&app, &waiters).await {
                 *app.memory.lock() = counted;
             }
@@ -41,7 +42,7 @@ async fn count(
 ) -> Result<Vec<(&'static str, usize)>, Refusal> {
     let shards = app.service.shards_footprint(waiters).await?;
     let of_tables = app.clone();
-    // Off the runtime: it visits every key and every market.
+    // Off the runtime, since it visits every key and every market.
     let tables = spawn_blocking(move || of_tables.service.tables_footprint()).await;
     let tables = tables.expect("counting does not panic");
     Ok(vec![

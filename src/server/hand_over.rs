@@ -1,11 +1,11 @@
-//! Hands a running server over to the next one: its listening sockets, and the connections at rest.
+//! Hands a running server over to its successor: the listening sockets and the idle connections.
 //!
-//! The next server asks through a socket in the data folder that only the user of the server may
-//! open. By then it has read the data so far ([`read_ahead`]) and knows that it can. The running
-//! server sends its listening sockets, and serves until the next one says that it has them and that
-//! nothing stands in its way. Then it finishes what is in flight, sends the connections that are
-//! waiting for their next request, and ends; its end releases the data folder. Clients of the
-//! listening sockets wait in the kernel's queue meanwhile.
+//! The successor connects to a socket in the data folder that only the server's user may open. By
+//! then it has read the data written so far ([`read_ahead`]), so a damaged folder has already made
+//! it fail. The running server sends its listening sockets, and keeps serving until the successor
+//! confirms that it has them and is ready to start. Then the running server finishes requests in
+//! flight, sends the connections that wait for their next request, and exits, which releases the
+//! data folder. New clients wait in the kernel's queue meanwhile.
 //!
 //! ```text
 //!   next server                          running server
@@ -18,7 +18,7 @@
 //!        │ ◄────────── E: end                   │ exits
 //! ```
 //!
-//! A message of the running server is a letter and a number of descriptors, which come with it.
+//! A message from the running server is a letter and a count, with that many descriptors attached.
 //!
 //! [`read_ahead`]: crate::snapshot::read_ahead
 
@@ -45,26 +45,26 @@ use crate::disk::Disk;
 use crate::journal::{DataDirectory, OpenError};
 use crate::operators::OperatorSocket;
 
-/// What the next server says first. The number is that of this protocol.
+/// The first message of the successor. The number is the protocol version.
 const REQUEST: &[u8] = b"paperbourse take-over 1\n";
 
-/// How long the next server may take to say it.
+/// Timeout for [`REQUEST`].
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// What the next server says once it has the listening sockets. From then on the running one
-/// drains.
+/// The successor's confirmation that it has the listening sockets. It starts the drain of the
+/// running server.
 const ACCEPTANCE: u8 = b'+';
 
-/// How long the next server may take to say it.
+/// Timeout for [`ACCEPTANCE`].
 const ACCEPTANCE_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// How long one message may take. The longest wait is that for requests in flight.
+/// Timeout for one message. The longest wait is for requests in flight to finish.
 const MESSAGE_TIME_MAX: Duration = Duration::from_mins(1);
 
-/// How many descriptors a message has at most. The kernel allows 253.
+/// Maximum number of descriptors per message. The kernel allows 253.
 const DESCRIPTORS_MAX: usize = 100;
 
-/// What a message brings.
+/// The content of a message from the running server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Public,
@@ -91,12 +91,12 @@ impl Kind {
     }
 }
 
-/// Where the next server asks.
+/// Returns the path of the socket for take-over requests.
 fn socket_path(data: &Path) -> PathBuf {
     data.join("take-over.sock")
 }
 
-/// Whether a server of this data folder may be asked. One that was killed leaves the file behind,
+/// Whether a server on this data folder offers a take-over. A killed server leaves the file behind,
 /// but not its lock on the folder.
 pub(super) fn is_offered(data: &Path) -> bool {
     let is_in_use = || {
@@ -106,21 +106,21 @@ pub(super) fn is_offered(data: &Path) -> bool {
     socket_path(data).exists() && is_in_use()
 }
 
-/// The running server's side: waits for the next one.
+/// The running server's listener for take-over requests.
 pub(super) struct HandOver {
     listener: UnixListener,
-    /// Removes the file.
+    /// Removes the socket's file when dropped.
     _socket: OperatorSocket,
 }
 
 impl HandOver {
-    /// Listens in the data folder, which this process has locked.
+    /// Opens the socket in a data folder that this process has locked.
     pub(super) fn bind(data: &Path) -> io::Result<Self> {
         let socket = OperatorSocket::bind_at(data, &socket_path(data))?;
         Ok(Self { listener: UnixListener::from_std(socket.listener()?)?, _socket: socket })
     }
 
-    /// Resolves once another server wants to take over.
+    /// Waits for a valid take-over request, and returns the server that sent it.
     pub(super) async fn asked(&self) -> Successor {
         loop {
             let Ok((mut stream, _)) = self.listener.accept().await else {
@@ -139,6 +139,8 @@ impl HandOver {
                 continue;
             }
             let prepared = stream.into_std().and_then(|stream| {
+                // The sockets are sent with blocking calls. The timeout keeps a hung successor from
+                // stalling them.
                 stream.set_nonblocking(false)?;
                 stream.set_write_timeout(Some(REQUEST_TIME_MAX))?;
                 Ok(Successor { stream })
@@ -151,15 +153,15 @@ impl HandOver {
     }
 }
 
-/// The next server, as the running one sees it.
+/// The successor, from the running server's point of view.
 #[derive(Debug)]
 pub(super) struct Successor {
     stream: StdUnixStream,
 }
 
 impl Successor {
-    /// Sends the listening sockets, and waits until the next server has accepted them. After an
-    /// error nothing has changed: it is gone, or hangs.
+    /// Sends the listening sockets, and waits until the successor has accepted them. An error means
+    /// that the successor is gone or hangs, and that this server can keep serving.
     pub(super) async fn offer(
         self,
         public: &[StdListener],
@@ -179,7 +181,7 @@ impl Successor {
         Ok(Self { stream })
     }
 
-    /// Sends the connections at rest, and says that there is nothing more to come.
+    /// Sends the idle connections, and then the end of the hand-over.
     pub(super) fn send_connections(&self, connections: &[StdStream]) -> io::Result<()> {
         self.send_all(Kind::Connections, connections)?;
         self.send(Kind::End, &[])
@@ -212,15 +214,16 @@ impl Successor {
     }
 }
 
-/// The running server, as the next one sees it.
+/// The running server, from the successor's point of view.
 #[derive(Debug)]
 pub(super) struct Predecessor {
     stream: StdUnixStream,
 }
 
 impl Predecessor {
-    /// Asks the server of this data folder to hand over, and takes its listening sockets. It serves
-    /// on until they are [accepted](Self::accept). `None` if no server is running there.
+    /// Asks the server on this data folder to hand over, and receives its listening sockets. That
+    /// server keeps serving until they are [accepted](Self::accept). Returns `None` if no server is
+    /// running.
     pub(super) fn ask(data: &Path) -> anyhow::Result<Option<(Self, Passed)>> {
         let path = socket_path(data);
         let mut stream = match StdUnixStream::connect(&path) {
@@ -244,7 +247,7 @@ impl Predecessor {
         taken.context("the running server did not answer the request to hand over; look at its log")
     }
 
-    /// Tells the running server to end. Nothing that can be known to fail may come after this.
+    /// Tells the running server to end. All steps that can fail must come before this one.
     pub(super) fn accept(&mut self) -> anyhow::Result<()> {
         let said = self.stream.write_all(&[ACCEPTANCE]);
         said.context("the running server no longer hands over; look at its log")
@@ -266,9 +269,8 @@ impl Predecessor {
         }
     }
 
-    /// Waits until the running server has finished, and takes over its idle connections, at most
-    /// `connections_max`. Other clients have to reconnect, as they do if the server ends some other
-    /// way.
+    /// Waits until the running server has finished, and takes over at most `connections_max` of its
+    /// idle connections. Other clients have to reconnect, as after any other shutdown.
     pub(super) fn take_connections(mut self, connections_max: usize) -> Vec<StdStream> {
         let mut connections = Vec::new();
         loop {
@@ -300,6 +302,7 @@ impl Predecessor {
         let mut message = [0; 2];
         let mut descriptors = Vec::new();
         let mut received = 0;
+        // A stream socket may deliver the two bytes one at a time.
         while received < message.len() {
             let mut space =
                 [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];

@@ -10,25 +10,25 @@ use tokio::net::TcpSocket;
 use super::welcome::reachable;
 use crate::config::{ServeArgs, Switch};
 
-/// How many connections the kernel queues until they are accepted.
+/// Maximum number of connections that the kernel queues until they are accepted.
 const BACKLOG: u32 = 4096;
 
-/// What is risky about an address that other machines reach without a TLS proxy.
+/// Warning about an address that other machines can reach without a TLS proxy.
 pub(super) const EXPOSED: &str = "other machines can reach this server and it does not speak TLS, \
                                   so keys and tokens travel in the clear: put a TLS proxy in front \
                                   of it and name it with --trusted-proxy";
 
-/// What is risky about metrics that other machines reach.
+/// Warning about metrics that other machines can read.
 pub(super) const METRICS_EXPOSED: &str =
     "other machines can read the metrics: --admin-listen asks for no credential";
 
 #[derive(Debug)]
 pub(super) struct Listeners {
-    /// The addresses, with the port that the system picked if it did.
+    /// The distinct addresses, with the port that the system picked for port 0.
     pub(super) addresses: Vec<SocketAddr>,
-    /// The kernel spreads connections over those with the same address.
+    /// The sockets. The kernel spreads connections over sockets with the same address.
     sockets: Vec<StdListener>,
-    /// Whether they were inherited.
+    /// Whether the sockets were inherited.
     is_passed: bool,
 }
 
@@ -38,8 +38,8 @@ pub(super) struct AdminListener {
 }
 
 impl Listeners {
-    /// Binds the public address, unless sockets were passed for it: by the supervisor, or by the
-    /// server before this one.
+    /// Binds the public address, or takes the sockets that the supervisor or the predecessor has
+    /// passed.
     pub(super) fn open(
         arguments: &ServeArgs,
         passed: Vec<StdListener>,
@@ -57,7 +57,7 @@ impl Listeners {
         }
     }
 
-    /// Logs the addresses, and what is risky about them.
+    /// Logs the addresses, with a warning if other machines can reach one of them.
     pub(super) fn announce(&self, arguments: &ServeArgs) {
         for address in &self.addresses {
             tracing::info!("listening on http://{address}");
@@ -73,13 +73,14 @@ impl Listeners {
         }
     }
 
-    /// Binds the address once per worker.
+    /// Binds the address `count` times, usually once per worker.
     pub(super) fn bind(address: SocketAddr, count: usize) -> io::Result<Self> {
-        // Sockets that share a port would also share it with another server of the same user,
-        // which would go unnoticed until later. An exclusive bind detects that.
+        // Another server of the same user could share the port as well, and the clash would only
+        // show later. An exclusive bind detects it now.
         if address.port() != 0 {
             drop(StdListener::bind(address)?);
         }
+        // The first socket picks the port that the others share.
         let first = shared(address)?;
         let address = first.local_addr()?;
         let mut sockets = vec![first];
@@ -89,7 +90,7 @@ impl Listeners {
         Self::of(sockets)
     }
 
-    /// Sockets that already listen.
+    /// Wraps sockets that already listen.
     pub(super) fn of(sockets: Vec<StdListener>) -> io::Result<Self> {
         let mut addresses = Vec::new();
         for socket in &sockets {
@@ -105,8 +106,8 @@ impl Listeners {
         &self.sockets
     }
 
-    /// Deals the sockets out to this many workers. Each socket gets a worker, since the kernel
-    /// gives it its share of connections, and each worker a socket of each address.
+    /// Deals the sockets out to `count` workers. Every socket gets a worker, since the kernel
+    /// assigns it a share of the connections, and every worker gets a socket for each address.
     pub(super) fn deal(&self, count: usize) -> io::Result<Vec<Vec<StdListener>>> {
         let mut hands: Vec<Vec<StdListener>> = (0..count).map(|_| Vec::new()).collect();
         for &address in &self.addresses {
@@ -124,7 +125,7 @@ impl Listeners {
     }
 }
 
-/// Where it serves.
+/// Formats the addresses for the supervisor's status.
 impl fmt::Display for Listeners {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, address) in self.addresses.iter().enumerate() {
@@ -144,14 +145,14 @@ impl AdminListener {
         bound.with_context(|| format!("failed to listen on {address} for metrics"))
     }
 
-    /// A socket that already listens.
+    /// Wraps a socket that already listens.
     pub(super) fn of(socket: StdListener) -> io::Result<Self> {
         Ok(Self { address: socket.local_addr()?, socket })
     }
 }
 
 fn shared(address: SocketAddr) -> io::Result<StdListener> {
-    // Only tokio's socket calls are used here; they need a runtime's reactor.
+    // `TcpSocket` needs a reactor, although it only sets options here.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _entered = runtime.enter();
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
@@ -178,8 +179,8 @@ mod tests {
         assert_eq!(again.err().map(|error| error.kind()), Some(io::ErrorKind::AddrInUse));
     }
 
-    /// Binds these numbers of sockets, one number per address, and checks how many sockets each
-    /// worker gets.
+    /// Binds the given number of sockets on each of several addresses, and checks how many sockets
+    /// each worker gets.
     #[track_caller]
     fn check_deal(sockets: &[usize], workers: usize, expected: &[usize]) {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();

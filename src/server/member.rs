@@ -1,9 +1,9 @@
-//! A node of a cluster, from its start to the moment at which it owns the log.
+//! A cluster node, from its start until it owns the log.
 //!
-//! The node copies the log into its data folder, as a journal like any other, and applies each
-//! record, until no other node owns the log. Then it takes the log, and starts with what it has.
-//! From then on each block is in the log before it is on this disk, so a folder never holds what
-//! the log does not.
+//! As long as another node owns the log, this node copies it into its data folder, as an ordinary
+//! journal, and applies each record. When the log is free, the node takes it and starts serving
+//! from its copy. From then on, each block is in the log before it is on this disk, so a folder
+//! never holds a record that the log does not.
 
 mod copy;
 mod entry;
@@ -46,38 +46,40 @@ pub(crate) use entry::{Entry, require_whole};
 use leaving::Leaving;
 pub(super) use leaving::Left;
 
-/// How long a node that ends tries to give the log up. Other nodes find out without it.
+/// Maximum time that a node spends on releasing the log at shutdown. Without a release, other nodes
+/// have to detect by themselves that the owner is gone.
 pub(crate) const RELEASE_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// How often an owner that has released its log looks whether the last block is on its own disk.
+/// Interval at which an owner that has released its log checks whether the last block is on its own
+/// disk.
 const FLUSH_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How long a standby waits before it retries brokers that did not answer.
+/// Pause before a standby retries brokers that did not answer.
 const BROKERS_PAUSE: Duration = Duration::from_secs(1);
 
-/// What waits for others is reported at the first and then at every so many tries.
+/// Number of tries per warning in the log, beginning with the first try.
 const TRIES_PER_WARNING: u32 = 30;
 
-/// How long a standby waits for room on its disk before it tries again.
+/// Pause before a standby with a full disk tries to write again.
 const ROOM_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a server is in a cluster: the owner of its log, or nothing at all.
+/// A server's role in a cluster: the owner of its log, or `None` for a single server.
 pub(super) struct Member(Option<Ownership>);
 
-/// The log is released when this is dropped, also by a start that fails.
+/// Ownership of the log. Dropping it releases the log, even if startup fails.
 struct Ownership {
     seat: Arc<Seat<JetStreamLog>>,
     brokers: Handle,
-    /// Tells the supervisor's watchdog that the node is alive, until the server does.
+    /// Sends keep-alives to the supervisor's watchdog until the server takes over that task.
     alive: JoinHandle<()>,
-    /// Hears of the release, once that has begun.
+    /// Receives a message when the release is complete; `None` until it has begun.
     released: Option<mpsc::Receiver<()>>,
 }
 
 impl Member {
     /// Joins the cluster, if the server belongs to one, and returns once this node owns its log.
-    /// From then on the server answers only while no other node can have taken it. Breaks if a
-    /// signal asks for the end before that.
+    /// From then on, the server answers only while no other node can have taken the log. Returns
+    /// `Break` if a signal ends the node before that.
     pub(super) async fn join(
         arguments: &ServeArgs,
         supervisor: &Arc<Supervisor>,
@@ -114,9 +116,9 @@ impl Member {
         let identity = start::open_identity(arguments)?;
         let brokers = start_thread()?;
         supervisor.ready("standing by");
-        // Not on the thread of the brokers, which waits for the disk.
+        // Not on the brokers' thread, which may block on the disk.
         let alive = tokio::spawn(keep_alive(supervisor.clone()));
-        // On the thread of the brokers' connection, where the copy may wait for the disk.
+        // On the thread of the brokers' connection, where the copy may block on the disk.
         let mut owning = brokers.spawn(standby.own(file, brokers.clone()));
         let owned = tokio::select! {
             owned = ready::following(&mut live, &mut owning) => {
@@ -131,7 +133,7 @@ impl Member {
         let Owned { seat, membership, data: followed, keys } = owned;
         let ownership = Ownership { seat, brokers, alive, released: None };
         followed.journal.put_behind(ownership.seat.clone());
-        // From now on the log is this node's also after a crash.
+        // From now on, this node owns the log even after a crash.
         membership.write(&Disk::System, data)?;
         let before = server.lease.set(ownership.seat.lease().clone());
         assert!(before.is_ok(), "a process owns the log once");
@@ -141,8 +143,8 @@ impl Member {
         Ok(ControlFlow::Continue(Joined { member, prepared, ending: Some(ending) }))
     }
 
-    /// The server answers from here on, and tells the supervisor's watchdog that it is alive. Other
-    /// nodes pass on their requests to it.
+    /// Makes other nodes forward their requests to this node, which serves from now on. Stops the
+    /// standby's keep-alives, since the server sends its own.
     pub(super) fn serves(&self, server: &Server) {
         if let Some(ownership) = &self.0 {
             ownership.alive.abort();
@@ -150,8 +152,8 @@ impl Member {
         }
     }
 
-    /// Gives the log up, so that another node takes it at once. What waits for the disk is answered
-    /// before that, unless it takes long, and from then on nothing becomes durable any more.
+    /// Releases the log, so that another node can take it at once. First sends the answers that
+    /// wait for the disk, unless that takes too long. Afterwards nothing becomes durable any more.
     pub(super) async fn release(&mut self, server: &Server, journal: &Arc<Journal>) {
         let Some(ownership) = &mut self.0 else { return };
         server.place.set_owner(Owner::Unknown);
@@ -161,14 +163,16 @@ impl Member {
         let _ = timeout(RELEASE_TIME_MAX, flushed).await;
         let time_left = RELEASE_TIME_MAX.saturating_sub(began.elapsed());
         let Some(position) = ownership.leave(time_left) else { return };
-        // What is in the log is answered as done. No other record was or ever will be in it.
+        // All records up to this position are in the log and are answered as durable. No later
+        // record ever will be.
         while journal.durable_place().position() < position {
             tokio::time::sleep(FLUSH_CHECK_INTERVAL).await;
         }
         server.give_up(position);
     }
 
-    /// Ends the process of a node: what is left in its journal can never be written.
+    /// Exits the process of a cluster node, since the rest of its journal can never be written.
+    /// Does nothing on a standalone server.
     pub(super) fn end(self) {
         if let Some(ownership) = self.0 {
             drop(ownership);
@@ -178,14 +182,15 @@ impl Member {
 }
 
 impl Ownership {
-    /// Leaves the place in the log unless a block takes too long, and begins to release the log.
-    /// Returns the position of the newest record in it.
+    /// Stops appending to the log and begins to release it, unless a block in flight takes longer
+    /// than `time_max`. Returns the position of the log's newest record, or `None` if the block
+    /// took too long.
     fn leave(&mut self, time_max: Duration) -> Option<u64> {
         let seat = self.seat.clone();
         let (to_left, left) = mpsc::channel();
         let (to_released, released) = mpsc::channel();
         self.brokers.spawn(async move {
-            // A caller that does not get the place in time still has it.
+            // After a timeout, the owner is still in its seat.
             let Ok(Some(owner)) = timeout(time_max, seat.leave()).await else { return };
             let _ = to_left.send(owner.position());
             match owner.release().await {
@@ -200,7 +205,7 @@ impl Ownership {
     }
 }
 
-/// Releases the log, if that does not take long.
+/// Waits for the release of the log, but only briefly.
 impl Drop for Ownership {
     fn drop(&mut self) {
         if self.released.is_none() {
@@ -216,16 +221,16 @@ impl Drop for Ownership {
     }
 }
 
-/// A server that may start.
+/// A server that may start: a standalone server, or the owner of its cluster's log.
 pub(super) struct Joined {
     pub(super) member: Member,
-    /// What was done before the start.
+    /// The state prepared before startup.
     pub(super) prepared: Option<Prepared>,
-    /// The watch on signals, if there is one by now.
+    /// The signal watch, if it has already been started.
     pub(super) ending: Option<Ending>,
 }
 
-/// A log that a standby has come to own, and what it stood by with.
+/// A log that this node has taken, with the state that the standby has built.
 struct Owned {
     seat: Arc<Seat<JetStreamLog>>,
     membership: Membership,
@@ -233,7 +238,7 @@ struct Owned {
     keys: KeysAndTiers,
 }
 
-/// The thread of everything that has to do with brokers. It lives as long as the process.
+/// Starts the thread for everything that involves the brokers. It lives as long as the process.
 fn start_thread() -> anyhow::Result<Handle> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
@@ -244,7 +249,7 @@ fn start_thread() -> anyhow::Result<Handle> {
     Ok(handle)
 }
 
-/// Tells the supervisor's watchdog that a standby is alive.
+/// Sends keep-alives to the supervisor's watchdog while the node is a standby.
 async fn keep_alive(supervisor: Arc<Supervisor>) {
     let Some(interval) = watchdog_interval() else { return };
     loop {
@@ -253,12 +258,12 @@ async fn keep_alive(supervisor: Arc<Supervisor>) {
     }
 }
 
-/// Counts tries.
+/// A counter of tries, which limits warnings to one in [`TRIES_PER_WARNING`].
 #[derive(Default)]
 struct Tries(u32);
 
 impl Tries {
-    /// Counts one more. Returns whether it is reported.
+    /// Counts a try. Returns whether to log a warning for it.
     const fn is_told(&mut self) -> bool {
         let is_told = self.0.is_multiple_of(TRIES_PER_WARNING);
         self.0 = self.0.wrapping_add(1);
@@ -276,7 +281,8 @@ struct Standby {
 }
 
 impl Standby {
-    /// Copies the log until it can be owned, and owns it. From then on it shows that it is alive.
+    /// Copies the log until it is free, then takes it. From then on the seat appends heartbeats to
+    /// it.
     async fn own(self, file: ClusterFile, runtime: Handle) -> anyhow::Result<Owned> {
         let mut trim = Trim::new(Duration::from_mins(file.keep_minutes.into()));
         let log = self.only_log(file.clone()).await?;
@@ -285,7 +291,7 @@ impl Standby {
         let folder = folder.context("a node has a data folder")?;
         let keys = prepared::keys_of(recovered.states(), self.arguments.limits().tiers)?;
         let position = journal.newest_place().position;
-        // Nothing more is known before the log is read.
+        // The owner is unknown until the log is read.
         self.server.place.set_owner(Owner::Unknown);
         let (log, id) = (log.log, log.id);
         tracing::info!(node = %self.node, position, "standing by");
@@ -327,7 +333,7 @@ impl Standby {
         let taken = stand_by(reader, &self.node, owned_epoch, copy, looked).await?;
         self.server.place.set_owner(Owner::Unknown);
         if let Err(error) = require_whole(&taken.owner, &journal, &recovered) {
-            // No node need wait for one that does not start.
+            // This node will not start, so other nodes need not wait for it.
             let _ = timeout(RELEASE_TIME_MAX, taken.owner.release()).await;
             return Err(error);
         }
@@ -341,8 +347,8 @@ impl Standby {
         Ok(Owned { seat, membership, data, keys })
     }
 
-    /// The data of this node, which may first have to be copied from another, and a reader of what
-    /// follows it.
+    /// Opens this node's data, copying it from another node first if necessary, and a reader of the
+    /// log's blocks that follow it.
     async fn open(
         &self,
         log: &OpenLog,
@@ -362,7 +368,7 @@ impl Standby {
             };
             match entry.enter(halted).await {
                 Ok((reader, membership)) => return Ok((opened, reader, membership)),
-                // The brokers have removed what follows while it was copied.
+                // The brokers trimmed the blocks that follow the copy while it was being made.
                 Err(error) if is_copied && copy::is_outrun(&error) => {
                     tracing::warn!("the brokers have removed what follows the copy, copying anew");
                     drop(opened);
@@ -373,8 +379,8 @@ impl Standby {
         }
     }
 
-    /// Copies another node's data, if this one has none and the log alone is not enough. Returns
-    /// whether it has, and the folder holds nothing else.
+    /// Copies another node's data, if this node has none and the log no longer begins with the
+    /// first record. Returns whether it made a copy; if so, the folder holds nothing else.
     async fn require_data(
         &self,
         log: &OpenLog,
@@ -387,13 +393,13 @@ impl Standby {
         }
         let (data, node, id) = (data.clone(), self.node.clone(), log.id);
         let (file, brokers) = (file.clone(), brokers.clone());
-        // The brokers' thread has to be free for the answers.
+        // In a blocking task: the brokers' thread has to stay free to receive their answers.
         let filled = spawn_blocking(move || copy::fill(&data, (&node, id), &file, &brokers));
         filled.await.context("the copy panicked")?
     }
 
-    /// The log of the cluster, once the brokers say that it is safe. Waits for those that do not
-    /// answer.
+    /// Opens the cluster's log, once the brokers confirm that it is safe. Waits for brokers that do
+    /// not answer.
     async fn only_log(&self, file: ClusterFile) -> anyhow::Result<OpenLog> {
         let mut tries = Tries::default();
         let mut logs = loop {
@@ -422,7 +428,7 @@ impl Standby {
     }
 }
 
-/// Copies the record into the journal, however long that takes.
+/// Appends the record to the journal, and waits for room as long as necessary.
 fn append(journal: &Journal, record: &[u8]) {
     let mut is_told = false;
     loop {

@@ -1,4 +1,5 @@
-//! Watches the memory of the process, so that it refuses requests before the system kills it.
+//! Watches the memory of the process, so that the server refuses requests before the system kills
+//! it.
 
 use std::fmt;
 use std::fs;
@@ -10,14 +11,14 @@ use crate::allocator;
 use crate::shard::Room;
 use crate::telemetry::{kilobytes, resident_bytes};
 
-/// How often memory is checked. At the highest rate of orders, it grows by a few megabytes in
-/// between.
+/// Interval between two memory checks. At the highest rate of orders, memory grows by a few
+/// megabytes in between.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The default limit, in fifths of the available memory.
 const DEFAULT_FIFTHS: u64 = 4;
 
-/// Where the system shows its control groups.
+/// The mount point of the control groups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// The memory limit.
@@ -27,15 +28,15 @@ pub(super) struct Limit {
     pub(super) source: Source,
 }
 
-/// Where a memory limit comes from.
+/// The source of a memory limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Source {
-    /// The operator's choice.
+    /// The operator's `--memory-limit`.
     Chosen,
     /// A share of the machine's memory.
     Machine,
-    /// A share of the limit that this file sets for a control group, such as a unit, a slice or a
-    /// container.
+    /// A share of the cgroup limit read from this file. The cgroup may belong to a systemd unit, a
+    /// slice or a container.
     ControlGroup(PathBuf),
 }
 
@@ -49,7 +50,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// The memory limit: the operator's choice, or a share of what is available. `None` if the system
+/// Returns the memory limit: `chosen`, or a share of the available memory. `None` if the system
 /// does not report memory use.
 pub(super) fn limit(chosen: Option<u64>) -> Option<Limit> {
     resident_bytes()?;
@@ -62,18 +63,18 @@ pub(super) fn limit(chosen: Option<u64>) -> Option<Limit> {
     Some(Limit { bytes: bytes / 5 * DEFAULT_FIFTHS, source })
 }
 
-/// The least that the machine, the control group of this process, or one that it is in, has. `own`
-/// is what the system says about the process; `0::` names its group of version 2.
+/// Returns the lowest limit of the machine, the process's control group and the groups that contain
+/// it. `own` is the text of `/proc/self/cgroup`, in which `0::` marks the group of version 2.
 fn available(machine: u64, groups: &Path, own: &str) -> Limit {
     let own = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
     let names = Path::new(own).components().filter(|part| matches!(part, Component::Normal(_)));
     let mut least = Limit { bytes: machine, source: Source::Machine };
-    // In a container its own group is the topmost that can be seen, whatever the name is.
+    // A container sees its own group at the top, whatever name `own` gives it.
     let group = groups.join(names.collect::<PathBuf>());
     for group in group.ancestors().take_while(|group| group.starts_with(groups)) {
         let path = group.join("memory.max");
         let text = fs::read_to_string(&path).unwrap_or_default();
-        // It is `max` if there is no limit.
+        // The file holds `max` if there is no limit.
         if let Ok(bytes) = text.trim().parse()
             && bytes < least.bytes
         {
@@ -83,55 +84,56 @@ fn available(machine: u64, groups: &Path, own: &str) -> Limit {
     least
 }
 
-/// The share of the limit above which no new socket or price stream is opened, in percent. The rest
-/// is for what trades need.
+/// Share of the limit, in percent, above which no new socket or price stream is opened. The rest is
+/// reserved for trading.
 const READERS_REFUSED_PERCENT: u64 = 90;
 
-/// The share below which they are opened again. Memory that wobbles around a single one would be
-/// reported at every look.
+/// Share of the limit, in percent, below which new sockets and price streams are accepted again.
+/// With a single threshold, memory use that hovers around it would be logged at every check.
 const READERS_ACCEPTED_PERCENT: u64 = 85;
 
-/// How much of what is resident counts at least, in ninths. Memory that the allocator keeps is used
-/// again, so it is no reason to refuse anything, unless parts of pages add up: the machine has no
-/// more than a quarter above the default limit, and others need some of that.
+/// Share of resident memory that counts even if it is not in use, in ninths. The allocator reuses
+/// the memory that it retains, so retained memory is no reason to refuse anything until
+/// fragmentation adds up: the machine has at most a quarter more than the default limit, and other
+/// processes need some of that.
 const RESIDENT_NINTHS: u64 = 8;
 
 /// The memory that the process uses, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Usage {
-    /// What was allocated and not freed.
+    /// Bytes allocated and not freed.
     in_use: u64,
-    /// What the system counts: with code, stacks, and what the allocator keeps.
+    /// Bytes that the system counts, including code, stacks and memory that the allocator retains.
     resident: u64,
 }
 
 impl Usage {
-    /// The current usage; `None` if the system does not report resident memory. A process with
-    /// another allocator, as in tests, counts its resident memory as in use.
+    /// Returns the current usage, or `None` if the system does not report resident memory. With
+    /// another allocator, as in tests, all resident memory counts as in use.
     fn now() -> Option<Self> {
         let resident = resident_bytes()?;
         Some(Self { in_use: allocator::in_use_bytes().unwrap_or(resident), resident })
     }
 
-    /// What counts of the resident memory, whatever is in use.
+    /// Returns the part of the resident memory that counts even if it is not in use.
     const fn resident_share(self) -> u64 {
         self.resident / 9 * RESIDENT_NINTHS
     }
 
-    /// What is compared with the limit.
+    /// Returns the number of bytes to compare with the limit.
     fn counted(self) -> u64 {
         self.in_use.max(self.resident_share())
     }
 }
 
-/// Returns freed memory to the system, and checks whether the process is above the limit, or close
+/// Returns freed memory to the system, then checks whether the process is above the limit or close
 /// to it.
 pub(super) fn look(room: &Room, limit_bytes: u64) {
     allocator::return_freed();
     let Some(mut usage) = Usage::now() else { return };
     let accepted = limit_bytes / 100 * READERS_ACCEPTED_PERCENT;
     if usage.resident_share() > usage.in_use.max(accepted) {
-        // Otherwise something may be refused because of memory that is not in use.
+        // Otherwise requests could be refused because of memory that is not in use.
         allocator::return_all_freed();
         usage = Usage::now().unwrap_or(usage);
     }
@@ -191,7 +193,7 @@ pub(super) async fn watch(room: Arc<Room>, limit_bytes: u64) {
     }
 }
 
-/// For log lines.
+/// Converts bytes to megabytes, for log lines.
 pub(super) const fn megabytes(bytes: u64) -> u64 {
     bytes / 1_000_000
 }
@@ -214,10 +216,10 @@ mod tests {
             (901, 901, false, false),
             (900, 900, false, false),
             (1_001, 1_001, true, false),
-            // Not all that is in use was touched.
+            // Some of the memory in use was never touched.
             (1_001, 90, true, false),
             (100, 90, false, true),
-            // What the allocator keeps counts once it is far more than what is in use.
+            // Memory that the allocator retains counts once it far exceeds the memory in use.
             (100, 1_008, false, true),
             (100, 1_017, false, false),
             (100, 1_125, false, false),
@@ -242,7 +244,7 @@ mod tests {
         fs::create_dir_all(&unit).unwrap();
         let own = "1:name=systemd:/other\n0::/system.slice/paperbourse.service\n";
         let in_unit = "system.slice/paperbourse.service/memory.max";
-        // The limits of the unit, the slice and the container, and which one counts.
+        // The limits of the unit, the slice and the container, and the limit that applies.
         for (of_unit, of_slice, of_container, own, expected) in [
             ("max", "max", None, own, (1_000, None)),
             ("2000", "max", None, own, (1_000, None)),
@@ -250,7 +252,7 @@ mod tests {
             ("400", "300", None, own, (300, Some("system.slice/memory.max"))),
             ("400", "500", Some("200"), own, (200, Some("memory.max"))),
             ("400", "300", Some("500"), "0::/\n", (500, Some("memory.max"))),
-            // The group has a name that cannot be seen from inside.
+            // The name of the group is not visible from inside the container.
             ("400", "300", Some("500"), "0::/docker/12ab\n", (500, Some("memory.max"))),
             (
                 "400",
@@ -264,7 +266,7 @@ mod tests {
         ] {
             fs::write(unit.join("memory.max"), format!("{of_unit}\n")).unwrap();
             fs::write(groups.join("system.slice/memory.max"), format!("{of_slice}\n")).unwrap();
-            // The topmost group of a machine has no such file.
+            // The topmost group of a machine has no `memory.max` file.
             let _ = fs::remove_file(groups.join("memory.max"));
             if let Some(of_container) = of_container {
                 fs::write(groups.join("memory.max"), format!("{of_container}\n")).unwrap();

@@ -1,5 +1,5 @@
-//! What is done before a start, while another server still serves: the data folder is read, and the
-//! venue followed.
+//! Preparations for startup, made while another server still serves: reading the data folder, and
+//! following the venue.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,26 +25,26 @@ use crate::venue::VenueError;
 use crate::venue::live::LiveVenue;
 use crate::venue::speed::Speed;
 
-/// What can be done before the server that is to be replaced ends.
+/// The state prepared while the predecessor still serves.
 pub(super) struct Prepared {
     pub(super) data: Beforehand,
-    /// Those of the states in `data`.
+    /// The keys and tiers of the states in `data`.
     pub(super) keys: KeysAndTiers,
     pub(super) identity: IdentitySource,
-    /// Publishes to markets of its own until the start. `None` unless the venue is live.
+    /// The live venue, which publishes to its own markets until startup; `None` for other venues.
     pub(super) live: Option<Box<dyn LiveVenue>>,
 }
 
-/// What is done of opening the data folder.
+/// The part of opening the data folder that has already been done.
 pub(super) enum Beforehand {
-    /// It was read, and another process may still write to it.
+    /// The folder was read, and another process may still write to it.
     Read(Ahead),
-    /// It is open, and holds all that is in the log of the cluster.
+    /// The folder is open, and holds all records of the cluster's log.
     #[cfg(feature = "cluster")]
     Followed(Followed),
 }
 
-/// The data folder of a node that has followed the log, and owns it now.
+/// The data folder of a node that has followed the log and now owns it.
 #[cfg(feature = "cluster")]
 pub(super) struct Followed {
     pub(super) journal: Arc<Journal>,
@@ -53,10 +53,10 @@ pub(super) struct Followed {
     pub(super) snapshots: SnapshotKeeper,
 }
 
-/// The table of all keys, and what each tier allows.
+/// The table of all keys, and the limits of each tier.
 pub(super) type KeysAndTiers = (Arc<Keys>, Arc<TierTable>);
 
-/// The keys in these states.
+/// Builds the table of the keys in these states.
 pub(super) fn keys_of<'s>(
     states: impl Iterator<Item = &'s State>,
     tiers: Tiers,
@@ -65,9 +65,9 @@ pub(super) fn keys_of<'s>(
     Ok((Arc::new(keys), Arc::new(TierTable::new(tiers))))
 }
 
-/// Reads the data folder ahead of a start, beside the server that is to be replaced, and refuses
-/// what this process could not start with. Nothing has happened to that server if this fails. With
-/// `waits`, a live venue and an identity provider get some time to send what they have.
+/// Reads the data folder while the predecessor still serves, and fails if this process could not
+/// start with it. A failure does not affect the predecessor. With `waits`, first gives a live venue
+/// and an identity provider some time to deliver their books and keys.
 pub(super) async fn prepare(
     arguments: &ServeArgs,
     data: &Path,
@@ -79,7 +79,7 @@ pub(super) async fn prepare(
     if waits {
         ready::get_ready(&mut live, &identity).await;
     }
-    // As late as possible: what is written from now on is read while no process serves.
+    // As late as possible: records written from now on are read while no process serves.
     let (folder, tiers) = (data.to_owned(), arguments.limits().tiers);
     let read = tokio::task::spawn_blocking(move || {
         let ahead = snapshot::read_ahead(Disk::System, &folder, start::thread_count())
@@ -97,8 +97,8 @@ pub(super) async fn prepare(
     Ok(Prepared { data: Beforehand::Read(ahead), keys, identity, live })
 }
 
-/// Fails if the venue cannot be opened, for a reason that is known without asking it. Returns it if
-/// it is live.
+/// Opens the venue as far as that is possible without contacting it, to detect errors. Returns the
+/// venue if it is live.
 pub(super) fn try_venue(arguments: &ServeArgs) -> anyhow::Result<Option<Box<dyn LiveVenue>>> {
     match arguments.venue.config()? {
         VenueConfig::Simulated { speed: Speed::Max, .. } => {

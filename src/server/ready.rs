@@ -1,5 +1,5 @@
-//! Gets ready what others provide, before a running server is asked to hand over: the markets and
-//! books of a live venue, and the keys of an identity provider. That server serves meanwhile.
+//! Waits for the markets and books of a live venue and for the keys of an identity provider, before
+//! a running server is asked to hand over. That server keeps serving meanwhile.
 
 use std::time::Duration;
 
@@ -10,16 +10,17 @@ use crate::venue::follow::freshness::Freshness;
 use crate::venue::follow::status::LiveStatus;
 use crate::venue::live::LiveVenue;
 
-/// How long a server waits for others before it takes over all the same.
+/// Maximum time to wait for other services before the take-over proceeds anyway.
 const READY_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How often the books are looked at.
+/// Interval at which the state of the books is checked.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The share of the followed books that must be live. A venue may have none for some tokens.
+/// Share of the followed books that must be live, in percent. A venue may have no book for some
+/// tokens.
 const LIVE_PERCENT_MIN: usize = 95;
 
-/// Waits until the venue's books and the provider's keys are there, or for [`READY_TIME_MAX`].
+/// Waits for the venue's books and the provider's keys, but no longer than [`READY_TIME_MAX`].
 pub(super) async fn get_ready(live: &mut Option<Box<dyn LiveVenue>>, identity: &IdentitySource) {
     let status = live.as_ref().map(|live| live.status());
     let waited = async {
@@ -44,7 +45,7 @@ pub(super) async fn get_ready(live: &mut Option<Box<dyn LiveVenue>>, identity: &
     }
 }
 
-/// Follows the venue while something else is done.
+/// Runs `other` to completion while following the venue.
 pub(super) async fn following<T>(
     live: &mut Option<Box<dyn LiveVenue>>,
     other: impl Future<Output = T>,
@@ -69,7 +70,7 @@ fn are_live(status: &LiveStatus) -> bool {
     let live_count = counts[Freshness::Live as usize];
     let followed_count = counts.iter().sum::<usize>() - counts[Freshness::Closed as usize];
     if followed_count == 0 {
-        // No market passes the filter, unless the venue has yet to answer.
+        // Either no market passes the filter, or the venue has yet to answer.
         return snapshot.is_listed;
     }
     100 * live_count >= LIVE_PERCENT_MIN * followed_count

@@ -1,5 +1,5 @@
-//! SIGHUP: reads the configuration again, applies what can change while the server runs, and says
-//! what cannot.
+//! Handles SIGHUP: reads the configuration again, applies the options that can change while the
+//! server runs, and reports those that cannot.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
@@ -24,19 +24,19 @@ const RELOADED_LIMITS: [&str; 8] = [
     "socket-rate",
 ];
 
-/// Those that are applied one by one.
+/// Reloadable options that are applied one by one.
 const LOG_LEVEL: &str = "log-level";
 const ACCESS_LOG: &str = "access-log";
 const STREAMS_PER_ADDRESS: &str = "streams-per-address";
 const CORS_ORIGIN: &str = "cors-origin";
 
-/// Whether an option can change while the server runs. All others take a restart.
+/// Whether an option can change while the server runs. All others need a restart.
 fn is_reloaded(name: &str) -> bool {
     RELOADED_LIMITS.contains(&name)
         || [LOG_LEVEL, ACCESS_LOG, STREAMS_PER_ADDRESS, CORS_ORIGIN].contains(&name)
 }
 
-/// What the server does now: what it was started with, and what was reloaded since.
+/// The configuration that the server was started with, and its current settings.
 pub(super) struct Reloader {
     started_with: Configuration,
     settings: Vec<Setting>,
@@ -52,8 +52,8 @@ impl Reloader {
         }
     }
 
-    /// Reloads at each signal. Resolves when the signal means that the terminal is gone, which is
-    /// meant to end a server that runs in the foreground.
+    /// Reloads the configuration on every SIGHUP. Returns if a SIGHUP means that the terminal has
+    /// closed, since a server running in the foreground must then exit.
     pub(super) async fn run(
         mut self,
         mut hangups: Signal,
@@ -68,7 +68,7 @@ impl Reloader {
             }
             supervisor.reloading();
             let (server, app) = (server.clone(), app.clone());
-            // Reads a file, and visits every key.
+            // Off the runtime, since it reads a file and may visit every key.
             let reloaded = tokio::task::spawn_blocking(move || {
                 self.reload(&server, &app);
                 self
@@ -109,12 +109,14 @@ impl Reloader {
             tracing::info!(option = name, value = values.join(","), %source, "changed");
         }
         tracing::info!(changes = changed.len(), "read the configuration again");
+        // Last, so that the new level does not hide the lines above.
         if has_changed(&[LOG_LEVEL]) {
             telemetry::set_log_filter(&newer.arguments.logs.log_level);
         }
     }
 
-    /// Takes over the settings that can change, and returns them. Reports those that cannot.
+    /// Adopts the settings that can change, and returns those that have changed. Warns about
+    /// changes to all others.
     fn take(&mut self, newer: &[Setting]) -> Vec<Setting> {
         let mut changed = Vec::new();
         for (setting, newer) in self.settings.iter_mut().zip(newer) {

@@ -54,26 +54,26 @@ use crate::venue::tls::{self, Roots};
 /// Timeout for each document fetched from an identity provider.
 const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How far records may be ahead of the clock, in seconds, before it is reported: the clock may have
-/// been adjusted since they were written.
+/// Maximum time, in seconds, that records may be ahead of the clock before a warning is logged. The
+/// clock may have been adjusted since they were written.
 const RECORDS_AHEAD_SECONDS_MAX: i64 = 60;
 
-/// What a start does to a data folder of an older format.
+/// Warning about a data folder in an older format.
 pub(super) const NEWER_FORMAT: &str = "a start writes a newer data format than the folder holds, \
                                        and older versions refuse it from then on: the way back is \
                                        a backup made before, with `paperbourse backup DIR TARGET`";
 
-/// How long the server that hands over may take to end once it has handed over.
+/// Maximum time that the predecessor may take to exit after the hand-over.
 const RELEASE_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// The subject of the token that a terminal shows while no issuer is configured, and its lifetime.
+/// Subject and lifetime of the token shown on a terminal if the issuer's key is temporary.
 const FIRST_SUBJECT: &str = "newcomer";
 const FIRST_TOKEN_SECONDS: u32 = 24 * 3_600;
 
-/// Every millisecond adds to the pause that clients see.
+/// Polling interval for the predecessor's exit. It adds to the pause that clients notice.
 const RELEASE_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Which flag is to blame if a venue cannot be opened.
+/// Error contexts that name the flag to correct if a venue cannot be opened.
 pub(super) const SPEED_CONTEXT: &str = "--venue-speed";
 const AUTHORITIES_CONTEXT: &str =
     "failed to load the trusted certificate authorities (--venue-ca sets them)";
@@ -81,17 +81,17 @@ const AUTHORITIES_CONTEXT: &str =
 pub(super) struct Started {
     pub(super) app: Arc<AppState>,
     pub(super) venue: Venue,
-    /// Takes snapshots; `None` if data is kept in memory.
+    /// The task that takes snapshots; `None` if data is kept in memory.
     pub(super) snapshots: Option<SnapshotKeeper>,
     /// The file of hourly prices; `None` if it cannot be written or data is kept in memory.
     pub(super) hours: Option<Arc<HoursFile>>,
-    /// An access token, where no issuer is configured that could create one.
+    /// An access token for the user of a terminal; `None` unless the issuer's key is temporary.
     pub(super) first_token: Option<String>,
 }
 
-/// Starts everything behind the listeners, which are named in the log once the data folder is open,
-/// and logs what was chosen. If something was read ahead of the start, another server may be about
-/// to release the folder.
+/// Starts everything behind the listeners, and logs the configuration. The listeners' addresses are
+/// logged once the data folder is open. With `prepared` data, another server may still have to
+/// release the folder.
 pub(super) async fn start(
     arguments: &ServeArgs,
     prepared: Option<Prepared>,
@@ -211,11 +211,11 @@ fn warn_of_future(newest: Timestamp, now: Timestamp) {
 pub(super) struct OpenedData {
     pub(super) journal: Arc<Journal>,
     pub(super) recovered: Recovered,
-    /// Where snapshots go; `None` if data is kept in memory.
+    /// The folder for snapshots; `None` if data is kept in memory.
     pub(super) folder: Option<Folder>,
-    /// Takes snapshots already. `None` if it is still to be started.
+    /// The task that takes snapshots, if it is already running.
     snapshots: Option<SnapshotKeeper>,
-    /// Those that were built ahead and fit the states. `None` if they are still to be built.
+    /// The keys and tiers that were built ahead and match the states; `None` if they must be built.
     keys: Option<KeysAndTiers>,
 }
 
@@ -225,7 +225,7 @@ impl OpenedData {
     }
 }
 
-/// The limits of the journal, and how it syncs.
+/// Returns the journal's segment size and sync mode.
 fn journal_config(arguments: &ServeArgs) -> JournalConfig {
     let sync = match arguments.journal_sync {
         JournalSync::Always => SyncMode::Always,
@@ -239,7 +239,7 @@ fn journal_config(arguments: &ServeArgs) -> JournalConfig {
     }
 }
 
-/// Opens the journal and recovers the state, from what was done beforehand if possible.
+/// Opens the journal and recovers the state, reusing the work done `beforehand` if possible.
 pub(super) fn open_data(
     arguments: &ServeArgs,
     beforehand: Option<(Beforehand, KeysAndTiers)>,
@@ -284,15 +284,18 @@ pub(super) fn open_data(
     if config.sync == SyncMode::Never {
         tracing::warn!("--journal-sync never: writes are answered before they are on disk");
     }
+    // The keys fit only the states that were read ahead, which recovery drops if it cannot resume
+    // from them.
     let keys = keys.filter(|_| has_resumed);
     Ok(OpenedData { keys, ..OpenedData::new(journal, recovered, Some(folder)) })
 }
 
-/// Refuses to serve the folder of a node alone: what it wrote then, no other node would know.
+/// Refuses to serve a cluster node's folder standalone: no other node would have the records
+/// written that way.
 pub(super) fn require_alone(arguments: &ServeArgs) -> anyhow::Result<()> {
     let DataPlace::Folder(data) = &arguments.data else { return Ok(()) };
     let mark = data.join(CLUSTER_NAME);
-    // A folder that cannot be read is refused when it is opened.
+    // If the folder cannot be read, opening it reports the error.
     if arguments.cluster.cluster.is_none() && Disk::System.exists(&mark).unwrap_or_default() {
         anyhow::bail!(
             "{} belongs to a node of a cluster: start with --cluster FILE and --node NAME. To go \
@@ -303,7 +306,8 @@ pub(super) fn require_alone(arguments: &ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// From now on this folder, if it is a copy of a node's, goes ways of its own.
+/// Removes the mark of a folder that was copied from a node, since it now diverges from the
+/// cluster.
 fn part_with_cluster(path: &Path) -> anyhow::Result<()> {
     let mark = path.join(CLUSTER_COPY_NAME);
     if Disk::System.exists(&mark)? {
@@ -313,7 +317,7 @@ fn part_with_cluster(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says before anything is written that there is no way back to an older version but a backup.
+/// Warns, before anything is written, that only a backup leads back to an older version.
 pub(super) fn warn_of_newer_format(path: &Path) -> anyhow::Result<()> {
     let raises = snapshot::raises_format(&Disk::System, path);
     if raises.with_context(|| format!("failed to open --data {}", path.display()))? {
@@ -326,7 +330,7 @@ pub(super) fn thread_count() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Waits until the server that hands over has ended, and with it its lock on the data folder.
+/// Waits until the predecessor has exited and thereby released its lock on the data folder.
 fn await_release(path: &Path) -> anyhow::Result<()> {
     let began = Instant::now();
     loop {
@@ -342,13 +346,15 @@ fn await_release(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses memory-consuming requests from now on while the process is above its memory limit.
+/// Starts the memory watch, which refuses memory-consuming requests while the process is above its
+/// limit.
 fn watch_memory(arguments: &ServeArgs) -> Arc<Room> {
     let limit = memory::limit(arguments.memory_limit);
     let room = Arc::new(Room::limited(limit.as_ref().map(|limit| limit.bytes)));
     if let Some(Limit { bytes, source }) = limit {
         let limit_megabytes = memory::megabytes(bytes);
         tracing::info!(limit_megabytes, %source, "limiting memory");
+        // Check once now, so that the limit holds from the first request on.
         memory::look(&room, bytes);
         tokio::spawn(memory::watch(room.clone(), bytes));
     } else {
@@ -389,7 +395,7 @@ pub(super) fn open_identity(arguments: &ServeArgs) -> anyhow::Result<IdentitySou
     }
 }
 
-/// The client that fetches a provider's keys.
+/// Builds the client that fetches a provider's keys.
 pub(super) fn provider_client(
     url: &IssuerUrl,
     authorities: Option<&Path>,
@@ -426,7 +432,8 @@ fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<EmbeddedIssuer> {
     Ok(issuer)
 }
 
-/// An access token of an issuer whose key ends with the process.
+/// Creates an access token if the issuer's key is temporary, since `paperbourse token` cannot read
+/// such a key.
 fn first_token(arguments: &ServeArgs, issuer: &IdentitySource) -> anyhow::Result<Option<String>> {
     let is_temporary = arguments.data == DataPlace::Memory && arguments.issuer_data.is_none();
     match issuer {
@@ -452,8 +459,8 @@ pub(super) fn open_live(
     config.open(feed).context(AUTHORITIES_CONTEXT)
 }
 
-/// Opens the venue and plays whatever precedes serving. Does not wait for a live venue: its markets
-/// appear once it responds.
+/// Opens the venue. Plays the part of a recording that must be played before requests are served.
+/// Does not wait for a live venue: its markets appear once it responds.
 ///
 /// The `awaited` markets, in which accounts hold shares, are followed regardless of filters.
 fn open_venue(
@@ -474,7 +481,7 @@ fn open_venue(
                     if speed == Speed::Max {
                         tracing::info!("playing the whole tape before serving");
                     }
-                    // With the same policy as when the tape was recorded.
+                    // The tape was recorded with this policy.
                     let player = TapePlayer::start(tape, speed, feed(MismatchPolicy::Distrust));
                     if speed == Speed::Max {
                         tracing::info!("played the tape: {player}");

@@ -1,7 +1,7 @@
-//! Tells the supervisor how the process is doing, in the protocol of systemd's `sd_notify`.
+//! Reports the state of the process to the supervisor, in the protocol of systemd's `sd_notify`.
 //!
 //! A message is a datagram to the socket that `NOTIFY_SOCKET` names. Without that variable, or if
-//! the socket cannot be reached, nothing is sent: a server serves without a supervisor too.
+//! the socket cannot be reached, nothing is sent: a server also runs without a supervisor.
 
 use std::env;
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ use rustix::io::retry_on_intr;
 use rustix::net::{SendFlags, send};
 use rustix::time::{ClockId, clock_gettime};
 
-/// How long one message may wait for a supervisor that does not read.
+/// Timeout for sending one message to a supervisor that does not read.
 const SEND_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// The program that started this process and follows its state.
@@ -26,7 +26,8 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    /// The supervisor that the environment names.
+    /// Connects to the supervisor that `NOTIFY_SOCKET` names. If that fails, logs a warning; the
+    /// reports are then not sent.
     pub(super) fn from_environment() -> Self {
         let Some(address) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Self::default();
@@ -45,12 +46,13 @@ impl Supervisor {
         }
     }
 
-    /// Requests are served from now on.
+    /// Reports that requests are served from now on.
     pub(super) fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={status}"));
     }
 
-    /// The configuration is being read again. [`Self::ready`] says when that is over.
+    /// Reports that the configuration is being read again. [`Self::ready`] marks the end of the
+    /// reload.
     pub(super) fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let now_us = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
@@ -59,29 +61,29 @@ impl Supervisor {
         ));
     }
 
-    /// The process is about to end.
+    /// Reports that the process is about to end.
     pub(super) fn stopping(&self, status: &str) {
         self.send(&format!("STOPPING=1\nSTATUS={status}"));
     }
 
-    /// Every part of the process makes progress. Say so in time, if [`watchdog_interval`] asks for
-    /// it.
+    /// Reports that every part of the process makes progress. If [`watchdog_interval`] returns an
+    /// interval, call this at least that often.
     pub(super) fn alive(&self) {
         self.send("WATCHDOG=1");
     }
 
-    /// What the process is doing, in a few words.
+    /// Reports the current activity of the process, in a few words.
     pub(super) fn status(&self, status: &str) {
         self.send(&format!("STATUS={status}"));
     }
 
     fn send(&self, message: &str) {
         let Some(socket) = &self.socket else { return };
-        // A send with a time limit is not resumed after a signal.
+        // The kernel does not restart a send with a timeout after a signal.
         match retry_on_intr(|| send(socket, message.as_bytes(), SendFlags::NOSIGNAL)) {
             Ok(_) => self.has_failed.store(false, Ordering::Relaxed),
             Err(error) => {
-                // Once, not with every message.
+                // Log the first failure of a series only.
                 if !self.has_failed.swap(true, Ordering::Relaxed) {
                     tracing::warn!(%error, "failed to notify the supervisor");
                 }
@@ -90,7 +92,7 @@ impl Supervisor {
     }
 }
 
-/// How often the supervisor expects a keep-alive; `None` if it expects none.
+/// Returns the interval at which the supervisor expects keep-alives, or `None` if it expects none.
 pub(super) fn watchdog_interval() -> Option<Duration> {
     let number = |name| env::var(name).ok()?.parse::<u64>().ok();
     let is_for_us = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(process::id()));

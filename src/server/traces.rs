@@ -10,10 +10,10 @@ use crate::telemetry::{Exporter, Traces, origin};
 use crate::venue::client::Client;
 use crate::venue::tls::{self, Roots};
 
-/// How long the collector may take to answer.
+/// Timeout for a request to the collector.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The configured traces and the task that sends them; `None` if tracing is off.
+/// Returns the tracer and the task that sends its traces, or `None` if tracing is off.
 pub(super) fn start(arguments: &TraceArgs) -> anyhow::Result<Option<(Arc<Traces>, Exporter)>> {
     let Some(config) = arguments.config()? else { return Ok(None) };
     let roots = if config.endpoint.is_https() { Roots::System } else { Roots::Nobody };

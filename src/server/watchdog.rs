@@ -1,10 +1,9 @@
-//! Tells the supervisor's watchdog that the process is alive, for as long as each of its parts
-//! makes progress.
+//! Sends keep-alives to the supervisor's watchdog while every part of the process makes progress.
 //!
-//! A thread of its own sends a beat to each part, four times in the time that the supervisor allows
-//! between two messages. A part that has left a beat unanswered for half of that time hangs, and
-//! until it answers, no message is sent. Time is counted in the beats that this thread sent: a
-//! machine that was paused, or a process that was stopped, has sent none meanwhile.
+//! A dedicated thread sends a beat to each part, four times per interval that the supervisor allows
+//! between two messages. A part that leaves a beat unanswered for half of that interval counts as
+//! hung, and no message is sent until the part answers. Time is counted in beats, so a machine that
+//! was paused or a process that was stopped does not seem to hang afterwards.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,32 +19,32 @@ use super::supervisor::Supervisor;
 use crate::http::app::AppState;
 use crate::ids::ShardId;
 
-/// How many beats there are in the time that the supervisor allows.
+/// Number of beats per supervisor interval.
 const BEATS: u32 = 4;
 
-/// A part that is this many beats behind hangs.
+/// Number of unanswered beats at which a part counts as hanging.
 const BEHIND_MAX: u64 = 2;
 
-/// The part that runs everything but requests. It also asks the shards.
+/// The part that runs everything except requests. It also forwards beats to the shards.
 const BACKGROUND: &str = "background";
 /// The part that writes the journal.
 const JOURNAL: &str = "journal";
 
-/// The beats, and who has to answer them.
+/// The beats, and the parts that have to answer them.
 #[derive(Debug)]
 pub(super) struct Heart {
     beats: watch::Sender<u64>,
-    /// A part that has ended, such as a worker that has drained, answers no more and is gone.
+    /// Weak, so that a part that has ended, such as a drained worker, need not answer any more.
     parts: Mutex<Vec<Weak<Part>>>,
 }
 
-/// One part of the process.
+/// A part of the process that has to answer beats.
 #[derive(Debug)]
 struct Part {
     name: String,
-    /// The newest beat that it has answered.
+    /// The newest beat that the part has answered.
     answered: AtomicU64,
-    /// Whether the background asks it.
+    /// Whether the background thread forwards beats to the part.
     is_asked: bool,
 }
 
@@ -56,7 +55,7 @@ impl Default for Heart {
 }
 
 impl Heart {
-    /// Answers each beat in the name of this thread. Run it as a task there.
+    /// Returns a future that answers each beat. Run it as a task on the thread that it answers for.
     pub(super) fn answer(&self, name: &str) -> impl Future<Output = ()> + Send + use<> {
         let part = self.part(name.to_owned(), false);
         let mut beats = self.beats.subscribe();
@@ -67,7 +66,8 @@ impl Heart {
         }
     }
 
-    /// Answers each beat on behalf of this thread, and passes the beat on to the shards.
+    /// Returns a future that answers each beat for the background thread and forwards it to the
+    /// shards.
     fn answer_with_shards(&self, app: Arc<AppState>) -> impl Future<Output = ()> + use<> {
         let part = self.part(BACKGROUND.to_owned(), false);
         let name = |shard: ShardId| format!("shard {}", shard.index());
@@ -95,20 +95,21 @@ impl Heart {
         part
     }
 
-    /// Who hangs at this beat.
+    /// Returns the names of the parts that hang at this beat.
     fn hanging(&self, beat: u64) -> BTreeSet<String> {
         let is_behind =
             |part: &&Arc<Part>| beat - part.answered.load(Ordering::Relaxed) >= BEHIND_MAX;
         let parts: Vec<_> = self.parts.lock().iter().filter_map(Weak::upgrade).collect();
         let behind: Vec<_> = parts.iter().filter(is_behind).collect();
-        // The shards are not asked while the background hangs.
+        // While the background thread hangs, the shards get no beats, so they do not count.
         let is_background_behind = behind.iter().any(|part| part.name == BACKGROUND);
         let behind = behind.into_iter().filter(|part| !(part.is_asked && is_background_behind));
         behind.map(|part| part.name.clone()).collect()
     }
 }
 
-/// Starts to send messages at this interval or more often, from inside the background runtime.
+/// Starts the thread that sends a message at least once per `interval`. Must be called in the
+/// background runtime.
 pub(super) fn start(
     heart: Arc<Heart>,
     supervisor: Arc<Supervisor>,
@@ -127,7 +128,7 @@ pub(super) fn start(
 fn watch(heart: &Heart, supervisor: &Supervisor, app: &AppState, pause: Duration) {
     supervisor.alive();
     let mut known = BTreeSet::new();
-    // What the journal still had to write one beat ago.
+    // The end of the journal one beat ago, which must be durable by now.
     let mut owed = app.journal.newest_place();
     for beat in 1.. {
         heart.beats.send_replace(beat);
@@ -165,7 +166,7 @@ mod tests {
         let worker = tokio::spawn(heart.answer("worker-0"));
         let (background, shard) =
             (heart.part(BACKGROUND.to_owned(), false), heart.part("shard 7".to_owned(), true));
-        // The beat, what each part has answered by then, and who hangs.
+        // The beat, the newest answer of each part, and the parts that hang.
         for (beat, of_background, of_shard, expected) in [
             (1, 0, 0, vec![]),
             (2, 1, 1, vec![]),
@@ -187,7 +188,7 @@ mod tests {
         worker.abort();
         let _ = worker.await;
         heart.beats.send_replace(9);
-        // It has ended, as a worker does that has drained.
+        // The worker has ended, as if it had drained.
         assert!(!heart.hanging(9).contains("worker-0"));
     }
 }

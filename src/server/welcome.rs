@@ -1,6 +1,7 @@
-//! What a person who starts the server on a terminal wants to know next.
+//! Hints for a user who starts the server on a terminal.
 //!
-//! It goes to standard error, and only to a terminal: the log, on standard output, stays as it is.
+//! They are printed to standard error, and only if it is a terminal, so they never mix with the log
+//! on standard output.
 
 use std::borrow::Cow;
 use std::env;
@@ -12,10 +13,10 @@ use crate::config::identity::IdentityChoice;
 use crate::config::{DataPlace, ServeArgs};
 use crate::telemetry::OneLine;
 
-/// Where `paperbourse token` looks for the issuer's key unless told otherwise.
+/// Default folder in which `paperbourse token` looks for the issuer's key.
 const DATA_DEFAULT: &str = "./data";
 
-/// Prints the lines if there is a terminal to read them.
+/// Prints the hints if standard error is a terminal.
 pub(super) fn greet(arguments: &ServeArgs, addresses: &[SocketAddr], first_token: Option<&str>) {
     let Some(&address) = addresses.first() else { return };
     let mut errors = io::stderr().lock();
@@ -28,7 +29,8 @@ pub(super) fn greet(arguments: &ServeArgs, addresses: &[SocketAddr], first_token
     }
 }
 
-/// The page, the guide, and how to get an API key.
+/// Returns the lines with the address of the web page, the address of the guide, and the command
+/// that creates an API key.
 fn lines(
     program: &str,
     arguments: &ServeArgs,
@@ -64,7 +66,7 @@ fn lines(
     [format!("page  {url}/"), format!("docs  {url}/docs"), format!("key   {key}")]
 }
 
-/// An address that can be called from this machine.
+/// Returns an address that clients on this machine can use: loopback in place of an unspecified IP.
 pub(super) fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address {
@@ -75,7 +77,7 @@ pub(super) fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// The text as one word of a shell.
+/// Quotes the text as a single shell word.
 fn quoted(text: &str) -> Cow<'_, str> {
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_./:@%+=,".contains(char);
     if !text.is_empty() && text.chars().all(is_plain) {

@@ -28,21 +28,21 @@ use crate::http::handle::handle;
 use crate::limits::bucket::{BucketRule, TokenBucket};
 use balancer::{Accepted, Balancer, Seat};
 
-/// How long to wait after a failed accept, most likely for lack of file descriptors.
+/// Pause after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// How many connections may wait when a worker stops accepting: as many as a listening socket
-/// usually holds.
+/// Maximum number of queued connections that a worker accepts when it stops: as many as a listening
+/// socket usually queues.
 const ACCEPTED_AT_LAST_MAX: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Workers {
-    /// Closes when the last worker has drained.
+    /// A channel that closes when the last worker has drained.
     drained: mpsc::Receiver<()>,
 }
 
 impl Workers {
-    /// Starts one worker for each list of sockets. They share the connections, which another
+    /// Starts one worker for each list of sockets. The workers share `connections`, which another
     /// process has accepted.
     pub(super) fn start(
         sockets: Vec<Vec<StdListener>>,
@@ -108,7 +108,7 @@ fn run(
         let answering = tokio::spawn(answering);
         let door = Door { worker: worker.clone(), balancer, index, alive: connection_alive };
         for connection in connections {
-            // It may have ended meanwhile.
+            // The connection may have closed meanwhile.
             let welcomed = TcpStream::from_std(connection)
                 .and_then(|stream| stream.peer_addr().map(|peer| (stream, peer)));
             if let Ok((stream, peer)) = welcomed {
@@ -123,25 +123,26 @@ fn run(
         }
         #[cfg(feature = "cluster")]
         let (stop_forwarding, forwarding) = spawn_forwarding(worker, door.alive.downgrade());
+        // The acceptors have their own references. This one would keep the channel open.
         drop(door);
-        // Returns when the last connection and the acceptor have dropped their senders.
+        // The channel closes when the last connection and the acceptors have dropped their senders.
         while drained.recv().await.is_some() {}
         #[cfg(feature = "cluster")]
         {
-            // The links are not needed any more.
+            // No connection needs the forwarding links any more.
             drop(stop_forwarding);
             let _ = forwarding.await;
         }
-        // The watchdog forgets the worker first. The runtime may take long to end: what is left of
-        // a shard's turn runs then, and other workers may go on to queue more.
+        // Leave the watchdog first, since dropping the runtime may take long: it finishes a shard's
+        // turn, and other workers may keep queueing work for that shard.
         answering.abort();
         let _ = answering.await;
         drop(alive);
     });
 }
 
-/// Starts to pass on requests to the node of a cluster that can answer them. Stops once the
-/// returned sender is dropped.
+/// Starts forwarding requests to the cluster node that can answer them. Stops once the returned
+/// sender is dropped.
 #[cfg(feature = "cluster")]
 fn spawn_forwarding(
     worker: &Arc<Worker>,
@@ -175,13 +176,14 @@ async fn accept(listener: TcpListener, door: Arc<Door>) {
             }
         }
     }
-    // The next server has the same sockets, and accepts those that wait.
+    // After a hand-over, the successor accepts the queued connections of its shared sockets
+    // instead.
     if server.ending() == Ending::Graceful {
         accept_rest(listener, &door);
     }
 }
 
-/// Accepts the connections that wait. To close the socket would reset them.
+/// Accepts the queued connections, which closing the socket would reset.
 fn accept_rest(listener: TcpListener, door: &Door) {
     let Ok(listener) = listener.into_std() else { return };
     for _ in 0..ACCEPTED_AT_LAST_MAX {
@@ -204,14 +206,14 @@ async fn receive(mut handed: mpsc::UnboundedReceiver<Accepted>, worker: Arc<Work
             }
             Err(error) => tracing::debug!("the connection from {peer} was not served: {error}"),
         }
-        // During shutdown, connections that wait have little time left.
+        // Do not delay queued connections during shutdown: they have little time left.
         if !*shutdown.borrow() {
             pace.give_way().await;
         }
     }
 }
 
-/// Limits how often something is done.
+/// A limit on the rate of new connections.
 struct Pace {
     bucket: TokenBucket,
     began: tokio::time::Instant,
@@ -222,14 +224,14 @@ impl Pace {
         Self { bucket: TokenBucket::new(rule), began: tokio::time::Instant::now() }
     }
 
-    /// Gives open connections their turn, and waits until the rate allows the next new one. Beyond
-    /// the rate, new connections queue in the kernel or where they were handed over.
+    /// Yields to open connections, and waits until the rate allows another new connection. Beyond
+    /// the rate, new connections queue in the kernel or in the channel between workers.
     async fn give_way(&mut self) {
         tokio::task::yield_now().await;
         self.wait().await;
     }
 
-    /// Waits until the rate allows the next one.
+    /// Waits until the rate allows the next connection.
     async fn wait(&mut self) {
         loop {
             let elapsed_ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -242,18 +244,18 @@ impl Pace {
     }
 }
 
-/// Where the connections of a worker come in.
+/// The entry point for a worker's connections.
 struct Door {
     worker: Arc<Worker>,
     balancer: Arc<Balancer>,
-    /// The worker's number.
+    /// The index of the worker.
     index: usize,
-    /// The worker runs until all of these are dropped.
+    /// The worker runs until all clones of this sender are dropped.
     alive: mpsc::Sender<()>,
 }
 
 impl Door {
-    /// Passes a connection to the worker that has the fewest.
+    /// Passes a connection to the worker with the fewest connections.
     fn welcome(&self, stream: TcpStream, peer: SocketAddr) {
         let Some((stream, guard)) = self.admit(stream, peer) else { return };
         let Some(place) = self.balancer.emptier_than(self.index) else {
@@ -266,7 +268,8 @@ impl Door {
         }
     }
 
-    /// Serves a connection on this worker: it was dealt out before, or the others may have ended.
+    /// Serves a connection on this worker without balancing: the connection was already assigned to
+    /// this worker, or the other workers may have ended.
     fn welcome_here(&self, stream: TcpStream, peer: SocketAddr) {
         if let Some((stream, guard)) = self.admit(stream, peer) {
             self.serve(stream, peer, guard);
@@ -277,7 +280,7 @@ impl Door {
         tokio::spawn(serve(stream, peer, self.worker.clone(), guard, self.alive.clone()));
     }
 
-    /// Gives a connection its slot, or refuses it.
+    /// Admits a connection and takes a slot for it, or refuses it.
     fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Option<(TcpStream, ConnectionGuard)> {
         let Worker { server, metrics, .. } = &*self.worker;
         match server.admit(peer.ip()) {
@@ -287,7 +290,7 @@ impl Door {
                 if let Some(unlogged) = server.lines.refused.pass(Instant::now()) {
                     tracing::warn!(%peer, %reason, unlogged, "refused a connection");
                 }
-                // Beyond this many refusals at a time, connections are closed without an answer.
+                // If too many refusals are in progress, the connection is closed without an answer.
                 if let Ok(permit) = server.refusals.clone().try_acquire_owned() {
                     tokio::spawn(refuse(stream, permit));
                 }
@@ -336,7 +339,7 @@ async fn serve(
     }
 }
 
-/// Sends the refusal to a connection beyond the limit, if it still listens.
+/// Sends the refusal to a connection beyond the limit, unless that takes longer than a second.
 async fn refuse(mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
     let sent = tokio::time::timeout(Duration::from_secs(1), async {
         stream.write_all(REFUSAL).await?;
@@ -359,7 +362,7 @@ mod tests {
     use super::*;
     use crate::server::listener::Listeners;
 
-    /// Says when it is dropped whether the worker had drained by then.
+    /// Reports on drop whether the worker had drained by then.
     struct Answering {
         drained: Mutex<mpsc::Receiver<()>>,
         said: StdSender<bool>,
@@ -372,7 +375,8 @@ mod tests {
         }
     }
 
-    /// To end its runtime may take it long: it then runs what other workers ask of a shard.
+    /// Dropping the worker's runtime may take long, since it runs the shard work that other workers
+    /// have queued.
     #[test]
     fn the_watchdog_forgets_a_worker_before_it_has_drained() {
         let worker = Arc::new(Worker::new(Arc::new(Server::new(1))));
@@ -388,7 +392,7 @@ mod tests {
         assert!(!was_drained.recv().unwrap());
     }
 
-    /// Three workers on one port, and what the balancer counts of their connections.
+    /// Starts three workers on one port. Also returns their balancer, which counts the connections.
     fn serving(server: &Arc<Server>) -> (SocketAddr, Arc<Balancer>, Workers) {
         let listeners = Listeners::bind("127.0.0.1:0".parse().unwrap(), 3).unwrap();
         let seats = Balancer::seats(3);
@@ -398,7 +402,7 @@ mod tests {
         (listeners.addresses[0], balancer, workers.unwrap())
     }
 
-    /// A connection that a worker serves: it has answered a request.
+    /// Opens a connection, and waits until its worker has answered a request.
     fn connect(address: SocketAddr) -> StdStream {
         let mut stream = StdStream::connect(address).unwrap();
         stream.write_all(b"GET /v1/health/live HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
@@ -420,7 +424,7 @@ mod tests {
             let most = accepting + usize::div_ceil(count, 3);
             assert!(counts.iter().all(|&it| it == most || it + 1 == most), "{counts:?}");
         }
-        // Whichever worker loses most gets most of the next ones.
+        // The worker that loses the most connections gets the most new ones.
         let mut numbers = 0..;
         streams.retain(|_| numbers.next().is_some_and(|number| number % 3 > 0));
         while balancer.counts().iter().sum::<usize>() > 3 * accepting + 20 {
@@ -430,7 +434,7 @@ mod tests {
         assert_eq!(balancer.counts(), [accepting + 10; 3]);
     }
 
-    /// Those that were handed over have their time to end, like all others.
+    /// Connections accepted by another worker are drained like all others.
     #[test]
     fn workers_drain_what_they_got_from_others() {
         let server = Arc::new(Server::new(100));

@@ -1,4 +1,4 @@
-//! Passes answers on to clients and the auditor.
+//! Delivers answers to the clients and the auditor.
 
 use super::auditor::Auditor;
 use super::clients::{Clients, Request};
@@ -12,7 +12,7 @@ use crate::engine::order::place::Placed;
 use crate::engine::rejection::Rejection;
 use crate::shard::Refusal;
 
-/// Delivers an answer to the client that asked and records it with the auditor.
+/// Delivers an answer to the client that sent the request, and records it with the auditor.
 pub(super) fn deliver(
     request: &Request,
     answer: Answer,
@@ -82,7 +82,7 @@ pub(super) fn deliver(
                     | Rejection::KeyEnded
                     | Rejection::OverlapLimitExceeded { .. },
                 ) => auditor.saw_order_count(trader, noted.order_count),
-                // The oldest ended key is forgotten.
+                // The server keeps only the newest of an account's ended keys.
                 (
                     Request::RevokeKey { .. }
                     | Request::RenameKey { .. }

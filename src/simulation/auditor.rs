@@ -1,11 +1,10 @@
-//! The auditor keeps its own books, in plain integers, only from the answers that clients received,
-//! and the hash of every state that each shard was in. It checks that
+//! The auditor keeps its own books in plain integers, built only from the answers that clients
+//! received, and the hash of every state that each shard has been in. It checks that
 //!
-//! - every answer stays true after every recovery, whether to a write or a read, and so does every
-//!   refusal;
-//! - once every order is answered, the executed ones add up to what the accounts hold, to the last
-//!   share and micro-dollar: none is lost and none is counted twice;
-//! - a recovered shard is in a state that it was in before, and in none older than an answer.
+//! - every answer to a write or a read, and every refusal, stays true after every recovery;
+//! - once every order is answered, the executed orders add up to the accounts' holdings, to the
+//!   last share and micro-dollar: no order is lost and none is counted twice;
+//! - a recovered shard is in a state that it had before, and that is not older than any answer.
 
 mod keys;
 
@@ -33,14 +32,14 @@ use crate::ids::{AccountId, CommentId, KeyId, OrderId, SHARD_COUNT, ShardId, Tim
 use crate::market::book::Side;
 use crate::snapshot::Recovered;
 
-/// How far a shard's time may run ahead of a clock that was set back, in nanoseconds.
+/// Maximum time, in nanoseconds, that a shard may be ahead of a clock that was set back.
 const AHEAD_NANOS_MAX: i64 = 60_000_000_000;
 
-/// What an answer said about an account after a number of orders.
+/// A statement that an answer made about an account after a number of orders.
 #[derive(Clone, Copy)]
 enum Claim {
     Balance(i64),
-    /// What resolved markets had paid so far, and the cash at that point.
+    /// The payouts of resolved markets so far, and the cash at that point.
     Payouts {
         micros: i64,
         cash: i64,
@@ -49,13 +48,14 @@ enum Claim {
     Position(usize, i64),
 }
 
-/// What is known about one trader.
+/// The auditor's record of one trader.
 #[derive(Default)]
 struct Book {
     account: Option<AccountId>,
-    /// The orders known to be executed, with their numbers.
+    /// The orders known to be executed, each with its number and receipt.
     executed: BTreeMap<OrderId, (usize, OrderReceipt)>,
-    /// When orders that were answered at once were executed, and after how many clock jumps.
+    /// The execution times of orders that were answered at once, each with the number of clock
+    /// jumps before it.
     times: BTreeMap<OrderId, (u64, Timestamp)>,
     /// The largest number of orders that any answer implied for the account.
     order_count: u64,
@@ -64,30 +64,31 @@ struct Book {
     claims: Vec<(u64, Claim)>,
 }
 
-/// Something that may be deleted later.
+/// A value that may be deleted later.
 struct Entry<T> {
     value: T,
-    /// Deletion was requested and may have taken effect.
+    /// Whether deletion was requested, and so may have taken effect.
     may_be_gone: bool,
-    /// An answer confirmed the deletion.
+    /// Whether an answer confirmed the deletion.
     is_gone: bool,
 }
 
 pub(super) struct Auditor {
     pub(super) history: Arc<Mutex<History>>,
-    /// The newest record of each shard that an answer depends on.
+    /// For each shard, the sequence of the newest record that an answer depends on.
     sequences: [u64; SHARD_COUNT],
     books: Vec<Book>,
     comments: BTreeMap<CommentId, Entry<Comment>>,
     keys: BTreeMap<KeyId, Entry<Key>>,
-    /// Every name that each key was ever given or asked to get.
+    /// All names requested for each key.
     names: BTreeMap<KeyId, Vec<Option<Box<str>>>>,
-    /// The keys whose rotation with an overlap was requested, and whether that was confirmed.
+    /// The keys for which a rotation with an overlap was requested, and whether an answer confirmed
+    /// the rotation.
     pub(super) rotations: BTreeMap<KeyId, bool>,
     /// Markets that the settler reported as fully paid.
     settled: BTreeSet<usize>,
     pub(super) resting: RestingBooks,
-    /// How many answers were compared.
+    /// Number of answers compared.
     pub(super) compared: u64,
 }
 
@@ -107,13 +108,13 @@ impl Auditor {
         }
     }
 
-    /// Records that a write was acknowledged, which covers this shard up to this record.
+    /// Records an acknowledged write. It implies that the shard is durable up to `sequence`.
     pub(super) fn acknowledged(&mut self, shard: ShardId, sequence: u64) {
         let known = &mut self.sequences[shard.index()];
         *known = sequence.max(*known);
     }
 
-    /// Records that an answer depends on this many orders of an account.
+    /// Records that an answer depends on this number of orders of an account.
     pub(super) fn saw_order_count(&mut self, trader: usize, order_count: u64) {
         let known = &mut self.books[trader].order_count;
         *known = order_count.max(*known);
@@ -186,9 +187,9 @@ impl Auditor {
         Ok(())
     }
 
-    /// Checks the time of an order that was just executed. It is the time of the clock, or of an
-    /// earlier record if the clock was set back a little. Within a shard, times never decrease
-    /// except after a jump, however often the process restarts.
+    /// Checks the time of an order that was just executed: the clock's time, or that of an earlier
+    /// record if the clock was set back a little. Within a shard, times never decrease except after
+    /// a jump, however often the process restarts.
     pub(super) fn saw_time(
         &mut self,
         trader: usize,
@@ -214,7 +215,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// Checks an order that is read again.
+    /// Checks that an order reads the same as before.
     pub(super) fn saw_reread(
         &mut self,
         trader: usize,
@@ -310,7 +311,7 @@ impl Auditor {
         self.keys.entry(key).and_modify(|entry| entry.is_gone = true);
     }
 
-    /// Checks that no shard was in two different states after the same record.
+    /// Checks that no shard had two different states after the same record.
     pub(super) fn check_history(&self) -> Result<(), String> {
         match self.history.lock().contradiction {
             Some((shard, sequence)) => {
@@ -320,8 +321,8 @@ impl Auditor {
         }
     }
 
-    /// Checks what a start recovered: nothing that was answered may be missing, and no shard may be
-    /// in a state that it never was in.
+    /// Checks a recovery: nothing that was answered may be missing, and no shard may be in a state
+    /// that it never had.
     pub(super) fn recovered(
         &mut self,
         recovered: &Recovered,
@@ -352,6 +353,7 @@ impl Auditor {
                 hashes.get(at) == Some(&state.hash().get()),
                 "{shard:?} recovered a state at record {sequence} that it never had"
             );
+            // Later records are lost, so the shard may take another course from here on.
             hashes.truncate(at + 1);
         }
         for trader in 0..TRADER_COUNT {
@@ -385,7 +387,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// The sequence and hash of each shard's newest state.
+    /// Returns the sequence and hash of each shard's newest state.
     pub(super) fn newest_states(&self) -> Vec<(u64, u64)> {
         let newest = |hashes: &Vec<u64>| {
             (hashes.len() as u64 - 1, *hashes.last().expect("every shard has its first state"))
@@ -394,7 +396,7 @@ impl Auditor {
     }
 
     fn check_comments(&mut self, states: &[&State]) -> Result<(), String> {
-        // The comments of an order are forgotten with it.
+        // The server drops an order's comments together with the order.
         self.comments.retain(|_, entry| {
             let order = entry.value.order;
             states[order.shard().index()].order(order).is_some()
@@ -414,7 +416,7 @@ impl Auditor {
     fn check_keys(&mut self, states: &[&State]) -> Result<(), String> {
         for (id, entry) in &self.keys {
             let Some(found) = states[id.shard().index()].key(*id) else {
-                // The oldest ended keys are forgotten.
+                // The server drops the oldest ended keys.
                 ensure!(entry.may_be_gone, "key {id} is lost");
                 continue;
             };
@@ -429,7 +431,8 @@ impl Auditor {
         Ok(())
     }
 
-    /// Once every order is answered, checks that the executed ones add up to the account.
+    /// Checks that the executed orders of a trader add up to the account. Call it once all orders
+    /// of the trader are answered.
     fn settle(&mut self, trader: usize, state: &State) -> Result<(), String> {
         let book = &mut self.books[trader];
         let Some(id) = book.account else { return Ok(()) };
@@ -469,6 +472,7 @@ impl Auditor {
                     Claim::Payouts { micros, cash: reported } => {
                         reported == cash + micros && is_next(micros)
                     }
+                    // A market that has paid out shows a position of 0.
                     Claim::Position(market, 0) if is_paid[market] => true,
                     Claim::Position(market, micros) => positions[market] == micros,
                 };
@@ -541,7 +545,7 @@ impl<T> Entry<T> {
 }
 
 impl Book {
-    /// Checks the answers about an account against a state. Returns how many orders were compared.
+    /// Checks the answers about an account against a state. Returns the number of orders compared.
     fn check(&self, trader: usize, state: &State, clients: &Clients) -> Result<u64, String> {
         let client = &clients.traders[trader];
         let executed = self.executed.len() as u64;
@@ -564,6 +568,7 @@ impl Book {
             "trader {trader} sent {possible} orders, {found} were recovered"
         );
         let mut compared = 0;
+        // Each unanswered order may have been executed, and thereby have displaced an older one.
         let kept = KEPT_ORDERS_MAX as usize - unanswered;
         for (id, (number, receipt)) in self.executed.iter().rev().take(kept) {
             let order = state.order(*id).ok_or_else(|| format!("order {id} is lost"))?;
@@ -578,7 +583,7 @@ impl Book {
     }
 }
 
-/// Whether some of these amounts add up to `sum`.
+/// Whether a subset of these amounts adds up to `sum`.
 fn is_sum_of_some(amounts: &[i64], sum: i64) -> bool {
     match amounts {
         [] => sum == 0,

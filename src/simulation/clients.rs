@@ -1,7 +1,8 @@
 //! The clients: traders with several requests in flight, who resend unanswered orders.
 //!
-//! A server remembers the names of only an account's newest orders. So no trader has more
-//! unanswered orders than the server remembers, and unanswered orders are resent before new ones.
+//! A server keeps the idempotency names of an account's newest orders only. So no trader has more
+//! unanswered orders than the server keeps names for, and unanswered orders are resent before new
+//! ones are sent.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -25,48 +26,48 @@ use crate::limits::tier::Tier;
 use crate::market::book::Side;
 use crate::money::Shares;
 
-/// The shards of the traders, of the resters and of those operated on; some share one.
+/// The shards of the traders, the resters and the operated accounts. Some of them share a shard.
 pub(super) const SHARDS: [u8; OPERATED.end] = [3, 3, 17, 40, 3, 17, 17, 40, 3];
 
-/// Traders with market orders.
+/// Number of traders with market orders.
 pub(super) const TRADER_COUNT: usize = 4;
 
-/// Traders with orders that rest; see [`super::resting`].
+/// The traders with orders that rest; see [`super::resting`].
 pub(super) const RESTERS: Range<usize> = TRADER_COUNT..TRADER_COUNT + 3;
 
-/// How many finished orders the server keeps per account.
+/// Number of finished orders that the server keeps per account.
 pub(super) const KEPT_ORDERS_MAX: u32 = 20;
 
-/// How many unanswered orders an account may have.
+/// Maximum number of unanswered orders per account.
 pub(super) const UNANSWERED_MAX: usize = 8;
 
-/// An answered order is resent only if it is among this many executed last. So the server still
-/// knows it, even if all unanswered orders were executed after it.
+/// Number of an account's newest executed orders that may be resent. The server still has their
+/// names, even if all unanswered orders were executed after them.
 const RECENT_MAX: usize = KEPT_ORDERS_MAX as usize - UNANSWERED_MAX;
 
 /// The starting balance, in micro-dollars.
 pub(super) const START_MICROS: i64 = 1_000_000_000;
 
-/// An order, resent byte for byte.
+/// An order. It is resent unchanged, byte for byte.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Order {
     pub(super) trader: usize,
     pub(super) market: usize,
     pub(super) side: Side,
     pub(super) quantity_micros: i64,
-    /// Its number among all orders, which determines its names.
+    /// The order's index among all orders, which determines its names.
     number: usize,
 }
 
 impl Order {
-    /// Its one or two names.
+    /// Returns the order's one or two idempotency names.
     pub(super) fn names(&self) -> Vec<NameHash> {
         let first = NameHash::of_order(&format!("order {}", self.number));
         let second = || NameHash::of_batch_entry(&format!("batch {}", self.number), 1);
         if self.number.is_multiple_of(3) { vec![first, second()] } else { vec![first] }
     }
 
-    /// The expected result.
+    /// Returns the expected fill.
     pub(super) fn fill(&self) -> Fill {
         MARKETS[self.market].fill(self.side, self.quantity_micros)
     }
@@ -124,7 +125,7 @@ pub(super) enum Request {
     },
     CancelAll {
         trader: usize,
-        /// The newest order that the trader knows of.
+        /// The newest order known to the trader.
         newest: Option<OrderId>,
     },
     Beat {
@@ -132,14 +133,14 @@ pub(super) enum Request {
     },
     Reset {
         trader: usize,
-        /// The newest order that the trader knows of.
+        /// The newest order known to the trader.
         newest: Option<OrderId>,
     },
     ReadResting {
         trader: usize,
         order: OrderId,
     },
-    /// About the account of one of [`OPERATED`].
+    /// A request for an account in [`OPERATED`], from its owner or an operator.
     Operated {
         trader: usize,
         ask: Ask,
@@ -147,7 +148,7 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// Whether the answer is about orders that rest.
+    /// Whether the request concerns orders that rest.
     pub(super) const fn is_about_resting(&self) -> bool {
         matches!(
             self,
@@ -158,7 +159,8 @@ impl Request {
         )
     }
 
-    /// The shard that decides the request, and the trader whose orders its answer may depend on.
+    /// Returns the shard that decides the request, and the trader on whose orders its answer may
+    /// depend.
     pub(super) fn about(&self, clients: &Clients) -> (ShardId, usize) {
         let of_trader = |trader: usize| (clients.traders[trader].shard(), trader);
         match *self {
@@ -187,11 +189,11 @@ impl Request {
 pub(super) struct Trader {
     pub(super) identity: Identity,
     pub(super) account: Option<AccountId>,
-    /// Orders that were sent but not answered, and are not in flight.
+    /// Orders that were sent but not answered, and are no longer in flight.
     pub(super) unanswered: Vec<usize>,
-    /// How many orders are in flight.
+    /// Number of orders in flight.
     pub(super) in_flight: usize,
-    /// Executed orders, newest last.
+    /// Recently executed orders, newest last.
     recent: VecDeque<(OrderId, usize)>,
 }
 
@@ -243,16 +245,16 @@ pub(super) struct Clients {
     comments: Vec<(CommentId, usize)>,
     keys: Vec<(KeyId, usize)>,
     keys_requested: u64,
-    /// A request that can be repeated without effect.
+    /// A request that has no effect when it is repeated.
     repeatable: Option<Request>,
-    /// How many of the resolving markets are resolved; they resolve in order.
+    /// Number of resolved markets; markets resolve in order.
     resolved_count: usize,
     pub(super) resting: RestingClients,
-    /// Those of [`OPERATED`].
+    /// The accounts in [`OPERATED`].
     pub(super) operated: Vec<Operated>,
 }
 
-/// Comments and keys to delete or use are picked from this many of the newest.
+/// Number of newest comments or keys that are remembered, to be deleted or used later.
 const REMEMBERED_MAX: usize = 8;
 
 impl Clients {
@@ -271,7 +273,7 @@ impl Clients {
         }
     }
 
-    /// Takes back requests in flight when their process has ended.
+    /// Takes back requests that were in flight when their process ended or their client gave up.
     pub(super) fn lost(&mut self, requests: impl Iterator<Item = Request>) {
         for request in requests {
             if let Request::Trade(numbers) = request {
@@ -300,7 +302,7 @@ impl Clients {
         self.traders.iter().all(Trader::all_answered)
     }
 
-    /// Resolves the next market; `None` if all are resolved.
+    /// Resolves the next market and returns its index, or `None` if all are resolved.
     pub(super) fn resolve(&mut self) -> Option<usize> {
         let market = LASTING_COUNT + self.resolved_count;
         if market == MARKETS.len() {
@@ -310,7 +312,7 @@ impl Clients {
         Some(market)
     }
 
-    /// The resolved markets.
+    /// Returns the indices of the resolved markets.
     pub(super) fn resolved(&self) -> Range<usize> {
         LASTING_COUNT..LASTING_COUNT + self.resolved_count
     }
@@ -323,7 +325,7 @@ impl Clients {
         remember(&mut self.keys, (key, trader));
     }
 
-    /// Resends an unanswered order.
+    /// Resends an unanswered order, if there is one.
     pub(super) fn resend(&mut self, index: usize, random: &mut Random) -> Option<Request> {
         let trader = &mut self.traders[index];
         if trader.unanswered.is_empty() {
@@ -335,7 +337,7 @@ impl Clients {
         Some(if rests { Request::Place(number) } else { Request::Trade(vec![number]) })
     }
 
-    /// The next request, sometimes a repetition of the last one.
+    /// Returns the next request, sometimes a repetition of an earlier one.
     pub(super) fn next(&mut self, random: &mut Random) -> Option<Request> {
         if random.one_in(3)
             && let Some(request) = self.repeatable.take()
@@ -388,7 +390,7 @@ impl Clients {
                             (!random.one_in(4)).then(|| format!("name {}", random.below(4)).into());
                         Request::RenameKey { trader, key, name }
                     }
-                    // Without an overlap, or with one that outlasts the simulation.
+                    // Without an overlap, or with an overlap that outlasts the simulation.
                     _ => {
                         let overlap_seconds =
                             if random.one_in(3) { 0 } else { OVERLAP_SECONDS_MAX };
@@ -418,14 +420,15 @@ impl Clients {
         Some(Request::Trade(numbers))
     }
 
-    /// A random order, which sometimes exceeds the balance or the shares held.
+    /// Creates a random order, which sometimes exceeds the balance or the shares held. Returns its
+    /// number.
     fn new_order(&mut self, trader: usize, random: &mut Random) -> usize {
         let number = self.orders.len();
         let shares_end = if random.one_in(6) { 2000 } else { 60 };
         let shares = 1 + i64::try_from(random.below(shares_end)).expect("few shares");
         let part = if random.one_in(2) { random.below(1_000_000) } else { 0 };
         self.is_answered.push(false);
-        // Markets that stay open, the next one to be resolved, and sometimes any.
+        // Usually a market that stays open or the next one to resolve, sometimes any market.
         let next = self.resolved().end;
         let market = match random.below(LASTING_COUNT + 1) {
             _ if random.one_in(12) || next == MARKETS.len() => random.below(MARKETS.len()),
@@ -442,7 +445,7 @@ impl Clients {
         number
     }
 
-    /// The command of an order, the same each time.
+    /// Returns the command for an order. It is the same on every call.
     pub(super) fn trade(&self, number: usize) -> Trade {
         let order = &self.orders[number];
         let client_order_id = number.is_multiple_of(2).then(|| format!("client {number}").into());
@@ -459,7 +462,7 @@ impl Clients {
         Trade::new(owner, order, names)
     }
 
-    /// The next requests of several clients, all for the shard of the first.
+    /// Returns the next requests of several clients, all for the shard of the first request.
     pub(super) fn next_together(
         &mut self,
         venue: &Venue,
@@ -478,14 +481,14 @@ impl Clients {
             if requests.first().is_none_or(|first| first.about(self).0 == shard) {
                 requests.push(request);
             } else {
-                // Not sent.
+                // A request for another shard is not sent.
                 self.lost([request].into_iter());
             }
         }
         requests
     }
 
-    /// The hash of a new key.
+    /// Returns a unique hash for a new key.
     fn next_hash(&mut self) -> [u8; 32] {
         self.keys_requested += 1;
         let mut hash = [0; 32];
@@ -510,7 +513,7 @@ impl Clients {
         CreateKey { owner: Owner::Account(account), is_bootstrap: false, created_by, grant }
     }
 
-    /// The command of a request, unless it is an order or a read.
+    /// Returns the shard and the command for a request, or `None` for an order or a read.
     pub(super) fn command(&mut self, request: &Request) -> Option<(ShardId, Command)> {
         let account = |trader: usize| self.traders[trader].account.expect("it has an account");
         Some(match *request {

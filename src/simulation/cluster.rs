@@ -1,22 +1,23 @@
-//! Whole clusters: brokers that misbehave, and nodes with disks and clocks of their own, in one
-//! thread, seed by seed.
+//! Simulation of whole clusters: misbehaving brokers, and nodes with their own disks and clocks, in
+//! one thread, seed by seed.
 //!
-//! A node is what a real one is, from the folder that it opens to the answers that it gives:
-//! journal, snapshots, shards, entry into the cluster, standby, seat and lease. Not here are
-//! sockets and threads, trimmed logs, imports, orders that are held or rest, and the steps of a
-//! drain, which [`node`] has in short.
+//! A node runs the real code from its data folder to its answers: journal, snapshots, shards, entry
+//! into the cluster, standby, seat and lease. Left out are sockets and threads, trimmed logs,
+//! imports, held and resting orders, and the steps of a drain, which [`node`] shortens.
 //!
-//! Machines are killed, lose their power in the middle of whatever their disk does, and stand
-//! still; their lines to the brokers are cut or lead to a broker that is cut off itself; their
-//! clocks differ by almost as much as the lease allows. Clients send one order at a time and read
-//! accounts at any node, and every answer is compared with what may be answered then. In the end
-//! each node holds what the log held at its position, and the log holds what clients were told.
+//! Machines are killed, lose power in the middle of disk operations, and are paused. Their
+//! connections to the brokers are cut, or lead to a broker that is itself cut off. Their clocks
+//! differ by almost as much as the lease allows. Clients send one order at a time and read accounts
+//! at any node, and every answer is compared with the answers allowed at that time. At the end,
+//! each node must hold the state of the log at its position, and the log must hold everything that
+//! clients were told.
 //!
 //! In *calm* worlds the brokers at most elect a leader or lose a block, and no node may take the
-//! log from a healthy owner. In the others messages are late, come twice or not at all, and nodes
-//! take the log also from owners that are well.
+//! log from a healthy owner. In the other worlds messages are delayed, duplicated or lost, and
+//! nodes also take the log from healthy owners.
 //!
-//! `PAPERBOURSE_CLUSTER_SEEDS=10000` makes a long run, `PAPERBOURSE_CLUSTER_SEED=7` repeats a seed.
+//! `PAPERBOURSE_CLUSTER_SEEDS=10000` starts a long run, `PAPERBOURSE_CLUSTER_SEED=7` repeats a
+//! seed.
 
 mod clients;
 mod line;
@@ -49,38 +50,38 @@ use super::small::{DATA, journal_config};
 use super::{number, panic_text, run_all};
 use totals::Totals;
 
-/// Seeds of a run in the normal test suite.
+/// Number of seeds in the normal test suite.
 const SEEDS: u64 = 24;
 
-/// Seeds that are run twice.
+/// Number of seeds that are run twice.
 const SEEDS_REPEATED: u64 = 8;
 
-/// Seeds within which each fault must be noticed.
+/// Number of seeds within which each fault must be noticed.
 const SEEDS_PER_FAULT: u64 = 200;
 
 const NODES: usize = 3;
 
-/// How far machines run before the next one does, in milliseconds.
+/// Time that one machine runs before the next machine has its turn, in milliseconds.
 const STEP_MS: u64 = 4;
 
-/// How long faults happen, in milliseconds.
+/// Time during which faults happen, in milliseconds.
 const LIFE_MS: u64 = 60_000;
 
-/// How long the cluster may take to serve everybody once nothing is wrong, in milliseconds.
+/// Maximum time until the cluster serves all clients again after the last fault, in milliseconds.
 const RECOVERY_MS: u64 = 60_000;
 
-/// How much slower the slowest clock runs, in percent: less than the tenth that the lease allows,
-/// since steps are rounded.
+/// Maximum slowdown of a clock, in percent: less than the tenth that the lease allows, since steps
+/// are rounded.
 const SLOWNESS_PERCENT: usize = 7;
 
-/// A block that all brokers lose.
+/// A block that all brokers lose for a while.
 struct Gap {
     sequence: u64,
-    /// The machine that has yet to read it.
+    /// The machine that has yet to read the block.
     machine: usize,
-    /// When they have it again.
+    /// The time at which the brokers have the block again.
     until_ms: u64,
-    /// The block, once they have lost it.
+    /// The block, once the brokers have lost it.
     block: Option<Bytes>,
 }
 
@@ -94,9 +95,9 @@ struct World {
     brokers: Brokers,
     machines: Vec<Machine>,
     clients: Clients,
-    /// The machine that has taken the log last, and the number of its process.
+    /// The machine that took the log last, and the number of its process.
     owner: Option<(usize, u64)>,
-    /// Its epoch.
+    /// The epoch of the last owner.
     epoch: u64,
     gap: Option<Gap>,
     totals: Totals,
@@ -171,7 +172,7 @@ impl World {
         }
     }
 
-    /// Runs everything for a moment.
+    /// Runs the brokers, the clients and all machines for one step.
     fn step(&mut self) -> Result<(), String> {
         self.now_ms += STEP_MS;
         self.nanos.fetch_add(STEP_MS.cast_signed() * 1_000_000, Ordering::Relaxed);
@@ -197,9 +198,10 @@ impl World {
         Ok(())
     }
 
-    /// A machine has taken the log.
+    /// Records that a machine has taken the log. Fails if it took it from a healthy owner in a calm
+    /// world.
     fn took(&mut self, index: usize, epoch: u64, was_free: bool) -> Result<(), String> {
-        // It hears only now that its fence got into the log, and others have gone on.
+        // The confirmation of this machine's fence is late: other nodes have taken the log since.
         if epoch < self.epoch {
             return Ok(());
         }
@@ -217,12 +219,13 @@ impl World {
         }
     }
 
-    /// Something goes wrong.
+    /// Injects a random fault.
     fn fail(&mut self) {
         let (random, now_ms) = (&mut self.random, self.now_ms);
         let index = random.below(NODES);
         let mut until = |seconds: usize| now_ms + 100 + random.below(seconds * 1_000) as u64;
-        // A reader takes half a minute to give a block up, so its machine is spared.
+        // A reader takes half a minute to give up on a lost block, so its machine is spared other
+        // faults.
         let waits = self.gap.as_ref().map(|gap| gap.machine);
         if waits == Some(index) {
             return;
@@ -272,7 +275,7 @@ impl World {
         }
     }
 
-    /// A machine dies for a while, and all brokers lose a block that it has yet to read.
+    /// Kills a machine for a while, and plans the loss of a block that it has yet to read.
     fn open_gap(&mut self, index: usize) {
         if self.gap.is_none() {
             let until = |seconds: usize| self.now_ms + 1_000 * seconds as u64;
@@ -282,7 +285,7 @@ impl World {
         }
     }
 
-    /// Opens a gap once the others have probably read the block, and closes it in time.
+    /// Removes the block once the other machines have probably read it, and restores it in time.
     fn keep_gap(&mut self) {
         match &mut self.gap {
             Some(gap) if gap.until_ms <= self.now_ms => self.close_gap(),
@@ -300,7 +303,7 @@ impl World {
         }
     }
 
-    /// From now on nothing goes wrong.
+    /// Ends all faults.
     fn heal(&mut self) {
         self.close_gap();
         self.log.heal();
@@ -309,7 +312,7 @@ impl World {
         }
     }
 
-    /// Compares the log, the disks of all machines and what the clients were told.
+    /// Compares the log, the disks of all machines and the answers to clients.
     fn judge(&mut self) -> Result<(), String> {
         let mut records: Vec<Bytes> = Vec::new();
         let mut reader = reader(&self.log);
@@ -346,17 +349,17 @@ impl World {
     }
 }
 
-/// Whether the brokers make no mistake in the world of this seed.
+/// Whether the world of this seed is calm.
 const fn is_calm(seed: u64) -> bool {
     seed.is_multiple_of(3)
 }
 
-/// The hashes of all shards.
+/// Returns the state hashes of all shards.
 fn hashes(recovered: &Recovered) -> Vec<u64> {
     recovered.states().map(|state| state.hash().get()).collect()
 }
 
-/// Runs one seed, which an error names.
+/// Runs one seed. An error names the seed.
 fn run(seed: u64) -> (Totals, Result<(), String>) {
     let mut world = World::new(seed);
     let run = catch_unwind(AssertUnwindSafe(|| world.run()));
@@ -387,15 +390,17 @@ fn a_seed_always_runs_the_same() {
     }
 }
 
-/// Checks that some seed fails when this fault is switched on, with one of these errors. The search
-/// begins with `first_seed`, which noticed it last: many seeds before it do not, and take minutes.
+/// Checks that some seed fails with one of these errors when this fault is switched on. The search
+/// begins with `first_seed`, which is known to detect the fault: many earlier seeds do not, and
+/// running them takes minutes.
 #[track_caller]
 fn check_noticed(fault: Fault, first_seed: u64, expected: &[&str]) {
     faults::switch_on(fault);
     let is_wanted = |&seed: &u64| match fault {
-        // Such a node takes the log from whoever has just taken it, which calm worlds notice first.
+        // With this fault, a node takes the log from a node that has only just taken it. In a calm
+        // world, that error would be reported first.
         Fault::FenceUnread => !is_calm(seed),
-        // Elsewhere few readers live long enough to give a block up.
+        // In worlds that are not calm, few readers live long enough to give up on a block.
         Fault::GapSkipped => is_calm(seed),
         _ => true,
     };
@@ -409,7 +414,7 @@ fn check_noticed(fault: Fault, first_seed: u64, expected: &[&str]) {
     }
 }
 
-/// A read shows less than one before it, or than was answered.
+/// The error for a stale read, which shows less than an earlier read or answer did.
 const STALE: &str = "were there before";
 
 macro_rules! each_fault_is_noticed {

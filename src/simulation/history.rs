@@ -1,4 +1,4 @@
-//! The hash of every state that each shard was in.
+//! The history of each shard: the hash of every state that it was in.
 
 use crate::engine::State;
 use crate::ids::ShardId;

@@ -13,21 +13,21 @@ use crate::money::{FeeRate, Price, Shares};
 /// A price in micro-dollars and the micro-shares offered at it.
 type Offer = (i64, i64);
 
-/// More than any order takes.
+/// A size that no order exceeds, in micro-shares.
 const ENOUGH: i64 = 1_000_000_000_000;
 
 /// A market whose book never changes.
 pub(super) struct FixedMarket {
     pub(super) id: &'static str,
-    /// Best first.
+    /// Bids, best first.
     bids: &'static [Offer],
-    /// Best first.
+    /// Asks, best first.
     asks: &'static [Offer],
     /// The rate in millionths, and the exponent of the venue's fee curve.
     fee: (i64, u32),
 }
 
-/// The first [`LASTING_COUNT`] stay open; the others are resolved in order.
+/// The traded markets. The first [`LASTING_COUNT`] stay open; the others are resolved in order.
 pub(super) const MARKETS: [FixedMarket; LASTING_COUNT + RESOLVING_COUNT] = [
     FixedMarket {
         id: "0xaa",
@@ -86,7 +86,7 @@ pub(super) struct Fill {
 }
 
 impl FixedMarket {
-    /// The result of an order, computed level by level.
+    /// Computes the result of an order, level by level.
     pub(super) fn fill(&self, side: Side, quantity_micros: i64) -> Fill {
         let offers = if side == Side::Buy { self.asks } else { self.bids };
         let (mut left, mut picos, mut fee_micros, mut level_count) = (quantity_micros, 0, 0, 0);
@@ -107,7 +107,8 @@ impl FixedMarket {
         Fill { notional_micros, fee_micros, level_count }
     }
 
-    /// shares × rate × (p × (1 − p))^exponent, to the nearest ten micro-dollars, half to even.
+    /// Computes shares × rate × (p × (1 − p))^exponent, to the nearest ten micro-dollars, half to
+    /// even.
     fn fee_micros(&self, price: i64, taken: i64) -> i64 {
         let (rate, exponent) = self.fee;
         let spread = i128::from(price) * i128::from(1_000_000 - price);
@@ -119,7 +120,7 @@ impl FixedMarket {
         i64::try_from(10 * (steps + i128::from(is_up))).expect("less than the notional")
     }
 
-    /// The market as the venue describes it while open.
+    /// Returns the venue's description of the market while it is open.
     fn description(&self) -> MarketInfo {
         let outcomes = ["Yes", "No"]
             .map(|label| Outcome { label: label.into(), token_id: token(self.id, label) });
@@ -128,7 +129,7 @@ impl FixedMarket {
         MarketInfo { fees, ..MarketInfo::bare(self.id, outcomes) }
     }
 
-    /// The market as the venue describes it once resolved.
+    /// Returns the venue's description of the market once it is resolved.
     pub(super) fn resolved(&self, market: usize) -> MarketInfo {
         let yes = Price::from_micros(payout_micros(market));
         let (status, payouts) = (MarketStatus::Resolved, vec![yes, yes.complement()]);
@@ -160,7 +161,8 @@ pub(super) fn list(markets: &Markets, resolved: &Range<usize>) {
     }
 }
 
-/// The payout of one share of the traded outcome once its market is resolved.
+/// Returns the payout of one share of the traded outcome, in micro-dollars, once its market is
+/// resolved.
 pub(super) const fn payout_micros(market: usize) -> i64 {
     match market % 3 {
         0 => 1_000_000,

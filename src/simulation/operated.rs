@@ -1,6 +1,6 @@
-//! Accounts that operators act on. Each has one request in flight, and an act whose answer is lost
-//! is asked for again until it is answered. So at any time at most one act may or may not have
-//! happened.
+//! Accounts that operators act on. Each has at most one request in flight, and an act whose answer
+//! is lost is repeated until it is answered. So the outcome of at most one act per account is
+//! uncertain.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,43 +18,43 @@ use crate::ids::{AccountId, KeyId};
 use crate::limits::tier::Tier;
 use crate::money::Usd;
 
-/// Traders on whose accounts operators act.
+/// The traders on whose accounts operators act.
 pub(super) const OPERATED: Range<usize> = RESTERS.end..RESTERS.end + 2;
 
-/// What is asked for an account, or of its operator.
+/// A request from an account's owner or from an operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Ask {
-    /// The owner opens it.
+    /// The owner opens the account.
     Open,
     /// The owner creates a key of this tier.
     Key(Tier),
     Act(Act),
 }
 
-/// What acts have made of an account.
+/// The expected state of an account after its acts.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct Facts {
-    /// Cash beyond the starting balance, in micro-dollars: nobody trades.
+    /// Cash beyond the starting balance, in micro-dollars. These accounts do not trade.
     deposited: i64,
     is_suspended: bool,
     tier: Option<Tier>,
-    /// The tier of each key that an answer told; `None` once it is erased.
+    /// The tier of each key that an answer reported; `None` once the key is erased.
     keys: BTreeMap<KeyId, Option<Tier>>,
     is_erased: bool,
 }
 
-/// An account that operators act on, as its owner and the operator know it.
+/// An account that operators act on, as its owner and the operator see it.
 pub(super) struct Operated {
     account: Option<AccountId>,
     facts: Facts,
     asked: Option<Ask>,
     is_in_flight: bool,
-    /// Whether `asked` was sent before, and may have happened.
+    /// Whether `asked` was sent before, and may have taken effect.
     may_have_happened: bool,
-    /// The newest deposit that was answered.
+    /// The newest deposit that an answer confirmed.
     deposited: Option<Act>,
     deposit_count: u8,
-    /// Whether it may have keys that no answer told.
+    /// Whether the account may have keys that no answer reported.
     may_have_more_keys: bool,
     erased: Vec<AccountId>,
 }
@@ -79,7 +79,7 @@ impl Facts {
         facts
     }
 
-    /// These facts as a state has them.
+    /// Returns the account's facts as recorded in a shard's state.
     fn in_state(&self, state: &State, account: &Account) -> Self {
         let tier_of = |id: KeyId| state.key(id).map(|key| key.grant.tier);
         let is_erased = account.is_erased();
@@ -115,12 +115,12 @@ impl Operated {
         }
     }
 
-    /// The account, once an answer told it.
+    /// Returns the account, once an answer has reported it.
     pub(super) const fn account(&self) -> Option<AccountId> {
         self.account
     }
 
-    /// The next request. `None` while one is in flight.
+    /// Returns the next request, or `None` while one is in flight.
     pub(super) fn next(&mut self, random: &mut Random) -> Option<Ask> {
         if self.is_in_flight {
             return None;
@@ -154,17 +154,17 @@ impl Operated {
         })
     }
 
-    /// The operator's command for an act.
+    /// Returns the operator's command for an act.
     pub(super) fn command(&self, act: Act) -> OperatorCommand {
         let account = self.account.expect("it is open");
         let by = Operator { uid: 1000, user: Some("operator".into()) };
         OperatorCommand { account, act, by, reason: "a simulation".into() }
     }
 
-    /// Nobody waits for the answer any more.
+    /// Records that the request in flight will not be answered.
     pub(super) fn lost(&mut self) {
         self.is_in_flight = false;
-        // Another key is as good.
+        // A request for a key is not repeated: any other key will do.
         let key = self.asked.take_if(|asked| matches!(asked, Ask::Key(_)));
         self.may_have_more_keys |= key.is_some();
     }
@@ -181,7 +181,7 @@ impl Operated {
         let repeats = self.deposited.as_ref() == Some(act);
         let after = if repeats { self.facts.clone() } else { self.facts.after(act) };
         let is_new = after != self.facts;
-        // What was asked for before may have been done then. Keys that nobody knows may get a tier.
+        // The act may have been done when it was first sent. An unreported key may need a new tier.
         let is_unsure = self.may_have_happened && is_new
             || self.may_have_more_keys && matches!(act, Act::Tier(_));
         ensure!(
@@ -211,7 +211,7 @@ impl Operated {
         Ok(())
     }
 
-    /// Checks why a key was refused.
+    /// Checks that a key was refused for a valid reason.
     pub(super) fn refused(&mut self, rejection: &Rejection) -> Result<(), String> {
         let is_right = match (&self.asked, rejection) {
             (Some(Ask::Key(_)), Rejection::AccountSuspended) => self.facts.is_suspended,
@@ -230,7 +230,7 @@ impl Operated {
         (self.asked, self.is_in_flight) = (None, false);
     }
 
-    /// Checks what a start recovered. Returns how many facts were compared.
+    /// Checks the recovered state of the account. Returns the number of facts compared.
     pub(super) fn check(&self, state: &State, owner: &Identity) -> Result<u64, String> {
         for &id in &self.erased {
             let is_erased = state.account(id).is_some_and(Account::is_erased);
@@ -259,15 +259,15 @@ impl Clients {
         &mut self.operated[trader - OPERATED.start]
     }
 
-    /// The next request about an account that operators act on. `None` while one is in flight.
+    /// Returns the next request for a random operated account, or `None` while that account has a
+    /// request in flight.
     pub(super) fn next_operated(&mut self, random: &mut Random) -> Option<Request> {
         let trader = OPERATED.start + random.below(OPERATED.len());
         let ask = self.operated(trader).next(random)?;
         Some(Request::Operated { trader, ask })
     }
 
-    /// Checks what a start recovered of the accounts that operators act on. Returns how many facts
-    /// were compared.
+    /// Checks the recovered states of all operated accounts. Returns the number of facts compared.
     pub(super) fn check_operated(&self, states: &[&State]) -> Result<u64, String> {
         OPERATED.zip(&self.operated).try_fold(0, |compared, (trader, operated)| {
             let trader = &self.traders[trader];

@@ -79,33 +79,33 @@ pub(super) struct Noted {
     pub(super) sequence: u64,
     /// Whether the newest record of the shard belongs to this request.
     pub(super) is_write: bool,
-    /// How many orders the request's trader had.
+    /// Number of orders of the request's trader.
     pub(super) order_count: u64,
-    /// The time of the clock, and how often it had jumped.
+    /// The clock's time, and the number of clock jumps so far.
     pub(super) shown: Timestamp,
     pub(super) jumps: u64,
     hash: u64,
 }
 
-/// How far the settler's clock advances before each poll.
+/// Time by which the settler's clock advances before each poll.
 const SETTLER_STEP: Duration = Duration::from_millis(100);
 
 pub(super) struct Process {
-    /// Dropped before the shards.
+    /// The requests in flight. Declared first, so that they are dropped before the shards.
     pending: VecDeque<Pending>,
     shards: Arc<Shards>,
     waiters: Arc<Waiters>,
     pub(super) journal: Arc<Journal>,
     steps: Steps,
     clock: Clock,
-    /// How often the clock has jumped.
+    /// Number of clock jumps so far.
     pub(super) jumps: u64,
     pub(super) markets: Arc<Markets>,
     settler: Pin<Box<dyn Future<Output = ()>>>,
     /// Publishes the books of the markets in which orders rest.
     feed: Feed,
     matcher: Matcher,
-    /// The decisions of held orders that may not be on disk yet.
+    /// Decisions on held orders that may not be on disk yet.
     deciding: Vec<Waiting<()>>,
     /// Runs only the settler, with a paused clock.
     runtime: Runtime,
@@ -155,12 +155,12 @@ impl Process {
         }
     }
 
-    /// Publishes what the venue reports.
+    /// Publishes a change that the venue reports.
     pub(super) fn publish(&mut self, change: VenueChange) {
         self.feed.apply(VenueEvent { at: self.clock.now(), change });
     }
 
-    /// Takes the books that may fill resting orders to their shards.
+    /// Matches resting orders with the books that may fill them.
     pub(super) fn match_orders(&mut self, history: &Arc<Mutex<History>>) {
         loop {
             let crossings = pin!(self.markets.crossings());
@@ -173,7 +173,7 @@ impl Process {
         self.note_states(history);
     }
 
-    /// Ends orders that are due, and looks again where matches were refused.
+    /// Ends orders that are due, and retries matches that were refused.
     pub(super) fn tick(&mut self, history: &Arc<Mutex<History>>) {
         self.matcher.tick();
         self.note_states(history);
@@ -190,7 +190,7 @@ impl Process {
         self.note_states(history);
     }
 
-    /// Notes the newest state of every shard that acts without a request.
+    /// Records the newest state of every shard that may change without a request.
     fn note_states(&self, history: &Arc<Mutex<History>>) {
         let ids = MARKETS.iter().map(|market| market.id).chain(RESTING_MARKETS);
         let shards = SHARDS.map(|shard| ShardId::new(shard).expect("a shard"));
@@ -214,8 +214,8 @@ impl Process {
         self.enqueue(prepared, before, noted, answer)
     }
 
-    /// Decides requests for one shard that arrive while another thread has its turn: they are
-    /// queued, and that thread runs them.
+    /// Decides requests that arrive for one shard while another thread holds the shard's turn: they
+    /// are queued, and that thread runs them.
     pub(super) fn submit_together(
         &mut self,
         requests: Vec<Request>,
@@ -247,7 +247,8 @@ impl Process {
         Ok(())
     }
 
-    /// Prepares a request and the observations before and after it. Nothing happens until polled.
+    /// Prepares a request and the observations before and after it. Nothing happens until they are
+    /// polled.
     fn prepare(
         &self,
         request: Request,
@@ -262,7 +263,7 @@ impl Process {
         Prepared { request, before, future, after }
     }
 
-    /// Queues a request until its answer arrives or may be delivered.
+    /// Queues a request until its answer can be delivered.
     fn enqueue(
         &mut self,
         prepared: Prepared,
@@ -290,7 +291,7 @@ impl Process {
         Ok(())
     }
 
-    /// Polls the settler this many times, advancing its clock before each.
+    /// Polls the settler this many times, advancing its clock before each poll.
     pub(super) fn settle(&mut self, polls: usize, history: &Arc<Mutex<History>>) {
         let Self { settler, runtime, .. } = self;
         runtime.block_on(async {
@@ -397,7 +398,7 @@ impl Process {
         }
     }
 
-    /// Observes a shard without waiting for the disk, as no client can.
+    /// Observes a shard without waiting for the disk, which no client can do.
     fn peek(
         &self,
         shard: ShardId,
@@ -426,7 +427,7 @@ impl Process {
         })
     }
 
-    /// The first deliverable answer, in the order of the requests.
+    /// Returns the first answer that can be delivered, in the order of the requests.
     pub(super) fn next_answer(&mut self) -> Option<(Pending, Answer)> {
         self.deciding.retain_mut(|deciding| poll(deciding).is_pending());
         for index in 0..self.pending.len() {
@@ -438,7 +439,7 @@ impl Process {
         None
     }
 
-    /// Writes records to disk. False if there were none.
+    /// Writes records to disk. Returns false if there were none.
     pub(super) fn flush(&mut self) -> Result<bool, DiskError> {
         self.steps.flush()
     }
@@ -447,12 +448,12 @@ impl Process {
         self.steps.make_segment()
     }
 
-    /// Whether no request waits for its answer.
+    /// Whether every request has been answered.
     pub(super) fn has_answered_all(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// Whether every request that waits for its answer waits for a held order to be decided.
+    /// Whether all unanswered requests are waiting for held orders to be decided.
     pub(super) fn waits_only_for_held_orders(&self, clients: &Clients) -> bool {
         self.pending.iter().all(|pending| {
             let Request::Place(number) = pending.request else { return false };
@@ -482,7 +483,7 @@ fn poll<T>(future: &mut Waiting<T>) -> Poll<T> {
     future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// The result of a future that must be ready.
+/// Returns the result of a future that must be ready.
 fn poll_ready<T>(future: &mut Waiting<T>) -> T {
     match poll(future) {
         Poll::Ready(value) => value,

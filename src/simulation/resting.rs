@@ -1,5 +1,5 @@
-//! Orders that rest, in markets of their own whose books move, by traders who send nothing else:
-//! what they send, and what must be true of every order after each start.
+//! Resting orders, in separate markets whose books move, from traders who send nothing else.
+//! Creates the requests, and checks every order after each start.
 
 pub(super) mod answers;
 pub(super) mod books;

@@ -1,4 +1,4 @@
-//! Small limits, so that everything happens often.
+//! Small limits, which make rare events frequent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub(super) const DATA: &str = "/data";
 
 pub(super) const SEGMENT_BYTES: u64 = 64 << 10;
 
-/// Takes a snapshot without running anything else.
+/// A pace that takes a snapshot without running anything else.
 pub(super) struct Uninterrupted;
 
 impl Pace for Uninterrupted {
@@ -20,7 +20,7 @@ impl Pace for Uninterrupted {
     }
 }
 
-/// A snapshot of every segment.
+/// Returns a configuration that takes a snapshot of every segment.
 pub(super) fn snapshot_config() -> SnapshotConfig {
     SnapshotConfig {
         journal_bytes: 1,

@@ -1,9 +1,9 @@
 //! Statistics of a run: a run without failures proves little unless everything has happened in it.
 
-/// Declares the statistics, their sum and their text.
+/// Declares a struct of statistics that can be added and printed.
 macro_rules! totals {
     ($totals:ident: $($(#[$doc:meta])* $name:ident: $text:literal,)*) => {
-        /// How often each thing happened.
+        /// Number of times that each event happened.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
         pub(super) struct $totals {
             $($(#[$doc])* pub(super) $name: u64,)*
@@ -33,35 +33,35 @@ macro_rules! totals {
 
 totals! {
     Totals:
-    /// The power failed while a process started.
+    /// Power failures while a process started.
     power_lost_in_start: "power losses while it starts",
-    /// The power failed during an operation.
+    /// Power failures during an operation.
     power_lost_in_operation: "in the middle of an operation",
-    /// The power failed between two operations.
+    /// Power failures between two operations.
     power_lost: "between operations",
-    /// The process was killed while the system kept running.
+    /// Processes killed while the system kept running.
     killed: "processes killed",
-    /// A write or a sync failed.
+    /// Failed writes and syncs.
     disk_failed: "ended by a failed disk",
-    /// Two disk faults occurred in one process.
+    /// Processes with two disk faults.
     two_faults: "with two faults of the disk",
-    /// The process shut down by itself.
+    /// Processes that shut down by themselves.
     orderly: "orderly ends",
-    /// An orderly end found the disk full, and left held orders to the next process.
+    /// Orderly ends that found the disk full, and left held orders to the next process.
     left_held: "that left held orders",
-    /// An orderly end decided held orders once the disk had room again.
+    /// Orderly ends that decided held orders once the disk had room again.
     waited_for_room: "that waited for room to decide them",
-    /// The clock jumped by hours or decades, in either direction.
+    /// Jumps of the clock by hours or decades, in either direction.
     clock_jumps: "jumps of the clock",
     /// Starts that succeeded and whose state was compared.
     recoveries: "recoveries compared",
     /// Snapshots taken.
     snapshots: "snapshots",
-    /// A start or a snapshot refused a file with a flipped bit.
+    /// Starts and snapshots that refused a file with a flipped bit.
     flips_refused: "flipped bits refused",
-    /// Those of them in the segment being written.
+    /// Refused bit flips in the segment that was being written.
     flips_refused_at_end: "of them in the open segment",
-    /// A bit was flipped where nothing is read.
+    /// Bit flips in bytes that are never read.
     flips_harmless: "harmless bit flips",
     /// Writes that were acknowledged.
     acknowledged: "writes acknowledged",
@@ -75,11 +75,11 @@ totals! {
     given_up: "requests given up",
     /// Orders sent again and answered with their first result.
     replayed: "orders replayed",
-    /// Commands that found their work already done.
+    /// Commands whose work was already done.
     already: "commands already done",
     /// Reads answered.
     read: "reads answered",
-    /// Requests rejected by the account's state.
+    /// Requests rejected because of the account's state.
     rejected: "requests rejected",
     /// Markets that the settler has paid out in every shard.
     settled: "markets settled",
@@ -87,37 +87,37 @@ totals! {
     refused_resolved: "orders refused in resolved markets",
     /// Orders that may rest, answered for the first time.
     placed: "limit orders placed",
-    /// Orders that a start found and no answer had reported.
+    /// Orders that a start recovered before any answer reported them.
     found_unanswered: "of them found without an answer",
-    /// Runs in which an account forgot its oldest finished orders.
+    /// Runs in which an account dropped its oldest finished orders.
     forgotten: "runs that forgot some",
-    /// Orders that were held, and answered once they were decided.
+    /// Held orders that were answered once they were decided.
     held: "held orders decided",
-    /// Held orders that a start found.
+    /// Held orders that a start recovered.
     found_held: "held orders found by a start",
-    /// Held orders that were known, and refused when they were decided.
+    /// Held orders that clients knew of, and that were refused when they were decided.
     dropped: "known held orders dropped",
-    /// Fills of orders that rested.
+    /// Fills of resting orders.
     filled_later: "fills of resting orders",
-    /// Orders that their trader cancelled.
+    /// Orders cancelled by their trader.
     cancelled: "orders cancelled",
-    /// Cancels that came after the order had ended.
+    /// Cancels that arrived after the order had ended.
     cancelled_too_late: "cancels too late",
-    /// Orders that ended at their time.
+    /// Orders that expired.
     expired: "orders expired",
-    /// Orders that ended because their account fell silent.
+    /// Orders that ended because their account missed its heartbeat.
     silent: "ended by a missing heartbeat",
-    /// Orders that ended with their market.
+    /// Orders that ended together with their market.
     ended_with_market: "ended with their market",
-    /// Accounts that a request reset.
+    /// Accounts reset by a request.
     resets: "accounts reset",
     /// Orders that ended because their account was reset.
     ended_by_reset: "orders ended by a reset",
-    /// Post-only orders that waited for a book, which crossed them.
+    /// Post-only orders that waited for a book and were crossed by it.
     crossed_fresh_book: "crossed by their first fresh book",
-    /// Acts of operators that changed something.
+    /// Operators' acts that changed something.
     acts: "acts of operators",
-    /// Accounts that an operator erased.
+    /// Accounts erased by an operator.
     erased: "accounts erased",
     /// Requests refused because the journal was full.
     journal_full: "refused by a full journal",
@@ -128,7 +128,7 @@ totals! {
 }
 
 impl Totals {
-    /// How many processes did not shut down by themselves.
+    /// Returns the number of processes that did not shut down by themselves.
     pub(super) fn crashes(&self) -> u64 {
         self.power_lost_in_start
             + self.power_lost_in_operation

@@ -27,17 +27,18 @@ use crate::money::Usd;
 use crate::snapshot::{FoldError, LoadError, Pace, RecoverError, Stopped, Upkeep, open_stepped};
 use paperbourse_core::sizes;
 
-/// One action in this many resolves a market, until all that ever will be are resolved.
+/// Average number of actions until the next market is resolved, while any is left to resolve.
 const MARKET_RESOLVED_ONE_IN: u64 = 200;
 
-/// Jumps of the clock: an hour, forty days and seventy years forward, and an hour and forty years
-/// back. All exceed the 60 s for which a shard's time stands still when the clock is set back.
+/// Jumps of the clock, in seconds: an hour, forty days and seventy years forward, and an hour and
+/// forty years back. All exceed the 60 s for which a shard's time stands still when the clock is
+/// set back.
 const JUMPS_SECONDS: [i64; 5] = [3_600, 3_456_000, 2_208_988_800, -3_600, -1_262_304_000];
 
-/// The most rounds without faults that may pass until every order is answered.
+/// Maximum number of rounds without faults until every order is answered.
 const ROUNDS_MAX: usize = 1000;
 
-/// More requests than use up what the journal has prepared.
+/// Number of requests that are enough to fill all segments prepared by the journal.
 const REQUESTS_MAX: usize = 400;
 
 /// The condition of the process.
@@ -52,7 +53,7 @@ pub(super) struct World {
     random: Random,
     simulated: SimulatedDisk,
     nanos: Arc<AtomicI64>,
-    /// The difference between the clock and the true time.
+    /// The difference between the clock and the true time, in nanoseconds.
     jumped_nanos: i64,
     clients: Clients,
     venue: Venue,
@@ -60,7 +61,7 @@ pub(super) struct World {
     totals: Totals,
     /// The disk faults planned for this process.
     planned: Faults,
-    /// Whether the disk holds nothing that a power loss could still take away.
+    /// Whether the disk's contents would survive a power loss unchanged.
     is_settled: bool,
 }
 
@@ -81,8 +82,7 @@ impl World {
         }
     }
 
-    /// Runs this many processes and a last one without faults. An error says in which one it
-    /// occurred.
+    /// Runs `lives` processes, and then a last one without faults. An error names the process.
     pub(super) fn run(&mut self, lives: u64) -> Result<(), String> {
         for life in 0..lives {
             self.live().map_err(|failure| format!("life {life}: {failure}"))?;
@@ -126,8 +126,8 @@ impl World {
         self.end(process, condition)
     }
 
-    /// Plans one or two disk faults, each within one of these numbers of operations; none if the
-    /// list is empty.
+    /// Plans one or two disk faults, each within a number of operations picked from `reaches`.
+    /// Plans none if `reaches` is empty.
     fn choose_faults(&mut self, reaches: &[u64]) {
         self.empty_disk();
         let mut faults = Faults::default();
@@ -176,9 +176,10 @@ impl World {
         Disk::Simulated(self.simulated.clone())
     }
 
-    /// Starts a process. `None` if the disk failed.
+    /// Starts a process. Returns `None` if the disk failed.
     fn open(&mut self) -> Result<Option<(Process, Upkeep)>, String> {
         let data = Path::new(DATA);
+        // A full disk may prevent a start, but once there is room the start must succeed.
         let opened = loop {
             match open_stepped(self.disk(), data, &journal_config()) {
                 Err(error) if is_full(&error) => self.empty_disk(),
@@ -216,14 +217,14 @@ impl World {
         Ok(Some((process, upkeep)))
     }
 
-    /// Resolves a market, which from now on takes no orders.
+    /// Resolves the next market, which takes no orders from now on.
     fn resolve_market(&mut self, process: &Process) {
         let Some(market) = self.clients.resolve() else { return };
         let resolved = MARKETS[market].resolved(market);
         process.markets.list(vec![resolved]).expect("it is listed");
     }
 
-    /// The books in which orders rest move.
+    /// Moves the books in which orders rest.
     fn move_books(&mut self, process: &mut Process) -> Result<(), String> {
         for _ in 0..=self.random.below(3) {
             let change = self.venue.step(&mut self.random);
@@ -235,7 +236,7 @@ impl World {
         self.auditor.check_history()
     }
 
-    /// The wait of all held orders is over.
+    /// Decides all held orders, as if their wait were over.
     fn decide_held(&self, process: &mut Process) -> Result<(), String> {
         process.decide_held(&self.auditor.history);
         self.auditor.check_history()
@@ -322,8 +323,8 @@ impl World {
         self.deliver_answers(process)
     }
 
-    /// Flushes the journal, and usually delivers the answers. Sometimes the process will end before
-    /// any client receives an answer that is already durable.
+    /// Flushes the journal, and usually delivers the answers. If it does not, the process may end
+    /// before any client receives an answer that is already durable.
     fn flush(&mut self, process: &mut Process) -> Result<Condition, String> {
         let flushed = process.flush();
         if flushed.is_err() || !self.random.one_in(4) {
@@ -371,6 +372,7 @@ impl World {
             Ok(report) => self.totals.snapshots += u64::from(report.is_some()),
             Err(FoldError::Stopped(_)) => {}
             Err(error) if fold_disk_error(&error).is_some() => {
+                // A disk error only fails the snapshot, unless the disk has crashed.
                 if self.simulated.is_crashed() {
                     return Ok(Condition::DiskFailed);
                 }
@@ -414,8 +416,8 @@ impl World {
         if self.is_settled { self.simulated.power_loss() } else { self.simulated.kill() }
     }
 
-    /// Fills the disk. Then the clients use up the segments that are there, until a request is
-    /// refused for lack of room.
+    /// Fills the disk, then sends requests until the existing segments are full and one is refused
+    /// for lack of room.
     fn use_up_disk(&mut self, process: &mut Process) -> Result<(), String> {
         self.fill_disk();
         let refused_before = self.totals.journal_full;
@@ -439,8 +441,8 @@ impl World {
     }
 
     /// Ends the process once it has answered all requests. Only a full disk may prevent that, and
-    /// only for held orders: to decide one takes a record. A server that shuts down does not wait
-    /// for room for ever, and whoever starts next decides them.
+    /// only for held orders, since deciding one writes a record. A server that shuts down does not
+    /// wait for room for ever; the next process decides them.
     fn end_orderly(&mut self, mut process: Process) -> Result<(), String> {
         self.totals.orderly += 1;
         self.is_settled = false;
@@ -452,7 +454,7 @@ impl World {
                 self.clients.lost(process.into_unanswered());
                 return Ok(());
             }
-            // Somebody makes room in time.
+            // The disk gets room before the process gives up.
             self.totals.waited_for_room += 1;
             self.empty_disk();
             self.answer_all(&mut process)?;
@@ -461,7 +463,7 @@ impl World {
         unanswered.next().map_or(Ok(()), |request| Err(format!("{request:?} was not answered")))
     }
 
-    /// Runs the process until every request is answered or no more can be.
+    /// Runs the process until every request is answered or no further progress is possible.
     fn answer_all(&mut self, process: &mut Process) -> Result<(), String> {
         self.deliver_answers(process)?;
         for _ in 0..ROUNDS_MAX {
@@ -520,7 +522,7 @@ impl World {
     }
 }
 
-/// Lets other actions run while a snapshot is taken.
+/// A pace that runs other actions while a snapshot is taken.
 struct Meanwhile<'a> {
     world: &'a mut World,
     process: &'a mut Process,
@@ -536,7 +538,7 @@ impl Pace for Meanwhile<'_> {
     }
 }
 
-/// The disk error, if the disk caused this one.
+/// Returns the disk error that caused this error, if any.
 fn disk_error(error: &RecoverError) -> Option<&DiskError> {
     match error {
         RecoverError::Journal(OpenError::Disk(error)) => Some(error),

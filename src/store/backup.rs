@@ -3,9 +3,9 @@
 //!
 //! The backup holds the newest snapshot and the journal after it, up to the last complete block:
 //! every write acknowledged before the backup began. The running server is not involved and never
-//! waits. Everything is checked as at a start, and the copy is verified before it gets its final
-//! name, so every finished backup can be started on. Preallocated segments and the archive are not
-//! copied: a start makes new segments and needs no archive.
+//! waits. Everything is checked as at startup, and the copy is verified before it gets its final
+//! name, so a server can start on any finished backup. Preallocated segments and the archive are
+//! not copied: a server makes new segments and needs no archive.
 
 mod add;
 mod assemble;
@@ -46,22 +46,22 @@ pub use target::TargetError;
 pub struct BackupReport {
     /// Path of the backup.
     pub target: String,
-    /// The last segment that its snapshot covers. `None` without a snapshot.
+    /// The last segment that the snapshot covers. `None` without a snapshot.
     pub snapshot_segment: Option<u64>,
-    /// Number of segments after that.
+    /// Number of segments after the snapshot.
     pub segments: u64,
-    /// Position of its newest record. All earlier records are included.
+    /// Position of the newest record in the backup. All earlier records are included.
     pub last_position: u64,
     /// Size of snapshot and journal, in bytes.
     pub bytes: u64,
     /// Whether the backup includes the key of the embedded issuer.
     pub has_issuer_key: bool,
-    /// Whether the hourly prices were left out because they are not in a regular file. A server
-    /// starts without them, too.
+    /// Whether the hourly prices were left out because they are not in a regular file. A server can
+    /// start without them.
     pub lacks_price_hours: bool,
 }
 
-/// Copies a data directory to `target`, which must not exist or be an empty directory.
+/// Copies a data directory to `target`, which must either not exist or be an empty directory.
 pub fn backup(directory: &Path, target: &Path) -> Result<BackupReport, TargetError> {
     let folder = inspect::folder(directory)?;
     let (target, report) = target::make(&folder.disk, target, |temporary| {
@@ -89,7 +89,7 @@ fn copy(from: &Folder, to: &Folder) -> Result<BackupReport, InspectError> {
         has_issuer_key: false,
         lacks_price_hours: false,
     };
-    // The snapshot first: the segments after it stay until two newer snapshots exist.
+    // Copy the snapshot first: the segments after it stay until two newer snapshots exist.
     let snapshot = Snapshot::newest(from)?;
     if let Some(snapshot) = &snapshot {
         target::copy_snapshot(snapshot, to)?;

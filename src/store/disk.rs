@@ -1,7 +1,7 @@
 //! All file operations on a data directory, behind one interface, so that tests can substitute a
 //! simulated disk.
 //!
-//! An error names the operation and the path. Interpreting it is up to the caller.
+//! An error names the operation and the path. Its meaning is up to the caller.
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod simulated;
@@ -32,12 +32,12 @@ pub struct DiskError {
     pub action: &'static str,
     /// The file or directory.
     pub path: PathBuf,
-    /// The error of the operating system.
+    /// The operating system's error.
     #[source]
     pub source: io::Error,
 }
 
-/// Adds operation and path to an error.
+/// Adds the operation and the path to an error.
 fn done<T>(action: &'static str, path: &Path, result: io::Result<T>) -> Result<T, DiskError> {
     #[cfg(test)]
     trace::record(action, path);
@@ -46,7 +46,7 @@ fn done<T>(action: &'static str, path: &Path, result: io::Result<T>) -> Result<T
 
 impl DiskError {
     /// Whether the disk or the table of open files is full, so that a retry may succeed later. Such
-    /// an error does not cast doubt on what is on disk.
+    /// an error does not cast doubt on the data already on disk.
     pub fn is_full(&self) -> bool {
         let is_out_of_descriptors = self.source.raw_os_error().is_some_and(|error| {
             [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).contains(&error)
@@ -59,7 +59,7 @@ impl DiskError {
     }
 }
 
-/// How a file is opened.
+/// The access mode of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Access {
     /// Read an existing file.
@@ -97,9 +97,10 @@ impl Disk {
         self.open_for(Access::Create, path)
     }
 
-    /// Opens an existing file so that its writes are on disk when they return. With `may_bypass`
-    /// they go around the page cache where the file system can, in a single call; offsets, lengths
-    /// and addresses must then be multiples of [`PAGE_BYTES`].
+    /// Opens an existing file for durable writes: a write returns once its bytes are on disk. With
+    /// `may_bypass`, writes bypass the page cache if the file system supports that, and each takes
+    /// a single system call; offsets, lengths and addresses must then be multiples of
+    /// [`PAGE_BYTES`].
     pub fn open_durable(&self, path: &Path, may_bypass: bool) -> Result<DiskFile, DiskError> {
         let direct = match self {
             Self::System if may_bypass => system::open_direct(path),
@@ -125,9 +126,10 @@ impl Disk {
         Ok(DiskFile { handle, path: path.to_path_buf(), writes: Writes::Cached })
     }
 
-    /// Creates a file that starts with `head` and is zero-filled to a length of `bytes`. It is
-    /// written and synced under a temporary name and then renamed; the caller must sync the
-    /// directory. Calls `between_parts` where it may pause: no write is pending then.
+    /// Creates a file that starts with `head` and is zero-filled to a length of `bytes`. The file
+    /// is written and synced under a temporary name and then renamed; the caller must sync the
+    /// directory. Calls `between_parts` after each part of the zeros, when no write is pending, so
+    /// that the caller may pause there.
     pub fn create_zeroed(
         &self,
         path: &Path,
@@ -169,11 +171,12 @@ impl Disk {
         done("look for", path, found)
     }
 
-    /// Whether this existing path is a regular file, which can be read without waiting for anybody.
+    /// Whether this existing path is a regular file. Opening or reading anything else, such as a
+    /// pipe, could block on another process.
     pub fn is_regular_file(&self, path: &Path) -> Result<bool, DiskError> {
         let found = match self {
             Self::System => std::fs::metadata(path).map(|metadata| metadata.is_file()),
-            // It has directories and regular files only.
+            // The simulated disk has only directories and regular files.
             #[cfg(any(test, feature = "test-util"))]
             Self::Simulated(disk) => disk.names(path).map_or(Ok(true), |_| Ok(false)),
         };
@@ -192,12 +195,12 @@ impl Disk {
         Ok(names)
     }
 
-    /// Creates a directory and its parents, syncing each into its parent.
+    /// Creates a directory and its missing parents, and syncs the parent of each.
     pub fn create_directory(&self, path: &Path) -> Result<(), DiskError> {
         let parent = parent_of(path);
         if self.exists(path)? {
-            // The process that created it may have ended before syncing it. A process that may not
-            // read the parent did not create it.
+            // The process that created the directory may have ended before it synced the parent. If
+            // this process may not read the parent, it did not create the directory.
             return match self.sync_directory(&parent) {
                 Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => Ok(()),
                 synced => synced,
@@ -283,8 +286,8 @@ impl Disk {
         self.sync_directory(&parent_of(to.path()))
     }
 
-    /// Locks a file, creating it if necessary, until the returned lock is dropped. `None` if
-    /// another process holds it.
+    /// Locks a file, creating it if necessary, until the returned lock is dropped. Returns `None`
+    /// if another process holds the lock.
     pub fn lock(&self, path: &Path) -> Result<Option<DiskLock>, DiskError> {
         let locked = match self {
             Self::System => system::lock(path),
@@ -309,14 +312,14 @@ pub struct DiskFile {
     writes: Writes,
 }
 
-/// What a write has done when it returns.
+/// The state of a write's bytes when it returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Writes {
-    /// The page cache has the bytes.
+    /// The bytes are in the page cache.
     Cached,
-    /// They are on disk, by a sync after the write.
+    /// The bytes are on disk: the write was followed by a sync.
     Synced,
-    /// They are on disk, written around the page cache.
+    /// The bytes are on disk: the write bypassed the page cache.
     Direct,
 }
 
@@ -328,12 +331,12 @@ enum Handle {
 }
 
 impl DiskFile {
-    /// The path under which it was opened or created.
+    /// Returns the path under which the file was opened or created.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Length, in bytes.
+    /// Returns the length of the file, in bytes.
     pub fn bytes(&self) -> Result<u64, DiskError> {
         let bytes = match &self.handle {
             Handle::System(file) => file.metadata().map(|metadata| metadata.len()),
@@ -343,7 +346,7 @@ impl DiskFile {
         done("measure", &self.path, bytes)
     }
 
-    /// Whether writes go around the page cache.
+    /// Whether writes bypass the page cache.
     pub fn is_direct(&self) -> bool {
         self.writes == Writes::Direct
     }
@@ -368,12 +371,12 @@ impl DiskFile {
         if self.writes == Writes::Synced { self.sync_data() } else { Ok(()) }
     }
 
-    /// Appends all bytes.
+    /// Appends all bytes to the file.
     pub fn append(&self, bytes: &[u8]) -> Result<(), DiskError> {
         self.write_at(bytes, self.bytes()?)
     }
 
-    /// Syncs content and length.
+    /// Syncs the content and the length.
     pub fn sync_data(&self) -> Result<(), DiskError> {
         let synced = match &self.handle {
             Handle::System(file) => file.sync_data(),
@@ -383,7 +386,7 @@ impl DiskFile {
         done("sync", &self.path, synced)
     }
 
-    /// Syncs everything about the file except its name.
+    /// Syncs the content and all metadata of the file, but not its name.
     pub fn sync_all(&self) -> Result<(), DiskError> {
         let synced = match &self.handle {
             Handle::System(file) => file.sync_all(),
@@ -403,8 +406,8 @@ impl DiskFile {
         done("read", &self.path, read)
     }
 
-    /// Reads the whole file into a reusable buffer. Returns `None`, before allocating, if it is
-    /// longer than `bytes_max`.
+    /// Reads the whole file into a reusable buffer. If the file is longer than `bytes_max`, returns
+    /// `None` before allocating anything.
     pub fn read_into(&self, buffer: &mut Vec<u8>, bytes_max: u64) -> Result<Option<()>, DiskError> {
         let bytes = self.bytes()?;
         let Some(length) = usize::try_from(bytes).ok().filter(|_| bytes <= bytes_max) else {
@@ -416,7 +419,7 @@ impl DiskFile {
     }
 }
 
-/// The temporary name under which a file or directory is prepared.
+/// Returns the temporary name under which a file or directory is prepared.
 pub fn temporary_name(path: &Path) -> PathBuf {
     path.with_added_extension("tmp")
 }
@@ -429,7 +432,7 @@ fn parent_of(path: &Path) -> PathBuf {
     }
 }
 
-/// The length of the next part, given how many bytes are left.
+/// Returns the length of the next part, given the number of bytes left.
 fn part_bytes(left: u64) -> usize {
     usize::try_from(left).map_or(PART_BYTES, |left| left.min(PART_BYTES))
 }

@@ -1,8 +1,8 @@
-//! The file that carries the bars of an hour over a restart.
+//! The file that preserves hourly bars across restarts.
 //!
-//! It is written as a whole under another name and then renamed, so that a crash leaves the old
-//! file or the new one. One that cannot be used is set aside, and the server starts without. Prices
-//! are not money: whatever goes wrong here is logged, and nothing else suffers.
+//! It is written as a whole under another name and then renamed, so that a crash leaves either the
+//! old file or the new one. An unusable file is set aside, and the server starts without it. Prices
+//! are not money: failures here are logged and affect nothing else.
 
 mod bytes;
 
@@ -19,29 +19,32 @@ use paperbourse_core::ids::OutcomeIndex;
 use paperbourse_core::market::Markets;
 use paperbourse_core::market::history::{BARS_MAX, HOURS_KEPT, PriceRecord, Unit};
 
-/// The longest file: the most bars, and as much again for the names and volumes.
+/// Maximum length of the file, in bytes: 20 for each of the maximum number of bars, and as much
+/// again for names and volumes.
 const FILE_BYTES_MAX: u64 = 2 * 20 * BARS_MAX as u64;
 
-/// The file is written in parts of this size, and synced after each, so that a flush of the journal
-/// never waits for all of it.
+/// The file is written in parts of this size and synced after each, so that a flush of the journal
+/// never waits for the whole file.
 const PART_BYTES: usize = 256 << 10;
 
-/// How often a new hour is looked for, so that the file has the hours that are over.
+/// Interval between checks for a new hour, so that completed hours are written soon.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How often the file is written within an hour: what a crash can lose.
+/// Interval between writes within an hour: a crash loses at most this much.
 const WRITE_INTERVAL: Duration = Duration::from_mins(5);
 
-/// The file of hours of a data directory.
+/// The file of hourly prices in a data directory.
 pub struct HoursFile {
     disk: Disk,
     path: PathBuf,
     markets: Arc<Markets>,
-    /// The newest hour that was written. Held while writing: there is one temporary name.
+    /// The newest hour that was written. Locked while writing, since there is only one temporary
+    /// name.
     written: Mutex<i64>,
 }
 
-/// What is wrong with the file of a data directory; `None` if a start can use it.
+/// Describes what is wrong with the file of a data directory. `None` if the file is usable at
+/// startup.
 pub fn flaw(folder: &Folder) -> Option<String> {
     let path = folder.price_hours();
     let flaw = read(&folder.disk, &path).err()?;
@@ -52,7 +55,7 @@ pub fn flaw(folder: &Folder) -> Option<String> {
     ))
 }
 
-/// Renames the file. Returns false if that fails.
+/// Renames the file so that it is not read again. Returns false if that fails.
 fn set_aside(disk: &Disk, path: &Path, flaw: &str) -> bool {
     let aside = path.with_added_extension("unusable");
     match disk.rename(path, &aside) {
@@ -78,7 +81,7 @@ fn set_aside(disk: &Disk, path: &Path, flaw: &str) -> bool {
 
 type Records = Vec<(Arc<str>, PriceRecord)>;
 
-/// What the file says, or why it cannot be used.
+/// Returns the records in the file, or the reason that the file cannot be used.
 fn read(disk: &Disk, path: &Path) -> Result<Records, String> {
     match try_read(disk, path) {
         Ok(read) => read.map_err(|flaw| flaw.to_string()),
@@ -99,8 +102,8 @@ fn try_read(disk: &Disk, path: &Path) -> Result<Result<Records, Flaw>, DiskError
 }
 
 impl HoursFile {
-    /// The records in the file of a data directory, for [`Markets::with_histories`]. `None` if
-    /// there is an unusable file that cannot be set aside: it must not be overwritten.
+    /// Reads the records in the file of a data directory, for [`Markets::with_histories`]. `None`
+    /// if there is an unusable file that cannot be set aside: it must not be overwritten.
     pub fn records(folder: &Folder) -> Option<Vec<(Arc<str>, PriceRecord)>> {
         let path = folder.price_hours();
         match read(&folder.disk, &path) {
@@ -109,13 +112,15 @@ impl HoursFile {
         }
     }
 
-    /// The file of a data directory, to be written from these markets.
+    /// Creates a handle to the file of a data directory, to be written from these markets. Does not
+    /// access the disk.
     pub fn new(folder: &Folder, markets: Arc<Markets>) -> Self {
         let (disk, path) = (folder.disk.clone(), folder.price_hours());
         Self { disk, path, markets, written: Mutex::new(0) }
     }
 
-    /// Writes the file once an hour of the venue is over, and every few minutes. Never returns.
+    /// Writes the file at the end of each hour in venue time, and otherwise every few minutes.
+    /// Never returns.
     pub async fn keep(self: Arc<Self>) {
         let mut written_at = Instant::now();
         loop {
@@ -137,7 +142,7 @@ impl HoursFile {
     /// Writes the file now. A failure is logged; the previous file stays.
     pub fn write(&self) {
         let mut written = self.written.lock();
-        // Also after a failure: a full disk is not tried every other second.
+        // Set even if the write fails: a full disk must not be retried every other second.
         *written = self.newest_hour();
         if let Err(error) = self.try_write() {
             let cause = &error.source;
@@ -154,8 +159,8 @@ impl HoursFile {
             count += usize::from(bytes::put_token(&mut part.bytes, token_id, record));
             if part.bytes.len() < PART_BYTES { Ok(()) } else { part.write() }
         };
-        // One listing for all, so that no token is written twice. A market that is listed
-        // meanwhile is neither in it nor among the unlisted, so these come first.
+        // Use one listing throughout, so that no token is written twice. Collect the unlisted
+        // records before it: otherwise a market listed in between would be missing from both.
         let oldest_hour = self.newest_hour() - i64::from(HOURS_KEPT);
         let unlisted = self.markets.unlisted_records(u32::try_from(oldest_hour).unwrap_or(0));
         let listing = self.markets.listing().clone();
@@ -181,7 +186,7 @@ impl HoursFile {
     }
 }
 
-/// What is still to be written, and where.
+/// The bytes still to be written, and their offset in the file.
 struct Part {
     file: DiskFile,
     offset: u64,
@@ -222,7 +227,7 @@ mod tests {
         info
     }
 
-    /// Markets whose first outcomes had this many prices, one in each hour.
+    /// Returns markets whose first outcomes had this many prices, one per hour.
     fn markets(market_count: usize, hours: i64) -> Arc<Markets> {
         let markets = Markets::new();
         markets.list((0..market_count).map(info).collect()).unwrap();
@@ -237,7 +242,7 @@ mod tests {
         Arc::new(markets)
     }
 
-    /// The number of tokens in the file, and of the bars of each.
+    /// Returns the number of tokens in the file, and the number of bars of each.
     fn content(folder: &Folder) -> (usize, usize) {
         let records = HoursFile::records(folder).unwrap();
         let counts: Vec<usize> = records.iter().map(|it| it.1.history.bar_count()).collect();
@@ -280,14 +285,14 @@ mod tests {
         assert_eq!(content(&folder), (3, 2));
     }
 
-    /// To open a pipe would wait for its writer.
+    /// Opening a pipe would wait for its writer.
     #[test]
     fn a_pipe_is_set_aside_unread() {
         let directory = tempfile::tempdir().unwrap();
         let folder = Folder::new(Disk::System, directory.path());
         let made = std::process::Command::new("mkfifo").arg(folder.price_hours()).status();
         assert!(made.unwrap().success());
-        // In a thread of its own, so that a read that waits fails the test.
+        // Read in a separate thread, so that a blocking read fails the test.
         let (done, finished) = std::sync::mpsc::channel();
         let read = folder.clone();
         std::thread::spawn(move || done.send(HoursFile::records(&read)));
@@ -296,7 +301,7 @@ mod tests {
         assert!(directory.path().join("price-hours.unusable").exists());
     }
 
-    /// What cannot be read now may hold prices, so it is never overwritten.
+    /// An unreadable file may hold prices, so it is never overwritten.
     #[test]
     fn what_cannot_be_read_is_set_aside_or_left_alone() {
         let directory = tempfile::tempdir().unwrap();
@@ -306,7 +311,7 @@ mod tests {
         std::fs::write(folder.price_hours().join("inside"), "").unwrap();
         assert_eq!(HoursFile::records(&folder), Some(Vec::new()));
         assert!(aside.join("inside").exists() && !folder.price_hours().exists());
-        // Nothing can take the place of a directory with content.
+        // A rename cannot replace a directory that is not empty.
         std::fs::write(folder.price_hours(), "nonsense").unwrap();
         assert_eq!(HoursFile::records(&folder), None);
         assert_eq!(std::fs::read(folder.price_hours()).unwrap(), b"nonsense");
@@ -331,8 +336,8 @@ mod tests {
         assert_eq!(content(&folder), (60, 300));
     }
 
-    /// What an earlier process knew stays in the file until its market is listed, and then is there
-    /// once.
+    /// Tokens from an earlier process stay in the file until their market is listed, and never
+    /// appear in it twice.
     #[test]
     fn tokens_that_are_not_listed_stay_in_the_file() {
         let disk = SimulatedDisk::new(1);

@@ -1,6 +1,6 @@
-//! Inspects a data directory for people and scripts: what it holds, and whether it is intact.
+//! Reports on a data directory, for people and scripts: its contents, and whether they are intact.
 //!
-//! Nothing here takes the lock or changes a file, so everything works beside a running server
+//! Nothing here takes the lock or changes a file, so everything works alongside a running server
 //! ([`walk`] explains how) and on a read-only copy. The functions return reports that format
 //! themselves as text or JSON; printing them is up to the caller.
 
@@ -28,7 +28,7 @@ use crate::journal::OpenError;
 use crate::journal::record::RecordError;
 use crate::snapshot::{ContainerError, Folder, LoadError, RefusedRecord, ReplayError};
 
-/// Why a data directory could not be read to its end.
+/// Error that ended an inspection.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
     /// The directory does not exist, or is not a data directory.
@@ -37,7 +37,7 @@ pub enum InspectError {
         directory.display()
     )]
     NoJournal {
-        /// The given directory.
+        /// The directory that was given.
         directory: PathBuf,
     },
     /// The journal cannot be read.
@@ -53,19 +53,19 @@ pub enum InspectError {
         path.display()
     )]
     Parted {
-        /// The last segment that the snapshot covers.
+        /// Path of the last segment that the snapshot covers.
         path: PathBuf,
-        /// The number of that segment.
+        /// The number of the last segment that the snapshot covers.
         segment: u64,
     },
-    /// A record does not follow from those before it.
+    /// A record cannot be applied to the state before it.
     #[error("{} at offset {offset}: {source}; start from a backup", path.display())]
     Replay {
         /// The segment.
         path: PathBuf,
         /// File offset of the record.
         offset: u64,
-        /// Why.
+        /// The reason.
         source: ReplayError,
     },
 }
@@ -84,7 +84,7 @@ impl From<DiskError> for InspectError {
 }
 
 impl InspectError {
-    /// Whether the files are damaged, as opposed to an error of this program or the machine.
+    /// Whether the files are damaged, as opposed to a failure of this program or the machine.
     pub fn is_damage(&self) -> bool {
         match self {
             Self::NoJournal { .. }
@@ -104,7 +104,7 @@ impl InspectError {
         }
     }
 
-    /// The message, with its causes.
+    /// Returns the error's message, followed by the messages of its causes.
     pub fn message(&self) -> String {
         message(self)
     }
@@ -119,7 +119,8 @@ impl InspectError {
     }
 }
 
-/// The message of an error, with its causes. Some errors already include their cause.
+/// Returns an error's message, followed by the messages of its causes, except those that it already
+/// includes.
 pub fn message(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -149,11 +150,11 @@ fn is_not_found(error: &DiskError) -> bool {
 /// Damage to the files, described for the operator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct DamageReport {
-    /// The damaged file, if it is a single one.
+    /// The damaged file. `None` if the damage is not in a single file.
     pub file: Option<String>,
     /// Offset in the file, in bytes.
     pub offset: Option<u64>,
-    /// What is wrong, where, and how to repair it.
+    /// The problem, its location and how to repair it.
     pub message: String,
 }
 

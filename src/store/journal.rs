@@ -1,19 +1,19 @@
 //! The write-ahead log: a total order of records, and the watermark up to which they are on disk.
 //!
 //! The journal treats a record as opaque bytes: it orders records, writes them, and reports when
-//! they are durable. It knows nothing of accounts, shards or commands.
+//! they are durable. Accounts, shards and commands have no meaning here.
 //!
 //! # The contract
 //!
 //! - [`Journal::reserve`] takes the next place without blocking, or refuses and changes nothing.
-//!   After a successful reservation **nothing may fail**: dropping one unfilled would leave a hole
+//!   After a successful reservation **nothing may fail**: dropping it unfilled would leave a hole
 //!   in the log, so it aborts the process.
 //! - [`Reservation::fill`] copies the record. Records become durable in the order of their places:
 //!   an unfilled one holds back every record after it.
 //! - [`Waiters::durable`] completes when the record at a place and every record before it are on
-//!   disk. No answer that depends on a record may leave before that.
+//!   disk. No response that depends on a record may be sent before then.
 //! - **Flushing needs no help**: the flush of a filled record begins within [`FLUSH_DELAY_MAX`],
-//!   even if nobody waits for it and all workers are busy. [`Journal::tend`] makes it sooner.
+//!   even if nothing waits for it and all workers are busy. [`Journal::tend`] starts it sooner.
 //! - **Lost**: a failed write or fsync is final, since the kernel may have dropped the pages and
 //!   marked them clean. It is never retried: the process exits with [`EXIT_JOURNAL_LOST`], because
 //!   its in-memory state is ahead of the disk and must be discarded.
@@ -27,19 +27,19 @@
 //!
 //! # What recovery cannot detect
 //!
-//! Every block is vouched for by the one after it, except the newest: nothing on disk says that it
-//! was acknowledged. If the process crashes and the disk later loses a sector of that block
-//! although it had confirmed the write, the block looks torn. The next start cuts it, keeps a copy
-//! and reports it. If the disk loses all of the block's sectors, nothing is left to notice. Any
-//! other damage stops the start, and so does this one once anything has been written after the
-//! block; each start writes a block.
+//! Every block is vouched for by the one after it, except the newest: nothing on disk says that the
+//! newest was acknowledged. If the process crashes and the disk then loses a sector of that block,
+//! despite having confirmed the write, the block looks torn. The next start cuts it, keeps a copy
+//! and reports it. If the disk loses all of the block's sectors, there is no trace of it. Any other
+//! damage makes the start fail. So does a lost sector if a later block has been written, and every
+//! start writes one.
 //!
 //! # The rules of a write-ahead log, and the tests that enforce them
 //!
 //! `tests/tidy` checks that each test named here exists. Besides these, `simulation` exercises all
-//! the rules together, thousands of times. Rule 24 usually means `O_DIRECT`, which bypasses the
-//! page cache; here each start rewrites the newest block instead. That is the one exception to rule
-//! 14: its pages are written again, with the same bytes.
+//! the rules together, thousands of times. Rule 24 is usually met with `O_DIRECT`, which bypasses
+//! the page cache; here each start rewrites the newest block instead. That is the one exception to
+//! rule 14: the block's pages are written again, with the same bytes.
 //!
 //! | | rule | test |
 //! |---|---|---|
@@ -141,7 +141,7 @@ pub const EXIT_JOURNAL_LOST: i32 = 74;
 /// The log id of every place in a journal on disk.
 const LOCAL_LOG: u8 = 0;
 
-/// Why a reservation was refused. Nothing has changed.
+/// Reason a reservation was refused. A refusal changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
     /// Too many records or bytes are in flight, or the next segment is not ready yet. Retry soon.
@@ -152,22 +152,22 @@ pub enum Refused {
     Full,
 }
 
-/// How records get to disk.
+/// The sync policy: when a record counts as durable.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum SyncMode {
-    /// A record is durable once it is on disk: written around the page cache with `O_DIRECT` and
-    /// `O_DSYNC` where the file system can, which takes one system call, and otherwise as for
+    /// A record is durable once it is on disk. Writes bypass the page cache (`O_DIRECT` and
+    /// `O_DSYNC`, one system call) where the file system supports that; otherwise this is
     /// [`Self::Fdatasync`].
     #[default]
     Always,
-    /// A record is durable once it is on disk, by a write and an `fdatasync`.
+    /// A record is durable once it is on disk, after a write and an `fdatasync`.
     Fdatasync,
-    /// A record is durable once the operating system has it. For benchmarks.
+    /// A record is durable once the operating system has accepted the write. Only for benchmarks.
     Never,
 }
 
 impl SyncMode {
-    /// Opens a segment whose writes are durable, in the sense of this mode, when they return.
+    /// Opens a segment whose writes are durable, as this mode defines it, once they return.
     fn open(self, disk: &Disk, path: &Path) -> Result<DiskFile, DiskError> {
         match self {
             Self::Always => disk.open_durable(path, true),
@@ -177,8 +177,8 @@ impl SyncMode {
     }
 }
 
-/// Called when the journal is lost. Production uses [`end_process`]. After a handler that returns,
-/// as in a test, nothing becomes durable any more.
+/// Called when the journal is lost. Production uses [`end_process`]. If the handler returns, as in
+/// tests, nothing becomes durable from then on.
 pub type OnLost = Arc<dyn Fn(&DiskError) + Send + Sync>;
 
 /// Maximum number of bytes to preallocate, unless a single segment is longer.
@@ -192,14 +192,15 @@ pub struct JournalConfig {
     /// Maximum number of segments to preallocate, at least 1. Starts at one and doubles whenever a
     /// segment was not ready in time.
     pub segments_ahead_max: usize,
-    /// Maximum disk space that records may need which are reserved but not yet taken by the writer,
-    /// in bytes, counting each as if it had a block of its own: at least 4096 for each.
+    /// Capacity of the ring, in bytes: the worst-case disk space of the records that are reserved
+    /// but not yet taken by the writer. Each record counts as if alone in its block, so it takes at
+    /// least 4096.
     pub ring_bytes: u64,
     /// Longest block, in bytes; a multiple of 4096, up to 4 MiB.
     pub block_bytes_max: usize,
     /// Longest record, in bytes, at most [`RECORD_BYTES_MAX`].
     pub record_bytes_max: usize,
-    /// How records get to disk.
+    /// The sync policy.
     pub sync: SyncMode,
     /// Called on a failed write or fsync.
     pub on_lost: OnLost,
@@ -220,13 +221,15 @@ impl Default for JournalConfig {
 }
 
 impl JournalConfig {
-    /// As many as are configured, but no more bytes than [`BYTES_AHEAD_MAX`].
+    /// Returns `segments_ahead_max`, reduced if necessary so that the segments fit into
+    /// [`BYTES_AHEAD_MAX`], but at least 1.
     fn segments_ahead_fitting(&self) -> usize {
         let fitting = BYTES_AHEAD_MAX / self.segment_bytes;
         self.segments_ahead_max.min(usize::try_from(fitting).unwrap_or(usize::MAX)).max(1)
     }
 
-    /// How many records the ring can hold: each needs at least a page.
+    /// Returns the number of slots in the ring. Each record takes at least a page of the ring's
+    /// capacity, so more slots would never be used.
     fn ring_slots(&self) -> usize {
         usize::try_from(self.ring_bytes).unwrap_or(usize::MAX).div_ceil(block::PAGE_BYTES)
     }
@@ -240,7 +243,7 @@ impl JournalConfig {
         assert!(self.block_bytes_max >= alone, "a record must fit into a block");
         assert!(self.segment_bytes.is_multiple_of(page as u64), "segments must end on pages");
         assert!(self.segment_bytes <= segment::SEGMENT_BYTES_MAX, "segment_bytes is too large");
-        // The header, the block that begins an epoch, one record, and the largest unused end.
+        // The header, the block that begins an epoch, one record, and the largest unused tail.
         let segment_min = (2 * page + 2 * alone) as u64;
         assert!(self.segment_bytes >= segment_min, "a record must fit into a segment");
         assert!(self.segments_ahead_max >= 1, "at least one segment must be preallocated");
@@ -263,16 +266,16 @@ pub fn end_process(error: &DiskError) -> ! {
 
 /// A write-ahead log of records.
 pub enum Journal {
-    /// Segments in a directory.
+    /// Segments in a data directory.
     Local(LocalJournal),
-    /// Memory only.
+    /// In memory only; nothing survives the process.
     Memory(MemoryJournal),
 }
 
 impl Journal {
     /// Opens the journal in a data directory, creating it if necessary, and passes each record to
-    /// `replay` with its epoch and position, in order. After an error, discard what `replay` has
-    /// received.
+    /// `replay` with its epoch and position, in order. After an error, discard everything that
+    /// `replay` received.
     pub fn open<E: Into<Box<dyn Error + Send + Sync>>>(
         data: &DataDirectory,
         config: &JournalConfig,
@@ -298,10 +301,11 @@ impl Journal {
         })
     }
 
-    /// Reads the journal in a data directory, starting after the mark that a snapshot stores, and
-    /// passes the records of each segment to `show`, in order. A caller that already has records of
-    /// the first of these segments names the block with the last of them, and is shown what follows
-    /// it. Nothing is written until [`UnopenedJournal::open`].
+    /// Reads the journal in a data directory and passes the records to `show` in order, at most a
+    /// segment at a time. Starts after `mark`, as stored in a snapshot, or at the beginning. A
+    /// caller that already has some records of the first segment passes the block that holds the
+    /// last of them as `resumes_at`; only later records are then shown. No block is written until
+    /// [`UnopenedJournal::open`].
     pub fn read<E>(
         data: &DataDirectory,
         config: &JournalConfig,
@@ -324,8 +328,8 @@ impl Journal {
         Self::read_records(data, config, replay)?.open_stepped()
     }
 
-    /// Takes the next place, for a record of at most `record_bytes` bytes. Never blocks. Panics if
-    /// `record_bytes` exceeds [`Self::record_bytes_max`].
+    /// Reserves the next place for a record of at most `record_bytes` bytes. Never blocks. Panics
+    /// if `record_bytes` exceeds [`Self::record_bytes_max`].
     pub fn reserve(&self, record_bytes: usize) -> Result<Reservation<'_>, Refused> {
         let claim = match self {
             Self::Local(local) => local.reserve(record_bytes),
@@ -334,7 +338,7 @@ impl Journal {
         Ok(Reservation { journal: self, claim, record_bytes, is_filled: false })
     }
 
-    /// Longest record that [`Self::reserve`] accepts, in bytes.
+    /// Returns the length of the longest record that [`Self::reserve`] accepts, in bytes.
     pub fn record_bytes_max(&self) -> usize {
         match self {
             Self::Local(local) => local.record_bytes_max,
@@ -347,7 +351,7 @@ impl Journal {
         self.progress().is_durable(place)
     }
 
-    /// The newest durable place.
+    /// Returns the newest durable place.
     pub fn durable_place(&self) -> Place {
         self.progress().durable_place()
     }
@@ -363,8 +367,9 @@ impl Journal {
         self.progress().wait_blocking(self.newest_place());
     }
 
-    /// The folder has records of this epoch already, so new ones are at least of the same. Each
-    /// node of a cluster counts its own starts, and the records are of the cluster's epochs.
+    /// Raises the epoch of new records to at least `epoch`. Each node of a cluster counts its own
+    /// starts, but its records carry the cluster's epochs, so the folder may already hold records
+    /// of a later epoch than the node's own.
     pub fn raise_epoch(&self, epoch: u64) {
         if let Self::Local(local) = self {
             local.epoch.fetch_max(epoch, Ordering::Relaxed);
@@ -372,11 +377,12 @@ impl Journal {
     }
 
     /// Puts the journal behind `upstream`: from the next record on, each block is safe there before
-    /// it is written here, and new records are of its epoch. Everything reserved before is on disk
-    /// when this returns, and does not go there. Meanwhile nobody may reserve a place or tend the
-    /// journal. Panics if the journal is in memory.
+    /// it is written here, and new records carry the upstream's epoch. Records reserved before the
+    /// call are on disk when it returns and are not sent upstream. During the call, no place may be
+    /// reserved and the journal must not be tended. Panics if the journal is in memory.
     #[cfg(feature = "cluster")]
     pub fn put_behind(&self, upstream: Arc<dyn replicated::Upstream>) {
+        // Flush first, so that the upstream never receives a record of an earlier epoch.
         self.flush_blocking();
         match self {
             Self::Local(local) => local.put_behind(upstream),
@@ -384,7 +390,7 @@ impl Journal {
         }
     }
 
-    /// The newest place that was given.
+    /// Returns the newest reserved place.
     pub fn newest_place(&self) -> Place {
         let newest = match self {
             Self::Local(local) => local.newest_position(),
@@ -399,9 +405,9 @@ impl Journal {
         self.progress().register()
     }
 
-    /// Flushes the filled records now. An idle worker calls this each time before it sleeps. On a
-    /// fast disk the calling thread flushes them itself, unless another one is flushing. No record
-    /// depends on this to be flushed.
+    /// Flushes the filled records now. A worker calls this each time before it goes idle. On a fast
+    /// disk the calling thread flushes them itself, unless another thread is flushing. Without this
+    /// call, records are still flushed within [`FLUSH_DELAY_MAX`].
     pub fn tend(&self) {
         match self {
             Self::Local(local) => local.tend(),
@@ -409,8 +415,8 @@ impl Journal {
         }
     }
 
-    /// The epoch of new records: how often the server was started on this folder, unless a cluster
-    /// has counted further. Always 1 in memory.
+    /// Returns the epoch of new records: the number of times the server has started on this folder,
+    /// or the epoch that a cluster has set. Always 1 for a journal in memory.
     pub fn epoch(&self) -> u64 {
         match self {
             Self::Local(local) => local.epoch.load(Ordering::Relaxed),
@@ -418,7 +424,8 @@ impl Journal {
         }
     }
 
-    /// The number of the segment being written; all earlier ones are closed. `None` in memory.
+    /// Returns the number of the segment being written; all earlier segments are closed. `None` for
+    /// a journal in memory.
     pub fn segment(&self) -> Option<u64> {
         match self {
             Self::Local(local) => Some(local.shared.segment.load(Ordering::Acquire)),
@@ -426,7 +433,7 @@ impl Journal {
         }
     }
 
-    /// Whether records are written around the page cache. `None` in memory.
+    /// Whether writes bypass the page cache. `None` for a journal in memory.
     pub fn is_direct(&self) -> Option<bool> {
         match self {
             Self::Local(local) => Some(local.is_direct),
@@ -434,7 +441,7 @@ impl Journal {
         }
     }
 
-    /// Whether the disk was full when a segment was last to be made.
+    /// Whether the disk was full at the last attempt to preallocate a segment.
     pub fn is_disk_full(&self) -> bool {
         match self {
             Self::Local(local) => local.shared.ring.is_disk_full(),
@@ -442,7 +449,8 @@ impl Journal {
         }
     }
 
-    /// The memory of the records that wait for the disk, and of the room for more.
+    /// Returns the memory that the ring takes up, in bytes: its slots and the buffers that they
+    /// keep. 0 for a journal in memory.
     pub fn buffer_bytes(&self) -> usize {
         match self {
             Self::Local(local) => local.shared.ring.bytes(),
@@ -450,7 +458,7 @@ impl Journal {
         }
     }
 
-    /// Flush metrics. `None` in memory.
+    /// Returns the flush metrics. `None` for a journal in memory.
     pub fn metrics(&self) -> Option<&JournalMetrics> {
         match self {
             Self::Local(local) => Some(&local.shared.metrics),
@@ -483,7 +491,7 @@ pub struct Reservation<'a> {
 }
 
 impl Reservation<'_> {
-    /// The place of the record.
+    /// Returns the place of the record.
     pub fn place(&self) -> Place {
         self.journal.progress().place(self.claim.position)
     }

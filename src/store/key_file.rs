@@ -6,10 +6,10 @@
 //! ```
 //!
 //! The file appears complete or not at all and is never replaced: the key is written to a temporary
-//! file, synced, and hard-linked to the final name, which succeeds for exactly one of any number of
-//! processes. The others read what that one wrote.
+//! file, synced, and hard-linked to the final name. However many processes do this, the link
+//! succeeds for exactly one of them; the others read the key that it wrote.
 //!
-//! It also reads secrets stored by others, under the same rules.
+//! This module also reads secrets stored by other programs, under the same rules.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -24,10 +24,10 @@ const KEY_FILE_BYTES_MAX: u64 = 4096;
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
-/// The permission bits of group and others.
+/// The permission bits of the group and of others.
 const FOREIGN_MODE: u32 = 0o077;
 
-/// The path of this data directory's key.
+/// Returns the path of this data directory's key.
 pub fn path(data_directory: &Path) -> PathBuf {
     directory(data_directory).join("ed25519.pk8")
 }
@@ -36,7 +36,7 @@ fn directory(data_directory: &Path) -> PathBuf {
     data_directory.join("issuer")
 }
 
-/// Loads the key file; if there is none, stores what `generate` returns first.
+/// Loads the key file. If there is none, first stores the key that `generate` returns.
 ///
 /// Creates missing directories with private permissions. Everything is on disk when this returns.
 pub fn load_or_create(
@@ -54,14 +54,16 @@ pub fn load_or_create(
         store_unless_there(&directory, &path, &content)?;
     }
     // Sync even if the file was already there: the process that created it may not have synced yet,
-    // and no key may be used that a power failure could still take back.
+    // and a key that a power failure could still erase must not be used.
     opened.sync_all().map_err(failed("sync", &directory))?;
     let parent = File::open(data_directory).map_err(failed("open", data_directory))?;
     parent.sync_all().map_err(failed("sync", data_directory))?;
+    // Return the stored key and not ours: another process may have been faster.
     load(&path)?.ok_or(KeyFileError::Removed { path })
 }
 
-/// Loads the key file of this data directory, if there is one, under the same rules.
+/// Loads the key file of this data directory, if there is one. Fails if other users may access the
+/// file or its directory.
 pub fn load_existing(data_directory: &Path) -> Result<Option<Vec<u8>>, KeyFileError> {
     let directory = directory(data_directory);
     match File::open(&directory) {
@@ -72,13 +74,13 @@ pub fn load_existing(data_directory: &Path) -> Result<Option<Vec<u8>>, KeyFileEr
     load(&path(data_directory))
 }
 
-/// The key pair in the content of this data directory's key file.
+/// Parses the key pair in the content of this data directory's key file.
 pub fn key_pair(data_directory: &Path, content: &[u8]) -> Result<Ed25519KeyPair, KeyFileError> {
     let unusable = |reason| KeyFileError::Unusable { path: path(data_directory), reason };
     Ed25519KeyPair::from_pkcs8(content).map_err(unusable)
 }
 
-/// Checks that the key file of this data directory, if there is one, is private and has a key.
+/// Checks that the key file of this data directory, if there is one, is private and holds a key.
 pub fn check(data_directory: &Path) -> Result<(), KeyFileError> {
     match load_existing(data_directory)? {
         Some(content) => key_pair(data_directory, &content).map(drop),
@@ -87,14 +89,14 @@ pub fn check(data_directory: &Path) -> Result<(), KeyFileError> {
 }
 
 /// Copies the key file, with its permissions, into a data directory that has none. Returns false if
-/// there is none to copy.
+/// there is no file to copy.
 pub fn copy(from: &Path, to: &Path) -> Result<bool, KeyFileError> {
     let Some(content) = load(&path(from))? else { return Ok(false) };
     load_or_create(to, || Some(content))?;
     Ok(true)
 }
 
-/// Reads a file that only its owner may access; `None` if it does not exist.
+/// Reads a file that only its owner may access. `None` if it does not exist.
 pub fn load(path: &Path) -> Result<Option<Vec<u8>>, KeyFileError> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -145,27 +147,27 @@ fn failed(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyFileE
     move |source| KeyFileError::Io { verb, path, source }
 }
 
-/// Why the key file can be neither read nor created.
+/// Error reading or creating the key file.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
-    /// Other users may read or replace it.
+    /// Other users may read or replace the file.
     #[error("{path} is open to other users (mode {mode:04o}); make it private: \
              chmod {private:o} {path}", path = path.display())]
     TooOpen {
         /// The file or its directory.
         path: PathBuf,
-        /// Its current permissions.
+        /// The current permission bits of the file or directory.
         mode: u32,
-        /// The permissions it should have.
+        /// The permission bits that the file or directory should have.
         private: u32,
     },
-    /// The file cannot be a key.
+    /// The file is too long for a key.
     #[error("{} is longer than any key", path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
     },
-    /// The content is not a usable key.
+    /// The content of the file is not a usable key.
     #[error("{path} contains no Ed25519 key ({reason}); restore it from a backup, or remove it to \
              generate a new key, which invalidates all tokens signed with the old one",
             path = path.display())]
@@ -175,7 +177,7 @@ pub enum KeyFileError {
         /// The crypto library's reason.
         reason: KeyRejected,
     },
-    /// It vanished between two reads: another program is changing the directory.
+    /// The file vanished between two reads: another program is changing the directory.
     #[error("{} was removed while it was being read", path.display())]
     Removed {
         /// The file.
@@ -189,7 +191,7 @@ pub enum KeyFileError {
     Io {
         /// The operation.
         verb: &'static str,
-        /// Its path.
+        /// The path of the file or directory.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,

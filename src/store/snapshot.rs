@@ -1,26 +1,26 @@
-//! Snapshots: checkpoints of all shards at the end of a segment, so that a start need not read the
+//! Snapshots: checkpoints of all shards at the end of a segment, so that startup need not read the
 //! whole journal.
 //!
 //! A snapshot is folded from files only: the previous snapshot and the segments closed since
-//! ([`fold`]). The shards know nothing of it and never wait for it. Each fold rehearses the next
+//! ([`fold`]). The shards are not involved and never wait for it. Each fold rehearses the next
 //! recovery with the same code: if a state does not match the hash that its shard wrote into the
 //! journal, the fold detects it while the correct files still exist.
 //!
 //! Finished orders never change, so they are written once, into order files that later snapshots
-//! refer to; everything else is written anew each time. [`state`] draws the bytes, [`container`]
-//! the files, [`folder`] the directories.
+//! refer to; everything else is rewritten each time. [`state`] defines the bytes, [`container`] the
+//! files, [`folder`] the directories.
 //!
 //! # Steps
 //!
-//! 1. Once enough journal bytes are closed, or any and enough time has passed, the fold begins, on
-//!    a limited share of one processor.
+//! 1. Once enough bytes of the journal are in closed segments, or once any segment is closed and
+//!    enough time has passed, the fold begins, on a limited share of one processor.
 //! 2. Both files are written under temporary names and synced. The order file is renamed first,
 //!    then the snapshot; from then on the snapshot is valid.
 //! 3. Covered segments move into the archive. Snapshots older than the previous one and archived
-//!    segments beyond the limit are removed, but never what is needed to go back by one snapshot.
+//!    segments beyond the limit are removed, but never the files needed to go back by one snapshot.
 //!
 //! A crash between two steps leaves either the old state or the new one, plus files that the next
-//! start removes or puts where they belong.
+//! startup removes or moves into place.
 //!
 //! # Failures
 //!

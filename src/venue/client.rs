@@ -27,20 +27,20 @@ use rustls::ClientConfig;
 /// Maximum size of a response head, in bytes.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 
-/// How long an idle connection is kept.
+/// Time after which an idle connection is closed.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// The `User-Agent` header.
+/// The `User-Agent` header sent with every request: `paperbourse/` and the version.
 pub const AGENT: &str = concat!("paperbourse/", env!("CARGO_PKG_VERSION"));
 
-/// Fetches documents.
+/// An HTTP/1.1 client with a time limit for each document.
 pub struct Client {
     inner: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    /// Maximum time for a document, from the name lookup to the last byte.
+    /// Time limit for one document, from the DNS lookup to the last byte.
     patience: Duration,
 }
 
-/// Why a document could not be fetched.
+/// An error from fetching a document.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ClientError {
     /// The response was not complete in time.
@@ -49,7 +49,7 @@ pub enum ClientError {
         /// The time limit.
         patience: Duration,
     },
-    /// The connection, TLS or HTTP failed.
+    /// The connection, the TLS handshake or the HTTP exchange failed.
     #[error("{reason}")]
     Unreachable {
         /// The error and its causes.
@@ -60,7 +60,7 @@ pub enum ClientError {
     Status {
         /// The status of the response.
         status: StatusCode,
-        /// How long to wait before the next request, if the server says so.
+        /// The wait that the server requests in `Retry-After`, if any.
         retry_after: Option<Duration>,
     },
     /// The server answered with a redirect.
@@ -75,18 +75,19 @@ pub enum ClientError {
         /// Maximum length, in bytes.
         bytes_max: usize,
     },
-    /// The response does not match its `Content-Encoding`, or uses one that was not requested.
+    /// The response does not match its `Content-Encoding`, or has an encoding that was not
+    /// requested.
     #[error("the response cannot be decoded: {reason}")]
     Packed {
-        /// What is wrong.
+        /// The decoder's error, or the unexpected encoding.
         reason: String,
     },
 }
 
 impl Client {
-    /// Creates a client with this TLS configuration that spends at most `patience` on each document
-    /// and keeps at most `kept_connections_max` idle connections to a server. Use 0 if requests are
-    /// so rare that an idle connection would be closed before the next one.
+    /// Creates a client that spends at most `patience` on each document and keeps at most
+    /// `kept_connections_max` idle connections per server. Pass 0 if requests are so rare that an
+    /// idle connection would be closed before the next one.
     pub fn new(tls: ClientConfig, patience: Duration, kept_connections_max: usize) -> Self {
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
@@ -102,12 +103,13 @@ impl Client {
         Self { inner, patience }
     }
 
-    /// Fetches the document at this address.
+    /// Fetches the document at `address`, which may have at most `bytes_max` bytes after
+    /// decompression.
     pub async fn get(&self, address: Uri, bytes_max: usize) -> Result<Bytes, ClientError> {
         Ok(self.get_with_headers(address, bytes_max).await?.1)
     }
 
-    /// Fetches the document at this address, and the headers of the response.
+    /// Like [`Self::get`], but also returns the headers of the response.
     pub async fn get_with_headers(
         &self,
         address: Uri,
@@ -116,8 +118,8 @@ impl Client {
         self.ask(request(Method::GET, address, Bytes::new()), bytes_max).await
     }
 
-    /// Posts a document to this address and returns the one in the response, of the same media
-    /// type.
+    /// Posts a document to `address` and returns the body of the response. The `Accept` header asks
+    /// for the same media type.
     pub async fn post(
         &self,
         address: Uri,
@@ -128,8 +130,7 @@ impl Client {
         Ok(self.post_with_headers(address, media_type, document, bytes_max).await?.1)
     }
 
-    /// Posts a document to this address and returns the headers and the body of the response, which
-    /// must have the same media type.
+    /// Like [`Self::post`], but also returns the headers of the response.
     pub async fn post_with_headers(
         &self,
         address: Uri,
@@ -173,13 +174,14 @@ impl Client {
     }
 }
 
-/// The body, unpacked.
+/// Reads the body and decompresses it if it is gzip.
 async fn document(
     headers: &HeaderMap,
     body: Incoming,
     bytes_max: usize,
 ) -> Result<Bytes, ClientError> {
     let is_packed = is_packed(headers)?;
+    // This limits the bytes on the wire; `Bounded` limits the decompressed bytes.
     let mut body = Limited::new(body, bytes_max);
     if !is_packed {
         let body = body.collect().await.map_err(|error| body_error(&*error, bytes_max))?;
@@ -208,7 +210,7 @@ fn body_error(error: &(dyn Error + 'static), bytes_max: usize) -> ClientError {
     }
 }
 
-/// Whether the body is gzip, the only encoding that was requested.
+/// Returns whether the body is gzip. Any other encoding is an error, since only gzip was requested.
 fn is_packed(headers: &HeaderMap) -> Result<bool, ClientError> {
     match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
         None | Some(b"identity") => Ok(false),
@@ -252,19 +254,19 @@ fn request(method: Method, address: Uri, body: Bytes) -> Request<Full<Bytes>> {
     request
 }
 
-/// Parses how long the server asks to wait: whole seconds, or until a date.
+/// Parses `Retry-After`, which is either whole seconds or an HTTP date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
     let after = text(RETRY_AFTER)?;
     if let Ok(seconds) = after.parse() {
         return Some(Duration::from_secs(seconds));
     }
-    // Both dates come from the server's clock.
+    // Compare with the server's own `Date`, so that it does not matter if our clock is wrong.
     let now = date(headers).unwrap_or_else(Timestamp::now);
     time(after)?.duration_since(now).try_into().ok()
 }
 
-/// Parses the `Date` header of a response: the server's clock, in whole seconds.
+/// Parses the `Date` header of a response: the time by the server's clock, in whole seconds.
 pub fn date(headers: &HeaderMap) -> Option<Timestamp> {
     time(headers.get(DATE)?.to_str().ok()?.trim())
 }
@@ -277,7 +279,7 @@ fn unreachable(error: &(dyn Error + 'static)) -> ClientError {
     ClientError::Unreachable { reason: with_causes(error) }
 }
 
-/// Formats an error with its causes, since the outermost message says too little.
+/// Formats an error with its chain of causes, since the outermost message alone is too vague.
 pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut reason = error.to_string();
     let mut cause = error.source();

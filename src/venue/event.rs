@@ -1,4 +1,4 @@
-//! The events that a venue can report.
+//! Events reported by a venue.
 
 use std::sync::Arc;
 
@@ -7,45 +7,45 @@ use paperbourse_core::market::book::{Ladder, Side};
 use paperbourse_core::market::catalogue::MarketInfo;
 use paperbourse_core::money::{Price, Shares};
 
-/// An event at a venue.
+/// An event reported by a venue.
 #[derive(Clone, PartialEq, Debug)]
 pub struct VenueEvent {
     /// The venue's timestamp.
     pub at: Timestamp,
-    /// What happened.
+    /// The change to the venue's markets or books.
     pub change: VenueChange,
 }
 
-/// What an event changes.
+/// The change that an event reports.
 #[derive(Clone, PartialEq, Debug)]
 pub enum VenueChange {
     /// New markets, or markets with new descriptions (status, fees, tick, payouts).
     Listed(Vec<MarketInfo>),
-    /// The full book of one token, which replaces the earlier one.
+    /// The full book of one token. It replaces the token's previous book.
     Book(BookReplaced),
-    /// New sizes at levels of one or more tokens, which take effect together.
+    /// New sizes at price levels of one or more tokens, applied together.
     Levels(Vec<LevelChanged>),
-    /// The best prices of one token, to check the book against. They change nothing.
+    /// The best prices of one token. They are checked against the book but do not change it.
     Top {
-        /// The token.
+        /// The token's id.
         token_id: Arc<str>,
         /// Its best bid and ask.
         top: Top,
     },
     /// A trade. It does not change the book by itself.
     Traded {
-        /// The token.
+        /// The token's id.
         token_id: Arc<str>,
-        /// Dollars per share.
+        /// The price in dollars per share.
         price: Price,
-        /// Shares; 0 if the venue reports only the price.
+        /// The number of shares; 0 if the venue reports only the price.
         size: Shares,
         /// The taker's side, if reported.
         side: Option<Side>,
     },
     /// The token's book can no longer be trusted.
     Stale {
-        /// The token.
+        /// The token's id.
         token_id: Arc<str>,
     },
 }
@@ -53,25 +53,26 @@ pub enum VenueChange {
 /// A full book from the venue.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BookReplaced {
-    /// The token.
+    /// The token's id.
     pub token_id: Arc<str>,
     /// Bids and asks.
     pub ladder: Ladder,
     /// The venue's hash of the book, if sent.
     pub hash: Option<Box<str>>,
-    /// The newest trade, if stated.
+    /// The market's newest trade, if the book states it.
     pub newest_trade: Option<NewestTrade>,
-    /// The tick, if sent.
+    /// The price increment in dollars, if sent.
     pub tick: Option<Price>,
     /// The version of the venue's protocol, if stated.
     pub version: Option<Box<str>>,
-    /// Whether it answers a request instead of coming with the changes. Such a book confirms the
-    /// one that the changes made; one that differs may be wrong, or a change may be on its way.
+    /// Whether this book answers a request instead of arriving with the stream of changes. A
+    /// requested book can only confirm the book built from the changes: if the two differ, the
+    /// answer may be wrong, or a change may still be in flight.
     pub is_requested: bool,
 }
 
 impl BookReplaced {
-    /// A book of which only the levels are known.
+    /// Creates a book from its levels alone; everything else is unknown.
     pub const fn new(token_id: Arc<str>, ladder: Ladder) -> Self {
         Self {
             token_id,
@@ -88,14 +89,14 @@ impl BookReplaced {
 /// The newest trade of a market, as stated by a book.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NewestTrade {
-    /// It never traded.
+    /// The market has never traded.
     Never,
-    /// The price in dollars per share.
+    /// The price of the newest trade, in dollars per share.
     At(Price),
 }
 
 impl NewestTrade {
-    /// The price, if there was a trade.
+    /// Returns the price, or `None` if the market has never traded.
     pub const fn price(self) -> Option<Price> {
         match self {
             Self::Never => None,
@@ -107,13 +108,13 @@ impl NewestTrade {
 /// A new size at one level.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LevelChanged {
-    /// The token.
+    /// The token's id.
     pub token_id: Arc<str>,
     /// Bids for a buy, asks for a sell.
     pub side: Side,
     /// The price of the level.
     pub price: Price,
-    /// The new total size; 0 removes the level.
+    /// The new total size in shares; 0 removes the level.
     pub size: Shares,
     /// The venue's hash of the token's book after all changes of this event, if sent.
     pub hash: Option<Box<str>>,

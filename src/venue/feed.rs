@@ -1,12 +1,13 @@
-//! Keeps the books: applies a venue's events in order and publishes what readers see.
+//! Maintains the order books: applies a venue's events in order and publishes the books that
+//! readers see.
 //!
-//! All changes of an event take effect together, and each book that it touches is published once.
-//! A book whose levels reach resting orders is queued for their shards; see [`Markets::crossings`].
-//! Books are checked against the venue's hashes where it sends any. The feed performs no I/O and
-//! reads no clock; it counts, and its driver logs the counts.
+//! All changes of an event take effect together, and each book that the event touches is published
+//! once. A book that may fill resting orders is queued for the shards of those orders; see
+//! [`Markets::crossings`]. Books are checked against the venue's hashes, if it sends any. The feed
+//! performs no I/O and reads no clock. It keeps counters, which its driver logs.
 //!
-//! The feed does not know how a venue is reached or how to repair a gap. It reports whether each
-//! touched book is proven or contradicted, and leaves the resync to [`super::follow`].
+//! The feed does not connect to the venue or repair gaps. It reports whether each touched book is
+//! proven or contradicted, and leaves the resync to [`super::follow`].
 
 pub mod counts;
 mod token;
@@ -31,16 +32,16 @@ use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
 use paperbourse_core::market::{MARKETS_MAX, Markets};
 use paperbourse_core::money::{Price, Shares};
 
-/// The most tokens with a book: two for each market.
+/// Maximum number of tokens with a book: two for each market.
 pub const TOKENS_MAX: usize = 2 * MARKETS_MAX;
 
-/// What happens to a book that an event contradicts.
+/// The policy for a book that an event contradicts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MismatchPolicy {
-    /// The contradiction is counted and the book stays fresh: a recording is its own present, and
-    /// there is nobody to request a new book from.
+    /// Count the contradiction and keep the book fresh. Meant for recordings, which have no venue
+    /// to request a new book from.
     Count,
-    /// The book is stale until it is proven again. Events older than the book are ignored: they
+    /// Mark the book stale until it is proven again. Also ignore events older than the book: they
     /// took a slower path, and the book already includes them.
     Distrust,
 }
@@ -54,26 +55,26 @@ pub struct Feed {
     counts: FeedCounts,
 }
 
-/// When something happened.
+/// The time of an event, as stated by the venue and as applied.
 #[derive(Clone, Copy)]
 struct EventTime {
-    /// By the venue's own timestamp.
+    /// The venue's own timestamp, which its hashes cover.
     venue: Timestamp,
-    /// That timestamp, clamped if it is impossible.
+    /// The venue's timestamp, clamped if it is impossible.
     effective: Timestamp,
 }
 
 impl EventTime {
-    /// The time of a book after this event; `updated_at` is its time before. An impossible
-    /// timestamp does not set a book back.
+    /// Returns the time of a book after this event, given the book's time before the event. A
+    /// clamped timestamp does not move a book back in time.
     fn after(self, updated_at: Timestamp) -> Timestamp {
         if self.venue == self.effective { self.venue } else { self.effective.max(updated_at) }
     }
 }
 
 impl Feed {
-    /// Publishes to `markets`, as their only writer. Hashes are not checked until
-    /// [`Self::verify_with`].
+    /// Creates a feed that publishes to `markets` as their only writer. Hashes are not checked
+    /// until [`Self::verify_with`] is called.
     pub fn new(markets: Arc<Markets>, policy: MismatchPolicy) -> Self {
         Self {
             markets,
@@ -84,19 +85,19 @@ impl Feed {
         }
     }
 
-    /// Checks hashes from now on.
+    /// Sets the verifier that checks the venue's hashes from now on.
     pub fn verify_with(&mut self, verifier: impl Verifier + 'static) {
         self.verifier = Some(Box::new(verifier));
     }
 
-    /// The markets to which it publishes.
+    /// Returns the markets that this feed publishes to.
     pub fn markets(&self) -> &Arc<Markets> {
         &self.markets
     }
 
-    /// Publishes to these markets from now on, which have none yet: lists what was listed, and
-    /// publishes every book. Books that nothing has read for too long stay stale until something
-    /// does.
+    /// Switches publication to `markets`, which must be empty. Copies the listing there and
+    /// republishes every book. The books' lease carries over; if it has expired, the books count as
+    /// stale until the lease is renewed.
     pub fn move_to(&mut self, markets: Arc<Markets>) {
         let before = std::mem::replace(&mut self.markets, markets);
         self.markets.continue_from(&before);
@@ -114,18 +115,18 @@ impl Feed {
         }
     }
 
-    /// The counters so far.
+    /// Returns the counters since the feed was created.
     pub fn counts(&self) -> FeedCounts {
         self.counts
     }
 
-    /// Applies an event and publishes what it changes.
+    /// Applies an event as of its own timestamp and publishes the books that it changes.
     pub fn apply(&mut self, event: VenueEvent) -> Findings {
         let at = event.at;
         self.apply_as_of(event, at)
     }
 
-    /// Lists the markets whose descriptions are valid; an invalid one does not affect the others.
+    /// Lists the markets with valid descriptions and counts the others as refused.
     fn list(&mut self, mut infos: Vec<MarketInfo>, at: Timestamp) {
         let listing = self.markets.listing();
         let mut room = MARKETS_MAX.saturating_sub(listing.markets().len());
@@ -155,6 +156,8 @@ impl Feed {
                     if before.tick != info.tick {
                         token.tick = Some(info.tick);
                     }
+                    // The hash covered the old terms, so it no longer describes the book as readers
+                    // see it.
                     token.hash = None;
                     rehashed.push(outcome.token_id.clone());
                 }
@@ -196,15 +199,15 @@ impl Feed {
             && !token.is_unconfirmed
             && at < token.updated_at;
         self.counts.late += u64::from(is_late);
-        // An older book that differs does not describe the present. Nor does one that the venue has
-        // contradicted since.
+        // A late book proves nothing if it differs from our book, or if the venue has since
+        // contradicted our book.
         if is_late && (!is_known || token.unmatched.is_some()) {
             return Findings::from_iter([(update.token_id, Finding::Unproven)]);
         }
         let is_unconfirmed = update.is_requested
             && (token.is_unconfirmed || !is_known)
             && !token.awaits(update.hash.as_deref());
-        // An answer does not replace what the changes have made, even if that was contradicted.
+        // A requested book never replaces one built from changes, not even a contradicted one.
         if is_unconfirmed && has_book {
             return Findings::from_iter([(update.token_id, Finding::Unconfirmed)]);
         }
@@ -214,7 +217,7 @@ impl Feed {
         } else {
             let is_repeated = token.replace_levels(update.ladder, time.effective);
             if !is_known {
-                // Other levels do not explain why ours did not match.
+                // The new levels cannot explain why the old ones did not match their hash.
                 token.unmatched = None;
             }
             token.newest_side = None;
@@ -228,6 +231,7 @@ impl Feed {
             match update.newest_trade {
                 Some(NewestTrade::At(price)) => {
                     if token.last_trade.is_none_or(|trade| trade.price != price) {
+                        // The book states only the price of its newest trade.
                         let size = Shares::ZERO;
                         token.last_trade = Some(LastTrade { price, size, side: None, at });
                     }
@@ -240,7 +244,7 @@ impl Feed {
             let token = self.tokens.get_mut(id).expect("the token was found above");
             let finding = token.check(update.hash, id, &mut self.verifier, &mut self.counts);
             if is_unconfirmed {
-                // The socket has not named this hash.
+                // This hash came with the answer to a request, not with the socket's changes.
                 (token.unmatched, token.hash) = (None, None);
             }
             match finding {
@@ -270,6 +274,7 @@ impl Feed {
                 self.counts.late += 1;
                 continue;
             }
+            // Before `venue_time` is set: a new time clears the entry prices.
             token.note_entry(change.price, time.venue);
             token.venue_time = time.venue;
             let Token { market, ladder: Some(ladder), newest_side, tracking, .. } = token else {
@@ -319,9 +324,10 @@ impl Feed {
         findings
     }
 
-    /// Best prices come apart from the changes that make them, at times before these. So prices
-    /// that differ do not contradict the book yet: a change may follow that explains them. Most of
-    /// these messages repeat known prices, so nothing is published.
+    /// Compares a token's best prices with its book. The venue sends them separately from the
+    /// changes that cause them, sometimes earlier, so a difference does not contradict the book
+    /// yet: the change that explains it may follow. Publishes nothing, since most of these messages
+    /// repeat known prices.
     fn compare_top(&mut self, token_id: &Arc<str>, top: Top, at: Timestamp) -> Findings {
         let mut findings = Findings::new();
         match self.tokens.get_mut(token_id) {
@@ -360,8 +366,8 @@ impl Feed {
         findings
     }
 
-    /// Records the price of a market's newest trade for both of its tokens, and rechecks a hash
-    /// that did not match one of their books.
+    /// Records the price of a market's newest trade for both of its tokens. Rechecks each token's
+    /// book if its newest hash did not match.
     fn note_market_price(&mut self, token_id: &Arc<str>, price: Price, findings: &mut Findings) {
         let market = self.tokens[token_id].market.clone();
         for outcome in &market.info().outcomes {
@@ -378,7 +384,7 @@ impl Feed {
         match token_of(&mut self.tokens, &self.markets, token_id) {
             Some(token) => {
                 token.stale = true;
-                // No change has explained them in time.
+                // No change explained the best prices in time.
                 self.counts.tops_mismatched += u64::from(token.ahead.take().is_some());
                 token.publish(&self.markets, &mut self.counts);
             }
@@ -386,7 +392,8 @@ impl Feed {
         }
     }
 
-    /// Marks a book fresh or stale by the result of its checks, and publishes it.
+    /// Marks a book fresh or stale according to the finding of its checks, and publishes it. A
+    /// crossed book counts as contradicted.
     fn settle(&mut self, token_id: &Arc<str>, finding: Finding, findings: &mut Findings) {
         let token = self.tokens.get_mut(token_id).expect("settled tokens are known");
         let is_crossed = token.ladder.as_ref().is_some_and(Ladder::is_crossed);
@@ -398,17 +405,21 @@ impl Feed {
         }
         token.publish(&self.markets, &mut self.counts);
         findings.push((token_id.clone(), finding));
+        // Must follow the book's own finding: that finding's signal clears the tracker's record of
+        // how long the best prices have been ahead.
         if token.ahead.is_some() {
             findings.push((token_id.clone(), Finding::Ahead));
         }
     }
 
-    /// The books of a market's two tokens mirror each other, so proof of one proves the other. If
-    /// they differ, nothing follows: one may be some milliseconds ahead.
+    /// Extends each proof to the market's other token, whose book is the mirror image. A difference
+    /// between the two books proves nothing, since one may be a few milliseconds ahead of the
+    /// other.
     fn prove_mirrors(&mut self, findings: &mut Findings) {
         if self.policy == MismatchPolicy::Count {
             return;
         }
+        // Findings added by this loop are mirrors themselves and need no check of their own.
         for index in 0..findings.len() {
             let (token_id, finding) = &findings[index];
             if *finding != Finding::Proven {
@@ -478,7 +489,8 @@ impl Books for Feed {
     }
 }
 
-/// The state of a token, created at its first use if a listed market has the token.
+/// Returns the state of a token, and creates it at first use. `None` if no listed market has the
+/// token, or if [`TOKENS_MAX`] tokens already have a state.
 fn token_of<'a>(
     tokens: &'a mut HashMap<Arc<str>, Token, foldhash::fast::RandomState>,
     markets: &Markets,

@@ -1,5 +1,5 @@
-//! Following a live venue, whichever it is: how far each book can be trusted, how late each message
-//! is, and when to request a book. Pure: callers pass the time in.
+//! The parts of following a live venue that all venues share: how far to trust each book, how late
+//! each message is, and when to request a book. Pure: callers pass in the time.
 
 pub(super) mod backoff;
 pub mod books;
@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use paperbourse_core::ids::Timestamp;
 
-/// When something arrived, by both clocks. Lateness is judged by the arrival and not by the time of
-/// processing: waiting in our own queue does not make a message late.
+/// An arrival time by both clocks. Lateness is measured at arrival, not at processing, so that time
+/// spent in our own queue does not make a message late.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
     /// Monotonic time since the start.

@@ -21,37 +21,38 @@ use speed::Speed;
 
 use paperbourse_core::ids::Timestamp;
 
-/// The venue chosen at start. Whatever comes before the first reader has been played.
+/// The venue chosen at startup. Events that precede the first reader have already been applied.
 pub enum Venue {
-    /// Invented markets, without an end.
+    /// Simulated markets, which never end.
     Simulated(simulated::Player),
-    /// A recording in someone else's format, with an end.
+    /// A recording in a third-party format, which ends.
     Recorded(recorded::Player),
-    /// A tape of our own recorder, with an end.
+    /// A tape of our own recorder, which ends.
     Tape(Box<recorded::TapePlayer>),
-    /// A real venue, in real time.
+    /// A real venue, followed in real time.
     Live(Box<dyn LiveVenue>),
 }
 
-/// What readers see of the venue, besides its markets.
+/// The venue's name and status, as shown to readers.
 #[derive(Clone, Default, Debug)]
 pub struct VenueStatus {
     /// The venue's name in the status.
     pub name: &'static str,
-    /// The status of the connector; only for a live venue.
+    /// The status of the connector; `None` unless the venue is live.
     pub live: Option<LiveStatus>,
 }
 
-/// Why a venue cannot be played.
+/// An unusable combination of venue and speed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum VenueError {
-    /// Speed `max` for a venue without an end.
+    /// Speed `max` was requested for a venue without an end.
     #[error("a simulated venue has no end: its speed must be a number, not `max`")]
     Endless,
 }
 
 impl Venue {
-    /// The simulated venue of a seed. Its tape begins at `start`.
+    /// Creates the simulated venue for a seed, with a tape that begins at `start`. Fails for
+    /// [`Speed::Max`], since the tape has no end.
     pub fn simulated(
         seed: u64,
         start: Timestamp,
@@ -66,7 +67,7 @@ impl Venue {
         }
     }
 
-    /// The name and, for a live venue, the status of its connector.
+    /// Returns the name and, for a live venue, the status of its connector.
     pub fn status(&self) -> VenueStatus {
         match self {
             Self::Simulated(_) => VenueStatus { name: "simulated", live: None },
@@ -75,7 +76,7 @@ impl Venue {
         }
     }
 
-    /// Publishes the following events at their own pace: for ever, or to the end of the tape.
+    /// Publishes further events at their own pace, until the end of the tape if the venue has one.
     pub async fn run(&mut self) {
         match self {
             Self::Simulated(player) => player.run().await,

@@ -1,4 +1,4 @@
-//! The interface of a live venue, which is all that the code outside its folder knows of it.
+//! The interface of a live venue. Code outside the venue's own folder uses nothing else from there.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,36 +16,37 @@ use paperbourse_core::market::Markets;
 
 /// A connector to a live venue.
 pub trait LiveVenue: Send {
-    /// The venue's name in the status.
+    /// Returns the venue's name in the status.
     fn name(&self) -> &'static str;
 
-    /// The shared status, updated while it runs.
+    /// Returns the shared status, which is updated while the connector runs.
     fn status(&self) -> LiveStatus;
 
-    /// Also follows these markets, by condition id, whatever the filter says: accounts hold shares
-    /// of them.
+    /// Also follows these markets, by condition id, regardless of the filter, because accounts hold
+    /// their shares.
     fn hold(&mut self, condition_ids: BTreeSet<Arc<str>>);
 
-    /// Publishes to these markets from now on, which have none yet, beginning with all that is
-    /// known. Call this while it does not run.
+    /// Switches publication to `markets`, which must be empty, and starts with everything known so
+    /// far. Must not be called while [`Self::run`] is in progress.
     fn move_to(&mut self, markets: Arc<Markets>);
 
-    /// Records everything received on a tape. Call this before [`Self::run`].
+    /// Records all received data to this tape. Must be called before [`Self::run`].
     fn record(&mut self, tape: TapeSender);
 
-    /// Follows the venue for ever. If this is dropped, another call goes on where it was.
+    /// Follows the venue forever. If the future is dropped, the next call resumes where it stopped.
     fn run(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
 /// The configuration of a live venue.
 pub trait LiveVenueConfig: fmt::Debug {
-    /// Where it connects to, each with the flag that chooses another place.
+    /// Returns the addresses to connect to, each with the flag that overrides it.
     fn addresses(&self) -> Vec<(&'static str, Uri)>;
 
-    /// File of the only certificate authorities to trust; `None` for the system's.
+    /// Returns the file of certificate authorities to trust exclusively, or `None` to trust the
+    /// system's authorities.
     fn authorities(&self) -> Option<&Path>;
 
-    /// Creates the connector, which connects to nothing until it runs. Reads the trusted
-    /// certificates from disk, blocking, and fails if it cannot.
+    /// Creates the connector, which connects to nothing until it runs. Blocks while it reads the
+    /// trusted certificates from disk, and fails if they cannot be read.
     fn open(self: Box<Self>, feed: Feed) -> Result<Box<dyn LiveVenue>, TlsError>;
 }

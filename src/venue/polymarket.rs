@@ -1,9 +1,10 @@
-//! Polymarket: the formats of its public services, and what its messages mean for our books.
+//! The Polymarket connector: the formats of the public services, and how their messages change our
+//! books.
 //!
-//! [`wire`] parses what they send, `events` turns it into changes of books, and [`follower`]
-//! decides what to do about it. [`live`] connects the follower to the services;
-//! [`super::recorded`] plays recordings that others made. [`doctor`] judges whether the services
-//! still are what all of this takes them for.
+//! [`wire`] parses messages, `events` turns them into changes of books, and [`follower`] decides
+//! how to react. [`live`] connects the follower to the services; [`super::recorded`] plays
+//! recordings made by others. [`doctor`] checks whether the services still behave as this code
+//! expects.
 
 pub mod doctor;
 mod events;

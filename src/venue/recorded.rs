@@ -1,17 +1,17 @@
 //! Plays recordings: Gamma descriptions, CLOB books and socket frames in a folder.
 //!
 //! Our own recorder writes a [`Tape`], which [`TapePlayer`] replays exactly as it happened. The
-//! rest of this module is about recordings made by others, in various formats.
+//! rest of this module handles recordings made by others, in various formats.
 //!
-//! `DIR/gamma`, `DIR/clob` and `DIR/ws`, and the folders in them, hold `.json` files with one value
+//! `DIR/gamma`, `DIR/clob` and `DIR/ws`, and their subfolders, hold `.json` files with one value
 //! and `.jsonl` or `.ndjson` files with one value per line, plain or with gzip. Values are
-//! recognised by their keys; the three folders only help people. Files in formats that cannot be
-//! played, malformed rows and everything that is not read are reported and skipped.
+//! recognised by their keys; the three folders are only a convenience. Files in unplayable formats,
+//! malformed rows and everything that is not read are reported and skipped.
 //!
 //! A recording is its own present: nothing in it is stale, closed or expired because of the wall
-//! clock. It starts with the first frame or book, and lists the markets as they are described up
-//! to then. What follows happens in the order of the venue's timestamps: later descriptions, books
-//! from the book endpoint, frames. The frames of a socket file keep their order, whatever their
+//! clock. It starts with the first frame or book, and lists the markets as described up to that
+//! point. Later descriptions, books from the book endpoint and frames follow in the order of the
+//! venue's timestamps. The frames of a socket file keep their order, regardless of their
 //! timestamps.
 
 mod descriptions;
@@ -56,18 +56,19 @@ use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
 pub const FOLDERS: [&str; Folder::ALL.len()] =
     [Folder::Gamma.as_str(), Folder::Clob.as_str(), Folder::Ws.as_str()];
 
-/// The most files of a recording.
+/// Maximum number of files in a recording.
 pub const FILES_MAX: usize = 10_000;
 
-/// The most bytes of all files of a recording, unpacked. What they say is kept in memory.
+/// Maximum size of all files of a recording, in bytes after decompression. Their content is kept in
+/// memory.
 pub const RECORDING_BYTES_MAX: u64 = 1 << 30;
 
-/// The most rows of a recording, with what they nest: more than [`RECORDING_BYTES_MAX`] of frames
-/// have.
+/// Maximum number of rows in a recording, including nested ones: more than fit into
+/// [`RECORDING_BYTES_MAX`] of frames.
 pub const ROWS_MAX: usize = 8_000_000;
 
-/// The most descriptions of markets in a recording, several times as many as
-/// [`RECORDING_BYTES_MAX`] of Gamma's answers have.
+/// Maximum number of market descriptions in a recording: several times as many as fit into
+/// [`RECORDING_BYTES_MAX`] of Gamma's answers.
 pub const DESCRIPTIONS_MAX: usize = 1_000_000;
 
 /// A recording made by others, loaded into memory.
@@ -78,7 +79,7 @@ pub struct Recording {
     tape: Vec<VenueEvent>,
 }
 
-/// The content of a folder.
+/// The content of a recording's folder.
 pub enum Recorded {
     /// A tape of our own recorder.
     Tape(Tape),
@@ -87,7 +88,8 @@ pub enum Recorded {
 }
 
 impl Recorded {
-    /// Opens a tape, or loads a recording made by others. Logs what lies beside a tape.
+    /// Opens a tape, or loads a recording made by others. Logs the files beside a tape that are not
+    /// read.
     pub fn open(directory: &Path) -> Result<Self, LoadError> {
         let unreadable = |source| LoadError::Unreadable { path: directory.to_owned(), source };
         let Some(tape) = Tape::open(directory).map_err(unreadable)? else {
@@ -103,10 +105,10 @@ impl Recorded {
     }
 }
 
-/// Why a recording cannot be loaded.
+/// An error from loading a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The path is missing or a file.
+    /// The path is missing or is not a folder.
     #[error("{} is not a folder", directory.display())]
     NotAFolder {
         /// The path.
@@ -118,7 +120,7 @@ pub enum LoadError {
         /// The path.
         directory: PathBuf,
     },
-    /// The folder has a tape and other files.
+    /// The folder has a tape and other recorded files.
     #[error("{} is beside a tape but not part of it: move it to another folder", path.display())]
     Mixed {
         /// The other file.
@@ -129,7 +131,7 @@ pub enum LoadError {
     Unreadable {
         /// The file or folder.
         path: PathBuf,
-        /// The cause.
+        /// The I/O error.
         source: io::Error,
     },
     /// There are more than [`FILES_MAX`] files.
@@ -168,7 +170,7 @@ pub enum LoadError {
 }
 
 impl Recording {
-    /// Loads a recording. Files and rows that cannot be used are no error: they are in the report.
+    /// Loads a recording. Files and rows that cannot be used are not errors; the report lists them.
     pub fn load(directory: &Path) -> Result<(Self, LoadReport), LoadError> {
         let files = Files::of(directory)?;
         let mut report = LoadReport { left_out: files.left_out, ..LoadReport::default() };
@@ -194,18 +196,18 @@ impl Recording {
         Ok((Self { start, listed, tape }, report))
     }
 
-    /// The markets listed before the first event.
+    /// Returns the markets listed before the first event.
     pub fn listed(&self) -> &[MarketInfo] {
         &self.listed
     }
 
-    /// The events, in order.
+    /// Returns the events, in order.
     pub fn tape(&self) -> &[VenueEvent] {
         &self.tape
     }
 
-    /// Lists all markets. With [`Speed::Max`] this also plays all events; at other speeds
-    /// [`Player::run`] does.
+    /// Lists all markets and returns a player. With [`Speed::Max`] this also plays all events; at
+    /// other speeds [`Player::run`] plays them.
     pub fn play(self, speed: Speed, mut feed: Feed) -> Player {
         feed.verify_with(BookHasher::default());
         let start = self.start;
@@ -223,7 +225,7 @@ impl Recording {
     }
 }
 
-/// Plays a [`Recording`].
+/// A player of a [`Recording`].
 pub struct Player {
     feed: Feed,
     start: Timestamp,
@@ -233,13 +235,13 @@ pub struct Player {
 }
 
 impl Player {
-    /// The feed that receives the events.
+    /// Returns the feed that receives the events.
     pub fn feed(&self) -> &Feed {
         &self.feed
     }
 
-    /// Plays the events at their own pace and returns at the end, leaving the final state. The
-    /// pace counts from the call.
+    /// Plays the events at their own pace, starting now, and returns after the last one, leaving
+    /// the final state.
     pub async fn run(&mut self) {
         let Some(ratio) = self.speed else { return };
         let began = tokio::time::Instant::now();
@@ -248,22 +250,26 @@ impl Player {
             if let Some(due) = began.checked_add(delay) {
                 tokio::time::sleep_until(due).await;
             }
+            // A recording can wait until the shards have matched earlier books, so that the queue
+            // does not overflow.
             self.feed.markets().crossings_room().await;
             let event = self.tape.next().expect("the next event was checked above");
             apply(&mut self.feed, event);
         }
+        // At the end of the recording the venue's time stops, so no order may wait for it any
+        // longer.
         self.feed.markets().set_delay_speed(0);
     }
 }
 
-/// Applies an event as of its time.
+/// Applies an event as of its own timestamp.
 fn apply(feed: &mut Feed, event: VenueEvent) {
     feed.markets().set_unstated_delay(unstated_delay::ms_at(event.at));
     feed.apply(event);
 }
 
-/// Plays all events. Descriptions between which nothing else happens are listed together, since
-/// listing one market takes as long as listing all.
+/// Plays all events. Consecutive descriptions are listed together, since listing one market takes
+/// as long as listing all.
 fn play_at_once(feed: &mut Feed, events: impl Iterator<Item = VenueEvent>) {
     let mut at = Timestamp::EPOCH;
     let mut listed: Vec<MarketInfo> = Vec::new();
@@ -292,7 +298,7 @@ fn play_at_once(feed: &mut Feed, events: impl Iterator<Item = VenueEvent>) {
     }
 }
 
-/// What is left for the files to be read.
+/// The state of loading the files of a recording, with the room left for further files.
 struct Loading {
     bytes_left: u64,
     room: Room,
@@ -304,7 +310,7 @@ impl Loading {
         Self { bytes_left: RECORDING_BYTES_MAX, room: Room::new(), names: Names::default() }
     }
 
-    /// Reads a file, as far as it can be read.
+    /// Reads a file to its end, or as far as it can be read.
     fn read(&mut self, file: &RecordedFile) -> Result<Contents, LoadError> {
         let path = &file.path;
         let unreadable = |source| LoadError::Unreadable { path: path.clone(), source };
@@ -332,7 +338,7 @@ impl Loading {
     }
 }
 
-/// Adds the contents of one file.
+/// Adds the contents of one file to the report, the descriptions and the updates.
 fn take(
     contents: Contents,
     file: &str,
@@ -350,7 +356,8 @@ fn take(
     updates.extend(contents.updates);
 }
 
-/// Counts all markets by the status with which they are first listed, and the tokens of none.
+/// Counts all markets by the status in their first description, and the tokens without a
+/// description.
 fn count_markets(listed: &[MarketInfo], tape: &[VenueEvent], report: &mut LoadReport) {
     let mut with_book: HashSet<&Arc<str>> = HashSet::new();
     let mut seen: HashSet<&Arc<str>> = HashSet::new();

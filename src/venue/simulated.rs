@@ -1,5 +1,5 @@
-//! The simulated venue: an invented market-maker quotes invented markets. The same seed gives the
-//! same tape in every version.
+//! The simulated venue: an invented market maker quotes invented markets. A seed gives the same
+//! tape in every version of this code.
 //!
 //! A tape is a pure function of its seed and its start: no clock, no floats, and no random numbers
 //! from a library. It has no end, and its player sets the pace.
@@ -7,14 +7,14 @@
 //! Each market has two outcomes, whose books mirror each other exactly after every batch. Best
 //! prices follow a fair value that wanders within a fixed range. Spreads widen and narrow, trades
 //! remove the shares that they take, and now and then a full book repeats the known levels. In an
-//! event of which exactly one market wins, the fair values always sum to 1.
+//! event with exactly one winning market, the fair values always sum to 1.
 //!
-//! Ticks are 0.01 or 0.001. Fees are those that Polymarket charges in the category: 0.07 for coins,
-//! 0.04 for politics, 0.05 for all others. Most markets stay open for ever; one is paused. Within
-//! eight minutes of venue time, one closes without a result and three resolve, one of them half to
-//! each outcome. The market [`DEEP_MARKET_SLUG`] is for walks and load tests: it has no fees, stays
-//! open, and always shows at least [`DEEP_MARKET_SHARES_MIN`] shares on each side within ten ticks
-//! of the best price.
+//! Ticks are 0.01 or 0.001. Fees are Polymarket's fees for the category: 0.07 for coins, 0.04 for
+//! politics, 0.05 for all others. Most markets never close; one is paused. Within eight minutes of
+//! venue time, one market closes without a result and three resolve, one of them half to each
+//! outcome. The market [`DEEP_MARKET_SLUG`] is for the README's walk-through and for load tests: it
+//! has no fees, stays open, and always shows at least [`DEEP_MARKET_SHARES_MIN`] shares on each
+//! side within ten ticks of the best price.
 //!
 //! The markets and their ids do not depend on the seed.
 
@@ -39,51 +39,52 @@ pub const DEFAULT_SEED: u64 = 1;
 /// The slug of the market that always has depth.
 pub const DEEP_MARKET_SLUG: &str = "port-amber-tide";
 
-/// The condition id of that market.
+/// The condition id of the market that always has depth.
 pub const DEEP_MARKET_CONDITION_ID: &str =
     "0xfbedbcd006f8debf0a24458901c7d2b6129d3a14e398cfb275c00cef14bcf8d9";
 
-/// The least number of shares on each side of that market within ten ticks of the best price, at
-/// every moment.
+/// Minimum number of shares on each side of the deep market within ten ticks of the best price, at
+/// all times.
 pub const DEEP_MARKET_SHARES_MIN: i64 = 100_000;
 
-/// Venue time between two batches. Closes and resolutions come in batches of their own.
+/// Range of the venue time between two batches. Closes and resolutions have batches of their own.
 const STEP_MILLIS_MIN: i64 = 100;
 const STEP_MILLIS_MAX: i64 = 250;
 
-/// At most this many markets act in a batch, each with at most one rival whose fair value moves
-/// the opposite way.
+/// Maximum number of markets that act in a batch, each with at most one rival whose fair value
+/// moves the opposite way.
 const ACTIVE_MARKETS_MAX: i64 = 4;
 
 /// One action in this many repeats a full book.
 const FULL_BOOK_ONE_IN: u64 = 64;
 
-/// One of the other actions in this many is a trade.
+/// One in this many of the other actions is a trade.
 const TRADE_ONE_IN: u64 = 6;
 
-/// A venue whose markets, books and trades follow from a seed.
+/// A venue whose markets, books and trades are derived from a seed.
 pub struct SimulatedVenue {
     start: Timestamp,
     elapsed_millis: i64,
-    /// When the next batch of quotes and trades is due, in milliseconds after the start.
+    /// The time at which the next batch of quotes and trades is due, in milliseconds after the
+    /// start.
     step_due_millis: i64,
     makers: Vec<Maker>,
-    /// The closes and resolutions to come, the next one last.
+    /// The remaining closes and resolutions, the next one last.
     milestones: Vec<Milestone>,
     random: Random,
 }
 
-/// A moment at which the status of a market changes.
+/// A change of a market's status at a fixed time.
 #[derive(Clone, Copy)]
 struct Milestone {
     due_millis: i64,
     maker_index: usize,
-    /// What the market pays; `None` if it only closes.
+    /// The payouts of the market; `None` if it only closes.
     ending: Option<Ending>,
 }
 
 impl SimulatedVenue {
-    /// The tape of a seed, at its beginning.
+    /// Creates the venue for a seed, at the start of its tape.
     pub fn new(seed: u64, start: Timestamp) -> Self {
         let mut random = Random::new(seed);
         let makers: Vec<Maker> =
@@ -98,8 +99,8 @@ impl SimulatedVenue {
         }
     }
 
-    /// All markets and the full book of each token in their current state, to which the following
-    /// batches apply. The tape does not advance.
+    /// Returns all markets and the full book of each token in their current state, to which later
+    /// batches apply. Does not advance the tape.
     pub fn opening(&self) -> Vec<VenueEvent> {
         let infos = self.makers.iter().map(|maker| maker.info().clone()).collect();
         let mut changes = vec![VenueChange::Listed(infos)];
@@ -107,8 +108,8 @@ impl SimulatedVenue {
         self.stamped(changes)
     }
 
-    /// The next batch and its time, which never goes back. A batch has at least one event, and all
-    /// of its events have the batch's time.
+    /// Returns the next batch and its time, which never decreases. A batch has at least one event,
+    /// and all of its events have the batch's time.
     pub fn next_batch(&mut self) -> (Timestamp, Vec<VenueEvent>) {
         loop {
             let changes = match self
@@ -118,6 +119,7 @@ impl SimulatedVenue {
                 Some(milestone) => self.reach(milestone),
                 None => self.step(),
             };
+            // Skip steps in which nothing changes: a batch has at least one event.
             if !changes.is_empty() {
                 return (self.now(), self.stamped(changes));
             }
@@ -142,7 +144,7 @@ impl SimulatedVenue {
         }]
     }
 
-    /// Lets a few open markets act.
+    /// Advances to the next batch, in which a few open markets act.
     fn step(&mut self) -> Vec<VenueChange> {
         self.elapsed_millis = self.step_due_millis;
         self.step_due_millis += self.random.between(STEP_MILLIS_MIN, STEP_MILLIS_MAX);
@@ -161,8 +163,8 @@ impl SimulatedVenue {
         changes
     }
 
-    /// Moves the fair value of a market and quotes around it. In an event of which exactly one
-    /// market wins, a rival moves the opposite way, so that the sum stays at 1.
+    /// Moves the fair value of a market and quotes around it. In an event with exactly one winning
+    /// market, a rival moves the opposite way, so that the sum stays at 1.
     fn drift_and_quote(&mut self, index: usize, changes: &mut Vec<VenueChange>) {
         let script = self.makers[index].script();
         let drift_micros = self.random.between(-script.drift_micros_max, script.drift_micros_max);
@@ -193,7 +195,7 @@ impl SimulatedVenue {
     }
 }
 
-/// All closes and resolutions, the first one last.
+/// Returns all closes and resolutions, the first one last.
 fn milestones(makers: &[Maker]) -> Vec<Milestone> {
     let mut milestones = Vec::new();
     for (maker_index, maker) in makers.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! How fast a tape is played.
+//! The speed at which a tape is played.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use paperbourse_core::ids::Timestamp;
 use paperbourse_core::money::{MICROS_PER_UNIT, Rounding, micros_from_text};
 
-/// How fast a tape is played.
+/// A playback speed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Speed {
-    /// All at once, before the first reader: only the final state is seen.
+    /// Plays everything at once, before the first reader, so that only the final state is visible.
     Max,
-    /// This many times as fast as it was recorded.
+    /// Plays this many times as fast as the events were recorded.
     Times(Ratio),
 }
 
@@ -27,11 +27,11 @@ pub struct Ratio {
 pub struct SpeedError;
 
 impl Speed {
-    /// As fast as it was recorded.
+    /// The speed of the recording.
     pub const REAL_TIME: Self = Self::Times(Ratio { micros: MICROS_PER_UNIT });
 
-    /// How fast the venue's time passes once somebody can see it, in millionths of real time; 0 if
-    /// it stands still.
+    /// Returns how fast the venue's time advances once there are readers, in millionths of real
+    /// time; 0 if it does not advance.
     pub fn micros(self) -> u64 {
         match self {
             Self::Max => 0,
@@ -55,13 +55,13 @@ impl FromStr for Speed {
 }
 
 impl Ratio {
-    /// The factor in millionths, above 0.
+    /// Returns the factor in millionths, above 0.
     pub fn micros(self) -> u64 {
         self.micros.unsigned_abs()
     }
 
-    /// How long after the start of playback an event is due; 0 for events before the start of the
-    /// recording.
+    /// Returns the time from the start of playback until an event is due; 0 for events before the
+    /// start of the recording.
     pub fn delay(self, start: Timestamp, at: Timestamp) -> Duration {
         let recorded = i128::from(at.nanos()) - i128::from(start.nanos());
         let played = recorded.max(0) * i128::from(MICROS_PER_UNIT) / i128::from(self.micros);

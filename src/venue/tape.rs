@@ -43,8 +43,8 @@
 //! changes when that is not enough.
 //!
 //! Lines are flushed to the operating system within [`FLUSH_INTERVAL`], so a killed process loses
-//! no more than that; a file is synced to disk when it is closed. A torn file, one that ends
-//! in the middle, is read as far as it goes.
+//! no more than that; a file is synced to disk when it is closed. A torn file, which ends in the
+//! middle, is read up to the damage.
 
 mod file;
 mod line;

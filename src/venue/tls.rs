@@ -13,15 +13,15 @@ use rustls::{ClientConfig, RootCertStore};
 /// The trusted certificate authorities.
 #[derive(Clone, Copy, Debug)]
 pub enum Roots<'a> {
-    /// None: for a client that only speaks plain HTTP on this machine.
+    /// No authority, for a client that speaks only plain HTTP on this machine.
     Nobody,
-    /// Those that the system trusts.
+    /// The authorities that the system trusts.
     System,
-    /// Only those in this PEM file.
+    /// Only the authorities in this PEM file.
     File(&'a Path),
 }
 
-/// Why the trusted authorities cannot be loaded.
+/// An error from loading the trusted authorities.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The system has no usable certificates.

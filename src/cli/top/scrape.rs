@@ -1,15 +1,15 @@
-//! A page of metrics as `top` reads it, and what happened between two of them.
+//! Parses pages of metrics for `top`, and computes rates and quantiles between two of them.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// The samples of a page, by name and labels as they are written on it.
+/// The samples of a page, keyed by name and labels as written on the page.
 pub(super) struct Page {
     samples: BTreeMap<String, f64>,
     read_at: Instant,
 }
 
-/// What happened between two pages.
+/// Two pages of the same server, and the changes between them.
 pub(super) struct Between<'a> {
     before: &'a Page,
     after: &'a Page,
@@ -30,26 +30,26 @@ impl Page {
         self.label("paperbourse_build_info", "version").is_some()
     }
 
-    /// The value of a metric without labels.
+    /// Returns the value of a metric without labels.
     pub(super) fn value(&self, name: &str) -> Option<f64> {
         self.samples.get(name).copied()
     }
 
-    /// The series of a metric with labels: the labels, and the value.
+    /// Returns the series of a metric with labels, each as its labels and its value.
     pub(super) fn series<'p>(&'p self, name: &'p str) -> impl Iterator<Item = (&'p str, f64)> {
         let from = self.samples.range(name.to_owned()..);
         from.map_while(move |(series, &value)| Some((series.strip_prefix(name)?, value)))
             .filter(|(labels, _)| labels.starts_with('{'))
     }
 
-    /// The value of a label of the first series of a metric.
+    /// Returns the value of this label in the metric's first series.
     pub(super) fn label(&self, name: &str, label: &str) -> Option<&str> {
         let (series, _) = self.samples.range(name.to_owned()..).next()?;
         label_of(series.strip_prefix(name)?, label)
     }
 }
 
-/// The value of a label in `{a="x",b="y"}`. Values of the server need no escapes.
+/// Returns the value of a label in `{a="x",b="y"}`. The server's label values need no escapes.
 pub(super) fn label_of<'t>(labels: &'t str, name: &str) -> Option<&'t str> {
     let mut pairs = labels.trim_matches(['{', '}']).split("\",");
     pairs.find_map(|pair| {
@@ -63,7 +63,7 @@ impl<'a> Between<'a> {
         Self { before, after }
     }
 
-    /// By how much a counter has risen; all of it if the server was started in between.
+    /// Returns the increase of a counter, or its full value if the server restarted in between.
     fn increase(&self, series: &str) -> f64 {
         let after = self.after.samples.get(series).copied().unwrap_or(0.0);
         let before = self.before.samples.get(series).copied().unwrap_or(0.0);
@@ -74,13 +74,13 @@ impl<'a> Between<'a> {
         self.after.read_at.saturating_duration_since(self.before.read_at).as_secs_f64()
     }
 
-    /// The rate of a counter without labels, per second; `None` if the page does not have it.
+    /// Returns the rate of a counter without labels, per second; `None` if the page lacks it.
     pub(super) fn rate(&self, name: &str) -> Option<f64> {
         self.after.value(name)?;
         Some(self.increase(name) / self.seconds())
     }
 
-    /// The rate of all series of a counter whose labels pass, per second.
+    /// Returns the summed rate, per second, of the counter's series whose labels pass.
     pub(super) fn rate_where(&self, name: &str, passes: impl Fn(&str) -> bool) -> f64 {
         let series = self.after.series(name).filter(|(labels, _)| passes(labels));
         let risen = series.map(|(labels, _)| self.increase(&format!("{name}{labels}")));
@@ -88,9 +88,9 @@ impl<'a> Between<'a> {
         (risen.sum::<f64>() + 0.0) / self.seconds()
     }
 
-    /// A quantile of the values that a histogram has counted between the pages, interpolated
-    /// within its bucket, or the highest finite bound if it lies above; `None` without samples.
-    /// `passes` chooses the series by their labels.
+    /// Returns a quantile of the values that a histogram counted between the pages; `None` without
+    /// samples. Interpolates within the quantile's bucket. A quantile above the highest finite
+    /// bound is returned as that bound. `passes` selects the series by their labels.
     pub(super) fn quantile(
         &self,
         part: f64,
@@ -100,7 +100,7 @@ impl<'a> Between<'a> {
         let name = format!("{name}_bucket");
         let mut buckets: Vec<(f64, f64)> = Vec::new();
         for (labels, _) in self.after.series(&name).filter(|(labels, _)| passes(labels)) {
-            // "+Inf" is a number to Rust.
+            // Rust parses "+Inf" as a number.
             let bound: f64 = label_of(labels, "le")?.parse().ok()?;
             buckets.push((bound, self.increase(&format!("{name}{labels}"))));
         }

@@ -1,4 +1,4 @@
-//! What `top` shows.
+//! The text that `top` displays.
 
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,7 +18,7 @@ const FLUSH: &str = "paperbourse_journal_flush";
 const VENUE: &str = "paperbourse_venue";
 const CLUSTER: &str = "paperbourse_cluster";
 
-/// Renders what happened between two scrapes of this server, cut to fit the terminal.
+/// Renders the activity between two scrapes of this server, cut to fit the terminal.
 pub(super) fn text(before: &Page, after: &Page, address: &str, size: Size) -> String {
     let between = Between::new(before, after);
     let mut lines = vec![title(after, address), String::new()];
@@ -83,7 +83,7 @@ fn summary(between: &Between<'_>, page: &Page) -> Vec<String> {
     lines
 }
 
-/// Nothing for a server that keeps its data in memory.
+/// Returns the journal's line, or `None` for a server that keeps its data in memory.
 fn journal(between: &Between<'_>, page: &Page) -> Option<String> {
     let flushes = between.rate(&format!("{FLUSH}_records_count"))?;
     let records = between.rate(&format!("{FLUSH}_records_sum"))?;
@@ -101,7 +101,7 @@ fn journal(between: &Between<'_>, page: &Page) -> Option<String> {
     ))
 }
 
-/// `None` on a single server.
+/// Returns the line of the cluster's log, or `None` on a standalone server.
 fn log(between: &Between<'_>, page: &Page) -> Option<String> {
     let of_log = |name: &str| {
         let name = format!("{CLUSTER}_{name}");
@@ -126,7 +126,7 @@ fn log(between: &Between<'_>, page: &Page) -> Option<String> {
     Some(format!("log        {name}, epoch {epoch}, {rest}; brokers answered {answered}"))
 }
 
-/// Nothing unless the venue is followed live.
+/// Returns the venue's line, or `None` unless the venue is followed live.
 fn venue(between: &Between<'_>, page: &Page) -> Option<String> {
     let frames = between.rate(&format!("{VENUE}_frames_total"))?;
     let newest = page.value(&format!("{VENUE}_last_frame_timestamp_seconds"))?;
@@ -155,7 +155,7 @@ fn process(between: &Between<'_>, page: &Page) -> String {
     )
 }
 
-/// What an operator must not overlook.
+/// Returns the warnings that an operator must not overlook.
 fn warnings(page: &Page) -> Vec<String> {
     let is_set = |name: &str| page.value(name).is_some_and(|value| value > 0.0);
     let warnings = [
@@ -170,7 +170,7 @@ fn warnings(page: &Page) -> Vec<String> {
     warnings.chain(halted).map(|text| format!("WARNING    {text}")).collect()
 }
 
-/// The operations that were ever called, the busiest first.
+/// Returns a table of the operations called since the server's start, busiest first.
 fn operations(between: &Between<'_>, page: &Page) -> Vec<String> {
     let name = format!("{DURATION}_count");
     let mut rows: Vec<(&str, f64, f64)> = page
@@ -209,12 +209,12 @@ fn per_second(rate: f64) -> String {
     format!("{}/s", number(rate))
 }
 
-/// With a digit after the point where it matters.
+/// Formats a number with one decimal, except for zero and values of 100 or more.
 fn number(value: f64) -> String {
     if value == 0.0 || value >= 99.95 { count(value) } else { format!("{value:.1}") }
 }
 
-/// A whole number, with commas.
+/// Formats a whole number with thousands separators.
 fn count(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -265,7 +265,7 @@ mod tests {
     use super::super::scrape::tests::pages;
     use super::*;
 
-    /// A server that has just begun to trade.
+    /// A server that has recently begun to trade.
     const BEFORE: &str = "\
 paperbourse_http_requests_total{operation=\"GET /v1/health\",status=\"200\"} 40
 paperbourse_http_request_duration_seconds_count{operation=\"GET /v1/health\"} 40

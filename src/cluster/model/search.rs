@@ -1,4 +1,4 @@
-//! Looks at every state of a model, those first that take the fewest steps.
+//! A breadth-first search of all states of a model.
 
 use std::hash::BuildHasher as _;
 
@@ -8,23 +8,24 @@ use hashbrown::hash_table::Entry;
 
 use super::{Model, Promise, State, Step};
 
-/// What a search has found.
+/// The result of a search.
 pub(super) struct Found {
-    /// How many states were reached.
+    /// Number of states reached.
     pub(super) states: usize,
-    /// In how many of those that were looked at the owner of the greatest epoch answers reads.
+    /// Number of states in which the owner of the greatest epoch may answer reads.
     pub(super) last_answers: usize,
-    /// A broken promise, and the fewest steps that break one. The search ends there.
+    /// A broken promise, and the steps that lead to it; no shorter sequence breaks any promise. The
+    /// search ends there.
     pub(super) broken: Option<(Promise, Vec<Step>)>,
 }
 
-/// The states that were reached, in the order in which they were.
+/// The states reached so far, in the order of discovery.
 #[derive(Default)]
 struct Reached {
     states: Vec<State>,
-    /// The index of the state before each.
+    /// The index of each state's predecessor.
     before: Vec<u32>,
-    /// The indices of all states.
+    /// The index of every state, hashed by the state itself.
     indices: HashTable<u32>,
     hasher: FixedState,
 }
@@ -42,7 +43,8 @@ impl Reached {
         }
     }
 
-    /// The steps to the state with this index.
+    /// Returns the steps to the state with this index. Recomputes the steps, since only the states'
+    /// predecessors are kept.
     fn steps_to(&self, model: &Model, mut index: u32) -> Vec<Step> {
         let mut steps = Vec::new();
         while index > 0 {

@@ -1,12 +1,12 @@
-//! Distinguishes a wall clock that is adjusted from one that jumps, by the monotonic clock.
+//! Tells adjustments of the wall clock from jumps by comparing it with the monotonic clock.
 
 use std::fmt;
 
-/// A larger difference between the clocks is a jump.
+/// Largest difference between the clocks that counts as a step. A larger one is a jump.
 pub const STEP_NS_MAX: i64 = 1_000_000_000;
 
-/// A wall clock that has kept its new time for this long is trusted: a machine that was suspended,
-/// or that started with a wrong clock, looks the same as one whose clock went wrong.
+/// How long the wall clock must keep its new time before that time is trusted. A machine that was
+/// suspended, or that started with a wrong clock, looks the same as one whose clock went wrong.
 pub const BELIEVE_AFTER_NS: i64 = 60_000_000_000;
 
 /// A reading of both clocks at the same time.
@@ -29,20 +29,20 @@ impl Reading {
 /// A jump of the wall clock relative to the monotonic one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Jump {
-    /// How far the wall clock is ahead, in nanoseconds; negative if it is behind.
+    /// Lead of the wall clock in nanoseconds; negative if it is behind.
     pub by_ns: i64,
-    /// When it was first seen, in monotonic time.
+    /// Monotonic time at which the jump was first seen.
     began_ns: i64,
 }
 
 impl Jump {
-    /// How far the wall clock is ahead, in seconds rounded towards zero.
+    /// Returns the lead of the wall clock in whole seconds, rounded towards zero.
     pub const fn seconds(self) -> i64 {
         self.by_ns / 1_000_000_000
     }
 }
 
-/// The reason shown for a degraded server.
+/// Formats the jump as the reason for which the server reports itself degraded.
 impl fmt::Display for Jump {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, direction) = match self.seconds() {
@@ -63,7 +63,7 @@ pub enum Change {
     Jumped(Jump),
     /// The wall clock returned from a jump.
     CameBack,
-    /// The wall clock kept its new time long enough, and is now followed.
+    /// The wall clock kept its new time long enough and is followed from now on.
     Believed(Jump),
 }
 
@@ -76,27 +76,27 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts with a wall clock that is assumed to be right.
+    /// Starts tracking. The first reading of the wall clock is trusted.
     pub const fn new(first: Reading) -> Self {
         Self { offset_ns: first.offset_ns(), jump: None, jumps_ever: 0 }
     }
 
-    /// What to add to the monotonic clock to get the time, in nanoseconds.
+    /// Returns the nanoseconds to add to the monotonic clock to get the time.
     pub const fn offset_ns(&self) -> i64 {
         self.offset_ns
     }
 
-    /// The jump that is being ignored, if any.
+    /// Returns the jump being ignored, if any.
     pub const fn jump(&self) -> Option<Jump> {
         self.jump
     }
 
-    /// Number of jumps since the start, followed or not.
+    /// Returns the number of jumps since the start, followed or not.
     pub const fn jumps_ever(&self) -> u64 {
         self.jumps_ever
     }
 
-    /// Compares a reading with the expected time.
+    /// Compares a reading with the expected time. Returns `None` unless a jump began or ended.
     pub fn compare(&mut self, reading: Reading) -> Option<Change> {
         let by_ns = reading.offset_ns().saturating_sub(self.offset_ns);
         if by_ns.saturating_abs() <= STEP_NS_MAX {

@@ -1,4 +1,4 @@
-//! One account: its money, its positions, its keys.
+//! An account: its money, positions and keys.
 
 pub mod equity;
 pub mod ledger;
@@ -32,15 +32,16 @@ use crate::ids::{AccountId, MarketIndex, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
 use crate::money::{Price, Shares, Usd};
 
-/// Up to this many positions are searched linearly; beyond it, through an index.
+/// The maximum number of positions that are searched linearly. An account with more positions has
+/// an index.
 const POSITIONS_SEARCHED_MAX: usize = 16;
 
-/// How many positions are stored inline, beside the sums, which saves a pointer to follow.
+/// The number of positions stored inline, next to the sums, which saves a pointer dereference.
 const POSITIONS_INLINE: usize = 2;
 
-/// An account as its shard stores it. Most accounts are idle, so what only trading needs is stored
-/// apart. The fields that a trade touches come first: they fill half a cache line, which never
-/// straddles two lines because rows are 96 bytes.
+/// An account as its shard stores it. Most accounts are idle, so trading data is stored separately.
+/// The fields that a trade touches come first. Their 32 bytes never straddle two cache lines,
+/// because rows are 96 bytes.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Account {
@@ -52,7 +53,7 @@ pub struct Account {
     pub(super) digest: [u8; 32],
     pub(super) subject: Box<str>,
     pub(super) opened_at: Timestamp,
-    /// The index of the identity's issuer in the shard's list.
+    /// The issuer of the identity, as an index into the shard's list of issuers.
     pub(super) issuer: u32,
     /// The slot of the newest key; each key links to the next older one.
     pub(super) newest_key: Option<PackedSlot>,
@@ -71,24 +72,24 @@ struct Activity {
     payouts: Usd,
     reserved: Usd,
     /// The slots of the kept finished orders, in the order in which they finished. Open orders are
-    /// not in this list and so can never be forgotten.
+    /// not in this list and so are never forgotten.
     finished: VecDeque<u32>,
-    /// How many orders the account ever finished.
+    /// The number of orders the account has ever finished.
     order_count_ever: u64,
     /// Index into `positions` by outcome; `None` while there are few.
     position_of: Option<Box<HashTable<u32>>>,
-    /// In the order of opening, including closed positions.
+    /// All positions in order of opening, including closed ones.
     positions: SmallVec<[Position; POSITIONS_INLINE]>,
     /// The settlements of positions in resolved markets; most accounts have none.
     settlements: Option<Box<Settlements>>,
-    /// Open orders; most accounts never have one.
+    /// Open orders and other data that most accounts never have.
     resting: Option<Box<Resting>>,
 }
 
 const _: () = assert!(size_of::<Activity>() == 3 * 64, "an active account has three cache lines");
 
 impl Account {
-    /// A new account.
+    /// Creates an account that has not traded.
     pub(super) fn opened(
         id: AccountId,
         digest: [u8; 32],
@@ -110,13 +111,13 @@ impl Account {
         }
     }
 
-    /// The account's id.
+    /// Returns the account's id.
     #[inline]
     pub const fn id(&self) -> AccountId {
         self.id
     }
 
-    /// The account's money.
+    /// Returns the account's money.
     #[inline]
     pub fn ledger(&self) -> Ledger {
         let granted = self.granted;
@@ -125,24 +126,24 @@ impl Account {
             .map_or(Ledger { granted, ..Ledger::default() }, |activity| activity.ledger(granted))
     }
 
-    /// One position for each outcome ever held, in the order of opening, including closed ones.
+    /// Returns one position per outcome ever held, in order of opening, including closed ones.
     pub fn positions(&self) -> &[Position] {
         self.activity.as_ref().map_or(&[], |activity| &activity.positions)
     }
 
-    /// The position in an outcome, if there ever was one.
+    /// Returns the position in an outcome, if the account ever had one.
     #[inline]
     pub fn position(&self, market: MarketIndex, outcome: OutcomeIndex) -> Option<&Position> {
         let activity = self.activity.as_ref()?;
         activity.find(market, outcome).map(|index| &activity.positions.as_slice()[index])
     }
 
-    /// The position in an outcome; empty if there never was one.
+    /// Returns the position in an outcome, or an empty position if the account never had one.
     pub(super) fn holding(&self, market: MarketIndex, outcome: OutcomeIndex) -> Position {
         self.position(market, outcome).copied().unwrap_or(Position::empty(market, outcome))
     }
 
-    /// The part of the account that a trade reads.
+    /// Returns the part of the account that is needed to decide a trade.
     #[inline]
     pub(super) fn holdings(&self) -> Holdings<'_> {
         match &self.activity {
@@ -159,8 +160,9 @@ impl Account {
         }
     }
 
-    /// Reads some of the memory that a fill changes: of the account, its newest order and its first
-    /// position. Returns something that depends on all of it.
+    /// Reads some of the memory that a fill changes: the account, the end of its list of orders,
+    /// and its first position. Returns a number that depends on everything read, so that the
+    /// compiler keeps the reads.
     #[inline]
     pub(super) fn prefetch(&self) -> i64 {
         let Some(activity) = &self.activity else { return 0 };
@@ -169,24 +171,24 @@ impl Account {
         activity.order_count_ever.cast_signed() ^ newest_order ^ first
     }
 
-    /// How many orders the account ever finished, including forgotten ones.
+    /// Returns the number of orders the account has ever finished, including forgotten ones.
     pub fn order_count_ever(&self) -> u64 {
         self.activity.as_ref().map_or(0, |activity| activity.order_count_ever)
     }
 
-    /// How many orders the account keeps.
+    /// Returns the number of finished orders the account keeps.
     #[inline]
     pub(super) fn kept_order_count(&self) -> usize {
         self.activity.as_ref().map_or(0, |activity| activity.finished.len())
     }
 
-    /// The slots of the kept orders, oldest first.
+    /// Returns the slots of the kept orders, in the order in which they finished.
     pub(super) fn orders(&self) -> impl DoubleEndedIterator<Item = u32> + ExactSizeIterator {
         self.activity.as_ref().map(|activity| activity.finished.iter()).unwrap_or_default().copied()
     }
 
-    /// The numbers and the slots of the kept orders before this number, oldest first. Numbers count
-    /// from 1 all orders that the account ever finished.
+    /// Returns the number and slot of each kept order before `number`, oldest first. Numbers start
+    /// at 1 and count all orders the account has ever finished.
     pub(super) fn orders_before(&self, number: u64) -> impl DoubleEndedIterator<Item = (u64, u32)> {
         let newest = self.order_count_ever();
         let oldest = newest + 1 - self.kept_order_count() as u64;
@@ -195,8 +197,9 @@ impl Account {
         slots.enumerate().map(move |(index, slot)| (oldest + index as u64, slot))
     }
 
-    /// Applies a fill and returns the change of the state hash; `finishes` says whether it finishes
-    /// its order. Fails if the fill contradicts the account, which is then in an undefined state.
+    /// Applies a fill and returns the change to the state hash. `finishes` tells whether the fill
+    /// completes its order. Fails if the fill contradicts the account, which is then in an
+    /// undefined state.
     pub(super) fn fill(
         &mut self,
         (market, outcome, side): (MarketIndex, OutcomeIndex, Side),
@@ -252,7 +255,7 @@ impl Account {
         Ok(change)
     }
 
-    /// Pays and closes a position and returns the change of the state hash. Fails if the payment
+    /// Pays and closes a position and returns the change to the state hash. Fails if the payment
     /// contradicts the account, which is then in an undefined state.
     pub(super) fn settle(
         &mut self,
@@ -294,7 +297,8 @@ impl Account {
         Ok(change)
     }
 
-    /// Adds a settlement. If there are too many, removes and returns that of the oldest position.
+    /// Adds a settlement. If the account then has too many, removes the settlement of its oldest
+    /// position, and returns it with the position's index.
     pub(super) fn add_settlement(
         &mut self,
         position: u32,
@@ -308,7 +312,7 @@ impl Account {
         settlements.pop_first().map(|(position, settlement)| (settlement, position))
     }
 
-    /// The settlements that the account keeps, by the index of the position.
+    /// Returns the settlements that the account keeps, by position index.
     pub(super) fn settlements(&self) -> &Settlements {
         static NONE: Settlements = Settlements::new();
         let settlements = self.activity.as_ref().and_then(|activity| activity.settlements.as_ref());
@@ -324,7 +328,7 @@ impl Account {
         self.activity.get_or_insert_default().order_count_ever = count;
     }
 
-    /// Appends the order in this slot to the finished ones.
+    /// Appends the order in this slot to the account's finished orders.
     #[inline]
     pub(super) fn finish_order(&mut self, slot: u32) {
         self.activity.get_or_insert_default().finished.push_back(slot);
@@ -335,7 +339,7 @@ impl Account {
         self.activity.as_mut()?.finished.pop_front()
     }
 
-    /// Adds a position; `None` if there is one in the same outcome.
+    /// Adds a position. Returns `None` if the account already has a position in the same outcome.
     pub(super) fn add_position(&mut self, position: Position) -> Option<()> {
         let activity = self.activity.get_or_insert_default();
         if activity.find(position.market, position.outcome).is_some() {
@@ -345,7 +349,7 @@ impl Account {
         Some(())
     }
 
-    /// The term of the account's identity in the state hash. It never changes.
+    /// Returns the identity's term in the state hash. The term never changes.
     pub(super) fn identity_term(&self) -> StateHash {
         Term::new(TermKind::Identity)
             .pair(self.id.get(), self.opened_at.nanos().cast_unsigned())
@@ -353,7 +357,8 @@ impl Account {
             .finish()
     }
 
-    /// The terms of all that the account keeps itself: not of its keys and orders.
+    /// Returns the sum of the account's terms in the state hash, excluding the terms of its keys
+    /// and orders.
     pub(super) fn all_terms(&self) -> StateHash {
         let id = self.id;
         let mut terms = self.identity_term();
@@ -372,7 +377,8 @@ impl Account {
         terms
     }
 
-    /// The term of the account's money, orders and fills in the state hash.
+    /// Returns the sum of the state hash's terms for the account's money, order count and fill
+    /// count.
     pub(super) fn term(&self) -> StateHash {
         let mut term = money_term(self.id, &self.ledger(), self.order_count_ever());
         term += fills_term(self.id, self.fill_surplus());
@@ -380,7 +386,7 @@ impl Account {
     }
 }
 
-/// The term of an account's heartbeat in the state hash: nothing for an account without one.
+/// Returns the state hash's term for an account's heartbeat; zero without a heartbeat.
 pub(super) fn heartbeat_term(account: AccountId, interval_ms: Option<u32>) -> StateHash {
     let term = |interval_ms: u32| {
         Term::new(TermKind::Heartbeat).pair(account.get(), interval_ms.into()).finish()
@@ -388,8 +394,8 @@ pub(super) fn heartbeat_term(account: AccountId, interval_ms: Option<u32>) -> St
     interval_ms.map_or_else(StateHash::default, term)
 }
 
-/// The term of the number of an account's fills in the state hash: nothing for an account whose
-/// orders all filled at once, since it had as many fills as orders.
+/// Returns the state hash's term for an account's fill count. The term is zero if all of the
+/// account's orders filled at once, since the account then has as many fills as orders.
 fn fills_term(account: AccountId, fill_surplus: i64) -> StateHash {
     if fill_surplus == 0 {
         return StateHash::default();
@@ -397,7 +403,7 @@ fn fills_term(account: AccountId, fill_surplus: i64) -> StateHash {
     Term::new(TermKind::Fills).pair(account.get(), fill_surplus.cast_unsigned()).finish()
 }
 
-/// The term of an account's money, and of the number of orders it ever finished, in the state hash.
+/// Returns the state hash's term for an account's money and its number of finished orders.
 #[inline]
 fn money_term(account: AccountId, ledger: &Ledger, order_count_ever: u64) -> StateHash {
     Term::new(TermKind::Account)
@@ -440,6 +446,8 @@ impl Activity {
         self.positions.push(position);
         let indexed = match self.positions.len() {
             ..=POSITIONS_SEARCHED_MAX => return,
+            // The first position beyond the limit creates the index, which must then cover all
+            // positions.
             count if count == POSITIONS_SEARCHED_MAX + 1 => 0,
             count => count - 1,
         };
@@ -456,21 +464,21 @@ impl Activity {
     }
 }
 
-/// The part of an account that a trade reads. It is all read at once, before any of it is needed:
-/// the processor waits for the account's memory only once, and meanwhile looks up names and market.
+/// The part of an account that is needed to decide a trade. It is read early, so that its cache
+/// misses overlap with each other and with the lookups of the names and the market.
 pub(super) struct Holdings<'a> {
     pub(super) ledger: Ledger,
     pub(super) kept_order_count: usize,
     positions: &'a [Position],
     position_of: Option<&'a HashTable<u32>>,
     resting: Option<&'a Resting>,
-    /// What a held order that is decided no longer holds back.
+    /// The shares released by the held order that is being decided.
     freed: Shares,
     is_deciding_held: bool,
 }
 
 impl Holdings<'_> {
-    /// The holdings of an account that has not traded.
+    /// Returns the holdings of an account that has not traded.
     pub(super) fn opened_with(granted: Usd) -> Self {
         let ledger = Ledger { granted, ..Ledger::default() };
         Self {
@@ -484,7 +492,7 @@ impl Holdings<'_> {
         }
     }
 
-    /// The position in an outcome; empty if there is none.
+    /// Returns the position in an outcome, or an empty position if there is none.
     #[inline]
     pub(super) fn position(&self, market: MarketIndex, outcome: OutcomeIndex) -> Position {
         match find(self.positions, self.position_of, market, outcome) {
@@ -493,7 +501,8 @@ impl Holdings<'_> {
         }
     }
 
-    /// The shares of a position that a new order can sell: those that no open order holds back.
+    /// Returns the shares of a position that a new order can sell: the shares that no open order
+    /// reserves.
     #[inline]
     pub(super) fn available(&self, position: &Position) -> Shares {
         match self.resting {
@@ -505,12 +514,12 @@ impl Holdings<'_> {
         }
     }
 
-    /// How many orders of the account are open.
+    /// Returns the number of open orders, not counting a held order that is being decided.
     pub(super) fn open_order_count(&self) -> usize {
         self.resting.map_or(0, |resting| resting.open.len()) - usize::from(self.is_deciding_held)
     }
 
-    /// The holdings as a held order that is decided sees them: without what it holds back itself.
+    /// Returns the holdings for deciding a held order, with the order's own reserve released.
     pub(super) fn without(mut self, reserve: Reserve) -> Self {
         self.ledger.reserved -= reserve.cash;
         self.freed = reserve.shares;
@@ -519,7 +528,7 @@ impl Holdings<'_> {
     }
 }
 
-/// The index of the position in an outcome.
+/// Returns the index of the position in an outcome.
 #[inline]
 fn find(
     positions: &[Position],
@@ -535,8 +544,8 @@ fn find(
     position_of.find(position_hash(market, outcome), is_there).map(|&index| index as usize)
 }
 
-/// The seed is fixed: the server numbers markets and outcomes itself, so no client can choose
-/// colliding ones.
+/// Hashes an outcome with a fixed seed. The server numbers markets and outcomes itself, so no
+/// client can choose numbers that collide.
 fn position_hash(market: MarketIndex, outcome: OutcomeIndex) -> u64 {
     FixedState::with_seed(0).hash_one((market, outcome))
 }

@@ -1,7 +1,8 @@
-//! What happens to whole accounts.
+//! Administration of accounts.
 //!
-//! [`acts`] are the commands of operators, and [`standing`] what an account keeps of them;
-//! [`reset`] starts an account over, [`erasure`] removes it, [`summary`] shows it to operators.
+//! [`acts`] has the operators' commands, and [`standing`] the lasting effects of those commands on
+//! an account. [`reset`] starts an account over, [`erasure`] removes it, and [`summary`] shows it
+//! to operators.
 
 pub mod acts;
 pub mod erasure;

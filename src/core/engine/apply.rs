@@ -1,4 +1,4 @@
-//! Applying events: the only way in which a state changes.
+//! Applies events, which is the only way to change the journaled part of a state.
 
 use crate::engine::account::Account;
 use crate::engine::comment::Comment;
@@ -15,7 +15,8 @@ impl State {
     ///
     /// # Panics
     ///
-    /// If an event contradicts the state: one of them is wrong, so the process must end.
+    /// If an event contradicts the state. One of the two is wrong, so the process must not
+    /// continue.
     pub fn apply(&mut self, events: &[Event], place: Place) {
         if let Err(contradiction) = self.replay(events, place) {
             panic!("{contradiction}");
@@ -25,7 +26,7 @@ impl State {
     /// Applies the events of the next record, read from disk and therefore not trusted. After an
     /// error the state is undefined and must not be used.
     pub fn replay(&mut self, events: &[Event], place: Place) -> Result<(), Contradiction> {
-        // A shard would have to write for centuries.
+        // Reaching the maximum would take a shard centuries of writing.
         self.sequence = self.sequence.saturating_add(1);
         self.log = place.log;
         events
@@ -34,9 +35,9 @@ impl State {
             .map_err(|flaw| Contradiction { shard: self.shard, sequence: self.sequence, flaw })
     }
 
-    /// Reads the account's activity, which a fill changes, and returns a number that depends on it.
-    /// A processor waits for the memory of several events at once if it is prefetched before the
-    /// first of them is applied.
+    /// Reads the part of an account that a fill changes, and returns a number that depends on it,
+    /// so that the compiler keeps the reads. Prefetching for several events before applying the
+    /// first lets their cache misses overlap.
     pub fn prefetch(&self, event: &Event) -> i64 {
         let account = match event {
             Event::OrderFilled(filled) => filled.placement.account,

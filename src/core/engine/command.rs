@@ -1,4 +1,4 @@
-//! The commands that a shard executes, and the values in them.
+//! The commands that a shard executes, and their parameters.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::ids::{AccountId, CommentId, KeyId, OrderId, OutcomeIndex, ShardId, Ti
 use crate::market::book::{Book, Side};
 use crate::money::{Price, Shares};
 
-/// Opens an account for an identity, unless it has one.
+/// Opens an account for an identity. Does nothing if the identity already has one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OpenAccount(pub Identity);
 
@@ -28,7 +28,7 @@ pub struct RenameKey {
     pub account: AccountId,
     /// The key to rename.
     pub key: KeyId,
-    /// The new name.
+    /// The new name; `None` removes the name.
     pub name: Option<Box<str>>,
     /// The key that the caller authenticated with; `None` for an access token.
     pub caller_key: Option<KeyId>,
@@ -41,7 +41,7 @@ pub struct RevokeKey {
     pub account: AccountId,
     /// The key to revoke.
     pub key: KeyId,
-    /// Whether to revoke the keys created with it, directly or indirectly, too.
+    /// Whether to also revoke the keys that this key created, directly or indirectly.
     pub descendants: bool,
 }
 
@@ -52,9 +52,9 @@ pub struct WriteComment {
     pub order: OrderId,
     /// The author's account, which may be in another shard.
     pub author: AccountId,
-    /// The text; 1 to 1,000 characters.
+    /// The text, 1 to 1,000 characters long.
     pub content: Box<str>,
-    /// What the author has written in the other shards.
+    /// The number of the author's comments in the other shards, and the oldest of them.
     pub elsewhere: Written,
 }
 
@@ -71,28 +71,31 @@ pub struct DeleteComment {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoveComment(pub CommentId);
 
-/// Records the resolution of a market, unless one was recorded before. Send it to the shard that
-/// [`Decision::home`] names.
+/// Records the resolution of a market, unless one is already recorded. Must be sent to the shard
+/// that [`Decision::home`] returns.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DecideSettlement(pub Arc<Decision>);
 
-/// Pays some of the shard's positions in a resolved market. Repeat it until all are paid.
+/// Ends a bounded number of the shard's open orders in a resolved market. Once no order is open,
+/// pays a bounded number of the shard's positions in the market instead. Repeat until all positions
+/// are paid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settle(pub Arc<Decision>);
 
 /// A user's identity at the identity provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// SHA-256 of issuer, a zero byte, and subject. It alone identifies the account.
+    /// SHA-256 of the issuer, a zero byte and the subject. This digest alone identifies the
+    /// account.
     pub digest: [u8; 32],
     /// The issuer of the identity.
     pub issuer: Box<str>,
-    /// The issuer's name for the person or program.
+    /// The issuer's identifier for the person or program.
     pub subject: Box<str>,
 }
 
 impl Identity {
-    /// The shard of this identity's account.
+    /// Returns the shard of this identity's account.
     pub const fn shard(&self) -> ShardId {
         ShardId::of_digest(self.digest[0])
     }
@@ -103,13 +106,13 @@ impl Identity {
 pub enum Owner {
     /// An existing account, for a caller with one of its keys.
     Account(AccountId),
-    /// The account of an identity, for a caller with an access token. The command opens it if there
-    /// is none.
+    /// The account of an identity, for a caller with an access token. The command opens an account
+    /// if the identity has none.
     Identity(Identity),
 }
 
 impl Owner {
-    /// The account's shard.
+    /// Returns the account's shard.
     pub const fn shard(&self) -> ShardId {
         match self {
             Self::Account(account) => account.shard(),
@@ -118,7 +121,7 @@ impl Owner {
     }
 }
 
-/// Creates a key. The caller's right to grant this was checked before.
+/// Creates a key. The caller must already be authorised to grant it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreateKey {
     /// The owner of the new key.
@@ -131,8 +134,8 @@ pub struct CreateKey {
     pub grant: KeyGrant,
 }
 
-/// Replaces a key by a new one with the same name, tier and permissions. The caller's right to
-/// grant these was checked before.
+/// Replaces a key with a new one that has the same name, tier and permissions. The caller must
+/// already be authorised to grant them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RotateKey {
     /// The account that the key belongs to.
@@ -141,7 +144,7 @@ pub struct RotateKey {
     pub key: KeyId,
     /// The key that the caller authenticated with; `None` for an access token.
     pub caller_key: Option<KeyId>,
-    /// How long the old key keeps working; with 0 it is revoked at once.
+    /// How long the old key keeps working, in seconds; 0 revokes it at once.
     pub overlap_seconds: u32,
     /// SHA-256 of the new raw key.
     pub hash: [u8; 32],
@@ -155,7 +158,7 @@ pub type Trade = OrderCommand<TradeOrder>;
 /// Places an order of any kind.
 pub type PlaceOrder = OrderCommand<NewOrder>;
 
-/// Places an order.
+/// Places an order of type `O` for an owner.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderCommand<O> {
     /// The owner of the order.
@@ -166,23 +169,24 @@ pub struct OrderCommand<O> {
 }
 
 impl<O: RequestedOrder> OrderCommand<O> {
-    /// Creates the command. The order is hashed here, which saves the shard the work.
+    /// Creates the command. The fingerprint is computed here, on the caller's thread, to spare the
+    /// shard the work.
     pub fn new(owner: Owner, order: O, names: OrderNames) -> Self {
         let fingerprint = order.fingerprint();
         Self { owner, order, names, fingerprint }
     }
 
-    /// What to buy or sell.
+    /// Returns the requested order.
     pub const fn order(&self) -> &O {
         &self.order
     }
 
-    /// Names by which the caller can find or repeat the order.
+    /// Returns the caller's names for the order, which identify it in lookups and retries.
     pub const fn names(&self) -> &OrderNames {
         &self.names
     }
 
-    /// The fingerprint of the order; see [`RequestedOrder::fingerprint`].
+    /// Returns the fingerprint of the order; see [`RequestedOrder::fingerprint`].
     pub const fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
@@ -197,21 +201,22 @@ pub struct TradeOrder {
     pub outcome: Box<str>,
     /// Buy or sell.
     pub side: Side,
-    /// Above 0, at most [`TradeOrder::QUANTITY_MAX`].
+    /// The number of shares; above 0, at most [`TradeOrder::QUANTITY_MAX`].
     pub quantity: Shares,
-    /// The price that the caller saw, between 0 and 1; the reference for slippage.
+    /// The price that the caller saw, between 0 and 1: the reference for slippage. If `None`, the
+    /// reference is the best price in the book.
     pub expected_price: Option<Price>,
-    /// How much worse than the reference price the fill may be, 0 to 10,000.
+    /// The maximum slippage from the reference price in basis points, 0 to 10,000.
     pub max_slippage_bps: Option<u16>,
 }
 
 impl TradeOrder {
-    /// The largest quantity of an order: a million shares.
+    /// The maximum quantity of an order: a million shares.
     pub const QUANTITY_MAX: Shares = Shares::from_micros(1_000_000_000_000);
-    /// The slippage bound of an order with an expected price but no bound.
+    /// The slippage bound, in basis points, of an order that has an expected price but no bound.
     pub const MAX_SLIPPAGE_BPS_DEFAULT: u16 = 500;
 
-    /// What the order asks for.
+    /// Returns the order's side, terms and slippage bound, without its market.
     pub(super) const fn intent(&self) -> Intent {
         let terms =
             Terms::of_order(OrderKind::Market, TimeInForce::FillOrKill, self.quantity, None);
@@ -245,63 +250,63 @@ impl RequestedOrder for TradeOrder {
 pub struct CancelOrder {
     /// The account that the order belongs to.
     pub account: AccountId,
-    /// The order.
+    /// The order to cancel.
     pub order: OrderId,
 }
 
-/// Cancels some of an account's open orders. Repeat it until none is left.
+/// Cancels a bounded number of an account's open orders. Repeat until none is left.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CancelOrders {
-    /// The account.
+    /// The account whose orders are cancelled.
     pub account: AccountId,
     /// Only orders in the market with this condition id.
     pub market_id: Option<Box<str>>,
     /// Only orders in the outcome with this token.
     pub token_id: Option<Box<str>>,
-    /// Only orders newer than this one: the last that the previous visit cancelled, so that each
-    /// order is examined once.
+    /// Only orders newer than this one. Set this to the last order that the previous command
+    /// cancelled, so that each order is examined once.
     pub after: Option<OrderId>,
 }
 
-/// Ends some of the shard's orders that have expired. Repeat it until none is left.
+/// Ends a bounded number of the shard's expired orders. Repeat until none is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExpireOrders;
 
-/// Ends some of the shard's open orders in a market whose books the venue clears. Repeat it until
-/// none is left.
+/// Ends a bounded number of the shard's open orders in a market whose books the venue clears.
+/// Repeat until none is left.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClearBooks {
     /// The market's condition id.
     pub market_id: Arc<str>,
-    /// When the venue clears the books: orders placed later stay.
+    /// When the venue clears the books. Orders placed at or after this time stay open.
     pub at: Timestamp,
 }
 
-/// Notes that an account is alive. Once it is silent for longer than its interval allows, its open
-/// orders are cancelled.
+/// Records a heartbeat of an account. Once the account has been silent for longer than its interval
+/// allows, its open orders are cancelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SetHeartbeat {
-    /// The account.
+    /// The account that sent the heartbeat.
     pub account: AccountId,
-    /// How often the account beats, in milliseconds; within
+    /// The heartbeat interval in milliseconds, within
     /// [`INTERVAL_MS`](crate::engine::order::heartbeats::INTERVAL_MS).
     pub interval_ms: u32,
 }
 
-/// Cancels some open orders of the shard's accounts whose heartbeat stopped. Repeat it until none
+/// Cancels a bounded number of open orders of accounts whose heartbeat stopped. Repeat until none
 /// is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CancelOnDisconnect;
 
-/// Fills the shard's orders that a market's books cross, at most some. Repeat it with the cursor
-/// that it returns until there is none.
+/// Fills a bounded number of the shard's orders that a market's books cross. Repeat with the
+/// returned cursor until it is `None`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MatchOrders {
     /// The market's condition id.
     pub market_id: Arc<str>,
-    /// The outcome and its book, as it was published; `None` for the newest books of all outcomes.
+    /// The outcome and its book as published; `None` to match the newest books of all outcomes.
     pub book: Option<(OutcomeIndex, Arc<Book>)>,
-    /// Where the previous visit stopped.
+    /// The cursor that the previous command returned; `None` to start at the best price.
     pub after: Option<Priority>,
 }
 
@@ -314,8 +319,9 @@ pub struct OrderNames {
 }
 
 impl OrderNames {
-    /// The names of an entry of a named batch that has no name of its own: by its index, and by
-    /// what it says. So an entry that has moved is recognised, and so is another one in its place.
+    /// Derives two names for an entry of a named batch that has no name of its own: one from the
+    /// entry's index, and one from its content. A retry is then detected even if the entry has
+    /// moved, or if another entry has taken its place.
     pub fn of_batch_entry(
         batch_name: &str,
         index: u32,
@@ -328,8 +334,12 @@ impl OrderNames {
         Self { hashes, client_order_id: None, is_batch_entry: true }
     }
 
-    /// The names from the header, the body or the batch: at most [`NAMES_PER_ORDER_MAX`], counting
-    /// equal ones once. `client_order_id` is the name from the body, shown with the order.
+    /// Collects the names from the header, the body or the batch. Duplicates count once.
+    /// `client_order_id` is the name from the body, which is shown with the order.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than [`NAMES_PER_ORDER_MAX`] distinct names.
     pub fn new(
         names: impl IntoIterator<Item = NameHash>,
         client_order_id: Option<Box<str>>,
@@ -344,17 +354,17 @@ impl OrderNames {
         Self { hashes, client_order_id, is_batch_entry: false }
     }
 
-    /// Whether a batch has given these names.
+    /// Whether the names were derived from the name of a batch.
     pub const fn is_batch_entry(&self) -> bool {
         self.is_batch_entry
     }
 
-    /// The hashes of the names, without duplicates.
+    /// Returns the hashes of the names, without duplicates.
     pub fn hashes(&self) -> &[NameHash] {
         &self.hashes
     }
 
-    /// The name from the body.
+    /// Returns the order's name from the request's body, if the body had one.
     pub fn client_order_id(&self) -> Option<&str> {
         self.client_order_id.as_deref()
     }

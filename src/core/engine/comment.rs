@@ -1,4 +1,4 @@
-//! A comment on an order.
+//! Comments on orders.
 
 pub(in crate::engine) mod commands;
 
@@ -8,8 +8,8 @@ use crate::ids::{AccountId, CommentId, OrderId, Timestamp};
 /// Maximum number of comments on one order.
 pub const COMMENTS_PER_ORDER_MAX: usize = 1_000;
 
-/// The most comments of one author on one order, so that no author can use up all of an order's
-/// comments.
+/// Maximum number of comments by one author on one order, so that no author can use up all of an
+/// order's comments.
 pub const COMMENTS_PER_AUTHOR_MAX: usize = 20;
 
 /// A comment on an order.
@@ -27,17 +27,17 @@ pub struct Comment {
     pub at: Timestamp,
 }
 
-/// What an author has written in some of the shards.
+/// A summary of an author's comments in one or more shards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Written {
-    /// The number of comments that are kept.
+    /// The number of comments, not counting deleted ones.
     pub count: usize,
-    /// The oldest of them, and when it was written.
+    /// The oldest comment and when it was written; `None` if there are no comments.
     pub oldest: Option<(Timestamp, CommentId)>,
 }
 
 impl Written {
-    /// This and what the author has written in other shards.
+    /// Combines this summary with a summary of other shards.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let oldest = [self.oldest, other.oldest].into_iter().flatten().min();
@@ -48,14 +48,14 @@ impl Written {
 /// The comments of one order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OrderComments {
-    /// Oldest first.
+    /// The ids of the comments, oldest first.
     pub(super) ids: Vec<CommentId>,
-    /// The log position of the newest record that added or removed one.
+    /// The log position of the newest record that added or removed a comment.
     pub(super) position_in_log: u64,
 }
 
 impl Comment {
-    /// The comment's term in the state hash.
+    /// Returns the comment's term in the state hash.
     pub(super) fn term(&self) -> StateHash {
         Term::new(TermKind::Comment)
             .number(self.id.get())

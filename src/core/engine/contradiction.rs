@@ -3,7 +3,7 @@
 use crate::engine::state::hash::StateHash;
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, ShardId};
 
-/// A record that cannot follow from the state before it: one of the two is wrong.
+/// A record that is inconsistent with the state before it. One of the two is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("record {sequence} of shard {} contradicts those before it: {flaw}", shard.get())]
 pub struct Contradiction {
@@ -11,11 +11,11 @@ pub struct Contradiction {
     pub shard: ShardId,
     /// The record's number within the shard.
     pub sequence: u64,
-    /// The contradiction.
+    /// The event or hash that contradicts the state.
     pub flaw: Flaw,
 }
 
-/// How an event contradicts the state.
+/// A contradiction between an event and the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Flaw {
     /// The event's subject is not in a state that allows the event.
@@ -25,10 +25,10 @@ pub enum Flaw {
         kind: &'static str,
         /// The subject's id.
         id: u64,
-        /// What is wrong with it.
+        /// The flaw, phrased to follow the kind and the id, such as "is not kept".
         flaw: &'static str,
     },
-    /// The state hash in the event is not that of the state.
+    /// The hash in the event differs from the hash of the state.
     #[error("the state hashes to {found:016x} and was {expected:016x} when this was written")]
     Hash {
         /// The hash in the event.
@@ -38,10 +38,10 @@ pub enum Flaw {
     },
 }
 
-/// Each shard assigns ids in sequence.
+/// The flaw of an id out of sequence. Each shard assigns ids without gaps.
 pub(super) const NOT_NEXT: &str = "is not the next one of the shard";
 
-/// Only stored rows can be changed or removed.
+/// The flaw of an event that changes or removes a row that is not stored.
 pub(super) const NOT_KEPT: &str = "is not kept";
 
 impl Flaw {

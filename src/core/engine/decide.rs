@@ -1,4 +1,4 @@
-//! The interface of commands: a decision, an answer, and the record that the answer depends on.
+//! The interface of commands: the decision, the answer, and the record that the answer depends on.
 
 use crate::engine::event::Events;
 use crate::engine::rejection::Rejection;
@@ -8,17 +8,17 @@ use crate::ids::{Place, Timestamp};
 use crate::market::quote::Quote;
 
 /// A request to change a shard's state. It is validated and owns its data. The decision also
-/// depends on the state, the clock and the quote, which are read when it is made.
+/// depends on the state, the clock and the quote, which are read when the command is decided.
 pub trait Command {
-    /// Identifies what the command acted on, to read the answer from the state.
+    /// Identifies what the command acted on, so that the answer can be read from the state.
     type Subject;
     /// The result for the caller.
     type Answer;
 
-    /// Whether the command moves a deadline of the shard without an event that does.
+    /// Whether the command moves one of the shard's deadlines even if it produces no event.
     const MOVES_TIMERS: bool = false;
 
-    /// The market whose quote the decision needs, if any.
+    /// Returns the condition id of the market whose quote the decision needs, if any.
     fn market_id(&self) -> Option<&str> {
         None
     }
@@ -30,16 +30,18 @@ pub trait Command {
         given: Given<'_, '_>,
     ) -> Result<Verdict<Self::Subject>, Rejection>;
 
-    /// Reads the answer after the events were applied. `is_new` is false if there were none.
+    /// Reads the answer from the state once the command's events are applied. `is_new` is false if
+    /// the command had no events.
     fn answer(state: &State, subject: Self::Subject, is_new: bool) -> Self::Answer;
 
-    /// Updates what the state remembers without journaling it, after the events were applied.
+    /// Updates the state's working memory, which is not journaled, once the events are applied.
     fn remember(_state: &mut State, _subject: &Self::Subject) {}
 
-    /// The newest record that the answer depends on if the command changes nothing.
+    /// Returns the place of the newest record that the answer depends on if the command changes
+    /// nothing.
     fn depends_on(&self, state: &State) -> Place;
 
-    /// The newest record that this rejection depends on.
+    /// Returns the place of the newest record that this rejection depends on.
     fn refusal_depends_on(&self, state: &State, _: &Rejection) -> Place {
         self.depends_on(state)
     }
@@ -48,7 +50,8 @@ pub trait Command {
 /// The inputs of a decision other than the state.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a, 'q> {
-    /// The quote of the command's market; `None` if it names none or the market is not listed.
+    /// The quote of the command's market; `None` if the command names no market or the market is
+    /// not listed.
     pub quote: Option<&'a Quote<'q>>,
     /// The time of the decision.
     pub now: Timestamp,
@@ -66,7 +69,7 @@ pub enum Verdict<S> {
 }
 
 impl<S> Verdict<S> {
-    /// The verdict of a command that takes effect through these events, if there are any.
+    /// Returns [`Self::Happens`] with these events, or [`Self::Already`] if there are none.
     pub(super) fn of(events: Events, subject: S) -> Self {
         if events.is_empty() { Self::Already(subject) } else { Self::Happens(events, subject) }
     }
@@ -86,6 +89,7 @@ impl State {
     }
 }
 
-/// Unreachable in practice: a shard has 2⁴⁷ ids of each kind.
+/// The rejection of a command that needs an id when none is left. Unreachable in practice: a shard
+/// has 2⁴⁷ ids of each kind.
 pub(super) const IDS_EXHAUSTED: Rejection =
     Rejection::Broken { rule: "a shard has used all of its ids" };

@@ -18,11 +18,11 @@ use crate::market::book::Level;
 use crate::market::walk::Fills;
 use crate::money::Usd;
 
-/// The events of one command: one record in the journal, which reaches the disk whole or not at
+/// The events of one command. They form one journal record, which reaches the disk whole or not at
 /// all.
 pub type Events = SmallVec<[Event; 1]>;
 
-/// A fact about one shard.
+/// A change to the state of one shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// An account was opened for an identity.
@@ -31,7 +31,7 @@ pub enum Event {
         account: AccountId,
         /// The owner's identity.
         identity: Identity,
-        /// The play money granted at the start.
+        /// The play money granted on opening.
         granted: Usd,
         /// The time of the decision.
         at: Timestamp,
@@ -52,34 +52,34 @@ pub enum Event {
     },
     /// A key was renamed.
     KeyRenamed {
-        /// The key.
+        /// The renamed key.
         key: KeyId,
         /// The new name.
         name: Option<Box<str>>,
     },
     /// A rotated key was given an expiry.
     KeyExpirySet {
-        /// The key.
+        /// The rotated key.
         key: KeyId,
         /// The time from which the key is refused.
         expires_at: Timestamp,
     },
     /// A key was revoked.
     KeyRevoked {
-        /// The key.
+        /// The revoked key.
         key: KeyId,
         /// The time of the decision.
         at: Timestamp,
     },
     /// A revoked or expired key was removed because its account had too many of them.
     KeyForgotten {
-        /// The key.
+        /// The removed key.
         key: KeyId,
     },
-    /// The shard used a market for the first time. From here on it refers to the market by index,
-    /// and knows the labels even if the catalogue drops the market.
+    /// The shard used a market for the first time. Later events refer to the market by index, and
+    /// the labels stay known even if the catalogue drops the market.
     MarketIntroduced {
-        /// The shard's index for the market: the number of markets it used before.
+        /// The shard's index for the market: the number of markets introduced before it.
         index: MarketIndex,
         /// The market's condition id.
         condition_id: Arc<str>,
@@ -88,51 +88,51 @@ pub enum Event {
     },
     /// An order was placed and filled.
     OrderFilled(Box<OrderFilled>),
-    /// An order was placed that may rest, or that need not fill completely.
+    /// An order was placed that may rest, or that did not have to fill completely.
     OrderPlaced(Box<OrderPlaced>),
-    /// An order was placed that is held before it is decided.
+    /// An order was placed and is held for the venue's taker delay.
     OrderHeld(Box<OrderHeld>),
-    /// A held order was rejected when it was decided. There is no such order any more.
+    /// A held order was rejected when it was decided, and was removed.
     HeldOrderDropped {
-        /// The order.
+        /// The removed order.
         order: OrderId,
     },
-    /// An open order that was placed while its book was stale has met its first fresh book.
+    /// A fresh book arrived for an open order that was placed while its book was stale.
     OrderAdmitted {
-        /// The order.
+        /// The admitted order.
         order: OrderId,
     },
     /// An open order filled, in part or completely.
     RestingFilled(Box<RestingFilled>),
-    /// An open order ended before it was filled. What it held back is free again.
+    /// An open order ended before it filled completely, and its reserve is released.
     OrderEnded {
-        /// The order.
+        /// The order that ended.
         order: OrderId,
-        /// Why it ended.
+        /// The reason why the order ended.
         reason: EndReason,
         /// The time of the decision.
         at: Timestamp,
     },
-    /// An account was reset. Its open orders ended before, in the same record.
+    /// An account was reset. Its open orders ended in this record or in earlier ones.
     AccountReset(AccountReset),
-    /// An operator did something to an account.
+    /// An operator acted on an account.
     OperatorActed(Box<OperatorActed>),
-    /// An account began, changed or ended its heartbeat.
+    /// An account's heartbeat interval was set, changed or removed.
     HeartbeatSet {
-        /// The account.
+        /// The account with the heartbeat.
         account: AccountId,
-        /// How often it beats, in milliseconds; `None` if it no longer does.
+        /// The interval in milliseconds; `None` if the heartbeat ended.
         interval_ms: Option<u32>,
     },
-    /// An account began to log its fills, before its first order that is held.
+    /// An account's fill log was started, before its first held order.
     FillLogBegun {
-        /// The account.
+        /// The account that logs its fills from then on.
         account: AccountId,
     },
     /// The oldest finished order of an account, with its names and comments, was removed because
     /// the account had too many.
     OrderForgotten {
-        /// The order.
+        /// The removed order.
         order: OrderId,
     },
     /// A comment was added to an order.
@@ -150,7 +150,7 @@ pub enum Event {
     },
     /// A comment was deleted.
     CommentDeleted {
-        /// The comment.
+        /// The deleted comment.
         comment: CommentId,
     },
     /// The resolution of a market was recorded. Each shard that has used the market settles it
@@ -161,27 +161,28 @@ pub enum Event {
         /// The time of the decision.
         at: Timestamp,
     },
-    /// Positions of a resolved market were paid and closed. After the first of these events, the
+    /// Positions in a resolved market were paid and closed. After the first of these events, the
     /// market takes no more orders.
     PositionsSettled(Box<PositionsSettled>),
     /// Every position in a resolved market is paid.
     MarketSettled {
-        /// The market, by the shard's index.
+        /// The market's index in the shard.
         market: MarketIndex,
         /// The payout per share of each outcome.
         payouts: Payouts,
         /// The time of the decision.
         at: Timestamp,
     },
-    /// The state hash before this event, against which recovery and followers check themselves.
+    /// The hash of the state before this event. Recovery and followers compare their own hash with
+    /// it.
     StateChecked {
-        /// The hash.
+        /// The hash of the state, without this event.
         hash: StateHash,
     },
 }
 
 impl Event {
-    /// Whether the event may open, fill or end an order that rests.
+    /// Whether the event may open, fill or end a resting order.
     #[inline]
     pub const fn concerns_open_orders(&self) -> bool {
         matches!(
@@ -194,7 +195,8 @@ impl Event {
         )
     }
 
-    /// Whether the event adds to the state.
+    /// Whether the event increases memory use. When memory runs out, commands with events that do
+    /// are refused.
     pub const fn takes_memory(&self) -> bool {
         match self {
             Self::AccountOpened { .. }
@@ -205,7 +207,7 @@ impl Event {
             | Self::OrderHeld(_)
             | Self::CommentAdded { .. }
             | Self::SettlementDecided { .. } => true,
-            // One that was held takes the place of the held one.
+            // A held order already has its memory.
             Self::OrderPlaced(placed) => placed.terms.held_ms == 0,
             Self::KeyExpirySet { .. }
             | Self::KeyRevoked { .. }
@@ -213,17 +215,19 @@ impl Event {
             | Self::OrderForgotten { .. }
             | Self::CommentDeleted { .. }
             | Self::StateChecked { .. }
-            // What open orders bring about was accepted when they were placed.
+            // These events are consequences of open orders, which were accepted when they were
+            // placed.
             | Self::HeldOrderDropped { .. }
             | Self::OrderAdmitted { .. }
             | Self::RestingFilled(_)
             | Self::OrderEnded { .. }
             | Self::AccountReset(_)
-            // Operators must get through even without memory.
+            // Operators must be able to act even when memory is exhausted.
             | Self::OperatorActed(_)
             | Self::HeartbeatSet { .. }
             | Self::FillLogBegun { .. }
-            // Payouts must go through even without memory; opened positions bound their number.
+            // Payouts must go through even when memory is exhausted. The number of open positions
+            // bounds the number of payouts.
             | Self::PositionsSettled(_)
             | Self::MarketSettled { .. } => false,
         }
@@ -241,8 +245,8 @@ pub struct OrderFilled {
     pub levels: Fills,
     /// The sequence of the book that the levels were taken from.
     pub book_sequence: u64,
-    /// How much worse than the reference price the fill was, in whole basis points rounded up;
-    /// `None` if the reference price was 0, for which no ratio exists.
+    /// The slippage from the reference price in whole basis points, rounded up; `None` if the
+    /// reference price was 0, which has no ratio.
     pub slippage_bps: Option<u32>,
 }
 
@@ -251,30 +255,31 @@ pub struct OrderFilled {
 pub struct OrderPlaced {
     /// The order's market, side and names.
     pub placement: Placement,
-    /// What the order asks for.
+    /// The order's kind, time in force, quantity and price.
     pub terms: Terms,
-    /// What it took when it was placed, and what the account had then. The quantity is 0 if it took
-    /// nothing.
+    /// The fill at placement, with the account's balance and position after it. The quantity is 0
+    /// if nothing filled.
     pub fill: Fill,
     /// The levels taken, best price first.
     pub levels: Fills,
-    /// The sequence of the book at that time; 0 if there was none.
+    /// The sequence of the book at placement; 0 if there was no fresh book.
     pub book_sequence: u64,
-    /// How much worse than the reference price the fill was, in whole basis points rounded up;
-    /// `None` if there was no reference price above 0.
+    /// The slippage from the reference price in whole basis points, rounded up; `None` if there was
+    /// no reference price above 0.
     pub slippage_bps: Option<u32>,
     /// Why the order ended at once. `None` if it filled or rests.
     pub end: Option<EndReason>,
 }
 
-/// An order that was placed and is held before it is decided.
+/// An order that was placed and is held for the venue's taker delay.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderHeld {
     /// The order's market, side and names.
     pub placement: Placement,
-    /// What the order asks for. An order for an amount says how many shares that would buy now.
+    /// The order's terms. For an order by amount, the quantity is what the amount would buy at
+    /// placement.
     pub terms: Terms,
-    /// How long it is held, and what it holds back.
+    /// The end of the hold, and the cash or shares reserved meanwhile.
     pub hold: Hold,
     /// The time of the decision.
     pub at: Timestamp,
@@ -283,46 +288,46 @@ pub struct OrderHeld {
 /// A fill of an open order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RestingFilled {
-    /// The order.
+    /// The order that filled.
     pub order: OrderId,
-    /// What this fill gave, and what the account had afterwards.
+    /// The fill, with the account's balance and position after it.
     pub fill: Fill,
     /// The best level that the venue displayed within the order's limit.
     pub displayed: Level,
-    /// The sequence of the book that displayed it.
+    /// The sequence of the book that displayed the level.
     pub book_sequence: u64,
-    /// What the order used of the displayed levels. Empty if it does not matter any more, and in
-    /// the records of versions that did not write it.
+    /// The displayed levels that the order took from, and what is left of each. Empty if these
+    /// levels no longer matter, and in records written before this field existed.
     pub used: SmallVec<[UsedLevel; 1]>,
 }
 
 /// An account was reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccountReset {
-    /// The account.
+    /// The account that was reset.
     pub account: AccountId,
-    /// How many open positions were closed.
+    /// The number of open positions that were closed.
     pub position_count: u32,
-    /// What they had cost, without fees.
+    /// The cost of the closed positions, without fees.
     pub cost: Usd,
-    /// The play money granted; below 0 if money was taken.
+    /// The play money granted; negative if money was taken.
     pub granted: Usd,
-    /// The account's cash afterwards.
+    /// The account's cash after the reset.
     pub balance: Usd,
     /// The time of the decision.
     pub at: Timestamp,
 }
 
-/// An operator did something to an account.
+/// An operator's act on an account.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OperatorActed {
-    /// The account.
+    /// The account acted on.
     pub account: AccountId,
-    /// What was done.
+    /// The act.
     pub act: Act,
-    /// Who did it.
+    /// The operator who acted.
     pub by: Operator,
-    /// Why.
+    /// The operator's reason.
     pub reason: Box<str>,
     /// The time of the decision.
     pub at: Timestamp,

@@ -1,9 +1,9 @@
-//! The fills of an account, numbered from 1 without a hole.
+//! The fills of an account, numbered from 1 without gaps.
 //!
 //! An account whose orders all filled when they were placed needs no log: its n-th finished order
-//! is its n-th fill. From the first [`OrderPlaced`](crate::engine::event::OrderPlaced) on, that no
-//! longer holds, so from then on the account logs each fill. Those before it still follow from the
-//! kept orders.
+//! is its n-th fill. That no longer holds after its first
+//! [`OrderPlaced`](crate::engine::event::OrderPlaced), so from then on the account logs each fill.
+//! Earlier fills are still derived from the kept orders.
 
 pub mod fill;
 pub mod log;
@@ -26,11 +26,11 @@ use crate::sizes::Size;
 /// A fill of an account, with the venue's names for its market and outcome.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FillRow {
-    /// The number of the fill within the account, from 1.
+    /// The fill's number within the account, from 1.
     pub number: u64,
     /// The order that filled.
     pub order: OrderId,
-    /// The number of the fill among those of its order, from 1.
+    /// The fill's number within its order, from 1.
     pub part: u32,
     /// The market's condition id.
     pub market_id: Arc<str>,
@@ -38,21 +38,21 @@ pub struct FillRow {
     pub outcome: Arc<str>,
     /// Buy or sell.
     pub side: Side,
-    /// What the fill gave, and what the account had afterwards.
+    /// The fill, with the account's balance and position after it.
     pub fill: Fill,
     /// The order's name from the request's body; `None` if there is none, or if the order was
     /// forgotten.
     pub client_order_id: Option<Box<str>>,
 }
 
-/// Consecutive fills of an account, and which ones are kept.
+/// A page of consecutive fills of an account, and the range of fills that are kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FillPage {
-    /// The number of the oldest fill that is kept; one above `newest` if none is.
+    /// The number of the oldest fill that is kept; `newest + 1` if no fill is kept.
     pub oldest: u64,
-    /// The number of the newest fill; 0 if there was none.
+    /// The number of the newest fill; 0 if the account never had a fill.
     pub newest: u64,
-    /// Fills without a hole, oldest first.
+    /// Consecutive fills, oldest first.
     pub rows: Vec<FillRow>,
 }
 
@@ -65,7 +65,7 @@ pub struct FillFilter {
     pub token_id: Option<Box<str>>,
     /// Only fills on this side.
     pub side: Option<Side>,
-    /// Only the fill with this number among those of this order.
+    /// Only the fill with this number within this order.
     pub part_of: Option<(OrderId, u32)>,
     /// Only fills at or after this time.
     pub from: Option<Timestamp>,
@@ -73,16 +73,16 @@ pub struct FillFilter {
     pub to: Option<Timestamp>,
 }
 
-/// Where a list of fills, newest first, goes on.
+/// A cursor into a list of fills, newest first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FillCursor {
     /// Only fills before the one with this number.
     pub before: u64,
-    /// How many of those that match to leave out first.
+    /// The number of matching fills to skip first.
     pub skip: u64,
 }
 
-/// A fill, and when its order was placed.
+/// A fill, with the outcome's token and the time its order was placed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PastFill {
     /// The fill.
@@ -102,7 +102,7 @@ pub struct FillHistory {
     pub next: Option<FillCursor>,
 }
 
-/// What a fill is selected by.
+/// The attributes of a fill that a [`FillFilter`] matches.
 struct FillKey {
     order: OrderId,
     part: u32,
@@ -110,24 +110,24 @@ struct FillKey {
     at: Timestamp,
 }
 
-/// The most fills that one read of a history examines.
+/// The maximum number of fills that one read of a history examines.
 const FILLS_PER_READ_MAX: Size = Size::new(2_000, 5);
 
 impl FillCursor {
-    /// The newest fills, without the first `skip` that match.
+    /// Creates a cursor that starts at the newest fill and skips the first `skip` matching fills.
     pub const fn newest(skip: u64) -> Self {
         Self { before: u64::MAX, skip }
     }
 }
 
 impl PastFill {
-    /// Whether the fill took liquidity, as far as can be told: it happened when the order was
-    /// placed, or it was charged at a rate, which resting orders never are.
+    /// Whether the fill is known to have taken liquidity: it happened at placement, or it had a fee
+    /// rate above 0, which fills of resting orders never have.
     pub fn is_taker(&self) -> bool {
         self.is_at_placement() || self.row.fill.fee_rate > FeeRate::ZERO
     }
 
-    /// Whether the fill happened when the order was placed. False if the order was forgotten.
+    /// Whether the fill happened when its order was placed. False if the order was forgotten.
     pub fn is_at_placement(&self) -> bool {
         self.row.part == 1 && self.placed_at == Some(self.row.fill.at)
     }
@@ -139,7 +139,8 @@ impl FillPage {
 }
 
 impl Account {
-    /// The number of the oldest fill that is kept; one above the newest if none is.
+    /// Returns the number of the oldest fill that is kept. If no fill is kept, returns the number
+    /// of the newest fill plus 1.
     fn oldest_fill(&self) -> u64 {
         let next = self.fill_count_ever() + 1;
         let (logged_count, began_after) = match self.fill_log() {
@@ -148,7 +149,8 @@ impl Account {
         };
         let oldest_logged = next - logged_count;
         let oldest_order = self.order_count_ever() + 1 - self.kept_order_count() as u64;
-        // The orders from before the log count only while the log is whole.
+        // Fills derived from older orders count only until the log drops its first fill. After
+        // that, there is a gap before the log.
         if oldest_logged == began_after + 1 {
             oldest_order.min(oldest_logged)
         } else {
@@ -156,14 +158,15 @@ impl Account {
         }
     }
 
-    /// The logged fill with this number.
+    /// Returns the logged fill with this number, if it is in the log.
     fn logged_fill(&self, number: u64) -> Option<&LoggedFill> {
         let log = self.fill_log()?;
         let newer_count = usize::try_from(self.fill_count_ever().checked_sub(number)?).ok()?;
         log.fills.get(log.fills.len().checked_sub(newer_count + 1)?)
     }
 
-    /// The slot of the order that is the fill with this number, which must be kept and not logged.
+    /// Returns the slot of the order whose fill has this number. The fill must be kept and not
+    /// logged.
     fn slot_of_fill(&self, number: u64) -> u32 {
         let newer_count = self.order_count_ever() - number;
         let slot =
@@ -173,7 +176,7 @@ impl Account {
 }
 
 impl State {
-    /// The logs of all accounts that have one, by account.
+    /// Iterates over the fill logs of all accounts that have one, in id order.
     pub fn fill_logs(&self) -> impl Iterator<Item = FillLogRow<'_>> {
         self.accounts.iter().filter_map(|(_, account)| {
             let FillLog { began_after, fills } = account.fill_log()?;
@@ -181,7 +184,8 @@ impl State {
         })
     }
 
-    /// Begins the account's log, before an order that may end without a fill is held.
+    /// Starts the account's fill log. This happens before the account's first held order, because
+    /// that order may end without a fill.
     pub(super) fn log_fills_from_now(
         &mut self,
         id: AccountId,
@@ -196,8 +200,8 @@ impl State {
         Ok(())
     }
 
-    /// Begins the account's log, if it has not begun. Call it before the account's first order that
-    /// need not fill at once.
+    /// Starts the account's fill log unless it has one. Call this before applying the account's
+    /// first order that does not have to fill at once.
     pub(super) fn begin_fill_log(&mut self, account: u32) {
         let account = &mut self.accounts[account];
         if account.fill_log().is_none() {
@@ -207,7 +211,8 @@ impl State {
         }
     }
 
-    /// Logs the account's newest fill, which it has counted already.
+    /// Appends the account's newest fill to the account's log, if it has one. The account must
+    /// already have counted the fill.
     #[inline]
     pub(super) fn log_fill(&mut self, account: u32, fill: impl FnOnce() -> LoggedFill) {
         let account = &mut self.accounts[account];
@@ -224,8 +229,8 @@ impl State {
         }
     }
 
-    /// The fills of an account from the one after number `after` on, oldest first; at most `limit`.
-    /// Fills that are no longer kept are left out.
+    /// Returns up to `limit` fills of an account with numbers above `after`, oldest first. Fills
+    /// that are no longer kept are left out. `None` if there is no such account.
     pub fn observe_fills(
         &self,
         account: AccountId,
@@ -239,13 +244,13 @@ impl State {
         let numbers = oldest.max(after.saturating_add(1))..=newest;
         let rows = numbers.take(limit.min(ROWS_PER_READ_MAX));
         let rows = rows.map(|number| self.fill_row(account, number)).collect();
-        // Every record with a fill changes its account.
+        // Every record with a fill also changes the account.
         let place = self.place_at(account.position_in_log);
         Observed { value: Some(FillPage { oldest, newest, rows }), place }
     }
 
-    /// Fills of an account that match the filter, newest first, from the cursor on. At most
-    /// `limit`, and possibly fewer although there are more.
+    /// Returns up to `limit` fills of an account that match the filter, newest first, starting at
+    /// the cursor. May return fewer even if more fills match. `None` if there is no such account.
     pub fn observe_fill_history(
         &self,
         account: AccountId,
@@ -261,7 +266,7 @@ impl State {
         let FillCursor { before, mut skip } = cursor;
         let mut before = before.min(newest + 1);
         if *filter == FillFilter::default() {
-            // All match, so nothing has to be examined.
+            // Every fill matches, so skip them without examining each.
             before = before.saturating_sub(std::mem::take(&mut skip));
         }
         let mut fills = Vec::new();
@@ -283,12 +288,12 @@ impl State {
             fills.push(PastFill { row, token_id: self.token_of(&key), placed_at });
         }
         let next = (before > oldest).then_some(FillCursor { before, skip });
-        // Every record with a fill changes its account.
+        // Every record with a fill also changes the account.
         let place = self.place_at(account.position_in_log);
         Observed { value: Some(FillHistory { fills, next }), place }
     }
 
-    /// What the fill with this number is selected by. It must be kept.
+    /// Returns the attributes of the fill with this number, which must be kept.
     fn fill_key(&self, account: &Account, number: u64) -> FillKey {
         if let Some(logged) = account.logged_fill(number) {
             let LoggedFill { order, part, market, outcome, side, fill } = *logged;
@@ -313,7 +318,7 @@ impl State {
         self.used_market(key.on.market).token(key.on.outcome).clone()
     }
 
-    /// The fill with this number, which must be kept.
+    /// Returns the fill with this number, which must be kept.
     fn fill_row(&self, account: &Account, number: u64) -> FillRow {
         if let Some(logged) = account.logged_fill(number) {
             let market = self.used_market(logged.market);

@@ -9,11 +9,11 @@ use crate::limits::tier::Tier;
 /// A permission of a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Permission {
-    /// Private reads, and sockets.
+    /// Allows private reads and WebSocket connections.
     Read,
-    /// Orders and comments.
+    /// Allows trading and commenting.
     Trade,
-    /// Managing all keys of the account.
+    /// Allows managing all keys of the account.
     Admin,
 }
 
@@ -21,7 +21,7 @@ impl Permission {
     /// All permissions, in display order.
     pub const ALL: [Self; 3] = [Self::Read, Self::Trade, Self::Admin];
 
-    /// The name in the API.
+    /// Returns the permission's name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -30,7 +30,7 @@ impl Permission {
         }
     }
 
-    /// The permission with this name.
+    /// Returns the permission with this name; case-sensitive.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|permission| permission.as_str() == name)
     }
@@ -45,23 +45,23 @@ impl Permission {
 pub struct Permissions(u8);
 
 impl Permissions {
-    /// The permissions of a key created without naming any.
+    /// The permissions of a key created without an explicit list.
     pub const DEFAULT: Self = Self(Permission::Read.bit() | Permission::Trade.bit());
-    /// All permissions, as an access token has on its own account.
+    /// All permissions, which an access token has on its own account.
     pub const ALL: Self = Self(Self::DEFAULT.0 | Permission::Admin.bit());
 
-    /// The set of these permissions; `None` if there are none.
+    /// Creates a set of these permissions; `None` if there are none.
     pub fn of(permissions: impl IntoIterator<Item = Permission>) -> Option<Self> {
         let bits = permissions.into_iter().fold(0, |bits, permission| bits | permission.bit());
         Self::from_bits(bits)
     }
 
-    /// Reads the journal's form; `None` if it is not a valid set.
+    /// Decodes a set from the journal; `None` if it is not a valid set.
     pub const fn from_bits(bits: u8) -> Option<Self> {
         if bits == 0 || bits & !Self::ALL.0 != 0 { None } else { Some(Self(bits)) }
     }
 
-    /// The journal's form.
+    /// Encodes the set for the journal.
     pub const fn bits(self) -> u8 {
         self.0
     }
@@ -76,29 +76,29 @@ impl Permissions {
         self.0 & !other.0 == 0
     }
 
-    /// The permissions in their fixed order.
+    /// Iterates over the permissions in display order.
     pub fn iter(self) -> impl Iterator<Item = Permission> {
         Permission::ALL.into_iter().filter(move |&permission| self.allows(permission))
     }
 }
 
-/// The beginning of every key.
+/// The first characters of every raw key.
 pub const KEY_MARKER: &str = "ps_live_";
 
-/// The longest displayed prefix of a raw key, in bytes.
+/// The maximum length of a raw key's displayed prefix, in bytes.
 pub const KEY_PREFIX_BYTES_MAX: usize = 16;
 
-/// How many revoked or expired keys an account keeps. The oldest are forgotten first.
+/// The maximum number of revoked or expired keys an account keeps. The oldest are forgotten first.
 pub const ENDED_KEYS_PER_ACCOUNT_MAX: usize = 100;
 
-/// The longest time that a rotated key keeps working: 30 days.
+/// The maximum time a rotated key keeps working: 30 days.
 pub const OVERLAP_SECONDS_MAX: u32 = 30 * 24 * 3600;
 
-/// How long a rotated key keeps working by default: a day.
+/// The default time a rotated key keeps working: one day.
 pub const OVERLAP_SECONDS_DEFAULT: u32 = 24 * 3600;
 
-/// The most rotated keys of an account that still work. They do not count as active keys, so
-/// without this limit repeated rotation could create any number of working keys.
+/// The maximum number of rotated keys of an account that still work. They do not count as active
+/// keys, so without this limit repeated rotation could create any number of working keys.
 pub const OVERLAPPING_KEYS_PER_ACCOUNT_MAX: usize = 20;
 
 /// The properties of a key.
@@ -113,10 +113,10 @@ pub struct KeyGrant {
     pub name: Option<Box<str>>,
     /// The tier whose limits apply to the key.
     pub tier: Tier,
-    /// What the key may do.
+    /// The key's permissions.
     pub permissions: Permissions,
-    /// When the key expires. Only a rotated key does; see [`Key::is_rotated`] for what it may still
-    /// do until then.
+    /// When the key expires. Only rotated keys expire; see [`Key::is_rotated`] for their
+    /// restrictions until then.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -132,12 +132,12 @@ pub struct Key {
     /// The key that created this one, or that this one replaced; `None` if an access token created
     /// it.
     pub created_by: Option<KeyId>,
-    /// The nearest creator, direct or indirect, that the account still keeps. Revoking that key
-    /// with its descendants revokes this one too, even if keys between the two were forgotten.
+    /// The nearest direct or indirect creator that the account still keeps. Revoking that key with
+    /// its descendants revokes this one too, even if keys between the two were forgotten.
     pub kept_maker: Option<KeyId>,
     /// When the key was created.
     pub created_at: Timestamp,
-    /// When the key was revoked.
+    /// When the key was revoked; `None` if it was not.
     pub revoked_at: Option<Timestamp>,
 }
 
@@ -148,9 +148,9 @@ impl Key {
         self.revoked_at.is_none() && self.grant.expires_at.is_none_or(is_ahead)
     }
 
-    /// Whether this key replaced `old` by rotation, rather than being created with it. A rotation
-    /// revokes the old key at the same moment, or has it expire whole seconds after the new key's
-    /// creation.
+    /// Whether this key replaced `old` by rotation, rather than being created by a caller that used
+    /// `old`. A rotation revokes the old key when it creates the new one, or sets it to expire a
+    /// whole number of seconds later.
     pub fn succeeds(&self, old: &Self) -> bool {
         const SECOND_NS: i64 = 1_000_000_000;
         let made_at_ns = self.created_at.nanos();
@@ -165,8 +165,8 @@ impl Key {
         is_at_rotation && self.created_by == Some(old.id)
     }
 
-    /// Whether another key has replaced this one. Until it expires it works as before, except that
-    /// it may not create, rotate or rename keys, and it does not count as an active key.
+    /// Whether another key has replaced this one. Until it expires, a rotated key works as before,
+    /// except that it may not create, rotate or rename keys. It does not count as an active key.
     pub const fn is_rotated(&self) -> bool {
         self.grant.expires_at.is_some()
     }

@@ -1,7 +1,7 @@
-//! Markets, as far as a shard needs them.
+//! The markets that a shard has used.
 //!
-//! `table` has those that its orders have used, each as [`UsedMarket`](used::UsedMarket);
-//! [`settlement`] pays positions when one is resolved, as its [`payout`] says.
+//! `table` stores each of them as a [`UsedMarket`](used::UsedMarket). [`settlement`] pays the
+//! positions in a resolved market, and [`payout`] computes the amounts.
 
 pub mod payout;
 pub mod settlement;

@@ -1,14 +1,15 @@
 //! Orders.
 //!
-//! - Placing one: [`payload`] is what the caller wrote, [`idempotency`] how a repeat is recognised,
-//!   [`place`] the decision, `take` the checks and what is taken of the book; [`terms`], [`fee`],
-//!   `cost` and `slippage` are its rules. [`preview`] decides without an event.
-//! - Waiting, where the venue delays takers: [`hold`] and [`held`].
-//! - Resting and filling: [`open`] has the open orders by price, [`matching`] fills them.
-//! - Ending: [`cancel`], and [`heartbeats`] of accounts that go silent (`silences`).
-//! - In the state: [`life`] is an order's terms, progress and end, `packed_life` how a shard stores
-//!   it, `transitions` how it changes, `table` the kept orders, [`placed`] which of them are kept,
-//!   and [`receipt`] what an answer is written from.
+//! - Placing: [`payload`] is the order as the caller wrote it, [`idempotency`] recognises retries,
+//!   [`place`] decides orders, and `take` checks an order and takes liquidity from the book.
+//!   [`terms`], [`fee`], `cost` and `slippage` have the rules. [`preview`] decides an order without
+//!   producing an event.
+//! - Holding orders where the venue delays takers: [`hold`] and [`held`].
+//! - Resting and filling: [`open`] indexes the open orders by price, and [`matching`] fills them.
+//! - Ending: [`cancel`], and [`heartbeats`] for accounts that go silent (`silences`).
+//! - Storing: [`life`] is an order's terms, progress and end, `packed_life` is its stored form, and
+//!   `transitions` has its changes. `table` stores the kept orders, [`placed`] decides which orders
+//!   are kept, and [`receipt`] is the source of every answer.
 
 pub mod cancel;
 pub(in crate::engine) mod cost;

@@ -1,5 +1,5 @@
-//! Why a shard rejects a command. One exhaustive match in `http` maps each reason to a status and a
-//! code.
+//! The reasons why a shard rejects a command. One exhaustive match in `http` maps each reason to a
+//! status and a code.
 
 use std::sync::Arc;
 
@@ -9,28 +9,28 @@ use crate::ids::{CommentId, OrderId, Timestamp};
 use crate::market::catalogue::MarketStatus;
 use crate::money::{Price, Shares, Usd};
 
-/// Why a command was rejected. Nothing has changed.
+/// The reason why a command was rejected. The state has not changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Rejection {
-    /// A name belongs to a different order, or two names belong to two orders.
+    /// A name already belongs to a different order, or the two names belong to two orders.
     #[error(
         "the idempotency key or client_order_id already names order {order}, which was sent with \
          other fields; GET /v1/orders/{order} shows it. Use another name for another order"
     )]
     NameReused {
-        /// The account's order that has the name.
+        /// The account's order with that name.
         order: OrderId,
     },
-    /// One of two names belongs to an order, the other one to none.
+    /// One of the two names belongs to an order, and the other is new.
     #[error(
         "one of the idempotency key and the client_order_id names order {order}, the other one is \
          new: repeat the order under the names that it has, or use two new ones for another order"
     )]
     NameAdded {
-        /// The account's order that has the known name.
+        /// The account's order with the known name.
         order: OrderId,
     },
-    /// An entry of a named batch is another one than before, or in another place.
+    /// An entry of a named batch differs from the first request, or has moved.
     #[error(
         "the idempotency key was already used for a batch with other entries, or in another order: \
          send that batch again as it was, or use another key"
@@ -41,7 +41,8 @@ pub enum Rejection {
     MarketNotFound {
         /// The id in the request.
         market_id: Box<str>,
-        /// If that names a market in another way: in which, and the market's condition id.
+        /// If the id is another identifier of a market, such as its slug: the kind of identifier,
+        /// and the market's condition id.
         meant: Option<(&'static str, Arc<str>)>,
     },
     /// The market has no such outcome.
@@ -49,7 +50,7 @@ pub enum Rejection {
     OutcomeNotFound {
         /// The label in the request.
         outcome: Box<str>,
-        /// The labels of the market.
+        /// The labels of the market's outcomes.
         labels: Vec<Arc<str>>,
     },
     /// The market does not accept orders.
@@ -74,7 +75,7 @@ pub enum Rejection {
         last_book(*.book_at)
     )]
     VenueUnavailable {
-        /// When the book last changed; `None` if there is none.
+        /// When the book last changed; `None` if there is no book.
         book_at: Option<Timestamp>,
     },
     /// A sale of more shares than are available.
@@ -90,7 +91,7 @@ pub enum Rejection {
     /// The book cannot fill the whole quantity.
     #[error("the book holds {available} of {asked} shares on that side")]
     InsufficientLiquidity {
-        /// The shares in the book.
+        /// The shares that the book offers.
         available: Shares,
         /// The order's quantity.
         asked: Shares,
@@ -111,12 +112,13 @@ pub enum Rejection {
          open orders reserve"
     )]
     InsufficientBalance {
-        /// Notional and fee; for a sale, the fee less the proceeds.
+        /// The notional, the fee and any reserve for the remainder; for a sale, the fee minus the
+        /// proceeds.
         needed: Usd,
         /// The available cash.
         available: Usd,
     },
-    /// Fields of the order do not go together.
+    /// Some of the order's fields cannot be combined.
     #[error("{0}")]
     Payload(PayloadFlaw),
     /// The limit price is not on the market's price grid.
@@ -142,37 +144,37 @@ pub enum Rejection {
         /// The market's minimum.
         quantity_min: Shares,
     },
-    /// The amount does not buy the smallest quantity.
+    /// The amount is too small to buy the minimum quantity.
     #[error("the amount {amount} does not buy 0.0001 shares")]
     AmountTooSmall {
         /// The amount in the request.
         amount: Usd,
     },
-    /// The book does not fill the order within its price.
+    /// The book cannot fill the whole order at its price or better.
     #[error(
         "the book offers {available} of {asked} shares at {price} or better, and the order must \
          fill completely"
     )]
     NotFilledWithinPrice {
-        /// The shares in the book within the price.
+        /// The shares that the book offers at the order's price or better.
         available: Shares,
         /// The order's quantity.
         asked: Shares,
-        /// The order's worst price.
+        /// The worst price that the order accepts.
         price: Price,
     },
-    /// The book does not offer enough to spend the amount.
+    /// The book does not offer enough shares to spend the whole amount.
     #[error(
         "the book offers shares for {offered} of the {amount} dollars{}, and the order must fill \
          completely",
         within(*.price)
     )]
     AmountNotSpent {
-        /// The dollars that can be spent.
+        /// The dollars that the order could spend.
         offered: Usd,
         /// The order's amount.
         amount: Usd,
-        /// The order's worst price, if it has one.
+        /// The worst price that the order accepts, if it has one.
         price: Option<Price>,
     },
     /// A post-only order would take liquidity.
@@ -181,10 +183,10 @@ pub enum Rejection {
         /// The best price on the other side.
         touch: Price,
     },
-    /// The account has too many open orders.
+    /// The account already has the maximum number of open orders.
     #[error("an account may have {open_orders_max} open orders; cancel one")]
     OpenOrderLimitExceeded {
-        /// The limit.
+        /// The maximum number of open orders.
         open_orders_max: u32,
     },
     /// The order is not open.
@@ -193,7 +195,7 @@ pub enum Rejection {
         /// The order's status.
         status: OrderStatus,
     },
-    /// The order is held, as the venue holds orders that it could match at once.
+    /// The order is held for the venue's taker delay.
     #[error("the order cannot be cancelled while the venue's delay holds it")]
     OrderIsHeld,
     /// The account was reset while the order was held.
@@ -202,7 +204,7 @@ pub enum Rejection {
          name"
     )]
     ResetWhileHeld,
-    /// The account was suspended while the order was held. It may trade again since.
+    /// The account was suspended while the order was held. It may have been resumed since.
     #[error(
         "an operator suspended the account while the venue's delay held the order: send it under \
          another name once writes are accepted"
@@ -213,13 +215,13 @@ pub enum Rejection {
         "an operator of this server has suspended the account: reads go on, writes are refused"
     )]
     AccountSuspended,
-    /// The token of a deposit came with another amount before.
+    /// The deposit's token was already used with a different amount.
     #[error("this token was used for a deposit of {amount}; use another")]
     DepositTokenReused {
-        /// The amount of that deposit.
+        /// The amount of the deposit that used the token.
         amount: Usd,
     },
-    /// With this deposit, a sum of the account would exceed its range.
+    /// The deposit would take one of the account's sums out of range.
     #[error("a deposit of {amount} would take the account's total past what the server can count")]
     DepositTooLarge {
         /// The amount of the deposit.
@@ -237,18 +239,18 @@ pub enum Rejection {
          access token at POST /v1/keys"
     )]
     BootstrapNotAllowed,
-    /// The account has too many active keys.
+    /// The account already has the maximum number of active keys.
     #[error(
         "an account may have {active_keys_max} active keys, and this one has no room; revoke one"
     )]
     KeyLimitExceeded {
-        /// The limit.
+        /// The maximum number of active keys.
         active_keys_max: u32,
     },
     /// An operator gave the account a lower tier after the caller was authenticated.
     #[error("the tier is above the caller's own")]
     TierNotAuthorized,
-    /// The caller's key was revoked or expired after it was authenticated.
+    /// The caller's key was revoked or expired after the caller was authenticated.
     #[error("the API key was revoked or has expired")]
     MakerEnded,
     /// The caller's key was rotated.
@@ -269,13 +271,13 @@ pub enum Rejection {
     /// The key to rotate was revoked or has expired.
     #[error("the key was revoked or has expired, so there is nothing to rotate; make a new one")]
     KeyEnded,
-    /// Too many rotated keys of the account still work.
+    /// The account already has the maximum number of rotated keys that still work.
     #[error(
         "{overlapping_keys_max} rotated keys of this account still work, the most that may; revoke \
          one, or rotate with overlap_seconds 0"
     )]
     OverlapLimitExceeded {
-        /// The limit.
+        /// The maximum number of rotated keys that still work.
         overlapping_keys_max: usize,
     },
     /// No order has this id.
@@ -287,28 +289,28 @@ pub enum Rejection {
     /// The comment belongs to another author.
     #[error("only the author of a comment can delete it")]
     CommentNotOwn,
-    /// Too many comments on one order.
+    /// The order already has the maximum number of comments.
     #[error("the order has {comments_max} comments, the most that it may have")]
     CommentLimitExceeded {
-        /// The limit.
+        /// The maximum number of comments on one order.
         comments_max: usize,
     },
-    /// Too many comments of one author on one order.
+    /// The author already has the maximum number of comments on this order.
     #[error(
         "you have {comments_max} comments on this order, the most that one author may have; delete \
          one to write another"
     )]
     AuthorLimitExceeded {
-        /// The limit.
+        /// The maximum number of comments of one author on one order.
         comments_max: usize,
     },
-    /// Too many comments of one author on all orders.
+    /// The author already has the maximum number of comments on all orders together.
     #[error(
         "you have written {comments_max} comments, the most that one author may have on this \
          server; delete one to write another: DELETE /comments/{oldest} deletes the oldest"
     )]
     WrittenLimitExceeded {
-        /// The limit.
+        /// The maximum number of comments of one author.
         comments_max: u32,
         /// The author's oldest comment.
         oldest: CommentId,
@@ -340,7 +342,7 @@ fn last_book(at: Option<Timestamp>) -> String {
     }
 }
 
-/// The prices on the market's grid that are next to this one.
+/// Describes the nearest prices on the market's tick grid.
 fn nearest_prices(price: Price, tick: Price) -> String {
     let (tick, last) = (tick.micros(), tick.complement().micros());
     let below = (price.micros() / tick * tick).clamp(tick, last.max(tick));

@@ -14,16 +14,16 @@ pub const AUTHOR_COMMENTS_MAX_DEFAULT: u32 = 1_000;
 /// The operator's settings for accounts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
-    /// The play money of a new account.
+    /// The play money granted to a new account.
     pub starting_balance: Usd,
-    /// The most active keys of an account.
+    /// The maximum number of active keys per account.
     pub active_keys_max: u32,
-    /// How many finished orders an account keeps, with their names and comments; the oldest are
-    /// forgotten first. At least 1.
+    /// The maximum number of finished orders an account keeps, with their names and comments; the
+    /// oldest are forgotten first. At least 1.
     pub kept_orders_max: u32,
-    /// The most open orders of an account.
+    /// The maximum number of open orders per account.
     pub open_orders_max: u32,
-    /// The most comments that an account may have written, on whatever orders. At least 1.
+    /// The maximum number of comments per author, on all orders together. At least 1.
     pub author_comments_max: u32,
 }
 

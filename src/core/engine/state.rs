@@ -1,4 +1,4 @@
-//! The state of one shard, and the record that each part of it depends on.
+//! The state of one shard, and the journal record that each part of it depends on.
 
 pub mod footprint;
 pub mod hash;
@@ -36,8 +36,8 @@ use crate::ids::{
 
 /// The state of one shard.
 ///
-/// Places are stored as positions in the shard's log, with 0 for anything that has been durable
-/// since before the start.
+/// Journal places are stored as positions in the shard's log. Position 0 stands for anything that
+/// was already durable when the process started.
 #[derive(Clone, Debug)]
 pub struct State {
     pub(super) shard: ShardId,
@@ -45,9 +45,10 @@ pub struct State {
     pub(super) log: u8,
     /// The number of the newest record; records are numbered without gaps.
     pub(super) sequence: u64,
-    /// The place of the newest erasure in the log; 0 if there was none since the snapshot.
+    /// The log position of the newest erasure of an account; 0 if there was none since the
+    /// snapshot.
     pub(super) last_erasure: u64,
-    /// Accounts are never removed, so the slot of each is its counter less 1.
+    /// Accounts are never removed, so an account's slot is its counter minus 1.
     pub(super) accounts: Slab<Account>,
     pub(super) keys: Table<KeyRow>,
     pub(super) keys_ever: u64,
@@ -58,40 +59,41 @@ pub struct State {
     pub(super) silences: Silences,
     pub(super) comments: BTreeMap<CommentId, Comment>,
     pub(super) comments_ever: u64,
-    /// The comments by author.
+    /// The ids of the comments, by author.
     pub(super) comments_by: BTreeSet<(AccountId, CommentId)>,
-    /// The memory of the comments' texts.
+    /// The heap memory of all comment texts, in bytes.
     pub(super) comment_text_bytes: usize,
-    /// The comments of each order that has some.
+    /// The comments by order. Orders without comments have no entry.
     pub(super) comments_of: HashMap<OrderId, OrderComments, RandomState>,
     /// The log position of the newest record that removed an order, a key or a comment.
     pub(super) last_removal: u64,
     pub(super) markets: Vec<UsedMarket>,
-    /// The memory of the texts that are the shard's own.
+    /// The heap memory of the market texts that this shard owns, in bytes.
     pub(super) market_text_bytes: usize,
     /// The log position of the record that introduced each market.
     pub(super) introductions: Vec<u64>,
-    /// The issuers of all accounts' identities; usually one.
+    /// The issuers of all accounts' identities; usually there is only one.
     pub(super) issuers: Vec<Box<str>>,
     pub(super) account_of: HashTable<u32>,
     pub(super) hasher: RandomState,
     pub(super) market_of: HashMap<Arc<str>, MarketIndex, RandomState>,
-    /// Markets that this shard settles or has settled. They take no more orders.
+    /// Markets that this shard is settling or has settled. They accept no more orders.
     pub(super) settled: BTreeMap<MarketIndex, SettledMarket>,
-    /// Whether each market is one of those, which every order asks.
+    /// Whether each market has an entry in `settled`, by index. Every order checks this.
     pub(super) is_settled: Vec<bool>,
-    /// The positions in each market, by account slot and outcome: all that there ever were, since
-    /// a trade only appends its account's first, until a settlement begins and leaves those that it
-    /// must pay, in order. That first look takes as long as there are positions.
+    /// The positions in each market, by account slot and outcome. Until a settlement begins, the
+    /// list holds every position ever opened, since trades only ever append to it. The settlement
+    /// first drops the closed positions and sorts the open ones, which it must pay. That pass is
+    /// linear in the number of positions.
     pub(super) holders: Vec<VecDeque<(u32, OutcomeIndex)>>,
     /// The settlement decisions that this shard keeps, by condition id: at most one for each market
-    /// that some shard has used.
+    /// that any shard has used.
     pub(super) decisions: BTreeMap<Arc<str>, Decided>,
     pub(super) hash: StateHash,
 }
 
 impl State {
-    /// The state of a new shard.
+    /// Creates the state of a new shard.
     pub fn new(shard: ShardId) -> Self {
         Self {
             shard,
@@ -127,22 +129,22 @@ impl State {
         }
     }
 
-    /// The shard's id.
+    /// Returns the shard's id.
     pub const fn shard(&self) -> ShardId {
         self.shard
     }
 
-    /// The number of records applied.
+    /// Returns the number of records applied.
     pub const fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// The hash of the whole state.
+    /// Returns the hash of the whole state.
     pub const fn hash(&self) -> StateHash {
         self.hash
     }
 
-    /// The account with this id.
+    /// Returns the account with this id, if this shard has opened it.
     pub fn account(&self, id: AccountId) -> Option<&Account> {
         self.account_slot(id).map(|slot| &self.accounts[slot])
     }
@@ -152,54 +154,57 @@ impl State {
         (id.shard() == self.shard && (slot as usize) < self.accounts.len()).then_some(slot)
     }
 
-    /// The account of an identity.
+    /// Returns the account of the identity with this digest.
     pub fn account_of(&self, digest: &[u8; 32]) -> Option<&Account> {
         let matches = |&slot: &u32| self.accounts[slot].digest == *digest;
         let slot = self.account_of.find(self.hasher.hash_one(digest), matches)?;
         Some(&self.accounts[*slot])
     }
 
-    /// The order with this id, unless it was forgotten.
+    /// Returns the order with this id, unless it was forgotten.
     pub fn order(&self, id: OrderId) -> Option<&Order> {
         self.orders.get(id)
     }
 
-    /// The comment with this id, unless it was deleted or forgotten with its order.
+    /// Returns the comment with this id, unless it was deleted or forgotten with its order.
     pub fn comment(&self, id: CommentId) -> Option<&Comment> {
         self.comments.get(&id)
     }
 
-    /// The order of an account with this name.
+    /// Returns the account's order with this name.
     pub fn order_named(&self, account: AccountId, name: NameHash) -> Option<&Order> {
         self.orders.named(account, name)
     }
 
-    /// Whether the shard settles or has settled a market.
+    /// Whether the shard is settling or has settled a market.
     #[inline]
     pub fn is_settled(&self, market: MarketIndex) -> bool {
         self.is_settled.get(market.0 as usize).is_some_and(|&is_settled| is_settled)
     }
 
-    /// The shard's index of a market, however its name is written.
+    /// Returns the index of the market with this condition id, in any spelling, if the shard has
+    /// used the market.
     #[inline]
     pub(super) fn market_named(&self, condition_id: &str) -> Option<MarketIndex> {
         condition::find(condition_id, |name| self.market_of.get(name).copied())
     }
 
-    /// The newest record of a market's settlement, if there is one.
+    /// Returns the place of the newest record of a market's settlement, or [`Place::START`] if
+    /// there is no such record.
     pub(super) fn settled_place(&self, condition_id: &str) -> Place {
         let market = self.market_named(condition_id);
         let settled = market.and_then(|market| self.settled.get(&market));
         settled.map_or(Place::START, |settled| self.place_at(settled.position_in_log))
     }
 
-    /// The record that introduced a market to this shard, if it has used the market.
+    /// Returns the place of the record that introduced a market to this shard, or [`Place::START`]
+    /// if the shard has not used it.
     pub(super) fn introduction_place(&self, condition_id: &str) -> Place {
         let market = self.market_named(condition_id);
         market.map_or(Place::START, |market| self.place_at(self.introductions[market.0 as usize]))
     }
 
-    /// The newest record that changed the account of an owner.
+    /// Returns the place of the newest record that changed the owner's account.
     pub(super) fn owner_place(&self, owner: &Owner) -> Place {
         match owner {
             Owner::Account(account) => self.account_place(*account),
@@ -214,7 +219,8 @@ impl State {
         }
     }
 
-    /// What the absence of an identity depends on: its account may have been erased.
+    /// Returns the place that the absence of an identity depends on: the newest erasure, which may
+    /// have removed its account.
     pub(super) fn no_identity_place(&self) -> Place {
         self.place_at(self.last_erasure)
     }
@@ -223,7 +229,8 @@ impl State {
         self.account(account).map_or(Place::START, |account| self.place_at(account.position_in_log))
     }
 
-    /// The newest record that an order and its comments depend on, or the absence of the order.
+    /// Returns the place of the newest record that an order and its comments depend on. If the
+    /// order is absent, returns the place that its absence depends on.
     pub(super) fn order_place(&self, order: OrderId) -> Place {
         let Some(row) = self.order(order) else {
             return self.absence_place(order.shard(), order.counter(), self.orders_ever);
@@ -233,16 +240,16 @@ impl State {
         self.place_at(row.position_in_log().max(commented))
     }
 
-    /// Like [`Self::order_place`], but if the order has no comments, it covers the removal of those
-    /// that it may have had.
+    /// Like [`Self::order_place`], but if the order has no comments, also covers the newest
+    /// removal, which may have deleted them.
     pub(super) fn comments_place(&self, order: OrderId) -> Place {
         let place = self.order_place(order);
         let has_comments = self.comments_of.contains_key(&order);
         if has_comments { place } else { place.max(self.place_at(self.last_removal)) }
     }
 
-    /// The newest record that the absence of an id depends on: the newest removal, or none if the
-    /// id was never assigned.
+    /// Returns the place that the absence of an id depends on: the newest removal, or
+    /// [`Place::START`] if the id was never assigned.
     pub(super) fn absence_place(&self, shard: ShardId, counter: u64, counter_max: u64) -> Place {
         let was_assigned = shard == self.shard && counter <= counter_max;
         if was_assigned { self.place_at(self.last_removal) } else { Place::START }
@@ -255,17 +262,21 @@ impl State {
         }
     }
 
-    /// The markets that the shard has used.
+    /// Returns the markets that the shard has used, by index.
     pub fn used_markets(&self) -> &[UsedMarket] {
         &self.markets
     }
 
-    /// A market that the shard has used.
+    /// Returns the market with this index.
+    ///
+    /// # Panics
+    ///
+    /// If the shard has not used a market with this index.
     pub fn used_market(&self, market: MarketIndex) -> &UsedMarket {
         &self.markets[market.0 as usize]
     }
 
-    /// Notes that the record at this position changed an account.
+    /// Marks an account as changed by the record at this log position.
     pub(super) fn touch_account(&mut self, id: AccountId, position_in_log: u64) {
         self.account_mut(id).position_in_log = position_in_log;
     }

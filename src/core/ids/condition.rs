@@ -1,21 +1,21 @@
-//! Names of markets that are 32 bytes in hexadecimal, and the ways in which they are written.
+//! Market names that are 32 bytes in hexadecimal, and their spellings.
 //!
-//! Protocol V2 of Polymarket has names of 31 bytes. Its catalogue writes 62 digits; its other
-//! services write 64 of them, with `00` at the end. A market is listed under the name that the
-//! catalogue gives it, and found under both widths and in any case.
+//! Version 2 of Polymarket's protocol has names of 31 bytes. The catalogue writes them as 62
+//! digits; Polymarket's other services write 64, with `00` at the end. A market is listed under the
+//! catalogue's spelling, and found under either width and in any case.
 
 use std::borrow::Cow;
 use std::fmt;
 
 const BYTES: usize = 32;
 
-/// The name of a market by value: equal however it is written.
+/// A market's name as bytes, so that all spellings of a name compare equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConditionId([u8; BYTES]);
 
 impl ConditionId {
-    /// Parses `0x` and 62 or 64 hexadecimal digits. `None` for anything else, such as the names of
-    /// another venue.
+    /// Parses `0x` followed by 62 or 64 hexadecimal digits. Returns `None` for anything else, such
+    /// as another venue's names.
     pub fn of(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?.as_bytes();
         if !matches!(digits.len(), 62 | 64) {
@@ -29,7 +29,8 @@ impl ConditionId {
         Some(Self(id))
     }
 
-    /// With 62 digits, as the catalogue writes names of 31 bytes; `None` if it has 32.
+    /// Returns the 62-digit spelling, which the catalogue uses for names of 31 bytes. Returns
+    /// `None` if all 32 bytes are needed.
     fn narrow(self) -> Option<String> {
         (self.0[BYTES - 1] == 0).then(|| {
             let mut text = self.to_string();
@@ -39,7 +40,7 @@ impl ConditionId {
     }
 }
 
-/// With 64 digits in lower case, as all services but the catalogue write it.
+/// Formats as 64 digits in lower case, the way all services but the catalogue write names.
 impl fmt::Display for ConditionId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("0x")?;
@@ -53,7 +54,7 @@ impl fmt::Debug for ConditionId {
     }
 }
 
-/// The name with 64 digits in lower case; other names as they are.
+/// Returns the name as 64 digits in lower case. Other kinds of names are returned unchanged.
 pub fn wide(name: &str) -> Cow<'_, str> {
     let is_wide = name.len() == 2 + 2 * BYTES && !has_upper_case(name);
     match ConditionId::of(name) {
@@ -66,9 +67,9 @@ fn has_upper_case(name: &str) -> bool {
     name.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
-/// Whether these are names of the same market.
+/// Whether both names refer to the same market.
 pub fn is_same(name: &str, other: &str) -> bool {
-    // Lists are searched with this, so the first digits are compared first.
+    // Lists are searched with this function, so it compares the leading digits before it parses.
     let [start, other_start] = [name, other].map(|name| name.as_bytes().get(..64));
     let is_alike =
         || start.zip(other_start).is_some_and(|(start, other)| start.eq_ignore_ascii_case(other));
@@ -76,19 +77,21 @@ pub fn is_same(name: &str, other: &str) -> bool {
         || is_alike() && ConditionId::of(name).is_some_and(|id| ConditionId::of(other) == Some(id))
 }
 
-/// The first result of `get` for any way to write this name; as it is comes first.
+/// Calls `get` with each spelling of this name, beginning with the given one, and returns the first
+/// result that is not `None`.
 pub fn find<T>(name: &str, mut get: impl FnMut(&str) -> Option<T>) -> Option<T> {
     get(name).or_else(|| others(name).find_map(|other| get(&other)))
 }
 
-/// The ways to write a name for the catalogue: as it is, and with 62 digits if that may be meant.
+/// Iterates over the spellings to look up in the catalogue: the name as given, then its 62-digit
+/// form if it may be a padded version of one.
 pub fn catalogued(name: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let narrow = others(name).filter(|other| other.len() < name.len());
     std::iter::once(Cow::Borrowed(name)).chain(narrow.map(Cow::Owned))
 }
 
-/// Whether there may be other ways to write a name. Most names have none, which is found out
-/// without parsing them.
+/// Whether a name may have other spellings. Most names have none, and are recognised without being
+/// parsed.
 pub fn has_others(name: &str) -> bool {
     match name.len() {
         64 => true,
@@ -97,7 +100,7 @@ pub fn has_others(name: &str) -> bool {
     }
 }
 
-/// The other ways to write a name, in lower case.
+/// Iterates over a name's other spellings, in lower case.
 pub fn others(name: &str) -> impl Iterator<Item = String> {
     let id = if has_others(name) { ConditionId::of(name) } else { None };
     let spellings = [id.map(|id| id.to_string()), id.and_then(ConditionId::narrow)];
@@ -108,7 +111,7 @@ pub fn others(name: &str) -> impl Iterator<Item = String> {
 mod tests {
     use super::*;
 
-    /// A name of 31 bytes, with 62 digits.
+    /// A 31-byte name, written as 62 digits.
     fn narrow() -> String {
         format!("0x{}", "a1".repeat(31))
     }

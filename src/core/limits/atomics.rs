@@ -1,5 +1,5 @@
-//! The atomics of this module, in one place so that a build with `--cfg paperbourse_loom` can swap
-//! in the model checker's.
+//! The atomics that the limits use, in one place so that a build with `--cfg paperbourse_loom` can
+//! swap in the model checker's versions.
 
 pub(super) use self::place::Place;
 
@@ -13,7 +13,7 @@ pub(super) use ::loom::sync::atomic::{AtomicU32, Ordering};
 mod place {
     use arc_swap::{ArcSwapAny, Guard, RefCnt};
 
-    /// Holds an optional counted pointer. Any thread may replace it without a lock.
+    /// An optional reference-counted pointer that any thread may replace without a lock.
     pub(in crate::limits) struct Place<T: RefCnt>(ArcSwapAny<Option<T>>);
 
     impl<T: RefCnt> Place<T> {
@@ -37,7 +37,8 @@ mod place {
     }
 }
 
-/// A place guarded by a lock of the model checker, which tracks how threads hand values over.
+/// A place guarded by the model checker's lock, so that the checker can track how threads hand
+/// values over.
 #[cfg(paperbourse_loom)]
 mod place {
     use arc_swap::RefCnt;

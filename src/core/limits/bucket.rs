@@ -1,5 +1,5 @@
-//! Token buckets: for callers without a valid key, by network address; for the keys and sockets
-//! that an account creates; and for the frames of one socket.
+//! Token buckets for callers without a valid key (one per network address), for the keys and
+//! sockets that an account creates, and for the frames of one socket.
 //!
 //! A bucket holds up to `burst` tokens and gains one per interval. Its entire state is the time at
 //! which it will be full again. Tokens and waits follow from that by integer arithmetic, so no
@@ -14,17 +14,19 @@ use parking_lot::Mutex;
 use super::{CLOCK_NS_MAX, LIMIT_MAX, MINUTE_NS, SECOND_NS, count_from_text, retry_after_seconds};
 use crate::ids::AccountId;
 
-/// How many addresses can have their own bucket at a time. A table always takes 2 MB.
+/// Number of addresses that can have their own bucket at the same time. A table takes 2 MB, even
+/// when empty.
 pub const ADDRESSES_MAX: usize = ADDRESS_SETS * SET_ENTRIES;
 
-/// How many accounts can have their own bucket at a time. A table always takes 0.7 MB.
+/// Number of accounts that can have their own bucket at the same time. A table takes 0.7 MB, even
+/// when empty.
 pub const ACCOUNTS_MAX: usize = ACCOUNT_SETS * SET_ENTRIES;
 
 const ADDRESS_SETS: usize = 8192;
 const ACCOUNT_SETS: usize = 4096;
 const SET_ENTRIES: usize = 8;
 
-/// How fast a bucket refills and how much it holds.
+/// A bucket's refill rate and capacity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BucketRule {
     /// Time to gain one token.
@@ -33,36 +35,36 @@ pub struct BucketRule {
     capacity_ns: u64,
 }
 
-/// How often something may happen.
+/// The rate at which something may happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rate {
-    /// Without a limit.
+    /// No limit.
     Unlimited,
-    /// Whenever a bucket with this rule has a token.
+    /// Limited by a bucket with this rule.
     Limited(BucketRule),
 }
 
-/// An account's limits other than those on its requests.
+/// An account's limits, except those on its requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccountRates {
-    /// Creating or rotating keys.
+    /// Rate of creating or rotating keys.
     pub keys: Rate,
-    /// Opening sockets.
+    /// Rate of opening sockets.
     pub sockets: Rate,
 }
 
-/// The limits that apply per network address.
+/// Limits per network address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AddressRules {
-    /// Requests without a credential.
+    /// Limit on requests without a credential.
     pub public: BucketRule,
-    /// Opening accounts.
+    /// Limit on opening accounts.
     pub bootstrap: BucketRule,
-    /// Presenting invalid credentials.
+    /// Limit on presenting invalid credentials.
     pub failures: BucketRule,
 }
 
-/// A rate or burst out of range.
+/// The error for a rate or burst that is out of range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a rate of {rate} with a burst of {burst}: both must be from 1 to {LIMIT_MAX}")]
 pub struct BucketRuleError {
@@ -72,7 +74,7 @@ pub struct BucketRuleError {
     pub burst: u32,
 }
 
-/// Text that is not a rule.
+/// The error for text that is not a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("not RATE/BURST, for example 10/20, with both from 1 to {LIMIT_MAX}")]
 pub struct BucketRuleTextError;
@@ -80,7 +82,7 @@ pub struct BucketRuleTextError;
 /// The outcome of drawing a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Draw {
-    /// Whether there was a token; if so, it was taken.
+    /// Whether the bucket had a token, which was then taken.
     pub is_admitted: bool,
     /// Whole tokens left.
     pub remaining: u32,
@@ -95,53 +97,54 @@ pub struct TokenBucket {
     full_at_ns: u64,
 }
 
-/// A bucket for each client address, in a fixed amount of memory.
+/// One bucket per client address, in a fixed amount of memory.
 ///
 /// IPv6 addresses count by their /64, which is what a provider assigns to one customer. An
 /// IPv4-mapped IPv6 address counts as IPv4.
 pub struct AddressTable<S = RandomState>(BucketTable<Origin, S>);
 
-/// A bucket for each account, in a fixed amount of memory.
+/// One bucket per account, in a fixed amount of memory.
 pub struct AccountTable {
     is_limited: AtomicBool,
     buckets: BucketTable<AccountId, RandomState>,
 }
 
-/// A bucket for each holder, in a fixed amount of memory.
+/// One bucket per holder, in a fixed amount of memory.
 ///
-/// A holder hashes to a set of eight entries. It keeps its entry until its bucket is full again,
-/// when forgetting it changes nothing: **no holder ever evicts another**, so an abuser cannot reset
-/// its bucket by flooding the table with fresh addresses. While all eight entries of a set are in
-/// use, the set's other holders share one extra bucket with the same rule: they may be refused
-/// because of their neighbours, and one that then finds a free entry starts with a full bucket
-/// there. Filling every set takes tens of thousands of holders that all draw faster than their
+/// A holder hashes to a set of eight entries. It keeps its entry until its bucket is full again, at
+/// which point forgetting it changes nothing: **no holder ever evicts another**, so an abuser
+/// cannot reset its bucket by flooding the table with fresh addresses. While all eight entries are
+/// in use, the set's other holders share one extra bucket with the same rule. They may be refused
+/// because of their neighbours, and a holder that later finds a free entry starts with a full
+/// bucket. Filling every set takes tens of thousands of holders that all draw faster than their
 /// buckets refill; targeting a single set takes the hasher's secret.
 struct BucketTable<H, S> {
     hasher: S,
-    /// The length is a power of two.
+    /// The number of sets is a power of two.
     sets: Box<[Mutex<Set<H>>]>,
 }
 
 struct Set<H> {
-    /// A copy of the table's rule, which changes under the lock of the buckets that it fills.
+    /// Copy of the table's rule. A change of the rule converts the set's buckets under the same
+    /// lock.
     rule: BucketRule,
     entries: [Entry<H>; SET_ENTRIES],
-    /// Shared by the holders that find no free entry.
+    /// The bucket shared by the holders that find no free entry.
     shared_full_at_ns: u64,
 }
 
 struct Entry<H> {
-    /// `None` until first used.
+    /// `None` until the entry is first used.
     holder: Option<H>,
     full_at_ns: u64,
 }
 
-/// What counts as one client.
+/// The unit that counts as one client.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Origin {
-    /// A single address.
+    /// A single IPv4 address.
     V4(Ipv4Addr),
-    /// A /64, by its first four segments.
+    /// An IPv6 /64, by its first four segments.
     V6Network([u16; 4]),
 }
 
@@ -159,18 +162,19 @@ impl BucketRule {
     pub const SOCKETS: Self = Self::constant(5, SECOND_NS, 100);
     /// Frames that a client sends on one socket.
     pub const SOCKET_FRAMES: Self = Self::constant(20, SECOND_NS, 50);
-    /// Connections that one worker accepts, and as many that others accepted for it. Clients that
-    /// reconnect as soon as they are dismissed would otherwise starve the connected ones.
+    /// Connections that one worker accepts itself. A second bucket with this rule limits the
+    /// connections that other workers accept for it. Without these limits, clients that reconnect
+    /// as soon as they are dismissed would starve the connected ones.
     pub const ACCEPTS: Self = Self::constant(2_000, SECOND_NS, 1_000);
 
-    /// `rate` tokens per second, at most `burst` at once, both from 1 to [`LIMIT_MAX`]. The time
-    /// per token is rounded up to a nanosecond.
+    /// Returns a rule of `rate` tokens per second, at most `burst` at once, both from 1 to
+    /// [`LIMIT_MAX`]. The time per token is rounded up to a nanosecond.
     pub const fn per_second(rate: u32, burst: u32) -> Result<Self, BucketRuleError> {
         Self::new(rate, SECOND_NS, burst)
     }
 
-    /// `rate` tokens per minute, at most `burst` at once, both from 1 to [`LIMIT_MAX`]. The time
-    /// per token is rounded up to a nanosecond.
+    /// Returns a rule of `rate` tokens per minute, at most `burst` at once, both from 1 to
+    /// [`LIMIT_MAX`]. The time per token is rounded up to a nanosecond.
     pub const fn per_minute(rate: u32, burst: u32) -> Result<Self, BucketRuleError> {
         Self::new(rate, MINUTE_NS, burst)
     }
@@ -206,15 +210,15 @@ impl BucketRule {
         }
     }
 
-    /// When a bucket is full that would have been at `full_at_ns` by the `old` rule and lacks as
-    /// many tokens, at most all.
+    /// Converts the time at which a bucket will be full from the `old` rule to this one. The bucket
+    /// still lacks the same number of tokens, but at most a full burst.
     fn full_at_ns(self, full_at_ns: u64, old: Self, now_ns: u64) -> u64 {
         let missing_ns = u128::from(full_at_ns.saturating_sub(now_ns));
         let missing_ns = missing_ns * u128::from(self.interval_ns) / u128::from(old.interval_ns);
         now_ns + u64::try_from(missing_ns).unwrap_or(u64::MAX).min(self.capacity_ns)
     }
 
-    /// Takes a token from the bucket that will be full again at `full_at_ns`, if it holds one.
+    /// Takes a token, if there is one, from the bucket that will be full again at `full_at_ns`.
     fn draw(self, full_at_ns: &mut u64, now_ns: u64) -> Draw {
         let now_ns = now_ns.min(CLOCK_NS_MAX);
         let full_after_draw_ns = now_ns.max(*full_at_ns) + self.interval_ns;
@@ -246,7 +250,7 @@ impl Default for AddressRules {
 }
 
 impl AccountRates {
-    /// Without limits.
+    /// No limits.
     pub const UNLIMITED: Self = Self { keys: Rate::Unlimited, sockets: Rate::Unlimited };
 }
 
@@ -270,15 +274,15 @@ impl Rate {
 }
 
 impl Draw {
-    /// The value of `Retry-After` for a refused client, in seconds: a single request after that
-    /// wait succeeds.
+    /// Returns the value of `Retry-After` for a refused client, in seconds. A single request after
+    /// that wait succeeds.
     pub const fn retry_after_seconds(&self) -> u64 {
         retry_after_seconds(self.wait_ns)
     }
 }
 
 impl TokenBucket {
-    /// A full bucket.
+    /// Returns a full bucket.
     pub const fn new(rule: BucketRule) -> Self {
         Self { rule, full_at_ns: 0 }
     }
@@ -290,8 +294,8 @@ impl TokenBucket {
 }
 
 impl<S: BuildHasher> AddressTable<S> {
-    /// A table of full buckets. The hasher must have a secret key, since clients choose their
-    /// addresses.
+    /// Creates a table of full buckets. The hasher must have a secret key, since clients choose
+    /// their own addresses.
     pub fn new(rule: BucketRule, hasher: S) -> Self {
         Self(BucketTable::new(rule, hasher, ADDRESS_SETS))
     }
@@ -301,14 +305,15 @@ impl<S: BuildHasher> AddressTable<S> {
         self.0.draw(Origin::of(address), now_ns)
     }
 
-    /// Fills the buckets by another rule from now on. The tokens that a bucket lacks stay missing.
+    /// Applies another rule from now on. Every bucket still lacks the same number of tokens.
     pub fn set_rule(&self, rule: BucketRule, now_ns: u64) {
         self.0.set_rule(rule, now_ns);
     }
 }
 
 impl AccountTable {
-    /// A table of full buckets. The hasher's secret keeps callers from targeting one set.
+    /// Creates a table of full buckets. The hasher's secret keeps callers from targeting a single
+    /// set.
     pub fn new(rate: Rate, hasher: RandomState) -> Self {
         let (is_limited, rule) = match rate {
             Rate::Unlimited => (false, BucketRule::KEYS),
@@ -320,13 +325,13 @@ impl AccountTable {
         }
     }
 
-    /// Takes a token from this account's bucket if there is one. `None` if accounts are not
+    /// Takes a token from this account's bucket if there is one. Returns `None` if accounts are not
     /// limited.
     pub fn draw(&self, account: AccountId, now_ns: u64) -> Option<Draw> {
         self.is_limited.load(Ordering::Relaxed).then(|| self.buckets.draw(account, now_ns))
     }
 
-    /// Limits accounts by another rate from now on. The tokens that a bucket lacks stay missing.
+    /// Applies another rate from now on. Every bucket still lacks the same number of tokens.
     pub fn set_rate(&self, rate: Rate, now_ns: u64) {
         if let Rate::Limited(rule) = rate {
             self.buckets.set_rule(rule, now_ns);
@@ -381,7 +386,7 @@ impl<H: Copy + Eq> Set<H> {
         match index {
             Some(index) => {
                 let entry = &mut self.entries[index];
-                // A full bucket is as good as a new one.
+                // A full bucket is as good as a new one, so its entry can change hands.
                 entry.holder = Some(holder);
                 &mut entry.full_at_ns
             }
@@ -391,7 +396,7 @@ impl<H: Copy + Eq> Set<H> {
 }
 
 impl Origin {
-    /// The client behind this address.
+    /// Returns the client that this address belongs to.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self::V4(address),

@@ -1,40 +1,42 @@
-//! A number of bytes that many holders share. Pure.
+//! A byte budget shared by many holders. Pure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many callers of a kind can be told apart. Callers in one place share what each may have.
+/// Number of places that callers of one kind hash to. Callers that hash to the same place share its
+/// part of the budget.
 const PLACES: usize = 512;
-/// One part in so many of a budget is kept for callers that have little: each place has as much of
-/// it as any other.
+/// Denominator of the fraction of a budget that is kept for callers that hold little. Every place
+/// gets an equal part of it.
 const KEPT_PARTS: usize = 4;
-/// Beyond that, each caller may have one part in so many of what the others leave of the rest,
+/// Denominator of the fraction that one caller may take of the remaining bytes: those neither kept
+/// for callers that hold little nor held by other callers.
 const CALLER_PARTS: usize = 8;
-/// unless all together have no more than one part in so many.
+/// Denominator of the fraction of a budget that may be held before any caller is limited.
 const UNCROWDED_PARTS: usize = 4;
 
-/// Limits what many holders have together, in bytes.
+/// Limits the total number of bytes that many holders may have.
 #[derive(Debug)]
 pub struct ByteBudget {
     held_bytes: AtomicUsize,
     bytes_max: usize,
-    /// What the holders of each caller have together, at the place that its hash names.
+    /// Bytes held on behalf of each caller, at the place given by the caller's hash.
     by_caller: Box<[AtomicUsize]>,
 }
 
-/// What one holder has of a budget. It is returned on drop.
+/// The bytes that one holder has taken from a budget. They are returned when the share is dropped.
 #[derive(Debug)]
 pub struct Share {
     budget: Arc<ByteBudget>,
     bytes: usize,
-    /// How many bytes of the budget may be held once this one has taken more.
+    /// Maximum total held from the budget after this share grows.
     bytes_max: usize,
-    /// The place of its caller, if it has one.
+    /// The caller's place; `None` if the share has no caller.
     place: Option<usize>,
 }
 
 impl ByteBudget {
-    /// A budget of `bytes_max`, all of it free.
+    /// Creates a budget of `bytes_max` bytes, all of it free.
     pub fn new(bytes_max: usize) -> Arc<Self> {
         Arc::new(Self {
             held_bytes: AtomicUsize::new(0),
@@ -43,30 +45,31 @@ impl ByteBudget {
         })
     }
 
-    /// How many bytes are held now.
+    /// Returns the number of bytes held now.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// How many bytes may be held.
+    /// Returns the number of bytes that may be held.
     pub const fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 
-    /// A holder that has nothing yet.
+    /// Returns an empty share.
     pub fn share(self: &Arc<Self>) -> Share {
         Share { budget: self.clone(), bytes: 0, bytes_max: self.bytes_max, place: None }
     }
 
-    /// A holder that has nothing yet, on behalf of the caller with this hash. It takes nothing past
-    /// `bytes_max` in all, which leaves the rest to others: callers with less than the whole budget
-    /// are a kind of their own.
+    /// Returns an empty share for the caller with this hash. It can grow only while the total held
+    /// stays within `bytes_max`, which leaves the rest of the budget to other callers. Callers
+    /// whose `bytes_max` is less than the whole budget are counted separately.
     ///
-    /// All of a caller's together may have an eighth of what the others leave of three quarters of
-    /// `bytes_max`, or more while all callers together have at most a quarter. However many take
-    /// what they can get, each still has its place in the last quarter.
+    /// A quarter of `bytes_max` is divided equally among the places, and however much other callers
+    /// take, each caller has the part of its place. Of the other three quarters, the shares of one
+    /// caller may together take an eighth of what other callers leave. No caller is limited while
+    /// all of them together hold at most a quarter of `bytes_max`.
     ///
-    /// The hash must have a secret, so that no caller can choose to share a place with another one.
+    /// The hash must have a secret, so that no caller can aim for another caller's place.
     pub fn share_of(self: &Arc<Self>, caller: u64, bytes_max: usize) -> Share {
         let place = usize::try_from(caller % PLACES as u64).expect("there are few places");
         let is_whole = bytes_max >= self.bytes_max;
@@ -74,14 +77,14 @@ impl ByteBudget {
         Share { budget: self.clone(), bytes: 0, bytes_max, place: Some(place) }
     }
 
-    /// Takes this many more bytes, unless all together would have more than `bytes_max`, or the
-    /// caller more than its part.
+    /// Takes `more` bytes, unless the total would exceed `bytes_max` or the caller would exceed its
+    /// part.
     fn grow(&self, place: Option<usize>, more: usize, bytes_max: usize) -> bool {
         let Some(place) = place else {
             return add_if(&self.held_bytes, more, |held| held <= bytes_max).is_some();
         };
-        // The caller's part grows first. So what another thread takes for the same caller meanwhile
-        // is never mistaken for what others hold.
+        // The caller's part grows first, so that bytes taken meanwhile by another thread for the
+        // same caller are never mistaken for bytes that others hold.
         let caller = &self.by_caller[place];
         let Some(own) = add_if(caller, more, |own| own <= bytes_max) else { return false };
         let kept = bytes_max / KEPT_PARTS;
@@ -106,7 +109,8 @@ impl ByteBudget {
     }
 }
 
-/// Adds `more` if the sum fits, and returns it. Only the number matters; no other data hangs on it.
+/// Adds `more` if the sum fits, and returns the sum. Relaxed ordering suffices, because no other
+/// data depends on the number.
 fn add_if(held: &AtomicUsize, more: usize, fits: impl Fn(usize) -> bool) -> Option<usize> {
     let grown = |held: usize| held.checked_add(more).filter(|&held| fits(held));
     let before = held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown);
@@ -114,13 +118,13 @@ fn add_if(held: &AtomicUsize, more: usize, fits: impl Fn(usize) -> bool) -> Opti
 }
 
 impl Share {
-    /// How many bytes it has.
+    /// Returns the number of bytes held.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Grows or shrinks to this many bytes. Returns false if the budget, or its caller's part of
-    /// it, has no room for them; then it keeps what it has.
+    /// Grows or shrinks to this many bytes. If the budget, or the caller's part of it, has no room,
+    /// returns false and keeps the current number.
     #[must_use]
     pub fn hold(&mut self, bytes: usize) -> bool {
         if bytes > self.bytes {
@@ -185,7 +189,7 @@ mod tests {
             ([20, 6, 26], [true, true, true], 360, 412),
             ([20, 7, 27], [true, false, false], 360, 412),
             ([0, 0, 0], [true, true, true], 0, 0),
-            // What the budget refuses takes nothing from the caller.
+            // A refusal by the budget takes nothing from the caller's part.
             ([2, 1, 1], [false, false, false], 799, 799),
             ([0, 0, 0], [true, true, true], 0, 0),
             ([200, 0, 0], [true, true, true], 0, 200),
@@ -200,7 +204,7 @@ mod tests {
         assert!(budget.by_caller.iter().all(|held| held.load(Ordering::Relaxed) == 0));
     }
 
-    /// Takes as much as there is.
+    /// Takes as many bytes as it can get.
     fn take_all(share: &mut Share) {
         let mut more = share.budget.bytes_max;
         while more > 0 {
@@ -211,7 +215,7 @@ mod tests {
     }
 
     proptest! {
-        /// However many callers hold as much as they can get, and in whatever order they took it.
+        /// Holds however many callers take as much as they can get, in any order.
         #[test]
         fn a_newcomer_gets_room_for_a_small_body(
             steps in vec((0..2 * PLACES, 0..4), 0..3_000),

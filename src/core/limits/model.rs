@@ -1,4 +1,4 @@
-//! Model checks: every interleaving in which a few threads can decide about one key. Run by
+//! Model checks of every interleaving of a few threads that decide requests of one key. Run by
 //! `.ci/models`.
 
 use loom::model::Builder;
@@ -12,9 +12,9 @@ use super::{Limit, MINUTE_NS, SECOND_NS, TICK_NS};
 /// A few ticks after the start.
 const T5: u64 = 5 * TICK_NS;
 
-/// Each thread sends its requests at its times. Afterwards the admissions must respect the windows,
-/// and every refusal must have found a full one. `preemptions_max` bounds involuntary preemptions
-/// per run (`None`: every interleaving); `LOOM_MAX_PREEMPTIONS` overrides it.
+/// Each thread sends requests at its own times. Afterwards, the admissions must respect the
+/// windows, and a window must have been full at every refusal. `preemptions_max` bounds involuntary
+/// preemptions per run (`None`: every interleaving); `LOOM_MAX_PREEMPTIONS` overrides it.
 #[track_caller]
 fn check(
     limits: (Limit, Limit),
@@ -25,8 +25,8 @@ fn check(
     check_released(limits, sent_before, sent, None, preemptions_max);
 }
 
-/// Like [`check`], with one more thread that releases the key's memory if no stamp counts any more
-/// at that time.
+/// Like [`check`], with one more thread that releases the key's memory if no stamp counts at that
+/// time.
 #[track_caller]
 fn check_released(
     limits: (Limit, Limit),
@@ -65,7 +65,7 @@ fn check_released(
     });
 }
 
-/// Requests a second and a minute.
+/// Returns a tier with these limits per second and per minute.
 fn tier((per_second, per_minute): (Limit, Limit)) -> TierLimits {
     TierLimits {
         requests_per_second: per_second,
@@ -113,8 +113,8 @@ fn two_threads_with_several_requests() {
     check(a_second(2), &[0], &[&[T5, T5], &[T5, T5]], Some(4));
 }
 
-/// Slots are overwritten repeatedly: a thread that lags behind finds a later lap in them and must
-/// not mistake it for the one before its own.
+/// Slots are overwritten repeatedly. A thread that lags behind finds a stamp of a later lap in a
+/// slot, and must not mistake it for one of the lap before its own.
 #[test]
 fn two_threads_and_several_laps() {
     let sent: &[&[u64]] = &[&[SECOND_NS], &[2 * SECOND_NS, 3 * SECOND_NS, 4 * SECOND_NS]];
@@ -130,7 +130,7 @@ fn two_threads_and_both_windows() {
     check(limits, &[0], sent, Some(4));
 }
 
-/// The newest stamp decides, but lies in another slot than the one being claimed.
+/// The newest stamp decides, but it is not in the slot that is being claimed.
 #[test]
 fn two_threads_and_a_stamp_that_must_be_seen() {
     let limits = (Limit::new(1).unwrap(), Limit::new(3).unwrap());
@@ -149,8 +149,8 @@ fn two_threads_that_find_no_log() {
     check(a_second(2), &[], &[&[T5], &[T5, T5]], Some(3));
 }
 
-/// A log is sealed to be replaced by a larger one while other threads append to it, refuse on it,
-/// or replace it, too.
+/// A log is sealed to be replaced by a larger one while other threads append to it, are refused by
+/// it, or replace it as well.
 #[test]
 fn two_threads_whose_log_grows() {
     check(a_second(3), &[0], &[&[T5], &[T5]], Some(3));
@@ -159,8 +159,8 @@ fn two_threads_whose_log_grows() {
     check((Limit::new(2).unwrap(), Limit::new(3).unwrap()), &[0], &[&[T5], &[SECOND_NS]], Some(3));
 }
 
-/// Two threads send with two keys that share their windows. Where `is_rotating`, the second key is
-/// made while the first one sends.
+/// Two threads send with two keys that share their windows. If `is_rotating`, the second key is
+/// created while the first one sends.
 #[track_caller]
 fn check_shared(
     limits: (Limit, Limit),
@@ -213,7 +213,8 @@ fn two_threads_whose_log_ends() {
     check(minute, &[0, END_NS - SECOND_NS], &[&[END_NS], &[END_NS + SECOND_NS]], Some(3));
 }
 
-/// What was released must not be admitted twice, whether a thread read the clock before or after.
+/// Releasing the log must not admit a request twice, whether a thread read its clock before or
+/// after the release.
 #[test]
 fn two_threads_and_a_released_log() {
     let early_and_late: &[&[u64]] = &[&[SECOND_NS], &[SECOND_NS - TICK_NS]];

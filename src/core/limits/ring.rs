@@ -1,10 +1,10 @@
 //! The newest stamps of one key: a log with a fixed number of slots, written by any number of
 //! threads without a lock.
 //!
-//! A stamp is a number of ticks since the log began, counted from 1; 0 is a slot never written. The
-//! slots are written in turn, round and round. Stamps never decrease, and the caller follows [the
-//! rule](View::append) that the slot after the written one holds nothing, or a lower stamp than
-//! the one written. So once there are stamps, there is exactly one slot with a lower value than the
+//! A stamp is a number of ticks since the log began, counted from 1; 0 marks a slot that was never
+//! written. Slots are written in turn, wrapping around. Stamps never decrease, and the caller
+//! follows [the rule](View::append) that the slot after the written one is empty or holds a lower
+//! stamp than the one written. So in a log with stamps, exactly one slot has a lower value than the
 //! slot before it: the next one to be written.
 //!
 //! ```text
@@ -17,13 +17,13 @@
 //!   seal             compare-and-swap the next slot from its old stamp to that with the seal
 //! ```
 //!
-//! The swap is all there is to an append. No count is kept that could disagree with the slots.
-//! Where the search for the next slot starts is a hint of the caller's.
+//! An append is that one swap. There is no separate count that could disagree with the slots. The
+//! caller supplies a hint of where to start the search for the next slot.
 //!
 //! # Why a view is consistent
 //!
-//! A slot's stamps only ever rise: its next stamp is higher than the following slot's, which is no
-//! lower than its own. So no slot ever holds the same value twice.
+//! The stamps of a slot only ever rise: its next stamp is higher than the following slot's, which
+//! is no lower than its own. So no slot ever holds the same value twice.
 //!
 //! A [`View`] reads a slot, finds `u`, and then reads the slot after it and finds `v < u`. When `u`
 //! was read, the latter was the next to be written: at any other slot the value would have been at
@@ -31,19 +31,19 @@
 //! than `u`. Now if the swap from `v` succeeds, or a second look finds `v`, then nothing was
 //! written since `u` was read: everything read through the view in between belongs to one state.
 //!
-//! Acquire and release suffice. Whoever appends has read the newest stamp, so a thread that reads a
-//! stamp sees all earlier ones; and a thread that reads a stamp later than its view sees that the
-//! view's next slot was written, and so fails the second look.
+//! Acquire and release suffice. A thread that appends has read the newest stamp, so a thread that
+//! reads a stamp sees all earlier ones. A thread that reads a stamp later than its view sees that
+//! the view's next slot was written, and so fails the second look.
 //!
 //! # How a log ends
 //!
 //! A log is sealed in the slot where the next stamp would go, by the same swap that would append
-//! it: if an append and a seal race, one of them fails. A sealed log never changes again, so
-//! whoever finds the seal can replace the log with another one that has the same stamps. The seal
-//! leaves the old stamp in place.
+//! it: if an append and a seal race, one of them fails. A sealed log never changes again, so any
+//! thread that finds the seal can replace the log with another one that has the same stamps. The
+//! seal leaves the old stamp in place.
 //!
-//! This happens when the log has become too small or too old: stamps later than [`STAMP_MAX`] do
-//! not fit. An idle key's log is never mistaken for a busy one's, whatever the time.
+//! A log is sealed once it is too small or too old: stamps later than [`STAMP_MAX`] do not fit. An
+//! idle key's log is never mistaken for a busy one's, whatever the time.
 
 use triomphe::{Arc, HeaderSlice, UniqueArc};
 
@@ -51,59 +51,60 @@ use super::atomics::{AtomicU32, Ordering, Place};
 
 const SEAL_BIT: u32 = 1 << 31;
 
-/// The highest stamp.
+/// Largest stamp that fits a slot.
 pub(super) const STAMP_MAX: u32 = SEAL_BIT - 1;
 
-/// The log: its facts and its slots in one allocation. The pointer says how many slots there are,
-/// so that a slot can be read before anything else.
+/// The log: its header and its slots in one allocation. The pointer carries the number of slots, so
+/// a slot can be read without reading anything else first.
 pub(super) type Ring = Arc<HeaderSlice<Header, [AtomicU32]>>;
 
 pub(super) struct Header {
-    /// The time of stamp 1, in ticks: no stamp can be earlier.
+    /// The time of stamp 1, in ticks; no stamp can be earlier.
     pub(super) since: u64,
-    /// If several keys count in it, a place for the log that replaces this one once it is sealed:
-    /// all its keys must go on with the same one.
+    /// A place for the log that replaces this one once it is sealed; `None` unless several keys
+    /// share this log. All of them must continue with the same replacement.
     pub(super) next: Option<Place<Arc<Ring>>>,
 }
 
 impl Header {
-    /// Whether several keys count in the log.
+    /// Whether several keys share the log.
     pub(super) fn is_shared(&self) -> bool {
         self.next.is_some()
     }
 
-    /// The log that replaces this one, if several keys count in it and it was replaced.
+    /// Returns the log that replaced this one, if it is shared and was replaced.
     pub(super) fn successor(&self) -> Option<Ring> {
         self.next.as_ref()?.load().as_deref().cloned()
     }
 }
 
-/// A log may be the last to hold the one that replaces it, that the next one, and so on. They are
-/// dropped one by one: a drop within a drop would need a stack as long as the chain.
+/// A log may hold the last reference to its successor, and so on along the chain. The logs are
+/// dropped one by one, because nested drops would need a stack as deep as the chain is long.
 impl Drop for Header {
     fn drop(&mut self) {
         let take = |header: &mut Self| header.next.as_mut().and_then(Place::take);
         let mut next = take(self);
         while let Some(mut ring) = next.and_then(Arc::into_unique).map(UniqueArc::into_inner) {
-            // A log that someone else holds keeps its own.
+            // A log that is still referenced elsewhere keeps its successor.
             next = Arc::get_mut(&mut ring).and_then(|log| take(&mut log.header));
         }
     }
 }
 
-/// The log at one moment, provided that [`View::is_current`] or [`View::append`] confirms it.
+/// A view of the log at one moment, valid if [`View::is_current`] or [`View::append`] confirms it.
 pub(super) struct View<'ring> {
     slots: &'ring [AtomicU32],
     newest: u32,
-    /// The next slot and its old value.
+    /// The slot to be written next, and the value it had when the view was taken.
     next: usize,
     next_before: u32,
 }
 
-/// Slots that hold no stamp that still counts: the one that is written next, and the one after it.
+/// Number of slots that a log needs besides those for its stamps: the next one to be written and
+/// the one after it.
 pub(super) const SLOTS_SPARE: usize = 2;
 
-/// A log with these stamps, oldest first, and room for at least one more.
+/// Creates a log with these stamps, oldest first, and room for at least one more.
 pub(super) fn log(
     (since, is_shared): (u64, bool),
     capacity: usize,
@@ -115,14 +116,14 @@ pub(super) fn log(
     Arc::from_header_and_iter(header, (0..capacity).map(slot))
 }
 
-/// The memory of a log: the reference count, its facts, the slots.
+/// Returns the size of a log in bytes, including the reference count and the header.
 pub(super) fn bytes(ring: &Ring) -> usize {
     size_of::<usize>() + size_of_val(&**ring)
 }
 
 impl<'ring> View<'ring> {
-    /// The log at this moment, not yet confirmed. The search begins at slot `hint`, or if there is
-    /// none, at a slot in its place.
+    /// Takes a view of the log, which is not yet confirmed. The search for the next slot begins at
+    /// slot `hint`, or at the first slot if the log has no slot `hint`.
     #[inline]
     pub(super) fn of(ring: &'ring Ring, hint: usize) -> Self {
         let slots = &ring.slice;
@@ -141,55 +142,55 @@ impl<'ring> View<'ring> {
         }
     }
 
-    /// How many stamps can be read. All that were appended, or the newest of them.
+    /// Returns the number of newest stamps that can be read.
     #[inline]
     pub(super) fn len_max(&self) -> usize {
         self.slots.len() - 1
     }
 
-    /// The stamp of the `age`-th newest append, counted from 1 up to [`View::len_max`]; 0 if there
-    /// were fewer.
+    /// Returns the stamp of the `age`-th newest append, counted from 1 up to [`View::len_max`], or
+    /// 0 if there were fewer.
     #[inline]
     pub(super) fn stamp(&self, age: usize) -> u32 {
         debug_assert!((1..=self.len_max()).contains(&age), "stamp {age} of {}", self.slots.len());
         self.slots[self.slot(age)].load(Ordering::Acquire) & STAMP_MAX
     }
 
-    /// Where the stamp of this age is; at age 0, where the next one goes.
+    /// Returns the slot of the stamp of this age; for age 0, the slot to be written next.
     #[inline]
     pub(super) fn slot(&self, age: usize) -> usize {
         let lap = if age <= self.next { 0 } else { self.slots.len() };
         self.next + lap - age
     }
 
-    /// What [`View::stamp`] finds in this slot, if there is such a slot. No other word needs to be
-    /// read first.
+    /// Returns the stamp in this slot, as [`View::stamp`] would, or `None` if there is no such
+    /// slot. The load need not wait for any earlier load.
     #[inline]
     pub(super) fn stamp_in(&self, slot: usize) -> Option<u32> {
         let value = self.slots.get(slot)?.load(Ordering::Acquire);
         Some(value & STAMP_MAX)
     }
 
-    /// The age of the stamp in this slot; 0 for the next slot.
+    /// Returns the age of the stamp in this slot; 0 for the slot to be written next.
     #[inline]
     pub(super) fn age(&self, slot: usize) -> usize {
         let lap = if slot <= self.next { 0 } else { self.slots.len() };
         self.next + lap - slot
     }
 
-    /// The newest stamp; 0 if there is none.
+    /// Returns the newest stamp; 0 if there is none.
     #[inline]
     pub(super) fn newest(&self) -> u32 {
         self.newest
     }
 
-    /// The oldest stamp that remains after an append; 0 if there would still be room for all.
+    /// Returns the oldest stamp that would remain after an append; 0 if the log has room for all.
     #[inline]
     pub(super) fn oldest_kept(&self) -> u32 {
         self.stamp(self.len_max())
     }
 
-    /// The slot that the next view begins at, if this one appends.
+    /// Returns the slot at which the next search should begin if this view appends.
     #[inline]
     pub(super) fn hint_after(&self) -> usize {
         following(self.next, self.slots)
@@ -201,7 +202,7 @@ impl<'ring> View<'ring> {
         self.slots[self.next].load(Ordering::Acquire) == self.next_before
     }
 
-    /// Whether the log is sealed: it will never change again.
+    /// Whether the log is sealed and will never change again.
     #[inline]
     pub(super) fn is_sealed(&self) -> bool {
         self.next_before & SEAL_BIT != 0
@@ -230,15 +231,15 @@ impl<'ring> View<'ring> {
     }
 }
 
-/// Where a search begins without a hint. Never inlined, so that with a hint, the processor need not
-/// wait for the number of slots before it reads one.
+/// Returns the slot at which a search without a usable hint begins. Never inlined, so that a search
+/// with a hint can read its first slot before the processor has loaded the number of slots.
 #[cold]
 #[inline(never)]
 fn first() -> usize {
     0
 }
 
-/// The slot after this one.
+/// Returns the slot after this one, wrapping around.
 #[inline]
 fn following(slot: usize, slots: &[AtomicU32]) -> usize {
     if slot + 1 < slots.len() { slot + 1 } else { 0 }
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn equal_stamps_are_kept_apart_from_the_lap_before() {
-        // Wherever a burst of equal stamps begins, even where it wraps around.
+        // A burst of equal stamps may begin anywhere, even where it wraps around.
         for start in 0..8 {
             let ring = ring(8);
             (0..start).for_each(|_| assert!(View::of(&ring, 0).append(1)));
@@ -350,7 +351,7 @@ mod tests {
         }
     }
 
-    /// A shared log, and the last of so many that follow it.
+    /// Returns a shared log, and the last log of a chain of `followers` successors.
     fn chain(followers: usize) -> [Ring; 2] {
         let shared = || log((0, true), SLOTS_SPARE, std::iter::empty());
         let first = shared();

@@ -1,4 +1,4 @@
-//! The tiers of keys and accounts, and what each of them allows.
+//! The tiers of keys and accounts, and the limits of each.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,16 +8,17 @@ use arc_swap::ArcSwap;
 
 use super::{LIMIT_MAX, Limit, count_from_text};
 
-/// The most orders that any tier may send in one batch.
+/// Largest number of orders per batch that any tier may have.
 pub const BATCH_MAX: u32 = 100;
 
-/// The most sockets that any tier may have open per account.
+/// Largest number of open sockets per account that any tier may have.
 pub const SOCKETS_MAX: u32 = 1_000;
 
-/// The most markets of a socket that any tier may choose by number, rather than have them all.
+/// Largest number of markets per price socket that any tier may have, unless it may have all
+/// markets.
 pub const SOCKET_MARKETS_MAX: u32 = 10_000;
 
-/// How far a caller is trusted; later tiers are trusted more.
+/// A caller's level of trust. Later tiers are trusted more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Tier {
     /// The default.
@@ -29,7 +30,7 @@ pub enum Tier {
     Enterprise,
 }
 
-/// What one tier allows.
+/// The limits of one tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TierLimits {
     /// Requests per key in any trailing second.
@@ -44,12 +45,12 @@ pub struct TierLimits {
     pub socket_markets_max: MarketsMax,
 }
 
-/// How many markets a price socket may subscribe to.
+/// The number of markets that a price socket may subscribe to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MarketsMax {
-    /// This many, 1 to [`SOCKET_MARKETS_MAX`].
+    /// This many markets, 1 to [`SOCKET_MARKETS_MAX`].
     Count(u32),
-    /// All of them, one by one or as `*`.
+    /// All markets, one by one or as `*`.
     All,
 }
 
@@ -57,25 +58,25 @@ pub enum MarketsMax {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tiers([TierLimits; Tier::ALL.len()]);
 
-/// The limits of every tier as they are now. They can be replaced while requests are served.
+/// The limits now in force for every tier. They can be replaced while requests are served.
 #[derive(Debug)]
 pub struct TierTable(ArcSwap<Tiers>);
 
 /// New limits for one tier, in the format of the command line:
 /// `NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH/MARKETS`, where a rate may be `unlimited` and the
-/// markets `all`. Without `MARKETS`, their number stays the tier's default.
+/// markets `all`. Without `MARKETS`, the tier's default number applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TierSetting {
     /// The tier to change.
     pub tier: Tier,
-    /// Its new limits.
+    /// The tier's new limits.
     pub limits: TierLimits,
 }
 
-/// Why text is not a [`TierSetting`].
+/// The error for text that is not a [`TierSetting`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TierSettingError {
-    /// It is not a name and four or five numbers.
+    /// The text is not a name with four or five numbers.
     #[error(
         "`{text}` does not read NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH[/MARKETS], \
          for example pro=20/1200/10/20/200"
@@ -98,7 +99,7 @@ pub enum TierSettingError {
     Rate {
         /// The tier.
         tier: Tier,
-        /// The rate.
+        /// The name of the rate.
         field: &'static str,
         /// The rejected text.
         text: Box<str>,
@@ -108,7 +109,7 @@ pub enum TierSettingError {
     Cap {
         /// The tier.
         tier: Tier,
-        /// The cap.
+        /// The name of the cap.
         field: &'static str,
         /// The rejected text.
         text: Box<str>,
@@ -132,7 +133,7 @@ impl Tier {
     /// All tiers, lowest first.
     pub const ALL: [Self; 3] = [Self::Free, Self::Pro, Self::Enterprise];
 
-    /// The name on the wire.
+    /// Returns the name used on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Free => "free",
@@ -141,7 +142,7 @@ impl Tier {
         }
     }
 
-    /// The tier with this name; case-sensitive.
+    /// Returns the tier with this name, which is case-sensitive, or `None`.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tier| tier.as_str() == name)
     }
@@ -154,7 +155,7 @@ impl fmt::Display for Tier {
 }
 
 impl Tiers {
-    /// The limits of this tier.
+    /// Returns the limits of this tier.
     pub fn get(&self, tier: Tier) -> &TierLimits {
         &self.0[tier as usize]
     }
@@ -164,29 +165,29 @@ impl Tiers {
         self.0[setting.tier as usize] = setting.limits;
     }
 
-    /// Every tier with its limits, lowest first.
+    /// Iterates over the tiers with their limits, lowest first.
     pub fn iter(&self) -> impl Iterator<Item = (Tier, &TierLimits)> {
         Tier::ALL.into_iter().zip(&self.0)
     }
 }
 
 impl TierTable {
-    /// A table that begins with these tiers.
+    /// Creates a table that starts with these tiers.
     pub fn new(tiers: Tiers) -> Self {
         Self(ArcSwap::from_pointee(tiers))
     }
 
-    /// The limits of this tier.
+    /// Returns the current limits of this tier.
     pub fn get(&self, tier: Tier) -> TierLimits {
         *self.0.load().get(tier)
     }
 
-    /// All tiers.
+    /// Returns the current limits of all tiers.
     pub fn all(&self) -> Arc<Tiers> {
         self.0.load_full()
     }
 
-    /// Replaces all limits.
+    /// Replaces the limits of all tiers.
     pub fn replace(&self, tiers: Tiers) {
         self.0.store(Arc::new(tiers));
     }
@@ -261,7 +262,7 @@ impl FromStr for TierSetting {
     }
 }
 
-/// The format that [`TierSetting::from_str`] reads.
+/// Formats the setting the way [`TierSetting::from_str`] reads it.
 impl fmt::Display for TierSetting {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TierLimits {
@@ -288,7 +289,7 @@ impl MarketsMax {
         }
     }
 
-    /// The number; `None` for all markets.
+    /// Returns the number of markets, or `None` for all.
     pub const fn count(self) -> Option<u32> {
         match self {
             Self::Count(count) => Some(count),
@@ -297,7 +298,7 @@ impl MarketsMax {
     }
 }
 
-/// The form that a [`TierSetting`] has it in.
+/// Formats the number the way a [`TierSetting`] spells it.
 impl fmt::Display for MarketsMax {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,55 +1,55 @@
 //! The windows of one key. No trailing second or minute admits more requests than its limit, and no
 //! request is refused that could have been admitted.
 //!
-//! Time is counted in ticks of 128 ns, of which a second and a minute have a whole number. A window
+//! Time is counted in ticks of 128 ns; a second and a minute are whole numbers of ticks. A window
 //! of length W that ends at t is half-open: (t − W, t]. An admission is stamped with the later of
-//! the caller's clock and the key's newest stamp, so that stamps never decrease although threads
-//! may arrive in another order than they read the clock. The windows are exact with respect to
-//! these stamps. Only admissions are stamped: a refused request costs its key nothing.
+//! the caller's clock and the key's newest stamp, so stamps never decrease even if threads arrive
+//! in a different order than they read the clock. The windows are exact with respect to these
+//! stamps. Only admissions are stamped: a refused request costs its key nothing.
 //!
 //! # Places
 //!
-//! A decision changes one word, a slot of the key's log. The log is reached through the
-//! [`Windows`] in the key's place. Now and then the log must be replaced, and the windows in
-//! the place with it: decisions return the new ones, and whoever owns the place puts them there if
-//! it still holds the old. [`KeyLimiter`] is a place by itself; the table of keys has one in every
-//! entry, which the guard of a lookup protects, so that no reference is counted.
+//! A decision changes one word, a slot of the key's log. The log is reached through the [`Windows`]
+//! in the key's place. When the log must be replaced, so are the windows: the decision returns new
+//! ones, and the owner of the place stores them if the place still holds the old ones. A
+//! [`KeyLimiter`] has a place of its own. The table of keys has one in every entry, protected by
+//! the guard of a lookup, so no references are counted.
 //!
 //! # Memory
 //!
 //! An unused key takes the 32 bytes of its [`Windows`] and nothing on the heap. The first request
 //! allocates a log of a few stamps. When the log is full of stamps that still count, it is sealed
 //! and replaced by one of twice the size, up to the limit of the longest window: 1.2 kB for 300 a
-//! minute. Once all stamps have left the windows, a release frees the
-//! log.
+//! minute. Once all stamps have left the windows, a release frees the log.
 //!
-//! One number stands in for what was freed: the time from which it no longer counts. No later stamp
-//! is lower, not even that of a thread that read the clock long before, so the windows stay exact.
-//! The number comes into the place with the windows that have no log, after the log was sealed: a
-//! decision either finds it there or fails on the seal.
+//! One number stands in for a freed log: the time from which the log no longer counts. No later
+//! stamp is lower than this time, not even that of a thread that read its clock long before, so the
+//! windows stay exact. The number is stored in the place after the log was sealed, as part of
+//! windows that have no log. A decision therefore either finds the number or fails on the seal.
 //!
 //! # Time
 //!
-//! A stamp has 31 bits and counts from the beginning of its log: it lasts 274 seconds. A log that
-//! is older is replaced like one that is full, whoever finds out first, by one that begins with the
-//! oldest stamp that still counts. A key that returns after years finds its log too old.
+//! A stamp has 31 bits and counts from the beginning of its log, which is enough for 274 seconds. A
+//! log older than that is replaced like a full one, by the first thread that notices. The new log
+//! begins with the oldest stamp that still counts. A key that returns after years finds that its
+//! log is too old.
 //!
 //! # Keys that share their windows
 //!
-//! The successors of a key count in its windows. Each has a place of its own, with the same log. A
-//! sealed log that is shared holds the one that replaces it, and each place follows when its key is
-//! used, or to the newest log in a release: the place of a key that ended holds no more logs than
-//! its line has gone through since.
+//! A key and its successors share their windows. Each key has its own place, and all places have
+//! the same log. A sealed shared log holds its replacement. A place follows to the replacement when
+//! its key is used, and to the newest log when it is released. So after a release, the place of an
+//! ended key keeps alive only the logs that its successors have used since.
 //!
-//! The keys may have different limits, if only while their tier changes. Each request is decided on
-//! by those of its own key, so a shared log keeps a minute even for a key without a limit per
-//! minute.
+//! The keys may have different limits, if only while their tier changes. Each request is decided by
+//! the limits of its own key, so a shared log keeps stamps for a minute even if a key has no limit
+//! per minute.
 //!
 //! # New limits
 //!
-//! Limits may change at any time; each decision reads both once. What was admitted stays counted as
-//! far back as the windows reach that were limited until then: a window that was unlimited has kept
-//! no stamps.
+//! Limits may change at any time; each decision reads both limits at once. Earlier admissions stay
+//! counted as far back as the windows that were limited at the time, since no stamps are kept for
+//! an unlimited window.
 
 mod usage;
 mod windows;
@@ -68,49 +68,49 @@ const CAPACITY_MIN: usize = if cfg!(paperbourse_loom) { 2 } else { 8 };
 /// The windows of one holder with their limits, shared by all threads without a lock.
 pub struct KeyLimiter {
     limits: WindowLimits,
-    /// Empty before the first request.
+    /// `None` before the first request.
     place: Place<Arc<Windows>>,
 }
 
-/// The outcome of one request, and what the key has left.
+/// The outcome of one request, and the allowance that its key has left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decision {
     /// Whether the request may pass.
     pub is_admitted: bool,
-    /// The one-second window, after this decision.
+    /// State of the one-second window after this decision.
     pub per_second: Allowance,
-    /// The 60-second window, after this decision.
+    /// State of the 60-second window after this decision.
     pub per_minute: Allowance,
-    /// Time from the caller's `now` until one more request is sure to be admitted, if nothing else
-    /// is sent; 0 if it would be at once. Exact to the nanosecond.
+    /// Time from the caller's `now` until one more request is sure to be admitted, if no other is
+    /// sent meanwhile; 0 if it would be admitted at once. Exact to the nanosecond.
     pub wait_ns: u64,
-    /// The time that the decision was made for: the caller's, rounded down to a tick, or the key's
-    /// newest stamp if that is later (an unlimited key keeps no stamps). An admitted request gets
-    /// this stamp.
+    /// The time for which the decision was made: the caller's `now`, rounded down to a tick, or the
+    /// key's newest stamp if that is later (an unlimited key keeps no stamps). An admitted request
+    /// gets this stamp.
     pub stamp_ns: u64,
 }
 
 /// The state of one window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allowance {
-    /// Requests per window, [`UNLIMITED_SHOWN`](super::UNLIMITED_SHOWN) if unlimited.
+    /// Requests per window; [`UNLIMITED_SHOWN`](super::UNLIMITED_SHOWN) if unlimited.
     pub limit: u32,
-    /// How many more requests this window would admit now.
+    /// Number of further requests that this window would admit now.
     pub remaining: u32,
 }
 
 impl KeyLimiter {
-    /// Empty windows for a key of this tier.
+    /// Creates empty windows for a key of this tier.
     pub fn new(limits: &TierLimits) -> Self {
         Self { limits: WindowLimits::new(limits), place: Place::new(None) }
     }
 
-    /// Decides by these limits from now on.
+    /// Applies these limits from now on.
     pub fn set_limits(&self, limits: &TierLimits) {
         self.limits.set(limits);
     }
 
-    /// Decides about one request, and counts it if it is admitted.
+    /// Decides whether one request may pass, and counts it if so.
     pub fn decide(&self, now_ns: u64) -> Decision {
         let limits = self.limits.get();
         loop {
@@ -122,14 +122,14 @@ impl KeyLimiter {
         }
     }
 
-    /// What [`KeyLimiter::decide`] would find, without counting anything: `is_admitted` says
-    /// whether a request would be admitted, and the remaining counts do not include it.
+    /// Decides like [`KeyLimiter::decide`], but counts nothing: `is_admitted` tells whether a
+    /// request would be admitted, and the remaining counts do not include it.
     pub fn peek(&self, now_ns: u64) -> Decision {
         windows_in(self.place.load().as_ref()).peek(self.limits.get(), now_ns)
     }
 
-    /// Frees the log if no stamp counts any more at this time, which has no effect on later
-    /// decisions. To be called periodically for every key.
+    /// Frees the log if none of its stamps count at this time. Later decisions are unaffected.
+    /// Meant to be called periodically for every key.
     pub fn release(&self, now_ns: u64) {
         let held = self.place.load();
         if let Some(next) = windows_in(held.as_ref()).release(self.limits.get(), now_ns) {
@@ -137,7 +137,7 @@ impl KeyLimiter {
         }
     }
 
-    /// A limiter that shares the windows of this one.
+    /// Returns a limiter that shares the windows of this one.
     pub fn successor(&self, limits: &TierLimits) -> Self {
         loop {
             let held = self.place.load();
@@ -151,7 +151,8 @@ impl KeyLimiter {
         }
     }
 
-    /// The memory of the windows. Limiters that share a log count a part of it each.
+    /// Returns the memory that the windows take, in bytes. Limiters that share a log each count a
+    /// part of it.
     pub fn owned_bytes(&self) -> usize {
         let held = self.place.load();
         let windows = 2 * size_of::<usize>() + size_of::<Windows>();
@@ -167,15 +168,15 @@ impl KeyLimiter {
     }
 }
 
-/// The windows in the place of a [`KeyLimiter`].
+/// Returns the windows in the place of a [`KeyLimiter`].
 fn windows_in(held: Option<&Arc<Windows>>) -> &Windows {
     static NEVER_USED: Windows = Windows::empty();
     held.map_or(&NEVER_USED, |windows| windows)
 }
 
 impl Decision {
-    /// The value of `Retry-After` for a refused client, in seconds: a single request after that
-    /// wait succeeds.
+    /// Returns the value of `Retry-After` for a refused client, in seconds. A single request after
+    /// that wait succeeds.
     pub const fn retry_after_seconds(&self) -> u64 {
         retry_after_seconds(self.wait_ns)
     }

@@ -6,8 +6,8 @@ use super::growth::Numbers;
 use crate::ids::Timestamp;
 use crate::money::{Price, Shares};
 
-/// Maximum number of levels per side; a level beyond it is refused. No real side comes close, since
-/// a tick of 0.0001 allows 9,999 prices.
+/// Maximum number of levels per side; further levels are refused. A tick of 0.0001 allows no more
+/// than 9,999 prices, and no real side comes close.
 pub const LEVELS_PER_SIDE_MAX: usize = 9_999;
 
 /// The side of an order.
@@ -20,7 +20,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The name used on the wire.
+    /// Returns the name used on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Buy => "BUY",
@@ -28,7 +28,7 @@ impl Side {
         }
     }
 
-    /// The opposite side.
+    /// Returns the opposite side.
     pub const fn opposite(self) -> Self {
         match self {
             Self::Buy => Self::Sell,
@@ -62,10 +62,10 @@ pub struct LastTrade {
 /// A venue's hash of a book.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BookHash {
-    /// As the venue writes it.
+    /// The hash as the venue writes it.
     pub text: Box<str>,
-    /// The price of the last trade that it covers, which may be older than the newest; `None` if it
-    /// covers a book without trades.
+    /// Price of the last trade that the hash covers, which may be older than the newest one; `None`
+    /// if it covers a book without trades.
     pub last_trade_price: Option<Price>,
 }
 
@@ -81,17 +81,17 @@ pub struct Book {
     pub hash: Option<BookHash>,
     /// The newest trade.
     pub last_trade: Option<LastTrade>,
-    /// The book may differ from what the venue shows now. Readers see the flag, and nothing fills
-    /// on it.
+    /// Whether the book may differ from what the venue shows now. Readers see the flag, and nothing
+    /// fills on a stale book.
     pub stale: bool,
-    /// Growths of books of different eras cannot be compared.
+    /// The era of `growth`. Growth is comparable only within the same era.
     pub era: u32,
-    /// How much each level has grown in this era; `None` if none has, or growth is not tracked.
+    /// Growth of each level in this era; `None` if no level has grown or growth is not tracked.
     pub growth: Option<Arc<Numbers>>,
 }
 
 impl Book {
-    /// A book with these levels, without trades, the first of its sequence.
+    /// Creates the first book of a sequence, with these levels and no trades.
     pub fn new(ladder: Ladder, updated_at: Timestamp) -> Self {
         Self {
             ladder,
@@ -105,49 +105,49 @@ impl Book {
         }
     }
 
-    /// The levels of both sides.
+    /// Returns the levels of both sides.
     pub fn ladder(&self) -> &Ladder {
         &self.ladder
     }
 
-    /// The sum of a level's growths in this era, in micro-shares: of a bid for a buy, of an ask for
-    /// a sell. A level that shrinks keeps it; see [`super::growth`].
+    /// Returns how much a level has grown in this era, in micro-shares. `side` is a buy for a bid,
+    /// a sell for an ask. A level that shrinks keeps the sum of its growth; see [`super::growth`].
     pub fn grown(&self, side: Side, price: Price) -> i64 {
         self.growth.as_ref().map_or(0, |numbers| numbers.of(side, price))
     }
 }
 
-/// Both sides of a book, each sorted with its best level **last**, in the order of the venue's
+/// Both sides of a book, each sorted with its best level **last**: the order of the venue's
 /// messages and of a walk.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ladder {
-    /// Ascending.
+    /// Ascending by price.
     bids: Vec<Level>,
-    /// Descending.
+    /// Descending by price.
     asks: Vec<Level>,
 }
 
-/// Why a level is invalid.
+/// The error for an invalid level or side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LadderError {
     /// The price is not strictly between 0 and 1, or has more than four decimals.
     #[error("price {price} is not between 0 and 1 on a tick of 0.0001")]
     Price {
-        /// As given.
+        /// The rejected price.
         price: Price,
     },
     /// The size is negative.
     #[error("size {size} at price {price} is negative")]
     Size {
-        /// As given.
+        /// The price of the level.
         price: Price,
-        /// As given.
+        /// The rejected size.
         size: Shares,
     },
-    /// The same price occurs twice on one side of a full book.
+    /// The same price occurs twice on one side.
     #[error("price {price} occurs twice on one side")]
     Duplicate {
-        /// The price.
+        /// The repeated price.
         price: Price,
     },
     /// A side is longer than [`LEVELS_PER_SIDE_MAX`].
@@ -156,24 +156,25 @@ pub enum LadderError {
 }
 
 impl Ladder {
-    /// Builds a full book from levels in any order. Levels of size 0 are left out.
+    /// Builds a full book from levels in any order. Levels of size 0 are dropped.
     pub fn from_levels(bids: Vec<Level>, asks: Vec<Level>) -> Result<Self, LadderError> {
         let bids = sorted_side(bids, |a, b| a.price.cmp(&b.price))?;
         let asks = sorted_side(asks, |a, b| b.price.cmp(&a.price))?;
         Ok(Self { bids, asks })
     }
 
-    /// Bids, ascending: the best one last.
+    /// Returns the bids in ascending order: the best one is last.
     pub fn bids(&self) -> &[Level] {
         &self.bids
     }
 
-    /// Asks, descending: the best one last.
+    /// Returns the asks in descending order: the best one is last.
     pub fn asks(&self) -> &[Level] {
         &self.asks
     }
 
-    /// The levels that a taker on this side takes, best last: asks for a buyer.
+    /// Returns the levels that a taker on this side takes, which are the asks for a buyer. The best
+    /// one is last.
     pub fn taken_by(&self, taker: Side) -> &[Level] {
         match taker {
             Side::Buy => &self.asks,
@@ -181,12 +182,12 @@ impl Ladder {
         }
     }
 
-    /// The highest bid.
+    /// Returns the highest bid.
     pub fn best_bid(&self) -> Option<Level> {
         self.bids.last().copied()
     }
 
-    /// The lowest ask.
+    /// Returns the lowest ask.
     pub fn best_ask(&self) -> Option<Level> {
         self.asks.last().copied()
     }
@@ -201,7 +202,7 @@ impl Ladder {
     }
 
     /// Sets the size at a price; 0 removes the level. Returns whether the ladder changed, so that
-    /// the removal of an unknown level can be detected.
+    /// the caller can detect the removal of an unknown level.
     pub fn set(&mut self, side: Side, price: Price, size: Shares) -> Result<bool, LadderError> {
         check_level(Level { price, size })?;
         let (levels, found) = match side {
@@ -229,7 +230,7 @@ impl Ladder {
         }
     }
 
-    /// Whether the other book shows the same orders from the other outcome of the market.
+    /// Whether the other ladder shows the same orders as seen from the other outcome of the market.
     pub fn is_mirror_of(&self, other: &Self) -> bool {
         let mirrors = |levels: &[Level], others: &[Level]| {
             levels.len() == others.len()
@@ -240,11 +241,14 @@ impl Ladder {
         mirrors(&self.bids, &other.asks) && mirrors(&self.asks, &other.bids)
     }
 
-    /// The book of the other outcome of a binary market, where a bid at p becomes an ask at 1 − p.
+    /// Returns the ladder of the other outcome of a binary market, where a bid at p becomes an ask
+    /// at 1 − p.
     #[must_use]
     pub fn mirrored(&self) -> Self {
         let complement =
             |level: &Level| Level { price: level.price.complement(), size: level.size };
+        // The complement reverses the order of prices, so each side stays sorted with its best
+        // level last.
         Self {
             bids: self.asks.iter().map(complement).collect(),
             asks: self.bids.iter().map(complement).collect(),

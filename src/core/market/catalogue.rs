@@ -8,36 +8,37 @@ use crate::money::{FeeRate, MICROS_PER_UNIT, Price, Shares, Usd};
 /// Maximum number of outcomes of a market.
 pub const OUTCOMES_PER_MARKET_MAX: usize = 64;
 
-/// Longest market or token id, in bytes; the longest token id has 78 digits.
+/// Longest market or token id, in bytes. The longest known token id has 78 digits.
 pub const ID_BYTES_MAX: usize = 80;
 
-/// Longest label of an outcome, in bytes; orders use labels.
+/// Longest label of an outcome, in bytes. Orders name outcomes by label.
 pub const LABEL_BYTES_MAX: usize = 200;
 
 /// Longest text that is only displayed, such as a question or an address, in bytes.
 pub const SHOWN_TEXT_BYTES_MAX: usize = 2_048;
 
-/// Longest delay of marketable orders, in milliseconds of the venue's time; longer ones are cut.
+/// Longest delay of marketable orders, in milliseconds of the venue's time. Longer delays are cut
+/// to this.
 pub const TAKER_DELAY_MS_MAX: u32 = 10_000;
 
-/// Everything known about a market except its books. Immutable: each change makes a new value.
+/// Everything known about a market except its books. Immutable: each change creates a new value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MarketInfo {
-    /// The venue's name for the market; the `market_id` of an order.
+    /// The venue's name for the market, used as the `market_id` of an order.
     pub condition_id: Arc<str>,
-    /// The human-readable part of its URL, if any.
+    /// The human-readable part of the market's URL, if any.
     pub slug: Option<Box<str>>,
     /// The question being predicted.
     pub question: Option<Box<str>>,
-    /// The venue's category.
+    /// The venue's category for the market.
     pub category: Option<Box<str>>,
-    /// The URL of its picture.
+    /// The URL of the market's picture.
     pub image_url: Option<Box<str>>,
-    /// The event that it belongs to.
+    /// The event that the market belongs to.
     pub event: Option<Event>,
     /// The outcomes, in the venue's order.
     pub outcomes: Vec<Outcome>,
-    /// Its stage in the life cycle.
+    /// The market's stage in its life cycle.
     pub status: MarketStatus,
     /// The fee schedule for takers.
     pub fees: Fees,
@@ -45,21 +46,22 @@ pub struct MarketInfo {
     pub tick: Price,
     /// The smallest order that may rest.
     pub order_size_min: Shares,
-    /// Whether it is one of several markets of an event of which exactly one wins.
+    /// Whether the market belongs to an event with several markets, of which exactly one wins.
     pub neg_risk: bool,
-    /// Whether the venue takes orders although the market stands for what its event does not name:
-    /// `Other`, whose meaning may change, or an answer without a name yet. It is paused here.
+    /// Whether the market stands for an unnamed answer while the venue accepts orders for it:
+    /// `Other`, whose meaning may change, or an answer without a name yet. This server keeps the
+    /// market paused.
     pub is_placeholder: bool,
-    /// Its scheduled end; it may close earlier or later.
+    /// The scheduled end. The market may close earlier or later.
     pub end_date: Option<Timestamp>,
-    /// When the venue clears its books of resting orders, at the start of a game.
+    /// When the venue clears the market's books of resting orders, at the start of a game.
     pub books_cleared_at: Option<Timestamp>,
-    /// How long the venue holds a marketable order before it matches it, in milliseconds of the
-    /// venue's time; 0 if it holds none. As the venue states it in a description; at most
-    /// [`TAKER_DELAY_MS_MAX`] in a listed market.
+    /// How long the venue holds a marketable order before matching it, in milliseconds of the
+    /// venue's time; 0 if it does not. A description has the delay that the venue states; in a
+    /// listed market it is at most [`TAKER_DELAY_MS_MAX`].
     pub taker_delay_ms: u32,
     /// Whether the venue announces a delay of marketable orders without its length; see
-    /// [`super::Markets::set_unstated_delay`]. The longer delay counts.
+    /// [`super::Markets::set_unstated_delay`]. The longer of the two delays applies.
     pub has_unstated_delay: bool,
     /// Dollars traded in the last 24 hours.
     pub volume_24h: Option<Usd>,
@@ -72,7 +74,8 @@ pub struct MarketInfo {
 }
 
 impl MarketInfo {
-    /// An open market of which only the outcomes are known: no fee, a tick of 0.01.
+    /// Creates an open market from its outcomes alone: no fee, a tick of 0.01, and at least 5
+    /// shares per resting order.
     pub fn bare(condition_id: &str, outcomes: impl IntoIterator<Item = Outcome>) -> Self {
         Self {
             condition_id: condition_id.into(),
@@ -99,7 +102,7 @@ impl MarketInfo {
         }
     }
 
-    /// A bare market with the outcomes Yes and No, whose tokens are `t-Yes` and `t-No`.
+    /// Creates a bare market with the outcomes Yes and No, whose tokens are `t-Yes` and `t-No`.
     #[cfg(any(test, feature = "test-util"))]
     pub fn bare_yes_no(condition_id: &str) -> Self {
         let outcomes = ["Yes", "No"]
@@ -107,8 +110,8 @@ impl MarketInfo {
         Self::bare(condition_id, outcomes)
     }
 
-    /// Checks the limits on a description of any venue: its texts go into the journal and into
-    /// answers, and each token identifies one outcome.
+    /// Checks the limits that apply to descriptions from any venue. Their texts end up in the
+    /// journal and in answers, and each token must identify one outcome.
     pub fn check(&self) -> Result<(), DescriptionFlaw> {
         let check = |field, text: &str, bytes_max| {
             let bytes = text.len();
@@ -145,9 +148,9 @@ impl MarketInfo {
         Ok(())
     }
 
-    /// Reorders outcomes and payouts to match the known outcomes, by token. An outcome whose token
-    /// was unknown takes one of the remaining ones. If this description has no tokens at all, the
-    /// known outcomes are kept and the payouts cleared. Fails without changing anything if a known
+    /// Reorders outcomes and payouts to match the known outcomes, by token. Known outcomes without
+    /// a token take the outcomes that remain, in order. If this description has no tokens at all,
+    /// keeps the known outcomes and clears the payouts. Fails without changing anything if a known
     /// token is missing.
     pub fn align(&mut self, known: &[Outcome]) -> Result<(), TokensDiffer> {
         if self.outcomes.len() != known.len() {
@@ -179,8 +182,8 @@ impl MarketInfo {
         Ok(())
     }
 
-    /// Pauses or closes the market while the venue lists other tokens, together with this status. A
-    /// resolved market stays resolved.
+    /// Pauses the market while the venue lists other tokens. If the market is closed, here or at
+    /// the venue, closes it instead. A resolved market stays resolved.
     pub fn withhold(&mut self, listed_status: MarketStatus) {
         if self.status != MarketStatus::Resolved {
             self.payouts.clear();
@@ -189,12 +192,12 @@ impl MarketInfo {
         }
     }
 
-    /// Whether the venue accepts orders for it and this server can compute its fee.
+    /// Whether the venue accepts orders for the market and this server can compute its fee.
     pub fn is_tradable(&self) -> bool {
         self.status.is_tradable() && self.fees != Fees::Unsupported
     }
 
-    /// Whether the venue accepts orders for it, even if this server does not.
+    /// Whether the venue accepts orders for the market, even if this server does not.
     pub fn is_open_at_venue(&self) -> bool {
         match self.status {
             MarketStatus::Open => true,
@@ -203,20 +206,20 @@ impl MarketInfo {
         }
     }
 
-    /// The outcome with this label, ignoring case. In a binary market that does not use those
-    /// labels, `yes` and `no` mean the first and the second outcome.
+    /// Returns the outcome with this label, ignoring case. In a binary market whose outcomes are
+    /// not labelled `yes` and `no`, these stand for the first and the second outcome.
     pub fn outcome(&self, label: &str) -> Option<OutcomeIndex> {
         outcome_called(&self.outcomes, label)
     }
 }
 
-/// Why a market cannot be listed.
+/// The error for a description that cannot be listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DescriptionFlaw {
     /// A text is too long.
     #[error("its {field} has {bytes} bytes, more than {bytes_max}")]
     TooLong {
-        /// The field.
+        /// The name of the field.
         field: &'static str,
         /// Length, in bytes.
         bytes: usize,
@@ -231,12 +234,12 @@ pub enum DescriptionFlaw {
     SharedToken,
 }
 
-/// A description has other tokens than the known market.
+/// The error for a description whose tokens differ from the known market's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("its tokens differ from those of the known market")]
 pub struct TokensDiffer;
 
-/// See [`MarketInfo::outcome`].
+/// Finds an outcome by its label; see [`MarketInfo::outcome`].
 pub(super) fn outcome_called(outcomes: &[Outcome], label: &str) -> Option<OutcomeIndex> {
     let named = outcomes.iter().position(|outcome| same_label(&outcome.label, label));
     let index = named.or_else(|| {
@@ -259,23 +262,23 @@ fn same_label(left: &str, right: &str) -> bool {
         || !(left.is_ascii() && right.is_ascii()) && left.to_lowercase() == right.to_lowercase()
 }
 
-/// What a venue groups markets by: one question, often with a market for each answer.
+/// A venue's group of markets: one question, often with a market for each answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// The venue's id of it.
+    /// The venue's id of the event.
     pub id: Box<str>,
-    /// The human-readable part of its URL, if any.
+    /// The human-readable part of the event's URL, if any.
     pub slug: Option<Box<str>>,
-    /// What it is about.
+    /// The subject of the event.
     pub title: Option<Box<str>>,
 }
 
 /// A possible outcome, and the token that pays if it happens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// As the venue writes it: `Yes`, `Up`, a team.
+    /// The label as the venue writes it: `Yes`, `Up`, a team.
     pub label: Arc<str>,
-    /// The venue's id of its token; empty while unknown.
+    /// The venue's id of the outcome's token; empty while unknown.
     pub token_id: Arc<str>,
 }
 
@@ -288,7 +291,7 @@ pub enum MarketStatus {
     Open,
     /// Not closed, but the venue currently accepts no orders.
     Paused,
-    /// No more orders, but the result is not final.
+    /// No more orders are accepted, but the result is not final.
     Closed,
     /// The payouts are final.
     Resolved,
@@ -309,8 +312,8 @@ impl MarketStatus {
         matches!(self, Self::Closed | Self::Resolved)
     }
 
-    /// Whether a market may move from this stage to `next`. A venue may reopen a market it closed
-    /// by mistake, but resolved is final.
+    /// Whether a market may move from this stage to `next`. A venue may reopen a market that it
+    /// closed by mistake, but a resolution is final.
     pub const fn may_become(self, next: Self) -> bool {
         match (self, next) {
             (Self::Resolved, Self::Resolved) => true,
@@ -335,24 +338,24 @@ pub enum Fees {
 /// The fee is shares × rate × (p × (1 − p))^exponent dollars for each level taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FeeCurve {
-    /// Between 0 and 1.
+    /// The rate, between 0 and 1.
     pub rate: FeeRate,
-    /// Whether p × (1 − p) is squared.
+    /// The exponent of p × (1 − p).
     pub exponent: FeeExponent,
 }
 
 /// The exponent of p × (1 − p).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FeeExponent {
-    /// 1.
+    /// The exponent 1.
     One,
-    /// 2.
+    /// The exponent 2.
     Two,
 }
 
 impl Fees {
-    /// The schedule with this rate and exponent; [`Fees::Unsupported`] unless the venue documents
-    /// it.
+    /// Returns the schedule with this rate and exponent, or [`Fees::Unsupported`] if the venue does
+    /// not document it.
     pub fn from_schedule(rate: FeeRate, exponent: i64) -> Self {
         if rate < FeeRate::ZERO || rate > FeeRate::MAX {
             return Self::Unsupported;

@@ -1,7 +1,7 @@
 //! Books that may fill resting orders, on their way from the feed to the shards.
 //!
-//! The queue is bounded. When it is full, the market is put on a list of its own instead, once
-//! however often that happens, and the matcher that takes it looks at its newest books.
+//! The queue is bounded. When it is full, the market goes on a separate list instead, at most once.
+//! A matcher that takes a market from this list uses the market's newest books.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::interest::{Interest, ShardSet};
 use super::{Market, Markets};
 use crate::ids::OutcomeIndex;
 
-/// Maximum number of books that wait, not counting the markets to look at again.
+/// Maximum number of queued books, not counting the markets to look at again.
 pub const CROSSINGS_MAX: usize = 4_096;
 
 /// A book that may fill resting orders.
@@ -23,16 +23,16 @@ pub const CROSSINGS_MAX: usize = 4_096;
 pub struct Crossing {
     /// The market.
     pub market: Arc<Market>,
-    /// The outcome whose book it is. In a market with two outcomes, orders of the other one may
-    /// trade on its mirror.
+    /// The outcome whose book this is. In a market with two outcomes, orders on the other outcome
+    /// may trade on the mirror of this book.
     pub outcome: OutcomeIndex,
-    /// The book as published; `None` for the newest books of all outcomes.
+    /// The published book; `None` stands for the newest books of all outcomes.
     pub book: Option<Arc<Book>>,
-    /// The shards with orders that it may fill.
+    /// The shards with orders that the book may fill.
     pub shards: ShardSet,
 }
 
-/// The crossings that wait.
+/// The queue of crossings.
 #[derive(Default)]
 pub(super) struct Crossings {
     waiting: Mutex<Waiting>,
@@ -42,30 +42,31 @@ pub(super) struct Crossings {
 #[derive(Default)]
 struct Waiting {
     books: VecDeque<Crossing>,
-    /// The markets to look at again, each once.
+    /// Markets to look at again, each once.
     again: Vec<Arc<Market>>,
-    /// Number of crossings that were taken last. Their taker may still be busy with them.
+    /// Number of crossings in the last batch. The matcher may still be working on them.
     taken_count: usize,
     overflowed_count: u64,
 }
 
 impl Markets {
-    /// Who has orders resting in this market, created at its first use. The market need not be
-    /// listed: at start, orders are recovered before the venue lists anything.
+    /// Returns the interest in a market, creating it on first use. The market need not be listed:
+    /// at startup, orders are recovered before the venue lists anything.
     pub fn interest(&self, condition_id: &Arc<str>, outcome_count: usize) -> Arc<Interest> {
         let mut interests = self.interests.lock();
         let interest = interests
             .entry(condition_id.clone())
             .or_insert_with(|| Arc::new(Interest::new(outcome_count)))
             .clone();
-        // Under the lock: a market that is not found here is listed later, and then finds this.
+        // Under the lock: a market that is not found here is listed later, and then finds this
+        // interest.
         if let Some(market) = self.listing.load().by_condition(condition_id) {
             market.attach(&interest);
         }
         interest
     }
 
-    /// Gives new markets the interest that was created before they were listed.
+    /// Attaches to new markets the interest that was created before they were listed.
     pub(super) fn attach_interests<'a>(&self, added: impl Iterator<Item = &'a Arc<Market>>) {
         let interests = self.interests.lock();
         if interests.is_empty() {
@@ -79,7 +80,7 @@ impl Markets {
         }
     }
 
-    /// Forgets which shards had orders in markets that have left, unless the list is still in use.
+    /// Drops the interest in markets that have left the listing, unless it is still in use.
     pub(super) fn forget_interests(&self, left: &[Arc<Market>]) {
         let mut interests = self.interests.lock();
         for market in left {
@@ -94,7 +95,7 @@ impl Markets {
         }
     }
 
-    /// The listed markets in which orders rest, each with the shards that have them.
+    /// Returns the listed markets with resting orders, each with the shards of those orders.
     pub fn interested(&self) -> Vec<(Arc<Market>, ShardSet)> {
         let interests = self.interests.lock();
         let listing = self.listing.load();
@@ -106,7 +107,7 @@ impl Markets {
         interested.collect()
     }
 
-    /// Waits until the queue of crossings has room to spare. A tape can wait for the matches; a
+    /// Waits until the queue of crossings is at most half full. A tape can wait for the matches; a
     /// live venue cannot.
     pub async fn crossings_room(&self) {
         while self.crossings_waiting() > CROSSINGS_MAX / 2 {
@@ -114,23 +115,23 @@ impl Markets {
         }
     }
 
-    /// Queues a published book whose levels reach resting orders. If too many wait, the market is
-    /// put on the list of those to look at again instead. Only the feed calls this.
+    /// Queues a published book whose levels reach resting orders. If the queue is full, queues its
+    /// market to be looked at again instead. Only the feed calls this.
     pub fn cross(&self, crossing: Crossing) {
         self.crossings.push(crossing);
     }
 
-    /// Queues a market with its newest books, unless it already waits for that or no order rests in
-    /// it.
+    /// Queues a market to be looked at again with its newest books, unless it is already queued or
+    /// has no resting orders.
     pub fn look_again(&self, market: &Arc<Market>) {
-        // What the caller has changed comes before the limits, as with a published book.
+        // The caller's change must be visible before the limits are read, as with a published book.
         fence(Ordering::SeqCst);
         if market.interest().is_some() {
             self.crossings.look_again(market);
         }
     }
 
-    /// Queues every market in which orders rest, with its newest books.
+    /// Queues every market with resting orders to be looked at again with its newest books.
     pub(super) fn look_again_everywhere(&self) {
         fence(Ordering::SeqCst);
         for (market, _) in self.interested() {
@@ -138,32 +139,33 @@ impl Markets {
         }
     }
 
-    /// Queues the market with this name, if it is listed, as [`Self::look_again`] does.
+    /// Queues the market with this condition id, if it is listed, as [`Self::look_again`] does.
     pub fn look_again_by_id(&self, condition_id: &str) {
         if let Some(market) = self.by_condition(condition_id) {
             self.look_again(&market);
         }
     }
 
-    /// Waits until a book may fill resting orders and takes all that wait, in order. Only one task
-    /// may call this, and it calls this again once it has dealt with those that it took.
+    /// Waits until a book may fill resting orders, then takes all queued crossings, in order. Only
+    /// one task may call this, and only after it has dealt with the previous batch.
     pub async fn crossings(&self) -> Vec<Crossing> {
         self.crossings.next().await
     }
 
-    /// Number of crossings that wait or were taken and not yet dealt with.
+    /// Returns the number of crossings that are queued, or taken but not yet dealt with.
     pub fn crossings_waiting(&self) -> usize {
         self.crossings.waiting()
     }
 
-    /// Number of crossings that found no room, whose markets are looked at again.
+    /// Returns the number of crossings that found the queue full. Their markets are looked at again
+    /// later.
     pub fn crossings_overflowed_count(&self) -> u64 {
         self.crossings.overflowed_count()
     }
 }
 
 impl Crossings {
-    /// Queues a book, or its market if there is no room.
+    /// Queues a book, or its market if the queue is full.
     pub(super) fn push(&self, crossing: Crossing) {
         let mut waiting = self.waiting.lock();
         if waiting.books.len() < CROSSINGS_MAX {
@@ -176,7 +178,7 @@ impl Crossings {
         self.arrival.notify_one();
     }
 
-    /// Puts a market on the list of those to look at again, unless it already is.
+    /// Queues a market to be looked at again, unless it is already queued.
     pub(super) fn look_again(&self, market: &Arc<Market>) {
         self.waiting.lock().look_again(market);
         self.arrival.notify_one();
@@ -184,6 +186,7 @@ impl Crossings {
 
     /// Waits for crossings and takes all of them.
     pub(super) async fn next(&self) -> Vec<Crossing> {
+        // The caller asks again only after it has dealt with the previous batch.
         self.waiting.lock().taken_count = 0;
         loop {
             let taken = self.waiting.lock().take();
@@ -214,7 +217,8 @@ impl Waiting {
     fn take(&mut self) -> Vec<Crossing> {
         let mut taken: Vec<Crossing> = self.books.drain(..).collect();
         let again = std::mem::take(&mut self.again);
-        // An order that comes to rest from here on is judged by its own shard on the newest books.
+        // From here on, an order that comes to rest is checked against the newest books by its own
+        // shard.
         fence(Ordering::SeqCst);
         for market in again {
             market.waits.store(false, Ordering::Relaxed);

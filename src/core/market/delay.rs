@@ -1,27 +1,27 @@
-//! How long the venue's delay of marketable orders lasts on the wall clock.
+//! The venue's delay of marketable orders, converted to the wall clock.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Real time, in millionths: the speed of a venue that is followed live.
+/// Real time, in millionths: the speed of a venue followed live.
 pub(super) const REAL_TIME_MICROS: u64 = 1_000_000;
 
-/// Converts delays from the venue's time to the wall clock's. All markets share one.
+/// Converts delays from the venue's time to the wall clock's. Shared by all markets.
 #[derive(Debug)]
 pub(super) struct DelayScale {
-    /// How fast the venue's time passes, in millionths of real time. At 0 it stands still, and no
-    /// order is delayed.
+    /// Speed of the venue's time, in millionths of real time. At 0, time is stopped and no order is
+    /// delayed.
     speed_micros: AtomicU64,
-    /// How long the venue holds orders in markets that state only that it does, in milliseconds of
-    /// its time.
+    /// Delay in markets whose venue announces one without its length, in milliseconds of the
+    /// venue's time.
     unstated_ms: AtomicU32,
-    /// How long they are held by configuration, whatever the venue does, in milliseconds.
+    /// Configured delay that overrides `unstated_ms`, in milliseconds of the venue's time.
     unstated_fixed_ms: Option<u32>,
-    /// Whether delays are off, whatever the speed.
+    /// Whether delays are off, at any speed.
     is_off: bool,
 }
 
 impl Default for DelayScale {
-    /// The venue's time passes as real time does.
+    /// Returns a scale on which the venue's time is real time.
     fn default() -> Self {
         Self {
             speed_micros: AtomicU64::new(REAL_TIME_MICROS),
@@ -33,42 +33,43 @@ impl Default for DelayScale {
 }
 
 impl DelayScale {
-    /// No order ever waits.
+    /// Returns a scale on which no order ever waits.
     pub(super) fn off() -> Self {
         Self { is_off: true, ..Self::default() }
     }
 
-    /// Markets that state only that orders are held have this delay, in milliseconds.
+    /// Returns a scale with a fixed delay, in milliseconds, for markets whose venue does not state
+    /// one.
     pub(super) fn with_unstated(ms: u32) -> Self {
         Self { unstated_fixed_ms: Some(ms), ..Self::default() }
     }
 
-    /// See [`super::Markets::set_unstated_delay`].
+    /// Sets the unstated delay; see [`super::Markets::set_unstated_delay`].
     pub(super) fn set_unstated_ms(&self, ms: u32) {
         self.unstated_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// The delay of markets that state only that orders are held, in milliseconds of the venue's
-    /// time.
+    /// Returns the delay in markets whose venue announces one without its length, in milliseconds
+    /// of the venue's time.
     pub(super) fn unstated_ms(&self) -> u32 {
         self.unstated_fixed_ms.unwrap_or_else(|| self.unstated_ms.load(Ordering::Relaxed))
     }
 
-    /// See [`super::Markets::set_delay_speed`].
+    /// Sets the speed of the venue's time; see [`super::Markets::set_delay_speed`].
     pub(super) fn set_speed(&self, speed_micros: u64) {
         self.speed_micros.store(speed_micros, Ordering::Relaxed);
     }
 
-    /// How fast the venue's time passes, in millionths of real time; 0 if it stands still.
+    /// Returns the speed of the venue's time, in millionths of real time; 0 if it is stopped.
     pub(super) fn speed_micros(&self) -> u64 {
         self.speed_micros.load(Ordering::Relaxed)
     }
 
-    /// How many milliseconds of wall time pass during this many of the venue's time, rounded to
-    /// the nearest; 0 if no order waits.
+    /// Converts milliseconds of the venue's time to wall time, rounded to the nearest; 0 if no
+    /// order waits.
     #[inline]
     pub(super) fn wall_ms(&self, venue_ms: u32) -> u32 {
-        // Most markets have no delay.
+        // Most markets have no delay, so this avoids the load.
         if venue_ms == 0 || self.is_off {
             return 0;
         }

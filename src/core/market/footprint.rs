@@ -1,4 +1,4 @@
-//! How much memory the markets take.
+//! Memory accounting of the markets.
 
 use super::book::{Book, Level};
 use super::catalogue::{MarketInfo, Outcome};
@@ -8,16 +8,16 @@ use super::{Market, Markets};
 /// Memory of the markets, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct MarketsFootprint {
-    /// Their descriptions.
+    /// Memory of the descriptions.
     pub catalogue: usize,
-    /// Their books.
+    /// Memory of the books.
     pub books: usize,
-    /// Their price histories.
+    /// Memory of the price histories.
     pub price_histories: usize,
 }
 
 impl Markets {
-    /// Counts the memory of all markets. It visits each.
+    /// Adds up the memory of all markets. Visits every market.
     pub fn footprint(&self) -> MarketsFootprint {
         let mut footprint = MarketsFootprint {
             price_histories: self.bar_count() * size_of::<Bar>(),
@@ -46,7 +46,7 @@ fn info_bytes(info: &MarketInfo) -> usize {
     size_of::<MarketInfo>() + info.condition_id.len() + texts + outcomes.sum::<usize>()
 }
 
-/// The published book, and the same levels as the feed keeps them.
+/// Returns the size in bytes of the published book and of the feed's own copy of its levels.
 fn book_bytes(book: &Book) -> usize {
     let levels = book.ladder().bids().len() + book.ladder().asks().len();
     size_of::<Book>() + 2 * levels * size_of::<Level>()

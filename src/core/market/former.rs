@@ -1,4 +1,4 @@
-//! Replacing a market's description, and its earlier values, for readers that reconnect.
+//! Replaces a market's description, and keeps the former values for readers that reconnect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,8 +7,8 @@ use super::Market;
 use super::catalogue::{MarketInfo, MarketStatus};
 use crate::money::Price;
 
-/// The stage and the tick before the last change of each; `None` if it never changed. Changes
-/// before the last are not remembered.
+/// The status and the tick as they were before their last changes; `None` for one that never
+/// changed. Earlier changes are not recorded.
 #[derive(Default, Debug)]
 pub(super) struct Former {
     status: Option<Changed<MarketStatus>>,
@@ -17,23 +17,23 @@ pub(super) struct Former {
 
 #[derive(Clone, Copy, Debug)]
 struct Changed<T> {
-    /// The first list of changes that surely shows the change.
+    /// Number of the first list of changes whose readers are sure to see the change.
     shown_in: u64,
     before: T,
 }
 
 impl Market {
-    /// The stage and the tick before the last change of each, for a reader that is up to date only
-    /// to list `since`; `None` if it cannot have missed a change. Only the last change of each is
-    /// remembered.
+    /// Returns the status and the tick as they were before their last changes, for a reader that
+    /// has seen the changes up to list `since`. Each is `None` if the reader cannot have missed a
+    /// change. Earlier changes are not recorded.
     pub fn missed_since(&self, since: u64) -> (Option<MarketStatus>, Option<Price>) {
         let former = self.former.lock();
         (missed(former.status, since), missed(former.tick, since))
     }
 
-    /// Replaces the description. A resolved market keeps its status and payouts: a late page of the
-    /// venue's catalogue must not reopen it. Returns whether this resolves the market. `round` is
-    /// the number of lists of changes that were taken.
+    /// Replaces the description, and returns whether this resolves the market. A resolved market
+    /// keeps its status and payouts: a late page of the venue's catalogue must not reopen it.
+    /// `round` is the number of lists of changes taken so far.
     pub(super) fn describe(&self, mut info: MarketInfo, round: &AtomicU64) -> bool {
         let before = self.info.load();
         let was_resolved = before.status == MarketStatus::Resolved;
@@ -42,16 +42,17 @@ impl Market {
             info.payouts.clone_from(&before.payouts);
             info.evidence.clone_from(&before.evidence);
         }
-        // Not every source says when the books are cleared.
+        // Not every source states when the books are cleared.
         info.books_cleared_at = info.books_cleared_at.or(before.books_cleared_at);
         let is_resolved = info.status == MarketStatus::Resolved;
         let info = Arc::new(info);
         {
-            // Who sees the new description and then asks for what was before waits until it is
-            // noted. Nothing else is locked in here.
+            // A reader that sees the new description and then asks for the former values waits here
+            // until they are recorded. No other lock is taken while this one is held.
             let mut former = self.former.lock();
             self.info.store(info.clone());
-            // Read after the store: any later list is looked at with the new description.
+            // Loaded after the store, so that every reader of a later list sees the new
+            // description.
             let shown_in = round.load(Ordering::SeqCst) + 1;
             former.note(&before, &info, shown_in);
         }
@@ -60,8 +61,8 @@ impl Market {
 }
 
 impl Former {
-    /// Notes what differs in the description after this one. The list of changes `shown_in` is the
-    /// first that surely shows it.
+    /// Records what differs between two descriptions. `shown_in` is the number of the first list of
+    /// changes whose readers are sure to see the new description.
     fn note(&mut self, before: &MarketInfo, after: &MarketInfo, shown_in: u64) {
         if before.status != after.status {
             self.status = Some(Changed { shown_in, before: before.status });
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
     use crate::market::catalogue::Outcome;
 
-    /// The two threads meet at another moment each time, so this is tried often.
+    /// The two threads meet at a different moment each time, so this is repeated often.
     #[test]
     fn who_sees_a_change_can_ask_for_what_was_before() {
         for _ in 0..2_000 {

@@ -1,13 +1,13 @@
-//! How much each level of a book has grown, so that a displayed size is used only once.
+//! The growth of each level of a book, so that a displayed size is used only once.
 //!
-//! Each level has a number that rises by whatever is added to the level. Somebody who took shares
-//! from a level and noted its number can tell later how many are free: of what the level shows, at
-//! most what was left then and what has been added since,
-//! `min(shown, left + number - number_then)`. No history is needed.
+//! Each level has a number that rises by whatever is added to the level. A taker that recorded the
+//! number when it took shares can tell later how many of the displayed shares are free: at most
+//! those it left plus those added since, `min(shown, left + number - number_then)`. No history is
+//! needed.
 //!
-//! A level that comes back within [`FLICKER_NS`] has not been added as a whole: orders are moved by
-//! removing and adding them. Its number rises by what exceeds its former size. A level that comes
-//! back later is new, and its number rises by all of it.
+//! A level that returns within [`FLICKER_NS`] is not entirely new: orders are moved by removing and
+//! adding them. Its number rises by the excess over its former size. A level that returns later is
+//! new, and its number rises by its whole size.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -17,22 +17,22 @@ use super::book::{Ladder, Level, Side};
 use crate::ids::Timestamp;
 use crate::money::{Price, Shares};
 
-/// A level that is gone for less than this comes back with its number.
+/// A level that returns within this time keeps its number.
 pub const FLICKER_NS: i64 = 1_000_000_000;
 
-/// Number of levels per side that are remembered after they have gone; the newest count.
+/// Number of removed levels that are remembered per side. The newest are kept.
 pub const GONE_MAX: usize = 64;
 
-/// The numbers of a book's levels and what it takes to continue them.
+/// The growth numbers of a book's levels, and the state needed to update them.
 #[derive(Debug)]
 pub struct Growth {
     bids: Grower,
     asks: Grower,
-    /// Made when a book is published, and used again while no number changes.
+    /// Built when a book is published, and reused until the next change.
     numbers: Option<Arc<Numbers>>,
 }
 
-/// The numbers of a book's levels at one moment. Levels that have not grown are left out.
+/// The growth numbers of a book's levels at one moment. Levels that have not grown are left out.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Numbers {
     /// Ascending by price.
@@ -41,7 +41,7 @@ pub struct Numbers {
     asks: Box<[(Price, i64)]>,
 }
 
-/// The best level of each side that has appeared or grown.
+/// The best level on each side that has appeared or grown.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Grown {
     /// The highest bid.
@@ -50,18 +50,19 @@ pub struct Grown {
     pub ask: Option<Price>,
 }
 
-/// One side.
+/// One side of a book.
 #[derive(Debug)]
 struct Grower {
     side: Side,
-    /// The best level last, as in a [`Ladder`].
+    /// Sorted with the best level last, as in a [`Ladder`].
     levels: Vec<Numbered>,
     /// The most recently removed levels, oldest first.
     gone: VecDeque<Gone>,
-    /// At least every number so far: a level that is new starts above it, so that whoever noted a
-    /// number of an earlier level at that price finds the whole size added.
+    /// At least as high as every number so far. A new level starts above this, so that for a taker
+    /// that recorded the number of an earlier level at the same price, the whole size counts as
+    /// added.
     ever: i64,
-    /// The best price at which a level has appeared or grown since this was last taken.
+    /// The best price at which a level has appeared or grown since this field was last taken.
     best_grown: Option<Price>,
 }
 
@@ -78,7 +79,7 @@ struct Gone {
 }
 
 impl Growth {
-    /// Starts with these levels; their numbers are 0.
+    /// Starts with these levels, all numbered 0.
     pub fn starting_from(ladder: &Ladder) -> Self {
         Self {
             bids: Grower::new(Side::Buy, ladder.bids()),
@@ -87,7 +88,7 @@ impl Growth {
         }
     }
 
-    /// A level has this size now; 0 if it is gone.
+    /// Sets the size of a level; 0 removes it.
     pub fn set(&mut self, side: Side, price: Price, size: Shares, at: Timestamp) {
         self.numbers = None;
         let grower = match side {
@@ -97,14 +98,14 @@ impl Growth {
         grower.set(Level { price, size }, at);
     }
 
-    /// The book has exactly these levels now.
+    /// Replaces all levels with these.
     pub fn replace(&mut self, ladder: &Ladder, at: Timestamp) {
         self.numbers = None;
         self.bids.replace(ladder.bids(), at);
         self.asks.replace(ladder.asks(), at);
     }
 
-    /// The current numbers of the levels; `None` if all are 0.
+    /// Returns the current numbers of the levels, or `None` if all are 0.
     pub fn numbers(&mut self) -> Option<Arc<Numbers>> {
         if self.numbers.is_none() {
             let [bids, asks] = [&self.bids, &self.asks].map(Grower::numbers);
@@ -115,14 +116,15 @@ impl Growth {
         self.numbers.clone()
     }
 
-    /// The best levels that have appeared or grown since the last call. They may be gone by now.
+    /// Returns the best levels that have appeared or grown since the last call. Some may be gone by
+    /// now.
     pub fn take_grown(&mut self) -> Grown {
         Grown { bid: self.bids.best_grown.take(), ask: self.asks.best_grown.take() }
     }
 }
 
 impl Numbers {
-    /// The number of a level: of a bid for a buy, of an ask for a sell.
+    /// Returns the number of a level. `side` is a buy for a bid, a sell for an ask.
     pub fn of(&self, side: Side, price: Price) -> i64 {
         let levels = match side {
             Side::Buy => &self.bids,
@@ -191,8 +193,8 @@ impl Grower {
     }
 
     fn added(&mut self, level: Level, at: Timestamp) -> Numbered {
-        // One that takes from the level may have come while it was gone, so it counts as grown even
-        // if its number stays.
+        // The level counts as grown even if its number stays the same, because an order that takes
+        // from it may have arrived while it was gone.
         self.note_grown(level.price);
         let position = self.gone.iter().position(|gone| gone.was.level.price == level.price);
         let gone = position.and_then(|index| self.gone.remove(index));
@@ -228,7 +230,7 @@ impl Grower {
     }
 }
 
-/// The order of levels of a side: the better one is greater.
+/// Compares two prices on a side: the better one is greater.
 fn improvement(side: Side, price: Price, other: Price) -> Ordering {
     match side {
         Side::Buy => price.cmp(&other),
@@ -236,7 +238,7 @@ fn improvement(side: Side, price: Price, other: Price) -> Ordering {
     }
 }
 
-/// How much larger a size is than the former size; 0 if it is not larger.
+/// Returns how much larger a size is than the former size; 0 if it is not larger.
 fn excess(size: Shares, former: Shares) -> i64 {
     size.micros().saturating_sub(former.micros()).max(0)
 }

@@ -1,7 +1,7 @@
-//! The price histories of all outcomes, as the feed writes and readers see them.
+//! The price histories of all outcomes, written by the feed and shared with readers.
 //!
 //! The feed publishes a new snapshot of a history when the price has changed, and readers load it
-//! without a lock. Volumes are counted by another task, behind a lock that the feed never takes.
+//! without a lock. Volumes are counted by another task, under a lock that the feed never takes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use super::{Market, Markets};
 use crate::ids::{OutcomeIndex, Timestamp};
 use crate::money::{Price, Shares};
 
-/// How long a venue that is followed live may be silent and still count as keeping our time: a day.
+/// How long a venue followed live may be silent and still be assumed to keep our time: a day.
 const SILENCE_NS_MAX: i128 = 24 * 3_600 * 1_000_000_000;
 
 /// The histories of all markets together.
 #[derive(Default)]
 pub(super) struct Histories {
-    /// What an earlier process knew of tokens that are not listed yet.
+    /// Records from an earlier process for tokens that are not listed yet.
     unlisted: Mutex<HashMap<Arc<str>, PriceRecord, foldhash::fast::RandomState>>,
-    /// The newest time of any price, in nanoseconds since 1970.
+    /// The latest time of any price, in nanoseconds since 1970.
     newest_ns: AtomicI64,
-    /// The number of stored bars.
+    /// Number of stored bars.
     bar_count: AtomicUsize,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct OutcomeHistory {
 }
 
 impl Histories {
-    /// Gives a new market what an earlier process knew of it.
+    /// Attaches the records from an earlier process to a new market.
     pub(super) fn attach(&self, market: &Market) {
         let mut unlisted = self.unlisted.lock();
         if unlisted.is_empty() {
@@ -56,7 +56,7 @@ impl Histories {
 }
 
 impl Markets {
-    /// Starts with these histories, which belong to their markets once they are listed.
+    /// Starts with these histories. Each moves to its market once the market is listed.
     #[must_use]
     pub fn with_histories(
         self,
@@ -69,7 +69,7 @@ impl Markets {
         self
     }
 
-    /// Notes the price that an outcome shows from this time on. Only the feed calls this.
+    /// Records the price that an outcome shows from this time on. Only the feed calls this.
     pub fn record_price(
         &self,
         market: &Market,
@@ -89,7 +89,7 @@ impl Markets {
         known.prices.store(Some(Arc::new(history)));
     }
 
-    /// Notes the payouts of a market that has been resolved, where prices were noted before. Only
+    /// Records the payouts of a resolved market for the outcomes that have a price history. Only
     /// the feed calls this.
     pub fn record_payouts(&self, market: &Market, at: Timestamp) {
         let info = market.info();
@@ -101,38 +101,39 @@ impl Markets {
         }
     }
 
-    /// Forgets the prices of markets that are no longer listed.
+    /// Stops counting the bars of markets that are no longer listed.
     pub(super) fn forget_histories(&self, left: &[Arc<Market>]) {
         let left = left.iter().flat_map(|market| &market.histories);
         let bars = left.filter_map(|known| Some(known.prices.load_full()?.bar_count()));
         self.histories.bar_count.fetch_sub(bars.sum(), Ordering::Relaxed);
     }
 
-    /// The number of bars in all histories.
+    /// Returns the number of bars in all histories.
     pub(super) fn bar_count(&self) -> usize {
         self.histories.bar_count.load(Ordering::Relaxed)
     }
 
-    /// The newest time of any price; [`Timestamp::EPOCH`] before the first.
+    /// Returns the latest time of any price; [`Timestamp::EPOCH`] before the first.
     pub fn newest_price_at(&self) -> Timestamp {
         Timestamp::from_nanos(self.histories.newest_ns.load(Ordering::Relaxed))
     }
 
-    /// Notes that the venue's time has reached this. Only the feed calls this.
+    /// Advances the venue's time to `at`, unless it is already later. Only the feed calls this.
     pub fn note_price_time(&self, at: Timestamp) {
-        // There is only one writer.
+        // There is only one writer, so the load and the store need not be atomic together.
         if self.histories.newest_ns.load(Ordering::Relaxed) < at.nanos() {
             self.histories.newest_ns.store(at.nanos(), Ordering::Relaxed);
         }
     }
 
-    /// Counts shares of an outcome that changed hands on this exchange now, by the venue's time.
+    /// Counts shares of an outcome that were just traded on this exchange, at the venue's current
+    /// time.
     pub fn add_volume(&self, market: &Market, outcome: OutcomeIndex, shares: Shares) {
         let mut volumes = market.histories[outcome.index()].volumes.lock();
         volumes.get_or_insert_default().add(self.newest_price_at(), shares);
     }
 
-    /// What is known of the past of an outcome's token.
+    /// Returns the recorded past of an outcome's token, if any.
     pub fn price_record(&self, market: &Market, outcome: OutcomeIndex) -> Option<PriceRecord> {
         let known = &market.histories[outcome.index()];
         let history = known.prices.load_full();
@@ -146,8 +147,8 @@ impl Markets {
         })
     }
 
-    /// What an earlier process knew of tokens that are not listed. Forgets those whose newest bar
-    /// is older than this hour, counted since 1970.
+    /// Returns the records from an earlier process for tokens that are not listed. Drops the
+    /// records whose newest bar is older than `oldest_hour`, counted in hours since 1970.
     pub fn unlisted_records(&self, oldest_hour: u32) -> Vec<(Arc<str>, PriceRecord)> {
         let mut unlisted = self.histories.unlisted.lock();
         let is_kept = |record: &PriceRecord| {
@@ -161,8 +162,8 @@ impl Markets {
         unlisted.iter().map(|(token, record)| (token.clone(), record.clone())).collect()
     }
 
-    /// The newest candles of an outcome within a span of time, whose `present` is set here. An
-    /// outcome without prices of its own shows those of the other one, mirrored.
+    /// Returns the newest candles of an outcome within a span of time. The `present` of the span is
+    /// filled in here. An outcome without prices of its own shows the other outcome's, mirrored.
     pub fn candles(
         &self,
         market: &Market,
@@ -180,8 +181,9 @@ impl Markets {
         candles
     }
 
-    /// The prices of an outcome at each multiple of a width within a span of time, and the newest
-    /// one, in the same way.
+    /// Returns the prices of an outcome at each multiple of a width within a span of time, followed
+    /// by the newest price. An outcome without prices of its own shows the other outcome's,
+    /// mirrored.
     pub fn price_points(
         &self,
         market: &Market,
@@ -198,9 +200,9 @@ impl Markets {
         points
     }
 
-    /// The price that an outcome showed when the hour of a moment of our time began, by the venue's
-    /// clock; `None` if it had none yet. An outcome that had no price of its own showed the other
-    /// one's, mirrored.
+    /// Returns the price that an outcome showed at the start of the hour of `at`, or `None` if it
+    /// had no price yet. `at` is a time by our clock, and is converted to the venue's clock. An
+    /// outcome without a price of its own showed the other outcome's, mirrored.
     pub fn past_price(
         &self,
         market: &Market,
@@ -214,7 +216,7 @@ impl Markets {
             let history = market.history(outcome);
             let history = history.as_ref()?;
             if speed_micros == 0 {
-                // The venue's time stands still.
+                // The venue's time is stopped.
                 history.close().map(|close| Price::from_micros(close.into()))
             } else {
                 history.held_at(at.seconds().div_euclid(Unit::Hour.seconds()))
@@ -224,16 +226,17 @@ impl Markets {
         price(outcome).or_else(|| if market.histories.len() == 2 { mirror() } else { None })
     }
 
-    /// Extends the span to now for a market that is not closed: its newest price still holds.
+    /// Extends the span to the present if the market is not closed, because its newest price still
+    /// holds.
     fn observed(&self, market: &Market, span: Span) -> Span {
         let is_closed = market.info().status.is_closed();
         Span { present: (!is_closed).then(|| self.newest_price_at().seconds()), ..span }
     }
 }
 
-/// The venue's time at a past moment of ours. A tape is at its newest price now, and was before
-/// that as fast as it is played. A venue in real time whose newest price is not older than the
-/// longest silence keeps our time.
+/// Converts a past time by our clock to the venue's time. A tape is now at its newest price, and
+/// reached it at its playback speed. A venue in real time is assumed to keep our time, unless its
+/// newest price is further from now than the longest silence.
 fn venue_time(at: Timestamp, now: Timestamp, newest: Timestamp, speed_micros: u64) -> Timestamp {
     let nanos = |time: Timestamp| i128::from(time.nanos());
     let is_ours = (nanos(now) - nanos(newest)).abs() <= SILENCE_NS_MAX;
@@ -247,12 +250,12 @@ fn venue_time(at: Timestamp, now: Timestamp, newest: Timestamp, speed_micros: u6
 }
 
 impl Market {
-    /// The prices of an outcome so far; `None` if its own book never had one.
+    /// Returns the price history of an outcome; `None` if its own book never had a price.
     pub fn history(&self, outcome: OutcomeIndex) -> Guard<Option<Arc<History>>> {
         self.histories[outcome.index()].prices.load()
     }
 
-    /// The history that an outcome shows, and whether it is the other one's.
+    /// Returns the history that an outcome shows, and whether it belongs to the other outcome.
     fn shown_history(&self, outcome: OutcomeIndex) -> Option<(Arc<History>, bool)> {
         let known = |outcome| self.history(outcome).clone().filter(|it| !it.is_empty());
         let mirror = || known(OutcomeIndex(1 - outcome.0)).map(|it| (it, true));

@@ -1,10 +1,10 @@
-//! The price of an outcome over time, as bars of a minute and of an hour. Pure.
+//! The price of an outcome over time, as minute bars and hour bars. Pure.
 //!
-//! A price holds until it changes. So a bar opens at the price that held when it began, and a bar
-//! is only stored if the price changed in it. [`candle`] fills in the others.
+//! A price holds until it changes. So a bar opens at the price that held when the bar began, and is
+//! only stored if the price changed during the bar. [`candle`] fills in the rest.
 //!
-//! Times are the venue's. A change that is a little late counts in the newest bar. If the venue's
-//! time goes back further, as when a recording starts over, the bars from there on are replaced.
+//! Times are the venue's. A change that is slightly late counts in the newest bar. If the venue's
+//! time jumps back further, as when a recording restarts, the bars from there on are replaced.
 
 pub mod candle;
 pub mod volume;
@@ -19,17 +19,17 @@ use volume::Volumes;
 use crate::ids::Timestamp;
 use crate::money::Price;
 
-/// How many minutes of bars of a minute are kept of an outcome: a day.
+/// Number of minutes for which an outcome's minute bars are kept: a day.
 pub const MINUTES_KEPT: u32 = 24 * 60;
 
-/// How many hours of bars of an hour are kept of an outcome: 90 days.
+/// Number of hours for which an outcome's hour bars are kept: 90 days.
 pub const HOURS_KEPT: u32 = 90 * 24;
 
-/// The most stored bars of all outcomes, 20 bytes each. At this number, an outcome gives up its
-/// oldest bar for each new one.
+/// Maximum number of stored bars, of 20 bytes each, for all outcomes together. At this limit, an
+/// outcome drops its oldest bar for each new one.
 pub const BARS_MAX: usize = 8_000_000;
 
-/// How late a change may be and still count in the newest bar.
+/// How late, in minutes, a change may be and still count in the newest bar.
 const LATE_MINUTES_MAX: u32 = 1;
 
 const MINUTES_PER_HOUR: u32 = 60;
@@ -46,9 +46,9 @@ pub enum Unit {
 /// The prices within a minute or an hour, in millionths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bar {
-    /// The number of the minute or hour since 1970.
+    /// Number of the minute or hour since 1970.
     pub start: u32,
-    /// The price when the bar began; the first known price if there was none.
+    /// The price when the bar began, or the first known price if there was none at that time.
     pub open: u32,
     /// The highest price.
     pub high: u32,
@@ -63,16 +63,16 @@ pub struct Bar {
 pub struct History {
     minutes: Series,
     hours: Series,
-    /// The feed was down between the newest bar and the next change.
+    /// Whether the feed was down between the newest bar and the next change of the price.
     is_resumed: bool,
 }
 
-/// What is known of a token's past.
+/// The recorded past of a token.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PriceRecord {
-    /// Its prices.
+    /// The token's prices.
     pub history: Arc<History>,
-    /// What was traded on this exchange.
+    /// The token's volume on this exchange.
     pub volumes: Volumes,
 }
 
@@ -84,7 +84,7 @@ struct Series {
 }
 
 impl Unit {
-    /// Its length, in seconds.
+    /// Returns the length in seconds.
     pub const fn seconds(self) -> i64 {
         match self {
             Self::Minute => 60,
@@ -99,7 +99,7 @@ impl Unit {
         }
     }
 
-    /// The number of the minute or hour of this time; `None` before 1970.
+    /// Returns the number of the minute or hour of this time, or `None` before 1970.
     fn number(self, at: Timestamp) -> Option<u32> {
         u32::try_from(at.seconds().div_euclid(self.seconds())).ok()
     }
@@ -116,57 +116,58 @@ impl Bar {
         self.close = price;
     }
 
-    /// Whether such a bar can exist.
+    /// Whether the prices are consistent and none is above one dollar.
     pub fn is_valid(&self) -> bool {
         let prices = self.low..=self.high;
         prices.contains(&self.open) && prices.contains(&self.close) && self.high <= PRICE_MAX
     }
 }
 
-/// One dollar.
+/// One dollar, in millionths.
 const PRICE_MAX: u32 = 1_000_000;
 
 impl History {
-    /// A history that continues after a time without observation. The bars must be valid and in
-    /// order.
+    /// Creates a history that continues after a period without observations. The bars must be valid
+    /// and in order.
     pub fn resuming(mut hours: Vec<Bar>) -> Self {
         let newest = hours.pop();
         let hours = Series { closed: Arc::new(hours), newest };
         Self { minutes: Series::default(), hours, is_resumed: true }
     }
 
-    /// Whether it holds no bar.
+    /// Whether the history has no bars.
     pub const fn is_empty(&self) -> bool {
         self.hours.newest.is_none()
     }
 
-    /// The number of stored bars.
+    /// Returns the number of stored bars.
     pub fn bar_count(&self) -> usize {
         self.minutes.len() + self.hours.len()
     }
 
-    /// The stored bars of an hour, oldest first.
+    /// Iterates over the stored hour bars, oldest first.
     pub fn hours(&self) -> impl ExactSizeIterator<Item = &Bar> {
         (0..self.hours.len()).map(|index| self.hours.get(index).expect("the index is in range"))
     }
 
-    /// The price that held when an hour began, counted since 1970; `None` if there was none yet.
+    /// Returns the price that held at the start of this hour, counted since 1970, or `None` if
+    /// there was no price yet.
     pub fn held_at(&self, hour: i64) -> Option<Price> {
         let before = self.hours.first_from(hour).checked_sub(1)?;
         self.hours.get(before).map(|bar| Price::from_micros(bar.close.into()))
     }
 
-    /// The newest price, in millionths.
+    /// Returns the newest price, in millionths.
     pub fn close(&self) -> Option<u32> {
         self.hours.newest.map(|bar| bar.close)
     }
 
-    /// Whether recording this price would tell anything new.
+    /// Whether recording this price would add information.
     pub fn is_news(&self, price: Price) -> bool {
         self.is_resumed || self.close().is_none_or(|close| i64::from(close) != price.micros())
     }
 
-    /// Adds a change of the price. If the history may not grow, it gives up as many old bars as it
+    /// Records a change of the price. A history that may not grow drops as many old bars as it
     /// adds. A price before 1970 or outside 0 to 1 is ignored.
     pub fn record(&mut self, at: Timestamp, price: Price, may_grow: bool) {
         let Some(minute) = Unit::Minute.number(at) else { return };
@@ -207,7 +208,7 @@ impl Series {
         if index == self.closed.len() { self.newest.as_ref() } else { self.closed.get(index) }
     }
 
-    /// The index of the first bar from `start` on.
+    /// Returns the index of the first bar from `start` on.
     fn first_from(&self, start: i64) -> usize {
         let before = self.closed.partition_point(|bar| i64::from(bar.start) < start);
         let is_newest_before = self.newest.is_some_and(|bar| i64::from(bar.start) < start);
@@ -227,8 +228,9 @@ impl Series {
         }
     }
 
-    /// Appends a bar that is over, and drops those that are too old once a bar begins at `now`.
-    /// Copies the bars, since readers may hold them: a few microseconds each minute.
+    /// Appends a finished bar, and drops the bars that become too old when the next one begins at
+    /// `now`. Copies the bars, since readers may hold the old vector. This takes a few microseconds
+    /// each minute.
     fn close(&mut self, unit: Unit, bar: Bar, now: u32, may_grow: bool) {
         let is_kept = |bar: &Bar| now - bar.start < unit.kept();
         let mut dropped = self.closed.partition_point(|bar| !is_kept(bar));
@@ -238,7 +240,7 @@ impl Series {
         let kept = self.closed.get(dropped..).unwrap_or_default();
         let mut bars = Vec::with_capacity(kept.len() + 1);
         bars.extend_from_slice(kept);
-        // At the limit, an outcome without older bars has no room for this one.
+        // At the limit, an outcome that has no older bar to drop has no room for this one.
         if is_kept(&bar) && (may_grow || dropped <= self.closed.len()) {
             bars.push(bar);
         }

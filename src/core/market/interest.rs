@@ -1,9 +1,9 @@
-//! Which shards have orders resting in a market, and at which limits: what the feed asks when a
-//! book has changed, so that a change that fills nothing wakes no shard.
+//! The shards with orders resting in a market, and the best limits of those orders. The feed reads
+//! the limits when a book has changed, so that a change that fills nothing wakes no shard.
 //!
-//! Each shard has a slot of its own for each outcome and side, which holds the best limit of its
-//! orders there. Nothing is locked, and no crossing is missed, since both sides write first, fence,
-//! and then read what the other writes:
+//! Each shard has its own slot for each outcome and side, with the best limit of its orders there.
+//! Nothing is locked. No crossing is missed, because the shard and the feed each write first, then
+//! fence, and then read what the other one writes:
 //!
 //! | the shard's runner | the feed |
 //! |---|---|
@@ -11,9 +11,9 @@
 //! | `fence(SeqCst)` | `fence(SeqCst)` |
 //! | reads the newest book again | [`Interest::reached_by`] |
 //!
-//! If the runner reads a book from before a change, the feed finds the limit that the runner had
-//! stored. Both may find each other; then a match finds nothing left to fill. A runner raises its
-//! limit before it lets an order rest and lowers it after the order is gone.
+//! If the runner reads a book from before a change, the feed finds the limit that the runner has
+//! stored. If each sees the other's write, a match finds nothing left to fill. A runner raises its
+//! limit before it lets an order rest, and lowers it after the order is gone.
 
 mod atomics;
 #[cfg(all(test, paperbourse_loom))]
@@ -25,10 +25,10 @@ use super::book::Side;
 use crate::ids::{OutcomeIndex, SHARD_COUNT, ShardId};
 use crate::money::Price;
 
-/// Limits are stored in units of the finest tick.
+/// The finest tick in millionths of a dollar, the unit in which limits are stored.
 const TICK_MICROS: u32 = 100;
 
-/// No order rests.
+/// The stored limit while no order rests.
 const NOTHING: u32 = 0;
 
 /// The best limits of the orders resting in one market, by outcome, side and shard.
@@ -39,21 +39,21 @@ pub struct Interest {
 /// The best limit of each shard on one side of one outcome, in units of 0.0001.
 type Limits = [AtomicU32; SHARD_COUNT];
 
-/// Some of the shards.
+/// A set of shards.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct ShardSet(u64);
 
 const _: () = assert!(SHARD_COUNT == u64::BITS as usize);
 
 impl Interest {
-    /// Nothing rests yet.
+    /// Creates an interest without resting orders.
     pub fn new(outcome_count: usize) -> Self {
         let limits = || std::array::from_fn(|_| AtomicU32::new(NOTHING));
         Self { outcomes: (0..outcome_count).map(|_| [limits(), limits()]).collect() }
     }
 
-    /// Stores the best limit of a shard's orders: the highest of buys, the lowest of sells, `None`
-    /// if none rests. Only the shard's runner calls this, and fences before it reads a book again.
+    /// Stores the best limit of a shard's orders: the highest buy, the lowest sell, or `None` if
+    /// none rests. Only the shard's runner calls this, and it fences before it reads a book again.
     pub fn set_best(
         &self,
         outcome: OutcomeIndex,
@@ -66,31 +66,34 @@ impl Interest {
             .store(limit, Ordering::Relaxed);
     }
 
-    /// The best limit of a shard's orders.
+    /// Returns the best limit of a shard's orders, or `None` if none rests.
     pub fn best(&self, outcome: OutcomeIndex, side: Side, shard: ShardId) -> Option<Price> {
         let limits = self.limits(outcome, side)?;
         let limit = limits[shard.index()].load(Ordering::Relaxed);
         (limit != NOTHING).then(|| Price::from_micros(i64::from(limit * TICK_MICROS)))
     }
 
-    /// The shards with an order resting on this side that a level on the other side reaches: buys
-    /// at or above its price, sells at or below. The caller fences first.
+    /// Returns the shards with an order resting on this side that a level on the other side
+    /// reaches: a buy at or above `level_price`, or a sell at or below it. The caller must fence
+    /// first.
     pub fn reached_by(&self, outcome: OutcomeIndex, resting: Side, level_price: Price) -> ShardSet {
         let level = ticks(level_price);
         match resting {
             Side::Buy => self.shards(outcome, resting, |limit| limit >= level),
-            // For `NOTHING` this wraps to a number that is not below any level.
+            // `NOTHING` wraps to a number that is not below any level.
             Side::Sell => self.shards(outcome, resting, |limit| limit.wrapping_sub(1) < level),
         }
     }
 
-    /// The shards with an order resting on either side of an outcome. The caller fences first.
+    /// Returns the shards with an order resting on either side of an outcome. The caller must fence
+    /// first.
     pub fn any(&self, outcome: OutcomeIndex) -> ShardSet {
         let any = |side| self.shards(outcome, side, |limit| limit != NOTHING);
         any(Side::Buy).union(any(Side::Sell))
     }
 
-    /// The shards with an order resting anywhere in the market. The caller fences first.
+    /// Returns the shards with an order resting anywhere in the market. The caller must fence
+    /// first.
     pub fn anywhere(&self) -> ShardSet {
         let outcomes = (0_u8..).map(OutcomeIndex).take(self.outcomes.len());
         outcomes.fold(ShardSet::EMPTY, |all, outcome| all.union(self.any(outcome)))
@@ -116,26 +119,26 @@ impl Interest {
 }
 
 impl ShardSet {
-    /// No shard.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 
-    /// Whether it has no shard.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The shards of either.
+    /// Returns the shards in either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether it has this shard.
+    /// Whether the set contains this shard.
     pub const fn contains(self, shard: ShardId) -> bool {
         self.0 & (1 << shard.index()) != 0
     }
 
-    /// Its shards, in order.
+    /// Iterates over the shards in order.
     pub fn iter(self) -> impl Iterator<Item = ShardId> {
         ShardId::all().filter(move |&shard| self.contains(shard))
     }

@@ -1,4 +1,4 @@
-//! The markets at one moment, found by their names.
+//! The listed markets at one moment, indexed by name.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -12,15 +12,15 @@ use crate::ids::{OutcomeIndex, condition};
 /// The markets at one moment, with indexes by name.
 #[derive(Default)]
 pub struct Listing {
-    /// Most traded first, the order of the listing endpoint.
+    /// Most traded first, which is the order of the listing endpoint.
     pub(super) markets: Vec<Arc<Market>>,
     pub(super) by_condition: MarketsByName,
     by_token: HashMap<Arc<str>, (Arc<Market>, OutcomeIndex), foldhash::fast::RandomState>,
     by_slug: SlugIndex,
 }
 
-/// The places of markets in the listing, by the hashes of their slugs. The slugs themselves stay in
-/// the descriptions, so that a new listing copies none.
+/// Places of markets in the listing, by the hashes of their slugs. The slugs themselves stay in the
+/// descriptions, so a new listing copies none of them.
 #[derive(Default)]
 struct SlugIndex {
     places: HashTable<u32>,
@@ -46,22 +46,22 @@ impl Listing {
         Self { markets, by_condition, by_token, by_slug }
     }
 
-    /// All markets, most traded first.
+    /// Returns all markets, most traded first.
     pub fn markets(&self) -> &[Arc<Market>] {
         &self.markets
     }
 
-    /// The market with this name, as used in orders, however it is written.
+    /// Returns the market with this condition id, in any spelling.
     pub fn by_condition(&self, condition_id: &str) -> Option<&Arc<Market>> {
         condition::find(condition_id, |name| self.by_condition.get(name))
     }
 
-    /// The market with this slug, the most traded one if several have it.
+    /// Returns the market with this slug, or the most traded one if several share it.
     pub fn by_slug(&self, slug: &str) -> Option<&Arc<Market>> {
         self.by_slug.find(&self.markets, slug)
     }
 
-    /// The market and the outcome of this token.
+    /// Returns the market and the outcome of this token.
     pub fn by_token(&self, token_id: &str) -> Option<(&Arc<Market>, OutcomeIndex)> {
         self.by_token.get(token_id).map(|(market, outcome)| (market, *outcome))
     }

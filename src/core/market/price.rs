@@ -7,9 +7,8 @@
 //! 3. the newest trade;
 //! 4. the best price of a book that has only bids or only asks.
 //!
-//! An outcome without a book of its own shows the mirror of the other outcome's, trades included.
-//! REST rows and the price socket both show these values; this module does not know how they are
-//! formatted.
+//! An outcome without a book of its own shows the mirror of the other outcome's book, trades
+//! included. REST rows and the price socket both show these values, and each formats them itself.
 
 use smallvec::SmallVec;
 
@@ -23,10 +22,10 @@ use crate::money::{Price, div_half_even};
 /// The displayed prices of all outcomes of a market at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MarketPrices {
-    /// One for each outcome, in the venue's order.
+    /// The prices of each outcome, in the venue's order.
     pub outcomes: SmallVec<[OutcomePrice; 2]>,
-    /// Whether some outcome's price may differ from the venue's: its book is stale or missing. The
-    /// payouts of a resolved market are never stale.
+    /// Whether any outcome's price may differ from the venue's, because its book is stale or
+    /// missing. The payouts of a resolved market are never stale.
     pub stale: bool,
 }
 
@@ -48,7 +47,7 @@ pub struct OutcomePrice {
 pub struct ShownPrice {
     /// Dollars per share, from 0 to 1.
     pub price: Price,
-    /// Its source.
+    /// The source of the price.
     pub source: PriceSource,
     /// When the source was last updated, by the venue's clock; `None` for a payout if no book is
     /// known.
@@ -69,7 +68,7 @@ pub enum PriceSource {
 }
 
 impl PriceSource {
-    /// The name used on the wire.
+    /// Returns the name used on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Book => "book",
@@ -102,29 +101,30 @@ impl MarketPrices {
         Self { outcomes, stale }
     }
 
-    /// The price of the first outcome, `buy` on the wire.
+    /// Returns the price of the first outcome, called `buy` on the wire.
     pub fn buy(&self) -> Option<Price> {
         self.outcomes.first()?.price()
     }
 
-    /// The price of the second outcome, `sell` on the wire.
+    /// Returns the price of the second outcome, called `sell` on the wire.
     pub fn sell(&self) -> Option<Price> {
         self.outcomes.get(1)?.price()
     }
 
-    /// The source of the first known price.
+    /// Returns the source of the first known price.
     pub fn source(&self) -> Option<PriceSource> {
         self.outcomes.iter().find_map(|outcome| outcome.shown).map(|shown| shown.source)
     }
 
-    /// The venue's time of the newest source of any price.
+    /// Returns the latest time at which the source of any of the prices was updated, by the venue's
+    /// clock.
     pub fn updated_at(&self) -> Option<Timestamp> {
         self.outcomes.iter().filter_map(|outcome| outcome.shown?.updated_at).max()
     }
 }
 
 impl OutcomePrice {
-    /// The price alone.
+    /// Returns the price without its source.
     pub fn price(&self) -> Option<Price> {
         self.shown.map(|shown| shown.price)
     }
@@ -139,7 +139,7 @@ impl OutcomePrice {
         Self { shown: Some(shown), last_trade, ..Self::default() }
     }
 
-    /// The prices of an outcome that has this book and is not resolved.
+    /// Returns the prices of an unresolved outcome with this book.
     pub fn of_book(book: &Book) -> Self {
         Self::quoted(Quoted::of(QuotedBook::own(book)))
     }
@@ -190,12 +190,12 @@ impl Quoted {
     }
 }
 
-/// A trade of one outcome, seen from the other: buying one means selling the other.
+/// Returns a trade of one outcome as seen from the other: buying one means selling the other.
 fn mirrored(trade: LastTrade) -> LastTrade {
     LastTrade { price: trade.price.complement(), side: trade.side.map(Side::opposite), ..trade }
 }
 
-/// The midpoint, rounded to six decimals, half to even.
+/// Returns the midpoint, rounded to six decimals, half to even.
 fn middle(bid: Price, ask: Price) -> Price {
     let micros = div_half_even(i128::from(bid.micros()) + i128::from(ask.micros()), 2);
     Price::from_micros(i64::try_from(micros).expect("the midpoint of two prices is in range"))

@@ -1,4 +1,4 @@
-//! A market as a decision sees it at one moment: its terms and its books. Pure.
+//! A market's terms and books at one moment, as a decision sees them. Pure.
 //!
 //! A quote borrows everything, so creating one copies no levels and no texts.
 
@@ -19,9 +19,9 @@ pub struct Quote<'a> {
     pub condition_id: &'a Arc<str>,
     /// Label and token of each outcome.
     pub outcomes: &'a [Outcome],
-    /// Its stage in the life cycle.
+    /// The market's stage in its life cycle.
     pub status: MarketStatus,
-    /// See [`MarketInfo::is_placeholder`].
+    /// Whether the market is a placeholder; see [`MarketInfo::is_placeholder`].
     pub is_placeholder: bool,
     /// The fee schedule for takers.
     pub fees: Fees,
@@ -29,14 +29,15 @@ pub struct Quote<'a> {
     pub tick: Price,
     /// The smallest order that may rest.
     pub order_size_min: Shares,
-    /// How long a marketable order is held before it is matched, in milliseconds of wall time; 0
-    /// if it is matched at once. [`MarketInfo::taker_delay_ms`] at the speed of the venue's time.
+    /// How long a marketable order is held before it is matched, in milliseconds of wall time; 0 if
+    /// it is matched at once. This is [`MarketInfo::taker_delay_ms`] scaled by the speed of the
+    /// venue's time.
     pub taker_delay_ms: u32,
-    /// One for each outcome; `None` if no book is known.
+    /// The book of each outcome; `None` if no book is known.
     books: SmallVec<[Option<&'a Book>; 2]>,
 }
 
-/// The liquidity that an outcome trades on, and the book that it comes from.
+/// The liquidity that an outcome trades on, and the book it comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotedBook<'a> {
     /// The levels, mirrored if they come from the other outcome's book.
@@ -46,22 +47,23 @@ pub struct QuotedBook<'a> {
 }
 
 impl<'a> QuotedBook<'a> {
-    /// What the book's own outcome trades on.
+    /// Returns the liquidity of the book's own outcome.
     #[inline]
     pub fn own(book: &'a Book) -> Self {
         Self { liquidity: Liquidity::own(book.ladder()), book }
     }
 
-    /// What the other outcome of a binary market trades on if it has no book.
+    /// Returns the liquidity of the other outcome of a binary market, for use if that outcome has
+    /// no book of its own.
     #[inline]
     fn mirror_of(book: &'a Book) -> Self {
         Self { liquidity: Liquidity::mirror_of(book.ladder()), book }
     }
 
-    /// How much a level that a taker on this side takes has ever grown. Only numbers of the same
+    /// Returns the total growth of a level that a taker on this side takes. Only growth of the same
     /// [era](Self::era) can be compared.
     pub fn grown(&self, taker: Side, price: Price) -> Shares {
-        // A taker of asks takes the mirror's bids.
+        // On a mirror, a taker of asks takes bids.
         let (side, price) = if self.liquidity.is_mirrored() {
             (taker, price.complement())
         } else {
@@ -70,15 +72,16 @@ impl<'a> QuotedBook<'a> {
         Shares::from_micros(self.book.grown(side, price))
     }
 
-    /// The era of the numbers of [`Self::grown`].
+    /// Returns the era of the growth that [`Self::grown`] returns.
     pub fn era(&self) -> u64 {
+        // A mirrored book has eras of its own, since its levels are numbered by their complements.
         u64::from(self.book.era) << 1 | u64::from(self.liquidity.is_mirrored())
     }
 }
 
 impl<'a> Quote<'a> {
     /// Creates a quote from the terms of a market and the books of its outcomes, in order. The
-    /// venue's time passes as the wall clock's does.
+    /// delay assumes that the venue's time is real time.
     #[inline]
     pub fn new(info: &'a MarketInfo, books: impl IntoIterator<Item = Option<&'a Book>>) -> Self {
         Self {
@@ -94,14 +97,14 @@ impl<'a> Quote<'a> {
         }
     }
 
-    /// The outcome with this label; see [`MarketInfo::outcome`].
+    /// Returns the outcome with this label; see [`MarketInfo::outcome`].
     pub fn outcome(&self, label: &str) -> Option<OutcomeIndex> {
         catalogue::outcome_called(self.outcomes, label)
     }
 
-    /// The book that an outcome trades on: its own or, if there is none, the mirror of the other
-    /// outcome's in a binary market. The two are never combined, since each already includes the
-    /// other.
+    /// Returns the book that an outcome trades on: its own or, in a binary market, the mirror of
+    /// the other outcome's if it has none. The two are never combined, since each already includes
+    /// the other.
     #[inline]
     pub fn book(&self, outcome: OutcomeIndex) -> Option<QuotedBook<'a>> {
         if let Some(book) = *self.books.get(outcome.index())? {
@@ -114,7 +117,7 @@ impl<'a> Quote<'a> {
         Some(QuotedBook::mirror_of(book))
     }
 
-    /// The books that the outcomes trade on, in the order of the outcomes.
+    /// Returns the books that the outcomes trade on, in the order of the outcomes.
     pub fn all_books(&self) -> QuotedBooks<'_> {
         let outcomes = (0..=u8::MAX).take(self.books.len()).map(OutcomeIndex);
         let mut books = QuotedBooks::new();
@@ -126,8 +129,8 @@ impl<'a> Quote<'a> {
         books
     }
 
-    /// The outcomes that trade on this book of `outcome`, in order: that one, and the other one if
-    /// it trades on the mirror.
+    /// Returns the outcomes that trade on this book, which belongs to `outcome`, in order:
+    /// `outcome` itself, and the other outcome if it trades on the mirror.
     pub fn books_with<'b>(&self, outcome: OutcomeIndex, book: &'b Book) -> QuotedBooks<'b> {
         let mut books = QuotedBooks::new();
         books.push((outcome, QuotedBook::own(book)));

@@ -1,17 +1,17 @@
 //! Markets on whether the price of an asset goes up or down within a window of time.
 //!
-//! Their outcomes are called Up and Down. The asset and the length of the window are in the slug:
+//! Their outcomes are called Up and Down. The slug names the asset and the length of the window:
 //! `btc-updown-5m-1784850900`, where the number is the start in Unix seconds,
 //! `bitcoin-up-or-down-march-12-10pm-et` for an hour, `bitcoin-up-or-down-on-april-25-2026` for a
-//! day. Slugs of other forms say less, or nothing.
+//! day. Slugs of other forms carry less information, or none.
 
 use super::catalogue::MarketInfo;
 use crate::ids::Timestamp;
 
-/// The most digits of the seconds in a slug, which last for 250 years.
+/// Maximum number of digits of the seconds in a slug, enough until the year 2286.
 const SECONDS_DIGITS_MAX: usize = 10;
 
-/// Assets that some slugs call by their names instead of their symbols.
+/// Assets that some slugs spell out instead of using their symbols.
 const NAMED_ASSETS: [(&str, &str); 7] = [
     ("bitcoin", "BTC"),
     ("ethereum", "ETH"),
@@ -22,7 +22,7 @@ const NAMED_ASSETS: [(&str, &str); 7] = [
     ("binance-coin", "BNB"),
 ];
 
-/// What is known about such a market.
+/// The asset and the window of an up-or-down market. Parts that the slug does not state are `None`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UpDown {
     /// The symbol of the asset, such as `BTC`.
@@ -51,11 +51,11 @@ pub enum Interval {
 }
 
 impl Interval {
-    /// All lengths, the shortest first.
+    /// All lengths, shortest first.
     pub const ALL: [Self; 5] =
         [Self::FiveMinutes, Self::QuarterHour, Self::Hour, Self::FourHours, Self::Day];
 
-    /// The name used on the wire.
+    /// Returns the name used on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::FiveMinutes => "5M",
@@ -89,7 +89,7 @@ impl Interval {
 }
 
 impl UpDown {
-    /// Reads a market's slug; `None` if its outcomes are not Up and Down.
+    /// Reads a market's slug. Returns `None` if its outcomes are not Up and Down.
     pub fn of(info: &MarketInfo) -> Option<Self> {
         let [up, down] = info.outcomes.as_slice() else { return None };
         if !up.label.eq_ignore_ascii_case("up") || !down.label.eq_ignore_ascii_case("down") {
@@ -109,7 +109,7 @@ impl UpDown {
     }
 }
 
-/// The date and the hours of a window as the venue's question shows them: `June 24` and
+/// Returns the date and the hours of a window as the venue's question states them: `June 24` and
 /// `3:50AM-3:55AM ET` of `Bitcoin Up or Down - June 24, 3:50AM-3:55AM ET`.
 pub fn shown_window(question: &str) -> (Option<&str>, Option<&str>) {
     if let Some((_, window)) = question.split_once(" - ") {
@@ -122,7 +122,7 @@ pub fn shown_window(question: &str) -> (Option<&str>, Option<&str>) {
     (date, None)
 }
 
-/// The asset, the interval and the start in a slug.
+/// Returns the asset, the interval and the start found in a slug.
 fn parse(slug: &str) -> (Option<String>, Option<Interval>, Option<Timestamp>) {
     if let Some((asset, window)) = slug.split_once("-updown-") {
         let (interval, start) = window.split_once('-').unwrap_or((window, ""));

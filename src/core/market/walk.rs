@@ -5,10 +5,10 @@ use smallvec::SmallVec;
 use super::book::{Ladder, Level, Side};
 use crate::money::{MICROS_PER_UNIT, Notional, Price, Shares, Usd};
 
-/// The levels taken. Most orders take one or two, and few take more than fit inline.
+/// The levels taken. Most orders take one or two, and few take more than the vector stores inline.
 pub type Fills = SmallVec<[Level; 8]>;
 
-/// What a taker would get from a book, before checking any rules on prices or balances.
+/// The result of a taker's walk, before any rules on prices or balances are checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Walk {
     /// The levels taken, best price first, each with the size taken there, above 0.
@@ -20,7 +20,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// The walk of an order that takes nothing.
+    /// Returns the walk of an order that takes nothing.
     pub fn nothing(quantity: Shares) -> Self {
         Self { fills: Fills::new(), notional: Notional::ZERO, shortfall: quantity }
     }
@@ -34,27 +34,28 @@ pub struct Liquidity<'a> {
 }
 
 impl<'a> Liquidity<'a> {
-    /// The outcome's own book, which already includes the mirror of the other's.
+    /// Returns the outcome's own book, which already includes the mirror of the other outcome's
+    /// book.
     pub const fn own(ladder: &'a Ladder) -> Self {
         Self { ladder, mirrored: false }
     }
 
-    /// The other outcome's book of a binary market, read from the other side.
+    /// Returns the mirror of the other outcome's book in a binary market.
     pub const fn mirror_of(ladder: &'a Ladder) -> Self {
         Self { ladder, mirrored: true }
     }
 
-    /// Whether it is the other outcome's book.
+    /// Whether the levels come from the other outcome's book.
     pub const fn is_mirrored(self) -> bool {
         self.mirrored
     }
 
-    /// The best price for a taker on this side.
+    /// Returns the best price for a taker on this side.
     pub fn touch(self, taker: Side) -> Option<Price> {
         self.taken_by(taker).next().map(|level| level.price)
     }
 
-    /// The levels that a taker on this side takes, best first.
+    /// Iterates over the levels that a taker on this side takes, best first.
     pub fn taken_by(self, taker: Side) -> impl Iterator<Item = Level> + 'a {
         let side = if self.mirrored { taker.opposite() } else { taker };
         let mirrored = self.mirrored;
@@ -96,7 +97,7 @@ impl<'a> Liquidity<'a> {
         walk
     }
 
-    /// The levels that a taker on this side takes at `limit` or better, best first.
+    /// Iterates over the levels that a taker on this side takes at `limit` or better, best first.
     pub fn within(self, taker: Side, limit: Option<Price>) -> impl Iterator<Item = Level> + 'a {
         self.taken_by(taker).take_while(move |level| match (limit, taker) {
             (None, _) => true,
@@ -105,7 +106,7 @@ impl<'a> Liquidity<'a> {
         })
     }
 
-    /// What a buyer gets for an amount of dollars at `limit` or better.
+    /// Returns how many shares a buyer gets for an amount of dollars at `limit` or better.
     pub fn affordable(self, amount: Usd, limit: Option<Price>) -> Affordable {
         let budget = i128::from(amount.micros()) * i128::from(MICROS_PER_UNIT);
         let mut left = budget;
@@ -115,7 +116,7 @@ impl<'a> Liquidity<'a> {
             let cost = Notional::of(level.price, level.size).picos();
             if cost > left {
                 let part = left / i128::from(level.price.micros());
-                // Below the size of the level, since the whole of it costs more.
+                // This is less than the size of the level, since the whole level costs more.
                 shares = shares.saturating_add(i64::try_from(part).unwrap_or(i64::MAX));
                 is_spent = true;
                 break;
@@ -129,15 +130,15 @@ impl<'a> Liquidity<'a> {
     }
 }
 
-/// Orders by amount buy a multiple of this many micro-shares.
+/// A quantity bought for an amount of dollars is a multiple of this many micro-shares.
 const QUANTUM_MICROS: i64 = 100;
 
-/// What an amount of dollars buys.
+/// The shares that an amount of dollars buys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Affordable {
-    /// The most shares that cost no more than the amount, in steps of 0.0001.
+    /// The largest number of shares that costs no more than the amount, in steps of 0.0001.
     pub quantity: Shares,
-    /// Whether the amount ended before the book did.
+    /// Whether the amount was used up before the book was.
     pub is_spent: bool,
 }
 

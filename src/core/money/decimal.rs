@@ -8,27 +8,27 @@ use super::MICROS_PER_UNIT;
 /// parsing.
 pub const DECIMAL_TEXT_BYTES_MAX: usize = 40;
 
-/// What to do with digits after the sixth decimal.
+/// The treatment of digits after the sixth decimal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rounding {
-    /// Refuse them: the text is meant literally.
+    /// Refuse further digits: the text is meant literally.
     Exact,
-    /// Truncate them: the text is a quantity or an amount with float noise.
+    /// Truncate further digits: the text is a quantity or an amount with float noise.
     TowardZero,
     /// Round to the nearest millionth, halves to even: the text is a price with float noise.
     HalfEven,
 }
 
-/// Why text cannot be read as a number.
+/// The error for text that cannot be read as a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecimalError {
-    /// It is not decimal text.
+    /// The text is not a decimal number.
     #[error("not a decimal number")]
     Malformed,
-    /// It has more than [`DECIMAL_TEXT_BYTES_MAX`] characters.
+    /// The text has more than [`DECIMAL_TEXT_BYTES_MAX`] characters.
     #[error("a number of more than {DECIMAL_TEXT_BYTES_MAX} characters")]
     TooLong,
-    /// It has more than six decimals, which the caller does not allow.
+    /// The number has more than six decimals, which the caller does not allow.
     #[error("a number of more than 6 decimals")]
     TooPrecise,
 }
@@ -36,8 +36,8 @@ pub enum DecimalError {
 /// Parses decimal text as millionths: an optional `-`, digits with an optional point, and an
 /// optional exponent. The digit before the point may be missing (`.48`), as in the venue's data.
 ///
-/// A value out of the range of an `i64` is clamped, so that the range check of the field reports
-/// the error instead of this function.
+/// A value out of the range of an `i64` is clamped, so that the field's range check reports the
+/// error.
 pub fn micros_from_text(text: &str, rounding: Rounding) -> Result<i64, DecimalError> {
     if let Some(micros) = short(text.as_bytes()) {
         return Ok(micros);
@@ -54,7 +54,7 @@ pub fn micros_from_text(text: &str, rounding: Rounding) -> Result<i64, DecimalEr
 }
 
 /// Fast path for the usual form: at most 12 characters, digits with an optional point and at most
-/// six decimals. `None` says nothing about the validity of other text.
+/// six decimals. Returns `None` for any other text, valid or not.
 fn short(text: &[u8]) -> Option<i64> {
     const BYTES_MAX: usize = 12;
     const SCALES: [i64; 7] = [1_000_000, 100_000, 10_000, 1_000, 100, 10, 1];
@@ -74,7 +74,7 @@ fn short(text: &[u8]) -> Option<i64> {
         Some(place) => text.len() - place - 1,
         None => 0,
     };
-    // If there is no final digit, the slow path decides whether this is a number.
+    // Without a final digit, the slow path decides whether this is a number.
     let is_number = text.last().is_some_and(u8::is_ascii_digit);
     SCALES.get(decimal_count).filter(|_| is_number).map(|scale| digits * scale)
 }
@@ -84,7 +84,8 @@ struct Digits {
     negative: bool,
     values: [u8; DECIMAL_TEXT_BYTES_MAX],
     count: usize,
-    /// Number of digits before the point; with an exponent, it may be negative or beyond the end.
+    /// Number of digits before the point. An exponent can make it negative, or larger than the
+    /// number of digits.
     point: i32,
 }
 
@@ -124,7 +125,7 @@ impl Digits {
         Some(number)
     }
 
-    /// Number of decimals after applying the exponent.
+    /// Returns the number of decimals after applying the exponent.
     fn decimal_count(&self) -> i32 {
         let digit_count = i32::try_from(self.count).expect("at most 40 digits");
         digit_count - self.point
@@ -139,7 +140,8 @@ impl Digits {
                 .and_then(|place| self.values[..self.count].get(place))
                 .copied();
             if digit.is_none() && micros == 0 {
-                // Only zeros so far and no digits left: the rest of an exponent changes nothing.
+                // All digits are used up and all are zeros: the rest of the exponent changes
+                // nothing.
                 break;
             }
             micros =
@@ -174,7 +176,8 @@ impl Digits {
     }
 }
 
-/// Parses the digits after the `e`, clamped to what matters for 40 characters.
+/// Parses the digits after the `e`. The result is clamped to a range that suffices for 40
+/// characters.
 fn read_exponent(bytes: &[u8]) -> Option<i32> {
     let (negative, digits) = match bytes {
         [b'-', digits @ ..] => (true, digits),
@@ -188,7 +191,7 @@ fn read_exponent(bytes: &[u8]) -> Option<i32> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
-/// Longest text of millionths: a sign, thirteen digits, a point and six decimals.
+/// Longest text of a number of millionths: a sign, thirteen digits, a point and six decimals.
 pub const MICROS_TEXT_BYTES_MAX: usize = 21;
 
 /// Appends millionths as trimmed decimal text.
@@ -196,7 +199,8 @@ pub const MICROS_TEXT_BYTES_MAX: usize = 21;
 pub fn write_micros(out: &mut Vec<u8>, micros: i64) {
     let mut text = [0; MICROS_TEXT_BYTES_MAX];
     let end = out.len() + put_micros(&mut text, micros);
-    // To copy a fixed number of bytes takes no call, so what is not text is cut off afterwards.
+    // Copying a fixed number of bytes needs no call. The bytes beyond the text are truncated
+    // afterwards.
     out.extend_from_slice(&text);
     out.truncate(end);
 }
@@ -246,7 +250,7 @@ pub fn put_micros(text: &mut [u8; MICROS_TEXT_BYTES_MAX], micros: i64) -> usize 
     end
 }
 
-/// The numbers below 100 as two digits each.
+/// The numbers below 100, each as two digits.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[b'0'; 2]; 100];
     let mut number: u8 = 0;
@@ -257,7 +261,7 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// Writes the same text to a formatter.
+/// Writes the same text as [`write_micros`] to a formatter.
 pub(super) fn format_micros(micros: i64, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut text = Vec::with_capacity(24);
     write_micros(&mut text, micros);

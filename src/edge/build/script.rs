@@ -1,31 +1,31 @@
-//! The build script: finds out which commit is built, and of which day it is.
+//! The build script: determines the commit being built, and its date.
 //!
-//! In this order: `SOURCE_COMMIT`, for who builds without git; git itself; and for an archive that
-//! git has made, what git wrote into `.ci/archive`. `SOURCE_DATE_EPOCH`, which reproducible builds
-//! set, wins for the day. Nothing else of the machine goes into the binary, so the same tree gives
-//! the same one.
+//! The commit comes from the first of these that is known: `SOURCE_COMMIT`, for builds without git;
+//! git itself; and, in an archive made by git, the line that git wrote to `.ci/archive`.
+//! `SOURCE_DATE_EPOCH`, which reproducible builds set, overrides the date. Nothing else about the
+//! machine enters the binary, so the same tree gives the same binary.
 //!
-//! Whatever depends on this script is built again when it runs again: the library and every test.
-//! So only release builds, which operators run, look at git after each commit. Others look when
-//! another branch is checked out, and their commit is one from which the tree may have moved on: it
-//! ends in `+`. A release that differs from its commit has the same mark.
+//! Whenever this script reruns, everything that depends on it is rebuilt: the library and every
+//! test. So only release builds, which operators run, check git after each commit. Other builds
+//! check when another branch is checked out. They mark their commit with `+`, since the tree may
+//! have changed since that commit. A release that differs from its commit has the same mark.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How many digits of a commit are shown. Always as many, whatever git would choose.
+/// Number of digits of a commit to show. Fixed, so it does not depend on git's configuration.
 const DIGITS: usize = 12;
 
-/// What is built: where it changes, the commit does not say what is in the binary.
+/// The inputs of the binary. If any of them differ from the commit, the binary is marked with `+`.
 const SOURCES: [&str; 3] = ["src", "Cargo.toml", "Cargo.lock"];
 
-/// What git fills in when it makes an archive.
+/// The file that git fills in when it makes an archive.
 const ARCHIVE: &str = ".ci/archive";
 
 #[cfg(not(test))]
 fn main() {
     let package = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));
-    // The whole tree: this package lies in `src/edge`.
+    // The root of the tree: this package is in `src/edge`.
     let folder = package.ancestors().nth(2).expect("a folder of the tree").to_path_buf();
     let is_release = std::env::var("PROFILE").as_deref() == Ok("release");
     let given = |name| {
@@ -40,17 +40,18 @@ fn main() {
         }
     }
     let Source { commit, date } = source(&folder, is_release, commit, epoch.as_deref());
-    // Without the prefix of options: `cargo run` sets these for the server too.
+    // Not named like the server's own environment variables, since `cargo run` passes the variables
+    // set here to the server.
     println!("cargo::rustc-env=BUILD_COMMIT={commit}");
     println!("cargo::rustc-env=BUILD_COMMIT_DATE={date}");
 }
 
-/// What is built. Empty text stands for what is not known.
+/// The source of a build. Fields are empty if unknown.
 #[derive(PartialEq, Eq, Debug)]
 struct Source {
-    /// The first digits of the commit, and `+` if there may be more in the binary than in that.
+    /// The first digits of the commit, followed by `+` if the binary may differ from it.
     commit: String,
-    /// The day of the commit in UTC, as 2026-11-28.
+    /// The UTC date of the commit, such as 2026-11-28.
     date: String,
 }
 
@@ -69,9 +70,9 @@ fn source(
     Source { commit, date: epoch.map(date).unwrap_or_default() }
 }
 
-/// The commit that is checked out, and when it was made.
+/// Returns the commit that is checked out, and when it was made.
 fn of_git(folder: &Path, is_release: bool) -> Option<(String, Option<i64>)> {
-    // Of an archive that was unpacked in another repository, that one says nothing.
+    // An archive may be unpacked inside another repository, whose commit does not describe it.
     if !git(folder, &["rev-parse", "--show-prefix"])?.is_empty() {
         return None;
     }
@@ -85,7 +86,7 @@ fn of_git(folder: &Path, is_release: bool) -> Option<(String, Option<i64>)> {
     Some((format!("{}{mark}", shortened(commit)), epoch.parse().ok()))
 }
 
-/// What git wrote into the archive that this tree was unpacked from.
+/// Returns the commit and time that git wrote to the archive this tree was unpacked from.
 fn of_archive(folder: &Path) -> Option<(String, Option<i64>)> {
     let text = std::fs::read_to_string(folder.join(ARCHIVE)).ok()?;
     let (commit, epoch) = text.lines().last()?.split_once(' ')?;
@@ -93,18 +94,18 @@ fn of_archive(folder: &Path) -> Option<(String, Option<i64>)> {
     is_written.then(|| (shortened(commit), epoch.parse().ok()))
 }
 
-/// The files of git that change when another commit is checked out. A release also changes with its
-/// sources.
+/// Returns the files of git that change when another commit is checked out, and for a release also
+/// the sources.
 fn watched(folder: &Path, is_release: bool) -> Vec<PathBuf> {
     let of_git = |name| {
         let path = folder.join(git(folder, &["rev-parse", "--git-path", name])?);
-        // Cargo takes what is missing for changed, at each build.
+        // Cargo treats a missing file as changed in every build.
         path.exists().then_some(path)
     };
     let mut paths: Vec<PathBuf> = of_git("HEAD").into_iter().collect();
     if is_release {
-        // The list of what was checked out. Where git keeps none, all branches, which also change
-        // in other work trees.
+        // The reflog changes with every checkout and commit. Without one, watch all branches, which
+        // other work trees change too.
         match of_git("logs/HEAD") {
             Some(list) => paths.push(list),
             None => paths.extend(["refs/heads", "packed-refs"].into_iter().filter_map(of_git)),
@@ -114,20 +115,20 @@ fn watched(folder: &Path, is_release: bool) -> Vec<PathBuf> {
     paths
 }
 
-/// What git prints, without the end of the line. `None` if it fails or is not there.
+/// Runs git and returns its output without the final line break. `None` if git fails or is missing.
 fn git(folder: &Path, words: &[&str]) -> Option<String> {
     let output = Command::new("git").arg("-C").arg(folder).args(words).output().ok()?;
     let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
     Some(text.trim_end().to_owned())
 }
 
-/// No more of a commit than is shown, nor anything that is no part of one.
+/// Keeps the first [`DIGITS`] characters that may be part of a commit's name.
 fn shortened(commit: &str) -> String {
     commit.chars().filter(char::is_ascii_alphanumeric).take(DIGITS).collect()
 }
 
-/// The day in UTC of a time in seconds since 1970, by the algorithm of Howard Hinnant
-/// (`civil_from_days`): years begin in March, so that the odd day is the last.
+/// Returns the UTC date of a Unix time in seconds, by Howard Hinnant's `civil_from_days`: years
+/// start in March, so that the leap day is the last.
 fn date(epoch: i64) -> String {
     let days = epoch.div_euclid(86_400) + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -148,7 +149,7 @@ mod tests {
 
     const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-    /// A repository with one commit of a fixed time; `None` where there is no git.
+    /// Creates a repository with one commit of a fixed time; `None` if git is not installed.
     fn repository() -> Option<(tempfile::TempDir, String)> {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("src")).unwrap();
@@ -205,7 +206,7 @@ mod tests {
         let tar = Command::new("tar").args(["-xf", archive, "-C"]).arg(unpacked.path()).status();
         assert!(tar.unwrap().success());
         check(unpacked.path(), true, &head, "2025-11-28");
-        // In another repository, it is not the commit of that.
+        // An archive unpacked inside another repository does not take that repository's commit.
         let inside = folder.path().join("unpacked");
         fs::create_dir_all(inside.join(".ci")).unwrap();
         fs::copy(unpacked.path().join(".ci/archive"), inside.join(".ci/archive")).unwrap();

@@ -1,4 +1,4 @@
-//! What request handlers share: the process, the worker, the connection.
+//! State shared by request handlers, per process, worker and connection.
 
 mod page;
 
@@ -39,49 +39,51 @@ use paperbourse_exchange::service::Service;
 use paperbourse_store::journal::{Journal, Waiters};
 use paperbourse_venue::VenueStatus;
 
-/// Connections that may be sent a refusal at the same time.
+/// Maximum number of connections that are sent a refusal at the same time.
 pub const REFUSALS_MAX: usize = 64;
-/// Default limit of the price streams of an address.
+/// Default limit on open price streams per address.
 pub const STREAMS_PER_ADDRESS_MAX: u32 = 100;
-/// Shortest time between two log lines about connections that were not served.
+/// Minimum interval between two log lines about connections that were not served.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
-/// Shortest time between two log lines about an ignored `X-Forwarded-For`.
+/// Minimum interval between two log lines about an ignored `X-Forwarded-For`.
 const FORWARDED_LINE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Everything a request is answered from. It exists once the start is complete.
+/// Everything needed to answer requests. It exists once startup is complete.
 pub struct AppState {
-    /// The use cases.
+    /// The exchange's use cases.
     pub service: Service,
-    /// What is on disk, and what is on its way there.
+    /// The journal: records on disk and records being written.
     pub journal: Arc<Journal>,
     /// Sends prices to subscribers.
     pub fanout: Arc<Fanout>,
-    /// What the execution sockets have sent.
+    /// Counts of the frames that execution sockets have sent.
     pub executions: ExecutionCounts,
-    /// Open sockets of each account.
+    /// Number of open sockets of each account.
     pub sockets: Arc<SocketCounts>,
-    /// Exports of each account that are being sent.
+    /// Number of running exports of each account.
     pub exports: Arc<ExportCounts>,
-    /// Open price streams of each address.
+    /// Number of open price streams of each address.
     pub streams: Arc<StreamCounts>,
-    /// What sockets and price streams hold that their clients have not read.
+    /// Memory budget for data of sockets and price streams that clients have not read yet.
     pub unsent: Arc<ByteBudget>,
-    /// How many sockets were closed with 1013: there was no room for them, or they read too slowly.
+    /// Number of sockets closed with 1013, for lack of room or because their clients read too
+    /// slowly.
     pub turned_away: AtomicU64,
-    /// How many price streams were cut off because their clients read too slowly.
+    /// Number of price streams cut off because their clients read too slowly.
     pub streams_cut_off: AtomicU64,
-    /// How many price streams an address may have open.
+    /// Maximum number of open price streams per address.
     pub streams_per_address_max: AtomicU32,
-    /// Which venue prices come from, and how it does.
+    /// The venue that supplies prices, and its status.
     pub venue: VenueStatus,
-    /// Bytes of memory by part, as last counted; empty unless memory is counted.
+    /// Memory use of each part of the server, in bytes, as last counted; empty unless memory is
+    /// counted.
     pub memory: Mutex<Vec<(&'static str, usize)>>,
-    /// When the start was complete.
+    /// When startup completed.
     pub began: Instant,
 }
 
 impl AppState {
-    /// An exchange without subscribers that begins now.
+    /// Creates the state of an exchange that has no subscribers and starts now.
     pub fn new(service: Service, journal: Arc<Journal>, venue: VenueStatus) -> Self {
         let fanout = Arc::new(Fanout::new(service.markets().clone()));
         Self {
@@ -103,65 +105,64 @@ impl AppState {
     }
 }
 
-/// The process as its connections see it: starting (no exchange yet), serving, and at the end
-/// draining.
+/// The process as its connections see it: starting (no exchange yet), serving, then draining.
 pub struct Server {
     app: OnceLock<Arc<AppState>>,
     is_draining: AtomicBool,
     shutdown: watch::Sender<bool>,
-    /// Whether another process goes on serving the connections at rest, and those that it gets.
+    /// Whether another process takes over the idle connections and accepts new ones.
     is_handing_over: AtomicBool,
     at_rest: Mutex<Vec<StdStream>>,
-    /// Limits the open connections.
+    /// Limits the number of open connections.
     pub connections: Arc<ConnectionLimit>,
-    /// Permits to send a refusal to a connection beyond the limit.
+    /// Permits for sending a refusal to connections over the limit.
     pub refusals: Arc<Semaphore>,
-    /// How much memory the request bodies may hold together.
+    /// Memory budget shared by all request bodies.
     pub bodies: Arc<ByteBudget>,
-    /// How much memory the answers may hold together that clients have not read.
+    /// Memory budget shared by all answers that clients have not read yet.
     pub answers: Arc<ByteBudget>,
     /// The peers whose `X-Forwarded-For` is trusted.
     pub proxies: TrustedProxies,
-    /// One for each worker.
+    /// The metrics of each worker.
     metrics: Mutex<Vec<Arc<Metrics>>>,
     started: Instant,
-    /// What the metrics show besides.
+    /// Sources of metrics that lie outside the exchange.
     pub observed: Observed,
-    /// Limits the log lines about connections.
+    /// Throttles for log lines about connections.
     pub lines: ConnectionLines,
-    /// Logs requests, once asked for.
+    /// The access log, once it has been enabled.
     pub access: OnceLock<AccessLog>,
-    /// Traces requests, if asked for.
+    /// Traces of requests; `None` unless tracing is enabled.
     #[cfg(feature = "traces")]
     pub traces: Option<Arc<Traces>>,
     /// Whether the console is served.
     has_console: bool,
-    /// The web pages that may call.
+    /// The origins of web pages that may call the API.
     pub cors: CorsOrigins,
-    /// When the owner of a cluster's log may answer. Set before the start is complete.
+    /// The lease under which the owner of a cluster's log may answer. Set before startup completes.
     #[cfg(feature = "cluster")]
     pub lease: OnceLock<Arc<Lease>>,
-    /// Its place in a cluster.
+    /// The node's place in its cluster.
     #[cfg(feature = "cluster")]
     pub place: ClusterPlace,
-    /// The end of a cluster's log when its owner has given it up.
+    /// The end position of the cluster's log, once this node has given up the log.
     #[cfg(feature = "cluster")]
     given_up: watch::Sender<Option<u64>>,
 }
 
-/// Limits the log lines that clients could cause at any rate.
+/// Throttles for log lines that clients could otherwise trigger at any rate.
 #[derive(Debug)]
 pub struct ConnectionLines {
-    /// A connection could not be accepted.
+    /// Throttles the line about a connection that could not be accepted.
     pub failed: Throttle,
-    /// A connection was refused: too many are open.
+    /// Throttles the line about a connection that was refused because too many are open.
     pub refused: Throttle,
-    /// A peer that is not a trusted proxy sent `X-Forwarded-For`.
+    /// Throttles the line about an `X-Forwarded-For` from a peer that is not a trusted proxy.
     pub forwarded: Throttle,
 }
 
 impl Server {
-    /// A process that is still starting.
+    /// Creates a server that is still starting.
     pub fn new(connections_max: usize) -> Self {
         Self {
             app: OnceLock::new(),
@@ -196,13 +197,13 @@ impl Server {
         }
     }
 
-    /// Also limits the connections of a single address.
+    /// Limits connections in total and per address.
     pub fn capped_by_address(self, connections_max: usize, per_address_max: usize) -> Self {
         let connections = ConnectionLimit::with_address_cap(connections_max, per_address_max);
         Self { connections, ..self }
     }
 
-    /// Serves no console.
+    /// Disables the console.
     pub fn without_console(self) -> Self {
         Self { has_console: false, ..self }
     }
@@ -212,18 +213,19 @@ impl Server {
         self.has_console
     }
 
-    /// Trusts these proxies about the addresses of clients.
+    /// Trusts these proxies to report client addresses in `X-Forwarded-For`.
     pub fn trusting(self, proxies: TrustedProxies) -> Self {
         Self { proxies, ..self }
     }
 
-    /// Traces requests.
+    /// Traces requests with `traces`, if given.
     #[cfg(feature = "traces")]
     pub fn tracing(self, traces: Option<Arc<Traces>>) -> Self {
         Self { traces, ..self }
     }
 
-    /// Logs these requests from now on. Only one thread may call this at a time.
+    /// Sets which requests are logged from now on. Only one thread may call this at a time. Fails
+    /// if the log's thread cannot be started.
     pub fn log_requests(&self, sample: Sample) -> io::Result<()> {
         match self.access.get() {
             Some(access) => access.set_sample(sample),
@@ -236,36 +238,38 @@ impl Server {
         Ok(())
     }
 
-    /// Takes a place for a connection from `peer`.
+    /// Takes a connection slot for `peer`. On failure, [`NoSlot`] says which limit was reached.
     pub fn admit(&self, peer: IpAddr) -> Result<ConnectionGuard, NoSlot> {
-        // During the start nothing is answered, so all connections are equally idle.
+        // Nothing is answered during startup, so all connections are equally idle.
         let now_ns = self.app().map_or(0, |app| app.service.moment().monotonic_ns);
         let address = (!self.proxies.trusts(peer)).then_some(peer);
         self.connections.admit(address, now_ns)
     }
 
-    /// Starts to serve. Panics if called twice.
+    /// Starts serving. Panics if called twice.
     pub fn open(&self, app: Arc<AppState>) {
         let before = self.app.set(app);
         assert!(before.is_ok(), "a server opens once");
     }
 
-    /// Starts to drain: the server is no longer ready, connections finish the requests in flight,
+    /// Starts draining: the server is no longer ready, connections finish their requests in flight,
     /// and sockets close.
     pub fn close(&self) {
+        // Set before the signal, so that the tasks it wakes find the server draining.
         self.is_draining.store(true, Ordering::Release);
         self.shutdown.send_replace(true);
     }
 
-    /// Starts to drain for another process, which goes on serving the connections that are at rest
-    /// once their requests in flight are answered.
+    /// Starts draining in favour of another process, which takes over idle connections once their
+    /// requests in flight are answered.
     pub fn hand_over(&self) {
+        // Set before the signal, because connections read it in `ending` when the signal arrives.
         self.is_handing_over.store(true, Ordering::Release);
-        // Not draining: a question whether the server is ready is about both processes.
+        // `is_draining` stays false: readiness now describes both processes.
         self.shutdown.send_replace(true);
     }
 
-    /// What becomes of a connection when the server drains.
+    /// Returns how connections end when the server drains.
     pub fn ending(&self) -> Ending {
         if self.is_handing_over.load(Ordering::Acquire) {
             Ending::HandedOver
@@ -274,23 +278,23 @@ impl Server {
         }
     }
 
-    /// Keeps a connection at rest for the process that goes on serving it.
+    /// Keeps an idle connection for the process that takes it over.
     pub fn keep_at_rest(&self, stream: StdStream) {
         self.at_rest.lock().push(stream);
     }
 
-    /// The connections for the process that goes on serving them.
+    /// Removes and returns the idle connections to hand over.
     pub fn take_at_rest(&self) -> Vec<StdStream> {
         std::mem::take(&mut *self.at_rest.lock())
     }
 
-    /// `None` until the start is complete.
+    /// Returns the exchange, or `None` until startup is complete.
     pub fn app(&self) -> Option<&Arc<AppState>> {
         self.app.get()
     }
 
-    /// Whether what was read before this call may be answered: always, unless another node of a
-    /// cluster could have changed it.
+    /// Whether state read before this call may be sent as an answer. Always true, unless another
+    /// node of a cluster could have changed the state.
     pub fn may_answer(&self) -> bool {
         #[cfg(feature = "cluster")]
         if let Some(lease) = self.lease.get() {
@@ -299,14 +303,15 @@ impl Server {
         true
     }
 
-    /// The log of the cluster was given up, and ends at this position: nothing behind it becomes
-    /// durable here any more. Requests that wait for that are answered: ask another node.
+    /// Records that this node has given up the cluster's log, which ends at `position`. Records
+    /// beyond it never become durable here, so requests waiting for them fail and must be retried
+    /// at another node.
     #[cfg(feature = "cluster")]
     pub fn give_up(&self, position: u64) {
         self.given_up.send_replace(Some(position));
     }
 
-    /// Whether this is a node of a cluster that has owned its log.
+    /// Whether this node owns, or has owned, the log of a cluster.
     pub fn is_owner(&self) -> bool {
         #[cfg(feature = "cluster")]
         return self.lease.get().is_some();
@@ -314,7 +319,7 @@ impl Server {
         false
     }
 
-    /// Whether nothing becomes durable any more, since another node of a cluster serves now.
+    /// Whether this node has given up the cluster's log, after which nothing becomes durable here.
     pub fn has_given_up(&self) -> bool {
         #[cfg(feature = "cluster")]
         return self.given_up.borrow().is_some();
@@ -322,7 +327,8 @@ impl Server {
         false
     }
 
-    /// Resolves once that is so, to the position at which the log ends.
+    /// Waits until this node gives up the log, and returns the position at which the log ends.
+    /// Never resolves on a node that has not owned the log.
     #[cfg(feature = "cluster")]
     pub(super) async fn given_up(&self) -> u64 {
         if !self.is_owner() {
@@ -333,39 +339,39 @@ impl Server {
         position.expect("the sender is here")
     }
 
-    /// Tends the journal, if there is one yet.
+    /// Flushes the journal's filled records, if there is a journal yet.
     fn tend(&self) {
         if let Some(app) = self.app() {
             app.journal.tend();
         }
     }
 
-    /// Whether the server finishes what is in flight and takes no new work.
+    /// Whether the server only finishes requests in flight and takes no new work.
     pub fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Acquire)
     }
 
-    /// Becomes true when the server starts to drain.
+    /// Returns a receiver whose value becomes true when the server starts to drain or to hand over.
     pub fn shutdown(&self) -> watch::Receiver<bool> {
         self.shutdown.subscribe()
     }
 }
 
-/// The place of one connection: it counts towards the limit, and the process waits for it when it
-/// drains. An upgraded connection keeps it.
+/// The slot of one connection. It counts towards the limit, and a draining process waits until it
+/// is dropped. An upgraded connection keeps its slot.
 pub struct ConnectionSlot {
     guard: ConnectionGuard,
     has_sent_request: AtomicBool,
     last_key: LastKey,
-    /// Its place among the clients of its worker that send requests ahead of the answers.
+    /// The connection's place in its worker's queue of clients that pipeline requests.
     place: OnceLock<Arc<Place>>,
-    /// The worker drains until all of these are dropped.
+    /// A draining worker waits until all of its connections have dropped their senders.
     _alive: mpsc::Sender<()>,
 }
 
 impl ConnectionSlot {
-    /// `alive` is a sender of the channel whose end the worker waits for when it drains. The number
-    /// of its senders is that of the worker's connections.
+    /// Creates the slot of an accepted connection. `alive` is a sender of the channel that a
+    /// draining worker waits on; each of the worker's connections holds one.
     pub fn new(guard: ConnectionGuard, alive: mpsc::Sender<()>) -> Self {
         let has_sent_request = AtomicBool::new(false);
         let last_key = LastKey::default();
@@ -382,23 +388,24 @@ impl ConnectionSlot {
         is_first
     }
 
-    /// The key that it presented last.
+    /// Returns the key that the connection presented last.
     pub(super) fn last_key(&self) -> &LastKey {
         &self.last_key
     }
 
-    /// Records a valid credential: from now on this place is never given to another connection.
+    /// Records that a valid credential was presented. The slot is then never given to another
+    /// connection.
     pub fn recognize(&self) {
         self.guard.recognize();
     }
 
-    /// Whether it has presented a valid credential.
+    /// Whether the connection has presented a valid credential.
     #[cfg(feature = "cluster")]
     pub(super) fn is_recognized(&self) -> bool {
         self.guard.is_recognized()
     }
 
-    /// Resolves when this place was given to another connection.
+    /// Resolves when the slot has been given to another connection.
     pub async fn dismissed(&self) {
         self.guard.dismissed().await;
     }
@@ -406,22 +413,22 @@ impl ConnectionSlot {
 
 /// One worker thread as its connections see it.
 pub struct Worker {
-    /// The process it belongs to.
+    /// The server that this worker belongs to.
     pub server: Arc<Server>,
-    /// Counts what this worker does.
+    /// The metrics of this worker.
     pub metrics: Arc<Metrics>,
     waiters: OnceLock<Arc<Waiters>>,
     turns: OnceLock<Arc<Turns>>,
-    /// The turns of clients that send requests ahead of the answers.
+    /// The turns of clients that pipeline requests.
     pipelined: OnceLock<Arc<Turns>>,
     watch: OnceLock<Arc<Watch>>,
-    /// Its link to the node of a cluster that owns the log, while that is another one.
+    /// The link to the node that owns the cluster's log, while that is another node.
     #[cfg(feature = "cluster")]
     pub to_owner: ToOwner,
 }
 
 impl Worker {
-    /// A worker whose metrics are on the server's page from now on.
+    /// Creates a worker and adds its metrics to the server's metrics page.
     pub fn new(server: Arc<Server>) -> Self {
         let metrics = Arc::new(Metrics::new(OPERATIONS.len()));
         server.metrics.lock().push(metrics.clone());
@@ -437,8 +444,9 @@ impl Worker {
         }
     }
 
-    /// The requests of this worker that wait for the disk. The first call starts the task that
-    /// wakes them: before the start is complete there is no journal to wait for.
+    /// Returns this worker's requests that wait for the disk. The first call starts the task that
+    /// wakes them. It cannot start earlier: before startup is complete there is no journal to wait
+    /// for.
     pub fn waiters(&self, app: &AppState) -> &Arc<Waiters> {
         self.waiters.get_or_init(|| {
             let waiters = app.journal.register();
@@ -450,21 +458,20 @@ impl Worker {
         })
     }
 
-    /// The turns of this worker's readers. The first call starts the task that gives them.
+    /// Returns the turns of this worker's readers. The first call starts the task that grants them.
     pub fn turns(&self) -> &Arc<Turns> {
         self.turns.get_or_init(|| self.spawn_turns(Turns::default()))
     }
 
-    /// Gives way to the other connections of this worker, for a client that sends requests ahead of
-    /// the answers: however many such clients there are, others wait for a few of their requests at
-    /// a time.
+    /// Yields to the worker's other connections, on behalf of a client that pipelines requests.
+    /// However many clients pipeline, the others wait for only a few pipelined requests at a time.
     pub async fn give_way(&self, slot: &ConnectionSlot) {
         let pipelined = self.pipelined.get_or_init(|| self.spawn_turns(Turns::of_requests()));
         pipelined.wait(slot.place.get_or_init(Arc::default)).await;
     }
 
-    /// Starts the task that gives these turns. It also tends the journal: a worker with somebody
-    /// who waits for a turn does not sleep.
+    /// Starts the task that grants these turns. The task also flushes the journal, because a worker
+    /// with waiting clients never goes to sleep.
     fn spawn_turns(&self, turns: Turns) -> Arc<Turns> {
         let turns = Arc::new(turns);
         tokio::spawn({
@@ -474,7 +481,8 @@ impl Worker {
         turns
     }
 
-    /// The sockets of this worker. The first call starts the task that looks at them.
+    /// Returns the watch over this worker's sockets. The first call starts the task that checks
+    /// them.
     pub fn watch(&self) -> &Arc<Watch> {
         self.watch.get_or_init(|| {
             let watch: Arc<Watch> = Arc::default();
@@ -486,20 +494,20 @@ impl Worker {
         })
     }
 
-    /// The position in the journal that a request of this worker last waited for since the last
-    /// call, 0 if none did.
+    /// Returns the last journal position that a request of this worker has waited for since the
+    /// previous call; 0 if there was none.
     pub fn take_position(&self) -> u64 {
         self.waiters.get().map_or(0, |waiters| waiters.take_asked())
     }
 
-    /// The position that was first waited for since the last call of [`Self::take_position`], 0 if
-    /// none was.
+    /// Returns the first journal position that a request has waited for since the last call of
+    /// [`Self::take_position`]; 0 if there was none.
     #[cfg(feature = "cluster")]
     pub(super) fn first_position(&self) -> u64 {
         self.waiters.get().map_or(0, |waiters| waiters.first_asked())
     }
 
-    /// Called whenever this worker's thread is about to sleep.
+    /// Flushes the journal. Called whenever this worker's thread is about to sleep.
     pub fn before_sleep(&self) {
         self.server.tend();
     }
@@ -530,7 +538,7 @@ mod tests {
         }
         let mut most = 0;
         while served.load(Ordering::Relaxed) < CLIENTS {
-            // A request of another client, in several steps, each made by another task.
+            // A request of another client takes several steps, each of which another task triggers.
             let before = served.load(Ordering::Relaxed);
             for _ in 0..3 {
                 tokio::spawn(yield_now()).await.unwrap();

@@ -1,8 +1,9 @@
-//! The sockets and the stream of prices described in AsyncAPI 3.0, made from their rows in the
+//! The AsyncAPI 3.0 document of the WebSockets and the price stream, built from their rows in the
 //! table of operations and the schemas of the frames.
 //!
-//! The document takes the server's side: it *receives* what clients send. Its examples are
-//! frames of a running server; a test compares them with what one sends today.
+//! The document takes the server's point of view: the server *receives* what clients send. The
+//! examples are frames recorded from a running server; a test compares them with the frames that a
+//! server sends today.
 
 use std::sync::LazyLock;
 
@@ -28,7 +29,7 @@ The WebSockets and the stream of prices of a self-hosted paper exchange for pred
 `/openapi.json` describes everything else. Prices, sizes and money are text. Messages may get new \
 fields, and there may be new types of messages: ignore those that you do not know.";
 
-/// `GET /asyncapi.json`.
+/// The file served at `GET /asyncapi.json`.
 pub(super) static FILE: LazyLock<File> = LazyLock::new(|| {
     let text = serde_json::to_vec(&document()).expect("a tree of JSON values has a text");
     File::new("application/json", text)
@@ -39,11 +40,12 @@ struct Channel {
     name: &'static str,
     path: &'static str,
     server: &'static str,
-    /// What the server sends. Each schema is one message, or a choice of several.
+    /// Schemas of the messages that the server sends. Each schema is one message or a choice of
+    /// several.
     sends: &'static [SchemaOf],
-    /// What it receives, in the same way.
+    /// Schemas of the messages that the server receives, in the same form.
     receives: &'static [SchemaOf],
-    /// Which messages answer each message that it receives. All others are sent unasked.
+    /// The possible replies to each received message. All other messages are sent unprompted.
     replies: &'static [(&'static str, &'static [&'static str])],
 }
 
@@ -89,7 +91,7 @@ const CHANNELS: [Channel; 3] = [
 
 const REPLY: SchemaOf = schema_of::<Reply<'static>>;
 
-/// The document.
+/// Builds the AsyncAPI document.
 pub fn document() -> Value {
     let mut sent = generator(Contract::Serialize);
     let mut received = generator(Contract::Deserialize);
@@ -123,7 +125,7 @@ pub fn document() -> Value {
     })
 }
 
-/// AsyncAPI's own schemas are those of draft 7.
+/// Creates a generator of draft 7 schemas, the version on which AsyncAPI's own schemas are based.
 fn generator(contract: Contract) -> SchemaGenerator {
     let settings = SchemaSettings::draft07().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
@@ -209,7 +211,8 @@ impl Channel {
         channel
     }
 
-    /// What the server does on this channel: answer what it receives, and send the rest unasked.
+    /// Describes what the server does on this channel: it answers the messages that it receives,
+    /// and sends the rest unprompted.
     fn operations(
         &self,
         sends: &Map<String, Value>,
@@ -248,7 +251,7 @@ impl Channel {
         operations
     }
 
-    /// The messages of these schemas, by name.
+    /// Returns the messages described by these schemas, by name.
     fn messages(
         &self,
         schemas: &[SchemaOf],
@@ -285,21 +288,22 @@ impl Channel {
     }
 }
 
-/// Frames of a running server by channel and name.
+/// Frames recorded from a running server, by channel and message name.
 static EXAMPLES: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("asyncapi/examples.json")).expect("the examples are JSON")
 });
 
-/// A message as a schema describes it.
+/// A message described by a schema.
 struct Form {
     name: String,
     summary: String,
     payload: Value,
-    /// Whether it has its name beside the payload, rather than in it.
+    /// Whether the message's name is sent beside its payload, as in an event stream, rather than
+    /// within it.
     is_event: bool,
 }
 
-/// The messages that a schema describes: those of an enum, or one.
+/// Returns the messages that a schema describes: one per variant of an enum, otherwise one.
 fn forms(schema: &Schema, generator: &SchemaGenerator) -> Vec<Form> {
     match schema.get("oneOf") {
         Some(Value::Array(variants)) => variants.iter().map(|it| form(it, generator)).collect(),
@@ -332,7 +336,7 @@ fn form(schema: &Value, generator: &SchemaGenerator) -> Form {
     Form { name: name_of(&found), summary, payload, is_event }
 }
 
-/// The parameters of the query, as the schema of an object.
+/// Returns an object schema whose properties are the query parameters.
 fn query(row: &Operation) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
@@ -351,7 +355,7 @@ fn query(row: &Operation) -> Value {
     schema
 }
 
-/// The headers of which a socket takes one in place of a token.
+/// Returns the schema of the credential headers. A socket needs one of them or a token.
 fn credentials() -> Value {
     json!({ "type": "object", "properties": {
         "X-API-Key": { "type": "string", "description": "An API key." },

@@ -1,6 +1,6 @@
-//! The body of a request, read whole, up to the size that its operation accepts.
+//! Reads request bodies whole, up to the size that the operation accepts.
 //!
-//! Until it is parsed, a body is memory that a caller makes us hold. So all bodies share a budget,
+//! An unparsed body is memory that a client makes the server hold. So all bodies share a budget,
 //! and each has deadlines ([`super::connection::Deadlines`]).
 
 use std::future::poll_fn;
@@ -17,12 +17,12 @@ use super::holder::Holder;
 use crate::telemetry::Trace;
 use paperbourse_core::limits::budget::{ByteBudget, Share};
 
-/// Default limit of what all bodies may hold together, in bytes.
+/// Default memory budget of all bodies together, in bytes.
 pub const BUDGET_BYTES: usize = 64 << 20;
-/// The first bytes of each body, which do not count: large bodies of others never keep a small one
-/// out.
+/// Bytes of each body that do not count towards the budget, so that large bodies never keep a small
+/// one out.
 pub const UNCOUNTED_BYTES: usize = 4 * 1024;
-/// Initial allocation for a body that arrives in pieces; it grows only with what has arrived.
+/// Initial allocation for a body that arrives in pieces; it grows only as the body arrives.
 const FIRST_CAPACITY_BYTES: usize = 8 * 1024;
 
 /// A body that is still arriving.
@@ -30,18 +30,20 @@ const FIRST_CAPACITY_BYTES: usize = 8 * 1024;
 pub struct RequestBody {
     incoming: Incoming,
     activity: Arc<Activity>,
-    /// The limit of the operation: 0 before [`Self::limit`] sets it and once it is exceeded.
+    /// The size limit of the operation; 0 before [`Self::limit`] sets it, and once a body exceeds
+    /// it.
     bytes_max: usize,
     has_begun: bool,
-    /// Whether all of it has arrived. A chunked body does not say so itself.
+    /// Whether the whole body has arrived. After the end of a chunked body, hyper's `is_end_stream`
+    /// stays false, so the end is recorded here.
     is_ended: bool,
     is_late: bool,
-    /// Who holds its memory, if that is known.
+    /// The holder that the body's memory is charged to, once known.
     holder: Option<Holder>,
     held: Option<Share>,
 }
 
-/// A body that has arrived. It counts towards the budget until it is dropped.
+/// A complete body. It counts towards the budget until it is dropped.
 #[derive(Debug, Default)]
 pub struct WholeBody {
     bytes: Bytes,
@@ -50,7 +52,7 @@ pub struct WholeBody {
 
 #[cfg(feature = "cluster")]
 impl WholeBody {
-    /// Its bytes, which count only as long as the body itself.
+    /// Returns the bytes. They count towards the budget only as long as this body exists.
     pub fn bytes(&self) -> Bytes {
         self.bytes.clone()
     }
@@ -67,7 +69,7 @@ impl std::ops::Deref for WholeBody {
 /// Why the body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// It is longer than the operation accepts.
+    /// The body is longer than the operation accepts.
     #[error("the body is larger than {bytes_max} bytes")]
     TooLarge {
         /// The limit of the operation.
@@ -95,13 +97,13 @@ impl RequestBody {
         }
     }
 
-    /// Whether its request was read together with the one before it.
+    /// Whether the request was pipelined, that is, read together with the one before it.
     pub fn is_pipelined(&self) -> bool {
         self.activity.is_pipelined()
     }
 
-    /// Sets the operation's limit and refuses a body that announces more before any of it is read.
-    /// A chunked body announces nothing and passes.
+    /// Sets the operation's size limit. A body that announces a larger size is refused before any
+    /// of it is read; a chunked body announces no size and passes.
     pub fn limit(&mut self, bytes_max: usize) -> Result<(), BodyError> {
         if self.announced_bytes() > bytes_max as u64 {
             return Err(BodyError::TooLarge { bytes_max });
@@ -110,12 +112,12 @@ impl RequestBody {
         Ok(())
     }
 
-    /// Who holds the body's memory, and that of the answer, once that is known.
+    /// Returns the holder that the memory of the body and the answer is charged to, once known.
     pub(super) const fn holder(&self) -> Option<Holder> {
         self.holder
     }
 
-    /// Sets who holds the body's memory.
+    /// Sets the holder that the body's memory is charged to.
     pub(super) const fn is_of(&mut self, holder: Holder) {
         self.holder = Some(holder);
     }
@@ -144,9 +146,11 @@ impl RequestBody {
         self.is_late
     }
 
-    /// Reads and discards the rest, so that another request can follow. Stops once the limit is
-    /// exceeded.
+    /// Reads and discards the rest of the body, so that another request can follow. Stops once the
+    /// limit is exceeded.
     pub async fn discard(&mut self) {
+        // A limit of 0 means that the body was refused for its size. The connection then closes
+        // instead.
         if self.is_complete() || self.bytes_max == 0 {
             return;
         }
@@ -167,12 +171,12 @@ impl RequestBody {
         self.is_ended || self.incoming.is_end_stream()
     }
 
-    /// A lower bound of the bytes still to come.
+    /// Returns a lower bound on the number of bytes still to come.
     fn announced_bytes(&self) -> u64 {
         self.incoming.size_hint().lower()
     }
 
-    /// Starts waiting for the body; returns the connection's progress at this point.
+    /// Starts waiting for the body. Returns the connection's progress at this point.
     fn begin(&mut self) -> u32 {
         if !self.has_begun {
             self.has_begun = true;

@@ -27,7 +27,7 @@ pub(super) type Answer = Result<Reply, ApiError>;
 /// A request whose caller is identified and admitted.
 pub(super) struct Call<'a> {
     pub(super) metrics: &'a Metrics,
-    /// Those of the readers on this worker.
+    /// The turns of the readers on this worker.
     pub(super) turns: &'a Arc<Turns>,
     pub(super) app: &'a Arc<AppState>,
     pub(super) operation: &'static Operation,
@@ -35,7 +35,7 @@ pub(super) struct Call<'a> {
     pub(super) caller: Caller,
     pub(super) head: &'a Parts,
     pub(super) headers: &'a RequestHeaders<'a>,
-    /// See [`Self::take_body`].
+    /// The unparsed body, until [`Self::take_body`] takes it.
     pub(super) body: Mutex<WholeBody>,
 }
 
@@ -44,8 +44,8 @@ impl<'a> Call<'a> {
         &self.app.service
     }
 
-    /// The body. What a request waits for may take seconds, so nobody keeps the body any longer
-    /// than it takes to parse it.
+    /// Takes the body, leaving an empty one. A request may wait for seconds, so its body should be
+    /// freed as soon as it has been parsed.
     pub(super) fn take_body(&self) -> WholeBody {
         std::mem::take(&mut *self.body.lock())
     }
@@ -54,7 +54,8 @@ impl<'a> Call<'a> {
         Query::new(self.operation, self.head.uri.query())
     }
 
-    /// The value of a header. A repeated header means a list, so its values are joined with commas.
+    /// Returns the value of a header, if it was sent. A repeated header means a list, so its values
+    /// are joined with commas.
     pub(super) fn header(&self, name: &HeaderName) -> Option<Cow<'a, [u8]>> {
         let mut values = self.head.headers.get_all(name).iter().map(HeaderValue::as_bytes);
         let first = values.next()?;
@@ -63,13 +64,14 @@ impl<'a> Call<'a> {
         )
     }
 
-    /// The parameter of the path.
+    /// Returns the path's parameter, percent-decoded.
     pub(super) fn parameter(&self) -> Cow<'a, str> {
         let segment = self.operation.path.segment(self.head.uri.path());
         segment.and_then(decode).expect("the path matched the operation's pattern")
     }
 
-    /// Fails where the answer cannot be a stream: in HTTP/1.0, one that is cut off looks complete.
+    /// Fails for HTTP/1.0, which cannot carry a stream: a stream that was cut off would look
+    /// complete.
     pub(super) fn require_streams(&self) -> Result<(), ApiError> {
         if self.head.version < Version::HTTP_11 {
             return Err(ApiError::http_version_too_old());
@@ -77,13 +79,14 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// The parameter of the path as a wallet.
+    /// Returns the path's parameter as a wallet.
     pub(super) fn wallet(&self) -> Result<Wallet, FieldError> {
         let location = Location::of("path").field(self.operation.path.parameter());
         read_wallet(location, &self.parameter())
     }
 
-    /// The parameter of the path as an id, converted by `from_number`.
+    /// Returns the path's parameter as an id, converted by `from_number`; `None` if it cannot be an
+    /// id.
     pub(super) fn id<T>(
         &self,
         from_number: impl FnOnce(u64) -> Option<T>,
@@ -93,8 +96,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Reads an id. Text that is not an integer is an error. An integer that cannot be an id is `None`,
-/// which the operation reports as not found.
+/// Reads an id. Text that is not an integer is an error. An integer that cannot be an id gives
+/// `None`, which the operation reports as not found.
 pub(super) fn read_id<T>(
     location: Location,
     text: &str,

@@ -1,11 +1,11 @@
 //! Serves one connection: reads requests, writes responses, and drops clients that stall.
 //!
-//! hyper parses and writes. Its own deadline for heads starts when the last response is out, so it
-//! cannot tell an idle client from one that stalls. Here the transport records its progress, and
-//! one timer per connection checks that record. The timer is reset only when it would fire too
-//! late, so a busy connection never touches it.
+//! hyper does the parsing and writing. Its own deadline for heads starts when the last response has
+//! been sent, so it cannot tell an idle client from one that stalls. Here the transport records its
+//! progress, and one timer per connection checks that record. The timer is reset only when it would
+//! fire too late, so a busy connection never touches it.
 //!
-//! This module knows nothing about routes, keys or JSON.
+//! This module does not depend on routes, keys or JSON.
 
 mod activity;
 mod limit;
@@ -42,21 +42,21 @@ use timed::Timed;
 
 /// Size limit of a request's head, including the request line, in bytes. A larger one gets 431.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// How many bytes one connection may read ahead of the handler.
+/// Maximum number of bytes that a connection may read ahead of the handler.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
-/// The slowest accepted rate of a body. At this rate 64 KiB would take a minute, so for large
-/// bodies [`Deadlines::body_total`] is the tighter limit.
+/// Minimum rate of a body. At this rate 64 KiB would take a minute, so for large bodies
+/// [`Deadlines::body_total`] is the tighter limit.
 const BODY_BYTES_PER_SECOND_MIN: NonZeroU32 = NonZeroU32::new(1024).unwrap();
-/// The slowest accepted rate at which a client takes an answer. It is higher than that of bodies:
-/// an answer may take megabytes of memory until it is read.
+/// Minimum rate at which a client must take an answer. It is higher than that of bodies, because an
+/// unread answer may hold megabytes of memory.
 const ANSWER_BYTES_PER_SECOND_MIN: NonZeroU32 = NonZeroU32::new(16 * 1024).unwrap();
 
-/// At a shutdown, an idle connection closes this long after it was told. Meanwhile the runtime
-/// looks at its sockets once more, so that requests which had arrived before are read.
+/// Delay between a shutdown and the closing of an idle connection. Meanwhile the runtime polls its
+/// sockets once more, so that requests which had already arrived are read.
 const SETTLE: Duration = Duration::from_millis(1);
 
-/// How long each phase of a connection may take.
+/// Time limits for the phases of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deadlines {
     /// From a response, or the start of the connection, to the first byte of the next request.
@@ -65,20 +65,21 @@ pub struct Deadlines {
     pub head: Duration,
     /// From one piece of a body to the next.
     pub body: Duration,
-    /// For a whole body.
+    /// From the start of a body to its end.
     pub body_total: Duration,
     /// The rate at which a body must arrive after [`Self::body`] has passed.
     pub body_bytes_per_second: NonZeroU32,
     /// From one piece of a response that the client accepts to the next.
     pub write: Duration,
-    /// The rate at which a response must be accepted after [`Self::write`] has passed. Of a stream,
-    /// the time in which its parts are made does not count, and one without an end may be slower.
+    /// The rate at which a response must be accepted after [`Self::write`] has passed. In a stream,
+    /// the time spent producing its parts does not count, and an endless stream has no minimum
+    /// rate.
     pub write_bytes_per_second: NonZeroU32,
-    /// For a client that is still sending to receive a refusal.
+    /// Time for a client that is still sending to receive a refusal.
     pub linger: Duration,
-    /// For a client to take what a stream without an end says last.
+    /// Time for a client to take the farewell of an endless stream.
     pub farewell: Duration,
-    /// At a shutdown, for the first byte from a client that has sent nothing yet.
+    /// At a shutdown, time for the first byte from a client that has sent nothing yet.
     pub first: Duration,
 }
 
@@ -103,30 +104,30 @@ impl Default for Deadlines {
 /// How to end a connection early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// Finish what is in flight: an idle connection closes once it has read what has arrived, a new
-    /// one waits for its request for [`Deadlines::first`], a stream without an end says its last
-    /// and is cut off, and a pending request is answered with `Connection: close`.
+    /// Finish what is in flight. An idle connection closes once it has read what has arrived. A new
+    /// connection waits up to [`Deadlines::first`] for its request. An endless stream sends its
+    /// farewell and is cut off. A pending request is answered with `Connection: close`.
     Graceful,
-    /// Finish what is in flight, and then leave the connection to another process: it is at rest.
+    /// Finish what is in flight, then leave the idle connection to another process.
     HandedOver,
-    /// At once: another connection needs the slot.
+    /// Close at once, because another connection needs the slot.
     Abrupt,
 }
 
 /// Why a connection failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
-    /// The client made no progress until a deadline.
+    /// The client made no progress before a deadline.
     #[error("the client stalled: {phase:?}")]
     Stalled {
         /// The phase that timed out.
         phase: Phase,
     },
-    /// The client of a stream without an end took nothing of it for too long, or there was no
-    /// memory left for what it had not taken.
+    /// The client of an endless stream took none of it for too long, or the memory budget had no
+    /// room for data that the client had not taken.
     #[error("the stream was cut off: its client reads too slowly")]
     CutOff,
-    /// The connection gave up its slot.
+    /// The connection's slot was given to another connection.
     #[error("another connection needed the slot")]
     Dismissed,
     /// The transport failed, or the client did not speak HTTP.
@@ -134,11 +135,11 @@ pub enum ConnectionError {
     Broken(#[from] hyper::Error),
 }
 
-/// Serves requests until the client leaves or stalls, or until `ending` resolves. Returns a
-/// connection that is handed over, in which no byte of another request was read.
+/// Serves requests until the client leaves or stalls, or until `ending` resolves. If the connection
+/// is handed over and no byte of another request has been read, returns its transport.
 ///
-/// The handler may take as long as it wants, and may upgrade the connection; the deadlines do not
-/// apply after an upgrade.
+/// The handler has no time limit and may upgrade the connection; the deadlines do not apply after
+/// an upgrade.
 pub async fn serve_connection<Io, Handler, Answer, Body>(
     io: Io,
     deadlines: Deadlines,
@@ -162,7 +163,8 @@ where
             if activity.is_pipelined() {
                 tokio::task::yield_now().await;
             }
-            // Called here and not outside, where the block would store its future twice.
+            // The handler is called inside the block: a block that captured the handler's future
+            // would store that future twice.
             let mut response = handler(request).await;
             note_end(&mut response, &activity);
             activity.begin_answer();
@@ -190,6 +192,7 @@ where
     let signal_waker = Waker::from(signal.clone());
     let served = poll_fn(|context| {
         activity.set_task(context.waker());
+        // The load comes first to spare a busy connection the swap on every poll.
         if !has_ending
             && signal.is_set.load(Ordering::Acquire)
             && signal.is_set.swap(false, Ordering::AcqRel)
@@ -208,7 +211,7 @@ where
             }
         }
         let mut polled = Pin::new(&mut connection).poll(&mut Context::from_waker(&waker));
-        // hyper would close a connection on which a part of a head has arrived.
+        // hyper would close a connection that has received only part of a head.
         if let Some((timer, note)) = &mut settling
             && activity.phase() != Phase::Head
             && (activity.phase() != Phase::Idle
@@ -222,7 +225,7 @@ where
         }
         let is_parting = has_ending && activity.is_endless();
         if let Poll::Ready(result) = polled {
-            // A stream without an end is cut off.
+            // Cutting off an endless stream is the only way to end it, so this is no failure.
             let result = if is_parting { Ok(()) } else { result };
             return Poll::Ready(result.map(|()| false).map_err(|error| broken(&activity, error)));
         }
@@ -233,7 +236,7 @@ where
                 return Poll::Ready(Ok(false));
             }
         }
-        // After the poll: it has read all that there was.
+        // Checked after the poll, which has read everything that had arrived.
         if is_handed_over && activity.phase() == Phase::Idle {
             return Poll::Ready(Ok(true));
         }
@@ -241,7 +244,7 @@ where
             context.waker().wake_by_ref();
         }
         watchdog.as_mut().poll(context).map(|phase| match phase {
-            // The response is out, and the client had time to read it.
+            // The response has been sent, and the client had time to read it.
             Phase::Lingering => Ok(false),
             Phase::Responding if activity.is_endless() => Err(ConnectionError::CutOff),
             phase => Err(ConnectionError::Stalled { phase }),
@@ -254,13 +257,15 @@ where
     if !served? {
         return Ok(None);
     }
-    // What was read belongs to a request without an answer, and only hyper has it.
+    // Bytes that were read belong to an unanswered request and exist only in hyper's buffer, so a
+    // connection that has any cannot be handed over.
     let parts = connection.into_parts().filter(|parts| parts.read_buf.is_empty());
     Ok(parts.map(|parts| parts.io.into_inner().into_inner()))
 }
 
-/// Records that a 101 makes the connection a socket. Otherwise says `Connection: close` if no
-/// request can follow: an unread rest of a body would be in its way.
+/// For a 101 response, records that the connection becomes a socket. Otherwise adds
+/// `Connection: close` if no request can follow, for example because the unread rest of a body
+/// would be in the way.
 fn note_end<Body>(response: &mut Response<Body>, activity: &Activity) {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         activity.begin_socket();
@@ -269,14 +274,14 @@ fn note_end<Body>(response: &mut Response<Body>, activity: &Activity) {
     }
 }
 
-/// Why a connection with this activity failed.
+/// Returns the reason why a connection with this activity failed.
 fn broken(activity: &Activity, error: hyper::Error) -> ConnectionError {
     if activity.lacks_room() { ConnectionError::CutOff } else { ConnectionError::Broken(error) }
 }
 
-/// The transport of a connection that was upgraded, and the bytes that arrived with the request,
-/// after its head. Nothing of the connection's memory is left. Gives the connection back if it has
-/// another kind of transport.
+/// Returns the transport of an upgraded connection, and the bytes that arrived after the head of
+/// its request. All other memory of the connection is released. Returns the connection unchanged if
+/// its transport is of another type.
 pub fn transport_of<Io>(upgraded: Upgraded) -> Result<(Io, Vec<u8>), Upgraded>
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -285,8 +290,8 @@ where
     Ok((io.into_inner().into_inner(), read_buf.to_vec()))
 }
 
-/// The waker of the `ending` future: notes that it is worth polling, so that a busy connection need
-/// not do so each time it is polled itself.
+/// The waker of the `ending` future. It records that the future is worth polling, so that a busy
+/// connection need not poll it every time.
 struct EndSignal {
     is_set: AtomicBool,
     activity: Arc<Activity>,

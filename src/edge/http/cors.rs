@@ -1,7 +1,8 @@
-//! Which web pages may call the API from a browser (CORS). None may, unless the operator names
-//! their origins.
+//! Cross-origin access (CORS): which web pages may call the API from a browser. No page may, unless
+//! the operator lists its origin.
 //!
-//! A page that may call sends a key or a token itself: cookies and the like are never allowed.
+//! A page that may call the API sends a key or a token itself; cookies and other ambient
+//! credentials are never allowed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,7 +25,7 @@ use super::reply::Reply;
 const REQUEST_HEADERS: &str = "authorization, content-type, idempotency-key, last-event-id, \
                                x-api-key, x-confirm-cancel-all, x-request-id";
 
-/// The answer headers that a page may read, besides those that it always may.
+/// The answer headers that a page may read, besides those that are always readable.
 const EXPOSED_HEADERS: &str = "content-disposition, idempotent-replayed, retry-after, \
                                x-paperbourse-owner, x-polysim-code, x-ratelimit-limit, \
                                x-ratelimit-limit-per-second, \
@@ -32,43 +33,44 @@ const EXPOSED_HEADERS: &str = "content-disposition, idempotent-replayed, retry-a
                                x-polysim-warnings, x-ratelimit-reset, x-ratelimit-tier, \
                                x-request-id";
 
-/// For how many seconds a browser may remember what a path allows: two hours, the most that
+/// How long a browser may cache a preflight answer, in seconds: two hours, the maximum that
 /// browsers accept.
 const MAX_AGE_SECONDS: u16 = 7_200;
 
-/// The origin of web pages that may call, such as `https://bots.example.org`, or all of them.
+/// An origin whose web pages may call the API, such as `https://bots.example.org`, or every origin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CorsOrigin {
     /// Every origin.
     Any,
-    /// A scheme, a host, and a port unless it is the scheme's own.
+    /// A scheme, a host, and a port unless it is the scheme's default.
     Named(HeaderValue),
 }
 
-/// Why a text is not an origin.
+/// Why text is not a valid origin.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CorsOriginError {
-    /// It has no scheme, or one that pages do not have.
+    /// The text is not a scheme that pages have, followed by a plain host.
     #[error("not an origin: use a scheme and a host, such as https://bots.example.org, or *")]
     Form,
-    /// Something follows the host and the port. Browsers compare origins letter by letter.
+    /// Something follows the host and port. Browsers compare origins character by character.
     #[error("an origin has no path: use {origin}")]
     Path {
-        /// The text without it.
+        /// The origin without the part that follows.
         origin: String,
     },
-    /// Browsers leave out the port of the scheme, and write in lower case.
+    /// The text is not spelled as browsers write origins: in lower case, without the default port.
     #[error("browsers write this origin as {origin}")]
     Spelling {
-        /// As browsers write it.
+        /// The origin as browsers write it.
         origin: String,
     },
 }
 
-/// The origins of web pages that may call, which can change while the server runs.
+/// The origins of web pages that may call the API. They can change while the server runs.
 #[derive(Debug, Default)]
 pub struct CorsOrigins {
-    /// Whether there are any: if not, a request need not look for its own.
+    /// Whether at least one origin is allowed. If not, requests skip the lookup of their own
+    /// origin.
     is_any_set: AtomicBool,
     origins: ArcSwap<Vec<CorsOrigin>>,
 }
@@ -120,11 +122,12 @@ impl fmt::Display for CorsOrigin {
 impl CorsOrigins {
     /// Replaces the origins.
     pub fn set(&self, origins: &[CorsOrigin]) {
+        // Stored first, so that a request which sees the flag also sees the origins.
         self.origins.store(Arc::new(origins.to_vec()));
         self.is_any_set.store(!origins.is_empty(), Ordering::Release);
     }
 
-    /// The origin of the page that sends this request, if it may call.
+    /// Returns the origin of the page that sent this request, if the page may call the API.
     pub(super) fn of(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         if !self.is_any_set.load(Ordering::Acquire) {
             return None;
@@ -139,12 +142,12 @@ impl CorsOrigins {
     }
 }
 
-/// Whether a browser asks what it may send before it sends it.
+/// Whether this is a preflight request, in which a browser asks what it may send.
 pub(super) fn is_preflight(head: &Parts) -> bool {
     head.method == Method::OPTIONS && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// What a path allows.
+/// Builds the answer to a preflight request for a path that allows these methods.
 pub(super) fn preflight(allow: Allow) -> Reply {
     let mut reply = Reply::json(StatusCode::NO_CONTENT, Vec::new());
     let methods = HeaderValue::try_from(allow.to_string()).expect("methods are visible ASCII");
@@ -154,7 +157,7 @@ pub(super) fn preflight(allow: Allow) -> Reply {
     reply
 }
 
-/// Lets the page read an answer.
+/// Adds the headers that let a page of this origin read an answer.
 pub(super) fn expose(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED_HEADERS));

@@ -25,7 +25,8 @@ impl<'a> Line<'a> {
         self.out
     }
 
-    /// Text, exactly as it is: a spreadsheet may take text that begins with `=` for a formula.
+    /// Writes text, quoted if needed and otherwise unchanged. A spreadsheet may take text that
+    /// begins with `=` for a formula.
     pub(super) fn text(&mut self, text: &str) {
         let out = self.field();
         if !text.contains(['"', ',', '\r', '\n']) {
@@ -42,17 +43,17 @@ impl<'a> Line<'a> {
         out.push(b'"');
     }
 
-    /// An integer.
+    /// Writes an integer.
     pub(super) fn integer(&mut self, number: u64) {
         self.field().extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     }
 
-    /// Decimal text.
+    /// Writes a decimal number.
     pub(super) fn decimal(&mut self, decimal: Decimal) {
         decimal.write(self.field());
     }
 
-    /// A time, RFC 3339 in UTC; nothing if there is none.
+    /// Writes a time as RFC 3339 in UTC, or an empty field for `None`.
     pub(super) fn time(&mut self, time: Option<Time>) {
         let out = self.field();
         if let Some(Time(time)) = time {
@@ -66,7 +67,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Reads what [`Line`] writes, character by character.
+/// Parses the output of [`Line`], character by character.
 #[cfg(test)]
 pub(in crate::http) fn read(csv: &str) -> Vec<Vec<String>> {
     let mut lines = vec![vec![String::new()]];

@@ -1,4 +1,5 @@
-//! Cursors of lists whose pages are counted: opaque to clients, as the venue's API writes them.
+//! Cursors of lists that are paged by row number. They are opaque to clients, and encoded as in the
+//! venue's API.
 
 use std::fmt;
 
@@ -7,10 +8,10 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 
 /// The cursor of the first page.
 pub(super) const START: &str = "MA==";
-/// The cursor behind the last page.
+/// The cursor after the last page.
 pub(super) const END: &str = "LTE=";
 
-/// Where a page begins: Base64 of the number of rows before it, or of `-1` after the last page.
+/// The start of a page: Base64 of the number of rows before it, or of `-1` after the last page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Cursor {
     /// After this many rows.
@@ -20,8 +21,8 @@ pub(super) enum Cursor {
 }
 
 impl Cursor {
-    /// Reads a cursor that a page ended with; `None` if the text is not one. Empty text is the
-    /// first page.
+    /// Parses a cursor that came with the previous page; `None` if the text is not one. Empty text
+    /// means the first page.
     pub(super) fn parse(text: &str) -> Option<Self> {
         match text {
             "" | START => Some(Self::At(0)),

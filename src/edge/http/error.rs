@@ -1,8 +1,8 @@
-//! Every error that a client can receive, and their common shape.
+//! Every error that a client can receive, and the shape that all errors share.
 //!
 //! `{"detail": …, "error": CODE, "message": text}` and the header `X-Polysim-Code: CODE`. `detail`
 //! repeats the text, except for a request that fails validation, where it lists the failing fields.
-//! Two errors have another code in the header than in the body; see [`ApiError::header_code`].
+//! Two errors have a different code in the header than in the body; see [`ApiError::header_code`].
 
 pub mod codes;
 mod refusals;
@@ -36,19 +36,19 @@ pub const CODE_HEADER: HeaderName = HeaderName::from_static("x-polysim-code");
 pub struct ApiError {
     /// The status of the response.
     pub status: StatusCode,
-    /// What happened, for programs.
+    /// The error's code, for programs. It is one of [`codes::CODES`].
     pub code: &'static str,
-    /// What happened and what to do about it, for people: a sentence.
+    /// A human-readable sentence: what happened and what to do about it.
     pub message: Cow<'static, str>,
     /// The invalid fields, if the request failed validation.
     pub fields: Vec<FieldError>,
-    /// The intervals that the operation supports, if the request has another one.
+    /// The intervals that the operation supports, if the request asked for another one.
     pub supported_intervals: &'static [&'static str],
     /// Seconds after which a retry makes sense, at least 1.
     pub retry_after_seconds: Option<u64>,
     /// The methods that the path allows, if the method was wrong.
     pub allow: Option<Allow>,
-    /// What to log about a bug; never sent to the client.
+    /// The cause of an internal error, for the log; never sent to the client.
     pub cause: Option<&'static str>,
 }
 
@@ -82,8 +82,8 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "INVALID_HOST", message)
     }
 
-    /// `Transfer-Encoding` is not just `chunked`, so a proxy in front could see another end of the
-    /// body.
+    /// `Transfer-Encoding` is not just `chunked`, so a proxy in front of the server could disagree
+    /// about where the body ends.
     pub fn invalid_transfer_encoding() -> Self {
         let message = "Transfer-Encoding, if sent, must be `chunked` and nothing else.";
         Self::new(StatusCode::BAD_REQUEST, "INVALID_TRANSFER_ENCODING", message)
@@ -95,7 +95,7 @@ impl ApiError {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", message)
     }
 
-    /// No operation has this path; one that was perhaps meant is named.
+    /// No operation has this path. The message suggests an operation that was perhaps meant.
     #[cold]
     pub fn no_route(error: RouteError, method: &Method, path: &str) -> Self {
         let unknown = Self::from(error);
@@ -115,7 +115,7 @@ impl ApiError {
         )
     }
 
-    /// No key has this text, which has the form of one.
+    /// The text has the form of an API key, but no key matches it.
     pub fn invalid_key() -> Self {
         Self::unauthorized(
             "INVALID_KEY",
@@ -123,7 +123,7 @@ impl ApiError {
         )
     }
 
-    /// What was sent as an API key is none.
+    /// The text sent as an API key does not have the form of one.
     pub fn not_a_key(flaw: KeyFlaw) -> Self {
         let message = format!("Not an API key: {flaw}.");
         Self::new(StatusCode::UNAUTHORIZED, "INVALID_KEY", message)
@@ -134,7 +134,7 @@ impl ApiError {
         Self::unauthorized("KEY_DEACTIVATED", "The API key was revoked.")
     }
 
-    /// The overlap after the key's rotation is over.
+    /// The key was rotated, and its overlap has ended.
     pub fn key_expired() -> Self {
         Self::unauthorized("KEY_EXPIRED", "The API key has expired.")
     }
@@ -179,14 +179,14 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "INSUFFICIENT_PERMISSION", message)
     }
 
-    /// The caller tried to create, read or end a key beyond its own rights.
+    /// The caller tried to create, read or end a key beyond its own permissions.
     pub fn escalation() -> Self {
         let message =
             "A key without \"admin\" can manage only itself and grant only permissions it has.";
         Self::new(StatusCode::FORBIDDEN, "INSUFFICIENT_PERMISSION", message)
     }
 
-    /// The tier is above the highest that the caller may grant: this one, if it is known.
+    /// The tier is above the highest that the caller may grant, which is `highest` if known.
     pub fn tier_not_authorized(highest: Option<Tier>) -> Self {
         let message = match highest {
             Some(highest) => format!(
@@ -198,9 +198,10 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "TIER_NOT_AUTHORIZED", message)
     }
 
-    /// A rate limit was reached; a request after this many whole seconds is sure to be admitted.
+    /// A rate limit was reached. A request sent `retry_after_seconds` from now is certain to be
+    /// admitted.
     ///
-    /// `allowed` is how many requests the tier allows, if the limit is one of a tier.
+    /// `allowed` is the number of requests that the tier allows, if the limit belongs to a tier.
     pub fn rate_limited(rule: RateRule, retry_after_seconds: u64, allowed: Option<u32>) -> Self {
         let seconds = retry_after_seconds.max(1);
         let message = match rule.subject() {
@@ -306,7 +307,8 @@ impl ApiError {
         Self::new(StatusCode::UPGRADE_REQUIRED, code, message)
     }
 
-    /// The answer would be a stream, which HTTP/1.0 cannot carry: every end would look clean.
+    /// The answer would be a stream, which HTTP/1.0 cannot carry: every end of a stream would look
+    /// clean.
     pub fn http_version_too_old() -> Self {
         let message = "This path is a stream and needs HTTP/1.1; in nginx, set proxy_http_version \
                        1.1.";
@@ -323,7 +325,7 @@ impl ApiError {
         }
     }
 
-    /// The account has reached its limit of exports at a time.
+    /// The account has reached its limit of concurrent exports.
     pub fn export_limit_exceeded(count_max: u32) -> Self {
         let message = format!(
             "An account may run at most {count_max} exports at once; wait for one to finish."
@@ -354,7 +356,7 @@ impl ApiError {
         )
     }
 
-    /// This node cannot read the cluster's log, so it does not know which node serves.
+    /// This node cannot read the cluster's log, so it cannot tell which node serves.
     pub fn log_halted() -> Self {
         Self::unavailable(
             "LOG_HALTED",
@@ -363,8 +365,8 @@ impl ApiError {
         )
     }
 
-    /// A write was under way at a node that is gone or has given the log up, so nobody knows
-    /// whether it happened.
+    /// A write was in progress at a node that is gone or has given up the log, so it is unknown
+    /// whether the write was carried out.
     pub fn outcome_unknown() -> Self {
         let message = "It is not known whether the request was carried out. Send it again with the \
                        same client_order_id or Idempotency-Key.";
@@ -404,7 +406,7 @@ impl ApiError {
         }
     }
 
-    /// The JSON body.
+    /// Returns the JSON body.
     pub fn body(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(96 + 2 * self.message.len() + 96 * self.fields.len());
         let mut body = JsonObject::new(&mut out);
@@ -432,8 +434,8 @@ impl ApiError {
         out
     }
 
-    /// The code in the header. Clients that read the header know two errors by other names than
-    /// those that read the body.
+    /// Returns the code for the header. Two errors have a different code here than in the body,
+    /// because clients that read the header know them by other names.
     pub fn header_code(&self) -> &'static str {
         match self.code {
             "INVALID_POST_ONLY_ORDER" => "POST_ONLY_WOULD_CROSS",
@@ -442,7 +444,7 @@ impl ApiError {
         }
     }
 
-    /// The response.
+    /// Converts the error to a response.
     pub fn into_reply(self) -> Reply {
         let mut reply = Reply::json(self.status, self.body());
         let headers = &mut reply.headers;

@@ -13,12 +13,12 @@ use paperbourse_core::money::{
     DECIMAL_TEXT_BYTES_MAX, DecimalError, MICROS_PER_UNIT, Rounding, micros_from_text,
 };
 
-/// Reads the fields of one object, whose location prefixes the errors.
+/// Reads the fields of one object. The object's location comes first in the location of each error.
 pub(super) struct Fields<'a, 'e> {
     object: Object<'a>,
     location: Location,
     errors: &'e mut Vec<FieldError>,
-    /// How many of the object's fields were read; each is read once.
+    /// Number of the object's fields that were read; each is read at most once.
     known_count: usize,
 }
 
@@ -41,7 +41,7 @@ impl<'a, 'e> Fields<'a, 'e> {
         Self { object, location, errors, known_count: 0 }
     }
 
-    /// The raw value; `None` if it is absent or null.
+    /// Returns the raw value; `None` if it is absent or null.
     #[inline]
     pub(super) fn optional(&mut self, name: &str) -> Option<RawText<'a>> {
         let value = self.object.find(name)?;
@@ -49,7 +49,7 @@ impl<'a, 'e> Fields<'a, 'e> {
         (value != RawText::NULL).then_some(value)
     }
 
-    /// The raw value; an error if it is absent or null.
+    /// Returns the raw value. Adds an error if it is absent or null.
     #[inline]
     pub(super) fn required(&mut self, name: &'static str) -> Option<RawText<'a>> {
         let value = self.optional(name);
@@ -59,7 +59,7 @@ impl<'a, 'e> Fields<'a, 'e> {
         value
     }
 
-    /// The raw value, `None` if it is null; an error if it is absent.
+    /// Returns the raw value; `None` if it is null. Adds an error if it is absent.
     pub(super) fn nullable(&mut self, name: &'static str) -> Option<RawText<'a>> {
         if self.object.has(name) { self.optional(name) } else { self.required(name) }
     }
@@ -88,7 +88,7 @@ impl<'a, 'e> Fields<'a, 'e> {
         self.errors.push(FieldError { location, kind, message });
     }
 
-    /// Text of any length.
+    /// Reads text of any length.
     pub(super) fn text(&mut self, name: &'static str, value: RawText<'a>) -> Option<Cow<'a, str>> {
         let text = json::text(value);
         match &text {
@@ -101,7 +101,7 @@ impl<'a, 'e> Fields<'a, 'e> {
         text
     }
 
-    /// Text of `min` to `max` characters.
+    /// Reads text of `min` to `max` characters.
     pub(super) fn bounded_text(
         &mut self,
         name: &'static str,
@@ -114,8 +114,8 @@ impl<'a, 'e> Fields<'a, 'e> {
     }
 
     /// Whether text has no control characters, except newlines and tabs if it may have several
-    /// lines; adds an error if not. They could move the cursor or change colours in a reader's
-    /// terminal, or end a log line.
+    /// lines. Adds an error if not: control characters could move the cursor or change colours in a
+    /// reader's terminal, or end a log line.
     pub(super) fn check_control_characters(
         &mut self,
         name: &'static str,
@@ -135,7 +135,7 @@ impl<'a, 'e> Fields<'a, 'e> {
         false
     }
 
-    /// Whether text has `min` to `max` characters; adds an error if not.
+    /// Whether text has `min` to `max` characters. Adds an error if not.
     pub(super) fn check_length(
         &mut self,
         name: &'static str,
@@ -152,7 +152,8 @@ impl<'a, 'e> Fields<'a, 'e> {
         }
     }
 
-    /// A number in millionths. A JSON number is rounded; numeric text must be exact.
+    /// Reads a number, in millionths. A JSON number is rounded as `noise` says; numeric text must
+    /// be exact.
     #[inline]
     pub(super) fn micros(
         &mut self,
@@ -165,7 +166,7 @@ impl<'a, 'e> Fields<'a, 'e> {
         result.map_err(|(kind, message)| self.note(name, kind, message)).ok()
     }
 
-    /// A whole number, or text of one. `5.0` is whole.
+    /// Reads a whole number, sent as a JSON number or as text. `5.0` counts as whole.
     #[inline]
     pub(super) fn integer(
         &mut self,
@@ -174,6 +175,8 @@ impl<'a, 'e> Fields<'a, 'e> {
         range: &Range,
     ) -> Option<i64> {
         let result = match number(value, Rounding::Exact) {
+            // An out-of-range number is clamped to the greatest or least value, which has a
+            // fraction. The range check below reports it instead.
             Ok(micros) if micros % MICROS_PER_UNIT != 0 && micros.abs() != i64::MAX => {
                 Err(FRACTION)
             }
@@ -185,7 +188,7 @@ impl<'a, 'e> Fields<'a, 'e> {
         result.map_err(|(kind, message)| self.note(name, kind, message)).ok()
     }
 
-    /// True or false.
+    /// Reads true or false.
     pub(super) fn flag(&mut self, name: &'static str, value: RawText<'a>) -> Option<bool> {
         match value {
             RawText::Other("true") => Some(true),
@@ -197,7 +200,7 @@ impl<'a, 'e> Fields<'a, 'e> {
         }
     }
 
-    /// One of several words, ignoring case.
+    /// Reads one of several words, ignoring case.
     pub(super) fn choice<T: Copy>(
         &mut self,
         name: &'static str,
@@ -212,7 +215,7 @@ impl<'a, 'e> Fields<'a, 'e> {
         choice.map(|(_, value)| *value)
     }
 
-    /// A list of `min` to `max` elements.
+    /// Reads a list of `min` to `max` elements.
     pub(super) fn list(
         &mut self,
         name: &'static str,
@@ -266,13 +269,13 @@ impl Range {
     }
 }
 
-/// The message about a text that is none of these words.
+/// Returns the error message for text that is not one of these words.
 pub(super) fn enum_message<T>(choices: &[(&str, T)]) -> String {
     let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
     format!("should be one of {}", words.join(", "))
 }
 
-/// Reads a JSON number, rounded because it may carry float noise, or numeric text, which must be
+/// Reads a number. A JSON number is rounded, because it may carry float noise; numeric text must be
 /// exact.
 #[inline]
 fn number(value: RawText<'_>, noise: Rounding) -> Result<i64, Mistake> {
@@ -300,9 +303,10 @@ fn number(value: RawText<'_>, noise: Rounding) -> Result<i64, Mistake> {
     })
 }
 
-/// Whether text has `min` to `max` characters.
+/// Checks that text has `min` to `max` characters.
 pub(super) fn check_length(text: &str, min: usize, max: usize) -> Result<(), Mistake> {
-    // Text never has more characters than bytes, so most need not be counted.
+    // Text never has more characters than bytes, so the characters of most texts need not be
+    // counted.
     let is_short_enough = text.len() <= max || text.chars().count() <= max;
     if !is_short_enough {
         Err(("string_too_long", format!("should have at most {max} characters").into()))

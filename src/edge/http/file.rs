@@ -1,5 +1,5 @@
-//! Files that change only with the binary: compressed for clients that accept that, and not sent
-//! again to those that have them.
+//! Static files that change only with the binary. They are compressed for clients that accept gzip,
+//! and not sent again to clients that already have them.
 
 use std::io::Write as _;
 
@@ -15,19 +15,19 @@ use hyper::header::{
 
 use super::reply::Reply;
 
-/// A file, whole and compressed.
+/// A static file, kept both uncompressed and compressed.
 #[derive(Debug)]
 pub(super) struct File {
     /// The headers of every answer with this file.
     headers: HeaderMap,
     tag: HeaderValue,
-    // Shared with all answers: there may be many at a time, and clients may read them slowly.
+    // Shared by all answers: many may be in flight at a time, and clients may read them slowly.
     body: Bytes,
     gzipped: Bytes,
 }
 
 impl File {
-    /// A file of this media type.
+    /// Creates a file of this media type.
     pub(super) fn new(kind: &'static str, body: impl Into<Vec<u8>>) -> Self {
         let body: Vec<u8> = body.into();
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
@@ -45,13 +45,13 @@ impl File {
         Self { headers, tag, body: body.into(), gzipped: gzipped.into() }
     }
 
-    /// With one more header.
+    /// Adds a header to every answer with this file.
     pub(super) fn header(mut self, (name, value): (HeaderName, HeaderValue)) -> Self {
         self.headers.insert(name, value);
         self
     }
 
-    /// The file, or 304 if the request says that the client has it.
+    /// Returns the file, or 304 if the request says that the client already has it.
     pub(super) fn reply(&self, request: &HeaderMap) -> Reply {
         let mut headers = self.headers.clone();
         if self.is_held(request) {
@@ -68,7 +68,7 @@ impl File {
         Reply { headers, instead: Some(body), ..Reply::json(StatusCode::OK, Vec::new()) }
     }
 
-    /// How much of it is sent to most clients.
+    /// Returns the size of the compressed file, which is what most clients are sent.
     #[cfg(test)]
     pub(super) fn gzipped_bytes(&self) -> usize {
         self.gzipped.len()
@@ -81,7 +81,7 @@ impl File {
     }
 }
 
-/// Whether a client takes gzip. A client that does not say takes the file as it is.
+/// Whether a client accepts gzip. Without `Accept-Encoding`, the file is sent uncompressed.
 fn accepts_gzip(request: &HeaderMap) -> bool {
     items(request, &ACCEPT_ENCODING).any(|coding| {
         let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
@@ -91,7 +91,7 @@ fn accepts_gzip(request: &HeaderMap) -> bool {
     })
 }
 
-/// The items of a header with a list.
+/// Returns the items of a header that holds a list, from all of its lines.
 pub(super) fn items<'r>(
     request: &'r HeaderMap,
     name: &HeaderName,
@@ -118,7 +118,7 @@ mod tests {
         File::new("text/plain", TEXT).reply(&request)
     }
 
-    /// The body as a connection gets it.
+    /// Returns the body as a connection receives it.
     async fn sent(reply: Reply) -> Bytes {
         let response = response_of(reply, RequestId::Ours(1), None, HeaderMap::new());
         let ReplyBody::Whole(body, _) = response.into_body() else { panic!("a file is no stream") };

@@ -1,10 +1,12 @@
-//! Requests that only the owner of a cluster's log can answer, passed on to it by other nodes.
+//! Forwards requests from the other nodes of a cluster to the owner of the cluster's log, if only
+//! the owner can answer them.
 //!
-//! Each worker of such a node keeps a link to the owner, and speaks HTTP/2 over it: many requests
-//! at a time, flow control, and pings that tell whether the other end is alive come with that.
-//! `there` sends requests, `here` answers them. The owner checks and counts everything as if the
-//! client had come to it; the node in between reads the body, within the bounds of bodies, and
-//! keeps the connection with its deadlines. A request is passed on at most once.
+//! Each worker of a node that is not the owner keeps a link to the owner and speaks HTTP/2 over it.
+//! HTTP/2 provides many requests at a time, flow control, and pings that detect a dead peer.
+//! `outbound` sends requests, and `inbound` answers them. The owner checks and counts everything as
+//! if the client had connected to it. The forwarding node reads the body, within the limits on
+//! bodies, and keeps the client's connection with its deadlines. A request is forwarded at most
+//! once.
 
 mod inbound;
 mod outbound;
@@ -24,52 +26,52 @@ use paperbourse_cluster::ClusterFile;
 use paperbourse_cluster::link::Links;
 use paperbourse_store::journal::replicated::NodeName;
 
-/// The client's address. It is read from other nodes only, never from a client.
+/// Header with the client's address. It is accepted only from other nodes, never from a client.
 static CLIENT: HeaderName = HeaderName::from_static("x-paperbourse-client");
 
-/// The client's version of HTTP, if it is 1.0. Between nodes only.
+/// Header with the client's HTTP version, if it is 1.0. Used only between nodes.
 static VERSION: HeaderName = HeaderName::from_static("x-paperbourse-http");
 
-/// The node that has answered, if it is not the one that was asked.
+/// Header with the name of the node that answered, if that is not the node that was asked.
 static OWNER: HeaderName = HeaderName::from_static("x-paperbourse-owner");
 
-/// What the client may change the connection to. HTTP/2 has no header for that.
+/// Header with the protocol that the client may upgrade to, because HTTP/2 has no header for that.
 static UPGRADE_TO: HeaderName = HeaderName::from_static("x-paperbourse-upgrade");
 
-/// How many bytes of a stream may be on their way. Of all streams together as many as HTTP/2 can
-/// count: a client that reads slowly must not hold up others.
+/// Flow-control window of one stream, in bytes. The window of a link is the largest that HTTP/2
+/// allows, so that a client that reads slowly does not hold up others.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 const LINK_WINDOW_BYTES: u32 = (1 << 31) - 1;
 
-/// How many bytes the headers of a message may take between nodes. HTTP/2 counts 32 more for each
-/// header than a client sends.
+/// Maximum size of the headers of a message between nodes, in bytes. HTTP/2 counts 32 bytes per
+/// header on top of what a client sends.
 const HEADER_BYTES_MAX: u32 = 256 * 1024;
 
-/// How often a link pings its other end.
+/// Interval between pings on a link.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long it may take to answer that.
+/// Maximum time for the other end to answer a ping.
 const PING_PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long to wait before the next try to connect to the brokers.
+/// Pause before the next attempt to connect to the brokers.
 const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Which node owns the log of the cluster, as far as this node has read it.
+/// The owner of the cluster's log, as far as this node has read the log.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Owner {
-    /// No node, or it is not known.
+    /// No node owns the log, or its owner is not known.
     #[default]
     Unknown,
-    /// It is not known, and this node cannot find out: it cannot read the log any further.
+    /// The owner is unknown and cannot be found, because this node cannot read the log any further.
     Halted,
     /// This node.
     Here {
-        /// Since this epoch.
+        /// The epoch since which this node owns the log.
         epoch: u64,
     },
     /// Another node.
     There {
-        /// Since this epoch.
+        /// The epoch since which that node owns the log.
         epoch: u64,
     },
 }
@@ -82,12 +84,12 @@ pub struct ClusterPlace {
 }
 
 impl ClusterPlace {
-    /// The server is this node of this cluster. Panics if called twice.
+    /// Records which cluster the server belongs to, and as which node. Panics if called twice.
     pub fn join(&self, file: ClusterFile, node: NodeName) {
         assert!(self.cluster.set((file, node)).is_ok(), "a server joins one cluster");
     }
 
-    /// Whether this node owns the log, and serves.
+    /// Whether this node owns the log and serves.
     pub fn is_owner(&self) -> bool {
         matches!(*self.owner.borrow(), Owner::Here { .. })
     }
@@ -96,15 +98,15 @@ impl ClusterPlace {
         self.cluster.get().is_some()
     }
 
-    /// Follows the owner. Only after [`Self::join`].
+    /// Sets the owner. Call [`Self::join`] first.
     pub fn set_owner(&self, owner: Owner) {
         self.owner.send_if_modified(|known| std::mem::replace(known, owner) != owner);
     }
 }
 
-/// Keeps a link to the owner of the log, or accepts links while this node owns it, until `stop`
-/// resolves and the other ends have been told. Requests that come over links keep the worker from
-/// draining by a clone of `alive`.
+/// Keeps a link to the owner of the log or, while this node is the owner, accepts links. Returns
+/// once `stop` has resolved and all links have ended. Requests received over links hold a clone of
+/// `alive`, which keeps the worker from finishing its drain.
 pub async fn run(
     worker: Arc<Worker>,
     alive: mpsc::WeakSender<()>,
@@ -146,7 +148,7 @@ async fn follow_owner(
             () = serving => {}
             changed = owner.changed() => changed.expect("the server has the sender"),
         }
-        // What was sent on the link may still be answered.
+        // Requests already sent on the link may still be answered.
         worker.to_owner.clear();
     }
 }

@@ -1,9 +1,9 @@
 //! Finds the client behind trusted proxies.
 //!
-//! A proxy appends the address of whoever connected to it to `X-Forwarded-For`. The list is only as
-//! trustworthy as those who wrote it, so it is read from its end, and only as long as the author of
-//! an entry is trusted. The first address that is not a trusted proxy is the client; entries before
-//! it may be forged and are ignored.
+//! A proxy appends the address of its peer to `X-Forwarded-For`. An entry is only as trustworthy as
+//! its author, so the list is read from the end, and only for as long as the author of an entry is
+//! trusted. The first address that is not a trusted proxy is the client; entries before it may be
+//! forged and are ignored.
 //!
 //! ```text
 //!   X-Forwarded-For: 1.2.3.4, 203.0.113.9, 10.0.0.2     connected: 10.0.0.1
@@ -17,7 +17,7 @@ use std::str::FromStr;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::{IpNet, Ipv4Net};
 
-/// How many entries are read: more than any real chain of proxies has.
+/// Maximum number of entries read; more than any real chain of proxies has.
 pub const HOPS_MAX: usize = 32;
 
 pub(super) static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -33,16 +33,17 @@ pub struct TrustedProxy(IpNet);
 /// Why text is not a [`TrustedProxy`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TrustedProxyError {
-    /// It is neither an address nor a network.
+    /// The text is neither an address nor a network.
     #[error("not an address or a network: use, for example, 10.0.0.5, 10.0.0.0/8 or fd00::/8")]
     Form,
-    /// It is an address inside a network, with a prefix length: either may be meant.
+    /// An address inside a network, with a prefix length. Either the address or the network may be
+    /// meant.
     #[error("the network is {network}: use that, or the address without a length")]
     InsideNetwork {
-        /// The network it is in.
+        /// The network that contains the address.
         network: IpNet,
     },
-    /// It covers all addresses: any client could then claim any address.
+    /// The network covers all addresses: any client could then claim any address.
     #[error("this would trust every client: list only the networks of your proxies")]
     Everybody,
 }
@@ -53,8 +54,9 @@ impl TrustedProxies {
         Self(proxies.into())
     }
 
-    /// The address of the client that sent a request received from `peer` with these headers;
-    /// IPv4-mapped addresses are returned as IPv4. Never an address that the client could forge.
+    /// Returns the address of the client that sent a request received from `peer` with these
+    /// headers; IPv4-mapped addresses are returned as IPv4. The result is never an address that the
+    /// client could forge.
     ///
     /// If a proxy forwards something that is not an address, the proxy itself counts as the client.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
@@ -87,7 +89,8 @@ impl TrustedProxies {
     }
 }
 
-/// Parses the address in an entry. Some proxies add the port, and then put IPv6 in brackets.
+/// Parses the address in an entry. Some proxies add the port, and then put IPv6 addresses in
+/// brackets.
 fn address_of(entry: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(entry.trim_ascii()).ok()?;
     let address = text.parse().or_else(|_| match text.strip_prefix('[') {
@@ -129,7 +132,7 @@ fn canonical(network: IpNet) -> IpNet {
     Ipv4Net::new(address, length).map_or(network, IpNet::V4)
 }
 
-/// The format that [`TrustedProxy::from_str`] reads.
+/// Writes the format that [`TrustedProxy::from_str`] reads.
 impl fmt::Display for TrustedProxy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(formatter)

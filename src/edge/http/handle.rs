@@ -1,8 +1,8 @@
-//! Handles one request: route, size, credential, limits, permission, body, and then its operation.
-//! A body is read only if the caller may send it.
+//! Handles one request: checks the route, size, credential, limits and permission, reads the body,
+//! and runs the operation. A body is read only if the caller may send it.
 //!
-//! The order is the same for every operation and part of the API: if several checks fail, the
-//! client gets the first error.
+//! The order of the checks is the same for every operation and part of the API: if several fail,
+//! the client gets the first error.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -83,7 +83,8 @@ pub fn handle(
                     if access.is_none() && !worker.server.is_owner() {
                         return answer.as_mut().poll(context);
                     }
-                    // No other request runs meanwhile, so it is this one that asks.
+                    // No other request runs during the poll, so the positions waited for are this
+                    // request's.
                     worker.take_position();
                     let polled = answer.as_mut().poll(context);
                     progress.note_newest(worker.take_position());
@@ -98,8 +99,8 @@ pub fn handle(
             }
             Err(error) => Err(error),
         };
-        // What was written is in the log of the cluster, wherever it is by now. Everything else was
-        // only read.
+        // A completed write is in the cluster's log, whichever node owns the log by now. Any other
+        // answer is based on state that another node may have changed.
         let answer = match answer {
             Ok(_) if !is_read => answer,
             Err(ApiError { code: "OUTCOME_UNKNOWN", .. }) => answer,
@@ -127,8 +128,8 @@ pub fn handle(
         if let (Some(operation), Some(query)) = (operation, head.uri.query()) {
             warn_of_ignored(&mut reply, operation, query);
         }
-        // A write was done, so its answer is sent whatever memory there is; there are few large
-        // ones.
+        // A write has been carried out, so its answer is sent regardless of memory; few of them are
+        // large.
         let holder = || body.holder().unwrap_or_else(|| Holder::of(None, peer));
         if is_read && !reply.hold(&worker.server.answers, holder) {
             reply = ApiError::server_busy().into_reply();
@@ -157,21 +158,22 @@ pub fn handle(
     }
 }
 
-/// How far a request has come. Only its own thread uses this.
+/// The progress of a request. Used only by the request's own thread.
 #[derive(Default)]
 struct Progress {
-    /// Whether its operation has begun, which may have made a record.
+    /// Whether the operation has begun; it may then have written a record.
     #[cfg(feature = "cluster")]
     has_begun: AtomicBool,
-    /// The position in the journal for which the operation has waited first; 0 if there was none.
+    /// The first journal position that the operation waited for; 0 if there was none.
     #[cfg(feature = "cluster")]
     first_position: AtomicU64,
-    /// The position for which the request has waited last; 0 if there was none.
+    /// The last journal position that the request waited for; 0 if there was none.
     newest_position: AtomicU64,
 }
 
 impl Progress {
-    /// The operation begins: what was waited for before is no record of its own.
+    /// Records that the operation begins. Positions that the request waited for earlier do not
+    /// belong to the operation's own records.
     fn begin(&self, worker: &Worker) {
         if !worker.server.is_owner() {
             return;
@@ -200,8 +202,8 @@ impl Progress {
         }
     }
 
-    /// Whether the request may have made a record in a log with this end. It may be there before
-    /// its place is known here.
+    /// Whether the request may have written a record to a log that ends at `end`. The record may be
+    /// in the log before its position is known here.
     #[cfg(feature = "cluster")]
     fn may_be_below(&self, end: u64) -> bool {
         let first = self.first_position.load(Ordering::Relaxed);
@@ -209,9 +211,10 @@ impl Progress {
     }
 }
 
-/// The answer, unless it waits for a record that is not in the log of the cluster and never will
-/// be. Then another node can do what was asked. 503 says that nothing was done, so it is for who
-/// has no record in the log, as a held order or a part of a batch may have one.
+/// Resolves to the answer, or to an error if the answer waits for a record that will never be in
+/// the cluster's log. The client can then repeat the request at another node. A 503 says that
+/// nothing was done, so it is only for a request that cannot have a record in the log. A held
+/// order, or a batch that was carried out in part, may have one.
 #[cfg(feature = "cluster")]
 async fn unless_given_up(
     worker: &Worker,
@@ -266,7 +269,7 @@ mod tests {
             answer.err().map(|error| error.code)
         };
         for (operation, first, expected) in [
-            // Its body has not come.
+            // Its body has not arrived.
             (trade, None, "NOT_READY"),
             // It has begun, and waits for its turn.
             (trade, Some(0), "OUTCOME_UNKNOWN"),
@@ -284,7 +287,7 @@ mod tests {
     }
 }
 
-/// Adds a request to the access log, if it is among those that have a line.
+/// Adds a request to the access log, if it is sampled.
 #[cold]
 pub(super) fn log_request(
     log: &AccessLog,
@@ -310,7 +313,7 @@ pub(super) fn log_request(
 /// The state of the caller's rate limits, for the answer's headers; `None` before they are checked.
 type Admitted = Option<(Admission, Moment)>;
 
-/// A request, and what is found out about it.
+/// A request, and the state recorded while it is handled.
 type Asked<'a> =
     (&'a Parts, &'a RequestHeaders<'a>, &'a mut RequestBody, &'a mut Admitted, &'a Progress);
 
@@ -393,8 +396,8 @@ async fn answer(
     }
 }
 
-/// Warns that a proxy may be missing from the trusted ones. All its clients then share the limits
-/// of one address.
+/// Warns that a proxy may be missing from the trusted proxies. If so, all of the proxy's clients
+/// share the limits of one address.
 pub(super) fn warn_of_forwarding(server: &Server, peer: IpAddr, head: &Parts) {
     if server.proxies.ignores(peer, &head.headers)
         && let Some(unlogged) = server.lines.forwarded.pass(Instant::now())
@@ -407,9 +410,9 @@ pub(super) fn warn_of_forwarding(server: &Server, peer: IpAddr, head: &Parts) {
     }
 }
 
-/// Refuses a request from which two readers could take different hosts or different bodies. Only
-/// HTTP/1.0 may name no host. The HTTP library has already refused a transfer encoding whose last
-/// coding is not `chunked`; what stands before that would be left undecoded.
+/// Refuses a request in which two readers could see different hosts or different bodies. Only
+/// HTTP/1.0 may omit the host. hyper has already refused a transfer encoding whose last coding is
+/// not `chunked`; any coding before that would be left undecoded.
 pub(super) fn require_framing(
     headers: &RequestHeaders<'_>,
     version: Version,
@@ -426,7 +429,7 @@ pub(super) fn require_framing(
     }
 }
 
-/// Which credential the headers present.
+/// Returns the credential that the headers present.
 pub(super) fn presented<'a>(headers: &RequestHeaders<'a>, access: Access) -> Presented<'a> {
     let value = |sent: Sent<'a>| sent.first().map(HeaderValue::as_bytes);
     let precedence = match access {
@@ -436,7 +439,7 @@ pub(super) fn presented<'a>(headers: &RequestHeaders<'a>, access: Access) -> Pre
     Presented::from_headers(value(headers.api_key), value(headers.authorization), precedence)
 }
 
-/// Refuses a caller who has brought nothing, or the wrong kind of credential.
+/// Refuses a caller without a credential, or with the wrong kind of credential.
 fn require_credential(caller: &Caller, access: Access) -> Result<(), Denied> {
     match (access, caller) {
         (Access::Public, _)
@@ -468,7 +471,7 @@ fn admit(
     result
 }
 
-/// Counts a refusal by a rate limit.
+/// Counts a refusal in the metrics if it comes from a rate limit.
 pub(super) fn count_limited<T>(metrics: &Metrics, result: Result<T, Denied>) -> Result<T, Denied> {
     result.inspect_err(|denied| {
         if let Denied::TooOften { rule, .. } = denied {

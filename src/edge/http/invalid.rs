@@ -1,7 +1,7 @@
 //! Validation errors of a request.
 //!
 //! Every failing field is reported, not only the first, in the format of `FastAPI` servers, which
-//! clients know.
+//! clients expect.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,13 +13,13 @@ use smallvec::SmallVec;
 pub struct FieldError {
     /// The path to the field: `["body", "orders", "3", "quantity"]`.
     pub location: Location,
-    /// The kind of error, for programs: `missing`, `greater_than`.
+    /// The machine-readable kind of error, such as `missing` or `greater_than`.
     pub kind: &'static str,
-    /// The error message, for people.
+    /// The human-readable error message.
     pub message: Cow<'static, str>,
 }
 
-/// The path to a field, starting with the part of the request.
+/// The path to a field, starting with the part of the request that contains it, such as `body`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Location(SmallVec<[Step; 4]>);
 
@@ -30,29 +30,29 @@ enum Step {
 }
 
 impl Location {
-    /// The body itself.
+    /// Returns the location of the body.
     pub fn body() -> Self {
         Self::of("body")
     }
 
-    /// A part of the request.
+    /// Returns the location of a part of the request, such as `path` or `query`.
     pub fn of(part: &'static str) -> Self {
         Self(SmallVec::from_slice(&[Step::Name(part)]))
     }
 
-    /// A field inside.
+    /// Returns the location of a field inside this one.
     #[must_use]
     pub fn field(&self, name: &'static str) -> Self {
         self.step(Step::Name(name))
     }
 
-    /// An element inside, counted from 0.
+    /// Returns the location of an element inside this one, counted from 0.
     #[must_use]
     pub fn element(&self, index: usize) -> Self {
         self.step(Step::Index(index))
     }
 
-    /// The steps as text.
+    /// Returns the steps as text.
     pub fn steps(&self) -> impl Iterator<Item = Cow<'static, str>> + '_ {
         self.0.iter().map(|step| match step {
             Step::Name(name) => Cow::Borrowed(*name),
@@ -77,11 +77,11 @@ impl fmt::Display for Location {
     }
 }
 
-/// A request that cannot be used, and everything that is wrong with it.
+/// A request that failed validation, with all its errors.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{} of the request's fields cannot be used", .errors.len())]
 pub struct Invalid {
-    /// What is wrong; never empty.
+    /// The errors; never empty.
     pub errors: Vec<FieldError>,
 }
 
@@ -91,7 +91,7 @@ impl From<FieldError> for Invalid {
     }
 }
 
-/// `value`, unless something is wrong.
+/// Returns `value`, or the errors if there are any. A missing value must have an error.
 pub(super) fn unless_invalid<T>(errors: Vec<FieldError>, value: Option<T>) -> Result<T, Invalid> {
     match value {
         Some(value) if errors.is_empty() => Ok(value),
@@ -106,7 +106,7 @@ pub(super) fn unless_invalid<T>(errors: Vec<FieldError>, value: Option<T>) -> Re
 pub(super) mod tests {
     use super::*;
 
-    /// Each error as `body.orders.3.quantity: greater_than`.
+    /// Formats each error as `body.orders.3.quantity: greater_than`.
     pub(in crate::http) fn errors_of<T: fmt::Debug>(result: &Result<T, Invalid>) -> Vec<String> {
         let errors = match result {
             Ok(value) => panic!("accepted as {value:?}"),

@@ -1,5 +1,5 @@
-//! The API described in OpenAPI 3.1, made from the table of operations and the schemas of what goes
-//! in and out.
+//! The OpenAPI 3.1 document of the API, built from the table of operations and the schemas of
+//! requests and answers.
 
 pub(super) mod answers;
 pub(super) mod bodies;
@@ -35,13 +35,13 @@ Bodies may have fields that are not described here; they are ignored.
 A write is answered once it is on disk. Every answer has an `X-Request-Id`; errors have their code \
 in `error` and in `X-Polysim-Code`.";
 
-/// `GET /openapi.json`.
+/// The file served at `GET /openapi.json`.
 pub(super) static FILE: LazyLock<File> = LazyLock::new(|| {
     let text = serde_json::to_vec(&document()).expect("a tree of JSON values has a text");
     File::new("application/json", text)
 });
 
-/// The document.
+/// Builds the OpenAPI document.
 pub fn document() -> Value {
     let mut shared = Shared::new();
     let mut paths: Map<String, Value> = Map::new();
@@ -92,8 +92,8 @@ pub fn document() -> Value {
     })
 }
 
-/// The groups of operations in the order of use: name, description, prefixes of their paths.
-/// The longest prefix that matches decides.
+/// The groups of operations, in the order in which clients use them: name, description and path
+/// prefixes. An operation belongs to the group with the longest matching prefix.
 const TAGS: [(&str, &str, &[&str]); 8] = [
     (
         "orders",
@@ -132,18 +132,19 @@ fn tag_of(path: &str) -> &'static str {
     TAGS.iter().max_by_key(|tag| length(tag)).expect("there are tags").0
 }
 
-/// A group, with its operations in the order of the table: a JSON object loses the order of paths.
+/// Describes a group. It lists the group's operations in the order of the table, because a JSON
+/// object does not keep the order of its paths.
 fn describe_tag((name, text, _): &(&str, &str, &[&str])) -> Value {
     let own = OPERATIONS.iter().filter(|it| tag_of(it.path.as_str()) == *name);
     let ids: Vec<String> = own.map(|it| operation_id(it.method, it.path.as_str())).collect();
     json!({ "name": name, "description": text, "x-operations": ids })
 }
 
-/// What several operations refer to.
+/// The components that several operations refer to.
 struct Shared {
     /// The schemas of bodies, whose optional fields may be absent.
     bodies: SchemaGenerator,
-    /// The schemas of answers, whose fields are always there.
+    /// The schemas of answers, whose fields are always present.
     answers: SchemaGenerator,
     errors: Errors,
     examples: Examples,
@@ -184,7 +185,7 @@ impl Shared {
     }
 }
 
-/// Doc comments are broken into lines; descriptions are not.
+/// Joins the lines of descriptions, which are doc comments and therefore wrapped.
 pub(super) fn one_line(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
@@ -210,7 +211,7 @@ fn describe(operation: &Operation, shared: &mut Shared) -> Value {
     if !parameter.is_empty() {
         parameters.push(path_parameter(parameter));
     }
-    // The token of a socket is a credential.
+    // The token of a socket is described as a credential instead.
     let query = operation.query.iter().filter(|_| operation.access != Access::Socket);
     parameters.extend(query.map(|it| describe_parameter(it, "query")));
     parameters.extend(operation.headers.iter().map(|it| describe_parameter(it, "header")));
@@ -251,14 +252,14 @@ fn describe(operation: &Operation, shared: &mut Shared) -> Value {
     described
 }
 
-/// `GET /v1/orders/{order_id}` as `get_v1_orders_order_id`.
+/// Returns the id of an operation: `get_v1_orders_order_id` for `GET /v1/orders/{order_id}`.
 fn operation_id(method: Verb, path: &str) -> String {
     let path = path.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
     let words: Vec<&str> = path.split('_').filter(|word| !word.is_empty()).collect();
     format!("{}_{}", method.as_str().to_lowercase(), words.join("_"))
 }
 
-/// A summary as a sentence: with a capital and a full stop.
+/// Turns a summary into a sentence, with a capital letter and a full stop.
 pub(super) fn sentence(summary: &str) -> String {
     let mut characters = summary.chars();
     let first: String = characters.next().into_iter().flat_map(char::to_uppercase).collect();
@@ -321,7 +322,8 @@ fn describe_parameter(parameter: &Parameter, place: &str) -> Value {
     described
 }
 
-/// These words, and then their other cases, so that a program can still list the words.
+/// Returns two schemas for a choice: one with these words, so that a program can still list them,
+/// then one with the words in any case.
 fn in_any_case(words: &[&str]) -> Value {
     let either = |letter: char| {
         let (upper, lower) = (letter.to_ascii_uppercase(), letter.to_ascii_lowercase());
@@ -421,7 +423,7 @@ fn responses(operation: &Operation, shared: &mut Shared) -> Value {
     Value::Object(responses)
 }
 
-/// The error codes that an operation can answer with this status.
+/// Returns the error codes with this status that an operation can answer.
 fn codes_of(operation: &Operation, status: StatusCode) -> Vec<&'static str> {
     let of_status = CODES.iter().filter(|(it, _)| *it == status).flat_map(|(_, codes)| *codes);
     of_status.filter(|code| operation.can_answer(code)).copied().collect()

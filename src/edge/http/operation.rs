@@ -16,34 +16,35 @@ use paperbourse_core::engine::key::Permission;
 use paperbourse_core::wire::{SchemaOf, schema_of};
 use paperbourse_exchange::service::Makes;
 
-/// The longest body of most operations, in bytes.
+/// Maximum body size of most operations, in bytes.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
-/// The longest body of a batch operation, in bytes.
+/// Maximum body size of a batch operation, in bytes.
 pub const BATCH_BODY_BYTES_MAX: usize = 256 * 1024;
 
 /// A row of the operation table.
 pub struct Operation {
-    /// The method. `GET` operations answer `HEAD` too.
+    /// The method. `GET` operations also answer `HEAD`.
     pub method: Verb,
     /// The path, without the query string.
     pub path: Pattern,
     /// Who may call the operation.
     pub access: Access,
-    /// The longest accepted body, in bytes.
+    /// Maximum size of the body, in bytes.
     pub body_bytes_max: usize,
-    /// Whether its body is a batch, of which a part may be done when the rest is not.
+    /// Whether the body is a batch, part of which may be carried out even if the rest is not.
     pub is_batch: bool,
-    /// What a call creates, as far as that is rate limited.
+    /// Whether a call may create an account or a key, whose creation is rate limited.
     pub makes: Makes,
     /// The query parameters.
     pub query: &'static [Parameter],
-    /// The headers that it reads, besides those of all operations.
+    /// The headers that the operation reads, besides those that all operations read.
     pub headers: &'static [Parameter],
-    /// The body that it reads.
+    /// The body that the operation reads, if any.
     pub(super) body: Option<Body>,
-    /// What it answers on success.
+    /// The form of the answer on success.
     pub(super) answers: Answers,
-    /// Error codes besides those that every operation has. See [`Operation::may_fail_with`].
+    /// Error codes of this operation, besides those of every operation. See
+    /// [`Operation::may_fail_with`].
     pub errors: &'static [&'static str],
     /// A description for the documentation.
     pub summary: &'static str,
@@ -56,7 +57,7 @@ pub(super) struct Body {
     pub(super) is_required: bool,
 }
 
-/// What an operation answers on success.
+/// The form of an operation's answer on success.
 #[derive(Clone, Copy)]
 pub(super) enum Answers {
     /// JSON, with the status 200.
@@ -83,25 +84,26 @@ pub(super) enum Answers {
 
 /// How an operation runs.
 pub(super) enum Run {
-    /// Without any checks, even while the server is starting.
+    /// Runs without any checks, even while the server is starting.
     Health(fn(&Server, Query<'_>) -> Answer),
-    /// As the file that belongs to the path's parameter, without any checks. `None` if none does.
+    /// Sends the file that belongs to the path's parameter, without any checks; `None` if there is
+    /// no such file.
     File(fn(&Server, &str) -> Option<&'static File>),
-    /// As an upgrade, which checks its own credential.
+    /// Upgrades the connection, and checks the credential itself.
     Socket(Stream),
-    /// As part of the request's own future, which saves the hottest operation an allocation.
+    /// Runs as part of the request's own future, which saves the hottest operation an allocation.
     Trade,
-    /// Synchronously, from memory.
+    /// Runs synchronously, from memory.
     Now(fn(&Call<'_>) -> Answer),
-    /// In a boxed future. Each connection reserves space for the largest unboxed future and moves
-    /// it with each request, so operations that wait for a shard are worth an allocation.
+    /// Runs in a boxed future. Each connection reserves space for the largest unboxed future and
+    /// moves it with each request, so operations that wait for a shard are worth an allocation.
     Later(for<'a> fn(&'a Call<'a>) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>),
 }
 
 /// The methods that operations use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb {
-    /// `GET`, and `HEAD` with it
+    /// `GET`, which includes `HEAD`.
     Get,
     /// `POST`
     Post,
@@ -119,7 +121,7 @@ pub struct Allow(u8);
 #[derive(Clone, Copy)]
 pub struct Pattern {
     text: &'static str,
-    /// The text before the parameter; all of it if there is none.
+    /// The text before the parameter; the whole path if there is none.
     before: &'static str,
     /// The name of the parameter; empty if there is none.
     parameter: &'static str,
@@ -133,13 +135,13 @@ pub enum Access {
     Public,
     /// Bearers of an access token; an API key sent with it is ignored.
     Token,
-    /// Bearers of an access token, and holders of a key with this permission, or of any key if
-    /// there is none.
+    /// Bearers of an access token, and holders of a key with this permission, or of any key if it
+    /// is `None`.
     KeyOrToken(Option<Permission>),
-    /// Holders of a key with this permission. A request with an access token gets its own error.
+    /// Holders of a key with this permission. A request with an access token gets a separate error.
     Key(Permission),
-    /// Callers that may open a socket. A client can read the reason of a refusal only after the
-    /// upgrade, so [`Run::Socket`] checks this.
+    /// Callers that may open a socket. [`Run::Socket`] checks this, because a client can read the
+    /// reason for a refusal only after the upgrade.
     Socket,
 }
 
@@ -239,7 +241,7 @@ impl Operation {
             Run::Health(_) | Run::File(_) => {
                 self.errors.contains(&code) || matches!(code, "INVALID_HOST" | "INTERNAL_ERROR")
             }
-            // Nothing reads the answer once the connection is gone.
+            // No client receives `BODY_INCOMPLETE`, because its connection is gone by then.
             _ => {
                 is_of_path
                     || code == "INVALID_HOST"
@@ -248,20 +250,22 @@ impl Operation {
         }
     }
 
-    /// Whether each node of a cluster has its own answer. A node that drains is not ready, and all
-    /// others are if the one is that serves.
+    /// Whether every node of a cluster answers this operation itself. A draining node answers
+    /// readiness itself, since it is not ready, whichever node serves. Any other node is ready if
+    /// the serving node is.
     #[cfg(feature = "cluster")]
     pub(super) fn is_answered_by_any_node(&self, is_draining: bool) -> bool {
         let is_readiness = self.path.as_str() == "/v1/health/ready";
         matches!(self.run, Run::Health(_) | Run::File(_)) && (!is_readiness || is_draining)
     }
 
-    /// The name in metrics: `GET /v1/orders/{order_id}`.
+    /// Returns the name in metrics: `GET /v1/orders/{order_id}`.
     pub fn name(&self) -> String {
         format!("{} {}", self.method.as_str(), self.path.as_str())
     }
 
-    /// Whether an answer can have this error code: one of the row's, or one of the common checks'.
+    /// Whether an answer can have this error code, from the operation's row or from the common
+    /// checks.
     pub fn may_fail_with(&self, code: &str) -> bool {
         const ALL: [&str; 14] = [
             "BODY_INCOMPLETE",
@@ -281,9 +285,10 @@ impl Operation {
         ];
         const WITH_CREDENTIAL: [&str; 2] = ["INSUFFICIENT_PERMISSION", "MISSING_AUTH"];
         self.errors.contains(&code)
-            // What is refused while the journal is full is a write.
+            // An operation that can fail with `JOURNAL_FULL` is a write, which suspended accounts
+            // may not make.
             || (code == "ACCOUNT_SUSPENDED" && self.errors.contains(&"JOURNAL_FULL"))
-            // Another node was asked to change something.
+            // A write that was forwarded to another node may be lost without an answer.
             || (code == "OUTCOME_UNKNOWN" && self.method != Verb::Get)
             || ALL.contains(&code)
             || (self.access != Access::Public && WITH_CREDENTIAL.contains(&code))
@@ -305,7 +310,7 @@ impl fmt::Debug for Operation {
 }
 
 impl Verb {
-    /// The verb for a method, if any operation uses it.
+    /// Returns the verb for a method, or `None` if no operation uses it.
     pub const fn of(method: &Method) -> Option<Self> {
         Some(match *method {
             Method::GET | Method::HEAD => Self::Get,
@@ -316,7 +321,7 @@ impl Verb {
         })
     }
 
-    /// The name in a request line.
+    /// Returns the name used in a request line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -367,18 +372,18 @@ impl Pattern {
         Self { text, before, parameter, after }
     }
 
-    /// The pattern as written in the table.
+    /// Returns the pattern as written in the table.
     pub const fn as_str(&self) -> &'static str {
         self.text
     }
 
-    /// The name of the parameter; empty if there is none.
+    /// Returns the name of the parameter; empty if there is none.
     pub const fn parameter(&self) -> &'static str {
         self.parameter
     }
 
-    /// The segment of `path` in place of the parameter, empty if there is none; `None` if the path
-    /// does not match.
+    /// Returns the segment of `path` in place of the parameter, or empty text if the pattern has no
+    /// parameter; `None` if the path does not match.
     pub(super) fn segment<'p>(&self, path: &'p str) -> Option<&'p str> {
         if self.parameter.is_empty() {
             return (path == self.text).then_some("");

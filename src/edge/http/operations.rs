@@ -1,8 +1,9 @@
-//! The operations of the API, one row each: method and path, who may call it, which function runs.
+//! The operations of the API, one row each: method, path, access, and the function that runs.
 //!
 //! Routing, the `Allow` header, the checks before a body is read, and the table in the guide all
-//! come from here. In debug builds an operation that reads a query parameter or fails with an error
-//! code that its row does not name panics. `.github/CONTRIBUTING.md` says how to add an operation.
+//! come from here. In debug builds, an operation panics if it reads a query parameter or fails with
+//! an error code that its row does not name. `.github/CONTRIBUTING.md` explains how to add an
+//! operation.
 
 pub mod account;
 pub mod batch;
@@ -40,8 +41,8 @@ use super::operation::{Answers, Operation};
 use paperbourse_core::engine::key::Permission::{Read, Trade};
 use socket::Stream;
 
-/// The table, searched from the top. A path without a parameter stands before those that would take
-/// its last segment for one, and the trade, the most frequent operation, stands first.
+/// The table, searched from the top. A path without a parameter precedes patterns that would match
+/// its last segment, and `POST /trade`, the most frequent operation, comes first.
 pub static OPERATIONS: [Operation; 72] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()

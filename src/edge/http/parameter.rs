@@ -1,4 +1,4 @@
-//! The query parameters of an operation, as its row describes them.
+//! The query parameters of an operation, as described in its row.
 
 use super::query::OFFSET_MAX;
 
@@ -7,11 +7,11 @@ use super::query::OFFSET_MAX;
 pub struct Parameter {
     /// The name in the query.
     pub name: &'static str,
-    /// Which values it takes.
+    /// The values that the parameter accepts.
     pub kind: ParameterKind,
     /// Whether a request without it is refused.
     pub is_required: bool,
-    /// What it does, for the documentation; empty where the name says it.
+    /// The purpose of the parameter, for the documentation; empty where the name is clear.
     pub summary: &'static str,
 }
 
@@ -20,18 +20,18 @@ pub struct Parameter {
 pub enum ParameterKind {
     /// A whole number.
     Number {
-        /// The least value.
+        /// The minimum value.
         min: usize,
-        /// The greatest value.
+        /// The maximum value.
         max: usize,
-        /// The value where there is none.
+        /// The value of an absent parameter.
         default: Option<usize>,
     },
     /// Any text.
     Text {
-        /// The fewest characters.
+        /// The minimum number of characters.
         min: usize,
-        /// The most characters.
+        /// The maximum number of characters.
         max: usize,
     },
     /// True or false.
@@ -45,11 +45,11 @@ pub enum ParameterKind {
     Time,
     /// Seconds since 1970, a time in RFC 3339, or a day.
     Seconds,
-    /// A cursor that the page before ended with.
+    /// A cursor that came with the previous page.
     Cursor,
     /// The id of a wallet, `api` or `all`.
     Wallet,
-    /// Text of a form that only this operation reads.
+    /// Text in a form that only this operation reads.
     Own {
         /// The form, as a regular expression.
         pattern: &'static str,
@@ -57,11 +57,11 @@ pub enum ParameterKind {
 }
 
 impl Parameter {
-    /// `offset`, in lists that are counted.
+    /// The `offset` parameter, for lists that are paged by row number.
     pub(super) const OFFSET: Self =
         Self::number("offset", 0, OFFSET_MAX, "how many rows to skip").default(0);
 
-    /// `wallet_id`.
+    /// The `wallet_id` parameter.
     pub(super) const WALLET: Self = Self::new(
         "wallet_id",
         ParameterKind::Wallet,
@@ -72,7 +72,7 @@ impl Parameter {
         Self { name, kind, is_required: false, summary }
     }
 
-    /// `limit`, from 1.
+    /// Describes a `limit` parameter with a minimum of 1.
     pub(super) const fn limit(default: usize, max: usize) -> Self {
         let kind = ParameterKind::Number { min: 1, max, default: Some(default) };
         Self::new("limit", kind, "the most rows to return")
@@ -133,7 +133,7 @@ impl Parameter {
         Self { is_required: true, ..self }
     }
 
-    /// With the value that a request without the parameter stands for.
+    /// Sets the value of an absent parameter. Only number parameters have one.
     pub(super) const fn default(self, default: usize) -> Self {
         let kind = match self.kind {
             ParameterKind::Number { min, max, .. } => {
@@ -145,7 +145,7 @@ impl Parameter {
     }
 }
 
-/// The words of a list of choices.
+/// Returns the words of a list of choices.
 pub(super) const fn words<T: Copy, const N: usize>(
     choices: &[(&'static str, T); N],
 ) -> [&'static str; N] {

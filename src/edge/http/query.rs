@@ -17,15 +17,15 @@ use super::reply::Reply;
 use paperbourse_core::ids::{AccountId, Timestamp};
 use paperbourse_exchange::service::{Page, Wallet};
 
-/// The largest `offset` of a list.
+/// Maximum `offset` of a list.
 pub(super) const OFFSET_MAX: usize = 1_000_000_000;
 
 /// The header with a sentence about each query parameter that was ignored.
 const WARNINGS_HEADER: HeaderName = HeaderName::from_static("x-polysim-warnings");
 
-/// Names the parameters of a query that the operation does not read: in a header, and where the
-/// answer is an object, in its `warnings`. A name that starts with an underscore is meant for
-/// nobody: clients add such a parameter to get around caches.
+/// Warns of query parameters that the operation does not read: in a header and, if the answer is an
+/// object, in its `warnings`. Names that start with an underscore are exempt, because clients add
+/// such parameters to get around caches.
 pub(super) fn warn_of_ignored(reply: &mut Reply, operation: &Operation, query: &str) {
     let is_read = |name: &str| operation.query.iter().any(|it| it.name == name);
     let names = form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
@@ -63,8 +63,9 @@ pub(super) struct Query<'a> {
     errors: Vec<FieldError>,
 }
 
-/// Which end of a period a time is. The period includes all that the time stands for: the whole day
-/// if it is a date, and otherwise a microsecond, because answers show times to the microsecond.
+/// The side of a period that a time bounds: its start or its end. The period includes everything
+/// that the time stands for: the whole day for a date, and otherwise a microsecond, because answers
+/// show times to the microsecond.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bound {
     From,
@@ -76,21 +77,22 @@ impl<'a> Query<'a> {
         Self { operation, text: text.unwrap_or_default(), errors: Vec::new() }
     }
 
-    /// The value of a parameter, the last one if it is repeated. Bytes that are not UTF-8 become
-    /// replacement characters, which match nothing.
+    /// Returns the value of a parameter, the last one if it is repeated. Bytes that are not UTF-8
+    /// become replacement characters, which match nothing.
     pub(super) fn get(&self, name: &'static str) -> Option<Cow<'a, str>> {
         self.assert_described(name, |_| true);
         let pairs = form_urlencoded::parse(self.text.as_bytes());
         pairs.filter(|(field, _)| field == name).last().map(|(_, value)| value)
     }
 
-    /// The value of a parameter; `None` also if it is empty, since clients send empty text for what
-    /// they leave out.
+    /// Returns the value of a parameter; `None` if it is absent or empty, since clients send empty
+    /// text for parameters that they leave out.
     pub(super) fn get_filled(&self, name: &'static str) -> Option<Cow<'a, str>> {
         self.get(name).filter(|text| !text.is_empty())
     }
 
-    /// Panics in debug builds unless the operation's row describes this parameter so.
+    /// Panics in debug builds unless the operation's row describes this parameter with the right
+    /// kind.
     fn assert_described(&self, name: &'static str, is_right: impl Fn(ParameterKind) -> bool) {
         debug_assert!(
             self.operation.query.iter().any(|it| it.name == name && is_right(it.kind)),
@@ -99,7 +101,7 @@ impl<'a> Query<'a> {
         );
     }
 
-    /// Notes an error of a parameter.
+    /// Adds an error about a parameter.
     pub(super) fn note(
         &mut self,
         name: &'static str,
@@ -110,7 +112,7 @@ impl<'a> Query<'a> {
         self.errors.push(FieldError { location, kind, message: message.into() });
     }
 
-    /// Text of `min` to `max` characters.
+    /// Reads text of `min` to `max` characters.
     pub(super) fn text(
         &mut self,
         name: &'static str,
@@ -128,12 +130,12 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Text of at most `max` characters; `None` also if it is empty.
+    /// Reads text of at most `max` characters; `None` if it is absent or empty.
     pub(super) fn filled_text(&mut self, name: &'static str, max: usize) -> Option<Cow<'a, str>> {
         self.text(name, 0, max).filter(|text| !text.is_empty())
     }
 
-    /// Text of `min` to `max` characters, required. Empty if there is an error.
+    /// Reads required text of `min` to `max` characters. Returns empty text if there is an error.
     pub(super) fn required_text(
         &mut self,
         name: &'static str,
@@ -147,8 +149,8 @@ impl<'a> Query<'a> {
         self.text(name, min, max).unwrap_or_default()
     }
 
-    /// The `wallet_id`, by default the caller's own: the id of a wallet, or `api` or `all`, which
-    /// mean the only one that the caller has.
+    /// Reads the `wallet_id`: the id of a wallet, or `api` or `all`, which both mean the caller's
+    /// only wallet. By default, this is the caller's own wallet.
     pub(super) fn wallet(&mut self) -> Wallet {
         const NAME: &str = "wallet_id";
         self.assert_described(NAME, |kind| kind == ParameterKind::Wallet);
@@ -161,7 +163,7 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// A whole number of at least `min` and at most `max`.
+    /// Reads a whole number of at least `min` and at most `max`.
     pub(super) fn number(&mut self, name: &'static str, min: usize, max: usize) -> Option<usize> {
         self.assert_described(name, |kind| match kind {
             ParameterKind::Number { min: least, max: most, .. } => (least, most) == (min, max),
@@ -173,7 +175,7 @@ impl<'a> Query<'a> {
             self.note(name, "int_parsing", "should be an integer");
             return None;
         }
-        // A number beyond the range of an integer is too large or too small.
+        // A number that overflows an `i64` is also too large or too small for this parameter.
         let magnitude: i64 = digits.parse().unwrap_or(i64::MAX);
         let number = if text.starts_with('-') { -magnitude } else { magnitude };
         match usize::try_from(number) {
@@ -189,7 +191,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// An end of a period: a time in RFC 3339, or a date in UTC.
+    /// Reads the start or the end of a period: a time in RFC 3339, or a date in UTC.
     pub(super) fn time(&mut self, name: &'static str, bound: Bound) -> Option<Timestamp> {
         self.assert_described(name, |kind| kind == ParameterKind::Time);
         let nanos = read_time(&self.get(name)?, bound);
@@ -199,8 +201,8 @@ impl<'a> Query<'a> {
         nanos
     }
 
-    /// Seconds since 1970, whose fraction is dropped, or a time in RFC 3339, or a date in UTC.
-    /// Returns seconds.
+    /// Reads seconds since 1970, rounded down, or a time in RFC 3339, or a date in UTC. Returns
+    /// seconds since 1970.
     pub(super) fn seconds(&mut self, name: &'static str, bound: Bound) -> Option<i64> {
         self.assert_described(name, |kind| kind == ParameterKind::Seconds);
         let text = self.get(name)?;
@@ -213,7 +215,7 @@ impl<'a> Query<'a> {
         seconds
     }
 
-    /// `limit` and `offset`.
+    /// Reads `limit` and `offset`.
     pub(super) fn page(&mut self, limit_default: usize, limit_max: usize) -> Page {
         self.assert_described("limit", |kind| {
             let default = Some(limit_default);
@@ -225,7 +227,8 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// A cursor that `read` understands, under one of these names. An empty one counts as absent.
+    /// Reads a cursor, sent under one of these names, with `read`. An empty cursor counts as
+    /// absent.
     pub(super) fn cursor_of<C, const N: usize>(
         &mut self,
         names: [&'static str; N],
@@ -241,22 +244,23 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// A cursor of a list whose pages are counted.
+    /// Reads a cursor of a list that is paged by row number.
     pub(super) fn cursor(&mut self, name: &'static str) -> Option<Cursor> {
         self.assert_described(name, |kind| kind == ParameterKind::Cursor);
         let cursor = Cursor::parse(&self.get(name)?);
         if cursor.is_none_or(|it| matches!(it, Cursor::At(offset) if offset > OFFSET_MAX)) {
             self.note(name, "value_error", "should be a cursor that a page ended with");
         }
+        // A cursor with an error is returned too, but `finish` then refuses the request.
         cursor
     }
 
-    /// A flag, by default false.
+    /// Reads a flag, by default false.
     pub(super) fn flag(&mut self, name: &'static str) -> bool {
         self.flag_or_none(name).unwrap_or(false)
     }
 
-    /// A flag, if it is sent.
+    /// Reads a flag; `None` if it is absent.
     pub(super) fn flag_or_none(&mut self, name: &'static str) -> Option<bool> {
         const TRUE: [&str; 6] = ["true", "1", "yes", "on", "t", "y"];
         const FALSE: [&str; 6] = ["false", "0", "no", "off", "f", "n"];
@@ -269,7 +273,7 @@ impl<'a> Query<'a> {
         Some(is_one_of(TRUE))
     }
 
-    /// One of several words, ignoring case.
+    /// Reads one of several words, ignoring case.
     pub(super) fn choice<T: Copy>(
         &mut self,
         name: &'static str,
@@ -295,7 +299,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Reads the id of a wallet, or `api` or `all`, which mean the only one that the caller has.
+/// Reads the id of a wallet, or `api` or `all`, which both mean the caller's only wallet.
 pub(super) fn read_wallet(location: Location, text: &str) -> Result<Wallet, FieldError> {
     if ["api", "all"].iter().any(|word| text.eq_ignore_ascii_case(word)) {
         return Ok(Wallet::Own);
@@ -307,9 +311,9 @@ pub(super) fn read_wallet(location: Location, text: &str) -> Result<Wallet, Fiel
     id.map(Wallet::WithId)
 }
 
-/// Reads an end of a period: a time in RFC 3339, or a date in UTC. Clients write the first and the
-/// last year for a period without that end, so a time before 1677 or after 2262, which nanoseconds
-/// cannot count, becomes the first or the last that they can.
+/// Reads the start or the end of a period: a time in RFC 3339, or a date in UTC. For an open end,
+/// clients send the first or the last year that text can name. So a time before 1677 or after 2262,
+/// which nanoseconds cannot represent, becomes the first or the last time that they can represent.
 fn read_time(text: &str, bound: Bound) -> Option<Timestamp> {
     const NANOS_PER_MICRO: i128 = 1_000;
     const NANOS_PER_DAY: i128 = 86_400_000_000_000;
@@ -323,7 +327,7 @@ fn read_time(text: &str, bound: Bound) -> Option<Timestamp> {
         // A time of day without a zone is ambiguous.
         _ => return None,
     };
-    // The type's own bounds are within the first and the last day that a text can name.
+    // The bounds of `jiff::Timestamp` are within the first and the last day that text can name.
     let start = match (start, pieces.date().year()) {
         (Ok(start), _) => start,
         (Err(_), -9999) => jiff::Timestamp::MIN,
@@ -351,7 +355,7 @@ fn read_seconds(text: &str) -> Option<i64> {
     }
     let is_rounded = whole.starts_with('-') && fraction.bytes().any(|digit| digit != b'0');
     let seconds: i64 = whole.parse().ok()?;
-    // Bounded first: nothing can overflow then.
+    // Checked before the subtraction, which then cannot overflow.
     let is_near = (1 - SECONDS_MAX..SECONDS_MAX).contains(&seconds);
     is_near.then(|| seconds - i64::from(is_rounded))
 }
@@ -363,7 +367,7 @@ pub(super) mod tests {
     use super::*;
     use crate::http::route::find;
 
-    /// The query string of a request like `GET /v1/markets`.
+    /// Returns the query of a request such as `GET /v1/markets`.
     pub(in crate::http) fn query<'a>(request: &str, text: Option<&'a str>) -> Query<'a> {
         let (method, path) = request.split_once(' ').unwrap();
         let method: Method = method.parse().unwrap();

@@ -22,7 +22,7 @@ use paperbourse_core::limits::window::{Allowance, Decision};
 use paperbourse_exchange::service::{Admission, Moment};
 
 pub(super) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// In answers to callers whose credential is valid.
+/// Sent to callers whose credential is valid.
 pub(super) const RATE_LIMIT_TIER: HeaderName = HeaderName::from_static("x-ratelimit-tier");
 const LIMIT_HEADERS: usize = 6;
 const LIMIT_NAMES: [HeaderName; LIMIT_HEADERS] = [
@@ -35,22 +35,23 @@ const LIMIT_NAMES: [HeaderName; LIMIT_HEADERS] = [
 ];
 /// `Content-Type` and `X-Content-Type-Options`, which come before the request id.
 const FIRST_HEADERS: usize = 2;
-/// Those, the request id and the caller's limits.
+/// The first headers, the request id and the caller's limits.
 const HEADERS_OF_ALL: usize = FIRST_HEADERS + 1 + LIMIT_HEADERS;
-/// Room for the two numbers of a request id, 16 and 20 digits at most, and for its hyphen.
+/// Room for the two numbers of a request id, of at most 16 and 20 digits, and for its hyphen.
 const OWN_ID_BYTES_MAX: usize = 16 + 1 + 20;
 const UNLIMITED_TEXT: HeaderValue = HeaderValue::from_static("2147483647");
-/// How many seconds each thread keeps as text: those from which other requests pass.
+/// Number of reset times that each thread keeps as text.
 const SECONDS_KEPT: usize = 4;
-/// The initial allocation for a body that serde writes.
+/// Initial allocation for a body that serde writes.
 const FIRST_CAPACITY_BYTES: usize = 512;
-/// How many bytes the answers to reads may hold together that clients have not read.
+/// Memory budget for answers to reads that clients have not read yet, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Answers up to this size do not count: those that bots wait for are smaller.
+/// Answers up to this size do not count towards the budget. The answers that bots wait for are
+/// smaller.
 const UNCOUNTED_BYTES: usize = 16 * 1024;
-/// How many request numbers a thread reserves at a time.
+/// Number of request numbers that a thread reserves at a time.
 const NUMBERS_AT_ONCE: u64 = 1024;
-/// The longest request id of a client that is echoed.
+/// Maximum length of a client's request id that is echoed, in bytes.
 pub(super) const REQUEST_ID_BYTES_MAX: usize = 64;
 
 /// A response without the headers common to all responses.
@@ -62,45 +63,45 @@ pub struct Reply {
     pub body: Vec<u8>,
     /// Headers particular to this response; usually none.
     pub headers: HeaderMap,
-    /// What is sent instead of the body: a stream, or bytes that other replies share.
+    /// The body to send instead of `body`: a stream, or bytes that other replies share.
     pub instead: Option<ReplyBody>,
-    /// What the body holds of the memory for answers, until the client has taken it.
+    /// The body's share of the answer budget, held until the client has taken the whole body.
     pub(super) held: Option<Share>,
 }
 
 impl Reply {
-    /// A JSON answer.
+    /// Creates a JSON answer.
     pub fn json(status: StatusCode, body: Vec<u8>) -> Self {
         Self { status, body, headers: HeaderMap::new(), instead: None, held: None }
     }
 
-    /// A JSON answer, serialised by serde.
+    /// Creates a JSON answer, serialised by serde.
     pub(super) fn of(status: StatusCode, answer: &impl Serialize) -> Self {
         let mut body = Vec::with_capacity(FIRST_CAPACITY_BYTES);
         serde_json::to_writer(&mut body, answer).expect("answers have names for keys, and no maps");
         Self::json(status, body)
     }
 
-    /// Takes the memory of a large body out of the budget. Returns false if there is not enough.
+    /// Takes the memory of a large body from the budget. Returns false if there is not enough.
     pub(super) fn hold(&mut self, budget: &Arc<ByteBudget>, by: impl FnOnce() -> Holder) -> bool {
         if self.body.len() <= UNCOUNTED_BYTES {
             return true;
         }
-        // What was allocated is held, also the part that was not needed.
+        // The whole allocation counts, including the part that is not in use.
         self.held.insert(by().share(budget)).hold(self.body.capacity())
     }
 
-    /// 200 with a JSON body.
+    /// Creates an answer with the status 200 and a JSON body.
     pub(super) fn ok(answer: &impl Serialize) -> Self {
         Self::of(StatusCode::OK, answer)
     }
 
-    /// 201 with a JSON body.
+    /// Creates an answer with the status 201 and a JSON body.
     pub(super) fn created(answer: &impl Serialize) -> Self {
         Self::of(StatusCode::CREATED, answer)
     }
 
-    /// 200 with a message.
+    /// Creates an answer with the status 200 and a message.
     pub(super) fn message(message: &'static str) -> Self {
         #[derive(Serialize)]
         struct MessageAnswer {
@@ -117,7 +118,7 @@ pub(super) enum RequestId {
 }
 
 impl RequestId {
-    /// The client's own, if it `sent` one that can be echoed.
+    /// Returns the client's own id, if it `sent` one that can be echoed, or else assigns one.
     pub(super) fn of(sent: Option<&HeaderValue>) -> Self {
         let callers = sent.filter(|value| {
             let bytes = value.as_bytes();
@@ -133,7 +134,7 @@ impl RequestId {
 
 #[cfg(feature = "cluster")]
 impl RequestId {
-    /// The value of the header.
+    /// Returns the id as a header value.
     pub(super) fn to_value(&self) -> HeaderValue {
         match self {
             Self::Callers(value) => value.clone(),
@@ -151,7 +152,7 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// A number unique within this process. Each thread reserves many at a time.
+/// Returns a number unique within this process. Each thread reserves many at a time.
 fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local!(static TAKEN: Cell<Range<u64>> = const { Cell::new(0..0) });
@@ -167,8 +168,8 @@ fn next_number() -> u64 {
     })
 }
 
-/// The prefix of this process's request ids: the microsecond of its first one, since the nodes of a
-/// cluster may start in the same second.
+/// Returns the prefix of this process's request ids: the time of the first call, in microseconds,
+/// since the nodes of a cluster may start in the same second.
 fn process_name() -> &'static str {
     static NAME: LazyLock<String> = LazyLock::new(|| format!("{:x}-", Timestamp::now().micros()));
     &NAME
@@ -176,7 +177,7 @@ fn process_name() -> &'static str {
 
 /// Builds the response: the reply's headers, then the request id, then the caller's limits.
 ///
-/// This runs for every trade and so does little more than copy. Its own request ids are stored
+/// This runs for every trade, so it does little more than copy. An assigned request id is stored
 /// after the body, in the same buffer. `spare`, the request's own map, has room for headers.
 pub(super) fn response_of(
     reply: Reply,
@@ -209,7 +210,7 @@ pub(super) fn response_of(
     response
 }
 
-/// The headers of a response, made in a `spare` map.
+/// Builds the headers of a response in a `spare` map.
 fn headers_of(
     spare: HeaderMap,
     own: HeaderMap,
@@ -239,10 +240,10 @@ fn headers_of(
     headers
 }
 
-/// The headers of a JSON answer without headers of its own: a copy of those of an earlier answer to
-/// a caller of the same tier, with new values where they change. A map hashes the name of each
-/// header that is put into it, and copies the rest faster than that: without these copies and the
-/// digits below, a trade takes 11 % more instructions.
+/// Returns the headers of a JSON answer without headers of its own: a copy of the headers of an
+/// earlier answer to a caller of the same tier, with the changing values replaced. A map hashes the
+/// name of each header that is inserted, which takes longer than copying the whole map: without
+/// these copies and the digits below, a trade takes 11 % more instructions.
 fn usual_headers(limits: Limits, request_id: HeaderValue) -> HeaderMap {
     let Limits { tier, per_minute, per_second, reset_seconds } = limits;
     let (mut headers, reset) = KEPT.with_borrow_mut(|kept| {
@@ -250,7 +251,7 @@ fn usual_headers(limits: Limits, request_id: HeaderValue) -> HeaderMap {
         let of_tier = match place {
             Some((known, headers)) if *known == [per_minute.limit, per_second.limit] => headers,
             _ => {
-                // Not the request's id, whose memory has an answer in front of it.
+                // Not the request's id, which shares its memory with an answer.
                 let (none, id) = (HeaderMap::new(), HeaderValue::from_static(""));
                 let headers = headers_of(none.clone(), none, true, id, Some(limits));
                 &mut place.insert(([per_minute.limit, per_second.limit], headers)).1
@@ -260,6 +261,8 @@ fn usual_headers(limits: Limits, request_id: HeaderValue) -> HeaderMap {
     });
     let rests = [per_minute.remaining, per_second.remaining].map(number_text);
     let [minute_rest, second_rest] = rests.map(Some);
+    // In the order of the headers: the request id, then `LIMIT_NAMES`. `None` keeps the copied
+    // value.
     let changed = [Some(request_id), None, None, None, minute_rest, second_rest, Some(reset)];
     for (value, changed) in headers.values_mut().skip(FIRST_HEADERS).zip(changed) {
         if let Some(changed) = changed {
@@ -269,13 +272,13 @@ fn usual_headers(limits: Limits, request_id: HeaderValue) -> HeaderMap {
     headers
 }
 
-/// What the headers say about the caller's limits.
+/// The caller's limits, as shown in the headers.
 #[derive(Clone, Copy)]
 struct Limits {
     tier: Tier,
     per_minute: Allowance,
     per_second: Allowance,
-    /// The second from which another request is certain to pass.
+    /// Time from which another request is certain to pass, in seconds since 1970.
     reset_seconds: i64,
 }
 
@@ -290,11 +293,12 @@ impl Limits {
     }
 }
 
-/// What many answers have in common.
+/// Headers that many answers have in common.
 struct Kept {
-    /// Of each tier, the limits and the headers of an answer.
+    /// For each tier, the limits and the headers of an earlier answer.
     headers: [Option<([u32; 2], HeaderMap)>; Tier::ALL.len()],
-    /// Seconds and their texts, each in the place that its remainder gives it.
+    /// Header values for recent Unix times in seconds. A time is kept at its index modulo
+    /// [`SECONDS_KEPT`].
     seconds: [Option<(i64, HeaderValue)>; SECONDS_KEPT],
 }
 
@@ -318,7 +322,7 @@ impl Kept {
     }
 }
 
-/// The numbers below ten thousand with four digits each.
+/// The numbers below ten thousand, each as four digits.
 static DIGITS: [[u8; 4]; 10_000] = {
     let mut digits = [[b'0'; 4]; 10_000];
     let mut number = 1;
@@ -335,8 +339,8 @@ static DIGITS: [[u8; 4]; 10_000] = {
     digits
 };
 
-/// A limit or what remains of it as text, which takes memory only if it is large and not the number
-/// that is shown for no limit.
+/// Formats a limit or a remaining count. Allocates only for a large number other than the one that
+/// stands for no limit.
 fn number_text(number: u32) -> HeaderValue {
     if number == UNLIMITED_SHOWN {
         return UNLIMITED_TEXT;
@@ -393,7 +397,7 @@ mod tests {
         }
     }
 
-    /// Whatever the limits are, and in every second.
+    /// Holds for all limits and in every second.
     #[test]
     fn what_answers_have_in_common_is_written_once() {
         let addresses = |headers: &HeaderMap| {

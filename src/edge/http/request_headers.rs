@@ -1,9 +1,9 @@
-//! The headers that nearly every request is asked for, found in one pass. A lookup in the map
-//! hashes the name, which takes longer than to compare it with those of the few headers there are.
+//! The headers that are looked up for nearly every request, found in one pass. A lookup in the map
+//! hashes the name, which takes longer than comparing it with the few headers that a request has.
 
 use hyper::header::{HeaderMap, HeaderValue};
 
-/// The values of these headers.
+/// The headers found in a request.
 #[derive(Default)]
 pub(super) struct RequestHeaders<'a> {
     pub(super) host: Sent<'a>,

@@ -17,13 +17,13 @@ pub enum RouteError {
     /// No operation has this path.
     #[error("no such path")]
     NotFound,
-    /// The original service has this operation, and this server leaves it out on purpose.
+    /// The original service has this operation; this server leaves it out on purpose.
     #[error("not offered: {reason}")]
     NotOffered {
-        /// Why, in a sentence.
+        /// The reason, as a sentence.
         reason: &'static str,
     },
-    /// The path has operations, but not with this method.
+    /// The path exists, but not for this method.
     #[error("the path takes {allow}")]
     MethodNotAllowed {
         /// The methods that the path accepts.
@@ -31,20 +31,20 @@ pub enum RouteError {
     },
 }
 
-/// The operation for a method and a path without its query string. `HEAD` finds the `GET`
+/// Finds the operation for a method and a path without its query string. `HEAD` finds the `GET`
 /// operation.
 ///
-/// The first row whose pattern matches decides on the path, whatever the method. So in the table a
-/// path without a parameter comes before those that would take its last segment for one, and the
-/// trade, the hottest operation, comes first.
+/// The first row whose pattern matches the path decides, whatever the method. So in the table a
+/// path without a parameter precedes patterns that would match its last segment, and `POST /trade`,
+/// the hottest operation, comes first.
 pub fn find(method: &Method, path: &str) -> Result<&'static Operation, RouteError> {
     find_offered(method, path).map_err(|error| {
         not_offered(method, path).map_or(error, |reason| RouteError::NotOffered { reason })
     })
 }
 
-/// The operation that a path without one was perhaps meant for, as `POST /trade`: with or without
-/// `/v1`, with one slash too many, in lower case, or misspelt.
+/// Returns the operation that an unknown path was perhaps meant for, such as `POST /trade`.
+/// Tolerates a missing or extra `/v1`, an extra slash, capital letters and misspellings.
 pub(super) fn nearest(method: &Method, path: &str) -> Option<String> {
     let bare = path.trim_end_matches('/').to_ascii_lowercase().replace("//", "/");
     let below = bare.strip_prefix("/api").unwrap_or(&bare);
@@ -69,20 +69,21 @@ pub(super) fn nearest(method: &Method, path: &str) -> Option<String> {
     })
 }
 
-/// The row of an operation in the table, or the number of rows if there is none.
+/// Returns the operation's row in the table, or the number of rows for `None`.
 pub(super) fn row(operation: Option<&'static Operation>) -> usize {
     let row = operation.and_then(|operation| OPERATIONS.element_offset(operation));
     row.unwrap_or(OPERATIONS.len())
 }
 
 /// The segment below `/v1/markets` that begins another path. No condition id looks like this, and
-/// some clients retry for a minute after the answer that a market is unknown.
+/// some clients retry for a minute if they are told that a market is unknown.
 const NO_CONDITION_ID: &str = "by-slug";
 
 fn find_offered(method: &Method, path: &str) -> Result<&'static Operation, RouteError> {
     let fits = |operation: &Operation| operation.path.segment(path);
     let found = OPERATIONS.iter().enumerate().find_map(|(row, it)| Some((row, fits(it)?)));
     let (row, segment) = found.ok_or(RouteError::NotFound)?;
+    // `Call::parameter` relies on this check.
     if !segment.is_empty() {
         decode(segment).ok_or(RouteError::NotFound)?;
     }
@@ -97,7 +98,7 @@ fn find_offered(method: &Method, path: &str) -> Result<&'static Operation, Route
     })
 }
 
-/// Why this server leaves out an operation of the original service, if it does.
+/// Returns why this server leaves out an operation of the original service, if it does.
 fn not_offered(method: &Method, path: &str) -> Option<&'static str> {
     let is_below = |folder: &str| path.strip_prefix(folder).is_some_and(|it| it.starts_with('/'));
     if path == "/v1/simulation" || is_below("/v1/simulation") {
@@ -115,7 +116,7 @@ fn not_offered(method: &Method, path: &str) -> Option<&'static str> {
     changes_wallets.then_some("An account of this server has one wallet, which stays as it is.")
 }
 
-/// Decodes a segment; `None` if it is not UTF-8.
+/// Decodes a percent-encoded segment; `None` if it is not UTF-8.
 pub(super) fn decode(segment: &str) -> Option<Cow<'_, str>> {
     percent_decode_str(segment).decode_utf8().ok()
 }

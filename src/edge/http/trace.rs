@@ -1,8 +1,9 @@
-//! How the trace of a request begins, and what it records. Of what a caller sends, it records only
-//! the method, the ids in `traceparent` and the request id: no path, other header, key or body.
+//! Begins the trace of a request, and decides what the trace records. Of the data sent by the
+//! caller, only the method, the ids in `traceparent` and the request id are recorded: no path, no
+//! other header, no key and no body.
 //!
-//! A caller could choose an `X-Request-Id` that is in the sample every time, so sampled requests
-//! with such an id share the limit of those with a sampled `traceparent`.
+//! A caller can pick an `X-Request-Id` that is always sampled. Sampled requests with an id chosen
+//! by the caller therefore share the limit of those with a sampled `traceparent`.
 
 use std::io::Write as _;
 use std::time::Instant;
@@ -45,7 +46,7 @@ pub(super) fn begin(
     })
 }
 
-/// The method; `_OTHER` for one that is not standard, as the conventions require.
+/// Returns the method, or `_OTHER` for one that is not standard, as the conventions require.
 fn method(method: &Method) -> &'static str {
     const KNOWN: [&str; 9] =
         ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];

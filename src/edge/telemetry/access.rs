@@ -1,7 +1,7 @@
-//! The access log: a line for each request, or for some of them, with no header, key or body in it.
+//! The access log: one line for each sampled request, without headers, keys or bodies.
 //!
-//! A thread of its own writes the lines. A request never waits for it: while the reader of the log
-//! is too slow, lines are dropped and counted.
+//! A dedicated thread writes the lines. Requests never wait for it: if the log is read too slowly,
+//! lines are dropped and counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -11,47 +11,47 @@ use std::{io, thread};
 
 use super::Sample;
 
-/// How many lines may wait to be written.
+/// The maximum number of lines queued to be written.
 const LINES_MAX: usize = 8_192;
 
-/// How long the end of the process may wait for lines that are not written yet.
+/// How long shutdown waits for queued lines to be written.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Takes lines from all workers.
+/// Accepts lines from all workers.
 #[derive(Debug)]
 pub struct AccessLog {
-    /// [`Sample::count`].
+    /// The sample, as [`Sample::count`] encodes it.
     sample: AtomicU32,
     lines: SyncSender<Message>,
     dropped: Arc<AtomicU64>,
 }
 
-/// One request and what became of it.
+/// A line of the access log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AccessLine {
-    /// Its operation, such as `GET /v1/orders/{order_id}`; `none` if it matched none.
+    /// The operation, such as `GET /v1/orders/{order_id}`; `none` if no operation matched.
     pub operation: String,
     /// The status of the response.
     pub status: u16,
-    /// From the end of the head to the start of the response, in microseconds.
+    /// Time from the end of the request's head to the start of the response, in microseconds.
     pub duration_us: u64,
-    /// The id in `X-Request-Id`.
+    /// The request's id, as in `X-Request-Id`.
     pub request_id: String,
-    /// The id of the key that was presented, if one was.
+    /// The id of the API key presented, if any.
     pub key_id: Option<u64>,
-    /// The position in the journal that had to be on disk before the response could be sent: of a
-    /// write, that of its own record. `None` if nothing had to be.
+    /// The journal position that had to be on disk before the response was sent. For a write, that
+    /// is the position of the write's own record. `None` if the response waited for nothing.
     pub position: Option<u64>,
 }
 
 enum Message {
     Line(AccessLine),
-    /// Answered when all lines before it are written.
+    /// Acknowledged once all lines queued before it are written.
     Flush(SyncSender<()>),
 }
 
 impl AccessLog {
-    /// Starts the thread that writes.
+    /// Starts the thread that writes the lines.
     pub fn start(sample: Sample) -> io::Result<Self> {
         let (lines, received) = sync_channel(LINES_MAX);
         let dropped = Arc::new(AtomicU64::new(0));
@@ -63,28 +63,28 @@ impl AccessLog {
         Ok(log)
     }
 
-    /// Changes which requests have a line.
+    /// Changes which requests are logged.
     pub fn set_sample(&self, sample: Sample) {
         self.sample.store(sample.count(), Ordering::Relaxed);
     }
 
-    /// Whether the request with this id has a line.
+    /// Whether the request with this id is logged.
     pub fn has_line(&self, request_id: &str) -> bool {
         Sample::one_in(self.sample.load(Ordering::Relaxed)).has(request_id.as_bytes())
     }
 
-    /// Hands over a line to be written, or drops it if too many are waiting.
+    /// Queues a line, or drops and counts it if the queue is full.
     pub fn record(&self, line: AccessLine) {
         if self.lines.try_send(Message::Line(line)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Waits a little for all lines to be written. Blocks.
+    /// Blocks until the queued lines are written, but at most [`FLUSH_TIME_MAX`].
     pub fn flush(&self) {
         let (done, is_done) = sync_channel(1);
         if self.lines.try_send(Message::Flush(done)).is_ok() {
-            // The reader of the log may be stuck, which must not keep the process alive.
+            // The reader of the log may be stuck. That must not keep the process alive.
             let _ = is_done.recv_timeout(FLUSH_TIME_MAX);
         }
     }

@@ -1,4 +1,4 @@
-//! What each worker counts.
+//! The counters of each worker.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,14 +7,14 @@ use crate::ws::connection::Ended;
 use paperbourse_core::histogram::Histogram;
 use paperbourse_exchange::service::RateRule;
 
-/// The statuses of answers, ascending.
+/// The HTTP statuses that have a separate counter, ascending.
 pub const STATUSES: [u16; 19] =
     [101, 200, 201, 204, 304, 400, 401, 402, 403, 404, 405, 408, 409, 413, 422, 426, 429, 500, 503];
 
-/// The label of every other status. No operation has one.
+/// The label of all other statuses. No operation answers with any of them.
 pub const OTHER_STATUS: &str = "other";
 
-/// The place of each status in [`STATUSES`].
+/// The index of each status in [`STATUSES`]; the length of that table for all others.
 #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 256 statuses")]
 const STATUS_INDEX: [u8; 600] = {
     let mut index_of = [STATUSES.len() as u8; 600];
@@ -26,7 +26,7 @@ const STATUS_INDEX: [u8; 600] = {
     index_of
 };
 
-/// A number that only rises.
+/// A count that only rises.
 #[derive(Default, Debug)]
 pub struct Counter(AtomicU64);
 
@@ -36,7 +36,7 @@ impl Counter {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The current count.
+    /// Returns the current count.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -50,21 +50,22 @@ impl Counter {
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Metrics {
-    /// One for each row of the operation table, and one for requests that match none.
+    /// One entry for each row of the operation table, and a last one for requests that match no
+    /// row.
     operations: Box<[OperationMetrics]>,
-    /// Requests refused by each rate limit, in the order of [`RateRule::ALL`].
+    /// Requests refused, by rate limit, in the order of [`RateRule::ALL`].
     rate_limited: [Counter; RateRule::ALL.len()],
-    /// Sockets by how they ended, in the order of [`Ended::NAMES`].
+    /// WebSockets ended, by reason, in the order of [`Ended::NAMES`].
     sockets_ended: [Counter; Ended::NAMES.len()],
-    /// Orders filled when they were placed.
+    /// Orders filled on placement.
     pub orders_filled: Counter,
-    /// Orders that rested when they were placed.
+    /// Orders that rested on placement.
     pub orders_rested: Counter,
-    /// Orders that had to fill at once and filled nothing.
+    /// Orders that required an immediate fill and got none.
     pub orders_killed: Counter,
-    /// Open orders cancelled by their accounts.
+    /// Open orders cancelled by their account.
     pub orders_cancelled: Counter,
-    /// Orders sent again and answered with their first result.
+    /// Orders sent again and answered with the original result.
     pub orders_replayed: Counter,
     /// Orders rejected by a rule.
     pub orders_rejected: Counter,
@@ -74,18 +75,18 @@ pub struct Metrics {
     pub connections_refused: Counter,
 }
 
-/// The requests of one operation.
+/// The counters of one operation.
 #[derive(Default, Debug)]
 #[repr(align(128))]
 pub struct OperationMetrics {
-    /// Answers by status, in the order of [`STATUSES`]; the last counts all other statuses.
+    /// Answers by status, in the order of [`STATUSES`]; the last entry is for all other statuses.
     statuses: [Counter; STATUSES.len() + 1],
-    /// Time from the head of the request to its answer, in microseconds.
+    /// Time from a request's head to its answer, in microseconds.
     pub duration_us: Histogram,
 }
 
 impl OperationMetrics {
-    /// Each status that was answered, with the number of its answers.
+    /// Returns each status that was answered, with its count; `None` stands for all other statuses.
     pub fn by_status(&self) -> impl Iterator<Item = (Option<u16>, u64)> {
         let statuses = STATUSES.into_iter().map(Some).chain([None]);
         statuses.zip(self.statuses.iter().map(Counter::get)).filter(|&(_, count)| count > 0)
@@ -93,7 +94,7 @@ impl OperationMetrics {
 }
 
 impl Metrics {
-    /// Counters for a table with this many operations.
+    /// Creates counters for a table of this many operations.
     pub fn new(operation_count: usize) -> Self {
         Self {
             operations: (0..=operation_count).map(|_| OperationMetrics::default()).collect(),
@@ -110,8 +111,8 @@ impl Metrics {
         }
     }
 
-    /// Counts an answer. `operation` is the row in the operation table, or the number of rows if
-    /// the request matches none. `elapsed` is the time from the head of the request to its answer.
+    /// Counts an answer. `operation` is the row in the operation table, or the number of rows if no
+    /// operation matched. `elapsed` is the time from the request's head to its answer.
     pub fn answered(&self, operation: usize, status: u16, elapsed: Duration) {
         let metrics = &self.operations[operation];
         let index = STATUS_INDEX.get(usize::from(status));
@@ -119,33 +120,33 @@ impl Metrics {
         metrics.duration_us.record_micros(elapsed);
     }
 
-    /// Counts a request that this rate limit refused.
+    /// Counts a request refused by this rate limit.
     pub fn rate_limited(&self, rule: RateRule) {
         self.rate_limited[rule.index()].increment();
     }
 
-    /// Counts a closed socket.
+    /// Counts a WebSocket that has ended.
     pub fn socket_ended(&self, ended: Ended) {
         self.sockets_ended[ended.index()].increment();
     }
 
-    /// The requests of each operation, in the order of the table; the last are those that match no
-    /// operation.
+    /// Returns the counters of each operation in table order, followed by the counters of requests
+    /// that match no operation.
     pub fn operations(&self) -> &[OperationMetrics] {
         &self.operations
     }
 
-    /// The number of requests that each rate limit refused.
+    /// Returns the number of requests refused, by rate limit.
     pub fn rate_limited_by_rule(&self) -> impl Iterator<Item = (RateRule, u64)> {
         RateRule::ALL.into_iter().zip(self.rate_limited.iter().map(Counter::get))
     }
 
-    /// The number of sockets by how they ended.
+    /// Returns the number of WebSockets ended, by reason.
     pub fn sockets_by_end(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Ended::NAMES.into_iter().zip(self.sockets_ended.iter().map(Counter::get))
     }
 
-    /// The sum of several workers' counters.
+    /// Returns the sum of several workers' counters.
     pub fn sum<'a>(operation_count: usize, parts: impl IntoIterator<Item = &'a Self>) -> Self {
         let sum = Self::new(operation_count);
         for part in parts {
@@ -155,6 +156,7 @@ impl Metrics {
     }
 
     fn add(&self, part: &Self) {
+        // Destructured, so that no counter is left out of the sum.
         let Self {
             operations,
             rate_limited,

@@ -34,10 +34,10 @@ pub enum LogFormat {
     Json,
 }
 
-/// Changes what is logged.
+/// The handle that replaces the filter while the process runs.
 static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
-/// Logs to standard output. Call once, before anything else.
+/// Starts logging to standard output. Must be called once, before anything is logged.
 pub fn start_logging(format: LogFormat, filter: &LogFilter) {
     let is_terminal = io::stdout().is_terminal();
     let (subscriber, handle) = subscriber(io::stdout, format, is_terminal, filter);
@@ -46,7 +46,7 @@ pub fn start_logging(format: LogFormat, filter: &LogFilter) {
     assert!(is_first && is_set, "logging is started once");
 }
 
-/// Logs what this filter lets through from now on. Does nothing if logging was not started.
+/// Replaces the filter from now on. Does nothing if logging was not started.
 pub fn set_log_filter(filter: &LogFilter) {
     if let Some(handle) = FILTER.get() {
         handle.reload(filter.targets()).expect("the subscriber lives as long as the process");
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// What `log` writes.
+    /// Returns the lines written while `log` runs.
     pub(super) fn logged(
         format: LogFormat,
         is_terminal: bool,
@@ -214,7 +214,7 @@ mod tests {
                     !text.contains(|char| is_unsafe(char) && char != '\u{1b}'),
                     "{name}: {text:?}"
                 );
-                // The escape sequences that colour the level are our own.
+                // Escape sequences that colour the level are allowed: the formatter writes those.
                 assert!(!text.contains("\u{1b}[2K"), "{name}: {text:?}");
                 assert!(is_terminal || !text.contains('\u{1b}'), "{name}: {text:?}");
             }

@@ -1,4 +1,4 @@
-//! A page of metrics in the text format of Prometheus.
+//! The metrics page, in the Prometheus text format.
 
 use std::fmt::{Display, Write as _};
 use std::ops::RangeInclusive;
@@ -7,15 +7,15 @@ use super::scrape::Scrape;
 use super::table::METRICS;
 use paperbourse_core::histogram::Histogram;
 
-/// A metric: a name, and how its samples are read.
+/// A row of the metrics table: a name, a description, and the function that writes its samples.
 pub struct Metric {
-    /// The name on the page.
+    /// The name, as on the page.
     pub name: &'static str,
-    /// Counter, gauge or histogram.
+    /// The kind: counter, gauge or histogram.
     pub kind: Kind,
-    /// What it counts or measures: one sentence.
+    /// The help text: one sentence that says what is counted or measured.
     pub help: &'static str,
-    /// The names of its labels.
+    /// The names of the metric's labels.
     pub labels: &'static [&'static str],
     write: fn(&Scrape<'_>, &mut Samples<'_>),
 }
@@ -23,15 +23,15 @@ pub struct Metric {
 /// The kinds of metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A value that only increases, from 0 at each start.
+    /// A count that only rises, from 0 at each start.
     Counter,
     /// A number that rises and falls.
     Gauge,
-    /// How many values are at most as large as each of some bounds.
+    /// Cumulative counts of values, by upper bound.
     Histogram,
 }
 
-/// Takes the samples of one metric.
+/// The writer of one metric's samples.
 pub(super) struct Samples<'p> {
     page: &'p mut String,
     metric: &'static Metric,
@@ -41,7 +41,7 @@ pub(super) struct Samples<'p> {
 /// The value of each label of a sample, in the order of [`Metric::labels`].
 pub(super) type Labels<'v> = &'v [&'v str];
 
-/// Renders the page. A metric without samples is left out.
+/// Renders the page. Metrics without samples are left out.
 pub fn render(scrape: &Scrape<'_>) -> String {
     let mut page = String::with_capacity(64 * 1024);
     for metric in &METRICS {
@@ -82,7 +82,7 @@ impl Metric {
 }
 
 impl Kind {
-    /// The name on the page.
+    /// Returns the kind's name in the text format.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -93,25 +93,25 @@ impl Kind {
 }
 
 impl Samples<'_> {
-    /// Writes the only sample.
+    /// Writes the only sample of a metric without labels.
     pub(super) fn value(&mut self, value: impl Display) {
         self.sample(&[], value);
     }
 
-    /// Writes the only sample, if there is a value.
+    /// Writes the only sample of a metric without labels, if there is a value.
     pub(super) fn maybe(&mut self, value: Option<impl Display>) {
         if let Some(value) = value {
             self.value(value);
         }
     }
 
-    /// Writes one sample.
+    /// Writes one sample, with the values of its labels.
     pub(super) fn sample(&mut self, labels: Labels<'_>, value: impl Display) {
         self.line("", labels, None, value);
     }
 
-    /// Writes a histogram. Bucket bounds are powers of two of the recorded unit, with exponents in
-    /// this range; `unit` of them make one unit of the metric.
+    /// Writes a histogram whose bucket bounds are powers of two of the recorded unit, with
+    /// exponents in this range. `unit` recorded units make one unit of the metric.
     #[expect(clippy::cast_precision_loss, reason = "only the displayed value is rounded")]
     pub(super) fn histogram(
         &mut self,
@@ -130,7 +130,8 @@ impl Samples<'_> {
         self.buckets(labels, buckets, histogram.sum() as f64 / unit, counts.iter().sum());
     }
 
-    /// Writes a histogram; each bucket gives the number of values up to its bound.
+    /// Writes a histogram from cumulative buckets: each has its upper bound and the number of
+    /// values up to it.
     pub(super) fn buckets(
         &mut self,
         labels: Labels<'_>,

@@ -1,4 +1,4 @@
-//! What the system and the allocator say about this process.
+//! The process's resources, as reported by the system and the allocator.
 
 use std::fs;
 use std::sync::LazyLock;
@@ -7,34 +7,34 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::allocator;
 
-/// The unit in which Linux reports times to every process, whatever the kernel's own tick rate.
+/// The resolution of process times on Linux, which does not depend on the kernel's own tick rate.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The process at one moment; `None` for what the system does not report.
+/// A reading of the process's resources. Fields are `None` if the system does not report them.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Process {
-    /// Processor time used by all threads, in seconds.
+    /// Processor time of all threads, in seconds.
     pub cpu_seconds: Option<f64>,
     /// Resident memory, in bytes.
     pub resident_bytes: Option<u64>,
-    /// Memory that was allocated and not freed, in bytes.
+    /// Memory allocated and not freed, in bytes.
     pub in_use_bytes: Option<u64>,
-    /// When the process started, in seconds since 1970.
+    /// When the process started, in seconds since the Unix epoch.
     pub start_seconds: Option<f64>,
-    /// Open file descriptors.
+    /// Number of open file descriptors.
     pub open_files: Option<u64>,
-    /// How many file descriptors may be open.
+    /// The limit on open file descriptors.
     pub open_files_max: Option<u64>,
 }
 
-/// The fields of `/proc/self/stat` in use.
+/// The fields of `/proc/self/stat` that are used.
 struct Stat {
     cpu_ticks: u64,
     start_ticks: u64,
 }
 
 impl Process {
-    /// Asks the system. This may take milliseconds if many files are open.
+    /// Reads the system's figures. May take milliseconds if many files are open.
     pub fn read() -> Self {
         let stat = read_stat();
         Self {
@@ -48,19 +48,20 @@ impl Process {
     }
 }
 
-/// Resident memory of this process.
+/// Returns the process's resident memory, in bytes.
 pub fn resident_bytes() -> Option<u64> {
     kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
-/// Reads a line of the system such as `VmRSS: 12 kB`, in bytes.
+/// Parses a line of a `/proc` file, such as `VmRSS: 12 kB`, into bytes.
 pub fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     let count: u64 = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
     count.checked_mul(1024)
 }
 
-/// Never changes, and the file that has the time of boot is long on a large machine.
+/// When the process started, in seconds since the Unix epoch. Read once: it never changes, and the
+/// file with the boot time is long on a large machine.
 static START_SECONDS: LazyLock<Option<f64>> = LazyLock::new(|| {
     let boot = fs::read_to_string("/proc/stat").ok()?;
     let boot = boot.lines().find_map(|line| line.strip_prefix("btime "))?;
@@ -72,8 +73,8 @@ fn read_stat() -> Option<Stat> {
 }
 
 impl Stat {
-    /// See `proc_pid_stat(5)`. Fields are counted from 1; the third follows the name of the
-    /// program, which is in parentheses and may contain any character.
+    /// Parses `/proc/self/stat`; see `proc_pid_stat(5)`. Fields are numbered from 1. The second is
+    /// the program's name, in parentheses, which may contain any character.
     fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -87,7 +88,7 @@ fn seconds(ticks: u64) -> f64 {
     ticks as f64 / TICKS_PER_SECOND
 }
 
-/// Without the one that lists them.
+/// Returns the number of open file descriptors, not counting the one used to list them.
 fn open_files() -> Option<u64> {
     let count = fs::read_dir("/proc/self/fd").ok()?.count();
     Some(count.saturating_sub(1) as u64)

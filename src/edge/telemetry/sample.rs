@@ -1,32 +1,32 @@
-//! Which requests are logged or traced.
+//! The sampling of requests to log or trace.
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// Which requests are logged or traced.
+/// The share of requests that are logged or traced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Sample {
-    /// None.
+    /// No request.
     #[default]
     Off,
-    /// About one in this many: those whose id has a CRC-32C that is a multiple of it. Every server
-    /// that handles the same request makes the same choice.
+    /// About one request in this many: those whose id has a CRC-32C divisible by this number. Every
+    /// server that handles the same request makes the same choice.
     OneIn(NonZeroU32),
 }
 
-/// Text that is not a [`Sample`].
+/// The error for text that is not a [`Sample`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("use off, all, or 1/N for about one request in N")]
 pub struct SampleError;
 
 impl Sample {
-    /// The sample of about one request in `count`; none if that is 0.
+    /// Returns the sample of about one request in `count`; [`Self::Off`] if `count` is 0.
     pub(super) fn one_in(count: u32) -> Self {
         NonZeroU32::new(count).map_or(Self::Off, Self::OneIn)
     }
 
-    /// The `count` of [`Self::one_in`].
+    /// Returns the `count` that [`Self::one_in`] turns back into this sample.
     pub(super) fn count(self) -> u32 {
         match self {
             Self::Off => 0,
@@ -34,7 +34,7 @@ impl Sample {
         }
     }
 
-    /// Whether this is every request, whatever its id.
+    /// Whether the sample includes every request, whatever its id.
     #[cfg(feature = "traces")]
     pub(super) fn is_all(self) -> bool {
         self == Self::OneIn(NonZeroU32::MIN)

@@ -1,4 +1,4 @@
-//! The readings from which a page of metrics is rendered.
+//! The readings that the metrics page is rendered from.
 
 use std::time::Duration;
 
@@ -9,33 +9,33 @@ use paperbourse_store::journal::JournalMetrics;
 use paperbourse_store::snapshot::SnapshotMetrics;
 use paperbourse_venue::follow::status::LiveSnapshot;
 
-/// All readings of one page.
+/// All readings of a scrape.
 pub struct Scrape<'a> {
-    /// The sum of all workers.
+    /// The counters, summed over all workers.
     pub workers: Metrics,
-    /// The name of each operation, in the order of the table, and of what matches none.
+    /// The name of each operation in table order, then the name for requests that match none.
     pub operations: Vec<String>,
     /// Readings of the process.
     pub gauges: Gauges,
-    /// Readings of the exchange; `None` until the server is ready, so on a standby too.
+    /// Readings of the exchange; `None` until the server is ready, and on a standby.
     pub serving: Option<ServingGauges>,
-    /// The log of the cluster; `None` on a single server.
+    /// The cluster's log as this node sees it; `None` on a standalone server.
     pub log: Option<LogSample<'a>>,
-    /// Bytes of memory by part.
+    /// Memory in bytes, by part of the server.
     pub memory: Vec<(&'static str, usize)>,
-    /// The process.
+    /// Resources of the process.
     pub process: Process,
-    /// The journal; `None` in memory.
+    /// The journal's metrics; `None` if data is kept in memory.
     pub journal: Option<&'a JournalMetrics>,
-    /// The snapshots; `None` if data is kept in memory.
+    /// The snapshots' metrics; `None` if data is kept in memory.
     pub snapshots: Option<&'a SnapshotMetrics>,
-    /// The venue; `None` unless it is followed live.
+    /// The state of the venue feed; `None` unless the venue is followed live.
     pub live: Option<LiveSnapshot>,
-    /// What became of the spans; `None` if nothing is traced.
+    /// Counts of spans; `None` if tracing is off.
     pub spans: Option<SpanCounts>,
 }
 
-/// What became of the spans of traced requests since the start.
+/// Counts of spans of traced requests since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SpanCounts {
     /// Spans that the collector accepted.
@@ -44,93 +44,94 @@ pub struct SpanCounts {
     pub dropped: u64,
 }
 
-/// The log of a cluster, as one of its nodes sees it.
+/// A cluster's log, as one of its nodes sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct LogSample<'a> {
-    /// Its name.
+    /// The name of the log.
     pub name: &'a str,
-    /// Whether this node owns it.
+    /// Whether this node owns the log.
     pub is_owned: bool,
-    /// The epoch of the newest block that this node has seen; `None` until it has read the log.
+    /// The epoch of the newest block that this node has seen; `None` until it has read to the end.
     pub epoch: Option<u64>,
-    /// The position of the newest record that this node has seen; `None` until then too.
+    /// The position of the newest record that this node has seen; `None` until it has read to the
+    /// end.
     pub position: Option<u64>,
     /// The position of the newest record on this node's disk; `None` until its folder is open.
     pub copied_position: Option<u64>,
-    /// When a broker last answered, in seconds since 1970; 0 before the first answer.
+    /// When a broker last answered, in seconds since the Unix epoch; 0 before the first answer.
     pub answered_at_seconds: u64,
-    /// Whether reading has halted: a block is missing or damaged at every broker.
+    /// Whether the log is halted: a block is missing or damaged at every broker.
     pub is_halted: bool,
     /// Time to append a block, in microseconds.
     pub append_us: &'a Histogram,
 }
 
-/// Readings of the process, whether it serves or not.
+/// Readings of the process, available whether or not it serves requests.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Gauges {
-    /// Open connections.
+    /// Number of open connections.
     pub connections: usize,
-    /// Bytes of request bodies that are being received or parsed, beyond the first 4 KiB of each.
+    /// Bytes of request bodies being received or parsed, beyond the first 4 KiB of each.
     pub body_bytes: usize,
-    /// Bytes of large answers that clients have not read yet.
+    /// Bytes of large responses that clients have not read yet.
     pub answer_bytes: usize,
-    /// The segment of the journal that is being written; `None` in memory.
+    /// The number of the journal segment being written; `None` if data is kept in memory.
     pub journal_segment: Option<u64>,
     /// Whether the disk was full when the journal last needed space.
     pub is_journal_full: bool,
-    /// Time since the start.
+    /// Time since the server started.
     pub uptime: Duration,
-    /// Jumps of the system clock since the start.
+    /// Number of jumps of the system clock since the start.
     pub clock_jumps: u64,
-    /// How far the system clock is from the server's time after a jump, in seconds, in either
-    /// direction.
+    /// The absolute difference between the system clock and the server's time after a jump, in
+    /// seconds.
     pub clock_off_seconds: u64,
 }
 
-/// Readings of the exchange.
+/// Readings of the exchange, available once the server is ready.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct ServingGauges {
-    /// Bytes queued for clients of sockets and price streams.
+    /// Bytes queued for clients of WebSockets and price streams.
     pub unsent_bytes: usize,
-    /// Subscriptions of sockets and price streams.
+    /// Number of subscriptions of WebSockets and price streams.
     pub subscriptions: usize,
-    /// Open sockets.
+    /// Number of open WebSockets.
     pub sockets: usize,
-    /// Open sockets that stream executions.
+    /// Number of open WebSockets that stream executions.
     pub execution_sockets: usize,
-    /// Open price streams.
+    /// Number of open price streams.
     pub streams: usize,
-    /// Exports that are being sent.
+    /// Number of exports being sent.
     pub exports: usize,
-    /// Price frames that replaced an older one which a slow reader had not read.
+    /// Number of price frames that replaced an older frame before a slow client had read it.
     pub conflated_frames: u64,
-    /// Price streams cut off because their clients read too slowly.
+    /// Number of price streams cut off because their clients read too slowly.
     pub streams_cut_off: u64,
-    /// Fills sent to execution sockets.
+    /// Number of fills sent to execution sockets.
     pub fill_frames: u64,
-    /// Gap frames sent to execution sockets that asked for fills which are no longer kept.
+    /// Number of gap frames sent to execution sockets that asked for fills no longer kept.
     pub gap_frames: u64,
-    /// Markets in the catalogue.
+    /// Number of markets in the catalogue.
     pub markets: usize,
-    /// Markets with a book that can fill an order.
+    /// Number of markets with a book that is fresh enough to fill orders.
     pub fresh_markets: usize,
-    /// Resolved markets that are not settled yet.
+    /// Number of resolved markets not settled yet.
     pub markets_unsettled: usize,
-    /// Accounts.
+    /// Number of accounts.
     pub accounts: usize,
-    /// Open orders.
+    /// Number of open orders.
     pub open_orders: usize,
-    /// Open orders held for the venue's delay.
+    /// Number of open orders held for the venue's delay.
     pub held_orders: usize,
-    /// Fills of open orders since the start.
+    /// Number of fills of resting orders since the start.
     pub resting_fills: u64,
-    /// Books that may fill open orders, queued for the shards.
+    /// Number of books queued for the shards because they may fill open orders.
     pub crossings: usize,
-    /// Books dropped because that queue was full; their markets were matched later.
+    /// Number of books dropped because that queue was full. Their markets were matched later.
     pub crossings_overflowed: u64,
-    /// API keys, including expired and revoked ones that are still kept.
+    /// Number of API keys, including expired and revoked ones that are still kept.
     pub keys: usize,
-    /// Whether requests that need memory are refused.
+    /// Whether requests that need memory are being refused.
     pub is_memory_full: bool,
     /// The memory limit, in bytes; `None` if there is none.
     pub memory_limit_bytes: Option<u64>,

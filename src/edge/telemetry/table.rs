@@ -1,4 +1,4 @@
-//! The metrics, one row each.
+//! The table of metrics, one row each.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use paperbourse_store::snapshot::SnapshotMetrics;
 use paperbourse_venue::follow::freshness::{Freshness, StateCounts};
 use paperbourse_venue::follow::status::{LiveSnapshot, SocketSnapshot};
 
-/// Every metric, in the order of the page.
+/// All metrics, in the order of the page.
 pub static METRICS: [Metric; 87] = [
     Metric::gauge(
         "paperbourse_build_info",
@@ -60,8 +60,8 @@ pub static METRICS: [Metric; 87] = [
         },
     )
     .by(&["operation"]),
-    // By itself, since a series of the requests begins with the first answer: no alert can see it
-    // rise from 0.
+    // A separate metric: the series of requests with status 500 starts only with the first such
+    // request, so no alert could see it rise from 0.
     Metric::counter(
         "paperbourse_internal_errors_total",
         "Requests answered with status 500. Each is a bug, and logged.",

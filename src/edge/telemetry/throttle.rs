@@ -1,10 +1,10 @@
-//! Limits how often an event is logged.
+//! Limits the rate at which an event is logged.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Lets one event per interval through to the log, and counts the others.
+/// Lets at most one event per interval through to the log, and counts the others.
 #[derive(Debug)]
 pub struct Throttle {
     interval: Duration,
@@ -18,12 +18,13 @@ struct ThrottleState {
 }
 
 impl Throttle {
-    /// A throttle that has seen no event.
+    /// Creates a throttle that lets the first event through.
     pub fn new(interval: Duration) -> Self {
         Self { interval, state: Mutex::default() }
     }
 
-    /// Whether to log the event; if so, returns how many were suppressed since the last one.
+    /// Returns `None` to suppress the event, or the number of events suppressed since the last one
+    /// that was logged.
     pub fn pass(&self, now: Instant) -> Option<u64> {
         let mut state = self.state.lock();
         let is_due = state.passed_at.is_none_or(|passed_at| now - passed_at >= self.interval);

@@ -1,6 +1,7 @@
-//! Traces: which requests have one, and their way to an OpenTelemetry collector (OTLP over HTTP).
+//! Traces: the choice of requests to trace, and their export to an OpenTelemetry collector (OTLP
+//! over HTTP).
 //!
-//! Requests never wait for the collector: while it is slow or down, traces are dropped and counted.
+//! Requests never wait for the collector. While it is slow or down, traces are dropped and counted.
 
 mod export;
 mod otlp;
@@ -24,42 +25,42 @@ use paperbourse_core::limits::bucket::{BucketRule, TokenBucket};
 use paperbourse_exchange::trace::{Parts, Record, Stage, Timer};
 use paperbourse_venue::client::Client;
 
-/// The most traces that wait to be sent. Each has at most
+/// The maximum number of traces queued for export. Each has at most
 /// [`PARTS_MAX`](paperbourse_exchange::trace::PARTS_MAX) parts.
 const QUEUE_MAX: usize = 4_096;
 
-/// Limits the requests that are traced because of something the caller chose: a sampled
-/// `traceparent`, or a request id that falls into the sample. Without this limit, a caller could
-/// have every request traced. Requests with an id of ours are limited by the sample alone.
+/// The rate limit on requests traced because of something the caller chose: a sampled
+/// `traceparent`, or a request id that falls into the sample. Without it, a caller could have every
+/// request traced. Requests whose id the server chose are limited by the sample alone.
 const CALLERS_RULE: BucketRule = match BucketRule::per_second(100, 100) {
     Ok(rule) => rule,
     Err(_) => panic!("the rate is in range"),
 };
 
-/// How long shutdown waits for traces that have not been sent yet.
+/// How long shutdown waits for queued traces to be sent.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Chooses which requests to trace, and queues their traces.
+/// Decides which requests to trace, and queues their traces for export.
 #[derive(Debug)]
 pub struct Traces {
     sample: Sample,
-    /// Whether another request is traced because of what its caller chose.
+    /// The budget of requests that are traced because of something the caller chose.
     callers: Mutex<TokenBucket>,
     started: Instant,
     queue: mpsc::Sender<Message>,
     counts: Arc<Counts>,
 }
 
-/// How many spans were exported and dropped so far.
+/// Number of spans exported and dropped so far.
 #[derive(Debug, Default)]
 struct Counts {
     exported: AtomicU64,
     dropped: AtomicU64,
-    /// Those of `dropped` that found the queue full, until they are logged.
+    /// The dropped spans that found the queue full and have not been logged yet.
     turned_away: AtomicU64,
 }
 
-/// A request that is being traced. The trace ends, and is sent, when this is dropped.
+/// A request being traced. Dropping it ends the trace and queues it for export.
 #[derive(Debug)]
 pub struct Trace {
     record: Arc<Record>,
@@ -73,41 +74,41 @@ pub struct Trace {
     traces: Arc<Traces>,
 }
 
-/// A request.
+/// The description of a request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Asked {
-    /// Its method; `_OTHER` for one that is not standard.
+    /// The method, or `_OTHER` if it is not a standard one.
     pub method: &'static str,
-    /// The path of its operation, such as `/v1/orders/{order_id}`; `None` if it matched none.
+    /// The path of the operation, such as `/v1/orders/{order_id}`; `None` if no operation matched.
     pub route: Option<&'static str>,
-    /// The version of HTTP, such as `1.1`.
+    /// The HTTP version, such as `1.1`.
     pub version: &'static str,
-    /// The id in `X-Request-Id`.
+    /// The request's id, as in `X-Request-Id`.
     pub request_id: String,
 }
 
-/// What was answered.
+/// The description of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answered {
     /// The HTTP status.
     pub status: u16,
     /// The error code in the response, if it is an error.
     pub error: Option<&'static str>,
-    /// The id of the key that was presented, if one was.
+    /// The id of the API key presented, if any.
     pub key_id: Option<u64>,
 }
 
-/// A trace that has ended.
+/// A completed trace.
 #[derive(Debug)]
 struct Ended {
     trace_id: [u8; 16],
-    /// Of the request; those of its parts follow.
+    /// The id of the request's own span. The ids of its parts follow it.
     span_id: u64,
     parent: Option<Parent>,
     began_at: Timestamp,
     elapsed_ns: u64,
     asked: Asked,
-    /// `None` if the connection ended before there was an answer.
+    /// `None` if the connection ended before the request was answered.
     answered: Option<Answered>,
     parts: Parts,
 }
@@ -115,12 +116,12 @@ struct Ended {
 #[derive(Debug)]
 enum Message {
     Ended(Box<Ended>),
-    /// Answered when all traces before it are sent, or dropped.
+    /// Acknowledged once all traces queued before it have been sent or dropped.
     Flush(oneshot::Sender<()>),
 }
 
 impl Traces {
-    /// Traces for this collector, and the task that sends them.
+    /// Creates the traces for this collector, and the task that sends them.
     pub fn new(sample: Sample, client: Client, endpoint: Uri) -> (Arc<Self>, Exporter) {
         let (queue, received) = mpsc::channel(QUEUE_MAX);
         let counts = Arc::<Counts>::default();
@@ -129,8 +130,9 @@ impl Traces {
         (Arc::new(Self { sample, callers, started: Instant::now(), queue, counts }), exporter)
     }
 
-    /// Begins the trace of a request that began at `began`, unless it has none. If its caller has
-    /// decided whether it has one, `parent` says so; `chosen` is whether the caller chose its id.
+    /// Starts the trace of a request received at `began`, or returns `None` if it is not traced.
+    /// `parent` is the caller's `traceparent`, if any; if that is not sampled, neither is the
+    /// request. `chosen` says whether the caller chose the request's id.
     pub fn begin(
         self: &Arc<Self>,
         parent: Option<Parent>,
@@ -155,7 +157,8 @@ impl Traces {
         Box::new(Trace {
             record: Record::new(began),
             id: parent.map_or_else(random, |parent| parent.trace_id),
-            // Not 0, and neither are those of the parts.
+            // Not 0, which is invalid, and small enough that adding the number of a part cannot
+            // overflow.
             span_id: u64::from_ne_bytes(random()) >> 1 | 1 << 62,
             parent,
             began_at: Moment::at(began).now,
@@ -166,7 +169,7 @@ impl Traces {
         })
     }
 
-    /// Whether a request is in the sample by no choice of its caller.
+    /// Whether the caller had no influence on the sample's choice of this request.
     fn is_fair(&self, chosen: bool) -> bool {
         !chosen || self.sample.is_all()
     }
@@ -177,7 +180,7 @@ impl Traces {
         self.callers.lock().draw(now_ns).is_admitted
     }
 
-    /// How many spans were exported and dropped so far.
+    /// Returns the number of spans exported and dropped so far.
     pub fn counts(&self) -> SpanCounts {
         SpanCounts {
             exported: self.counts.exported.load(Ordering::Relaxed),
@@ -185,12 +188,12 @@ impl Traces {
         }
     }
 
-    /// Waits a little for all traces to be sent.
+    /// Waits until all queued traces are sent, but at most [`FLUSH_TIME_MAX`].
     pub async fn flush(&self) {
         let (done, is_done) = oneshot::channel();
         let flushed = async {
             if self.queue.send(Message::Flush(done)).await.is_ok() {
-                // An error means that the exporter has ended, and so has the runtime.
+                // An error means that the exporter has ended, along with its runtime.
                 let _ = is_done.await;
             }
         };
@@ -210,12 +213,12 @@ impl Traces {
 }
 
 impl Trace {
-    /// The record of the request.
+    /// Returns the record to which the request's parts are added.
     pub fn record(&self) -> &Arc<Record> {
         &self.record
     }
 
-    /// Adds the answer, which is being sent from now on.
+    /// Sets the answer, and starts timing its transmission.
     pub fn answer(&mut self, answered: Answered) {
         self.answered = Some(answered);
         self.response = Some(self.record.start(Stage::Response));
@@ -244,7 +247,8 @@ impl Ended {
     }
 }
 
-/// The collector's scheme and host, for the log. The path is left out, since it may hold a token.
+/// Returns the collector's scheme and host, for the log. Leaves out the path, which may contain a
+/// token.
 pub fn origin(endpoint: &Uri) -> String {
     let authority = endpoint.authority().map_or("", |it| it.as_str());
     format!("{}://{authority}", endpoint.scheme_str().unwrap_or_default())

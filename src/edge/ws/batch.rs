@@ -1,7 +1,7 @@
-//! Where a socket or stream puts together what it writes next.
+//! The buffer in which a socket or stream assembles its next write.
 //!
-//! The kernel or hyper has a copy of it a moment later, so the sockets and streams of a worker
-//! share one buffer. A buffer of its own would grow with each batch, be copied several times, and
+//! The kernel or hyper copies the bytes a moment later, so all sockets and streams of a worker
+//! share one buffer. A buffer per socket would grow with each batch, be copied several times, and
 //! cost more than the frames.
 
 use std::cell::Cell;
@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 use super::bounds::PRICES_BYTES_GOAL;
 use super::subscriptions::TakenFrame;
 
-/// A buffer that has grown beyond this is not kept.
+/// The capacity above which a buffer is not kept for reuse, in bytes.
 const SPARE_BYTES_MAX: usize = 2 * PRICES_BYTES_GOAL;
 
 thread_local! {
@@ -18,23 +18,24 @@ thread_local! {
         const { Cell::new(Buffers { bytes: Vec::new(), frames: Vec::new() }) };
 }
 
-/// What is written next, empty at first. To be dropped before waiting for a peer.
+/// The bytes to write next, initially empty. Must be dropped before waiting for a peer, so that
+/// other sockets on the thread can use the buffer.
 pub(super) struct Batch(Buffers);
 
 #[derive(Default)]
 struct Buffers {
     bytes: Vec<u8>,
-    /// The frames of prices that can be put back, in order, and where each begins.
+    /// The price frames that can be put back, in order, each with its offset in the batch.
     frames: Vec<(usize, TakenFrame)>,
 }
 
 impl Batch {
-    /// An empty batch, in the buffers of this thread if they are free.
+    /// Creates an empty batch, in this thread's spare buffers if they are free.
     pub(super) fn new() -> Self {
         Self(SPARE.take())
     }
 
-    /// Moves these bytes into the batch, and frees their buffer.
+    /// Moves these bytes to the end of the batch, and frees their buffer.
     pub(super) fn take(&mut self, bytes: &mut Vec<u8>) {
         if !bytes.is_empty() {
             self.extend_from_slice(bytes);
@@ -42,18 +43,18 @@ impl Batch {
         }
     }
 
-    /// What is added from here on, up to the next call, is this frame.
+    /// Marks the bytes added from here on, up to the next call, as this frame.
     pub(super) fn begin_frame(&mut self, frame: TakenFrame) {
         self.0.frames.push((self.0.bytes.len(), frame));
     }
 
-    /// Whether a frame is left that could have been put back.
+    /// Whether the batch still has a frame that could be put back.
     pub(super) fn has_frames(&self) -> bool {
         !self.0.frames.is_empty()
     }
 
-    /// Takes the last frame out of the batch again, if it begins after the first `taken_bytes`. One
-    /// that begins right there stays.
+    /// Removes the last frame from the batch if it starts after the first `taken_bytes`. A frame
+    /// that starts exactly there stays.
     pub(super) fn put_back(&mut self, taken_bytes: usize) -> Option<TakenFrame> {
         let (begin, frame) = self.0.frames.pop_if(|(begin, _)| *begin > taken_bytes)?;
         self.0.bytes.truncate(begin);
@@ -67,6 +68,8 @@ impl Drop for Batch {
         own.bytes.clear();
         own.frames.clear();
         let kept_bytes = spare.bytes.capacity()..=SPARE_BYTES_MAX;
+        // Of two batches alive at once, the thread keeps the larger buffer that is not above the
+        // maximum.
         SPARE.set(if kept_bytes.contains(&own.bytes.capacity()) { own } else { spare });
     }
 }
@@ -103,7 +106,7 @@ mod tests {
         second.take(&mut replies);
         assert_eq!((second.len(), replies.capacity()), (SPARE_BYTES_MAX + 1, 0));
         drop(third);
-        // Too large to be kept.
+        // The buffer is too large to be kept.
         drop(second);
         assert_eq!(place(&Batch::new()), first_place);
     }

@@ -1,4 +1,4 @@
-//! How much the sockets and streams may hold.
+//! The limits on what sockets and streams may hold.
 //!
 //! | of each | at most |
 //! |---|---|
@@ -18,54 +18,56 @@
 //! | subscriptions | [`SUBSCRIPTIONS_MAX`] |
 //! | those with prices | [`READERS_MAX`] |
 //!
-//! Once the first of these is reached, a socket whose peer is behind is closed with 1013, even if
-//! it reads: there is no room for what it has not taken. So is one whose peer takes nothing for ten
-//! seconds; a stream is cut off. What hyper holds for another node is not counted. Prices that
-//! nobody has taken are not kept, and fills are kept by the account. No new socket or stream is
-//! opened while the process comes close to its memory limit.
+//! Once [`UNSENT_BYTES_MAX`] is reached, a socket whose peer is behind is closed with 1013, even if
+//! the peer reads: there is no room for the bytes that it has not read yet. A socket whose peer
+//! takes nothing for ten seconds is closed too; a stream is cut off. Bytes that hyper holds for
+//! another node are not counted. Prices that no peer has taken are not kept, and fills are kept by
+//! the account. No new socket or stream is opened while the process is close to its memory limit.
 
 use std::time::Duration;
 
 pub use super::frame::CLIENT_FRAME_BYTES_MAX;
 
-/// Size limit of the replies that a peer has not read, in bytes. The acknowledgements of fifty
+/// The maximum size of replies that a peer has not read, in bytes. The acknowledgements of fifty
 /// markets added one by one in a single burst take about half of it.
 pub const REPLY_BYTES_MAX: usize = 256 * 1024;
 
-/// A socket stops adding prices to a batch at about this size, in bytes: about fifty prices. What
-/// the peer does not take is not kept, so a batch may be large, which makes each frame cheaper:
-/// with 16 KiB, 1,000 sockets with 50 markets at full speed get 0.88 of the frames.
+/// The approximate size at which a socket stops adding prices to a batch, in bytes: about fifty
+/// prices. Prices that the peer does not take are not kept, so a batch may be large, which makes
+/// each frame cheaper: with 16 KiB, 1,000 sockets with 50 markets at full speed get 0.88 of the
+/// frames.
 pub const PRICES_BYTES_GOAL: usize = 64 * 1024;
 
-/// The size of a batch of fills, of one for a stream, and of one for a socket that another node
-/// passes on, where hyper may have to keep it, in bytes. A socket whose peer took a part of a batch
-/// is offered about as much next, at least this many bytes, and this many more after each batch
-/// that it takes whole.
+/// The approximate size of a batch, in bytes, for fills, for a stream, and for a socket forwarded
+/// by another node, whose batch hyper may have to keep. After a peer has taken only part of a
+/// batch, the next batch is about as large as that part, but at least this size. The size grows by
+/// this much after each batch that the peer takes whole.
 pub const WRITE_BYTES_GOAL: usize = 16 * 1024;
 
-/// The size of a batch for a stream whose peer is slow, in bytes: what waits for ten thousand of
-/// them is no more than [`UNSENT_BYTES_MAX`], and newer.
+/// The approximate size of a batch for a stream whose peer is slow, in bytes. For ten thousand such
+/// streams, the unsent bytes stay within [`UNSENT_BYTES_MAX`], and the prices are newer.
 pub const SLOW_WRITE_BYTES_GOAL: usize = 4 * 1024;
 
-/// The peer of a stream is slow for this long after it did not take a batch at once.
+/// How long the peer of a stream counts as slow after it did not take a batch at once.
 pub const SLOW_TIME: Duration = Duration::from_secs(1);
 
-/// About how many bytes the kernel may hold before they are on their way to the peer. By default it
-/// takes megabytes, and nothing in it can be replaced by newer prices.
+/// The approximate number of bytes that the kernel may hold before sending them to the peer. By
+/// default it accepts megabytes, in which nothing can be replaced by newer prices.
 pub const KERNEL_UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
-/// How many resumes of a socket may wait. Each is answered with a page of fills, so a client that
-/// sends more than it reads gets an error and has to wait.
+/// The maximum number of a socket's resumes in the queue. Each is answered with a page of fills, so
+/// a client that sends more than it reads gets an error and has to wait.
 pub const RESUMES_WAITING_MAX: usize = 8;
 
-/// How many bytes all sockets and streams together may hold that their peers have not read: a frame
-/// of each of tens of thousands of sockets, or the batches of four thousand streams that have
-/// stopped reading, or of ten thousand that are slow.
+/// The maximum number of bytes that all sockets and streams together may hold because their peers
+/// have not read them. There is room for a frame for each of tens of thousands of sockets, for the
+/// batches of four thousand streams that have stopped reading, or for those of ten thousand slow
+/// streams.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;
 
-/// How many sockets and streams may receive prices.
+/// The maximum number of sockets and streams that receive prices.
 pub const READERS_MAX: usize = 65_536;
 
-/// How many subscriptions they may have in all: each 50. Together with [`READERS_MAX`], this bounds
-/// everything the fan-out holds, about 250 MB of subscriptions.
+/// The maximum number of subscriptions of all sockets and streams: 50 for each. Together with
+/// [`READERS_MAX`], this bounds everything that the fan-out holds, about 250 MB of subscriptions.
 pub const SUBSCRIPTIONS_MAX: usize = 50 * READERS_MAX;

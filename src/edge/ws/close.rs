@@ -1,4 +1,4 @@
-//! Why a socket is closed, with its close code and text. Pure.
+//! The reasons for closing a socket, with their close codes and texts. Pure.
 
 /// Why the server closes a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,41 +13,41 @@ pub enum CloseReason {
     Binary,
     /// A text message is not valid UTF-8.
     NotUtf8,
-    /// The peer exceeded its frame rate, or does not read the replies it asks for.
+    /// The peer exceeded its frame rate, or does not read the replies to its requests.
     TooMuch,
     /// A frame exceeded the size limit, or a message was fragmented.
     TooBig,
     /// The server has reached its limit of sockets.
     Busy,
-    /// The peer does not take what is written to it.
+    /// The peer does not read fast enough.
     TooSlow,
-    /// The credential is not, or no longer, valid.
+    /// The credential is missing, invalid or no longer valid.
     BadCredential(Credential),
     /// The account has reached its tier's limit of open sockets.
     TooManySockets,
 }
 
-/// The invalid credential of a socket.
+/// What is wrong with a socket's credential.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Credential {
-    /// The one that opened the socket, no longer.
+    /// The credential that opened the socket is no longer valid.
     Ended,
-    /// There is none.
+    /// No credential was given.
     Missing,
-    /// The `token` of the query.
+    /// The `token` in the query is not valid.
     SocketToken,
-    /// The key in `X-API-Key`.
+    /// The key in `X-API-Key` is not valid.
     Key,
-    /// What `Authorization` says.
+    /// The key in `Authorization` is not valid.
     Authorization,
-    /// An access token, which is none for a socket.
+    /// An access token was given, which cannot open a socket.
     AccessToken,
-    /// A key that may not read.
+    /// The key lacks the permission to read.
     Unpermitted,
 }
 
 impl CloseReason {
-    /// Every reason of the server's own, without those that echo the peer's.
+    /// All reasons chosen by the server, without those that echo the peer's code.
     pub const OWN: [Self; 16] = [
         Self::GoingAway,
         Self::Protocol,
@@ -67,7 +67,7 @@ impl CloseReason {
         Self::TooManySockets,
     ];
 
-    /// The code of the close frame.
+    /// Returns the code of the close frame.
     pub const fn code(self) -> u16 {
         match self {
             Self::Returned(code) => code,
@@ -83,8 +83,8 @@ impl CloseReason {
         }
     }
 
-    /// The text of the close frame, within the 123 bytes that fit. When the server shuts down, the
-    /// time after which this client should come back follows.
+    /// Returns the text of the close frame, at most the 123 bytes that fit. On shutdown, the time
+    /// after which this client should reconnect is appended to it.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Returned(_) => "",
@@ -116,7 +116,8 @@ impl CloseReason {
         }
     }
 
-    /// What a client can do about it.
+    /// Returns advice for a client whose socket was closed for this reason, as a sentence for the
+    /// documentation.
     pub const fn advice(self) -> &'static str {
         match self {
             Self::Returned(_) => "",

@@ -1,16 +1,16 @@
-//! The life of one socket of any kind, from the upgrade to the end of the stream.
+//! The life of a socket of either kind, from the upgrade to the end of the stream.
 //!
-//! One task reads, writes and fetches what is to be sent, concurrently. They share a small
-//! [`Shared`] state: the reader puts replies there, the writer takes them. So the server
-//! keeps reading from a peer that does not read, and only the writer of that peer waits:
+//! One task concurrently reads, writes and fetches the data to send. These parts share a small
+//! [`Shared`] state: the reader adds replies to it, and the writer takes them. So the server keeps
+//! reading from a peer that does not read, and only that peer's writer waits:
 //!
-//! - what a socket says besides replies is up to its [`Protocol`], which bounds it;
-//! - replies queue in [`REPLY_BYTES_MAX`] bytes, beyond which the socket is closed;
+//! - everything that a socket sends besides replies is bounded by its [`Protocol`];
+//! - replies are queued up to [`REPLY_BYTES_MAX`] bytes, beyond which the socket is closed;
 //! - a write that makes no progress for a while ends the socket, as [`super::watch`] decides;
-//! - what a peer has not read is part of a budget that all sockets share.
+//! - bytes that a peer has not read are charged to a budget that all sockets share.
 //!
-//! Whatever ends the socket, the server tries for up to [`CLOSE_MAX`] to send a close frame
-//! after the last whole frame. Then it stops writing and keeps reading for a while, discarding
+//! Whatever ends the socket, the server tries for up to [`CLOSE_MAX`] to send a close frame after
+//! the last whole frame. Then it stops writing and keeps reading for a while, discarding
 //! everything: closing a stream with unread bytes resets it, which may lose the close frame.
 
 use std::future::{Future, poll_fn};
@@ -36,53 +36,53 @@ use super::watch::{Notice, Watch, Watched};
 use paperbourse_core::ids::{AccountId, Timestamp};
 use paperbourse_core::limits::budget::Share;
 
-/// What one kind of socket says and answers.
+/// The messages of one kind of socket.
 pub(super) trait Protocol: Send {
-    /// Called first. A socket that has something to say at once adds it to the replies.
+    /// Called first. A protocol that sends something at once adds it to the replies.
     fn begin(&mut self, _replies: &mut Vec<u8>) {}
 
     /// Answers a text frame.
     fn answer(&mut self, text: &[u8], now: Timestamp, replies: &mut Vec<u8>);
 
-    /// Adds what to write next to the batch, including the replies; nothing if nothing is due.
-    /// Stops adding what may be put back once the batch has about `bytes_goal` bytes.
+    /// Adds the bytes to write next to the batch, including the replies; adds nothing if nothing is
+    /// due. Stops adding frames that can be put back once the batch has about `bytes_goal` bytes.
     fn take(&mut self, replies: &mut Vec<u8>, batch: &mut Batch, bytes_goal: usize);
 
-    /// The peer took only this many bytes of the last batch. Removes the frames at its end that can
-    /// wait, and wakes the writer when their turn comes. Returns whether the rest of the batch can
-    /// wait until then; otherwise it is written now.
+    /// Called when the peer took only this many bytes of the last batch. Removes the frames at the
+    /// end of the batch that can wait, and wakes the writer when their turn comes. Returns whether
+    /// the rest of the batch can wait until then; if not, it is written now.
     fn put_back(&mut self, _batch: &mut Batch, _taken_bytes: usize) -> bool {
         false
     }
 
-    /// The server is shutting down. Returns whether the socket has something left to fetch and to
-    /// write; the future that fetches it then ends when all of it is taken.
+    /// Called when the server is shutting down. Returns whether the socket still has something to
+    /// fetch and write; if so, the future that fetches it ends once all of it is taken.
     fn finish(&mut self) -> bool {
         false
     }
 }
 
-/// Time to send what is left when the server shuts down. Together with [`CLOSE_MAX`], ends every
-/// socket within a second.
+/// How long a socket may take to send its remaining data when the server shuts down. Together with
+/// [`CLOSE_MAX`], this ends every socket within a second.
 pub const FINISH_MAX: Duration = Duration::from_millis(500);
 
-/// Time for the last write and the close frame.
+/// The timeout for the last write and the close frame.
 pub const CLOSE_MAX: Duration = Duration::from_millis(500);
 
-/// Time for the peer to close its side afterwards.
+/// How long the peer may take to close its side after the close frame.
 pub const LINGER_MAX: Duration = Duration::from_secs(1);
 
-/// The client, and what it may do.
+/// The client of a socket, and its limits.
 pub struct Peer {
     /// The account the socket belongs to.
     pub account_id: AccountId,
-    /// Counts the socket as one of the account's.
+    /// The guard that counts the socket as one of the account's open sockets.
     pub open: OpenSocket,
-    /// What the socket holds of the bytes that peers have not read.
+    /// The socket's share of the budget for bytes that peers have not read.
     pub unsent: Share,
-    /// About how many bytes of prices it is sent at a time:
+    /// The approximate size of a batch of prices, in bytes:
     /// [`PRICES_BYTES_GOAL`](super::bounds::PRICES_BYTES_GOAL), or [`WRITE_BYTES_GOAL`] if the
-    /// stream keeps whatever the peer does not take.
+    /// stream keeps bytes that the peer does not take.
     pub batch_bytes: usize,
     /// Whether a frame may arrive now, given the nanoseconds since the socket was opened. Called
     /// once per frame.
@@ -94,7 +94,7 @@ pub struct Peer {
 /// How a socket ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// With a close frame, which the peer may not have read.
+    /// The server sent or tried to send a close frame, which the peer may not have read.
     Closed(CloseReason),
     /// The stream ended or failed.
     Gone,
@@ -103,7 +103,7 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// The names in metrics, each at its [`index`](Self::index).
+    /// The names in metrics, in the order of [`index`](Self::index).
     pub const NAMES: [&str; 13] = [
         "gone",
         "silent",
@@ -120,7 +120,7 @@ impl Ended {
         "too_many_sockets",
     ];
 
-    /// The place in [`NAMES`](Self::NAMES).
+    /// Returns the index in [`NAMES`](Self::NAMES).
     pub const fn index(self) -> usize {
         let reason = match self {
             Self::Gone => return 0,
@@ -143,8 +143,8 @@ impl Ended {
     }
 }
 
-/// Runs a socket until it ends. `received` are the bytes that arrived with the upgrade request,
-/// after its head. `wake` wakes its writer, and `fetching` gets what the protocol has to say.
+/// Runs a socket until it ends. `received` are the bytes that arrived after the head of the upgrade
+/// request. `wake` wakes the writer, and `fetching` fetches what the protocol sends.
 pub(super) async fn serve<S, P>(
     (stream, received): (S, Vec<u8>),
     peer: Peer,
@@ -200,7 +200,7 @@ where
     ended
 }
 
-/// Closes a socket at once; sends nothing but the close frame.
+/// Closes a socket at once, sending only the close frame.
 pub async fn refuse<S>(stream: S, reason: CloseReason) -> Ended
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -222,7 +222,8 @@ where
 /// Reads and discards until the peer closes its side.
 async fn linger<R: AsyncRead + Unpin>(mut stream: R) {
     let drained = poll_fn(|context| {
-        // On the stack: a socket would have room for it from its beginning.
+        // On the stack, since a buffer in the future would take up room in every socket from the
+        // start.
         let mut scratch = [const { MaybeUninit::uninit() }; 1024];
         loop {
             let mut chunk = ReadBuf::uninit(&mut scratch);
@@ -232,7 +233,7 @@ async fn linger<R: AsyncRead + Unpin>(mut stream: R) {
             }
         }
     });
-    // Give up on a peer that keeps its side open: it got its close frame.
+    // A peer that keeps its side open is abandoned: it got its close frame.
     let _ = timeout(LINGER_MAX, drained).await;
 }
 
@@ -243,20 +244,20 @@ struct Connection<P> {
     opened_at: Instant,
 }
 
-/// State shared by reader and writer; locked only briefly, never across an await.
+/// State shared by the reader and the writer. Locked only briefly, never across an await.
 struct Shared<P> {
     protocol: P,
-    /// The rest of a frame of which the peer has taken a part, or the next frame if it stopped
-    /// right before it; written first.
+    /// The rest of a frame that the peer has taken in part, or the next frame if the peer stopped
+    /// right before it. Written first.
     begun: Vec<u8>,
     /// Complete frames, ready to be written.
     replies: Vec<u8>,
-    /// How much of what is being written the peer has not read.
+    /// Number of bytes being written that the peer has not taken.
     unwritten_bytes: usize,
-    /// What is held for a peer that does not take everything at once.
+    /// The socket's share of the budget for bytes that peers do not take at once.
     unsent: Share,
-    /// Set once; the writer then sends a close frame and ends. The duration, if any, is when the
-    /// peer should reconnect; it goes into the close frame.
+    /// Set once; the writer then sends a close frame and ends. The duration, if any, is the time
+    /// after which the peer should reconnect, and is part of the close frame.
     close: Option<(CloseReason, Option<Duration>)>,
 }
 
@@ -269,7 +270,7 @@ impl<P: Protocol> Connection<P> {
         Self { shared: Mutex::new(shared), wake, watched, opened_at: Instant::now() }
     }
 
-    /// Reads frames until the peer breaks a rule or is gone.
+    /// Reads frames until the peer violates the protocol or a limit, or is gone.
     async fn read<R: AsyncRead + Unpin + Send>(
         &self,
         frames: &mut FrameReader<R>,
@@ -305,7 +306,7 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// Writes whatever is pending until a close is requested. Each iteration is one batch.
+    /// Writes whatever is pending until a close is requested. Each iteration writes one batch.
     async fn write<W: AsyncWrite + Unpin + Send>(
         &self,
         stream: &mut W,
@@ -322,20 +323,20 @@ impl<P: Protocol> Connection<P> {
             }
             bytes_goal = match self.write_batch(batch, stream).await {
                 Ok(None) => (bytes_goal + WRITE_BYTES_GOAL).min(batch_bytes),
-                // More would be put together only to be put back.
+                // A larger batch would be assembled only to be put back.
                 Ok(Some(taken_bytes)) => taken_bytes.max(WRITE_BYTES_GOAL).min(batch_bytes),
                 Err(_) => return Ended::Gone,
             };
             if let Some(reason) = close {
-                // The close frame is out; a peer that has gone by now misses nothing.
+                // The close frame has been sent, so a peer that is gone by now misses nothing.
                 let _ = stream.shutdown().await;
                 return Ended::Closed(reason);
             }
         }
     }
 
-    /// Takes the next batch. Everything before it has been written, except for the rest of a begun
-    /// frame, with which it begins. Returns the reason if it ends in a close frame.
+    /// Assembles the next batch. Everything before it has been written, except for the rest of a
+    /// begun frame, which comes first. Returns the reason if the batch ends with a close frame.
     fn take(&self, batch: &mut Batch, bytes_goal: usize) -> Option<CloseReason> {
         let mut shared = self.shared.lock();
         if shared.begun.is_empty() {
@@ -345,7 +346,7 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// Writes a batch. Returns `None` if the peer took all of it at once, as nearly all do, and
-    /// otherwise how much it took at first.
+    /// otherwise the number of bytes it took at first.
     async fn write_batch<W: AsyncWrite + Unpin + Send>(
         &self,
         batch: Batch,
@@ -368,20 +369,22 @@ impl<P: Protocol> Connection<P> {
         }
         match self.put_back(batch, taken_bytes) {
             None => self.wake.notified().await,
-            // In a box: few sockets ever need the room for it.
+            // Boxed, since few sockets ever need the room for this future.
             Some(rest) => Box::pin(self.write_rest(&rest, stream)).await?,
         }
         Ok(Some(taken_bytes))
     }
 
-    /// Puts back what can wait of a batch of which the peer took this many bytes. Returns what must
-    /// be written now: nothing if the next batch can bring it. Where many sockets wait for their
-    /// turn, the peer has room for more by then.
+    /// Puts back the frames of a batch that can wait, given the number of bytes the peer took.
+    /// Returns the rest that must be written now, or `None` if the next batch can start with it. If
+    /// many sockets are queued for their turn, the peer has room for more by then.
     fn put_back(&self, mut batch: Batch, taken_bytes: usize) -> Option<Vec<u8>> {
         let mut shared = self.shared.lock();
         let can_wait = shared.protocol.put_back(&mut batch, taken_bytes);
-        // Of a socket that another node passes on, nothing is left but to flush.
+        // For a socket forwarded by another node, the rest may be empty, and only has to be
+        // flushed.
         let rest = batch[taken_bytes..].to_vec();
+        // A peer that took nothing may have stalled, which only a pending write detects.
         if !can_wait || taken_bytes == 0 {
             return Some(rest);
         }
@@ -391,8 +394,8 @@ impl<P: Protocol> Connection<P> {
         None
     }
 
-    /// Writes and flushes what a peer has not taken at once. Notes how much is left and when it
-    /// last took some.
+    /// Writes and flushes the bytes that a peer has not taken at once. Records how many are left,
+    /// and when the peer last took some.
     async fn write_rest<W: AsyncWrite + Unpin + Send>(
         &self,
         mut rest: &[u8],
@@ -402,8 +405,8 @@ impl<P: Protocol> Connection<P> {
         while !rest.is_empty() {
             let writing = poll_fn(|context| {
                 let polled = Pin::new(&mut *stream).poll_write(context, rest);
-                // A task that has used up its turn gets the same answer, and is polled again at
-                // once: that says nothing about the peer.
+                // A task that has exhausted its cooperative budget also gets `Pending` and is
+                // polled again at once. That is not the peer's fault.
                 if polled.is_pending() && coop::has_budget_remaining() {
                     if !is_slow {
                         self.watched.note_taken(Instant::now());
@@ -424,30 +427,30 @@ impl<P: Protocol> Connection<P> {
         stream.flush().await
     }
 
-    /// Notes how many bytes of what is being written the peer has not taken.
+    /// Records the number of bytes being written that the peer has not taken.
     fn note_unwritten(&self, shared: &mut Shared<P>, bytes: usize) {
         let were_left = std::mem::replace(&mut shared.unwritten_bytes, bytes) > 0;
         if were_left || bytes > 0 {
             self.note_unsent(shared);
         }
         if were_left && bytes == 0 {
-            // Last: the peer has taken what there was no room for.
+            // Last: by now the peer has taken the bytes that the budget had no room for.
             self.watched.note_all_taken();
         }
     }
 
-    /// Counts what the peer has not read, while it is slow.
+    /// Charges the bytes that a slow peer has not read to the budget.
     fn note_unsent(&self, shared: &mut Shared<P>) {
         let is_slow = shared.unwritten_bytes > 0;
         let bytes = if is_slow { shared.unwritten_bytes + shared.replies.len() } else { 0 };
-        // While a begun frame waits for the next batch, it is not known whether the peer has room
-        // for it: that others hold everything is not its fault.
+        // While a begun frame waits for the next batch, the peer may well have room for it. It is
+        // not at fault if others have used up the budget.
         if !shared.unsent.hold(bytes) && shared.begun.is_empty() {
             self.watched.note_lack_of_room();
         }
     }
 
-    /// Pings the peer when it is due, until the socket has to end.
+    /// Pings the peer when a ping is due. Returns when the socket must end.
     async fn watch(&self) -> Ended {
         loop {
             match self.watched.noticed().await {

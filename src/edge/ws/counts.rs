@@ -1,5 +1,5 @@
-//! How many sockets and exports each account has open, and how many price streams each address; and
-//! when their clients may come back.
+//! The number of open sockets and exports of each account, and of price streams from each address;
+//! and the times after which their clients should reconnect.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,37 +11,39 @@ use parking_lot::Mutex;
 use paperbourse_core::ids::AccountId;
 use paperbourse_core::limits::bucket::Origin;
 
-/// How many holders may have something open at a time.
+/// The maximum number of holders with open connections.
 pub const HOLDERS_MAX: usize = 65_536;
 
-/// How long a client waits at least before it connects again.
+/// The minimum time before a client should reconnect.
 const RETURN_AFTER_MIN: Duration = Duration::from_secs(1);
 
-/// How far apart clients are told to reconnect when all connections end at once.
+/// The interval between the times at which clients are told to reconnect if all connections end at
+/// once.
 const RETURN_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Over how many intervals unannounced returns are spread, as after a crash.
+/// Number of intervals over which unannounced reconnects are spread, as after a crash.
 const RETURNS_MAX: u32 = 4_000;
 
-/// The open sockets of each account, of any kind.
+/// The number of open sockets of either kind, by account.
 pub type SocketCounts = OpenCounts<AccountId>;
 
-/// An open socket of an account.
+/// An open socket, counted for its account.
 pub type OpenSocket = Open<AccountId>;
 
 /// The number of exports being sent, by account.
 pub type ExportCounts = OpenCounts<AccountId>;
 
-/// An export that is being sent.
+/// An export being sent, counted for its account.
 pub type OpenExport = Open<AccountId>;
 
-/// The open price streams of each address.
+/// The number of open price streams, by address.
 pub type StreamCounts = OpenCounts<Origin>;
 
-/// An open price stream of an address.
+/// An open price stream, counted for its address.
 pub type OpenStream = Open<Origin>;
 
-/// How many connections of one kind each holder has open; holders without one take no space.
+/// The number of open connections of one kind, by holder. A holder without connections takes no
+/// space.
 pub struct OpenCounts<H> {
     open: Mutex<Counts<H>>,
 }
@@ -49,13 +51,13 @@ pub struct OpenCounts<H> {
 struct Counts<H> {
     of: HashMap<H, u32, foldhash::fast::RandomState>,
     total: usize,
-    /// How many there have been.
+    /// Number of connections ever opened, modulo 2³².
     opened: u32,
-    /// How many were told when to come back as the server ended.
+    /// Number of clients that were told when to reconnect as the server shut down.
     called_back: u32,
 }
 
-/// An open connection, counted until this is dropped.
+/// An open connection, counted until it is dropped.
 pub struct Open<H: Copy + Eq + Hash> {
     counts: Arc<OpenCounts<H>>,
     holder: H,
@@ -70,8 +72,8 @@ impl<H> Default for OpenCounts<H> {
 }
 
 impl<H: Copy + Eq + Hash> OpenCounts<H> {
-    /// Counts one more for the holder. `None` if the holder has `count_max` open, or if it has none
-    /// and [`HOLDERS_MAX`] others do.
+    /// Counts one more connection for the holder. `None` if the holder has `count_max` open, or if
+    /// it has none open while [`HOLDERS_MAX`] other holders have some.
     pub fn try_open(self: &Arc<Self>, holder: H, count_max: u32) -> Option<Open<H>> {
         let mut open = self.open.lock();
         let count = open.of.get(&holder).copied().unwrap_or(0);
@@ -84,26 +86,27 @@ impl<H: Copy + Eq + Hash> OpenCounts<H> {
         Some(Open { counts: self.clone(), holder, number: open.opened })
     }
 
-    /// How many the holder has open.
+    /// Returns the number of connections that the holder has open.
     pub fn of(&self, holder: H) -> u32 {
         self.open.lock().of.get(&holder).copied().unwrap_or(0)
     }
 
-    /// How many all holders have open.
+    /// Returns the number of connections that all holders have open.
     pub fn total(&self) -> usize {
         self.open.lock().total
     }
 }
 
 impl<H: Copy + Eq + Hash> Open<H> {
-    /// After which time the client should connect again, should the connection be lost. It differs
-    /// from that of the clients before and after, so that they do not all come at once.
+    /// Returns the time after which the client should reconnect if the connection is lost. It
+    /// differs between clients that connected one after the other, so that they do not all return
+    /// at once.
     pub fn return_after(&self) -> Duration {
         RETURN_AFTER_MIN + RETURN_INTERVAL * (self.number % RETURNS_MAX)
     }
 
-    /// After which time the client should connect again, now that the server ends all connections:
-    /// a moment later than the one told to the client before it.
+    /// Returns the time after which the client should reconnect now that the server ends all
+    /// connections: a moment later than for the client before it.
     pub fn call_back(&self) -> Duration {
         let mut open = self.counts.open.lock();
         open.called_back += 1;
@@ -139,7 +142,7 @@ mod tests {
         assert!(counts.try_open(account(1), 2).is_none());
         assert!(counts.try_open(account(2), 2).is_some(), "accounts do not share a cap");
         assert_eq!(counts.total(), 2);
-        // The cap of the credential that opens the next socket applies.
+        // The limit of the credential that opens the next socket applies.
         let third = counts.try_open(account(1), 3).unwrap();
         assert!(counts.try_open(account(1), 2).is_none());
         drop(first);

@@ -1,12 +1,12 @@
-//! The set of a socket's markets that have an unseen frame. The feed marks slots, the socket takes
-//! them; neither ever waits for the other.
+//! The set of a socket's markets that have an unseen frame. The feed marks slots and the socket
+//! takes them, and neither ever waits for the other.
 //!
-//! A small set is one word. A large one is a tree of words: a bit of an upper word says that the
-//! word below may have bits. Whoever sets the first bit of a word marks that word above, so the bit
-//! that was the first of the whole set can be told, whatever its size; only then does the socket
-//! need to be woken. The reader clears from the top down: a bit that is set behind its back marks
-//! its way up again. With one flag and a flat list of words instead, sockets that may have all
-//! markets get 0.91 of the frames.
+//! A small set is one word. A large one is a tree of words: each bit of an upper word says that a
+//! word below it may have bits. Setting the first bit of a word also sets that word's bit in the
+//! word above. So the first bit of the whole set is recognised whatever the set's size, and only
+//! that bit needs to wake the socket. The reader clears words from the top down, so a bit that is
+//! set behind it marks the path to the top again. With one flag and a flat list of words instead,
+//! sockets that may have all markets get 0.91 of the frames.
 
 use std::sync::OnceLock;
 
@@ -18,31 +18,32 @@ use std::sync::atomic as atomics;
 #[cfg(paperbourse_loom)]
 use loom::sync::atomic as atomics;
 
-/// Bits of a word.
+/// Number of bits in a word.
 const WORD: usize = u64::BITS as usize;
 
-/// Slots of a block.
+/// Number of slots in a block.
 const BLOCK: usize = WORD * WORD;
 
-/// The most slots that a set can have.
+/// The maximum number of slots of a set.
 pub(super) const SLOTS_MAX: usize = WORD * BLOCK;
 
-/// A set of slots.
+/// A concurrent set of slots, with one reader and any number of writers.
 pub(super) struct DirtySet {
-    /// The slots of a small set; the blocks of a large one.
+    /// The slots of a small set, or the blocks of a large one that may have bits.
     top: AtomicU64,
-    /// Empty in a small set. A block is allocated once one of its slots is marked.
+    /// The blocks of a large set; empty in a small one. A block is allocated once one of its slots
+    /// is marked.
     blocks: Box<[OnceLock<Box<Block>>]>,
 }
 
 struct Block {
-    /// The words that may have bits.
+    /// The words of the block that may have bits.
     summary: AtomicU64,
     words: [AtomicU64; WORD],
 }
 
-/// A place in a [`DirtySet`], which only its one reader has: what was cleared above and still has
-/// to be cleared below.
+/// The reader's position in a [`DirtySet`]: bits already cleared in upper words whose slots are
+/// still to be taken.
 #[derive(Default, Debug)]
 pub(super) struct Cursor {
     top: u64,
@@ -53,7 +54,7 @@ pub(super) struct Cursor {
 }
 
 impl DirtySet {
-    /// An empty set of this many slots, at most [`SLOTS_MAX`].
+    /// Creates an empty set of this many slots, at most [`SLOTS_MAX`].
     pub(super) fn new(slot_count: usize) -> Self {
         assert!(slot_count <= SLOTS_MAX, "a set has at most {SLOTS_MAX} slots");
         let block_count = if slot_count <= WORD { 0 } else { slot_count.div_ceil(BLOCK) };
@@ -61,24 +62,26 @@ impl DirtySet {
         Self { top: AtomicU64::new(0), blocks }
     }
 
-    /// Marks a slot. Returns whether the reader has to be woken: it may have found the set empty.
+    /// Marks a slot. Returns whether to wake the reader, which may have found the set empty.
     pub(super) fn mark(&self, slot: usize) -> bool {
         let Some(block) = self.blocks.get(slot / BLOCK) else {
             return is_first(&self.top, slot);
         };
         let block = block.get_or_init(Box::default);
+        // From the bottom up: a reader that takes an upper bit then finds the lower one.
         is_first(&block.words[slot % BLOCK / WORD], slot % WORD)
             && is_first(&block.summary, slot % BLOCK / WORD)
             && is_first(&self.top, slot / BLOCK)
     }
 
-    /// Takes the next marked slot; `None` if the set is empty. Every marked slot gets its turn
-    /// before any gets a second one.
+    /// Takes the next marked slot; `None` if the set is empty. Every marked slot is returned once
+    /// before any is returned again.
     pub(super) fn next(&self, cursor: &mut Cursor) -> Option<usize> {
         loop {
             if let Some(slot) = pop(&mut cursor.slots) {
                 return Some(cursor.block * BLOCK + cursor.word * WORD + slot);
             }
+            // Taken from the top down, so that a slot marked meanwhile sets the upper bits again.
             if let Some(word) = pop(&mut cursor.summary) {
                 cursor.word = word;
                 cursor.slots = take(&self.block(cursor.block).words[word]);
@@ -106,8 +109,8 @@ impl Default for Block {
     }
 }
 
-/// Sets a bit. Returns whether the word had none. What the caller wrote before is seen by whoever
-/// takes the bit.
+/// Sets a bit, and returns whether the word was empty. Writes made before this call are visible to
+/// the reader that takes the bit.
 fn is_first(word: &AtomicU64, bit: usize) -> bool {
     word.fetch_or(1 << bit, Ordering::AcqRel) == 0
 }
@@ -116,7 +119,7 @@ fn take(word: &AtomicU64) -> u64 {
     word.swap(0, Ordering::AcqRel)
 }
 
-/// Removes the lowest bit.
+/// Removes and returns the lowest bit.
 fn pop(bits: &mut u64) -> Option<usize> {
     let bit = (*bits != 0).then(|| bits.trailing_zeros() as usize)?;
     *bits &= *bits - 1;
@@ -159,7 +162,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a set of the standard library, with reads that stop anywhere.
+        /// Compares against a set of the standard library, with reads that stop anywhere.
         #[test]
         fn a_reader_gets_what_is_marked(
             steps in prop::collection::vec(
@@ -169,7 +172,7 @@ mod tests {
         ) {
             let (set, mut cursor) = (DirtySet::new(9_000), Cursor::default());
             let mut expected = HashSet::new();
-            // The reader sleeps once it has found nothing, until a mark wakes it.
+            // The reader sleeps once it has found the set empty, until a mark wakes it.
             let mut is_asleep = true;
             for (marked, reads) in steps {
                 for slot in marked {
@@ -188,7 +191,7 @@ mod tests {
             }
         }
 
-        /// A slot that is marked all the time does not keep others from their turn.
+        /// A slot that is marked all the time does not starve the others.
         #[test]
         fn every_slot_gets_its_turn(slots in prop::collection::hash_set(0..9_000_usize, 2..20)) {
             let (set, mut cursor) = (DirtySet::new(9_000), Cursor::default());
@@ -207,8 +210,8 @@ mod tests {
 
 #[cfg(all(test, paperbourse_loom))]
 mod model {
-    //! In every order of a feed's marks and a socket's reads, no mark is lost: whatever was marked
-    //! has been taken once the socket sleeps, unless the feed wakes it.
+    //! In every order of a feed's marks and a socket's reads, no mark is lost: once the socket
+    //! sleeps, every marked slot has been taken, unless the feed wakes it.
 
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicBool;
@@ -216,14 +219,14 @@ mod model {
 
     use super::*;
 
-    /// Two threads mark these slots, while the socket reads until it finds nothing. It reads again
+    /// Two threads mark these slots while the socket reads until the set is empty. It reads again
     /// if it was woken.
     fn check(slot_count: usize, first: &'static [usize], second: &'static [usize]) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = model.preemption_bound.or(Some(3));
         model.check(move || {
             let set = Arc::new(DirtySet::new(slot_count));
-            // Allocated beforehand: the model does not see the lock of an allocation.
+            // Allocated beforehand, since the model does not cover the lock of an allocation.
             for block in &set.blocks {
                 block.get_or_init(Box::default);
             }

@@ -1,31 +1,33 @@
-//! The ids of events in a stream of prices: how far a reader is, which it may come back with. Pure.
+//! The ids of events in a price stream: how far a reader has got, so that it can resume there.
+//! Pure.
 //!
 //! ```text
 //! 3f09c1d24be2a677-1c5
 //! ```
 //!
-//! The changes of all markets are passed on list by list, and the lists are numbered. A reader with
-//! the frames of all lists up to a number lacks only the markets that were on a later one. So a
-//! number stands for any number of markets, and it says nothing about them: the first half, a hash
-//! of the process and of the reader's markets, tells whether it applies.
+//! The changes of all markets are published in numbered lists. A reader that has the frames of all
+//! lists up to a number lacks only the markets on later lists. So a single number covers any number
+//! of markets, but does not say which markets these are. The first half of the id, a hash of the
+//! process and of the reader's markets, shows whether the number applies.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// The longest text of an event id, in bytes.
+/// The maximum length of an event id's text, in bytes.
 pub const EVENT_ID_BYTES_MAX: usize = 33;
 
-/// How far a reader is with its markets.
+/// A reader's progress in the stream of its markets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EventId {
-    /// A hash of the process and of the markets.
+    /// A hash of the process's epoch and of the reader's markets.
     pub scope: u64,
-    /// The number of the last list of changes whose frames the reader has.
+    /// The number of the newest list of changes whose frames the reader has all received.
     pub round: u64,
 }
 
 impl EventId {
-    /// An id in this process, among these markets, which are sorted.
+    /// Creates the id of this round for a reader of these markets, which must be sorted, in the
+    /// process with this epoch.
     pub fn of(epoch: u128, condition_ids: &[&str], round: u64) -> Self {
         let mut hasher = DefaultHasher::new();
         epoch.hash(&mut hasher);
@@ -33,7 +35,7 @@ impl EventId {
         Self { scope: hasher.finish(), round }
     }
 
-    /// Reads what [`Display`](fmt::Display) writes. `None` for any other text.
+    /// Parses the output of [`Display`](fmt::Display). `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         let (scope, round) = text.split_once('-').filter(|_| text.len() <= EVENT_ID_BYTES_MAX)?;
         let hexadecimal = |digits: &str| {

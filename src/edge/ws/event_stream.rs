@@ -1,7 +1,7 @@
 //! The prices of some markets as server-sent events.
 //!
-//! A stream has its markets from the beginning and gets nothing from its client. First it sends
-//! the state of every market, then what changes, and a sign of life every [`KEEPALIVE_INTERVAL`]:
+//! A stream has a fixed set of markets and receives nothing from its client. It first sends the
+//! state of every market, then each change, and a keepalive every [`KEEPALIVE_INTERVAL`]:
 //!
 //! ```text
 //! retry: 1207
@@ -24,20 +24,20 @@
 //! ```
 //!
 //! The objects with prices are the frames of the price socket, conflated by the same rules. A tick
-//! is announced for each outcome, before the first price on it. `unknown`, if present, names the
-//! markets that are not listed; one that is listed later joins within a keepalive, as a
-//! `market_price`.
+//! change is announced for each outcome, before the first price on the new tick. `unknown`, if
+//! present, names the markets that are not listed; one that is listed later joins within a
+//! keepalive, as a `market_price`.
 //!
-//! A client that comes back with the last `id` that it got has no snapshot: it gets the markets
-//! that have changed since, each as a `market_price`, with its `tick_size_change` and its
-//! `market_status` if there was one. An id that does not apply, because it is of another process or
-//! of other markets, counts as none.
+//! A client that reconnects with the `id` of the last event it received gets no snapshot. Instead
+//! it gets the markets that have changed since, each as a `market_price`, with a `tick_size_change`
+//! and a `market_status` if there was one. An id that does not apply, because it is from another
+//! process or for other markets, is ignored.
 //!
-//! `retry` is the number of milliseconds that the client should wait before it comes back from a
-//! lost connection, another one for each stream. The last line of a stream is such a `retry` too,
-//! if the server shuts down.
+//! `retry` is the number of milliseconds that the client should wait before it reconnects after a
+//! lost connection, different for each stream. If the server shuts down, the last line of a stream
+//! is a `retry` too.
 //!
-//! This module does not send: its caller polls for more bytes once the client has taken the last
+//! This module does no I/O: its caller polls for more bytes once the client has taken the last
 //! ones.
 
 use std::future::Future as _;
@@ -66,46 +66,46 @@ use paperbourse_core::limits::tier::MarketsMax;
 use paperbourse_core::money::Price;
 use paperbourse_core::wire::Time;
 
-/// Time between two signs of life. Clients give up after half a minute of silence.
+/// The time between two keepalives. Clients give up after half a minute of silence.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How many markets a stream may have.
+/// The maximum number of markets of a stream.
 pub const MARKETS_MAX: u32 = 50;
 
-/// A stream of prices. Must be opened and polled on a runtime with a clock.
+/// A price stream. Must be opened and polled on a runtime with a timer.
 pub struct EventStream {
     subscriptions: Subscriptions,
-    /// The markets that were not listed when last looked up.
+    /// The markets of the request that were not listed when last looked up.
     unlisted: Vec<String>,
     has_begun: bool,
     snapshot: Option<Snapshot>,
-    /// Where the client is, as far as it was told.
+    /// The client's progress, according to the last id it was sent.
     told: EventId,
     woken: Pin<Box<OwnedNotified>>,
     keepalive: Interval,
     keepalive_count: u64,
-    /// Until when its client counts as slow.
+    /// The time until which the client counts as slow, if it did not take all bytes at once.
     slow_until: Option<Instant>,
-    /// Counts the stream as one of its address's.
+    /// The guard that counts the stream as one of the open streams of its address.
     open: OpenStream,
 }
 
-/// A snapshot that has not been sent to its end.
+/// A snapshot that has not been sent completely.
 struct Snapshot {
     has_begun: bool,
-    /// How many markets are still to be sent.
+    /// Number of markets still to be sent.
     left: usize,
-    /// Where the client is once it has it.
+    /// The id that the client gets at the end of the snapshot.
     event_id: EventId,
 }
 
 /// Why a stream cannot be opened.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The limit of sockets and streams that receive prices is reached.
+    /// The server has reached its limit of sockets and streams that receive prices.
     #[error("the server has reached its limit of sockets and streams")]
     Busy,
-    /// Its markets are too many, for a stream or for the server.
+    /// The markets exceed the limit of a stream or of the server.
     #[error(transparent)]
     Markets(#[from] SubscribeError),
 }
@@ -158,7 +158,8 @@ pub struct TickSizeChange<'a> {
     #[schemars(with = "f64")]
     old_tick_size: &'a RawValue,
     /// Always null.
-    // The original service has the side of the book that caused the change, which is not known.
+    // The original service gives the side of the book that caused the change, which is not known
+    // here.
     #[schemars(with = "()")]
     side: Option<&'a str>,
     /// In milliseconds since 1970.
@@ -166,8 +167,8 @@ pub struct TickSizeChange<'a> {
 }
 
 impl EventStream {
-    /// Opens a stream of these markets, listed or not. The list may contain duplicates. A client
-    /// that comes back may have the id of the last event that it got.
+    /// Opens a stream of these markets, whether or not they are listed. The list may contain
+    /// duplicates. A client that reconnects passes the id of the last event it received.
     pub fn open(
         (fanout, turns): (&Arc<Fanout>, &Arc<Turns>),
         condition_ids: &[String],
@@ -175,7 +176,7 @@ impl EventStream {
         open: OpenStream,
         now: Timestamp,
     ) -> Result<Self, OpenError> {
-        // Before the subscriptions: the first frames have at least these changes.
+        // Read before subscribing, so that the first frames include at least these changes.
         let passed_on = fanout.passed_on();
         let mut subscriptions =
             fanout.open(MarketsMax::Count(MARKETS_MAX), turns).ok_or(OpenError::Busy)?;
@@ -205,8 +206,8 @@ impl EventStream {
         })
     }
 
-    /// What to send next, whole events except for parts of a long snapshot; never empty. The client
-    /// has taken all before.
+    /// Returns the bytes to send next, never empty: whole events, except for parts of a long
+    /// snapshot. Must be called only once the client has taken all earlier bytes.
     pub fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
         loop {
             let mut batch = Batch::new();
@@ -227,31 +228,35 @@ impl EventStream {
                 return Poll::Ready(Bytes::copy_from_slice(&batch));
             }
             drop(batch);
+            // Registered only now: `take_turn` has found nothing, and a wake-up since then is
+            // stored.
             ready!(self.woken.as_mut().poll(context));
             let wake_up = self.subscriptions.mailbox().wake_up().clone();
             self.woken.set(wake_up.notified_owned());
         }
     }
 
-    /// The client did not take the last bytes at once: for a while, it is sent little at a time.
+    /// Notes that the client did not take the last bytes at once. For a while, it is sent less at a
+    /// time.
     pub fn note_slow(&mut self) {
         self.slow_until = Some(Instant::now() + SLOW_TIME);
     }
 
-    /// The approximate maximum number of bytes to send next.
+    /// Returns the approximate number of bytes to send next.
     fn bytes_goal(&self) -> usize {
         let is_slow = self.slow_until.is_some_and(|until| Instant::now() < until);
         if is_slow { SLOW_WRITE_BYTES_GOAL } else { WRITE_BYTES_GOAL }
     }
 
-    /// What to send last, if the server shuts down after whole events: when to come back.
+    /// Returns the last bytes to send when the server shuts down: the time after which to
+    /// reconnect. Empty in the middle of a snapshot, since the snapshot's event is not complete.
     pub fn farewell(&self) -> Bytes {
         let is_amid = self.snapshot.as_ref().is_some_and(|snapshot| snapshot.has_begun);
         let retry = if is_amid { String::new() } else { retry(self.open.call_back()) + "\n" };
         retry.into()
     }
 
-    /// Adds as much of the snapshot as fits, if it is not complete.
+    /// Adds as much of the snapshot as fits, if it is not complete yet.
     fn put_snapshot(&mut self, batch: &mut Vec<u8>) {
         let bytes_goal = self.bytes_goal();
         let Some(snapshot) = &mut self.snapshot else { return };
@@ -259,7 +264,8 @@ impl EventStream {
             batch.extend_from_slice(b"event: snapshot\ndata: {\"prices\":[");
         }
         while snapshot.left > 0 && batch.len() < bytes_goal {
-            // A new subscription has a frame due, and none gets a second one before all others.
+            // Each new subscription has a frame due, and none gets a second one before all the
+            // others have had their first.
             let next = self.subscriptions.next_frame().expect("each market has a first frame");
             if std::mem::replace(&mut snapshot.has_begun, true) {
                 batch.push(b',');
@@ -281,10 +287,10 @@ impl EventStream {
         }
     }
 
-    /// In the stream's turn, adds the prices that are due, as far as they fit. If all fit, the last
-    /// one has an id.
+    /// Adds the prices that are due, if it is the stream's turn, up to the byte goal. If all of
+    /// them fit, an id follows the last price.
     fn put_prices(&mut self, batch: &mut Vec<u8>) {
-        // Before they are taken.
+        // Read before the frames are taken, so that they include this round.
         let round = self.subscriptions.passed_on();
         let (mut has_price, bytes_goal) = (false, self.bytes_goal());
         let has_all = self.subscriptions.take_turn(|next| {
@@ -304,7 +310,7 @@ impl EventStream {
         put_json(batch, &Keepalive { ts: Time(now), n: self.keepalive_count });
         batch.extend_from_slice(b"\n:\n\n");
         if !self.unlisted.is_empty() {
-            // Where the server has no room for more subscriptions, the next keepalive tries again.
+            // If the server has no room for more subscriptions, the next keepalive tries again.
             let Ok(unlisted) = self.subscriptions.subscribe(&self.unlisted, now) else { return };
             let unlisted = owned(&unlisted);
             if unlisted != self.unlisted {
@@ -315,14 +321,14 @@ impl EventStream {
     }
 }
 
-/// Gives the event that ends here an id.
+/// Adds an id to the event at the end of the batch.
 fn put_id(batch: &mut Vec<u8>, event_id: EventId) {
     let blank_line = batch.pop();
     assert_eq!(blank_line, Some(b'\n'), "an event ends with a blank line");
     batch.extend_from_slice(format!("id: {event_id}\n\n").as_bytes());
 }
 
-/// Tells the client how long to wait before it comes back.
+/// Returns the line that tells the client how long to wait before it reconnects.
 fn retry(after: Duration) -> String {
     format!("retry: {}\n", after.as_millis())
 }

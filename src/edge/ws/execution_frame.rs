@@ -45,10 +45,10 @@ pub enum ExecutionRequest {
 /// Why a client frame cannot be used. The text goes into the `error` frame.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecutionRequestError {
-    /// It is not JSON.
+    /// The frame is not JSON.
     #[error("invalid JSON: {0}")]
     InvalidJson(#[from] serde_json::Error),
-    /// It is JSON, but not an object.
+    /// The frame is JSON, but not an object.
     #[error("a frame must be a JSON object")]
     NotAnObject,
     /// Neither `action` nor `type` is present.
@@ -60,7 +60,7 @@ pub enum ExecutionRequestError {
     /// `after` is missing.
     #[error("after is missing: give the seq of the last fill that you have, or 0")]
     MissingAfter,
-    /// `after` is not a number of a fill.
+    /// `after` is not a whole number of 0 or more.
     #[error("after must be a whole number, 0 or above")]
     InvalidAfter,
 }
@@ -119,7 +119,8 @@ pub enum ExecutionReply {
 }
 
 impl ExecutionReply {
-    /// The first frame of a socket of this account, whose newest fill has this number.
+    /// Returns the first frame for a socket of this account, whose newest fill has the number
+    /// `seq`.
     pub fn connected(account_id: AccountId, seq: u64) -> Self {
         Self::Connected { user_id: account_id.get(), protocol_version: PROTOCOL_VERSION, seq }
     }

@@ -1,8 +1,8 @@
 //! The execution socket: every fill of an account, once and in order.
 //!
-//! The socket remembers the number of the last fill that it sent and reads the next ones from the
-//! account's shard, a page at a time, each page when it is durable. So nothing is queued for a slow
-//! reader: it only reads later, and learns from a `gap` frame what is no longer kept by then.
+//! The socket records the number of the last fill that it sent and reads the next ones from the
+//! account's shard, one page at a time, each once it is durable. So nothing is queued for a slow
+//! reader: its fills are read later, and a `gap` frame names those that are no longer kept by then.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use paperbourse_core::engine::fills::FillPage;
 use paperbourse_core::ids::Timestamp;
 use paperbourse_exchange::shard::FillFollower;
 
-/// What all execution sockets have sent since the start.
+/// Counts of frames sent by all execution sockets since the start.
 #[derive(Default, Debug)]
 pub struct ExecutionCounts {
     fills: AtomicU64,
@@ -31,19 +31,19 @@ pub struct ExecutionCounts {
 }
 
 impl ExecutionCounts {
-    /// The number of `fill` frames.
+    /// Returns the number of `fill` frames sent.
     pub fn fills(&self) -> u64 {
         self.fills.load(Ordering::Relaxed)
     }
 
-    /// The number of `gap` frames.
+    /// Returns the number of `gap` frames sent.
     pub fn gaps(&self) -> u64 {
         self.gaps.load(Ordering::Relaxed)
     }
 }
 
-/// Streams fills until the socket ends. `received` are the bytes that arrived with the upgrade
-/// request, after its head.
+/// Streams fills until the socket ends. `received` are the bytes that arrived after the head of the
+/// upgrade request.
 pub async fn serve_executions<S>(
     (stream, received): (S, Vec<u8>),
     peer: Peer,
@@ -62,7 +62,7 @@ where
     serve((stream, received), peer, protocol, watch).await
 }
 
-/// Reads fills and puts their frames into the outbox.
+/// Reads fills and adds their frames to the outbox.
 struct Feed<'a> {
     follower: FillFollower,
     counts: &'a ExecutionCounts,
@@ -70,24 +70,24 @@ struct Feed<'a> {
     outbox: Mutex<Outbox>,
 }
 
-/// What passes between the feed and the connection.
+/// The frames and requests exchanged between the feed and the connection.
 #[derive(Default)]
 struct Outbox {
-    /// Complete frames, ready to be written: at most [`WRITE_BYTES_GOAL`] and a page.
+    /// Complete frames ready to be written: at most [`WRITE_BYTES_GOAL`] and a page.
     frames: Vec<u8>,
-    /// Whether the first frame has been put there. Nothing is written before it.
+    /// Whether the `connected` frame has been added. Nothing is written before it.
     has_begun: bool,
-    /// The resumes that have not been answered, oldest first.
+    /// The resumes not answered yet, oldest first.
     resumes: VecDeque<u64>,
     /// Whether the server is shutting down.
     is_last: bool,
 }
 
-/// What the feed does next.
+/// The feed's next step.
 enum Step {
-    /// Answer a resume after this number.
+    /// Answer a resume after this fill number.
     Resume(u64),
-    /// Read on.
+    /// Read the next page.
     Read,
     /// Wait until there is something to do.
     Wait,
@@ -96,9 +96,9 @@ enum Step {
 }
 
 impl Feed<'_> {
-    /// Ends when the server is shutting down and everything was taken.
+    /// Runs the feed. Returns once the server is shutting down and the writer has taken everything.
     async fn run(&self) {
-        // No fill has so high a number: this reads only which one is the newest.
+        // No fill has such a high number, so this returns no fills, only the newest fill's number.
         let newest = self.follower.page(u64::MAX).await.newest;
         let mut position = Position { sent: newest, newest };
         self.put(|outbox| {
@@ -125,7 +125,7 @@ impl Feed<'_> {
     fn next_step(&self, position: &Position) -> Step {
         let mut outbox = self.outbox.lock();
         if outbox.frames.len() >= WRITE_BYTES_GOAL {
-            // The writer wakes the feed.
+            // The writer wakes the feed when it takes the frames.
             return Step::Wait;
         }
         if let Some(after) = outbox.resumes.pop_front() {
@@ -137,7 +137,7 @@ impl Feed<'_> {
         if outbox.is_last && outbox.frames.is_empty() { Step::End } else { Step::Wait }
     }
 
-    /// Puts frames into the outbox and wakes the writer.
+    /// Adds frames to the outbox and wakes the writer.
     fn put(&self, write: impl FnOnce(&mut Outbox)) {
         write(&mut self.outbox.lock());
         self.wake_writer.notify_one();
@@ -155,7 +155,8 @@ impl Feed<'_> {
         self.go_on(position, page, outbox);
     }
 
-    /// Adds the fills of a page that begins at the position.
+    /// Adds the fills of the page after the position, preceded by a gap frame if some are no longer
+    /// kept.
     fn go_on(&self, position: &mut Position, page: &FillPage, outbox: &mut Outbox) {
         let next = position.sent + 1;
         if page.oldest > next {
@@ -173,11 +174,11 @@ impl Feed<'_> {
     }
 }
 
-/// How far the feed is.
+/// The progress of the feed.
 struct Position {
-    /// The number of the last fill put into the outbox, or skipped.
+    /// The number of the last fill added to the outbox or skipped.
     sent: u64,
-    /// The number of the newest fill at the last read.
+    /// The number of the account's newest fill, as of the last read.
     newest: u64,
 }
 
@@ -200,7 +201,7 @@ impl Protocol for &Feed<'_> {
         }
     }
 
-    /// Fills first, then replies, so that nothing precedes the `connected` frame.
+    /// Takes fills before replies, so that nothing precedes the `connected` frame.
     fn take(&mut self, replies: &mut Vec<u8>, batch: &mut Batch, _: usize) {
         let mut outbox = self.outbox.lock();
         if !outbox.has_begun {
@@ -209,7 +210,7 @@ impl Protocol for &Feed<'_> {
         batch.take(&mut outbox.frames);
         drop(outbox);
         if !batch.is_empty() {
-            // There is room again.
+            // The outbox has room again.
             self.follower.signal().wake();
         }
         batch.take(replies);

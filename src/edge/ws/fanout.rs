@@ -1,20 +1,21 @@
-//! Sends each market's prices to every subscribed socket and stream. What is said here about a
-//! socket holds for a stream as well.
+//! Sends each market's prices to every subscribed socket and stream. In this module, "socket"
+//! stands for both.
 //!
 //! A subscribed market has a channel. When the market changes, its frame is encoded once and
 //! published on the channel, and its slot is marked in the mailbox of each subscribed socket, which
 //! asks for a [turn](super::turns) at the first mark. In its turn, the socket takes its slots and
-//! sends the newest frame of each market; frames it was too slow for are not kept anywhere. So a
-//! slow reader costs no more than a fast one, and the fan-out never waits for a socket.
+//! sends the newest frame of each market. Frames that it was too slow for are not kept anywhere. So
+//! a slow reader costs no more than a fast one, and the fan-out never waits for a socket.
 //!
-//! A socket with all markets joins their channels one after the other, as its reader takes what was
-//! sent. A market that has no channel yet is announced to it when that market changes.
+//! A socket that is subscribed to all markets joins their channels one at a time, as its reader
+//! takes what was sent. A market without a channel is announced to the socket when that market
+//! changes.
 //!
-//! A channel exists from the first subscription to the last. A market's frame numbers rise by one
-//! while its channel exists and never fall during the life of the process: a new channel starts
-//! above the highest number at which any channel ended.
+//! A channel exists from the market's first subscription to its last. A market's frame numbers rise
+//! by one while its channel exists and never fall during the life of the process: a new channel
+//! starts above the highest number at which any channel ended.
 //!
-//! How a socket writes is not known here; [`super::subscriptions`] is the socket's side.
+//! Nothing here depends on how a socket writes; [`super::subscriptions`] is the socket's side.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
 use paperbourse_core::market::{Listing, Market, Markets};
 use paperbourse_core::money::Price;
 
-/// The fan-out yields to other tasks on its thread after this many markets.
+/// Number of markets after which the fan-out yields to other tasks of its thread.
 const MARKETS_PER_TURN: usize = 128;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -44,19 +45,19 @@ type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 /// The channels of all subscribed markets.
 pub struct Fanout {
     markets: Arc<Markets>,
-    /// Tells the positions of this fan-out from those of one before it.
+    /// Identifies this fan-out, so that event ids of an earlier process do not apply.
     epoch: u128,
-    /// The number of the last list of changes of which every frame was published.
+    /// The round of the newest list of changes whose frames have all been published.
     passed_on: AtomicU64,
     channels: Mutex<Map<Arc<str>, Arc<Channel>>>,
     /// The highest frame number of any channel that has ended.
     seq_floor: AtomicU64,
     socket_count: AtomicUsize,
     pub(super) subscription_count: AtomicUsize,
-    /// The sockets with all markets.
+    /// The sockets subscribed to all markets.
     all: Mutex<Map<SocketId, Arc<Mailbox>>>,
     next_socket_id: AtomicU64,
-    /// Frames sent in place of several.
+    /// Number of frames sent that each replaced several.
     conflated: AtomicU64,
 }
 
@@ -72,10 +73,11 @@ pub(super) struct Channel {
 /// belongs to an older snapshot.
 #[derive(Default)]
 struct Subscribers {
-    /// In the order in which they came, except that the last one takes the place of one that
-    /// leaves: what was allocated together is visited together.
+    /// In the order of joining, except that the last subscriber takes the place of one that leaves.
+    /// Subscribers allocated together are therefore mostly visited together.
     list: Vec<Subscriber>,
-    /// The last subscriber has left: the channel is about to be removed, and may not be joined.
+    /// Set when the last subscriber has left. The channel is about to be removed and must not be
+    /// joined.
     ended: bool,
 }
 
@@ -88,20 +90,21 @@ struct Subscriber {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct SocketId(u64);
 
-/// What a socket does not know yet.
+/// The updates that a socket has not taken yet.
 pub(super) struct Mailbox {
     /// The slots of the markets that have an unseen frame.
     dirty: DirtySet,
-    /// Where the socket is among the subscribers of each slot's market.
+    /// The socket's index among the subscribers of each slot's market.
     places: Mutex<Vec<u32>>,
-    /// Markets to join, for a socket with all of them. At most all markets that are listed.
+    /// The markets to join, for a socket subscribed to all. Bounded by the number of listed
+    /// markets.
     newcomers: Mutex<Map<Arc<str>, Arc<Market>>>,
     turns: Arc<Turns>,
     place: Arc<Place>,
 }
 
 impl Fanout {
-    /// A fan-out of these markets, without sockets.
+    /// Creates a fan-out of these markets, without sockets.
     pub fn new(markets: Arc<Markets>) -> Self {
         let epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -118,8 +121,8 @@ impl Fanout {
         }
     }
 
-    /// Publishes market changes forever. Only one task may run this: it consumes the list of
-    /// changes.
+    /// Publishes market changes forever. Must be run by one task only, since it consumes the list
+    /// of changes.
     pub async fn run(&self) -> std::convert::Infallible {
         loop {
             let changed = self.markets.changes().await;
@@ -129,26 +132,27 @@ impl Fanout {
                 }
                 self.pass_on(market, Timestamp::now());
             }
-            // After the frames, so that whoever reads this finds all of them; before anybody on
-            // this thread gets them.
+            // Stored after the frames are published, so that whoever reads the number finds all of
+            // them, and before the yield, so that it is set before any reader on this thread runs.
             self.passed_on.store(self.markets.round(), Ordering::Release);
             tokio::task::yield_now().await;
         }
     }
 
-    /// The number of the last list of changes of which every frame was published. Whoever takes all
-    /// that is due after reading this has what these and earlier lists changed.
+    /// Returns the round of the newest list of changes whose frames have all been published. A
+    /// reader that calls this and then takes all of its pending frames has every change up to that
+    /// round.
     pub(super) fn passed_on(&self) -> u64 {
         self.passed_on.load(Ordering::Acquire)
     }
 
-    /// Tells the positions of this fan-out from those of one before it.
+    /// Returns the identity of this fan-out, which differs from that of earlier processes.
     pub(super) const fn epoch(&self) -> u128 {
         self.epoch
     }
 
-    /// Encodes a market's frame and notifies its subscribers. If it has none, announces the market
-    /// to the sockets with all markets.
+    /// Encodes a market's frame and notifies the market's subscribers. A market without a channel
+    /// is announced to the sockets subscribed to all markets.
     fn pass_on(&self, market: &Arc<Market>, now: Timestamp) {
         let channel = self.channels.lock().get(&market.info().condition_id).cloned();
         match channel {
@@ -157,7 +161,8 @@ impl Fanout {
         }
     }
 
-    /// Tells the sockets with all markets of one that they may not have joined.
+    /// Announces a market to the sockets subscribed to all markets, which may not have joined it
+    /// yet.
     fn announce(&self, market: &Arc<Market>) {
         for mailbox in self.all.lock().values() {
             let condition_id = market.info().condition_id.clone();
@@ -166,8 +171,8 @@ impl Fanout {
         }
     }
 
-    /// Opens the subscriptions of a new socket, which may have this many markets, and which takes
-    /// its turns with the others of its worker; `None` if [`READERS_MAX`] are open.
+    /// Opens the subscriptions of a new socket with this limit of markets. The socket shares
+    /// `turns` with the other sockets of its worker. `None` if [`READERS_MAX`] sockets are open.
     pub fn open(
         self: &Arc<Self>,
         markets_max: MarketsMax,
@@ -182,17 +187,17 @@ impl Fanout {
         Some(Subscriptions::new(self.clone(), id, markets_max, turns.clone()))
     }
 
-    /// How many sockets and streams receive prices.
+    /// Returns the number of sockets and streams that receive prices.
     pub fn socket_count(&self) -> usize {
         self.socket_count.load(Ordering::Relaxed)
     }
 
-    /// How many subscriptions these have.
+    /// Returns the number of subscriptions of all sockets and streams.
     pub fn subscription_count(&self) -> usize {
         self.subscription_count.load(Ordering::Relaxed)
     }
 
-    /// How many frames took the place of several, because the reader or the server was
+    /// Returns the number of frames sent in place of several because the reader or the server was
     /// busy.
     pub fn conflated_count(&self) -> u64 {
         self.conflated.load(Ordering::Relaxed)
@@ -202,28 +207,29 @@ impl Fanout {
         self.conflated.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many markets have subscribers.
+    /// Returns the number of markets with subscribers.
     pub fn channel_count(&self) -> usize {
         self.channels.lock().len()
     }
 
-    /// The market with this condition id, if it is listed.
+    /// Returns the market with this condition id, if it is listed.
     pub(super) fn market(&self, condition_id: &str) -> Option<Arc<Market>> {
         self.markets.by_condition(condition_id)
     }
 
-    /// The markets that are listed, the most traded first.
+    /// Returns the listed markets, the most traded first.
     pub(super) fn listing(&self) -> Arc<Listing> {
         self.markets.listing().clone()
     }
 
-    /// Makes room for this many subscriptions, and returns whether there is any.
+    /// Reserves this many subscriptions. Returns false, reserving none, if the limit would be
+    /// exceeded.
     pub(super) fn reserve(&self, count: usize) -> bool {
         let grown = |used: usize| used.checked_add(count).filter(|&sum| sum <= SUBSCRIPTIONS_MAX);
         self.subscription_count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_ok()
     }
 
-    /// From now on, markets that have no frames for anybody are announced to the socket.
+    /// Starts announcing markets without a channel to the socket.
     pub(super) fn join_all(&self, socket: SocketId, mailbox: &Arc<Mailbox>) {
         self.all.lock().insert(socket, mailbox.clone());
     }
@@ -233,8 +239,8 @@ impl Fanout {
         self.all.lock().remove(&socket);
     }
 
-    /// Adds a socket to the market's channel, whose newest frame is the market's current state. It
-    /// takes one of the subscriptions that were [reserved](Self::reserve).
+    /// Adds a socket to the market's channel. The socket's first frame shows the market's current
+    /// state. Uses one of the [reserved](Self::reserve) subscriptions.
     pub(super) fn join(
         &self,
         market: &Arc<Market>,
@@ -245,6 +251,8 @@ impl Fanout {
         loop {
             let channel = self.channel(market, now);
             let mut subscribers = channel.subscribers.lock();
+            // The channel ended after it was found. Help to remove it, so that the next try creates
+            // another.
             if subscribers.ended {
                 drop(subscribers);
                 self.forget(&channel);
@@ -259,8 +267,8 @@ impl Fanout {
         }
     }
 
-    /// Removes a socket from a channel; the last one to leave ends it. After this, nothing marks
-    /// the socket's slot for this market.
+    /// Removes a socket from a channel. The last socket to leave ends the channel. After this call,
+    /// nothing marks the socket's slot for this market.
     pub(super) fn leave(&self, channel: &Arc<Channel>, mailbox: &Arc<Mailbox>, slot: u32) {
         let mut subscribers = channel.subscribers.lock();
         let place = mailbox.place(slot);
@@ -272,7 +280,8 @@ impl Fanout {
         }
         self.subscription_count.fetch_sub(1, Ordering::Relaxed);
         if subscribers.list.is_empty() {
-            // Before anybody can see that the channel has ended and start the next one.
+            // Raised before the channel can be seen as ended, since the next channel starts above
+            // this number.
             self.seq_floor.fetch_max(channel.newest.load().seq, Ordering::AcqRel);
             subscribers.ended = true;
             drop(subscribers);
@@ -291,7 +300,7 @@ impl Fanout {
         if let Some(channel) = channels.get(&condition_id) {
             return channel.clone();
         }
-        // `pass_on` takes the same lock to find the channel. It either finds this channel, or the
+        // `pass_on` takes the same lock to find the channel. So it finds this channel, or the
         // change that it publishes is already in this snapshot.
         let seq = self.seq_floor.load(Ordering::Acquire) + 1;
         let first = PriceFrame::encode(&market.snapshot(), seq, now);
@@ -303,7 +312,8 @@ impl Fanout {
         });
         channels.insert(condition_id, channel.clone());
         drop(channels);
-        // From now on, its changes are no news to those that have not joined it.
+        // From now on the market's changes go to its channel and are no longer announced, so the
+        // sockets that have not joined it are told now.
         self.announce(market);
         channel
     }
@@ -319,17 +329,17 @@ impl Fanout {
 }
 
 impl Channel {
-    /// The market's condition id.
+    /// Returns the market's condition id.
     pub(super) fn condition_id(&self) -> &str {
         &self.condition_id
     }
 
-    /// The market's latest frame, at most one step of the fan-out behind.
+    /// Returns the market's newest frame, at most one step of the fan-out behind.
     pub(super) fn newest(&self) -> Arc<PriceFrame> {
         self.newest.load_full()
     }
 
-    /// The number of the last list of changes that the market was on.
+    /// Returns the number of the last list of changes that included the market.
     pub(super) fn changed_in(&self) -> u64 {
         self.market.changed_in()
     }
@@ -339,13 +349,15 @@ impl Channel {
         self.market.missed_since(since)
     }
 
-    /// The market's current description.
+    /// Returns the market's current description.
     pub(super) fn info(&self) -> Arc<MarketInfo> {
         self.market.info().clone()
     }
 
     fn refresh(&self, now: Timestamp) {
         let subscribers = self.subscribers.lock();
+        // Encoded under the lock of the subscribers, so that frames are numbered in the order of
+        // their snapshots.
         let seq = self.newest.load().seq + 1;
         let frame = PriceFrame::encode(&self.market.snapshot(), seq, now);
         self.newest.store(Arc::new(frame));
@@ -356,14 +368,14 @@ impl Channel {
 }
 
 impl Mailbox {
-    /// An empty mailbox for this many markets.
+    /// Creates an empty mailbox for this many markets.
     pub(super) fn new(slot_count: usize, turns: Arc<Turns>) -> Self {
         let dirty = DirtySet::new(slot_count);
         let (places, newcomers) = (Mutex::default(), Mutex::default());
         Self { dirty, places, newcomers, turns, place: Arc::default() }
     }
 
-    /// Where the socket is among the subscribers of this slot's market.
+    /// Returns the socket's index among the subscribers of this slot's market.
     fn place(&self, slot: u32) -> u32 {
         self.places.lock()[slot as usize]
     }
@@ -376,7 +388,7 @@ impl Mailbox {
         places[slot] = place;
     }
 
-    /// Marks a slot, and asks for a turn if none was marked.
+    /// Marks a slot, and asks for a turn if the set of marked slots was empty.
     fn mark(&self, slot: u32) {
         // The frame was stored before this, so a reader of the slot sees that frame or a newer
         // one.
@@ -385,13 +397,13 @@ impl Mailbox {
         }
     }
 
-    /// Asks for a turn, unless one is to come.
+    /// Asks for a turn, unless the socket is already queued for one or has been given one.
     pub(super) fn ask_turn(&self) {
         self.turns.ask(&self.place);
     }
 
-    /// Takes the socket's turn, if it has one. In a turn it must take all its slots, or ask for
-    /// another one.
+    /// Takes the socket's turn, and returns whether there was one. During a turn, the socket must
+    /// take all of its slots or ask for another turn.
     pub(super) fn take_turn(&self) -> bool {
         let has_turn = self.place.take_turn();
         if has_turn {
@@ -400,23 +412,23 @@ impl Mailbox {
         has_turn
     }
 
-    /// Gives those of the worker their turn. Returns whether there is one.
+    /// Gives the next round of turns. Returns whether there were any.
     #[cfg(test)]
     fn give_turn(&self) -> bool {
         self.turns.give() > 0
     }
 
-    /// What wakes the socket.
+    /// Returns the notification that wakes the socket.
     pub(super) fn wake_up(&self) -> &Arc<Notify> {
         self.place.wake_up()
     }
 
-    /// Takes a slot that is marked.
+    /// Takes the next marked slot.
     pub(super) fn next_slot(&self, cursor: &mut Cursor) -> Option<u32> {
         self.dirty.next(cursor).map(|slot| u32::try_from(slot).expect("there are fewer slots"))
     }
 
-    /// Takes the markets that the socket has not joined.
+    /// Takes the newly announced markets. The socket may already have joined some of them.
     pub(super) fn newcomers(&self) -> impl Iterator<Item = Arc<Market>> + use<> {
         std::mem::take(&mut *self.newcomers.lock()).into_values()
     }

@@ -1,8 +1,8 @@
-//! RFC 6455 frames, independent of what the messages say: reads and checks client frames, and
-//! encodes server frames back to back, so that everything due to a socket leaves in one write.
+//! RFC 6455 frames, whatever the messages mean: reads and checks client frames, and encodes server
+//! frames back to back, so that everything due to a socket leaves in one write.
 //!
-//! A message is one frame of at most [`CLIENT_FRAME_BYTES_MAX`] bytes: the first fragment of a
-//! longer one is refused.
+//! A message is a single frame of at most [`CLIENT_FRAME_BYTES_MAX`] bytes. A fragmented message is
+//! refused at its first fragment.
 
 use std::future::poll_fn;
 use std::mem::MaybeUninit;
@@ -14,43 +14,44 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::close::CloseReason;
 
-/// Size limit of a client frame's payload, in bytes.
+/// The maximum size of a client frame's payload, in bytes.
 pub const CLIENT_FRAME_BYTES_MAX: usize = 16 * 1024;
 
-/// Size limit of a control frame's payload, in bytes.
+/// The maximum size of a control frame's payload, in bytes.
 const CONTROL_PAYLOAD_BYTES_MAX: usize = 125;
 
-/// How many bytes are read at a time.
+/// The size of a read, in bytes.
 const READ_BYTES: usize = 4 * 1024;
 
-/// Reads client frames. Holds no buffer while nothing is pending, as in most sockets at any time.
+/// Reads client frames. Holds no buffer while no part of a frame has arrived, which is the usual
+/// state of a socket.
 pub(super) struct FrameReader<R> {
     stream: R,
     /// Bytes read but not yet returned: whole frames and the start of one.
     received: Vec<u8>,
-    /// How many of these bytes were taken.
+    /// The length of the prefix of `received` that was returned.
     taken_bytes: usize,
 }
 
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum ClientFrame {
-    /// Valid UTF-8.
+    /// A text message, valid UTF-8.
     Text(Vec<u8>),
-    /// The payload to echo in a pong.
+    /// A ping, with the payload to echo in a pong.
     Ping(Vec<u8>),
     Pong,
 }
 
-/// Why reading ends.
+/// Why reading has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ReadEnd {
-    /// Send the peer a close frame with this reason.
+    /// The connection must be closed with this reason.
     Close(CloseReason),
     /// The stream has ended or failed.
     Gone,
 }
 
-/// The head of a client frame that may be received.
+/// The header of an acceptable client frame.
 struct FrameHead {
     opcode: OpCode,
     mask: [u8; 4],
@@ -59,12 +60,12 @@ struct FrameHead {
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
-    /// Reads from the stream; `received` was read from it already.
+    /// Creates a reader of the stream. `received` are bytes already read from it.
     pub(super) const fn new(stream: R, received: Vec<u8>) -> Self {
         Self { stream, received, taken_bytes: 0 }
     }
 
-    /// Reads the next frame.
+    /// Reads the next frame. Cancel safe.
     pub(super) async fn next(&mut self) -> Result<ClientFrame, ReadEnd> {
         loop {
             if let Some(frame) = self.take()? {
@@ -74,7 +75,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// Takes the next frame if all of it has arrived.
+    /// Takes the next frame if it has arrived completely.
     fn take(&mut self) -> Result<Option<ClientFrame>, ReadEnd> {
         let unread = &mut self.received[self.taken_bytes..];
         let Some(head) = FrameHead::parse(unread).map_err(ReadEnd::Close)? else { return Ok(None) };
@@ -93,13 +94,13 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             OpCode::Pong => Ok(Some(ClientFrame::Pong)),
             OpCode::Close => Err(ReadEnd::Close(returned(&payload))),
             OpCode::Binary => Err(ReadEnd::Close(CloseReason::Binary)),
-            // The message that it might continue was refused with its first fragment.
+            // Any message that this could continue was refused at its first fragment.
             OpCode::Continuation => Err(ReadEnd::Close(CloseReason::Protocol)),
         }
     }
 
-    /// Frees the buffer once it is much larger than what is left in it: a peer that sends the
-    /// start of a frame behind each large one would keep the room of both.
+    /// Shrinks the buffer once it is much larger than the unread bytes. Otherwise a peer that sends
+    /// the start of a frame after each large frame would keep the buffer space of both.
     fn release_room(&mut self) {
         let rest = &self.received[self.taken_bytes..];
         if rest.is_empty() || self.received.capacity() > rest.len() + READ_BYTES {
@@ -107,7 +108,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// Reads more, into a buffer on the stack.
+    /// Reads more bytes, by way of a buffer on the stack.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ReadEnd>> {
         let mut space = [const { MaybeUninit::uninit() }; READ_BYTES];
         let mut chunk = ReadBuf::uninit(&mut space);
@@ -116,7 +117,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                 self.received.drain(..std::mem::take(&mut self.taken_bytes));
                 let room = self.received.capacity() - self.received.len();
                 if !self.received.is_empty() && room < chunk.filled().len() {
-                    // It would double otherwise.
+                    // Without this, the buffer would double.
                     self.received.reserve_exact(READ_BYTES);
                 }
                 self.received.extend_from_slice(chunk.filled());
@@ -126,14 +127,14 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// Returns the stream; bytes that were read ahead are lost.
+    /// Returns the stream. Bytes read ahead are lost.
     pub(super) fn into_stream(self) -> R {
         self.stream
     }
 }
 
 impl FrameHead {
-    /// Reads the head of a frame; `None` while there is too little of it. Rejects a bad frame
+    /// Parses the header of a frame; `None` if it has not arrived completely. Rejects a bad frame
     /// before its payload arrives.
     fn parse(bytes: &[u8]) -> Result<Option<Self>, CloseReason> {
         const FINAL: u8 = 0x80;
@@ -147,8 +148,8 @@ impl FrameHead {
         if !is_masked || (opcode.is_control() && (!is_final || short > CONTROL_PAYLOAD_BYTES_MAX)) {
             return Err(CloseReason::Protocol);
         }
-        // How many more bytes the length has, and the least that it may be then: it has to be
-        // encoded in as few bytes as it can.
+        // The number of bytes of the extended length, and the minimum length that they may encode,
+        // since a length must be encoded in as few bytes as possible.
         let (length_bytes, long_min) = match short {
             126 => (2, 126),
             127 => (8, 65_536),
@@ -174,7 +175,7 @@ impl FrameHead {
     }
 }
 
-/// What a frame is.
+/// The frame opcodes of RFC 6455.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 enum OpCode {
@@ -198,7 +199,8 @@ impl OpCode {
     }
 }
 
-/// The reply to a close frame with this payload: its code, if a peer may send that code.
+/// Returns the reason to reply with to a close frame with this payload: its own code, if a peer may
+/// send that code.
 fn returned(payload: &[u8]) -> CloseReason {
     const NORMAL: u16 = 1000;
     match payload {
@@ -231,7 +233,7 @@ pub(super) fn put_pong(out: &mut Vec<u8>, payload: &[u8]) {
     put(out, OpCode::Pong, &[payload]);
 }
 
-/// Appends a close frame, which may tell the peer after which time to come back.
+/// Appends a close frame, optionally with the time after which the peer should reconnect.
 pub(super) fn put_close(out: &mut Vec<u8>, reason: CloseReason, retry_after: Option<Duration>) {
     let retry = retry_after.map(|after| format!("; retry-after-ms={}", after.as_millis()));
     let (code, retry) = (reason.code().to_be_bytes(), retry.unwrap_or_default());
@@ -242,6 +244,7 @@ pub(super) fn put_close(out: &mut Vec<u8>, reason: CloseReason, retry_after: Opt
 fn put(out: &mut Vec<u8>, opcode: OpCode, pieces: &[&[u8]]) {
     const FINAL: u8 = 0x80;
     let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+    // The longest header has two bytes and an eight-byte length.
     out.reserve(10 + len);
     out.push(FINAL | opcode as u8);
     match (u8::try_from(len), u16::try_from(len)) {
@@ -286,7 +289,7 @@ mod tests {
         out
     }
 
-    /// A frame with this length in 16 or 64 bits, and two bytes of payload.
+    /// Returns a frame with a 16-bit or 64-bit length of this value, and two bytes of payload.
     fn long(first: u8, form: u8, length: &[u8]) -> Vec<u8> {
         [&[first, 0x80 | form], length, &MASK, b"hi"].concat()
     }
@@ -294,7 +297,7 @@ mod tests {
     #[track_caller]
     fn check(bytes: &[u8], expected: Result<&str, ReadEnd>) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        // All at once, byte by byte, and partly read ahead.
+        // In one piece, byte by byte, and with a part read ahead.
         for (ahead_bytes, pieces) in
             [(0, bytes.len()), (0, 1), (bytes.len() / 2, 1), (bytes.len(), 1)]
         {
@@ -314,7 +317,7 @@ mod tests {
         }
     }
 
-    /// Gives out at most so many bytes at a time, by turns.
+    /// A stream that returns at most this many bytes per read; the sizes are used in turn.
     struct Pieces<'a>(&'a [u8], &'a [usize], usize);
 
     impl AsyncRead for Pieces<'_> {
@@ -350,12 +353,13 @@ mod tests {
         }
     }
 
-    /// A peer that leaves the start of a frame behind each large one must not keep their room.
+    /// A peer that sends the start of a frame after each large frame must not keep the buffer space
+    /// of both.
     #[test]
     fn a_large_frame_leaves_no_room_behind() {
         let large = masked(0x81, &vec![b'x'; CLIENT_FRAME_BYTES_MAX]);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        // As read, and read ahead with the request.
+        // Without bytes read ahead, and with some read ahead with the request.
         for (small_count, ahead_bytes) in [(0, 0), (0, large.len() + 1), (9_000, 63_000)] {
             let small = masked(0x8a, b"").repeat(small_count);
             let bytes = [&small[..], &large, &[0x81]].concat();
@@ -368,7 +372,7 @@ mod tests {
             let capacity = reader.received.capacity();
             assert!(capacity <= 1 + READ_BYTES, "{capacity} bytes for one");
         }
-        // Nor does one that is not whole yet take twice its room.
+        // An incomplete frame does not take up twice its size either.
         let part = &large[..large.len() - 1];
         let mut reader = FrameReader::new(Pieces(part, &[1_500], 0), Vec::new());
         assert_eq!(runtime.block_on(reader.next()), Err(ReadEnd::Gone));
@@ -392,10 +396,10 @@ mod tests {
         );
         for (bytes, expected) in [
             (text(CLIENT_FRAME_BYTES_MAX + 1), close(CloseReason::TooBig)),
-            // Every length that needs eight bytes is too large.
+            // Any length that needs eight bytes is too large.
             (long(0x81, 127, &u64::MAX.to_be_bytes()), close(CloseReason::TooBig)),
             (long(0x81, 127, &65_536_u64.to_be_bytes()), close(CloseReason::TooBig)),
-            // A length has to take as few bytes as it can.
+            // A length must be encoded in as few bytes as possible.
             (long(0x81, 127, &65_535_u64.to_be_bytes()), close(CloseReason::Protocol)),
             (long(0x81, 127, &2_u64.to_be_bytes()), close(CloseReason::Protocol)),
             (long(0x81, 126, &125_u16.to_be_bytes()), close(CloseReason::Protocol)),
@@ -427,7 +431,7 @@ mod tests {
     }
 
     fn any_frame() -> impl Strategy<Value = (ClientFrame, Vec<u8>)> {
-        // Half of them are short, as usual.
+        // Half of the frames are short, as in real traffic.
         let len = prop_oneof![0..200_usize, 0..=CLIENT_FRAME_BYTES_MAX];
         (0..3, len, any::<u8>(), any::<[u8; 4]>()).prop_map(|(kind, len, salt, mask)| {
             let byte = |index: usize| u8::try_from(index % 251).unwrap() ^ salt;
@@ -450,7 +454,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(100))]
 
-        /// Whatever comes in whatever pieces is read as it was written, and its room is freed.
+        /// Frames split into any pieces are read as written, and their buffer space is freed.
         #[test]
         fn frames_are_read_as_they_were_written(
             frames in vec(any_frame(), 1..12),

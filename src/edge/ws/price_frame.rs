@@ -1,4 +1,4 @@
-//! The JSON text of one market's prices, written once and shared by every socket. Pure.
+//! The JSON text of one market's prices, encoded once and shared by all sockets. Pure.
 //!
 //! ```json
 //! {"type":"price","market_id":"0x…","condition_id":"0x…","seq":7,"emit_ts_ms":1784578686071,
@@ -14,7 +14,7 @@
 //! trade at the top level are those of the first outcome; `active` says whether orders can fill. If
 //! the reader missed frames, the object ends in `"conflated":true`.
 //!
-//! That a market has closed or is resolved is also said once, in an object of its own:
+//! When a market closes or is resolved, that is also sent once, as an object of its own:
 //!
 //! ```json
 //! {"type":"market_status","market_id":"0x…","condition_id":"0x…","seq":9,"status":"resolved",
@@ -35,23 +35,23 @@ use paperbourse_core::market::price::{MarketPrices, OutcomePrice, PriceSource};
 use paperbourse_core::money::{self, Shares};
 use paperbourse_core::wire::{Decimal, Time};
 
-/// One encoded frame: a market's prices at one moment.
+/// An encoded frame: a market's prices at one moment.
 #[derive(PartialEq, Eq, Debug)]
 pub struct PriceFrame {
-    /// Rises by one with each frame of the market.
+    /// The number of the frame. Rises by one with each frame of the market's channel.
     pub seq: u64,
-    /// The market's tick at that moment, which the text does not show.
+    /// The market's tick at that moment, which is not part of the text.
     pub tick: money::Price,
-    /// The market's stage at that moment.
+    /// The market's status at that moment.
     pub status: MarketStatus,
-    /// What is said once, if the market has closed or is resolved.
+    /// The `market_status` object, sent once; `None` unless the market is closed or resolved.
     pub end_json: Option<Box<[u8]>>,
-    /// The object without its closing brace, so that both forms can share it.
+    /// The object without its closing brace, so that both endings can share it.
     open_json: Box<[u8]>,
 }
 
 impl PriceFrame {
-    /// Encodes what a market shows in this snapshot.
+    /// Encodes the prices of this snapshot as frame number `seq`.
     pub fn encode(snapshot: &MarketSnapshot, seq: u64, now: Timestamp) -> Self {
         let info = snapshot.info();
         let prices = MarketPrices::of(snapshot);
@@ -63,8 +63,8 @@ impl PriceFrame {
         Self { seq, tick, status, end_json: end, open_json: json.into_boxed_slice() }
     }
 
-    /// The JSON text in two pieces. `conflated` is for a reader that missed frames since the last
-    /// one it was sent.
+    /// Returns the JSON text in two pieces. `conflated` is for a reader that missed frames since
+    /// the last frame it was sent.
     pub fn json(&self, conflated: bool) -> [&[u8]; 2] {
         [&self.open_json, if conflated { b",\"conflated\":true}" } else { b"}" }]
     }
@@ -165,7 +165,7 @@ struct OutcomePayout<'a> {
 }
 
 impl<'a> StatusChange<'a> {
-    /// `None` for a market that has not ended.
+    /// Returns the change to announce; `None` if the market has neither closed nor been resolved.
     fn of(info: &'a MarketInfo, seq: u64) -> Option<Self> {
         let (status, payouts) = match info.status {
             MarketStatus::Closed => ("closed", None),
@@ -186,7 +186,7 @@ impl<'a> StatusChange<'a> {
     }
 }
 
-/// The token's id, if the venue has named it.
+/// Returns the outcome's token id, if the venue has named it.
 fn named(outcome: &Outcome) -> Option<&str> {
     Some(&*outcome.token_id).filter(|token_id| !token_id.is_empty())
 }
@@ -208,7 +208,7 @@ struct OutcomePrices<'a> {
     last_trade: Option<Decimal>,
 }
 
-/// The outcomes again, keyed by token; those without a known token are left out.
+/// The outcomes again, keyed by token. Those without a known token are left out.
 struct Tokens<'a> {
     info: &'a MarketInfo,
     prices: &'a MarketPrices,
@@ -220,7 +220,7 @@ struct TokenPrice<'a> {
     price: Option<Decimal>,
 }
 
-/// Adds the field that [`PriceFrame::json`] writes.
+/// Adds the field that [`PriceFrame::json`] appends.
 fn add_conflated(schema: &mut Schema) {
     schema.get_mut("properties").expect("an object has properties")["conflated"] = json!({
         "type": "boolean",

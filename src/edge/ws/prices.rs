@@ -1,6 +1,7 @@
-//! The price socket's side of a connection: what it answers, and which prices are due.
+//! The price socket's side of a connection: its replies, and the prices that are due.
 //!
-//! Prices are never queued: whenever the socket can write and it is its turn, it takes the newest.
+//! Prices are never queued. Whenever the socket can write and has its turn, it takes the newest
+//! prices.
 
 use std::sync::Arc;
 
@@ -21,12 +22,12 @@ use super::watch::Watch;
 use paperbourse_core::ids::{AccountId, Timestamp};
 use paperbourse_core::limits::tier::MarketsMax;
 
-/// Said once to a socket with all markets.
+/// Sent once to a socket that is subscribed to all markets but could not join some.
 const LACKS_MARKETS: &str = "the server has reached its limit of subscriptions: some markets are \
                              missing here; unsubscribe from * and try again later";
 
 /// Streams prices of up to `markets_max` markets until the socket ends. `received` are the bytes
-/// that arrived with the upgrade request, after its head.
+/// that arrived after the head of the upgrade request.
 pub async fn serve_prices<S>(
     (stream, received): (S, Vec<u8>),
     peer: Peer,
@@ -43,14 +44,14 @@ where
     let wake = subscriptions.mailbox().wake_up().clone();
     let subscriptions = Box::new(subscriptions);
     let prices = Prices { account_id: peer.account_id, subscriptions };
-    // Prices are in memory: nothing has to be fetched.
+    // Prices are in memory, so there is nothing to fetch.
     let fetching = std::future::pending();
     serve((stream, received), peer, (prices, wake, fetching), watch).await
 }
 
 struct Prices {
     account_id: AccountId,
-    /// In a box, since the future of a socket holds what it passes on more than once.
+    /// Boxed, since a socket's future stores its arguments more than once.
     subscriptions: Box<Subscriptions>,
 }
 
@@ -68,7 +69,8 @@ impl Protocol for Prices {
         }
     }
 
-    /// Replies first, then, in the socket's turn, the newest frame of each market that is due.
+    /// Takes the replies first and then, in the socket's turn, the newest frame of each market that
+    /// is due.
     fn take(&mut self, replies: &mut Vec<u8>, batch: &mut Batch, bytes_goal: usize) {
         batch.take(replies);
         self.subscriptions.take_turn(|next| {
@@ -80,14 +82,15 @@ impl Protocol for Prices {
             batch.len() < bytes_goal
         });
         if self.subscriptions.lacks_markets() {
-            // Behind frames, which may be put back, it has to wait for the next batch.
+            // The error cannot follow frames that may be put back, so if there are any, it waits
+            // for the next batch.
             let next = if batch.is_empty() { &mut **batch } else { replies };
             put_message(next, &Reply::Error { message: LACKS_MARKETS });
         }
     }
 
-    /// What is put back is sent later, as the newest frames of those markets. The rest of a begun
-    /// frame waits for that turn; replies are written at once.
+    /// Markets whose frames are put back are due again, with their newest frames. The rest of a
+    /// begun frame waits for the socket's next turn, but replies are written at once.
     fn put_back(&mut self, batch: &mut Batch, taken_bytes: usize) -> bool {
         let mut is_put_back = false;
         while let Some(frame) = batch.put_back(taken_bytes) {
@@ -126,7 +129,8 @@ impl Prices {
         self.acknowledge(condition_ids, replies);
     }
 
-    /// The list would grow with each request, so there is a limit to it.
+    /// Acknowledges a request. The list of markets is bounded, since it would otherwise grow with
+    /// each request.
     fn acknowledge(&self, condition_ids: &[String], replies: &mut Vec<u8>) {
         let subscriptions = &self.subscriptions;
         let count = subscriptions.count();
@@ -152,7 +156,7 @@ mod tests {
     use super::*;
     use crate::ws::fanout::tests::{fanout, name};
 
-    /// A socket with a reply of ten bytes and the frames of two markets in a batch.
+    /// Returns a socket, and a batch with a reply of ten bytes and the frames of two markets.
     fn batch_of_two() -> (Prices, Batch) {
         let (fanout, turns) = (fanout(2), Arc::default());
         let subscriptions = fanout.open(MarketsMax::Count(50), &turns).unwrap();
@@ -173,12 +177,12 @@ mod tests {
         let first_end = batch.len();
         assert!((12..second_end).contains(&first_end));
         for (taken_bytes, can_wait, left_bytes) in [
-            // The replies are written at once.
+            // The peer took only a part of the replies, which are written at once.
             (5, false, 10),
-            // It begins right there.
+            // The first frame starts right there.
             (10, true, first_end),
             (first_end - 1, true, first_end),
-            // Nothing is put back.
+            // The peer took the whole first frame, so the second one starts right there and stays.
             (first_end, false, second_end),
         ] {
             let (mut prices, mut batch) = batch_of_two();

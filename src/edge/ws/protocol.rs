@@ -1,5 +1,5 @@
-//! The messages of the price socket, and those that both sockets have in common: what a client may
-//! send, and what the server replies. Pure.
+//! The messages of the price socket, and those common to both sockets: the requests of a client,
+//! and the server's replies. Pure.
 //!
 //! A client frame is one JSON object with an `action` (or `type`), whose value is case-insensitive:
 //!
@@ -9,12 +9,12 @@
 //! {"action": "ping"}
 //! ```
 //!
-//! The market `*` stands for all. `conditions` is an alias of `markets`; `markets` wins if both are
-//! present. The last of several fields with the same name counts, `null` counts as absent, and
-//! other fields are ignored.
+//! The market `*` stands for all markets. `conditions` is an alias of `markets`; `markets` wins if
+//! both are present. If a field occurs more than once, the last one counts. `null` counts as
+//! absent, and other fields are ignored.
 //!
 //! A frame that cannot be used is answered with an `error` frame and changes nothing; the socket
-//! stays open. This module does not know which markets exist or who is subscribed.
+//! stays open. This module does not check whether markets exist or are subscribed.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -23,19 +23,19 @@ use serde_json::Value;
 use super::frame::put_text;
 use paperbourse_core::ids::{AccountId, Timestamp};
 
-/// Longest id of a market, in bytes.
+/// The maximum length of a market id, in bytes.
 pub const MARKET_ID_BYTES_MAX: usize = 256;
 
-/// How many markets an error frame names at most.
+/// The maximum number of markets named in an error frame.
 pub const MARKETS_NAMED_MAX: usize = 3;
 
-/// Stands for all markets, in requests and acknowledgements.
+/// The id that stands for all markets, in requests and acknowledgements.
 pub const ALL_MARKETS: &str = "*";
 
-/// How many markets an acknowledgement lists, unless they were all in the request.
+/// The maximum number of markets listed in an acknowledgement, unless they were all in the request.
 pub const MARKETS_ACKNOWLEDGED_MAX: usize = 50;
 
-/// The version in the `connected` frame.
+/// The protocol version in the `connected` frame.
 pub const PROTOCOL_VERSION: &str = "1.0";
 
 /// A client's request. The schema describes what [`parse`](Self::parse) reads, in the form that
@@ -61,16 +61,16 @@ pub enum Request {
     Ping,
 }
 
-/// A request as it should be, for error frames.
+/// A valid request, quoted in error frames.
 const SUBSCRIBE_EXAMPLE: &str = r#"{"action": "subscribe", "markets": ["0x..."]}"#;
 
 /// Why a client frame cannot be used. The text goes into the `error` frame.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// It is not JSON.
+    /// The frame is not JSON.
     #[error("invalid JSON: {0}")]
     InvalidJson(#[from] serde_json::Error),
-    /// It is JSON, but not an object.
+    /// The frame is JSON, but not an object.
     #[error("a frame must be a JSON object")]
     NotAnObject,
     /// Neither `action` nor `type` is present.
@@ -79,7 +79,7 @@ pub enum RequestError {
     /// The action is unknown or not a string.
     #[error("unknown action: use subscribe, unsubscribe or ping, as in {SUBSCRIBE_EXAMPLE}")]
     UnknownAction,
-    /// The frame is meant for a socket that takes token ids.
+    /// The frame lists token ids in `assets_ids`, which this socket does not take.
     #[error("assets_ids is not supported here: list condition ids in markets")]
     AssetsGiven,
     /// Neither `markets` nor `conditions` is present.
@@ -91,13 +91,13 @@ pub enum RequestError {
     /// One of the markets is not a string.
     #[error("markets[{index}] must be a string")]
     MarketNotAString {
-        /// Its index in the list.
+        /// The index of the market in the list.
         index: usize,
     },
     /// A market's id is longer than [`MARKET_ID_BYTES_MAX`].
     #[error("markets[{index}] is longer than {MARKET_ID_BYTES_MAX} bytes")]
     MarketTooLong {
-        /// Its index in the list.
+        /// The index of the market in the list.
         index: usize,
     },
 }
@@ -183,26 +183,26 @@ pub enum Reply<'a> {
 }
 
 impl PriceReply<'_> {
-    /// The first frame of a socket of this account.
+    /// Returns the first frame for a socket of this account.
     pub fn connected(account_id: AccountId) -> Self {
         Self::Connected { user_id: account_id.get(), protocol_version: PROTOCOL_VERSION }
     }
 }
 
 impl Reply<'_> {
-    /// The reply to a ping at this time.
+    /// Returns the reply to a ping at this time.
     pub fn pong(now: Timestamp) -> Self {
         Self::Pong { ts: now.millis() }
     }
 }
 
-/// Appends a message as a frame.
+/// Appends a message as a text frame.
 pub(super) fn put_message(frames: &mut Vec<u8>, message: &impl Serialize) {
     let json = serde_json::to_vec(message).expect("strings and integers always have a JSON text");
     put_text(frames, &[&json]);
 }
 
-/// The error text for markets that are not listed; names the first few.
+/// Returns the error text for markets that are not listed. Names the first few.
 pub fn unknown_markets_message(ids: &[&str]) -> String {
     let named = &ids[..ids.len().min(MARKETS_NAMED_MAX)];
     let named_text = named.join(", ");
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
     use paperbourse_core::ids::ShardId;
 
-    /// The debug form of the request, or the text of the error frame.
+    /// Compares the debug form of the request, or the text of the error frame.
     #[track_caller]
     fn check(text: &str, expected: &str) {
         let read = match Request::parse(text.as_bytes()) {
@@ -301,7 +301,7 @@ mod tests {
         let json = |message: &dyn Fn(&mut Vec<u8>)| {
             let mut frame = Vec::new();
             message(&mut frame);
-            // The frames are short, so their heads have two bytes.
+            // The frames are short, so their headers have two bytes.
             String::from_utf8(frame.split_off(2)).unwrap()
         };
         let error = |ids: &[&str]| {

@@ -1,4 +1,4 @@
-//! The subscriptions of one socket or stream, and which frame it sends next.
+//! The subscriptions of one socket or stream, and the choice of the next frame to send.
 
 use std::collections::HashSet;
 use std::hash::BuildHasher as _;
@@ -26,28 +26,28 @@ pub struct Subscriptions {
     id: SocketId,
     markets_max: MarketsMax,
     mailbox: Arc<Mailbox>,
-    /// Where the socket is in its mailbox.
+    /// The reader's position in the mailbox.
     cursor: Cursor,
-    /// What was put back, the next one last. It comes before everything else.
+    /// The slots whose frames were put back, in reverse order. They are sent before all others.
     put_back: Vec<DueSlot>,
     slots: Vec<Option<Subscription>>,
     free_slots: Vec<u32>,
-    /// The slots in use, by the condition id of their market.
+    /// The slots in use, by their market's condition id.
     by_condition: HashTable<u32>,
     hashes: RandomState,
-    /// How many subscriptions there have been.
+    /// Number of subscriptions ever made.
     joined: u64,
     all: Option<All>,
 }
 
-/// The state of a socket that has all markets.
+/// The state of a socket subscribed to all markets.
 struct All {
-    /// Those that it has not joined yet, the next one last.
+    /// The markets not joined yet, in reverse order.
     rest: Vec<Arc<Market>>,
     lack: Lack,
 }
 
-/// Whether a socket with all markets was told that some did not fit.
+/// Whether a socket subscribed to all markets was told that it lacks some.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Lack {
     Never,
@@ -57,19 +57,19 @@ enum Lack {
 
 struct Subscription {
     channel: Arc<Channel>,
-    /// The value of [`Subscriptions::joined`] before it.
+    /// The subscription's number, which gives the order of subscription and is never reused.
     place: u64,
     sent: Option<Sent>,
 }
 
-/// The last frame sent of a market.
+/// The last frame sent for a market.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    /// Its number.
+    /// The number of the frame.
     seq: u64,
-    /// Its tick.
+    /// The market's tick in the frame.
     tick: Price,
-    /// The market's stage in it.
+    /// The market's status in the frame.
     status: MarketStatus,
 }
 
@@ -78,21 +78,22 @@ struct Sent {
 pub struct NextFrame {
     /// The market's newest frame.
     pub frame: Arc<PriceFrame>,
-    /// Whether the socket missed frames of this market since the last one it sent.
+    /// Whether the socket missed frames of this market since the last one sent.
     pub conflated: bool,
-    /// Whether the tick differs from that of the last frame it sent.
+    /// The change of the tick since the last frame sent, if any.
     pub tick_change: Option<TickChange>,
-    /// Whether the market has closed or was resolved since the last frame it sent.
+    /// Whether the market has closed or been resolved since the last frame sent.
     has_ended: bool,
     slot: u32,
     place: u64,
     before: Option<Sent>,
 }
 
-/// What it takes to [put back](Subscriptions::put_back) a frame.
+/// The data needed to [put back](Subscriptions::put_back) a frame.
 pub(super) struct TakenFrame {
     slot: u32,
-    /// Tells the subscription from others that had the slot or will have it.
+    /// The number of the subscription, which tells it from earlier and later subscriptions in the
+    /// same slot.
     place: u64,
     before: Option<Sent>,
     conflated: bool,
@@ -101,12 +102,13 @@ pub(super) struct TakenFrame {
 /// A slot that may have a frame due.
 struct DueSlot {
     slot: u32,
-    /// Whether a frame of it was put back after it had been counted as conflated.
+    /// Whether a frame of this slot was already counted as conflated before it was put back.
     is_counted: bool,
 }
 
 impl NextFrame {
-    /// What follows the frame, if the market has closed or was resolved.
+    /// Returns the `market_status` object to send after the frame, if the market has closed or been
+    /// resolved.
     pub fn end_json(&self) -> Option<&[u8]> {
         self.frame.end_json.as_deref().filter(|_| self.has_ended)
     }
@@ -135,23 +137,23 @@ pub enum SubscribeError {
          {added} more; none was added"
     )]
     TooMany {
-        /// How many it may have.
+        /// The maximum number of markets for the socket.
         markets_max: u32,
-        /// How many it has.
+        /// Number of markets that the socket is subscribed to.
         subscribed: usize,
-        /// How many more were requested.
+        /// Number of markets that the request would have added.
         added: usize,
     },
-    /// All markets, on a socket that may have only some.
+    /// A request for all markets on a socket whose tier has a limit.
     #[error("at most {markets_max} markets per socket in this tier: list their condition ids")]
     NotAll {
-        /// How many it may have.
+        /// The maximum number of markets for the socket.
         markets_max: u32,
     },
-    /// A single market is to leave a socket with all of them.
+    /// A request to leave a single market on a socket subscribed to all.
     #[error("this socket has all markets: unsubscribe from * first")]
     NotOne,
-    /// [`SUBSCRIPTIONS_MAX`](super::bounds::SUBSCRIPTIONS_MAX) is reached.
+    /// The server has reached [`SUBSCRIPTIONS_MAX`](super::bounds::SUBSCRIPTIONS_MAX).
     #[error("the server has reached its limit of subscriptions; none was added: try again later")]
     Full,
 }
@@ -180,14 +182,14 @@ impl Subscriptions {
         }
     }
 
-    /// The mailbox that wakes the socket when a frame may be due.
+    /// Returns the mailbox that wakes the socket when a frame may be due.
     pub(super) fn mailbox(&self) -> &Arc<Mailbox> {
         &self.mailbox
     }
 
-    /// Subscribes to those of these markets that are listed and not yet subscribed; each of them
-    /// has a frame due at once. Returns the ids that are not listed. If the total would exceed a
-    /// limit, nothing is added.
+    /// Subscribes to these markets, except those that are not listed or already subscribed. Each
+    /// new subscription has a frame due at once. Returns the ids that are not listed. Adds nothing
+    /// if the total would exceed a limit.
     pub fn subscribe<'a>(
         &mut self,
         condition_ids: &'a [String],
@@ -201,7 +203,7 @@ impl Subscriptions {
             if self.contains(id) || !named.insert(id) {
                 continue;
             }
-            // It may be written in another way than in the listing.
+            // The id may be written differently from the one in the listing.
             match self.fanout.market(id) {
                 Some(market) => {
                     let listed = market.info().condition_id.clone();
@@ -228,13 +230,14 @@ impl Subscriptions {
         Ok(unknown)
     }
 
-    /// Subscribes to all markets, those that are listed later included.
+    /// Subscribes to all markets, including those listed later.
     pub fn subscribe_all(&mut self) -> Result<(), SubscribeError> {
         if let MarketsMax::Count(markets_max) = self.markets_max {
             return Err(SubscribeError::NotAll { markets_max });
         }
         if self.all.is_none() {
-            // First: what is listed or changes from here on is announced to the socket.
+            // Before the listing is read: markets listed or changed from here on are announced to
+            // the socket.
             self.fanout.join_all(self.id, &self.mailbox);
             let rest = self.fanout.listing().markets().iter().rev().cloned().collect();
             self.all = Some(All { rest, lack: Lack::Never });
@@ -243,12 +246,12 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// Treats every frame up to this list as sent. Markets unchanged since then are not due; a
-    /// changed stage or tick is announced.
+    /// Treats all frames up to this list of changes as sent. Markets unchanged since then are not
+    /// due; changes of status or tick since then are announced.
     pub fn resume(&mut self, since: u64) {
         for Subscription { channel, sent, .. } in self.slots.iter_mut().flatten() {
-            // In this order: a frame that is published in between is due, and what the frame shows
-            // has been noted as a change.
+            // The order of these reads matters: a frame published in between is due, and the
+            // changes that the newest frame shows have already been recorded.
             let newest = channel.newest();
             let has_changed = channel.changed_in() > since;
             let (status, tick) = channel.missed_since(since);
@@ -260,20 +263,20 @@ impl Subscriptions {
         }
     }
 
-    /// The last list of changes of which every frame is due or was sent, and the markets to which
-    /// that applies.
+    /// Returns the event id of the newest list of changes whose frames for this socket's markets
+    /// have all been sent or are due.
     pub fn event_id(&self) -> EventId {
         let mut ids: Vec<&str> = self.condition_ids().collect();
         ids.sort_unstable();
         EventId::of(self.fanout.epoch(), &ids, self.fanout.passed_on())
     }
 
-    /// The last list of changes of which every frame is due or was sent.
+    /// Returns the number of the newest list of changes whose frames have all been sent or are due.
     pub fn passed_on(&self) -> u64 {
         self.fanout.passed_on()
     }
 
-    /// Unsubscribes from these markets; ignores those that are not subscribed.
+    /// Unsubscribes from these markets. Ignores those that are not subscribed.
     pub fn unsubscribe(&mut self, condition_ids: &[String]) -> Result<(), SubscribeError> {
         if self.all.is_some() && !condition_ids.is_empty() {
             return Err(SubscribeError::NotOne);
@@ -297,12 +300,12 @@ impl Subscriptions {
         }
     }
 
-    /// Whether the socket has all markets.
+    /// Whether the socket is subscribed to all markets.
     pub const fn has_all(&self) -> bool {
         self.all.is_some()
     }
 
-    /// How many markets are subscribed.
+    /// Returns the number of subscribed markets.
     pub fn count(&self) -> usize {
         self.by_condition.len()
     }
@@ -312,14 +315,15 @@ impl Subscriptions {
         self.slot_of(condition_id).is_some()
     }
 
-    /// The subscribed markets, in the order of subscription.
+    /// Returns the condition ids of the subscribed markets, in the order of subscription.
     pub fn condition_ids(&self) -> impl Iterator<Item = &str> {
         let mut subscribed: Vec<&Subscription> = self.slots.iter().flatten().collect();
         subscribed.sort_unstable_by_key(|subscription| subscription.place);
         subscribed.into_iter().map(|subscription| subscription.channel.condition_id())
     }
 
-    /// Whether a socket with all markets lacks some, since the server had no room. Said once.
+    /// Whether a socket subscribed to all markets lacks some because the server had no room.
+    /// Returns true only once.
     pub fn lacks_markets(&mut self) -> bool {
         let to_say = self.all.as_mut().filter(|all| all.lack == Lack::ToSay);
         let Some(all) = to_say else { return false };
@@ -327,9 +331,9 @@ impl Subscriptions {
         true
     }
 
-    /// Takes what is due, if it is this socket's turn: passes on frames until `put` returns false,
-    /// which means that it has room for no more. Then the rest has to wait for another turn.
-    /// Returns whether nothing is left.
+    /// Takes the frames that are due, if it is the socket's turn, and passes them to `put` until
+    /// that returns false because it has no more room. The rest then waits for another turn.
+    /// Returns true only if it was the socket's turn and nothing is left.
     pub fn take_turn(&mut self, mut put: impl FnMut(&NextFrame) -> bool) -> bool {
         if !self.mailbox.take_turn() {
             return false;
@@ -343,9 +347,9 @@ impl Subscriptions {
         true
     }
 
-    /// Puts back a frame that the peer did not take: the newest one of its market is due instead,
-    /// before all others. The last frame that was taken is put back first. Nothing is due of a
-    /// market that was left meanwhile, but there will be a turn in any case.
+    /// Puts back a frame that the peer did not take. The market's newest frame becomes due instead,
+    /// before all other frames. Frames must be put back in reverse order. If the market was left
+    /// meanwhile, nothing becomes due, but a turn is asked for all the same.
     pub(super) fn put_back(&mut self, frame: &TakenFrame) {
         let TakenFrame { slot, place, before, conflated } = *frame;
         let subscription = self.slots[slot as usize].as_mut().filter(|it| it.place == place);
@@ -356,8 +360,8 @@ impl Subscriptions {
         self.mailbox.ask_turn();
     }
 
-    /// The newest frame of the next market that is due; `None` if none is. Every due market gets
-    /// its turn before any gets a second one.
+    /// Returns the newest frame of the next market that is due, or `None` if no market is due.
+    /// Every due market gets its turn before any gets a second one.
     pub fn next_frame(&mut self) -> Option<NextFrame> {
         loop {
             let Some(DueSlot { slot, is_counted }) = self.next_slot() else {
@@ -366,8 +370,8 @@ impl Subscriptions {
                 }
                 return None;
             };
-            // The slot may have belonged to another market before, or its mark to a frame that was
-            // already sent because it was published before the slot was marked.
+            // The slot may have belonged to another market when it was marked. Or the frame was
+            // already sent, since frames are published before the slot is marked.
             let subscription = self.slots.get_mut(slot as usize).and_then(Option::as_mut);
             let Some(next) = subscription.and_then(|it| it.next(slot)) else { continue };
             if next.conflated && !is_counted {
@@ -377,21 +381,20 @@ impl Subscriptions {
         }
     }
 
-    /// A slot that may have a frame due.
+    /// Returns a slot that may have a frame due: first those put back, then those marked.
     fn next_slot(&mut self) -> Option<DueSlot> {
         let Some(next) = self.put_back.pop() else {
             let slot = self.mailbox.next_slot(&mut self.cursor)?;
             return Some(DueSlot { slot, is_counted: false });
         };
         if self.put_back.is_empty() {
-            // Most peers will take everything from now on, and need no room for this.
+            // Most peers take everything from now on, so the memory is freed.
             self.put_back = Vec::new();
         }
         Some(next)
     }
 
-    /// If the socket has all markets: joins the next one that it lacks, and returns whether there
-    /// is one.
+    /// Joins the next market that a socket subscribed to all lacks. Returns whether it joined one.
     fn join_next(&mut self, now: Timestamp) -> bool {
         let Some(market) = self.next_lacking() else { return false };
         if self.count() == SLOTS_MAX || !self.fanout.reserve(1) {
@@ -407,7 +410,7 @@ impl Subscriptions {
         true
     }
 
-    /// The next market to join, for a socket that has all.
+    /// Returns the next market to join, for a socket subscribed to all.
     fn next_lacking(&mut self) -> Option<Arc<Market>> {
         loop {
             let all = self.all.as_mut()?;
@@ -421,14 +424,15 @@ impl Subscriptions {
             }
             let market = all.rest.pop()?;
             let condition_id = &market.info().condition_id;
-            // One that has left the listing meanwhile would be joined and left for ever.
+            // A market that was delisted meanwhile would otherwise be joined and left over and
+            // over.
             if !self.contains(condition_id) && self.fanout.market(condition_id).is_some() {
                 return Some(market);
             }
         }
     }
 
-    /// Leaves markets that are no longer listed, once they are more than the others.
+    /// Leaves the markets that are no longer listed, once they outnumber the others.
     fn leave_unlisted(&mut self) {
         let listing = self.fanout.listing();
         if self.count() <= 2 * listing.markets().len() {
@@ -439,19 +443,19 @@ impl Subscriptions {
         }
     }
 
-    /// The slots of those of its markets whose condition id meets this.
+    /// Returns the slots of the markets whose condition id satisfies `is_wanted`.
     fn used_slots(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<u32> {
         let slots = self.by_condition.iter().copied();
         slots.filter(|&slot| is_wanted(condition_id(&self.slots, slot))).collect()
     }
 
-    /// The slot of a market.
+    /// Returns the slot of a market, if it is subscribed.
     fn slot_of(&self, id: &str) -> Option<u32> {
         let is_it = |&slot: &u32| condition_id(&self.slots, slot) == id;
         self.by_condition.find(self.hashes.hash_one(id), is_it).copied()
     }
 
-    /// Joins a market's channel; there must be room for it.
+    /// Joins a market's channel. The subscription must have been reserved.
     fn join(&mut self, market: &Arc<Market>, now: Timestamp) {
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -466,6 +470,8 @@ impl Subscriptions {
     }
 
     fn leave(&mut self, slot: u32) {
+        // The table hashes and compares through `slots`, so the entry must be removed before the
+        // slot is emptied.
         let hash = self.hashes.hash_one(condition_id(&self.slots, slot));
         let entry = self.by_condition.find_entry(hash, |&other| other == slot);
         entry.expect("a slot in use is in the table").remove();
@@ -475,7 +481,7 @@ impl Subscriptions {
     }
 }
 
-/// The condition id of the market in a slot that is in use.
+/// Returns the condition id of the market in a slot that is in use.
 fn condition_id(slots: &[Option<Subscription>], slot: u32) -> &str {
     slots[slot as usize].as_ref().expect("the slot is in use").channel.condition_id()
 }
@@ -519,7 +525,7 @@ mod tests {
     use crate::ws::bounds::SUBSCRIPTIONS_MAX;
     use crate::ws::fanout::tests::{due, fanout, info, list, name, open_for_all, pass_on, publish};
 
-    /// As if the market had been listed once.
+    /// Joins a market that is not listed, as if it had been delisted since.
     fn join_unlisted(fanout: &Fanout, socket: &mut Subscriptions, market: usize) {
         let gone = Arc::new(Market::new(info(market)));
         assert!(fanout.reserve(1));
@@ -540,8 +546,8 @@ mod tests {
         assert_eq!((fanout.channel_count(), fanout.subscription_count()), (1, 1));
     }
 
-    /// Nothing is put back of a market that was left while its frame waited to be written, nor of
-    /// the one that has its slot now.
+    /// A frame is not put back if its market was left while the frame waited to be written, even if
+    /// another market has the slot now.
     #[test]
     fn a_frame_may_be_put_back_after_its_market_was_left() {
         let fanout = fanout(1);
@@ -573,7 +579,7 @@ mod tests {
         fanout.subscription_count.store(SUBSCRIPTIONS_MAX - 1, Ordering::Relaxed);
         socket.subscribe_all().unwrap();
         for is_said in [true, false, false] {
-            // Each change of a market that it lacks is a reason to try again.
+            // Each change of a market that the socket lacks makes it try again.
             publish(&fanout, 2, 1);
             pass_on(&fanout);
             due(&mut socket);

@@ -1,16 +1,16 @@
-//! Takes turns among those who could keep a worker busy alone.
+//! Turns for clients that could each keep a worker busy on their own.
 //!
-//! A worker serves requests and readers of prices on one thread. If a change woke all its readers
-//! at once, a thousand writes would run before the next request. So readers queue here, and
-//! [`Turns::run`] gives a few of them their turn whenever the worker has done what else there is to
-//! do: more of them the longer that took. A reader that waits sends the newest prices when its turn
-//! comes: under load, prices are conflated rather than late.
+//! A worker serves requests and price readers on one thread. If a change woke all its readers at
+//! once, a thousand writes would run before the next request. So readers queue here, and
+//! [`Turns::run`] gives a few of them their turn whenever the worker has done its other work: the
+//! longer that took, the more readers get a turn. A queued reader sends the newest prices when its
+//! turn comes, so under load prices are conflated rather than late.
 //!
-//! A reader asks for a turn when something is due to it, and queues once, whatever happens
-//! meanwhile.
+//! A reader asks for a turn when something is due to it, and queues only once until it gets that
+//! turn.
 //!
-//! Clients that send requests far ahead of the answers wait in a queue of the same kind, apart from
-//! the readers: their requests are always at hand, and would run before everybody else's.
+//! Clients that send requests far ahead of the answers wait in a separate queue of the same kind.
+//! Their requests are always at hand, and would otherwise run before those of all other clients.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -31,30 +31,31 @@ use std::sync::atomic as atomics;
 #[cfg(paperbourse_loom)]
 use loom::sync::atomic as atomics;
 
-/// How many have a turn in each round, at least.
+/// The minimum number of turns in a round.
 pub const PER_ROUND_MIN: usize = 2;
 
-/// How many readers have a turn in each round, at most.
+/// The maximum number of readers that have a turn in a round.
 const READERS_PER_ROUND_MAX: usize = 64;
 
-/// The turns of a round take no longer than this, unless there are only [`PER_ROUND_MIN`]. Each
-/// writes one batch, which takes from ten microseconds, for a frame, to a hundred: however much is
-/// due to readers, requests do not wait for it.
+/// The maximum total time of a round's turns, unless there are only [`PER_ROUND_MIN`]. A turn
+/// writes one batch, which takes ten microseconds for a single frame, and up to a hundred. This
+/// bounds how long requests wait, however much is due to readers.
 const ROUND_TIME_MAX: Duration = Duration::from_millis(1);
 
-/// Between these, one reader has a turn for each so much time since the last round: about an eighth
-/// of a busy worker's time, however long it takes to look at its requests. With half of it, prices
-/// are half as late beside trades that saturate the server (a p99 of 43 ms instead of 85), but a
-/// trade's p99 beside 1,000 readers is 1.6 times that of one alone instead of 1.1.
+/// Between the minimum and the maximum, a round gives one turn for each period of this length since
+/// the last round. That is about an eighth of a busy worker's time, however long the worker spends
+/// on its requests. If readers got half of the time, prices would be half as late beside trades
+/// that saturate the server (a p99 of 43 ms instead of 85). But the p99 of a trade beside 1,000
+/// readers would be 1.6 times that of a trade alone, instead of 1.1 times.
 const TIME_PER_READER: Duration = Duration::from_micros(80);
 
-/// The readers of one worker that wait for their turn.
+/// The queue of one worker's readers that wait for their turn.
 pub struct Turns {
     queue: Mutex<Queue>,
     asked: Notify,
     per_round_max: usize,
-    /// When the first and the last turn of this round began, in nanoseconds since `began`; 0 before
-    /// the first. Only the worker's thread writes them.
+    /// When the first and the last turn of this round started, in nanoseconds since `began`; 0
+    /// before the first. Written only by the worker's thread.
     first_turn_ns: AtomicU64,
     last_turn_ns: AtomicU64,
     began: Instant,
@@ -62,29 +63,30 @@ pub struct Turns {
 
 struct Queue {
     waiting: VecDeque<Arc<Place>>,
-    /// When the last round was given, or the first of these came.
+    /// When the last round was given, or when the first reader joined an empty queue, if that was
+    /// later.
     since: Instant,
-    /// How many turns that round had.
+    /// Number of turns in the last round.
     given_count: usize,
 }
 
-/// A reader's place among the others of its worker.
+/// A reader's place in the queue of its worker.
 #[derive(Default)]
 pub struct Place {
     turn: Turn,
-    /// Wakes the reader, not only for its turn.
+    /// Wakes the reader, for its turn or for other reasons.
     wake: Arc<Notify>,
 }
 
 impl Default for Turns {
-    /// Turns of readers of prices.
+    /// The turns of price readers.
     fn default() -> Self {
         Self::new(READERS_PER_ROUND_MAX)
     }
 }
 
 impl Turns {
-    /// Turns of clients that send requests ahead of the answers.
+    /// Creates the turns of clients that send requests ahead of the answers.
     pub fn of_requests() -> Self {
         Self::new(PER_ROUND_MIN)
     }
@@ -102,11 +104,12 @@ impl Turns {
         }
     }
 
-    /// Has the reader queue, unless it does or has its turn.
+    /// Queues the reader, unless it is queued already or has been given a turn.
     pub(super) fn ask(&self, place: &Arc<Place>) {
         if place.turn.ask() {
             let mut queue = self.queue.lock();
             let is_first = queue.waiting.is_empty();
+            // Time during which no reader waited entitles no reader to a turn.
             if is_first {
                 queue.since = Instant::now();
             }
@@ -118,7 +121,7 @@ impl Turns {
         }
     }
 
-    /// Waits for a turn, for a task that nothing else wakes.
+    /// Waits for a turn. For tasks that nothing else wakes.
     pub async fn wait(&self, place: &Arc<Place>) {
         self.ask(place);
         while !place.take_turn() {
@@ -126,7 +129,7 @@ impl Turns {
         }
     }
 
-    /// Gives the next readers their turn. Returns how many.
+    /// Gives the next readers their turn, and returns the number of these readers.
     pub(super) fn give(&self) -> usize {
         let mut queue = self.queue.lock();
         let Queue { waiting, since, given_count } = &mut *queue;
@@ -149,9 +152,9 @@ impl Turns {
         count
     }
 
-    /// How long each turn of the last round took, if it had `count` turns; `None` if that is not
-    /// known. Turns follow one another, so the last one took about as long as the others, which end
-    /// where the next one begins.
+    /// Returns the average duration of a turn in the last round of `count` turns; `None` if
+    /// unknown. A turn ends where the next one starts. The end of the last turn is not known, so it
+    /// is left out.
     fn turn_time(&self, count: usize) -> Option<Duration> {
         let [first_ns, last_ns] =
             [&self.first_turn_ns, &self.last_turn_ns].map(|ns| ns.load(Ordering::Relaxed));
@@ -160,7 +163,7 @@ impl Turns {
         elapsed.checked_div(others).filter(|turn| first_ns > 0 && !turn.is_zero())
     }
 
-    /// A reader begins its turn.
+    /// Records that a reader starts its turn.
     pub(super) fn note_turn(&self) {
         let ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if self.first_turn_ns.load(Ordering::Relaxed) == 0 {
@@ -169,41 +172,42 @@ impl Turns {
         self.last_turn_ns.store(ns, Ordering::Relaxed);
     }
 
-    /// Gives turns forever, on the thread of the readers. Before each, `work` does what is more
-    /// urgent: a worker with readers does not sleep, which is when it would do so otherwise.
+    /// Gives turns forever, on the readers' thread. Runs `work` before each round, for work that a
+    /// worker otherwise does before it sleeps: a worker with readers does not sleep.
     pub async fn run(&self, work: impl Fn()) -> Infallible {
         loop {
             work();
             if self.give() == 0 {
                 self.asked.notified().await;
             }
-            // Behind these readers, and behind the requests that have arrived meanwhile.
+            // Continues after these readers, and after the requests that have arrived meanwhile.
             yield_now().await;
         }
     }
 }
 
-/// How many turns of this length fit into this time.
+/// Returns the number of turns of this length that fit into this time.
 fn count_within(time: Duration, turn: Duration) -> usize {
     usize::try_from(time.as_nanos() / turn.as_nanos()).unwrap_or(usize::MAX)
 }
 
 impl Place {
-    /// Takes the reader's turn, if it has one.
+    /// Takes the reader's turn, and returns whether there was one.
     pub(super) fn take_turn(&self) -> bool {
         self.turn.take()
     }
 
-    /// Wakes the reader.
+    /// Returns the notification that wakes the reader.
     pub(super) const fn wake_up(&self) -> &Arc<Notify> {
         &self.wake
     }
 }
 
-/// Whether a reader waits for a turn or has one.
+/// The state of a reader's turn: none, asked for, or given.
 ///
-/// Whoever finds that there is a turn to come leaves something for the reader before it asks, and
-/// the reader takes its turn before it looks. So either the reader finds it, or it queues again.
+/// A task that has something for the reader stores it before asking for a turn, and the reader
+/// takes its turn before it looks for anything. So even if a turn is already pending, the reader
+/// either finds the new item in that turn or queues again.
 struct Turn(AtomicU8);
 
 const NONE: u8 = 0;
@@ -217,7 +221,7 @@ impl Default for Turn {
 }
 
 impl Turn {
-    /// Returns whether the reader has to queue.
+    /// Asks for a turn. Returns whether the reader must be queued.
     fn ask(&self) -> bool {
         self.0.compare_exchange(NONE, ASKED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -227,7 +231,7 @@ impl Turn {
         self.0.store(GIVEN, Ordering::Release);
     }
 
-    /// Returns whether there was a turn.
+    /// Takes a given turn. Returns whether there was one.
     fn take(&self) -> bool {
         self.0.compare_exchange(GIVEN, NONE, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -254,7 +258,7 @@ mod tests {
         }
         assert!(!places[0].take_turn());
         assert_eq!(turns.give(), 2);
-        // It will look at everything in the turn that it has.
+        // The reader will look at everything in the turn it has.
         turns.ask(&places[0]);
         assert_eq!(turns.give(), 0);
         assert!(places[0].take_turn() && !places[0].take_turn());
@@ -267,7 +271,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_longer_a_round_took_the_more_readers_have_a_turn() {
         let rounds = [
-            // After microseconds, and so many readers; of requests, always the fewest.
+            // The microseconds since the last round and the number of readers that get a turn.
+            // Requests always get the minimum.
             (0, PER_ROUND_MIN),
             (239, PER_ROUND_MIN),
             (240, 3),
@@ -285,7 +290,8 @@ mod tests {
         }
     }
 
-    /// Whatever readers have to write: the time that their turns take gets them no more of it.
+    /// A round ends in time, however much readers have to write. Long turns do not lead to more
+    /// turns.
     #[tokio::test(start_paused = true)]
     async fn a_round_ends_in_time_however_long_turns_take() {
         for (turn_us, count) in [(1, 64), (10, 64), (20, 50), (100, 10), (500, 2), (5_000, 2)] {
@@ -304,7 +310,7 @@ mod tests {
         }
     }
 
-    /// A request that arrives while a thousand readers wait runs after a few of them.
+    /// A request that arrives while a thousand readers wait runs after only a few of them.
     #[tokio::test(start_paused = true)]
     async fn requests_come_first() {
         let turns = Arc::new(Turns::default());
@@ -332,14 +338,14 @@ mod tests {
                 }
                 let mut most = 0;
                 while served.get() < 1_000 {
-                    // A request with several steps, each made by another task.
+                    // A request of several steps, each run by another task.
                     let before = served.get();
                     for _ in 0..3 {
                         spawn_local(yield_now()).await.unwrap();
                     }
                     most = most.max(served.get() - before);
                 }
-                // A step may take two rounds, to begin and to end.
+                // A step may take two rounds: one to start and one to end.
                 assert!(most <= 7 * PER_ROUND_MIN, "{most} readers ran before a request");
                 assert!(worked.get() >= 1_000 / PER_ROUND_MIN);
             })
@@ -349,8 +355,8 @@ mod tests {
 
 #[cfg(all(test, paperbourse_loom))]
 mod model {
-    //! In every order of the feed's marks, a worker's turns and a reader's looks, nothing that was
-    //! marked stays behind while no turn is to come.
+    //! For every interleaving of the feed's marks, a worker's turns and a reader's reads: no mark
+    //! is left behind without a turn to come.
 
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicBool;

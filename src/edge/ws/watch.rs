@@ -1,9 +1,9 @@
-//! Looks at the sockets of one worker from time to time: whether the peer is silent or does not
+//! Checks the sockets of one worker at regular intervals: whether a peer is silent or does not
 //! read, whether its credential is still valid, and whether the server is shutting down.
 //!
-//! One task looks at all sockets in turn. With a timer each, ten thousand sockets would wake their
-//! tasks 25,000 times a second, nearly always for nothing. A task is woken only if it has something
-//! to do.
+//! One task checks all sockets in turn. With a timer each, ten thousand sockets would wake their
+//! tasks 25,000 times a second, nearly always for nothing. This way, a socket's task is woken only
+//! if it has something to do.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,20 +16,21 @@ use tokio::time::{Instant, timeout_at};
 use super::close::{CloseReason, Credential};
 use super::connection::Ended;
 
-/// How many sockets are looked at before the worker's other tasks run. One takes about 0.2 µs.
+/// Number of sockets checked before the worker's other tasks run. Checking one takes about 0.2 µs.
 const SOCKETS_PER_SLICE: usize = 256;
 
-/// Interval between the server's pings.
+/// The interval between the server's pings.
 pub const PING_INTERVAL: Duration = Duration::from_secs(20);
 
-/// A peer that sends no frame for this long is dropped.
+/// How long a peer may send no frame before it is dropped.
 pub const SILENCE_MAX: Duration = Duration::from_secs(40);
 
-/// How often a socket is looked at; bounds how late a ping can be and how long a revoked credential
-/// keeps its socket: together with [`CLOSE_MAX`](super::connection::CLOSE_MAX), up to a second.
+/// The interval between checks of a socket. It bounds how late a ping can be, and how long a socket
+/// outlives its credential: together with [`CLOSE_MAX`](super::connection::CLOSE_MAX), up to a
+/// second.
 pub const WATCH_INTERVAL: Duration = Duration::from_millis(400);
 
-/// A write that makes no progress for this long ends the socket.
+/// How long a write may make no progress before the socket ends.
 pub const WRITE_STALL_MAX: Duration = Duration::from_secs(10);
 
 /// The open sockets of one worker.
@@ -41,13 +42,13 @@ pub struct Watch {
 
 #[derive(Default)]
 struct Sockets {
-    /// One that has ended stays until it is looked at.
+    /// A socket that has ended stays in the list until it is next checked.
     open: Vec<Weak<Watched>>,
     /// Whether the server is shutting down.
     is_closing: bool,
 }
 
-/// A socket that is looked at until this is dropped.
+/// A socket under watch. Dropping it ends the watch.
 pub(super) struct Watched {
     is_valid: Box<dyn Fn() -> bool + Send + Sync>,
     state: Mutex<State>,
@@ -58,30 +59,30 @@ struct State {
     /// When the last frame from the peer was complete.
     heard_at: Instant,
     pinged_at: Instant,
-    /// When the peer last took something of what is being written; `None` if it takes all at once.
+    /// When the peer last took some of the bytes being written; `None` if it takes all at once.
     taken_at: Option<Instant>,
-    /// Whether there was no room for what the peer has not read.
+    /// Whether the budget had no room for the bytes that the peer has not read.
     lacks_room: bool,
     notice: Option<Notice>,
 }
 
-/// What a socket has to do.
+/// The action that a socket must take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Notice {
-    /// Ping the peer.
+    /// Send a ping to the peer.
     Ping,
-    /// End.
+    /// End the socket.
     End(Ended),
 }
 
 impl Watch {
-    /// Looks at the sockets until the server is shutting down, which is once `shutdown` is true or
-    /// its sender is dropped. Sockets that open later get the notice of the shutdown at once.
+    /// Checks the sockets until the server is shutting down: until `shutdown` is true or its sender
+    /// is dropped. Sockets added later are notified of the shutdown at once.
     pub async fn run(&self, mut shutdown: watch::Receiver<bool>) {
         loop {
             let mut next_at = Instant::now() + WATCH_INTERVAL;
             if self.sockets.lock().open.is_empty() {
-                // A worker without sockets has nothing to wake up for.
+                // A worker without sockets has no reason to wake up.
                 let opened = async {
                     self.opened.notified().await;
                     next_at = Instant::now() + WATCH_INTERVAL;
@@ -100,7 +101,7 @@ impl Watch {
         self.look(|socket, _| socket.notice(Notice::End(GOING_AWAY))).await;
     }
 
-    /// Looks at a socket from now on.
+    /// Starts watching a socket. `is_valid` says whether its credential is still valid.
     pub(super) fn add(&self, is_valid: Box<dyn Fn() -> bool + Send + Sync>) -> Arc<Watched> {
         let now = Instant::now();
         let state = State {
@@ -125,8 +126,8 @@ impl Watch {
         socket
     }
 
-    /// Passes every open socket to `look`, and forgets the others. Gives way to other tasks on the
-    /// way.
+    /// Calls `look` for every open socket, and removes ended sockets from the list. Yields to other
+    /// tasks after each slice.
     async fn look(&self, look: impl Fn(&Watched, Instant)) {
         let mut index = 0;
         while self.look_at_slice(&mut index, &look) {
@@ -134,7 +135,7 @@ impl Watch {
         }
     }
 
-    /// Looks at the next sockets. Returns whether there may be more.
+    /// Checks the next slice of sockets, from `index`. Returns whether there may be more.
     fn look_at_slice(&self, index: &mut usize, look: impl Fn(&Watched, Instant)) -> bool {
         let now = Instant::now();
         let mut sockets = self.sockets.lock();
@@ -144,7 +145,7 @@ impl Watch {
                 look(&socket, now);
                 *index += 1;
             } else {
-                // The last one, which takes its place, is looked at next.
+                // The last socket takes its place and is checked next.
                 sockets.open.swap_remove(*index);
             }
         }
@@ -155,7 +156,7 @@ impl Watch {
 const GOING_AWAY: Ended = Ended::Closed(CloseReason::GoingAway);
 
 impl Watched {
-    /// The next thing to do.
+    /// Waits for the next action to take.
     pub(super) async fn noticed(&self) -> Notice {
         loop {
             if let Some(notice) = self.state.lock().notice.take() {
@@ -165,22 +166,23 @@ impl Watched {
         }
     }
 
-    /// A frame from the peer is complete.
+    /// Records that a frame from the peer is complete.
     pub(super) fn note_heard(&self, now: Instant) {
         self.state.lock().heard_at = now;
     }
 
-    /// The peer does not take everything at once: it last took something at this time.
+    /// Records that the peer does not take everything at once, and last took something at this
+    /// time.
     pub(super) fn note_taken(&self, now: Instant) {
         self.state.lock().taken_at = Some(now);
     }
 
-    /// There is no room for what the peer has not read.
+    /// Records that the budget has no room for the bytes that the peer has not read.
     pub(super) fn note_lack_of_room(&self) {
         self.state.lock().lacks_room = true;
     }
 
-    /// The peer has taken everything.
+    /// Records that the peer has taken everything.
     pub(super) fn note_all_taken(&self) {
         let mut state = self.state.lock();
         state.taken_at = None;
@@ -237,7 +239,7 @@ mod tests {
 
     const BAD_CREDENTIAL: Ended = Ended::Closed(CloseReason::BadCredential(Credential::Ended));
 
-    /// A socket, and whether its credential is valid.
+    /// Adds a socket, and returns it with the flag that makes its credential valid.
     fn add(watch: &Watch) -> (Arc<Watched>, Arc<AtomicBool>) {
         let is_valid = Arc::new(AtomicBool::new(true));
         let known = is_valid.clone();
@@ -252,12 +254,12 @@ mod tests {
         (watch, shutdown)
     }
 
-    /// Whatever has been closed before, and wherever a socket is among the others.
+    /// This holds whichever sockets have closed before, and wherever a socket is in the list.
     #[tokio::test(start_paused = true)]
     async fn every_socket_is_looked_at_within_the_interval() {
         let (watch, _shutdown) = run();
         let mut sockets: Vec<_> = (0..3 * SOCKETS_PER_SLICE).map(|_| add(&watch)).collect();
-        // Before the first ping.
+        // All of this happens before the first ping.
         for _ in 0..8 {
             sockets.retain(|(_, is_valid)| is_valid.load(Ordering::Relaxed));
             sockets.remove(sockets.len() / 2);
@@ -299,7 +301,7 @@ mod tests {
         assert_eq!(asked_at.elapsed(), Duration::ZERO);
     }
 
-    /// Counts how often a task would wake.
+    /// Counts the wake-ups of a task.
     #[derive(Default)]
     struct Wakes(AtomicU32);
 

@@ -16,33 +16,33 @@ use aws_lc_rs::digest::{SHA256, digest};
 
 pub use paperbourse_core::engine::key::KEY_MARKER;
 
-/// How many bytes of a key are shown: the marker and 32 of its 256 random bits.
+/// Number of bytes of a key that are shown: the marker and 32 of its 256 random bits.
 pub const KEY_PREFIX_BYTES: usize = 16;
 
 /// Length of a key, in bytes.
 pub const KEY_BYTES: usize = KEY_MARKER.len() + 2 * KEY_SECRET_BYTES;
 
-/// How many random bytes a key is made from.
+/// Number of random bytes in a key.
 pub const KEY_SECRET_BYTES: usize = 32;
 
 const _: () = assert!(KEY_BYTES == 72);
 
-/// Why a text cannot be a key of any server. It never shows the text.
+/// The reason why a text cannot be a key of any server. The error never includes the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KeyFlaw {
-    /// It has the form of an access token.
+    /// The text has the form of an access token.
     #[error("this is an access token; send it as `Authorization: Bearer TOKEN`")]
     AccessToken,
-    /// Too short or too long.
+    /// The text is too short or too long.
     #[error("a key is `ps_live_` and 64 hexadecimal digits; this has {characters} characters")]
     Length {
-        /// How many it has.
+        /// Number of characters in the text.
         characters: usize,
     },
-    /// It begins otherwise.
+    /// The text does not begin with the marker.
     #[error("a key is `ps_live_` and 64 hexadecimal digits; this begins otherwise")]
     Marker,
-    /// Something else follows the marker.
+    /// The marker is followed by something other than lowercase hexadecimal digits.
     #[error(
         "a key is `ps_live_` and 64 hexadecimal digits in lower case; this has other characters"
     )]
@@ -50,7 +50,7 @@ pub enum KeyFlaw {
 }
 
 impl KeyFlaw {
-    /// What is wrong with the text; `None` if it has the form of a key.
+    /// Returns the flaw of a text, or `None` if it has the form of a key.
     pub fn of(text: &[u8]) -> Option<Self> {
         if KeyHash::of_presented(text).is_some() {
             None
@@ -67,10 +67,9 @@ impl KeyFlaw {
     }
 }
 
-/// A key as its owner holds it.
+/// A key in plain text, as its owner has it.
 ///
-/// There is no way to print one by accident: `Debug` shows the prefix only, and there is no
-/// `Display`.
+/// It cannot be printed by accident: `Debug` shows only the prefix, and there is no `Display`.
 pub struct RawKey([u8; KEY_BYTES]);
 
 impl RawKey {
@@ -86,24 +85,25 @@ impl RawKey {
         Self(text)
     }
 
-    /// Generates a key from the operating system's randomness. Fails only if there is none.
+    /// Generates a key from the operating system's randomness. Fails only if the system provides
+    /// none.
     pub fn generate() -> Result<Self, getrandom::Error> {
         let mut secret = [0; KEY_SECRET_BYTES];
         getrandom::fill(&mut secret)?;
         Ok(Self::from_secret(secret))
     }
 
-    /// The secret text, for the one response that reveals it.
+    /// Returns the secret text, for the one response that reveals it.
     pub fn expose(&self) -> &str {
         std::str::from_utf8(&self.0).expect("a key is made of ASCII only")
     }
 
-    /// The part that is shown in lists.
+    /// Returns the part that is shown in lists.
     pub fn prefix(&self) -> &str {
         &self.expose()[..KEY_PREFIX_BYTES]
     }
 
-    /// The digest that the server stores.
+    /// Returns the digest that the server stores.
     pub fn hash(&self) -> KeyHash {
         KeyHash::of(&self.0)
     }
@@ -115,16 +115,16 @@ impl fmt::Debug for RawKey {
     }
 }
 
-/// SHA-256 of a key's text.
+/// The SHA-256 digest of a key's text.
 ///
-/// Looking a key up by its hash needs no constant-time comparison: timing could only reveal how the
-/// digest of a guess relates to a stored digest, and nobody can steer the digest of a guess. A key
-/// holds 256 random bits, so a plain digest is as hard to reverse as a slow one.
+/// Looking up a key by its hash needs no constant-time comparison: timing could only reveal how the
+/// digest of a guess relates to a stored digest, and an attacker cannot steer the digest of a
+/// guess. A key holds 256 random bits, so a plain digest is as hard to reverse as a slow one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyHash([u8; 32]);
 
-/// Uses only the first bytes: a digest is as good as random, and the table holds only keys that
-/// this server generated, so nobody can craft many that collide.
+/// Hashes only the first bytes of the digest. They are as good as random, and the table holds only
+/// keys that this server generated, so an attacker cannot craft many that collide.
 impl Hash for KeyHash {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let (first, _) = self.0.split_first_chunk().expect("a digest is longer");
@@ -133,26 +133,26 @@ impl Hash for KeyHash {
 }
 
 impl KeyHash {
-    /// A hash from its stored bytes.
+    /// Restores a hash from its stored bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes to store.
+    /// Returns the bytes to store.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The hash of a presented text; `None` if no key can have that text.
+    /// Returns the hash of a presented text, or `None` if no key can have that text.
     ///
-    /// Accepts any bytes; a malformed text costs no digest.
+    /// Accepts any bytes. No digest is computed for malformed text.
     pub fn of_presented(text: &[u8]) -> Option<Self> {
         let digits = text.strip_prefix(KEY_MARKER.as_bytes())?;
         if text.len() != KEY_BYTES {
             return None;
         }
-        // Checking every digit is faster than stopping at the first bad one: most keys are well
-        // formed.
+        // Checking every digit is faster than stopping at the first bad one, since most keys are
+        // well formed.
         let is_digit = |byte: &u8| byte.is_ascii_digit() | (b'a'..=b'f').contains(byte);
         let is_key = digits.iter().fold(true, |is_key, byte| is_key & is_digit(byte));
         is_key.then(|| Self::of(text))

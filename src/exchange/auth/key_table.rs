@@ -1,18 +1,18 @@
-//! Every key on the server, indexed by its hash and shared by all threads.
+//! All keys of the server, indexed by hash and shared by all threads.
 //!
-//! A lookup takes no lock, and as many steps among a million keys as among a thousand; only the
-//! share of cache misses grows.
+//! A lookup takes no lock. It takes as many steps in a table of a million keys as in one of a
+//! thousand; only the share of cache misses grows.
 //!
-//! The shards own the keys and feed the table with their decisions. It holds only what each request
-//! needs to know about a key: the facts, and the windows that limit the key's requests. A request
-//! decides on them while it holds the guard of the lookup, and counts no reference. When the log of
-//! the windows must be replaced, so is the table's entry, with the same facts.
+//! The shards own the keys and update the table as they decide. The table holds only the parts of a
+//! key that each request needs: its facts, and the windows that limit its requests. A request is
+//! decided under the guard of the lookup, so no reference is counted. When the log of the windows
+//! must be replaced, so is the table's entry, with the same facts.
 //!
-//! About accounts it holds only which were erased, for the sockets that access tokens opened: they
-//! have no key whose end would close them.
+//! About accounts, the table records only which ones were erased. Sockets opened with access tokens
+//! need this, since there is no key whose end would close them.
 //!
-//! A key that has ended stays for as long as its shard keeps it, so that its holder learns why it
-//! no longer works.
+//! A key that has ended stays for as long as its shard keeps it, so that its holder can be told why
+//! it no longer works.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use paperbourse_core::ids::{AccountId, KeyId, Timestamp};
 use paperbourse_core::limits::tier::{Tier, TierLimits};
 use paperbourse_core::limits::window::{Decision, WindowLimits, Windows};
 
-/// Most keys on the server, including revoked ones.
+/// Maximum number of keys on the server, including revoked ones.
 pub const KEYS_MAX: usize = 1 << 22;
 
-/// Resolution of the time of last use.
+/// Resolution of the time of last use, in nanoseconds.
 const LAST_USED_STEP_NS: u64 = 1_000_000_000;
 
 /// The `last_used_ns` of an unused key.
@@ -46,7 +46,8 @@ const REVOKED_NS: i64 = i64::MIN;
 pub struct KeyTable {
     keys: papaya::HashMap<KeyHash, Held, foldhash::fast::RandomState>,
     key_count_max: usize,
-    /// Since the table was made. Each keeps a row in its shard, which is far larger.
+    /// Accounts erased since the table was created. There is no limit, since each erased account
+    /// keeps a row in its shard that is far larger than its entry here.
     erased: papaya::HashSet<AccountId, foldhash::fast::RandomState>,
 }
 
@@ -59,33 +60,33 @@ type Pinned<'table> = papaya::HashMapRef<
     papaya::LocalGuard<'table>,
 >;
 
-/// What the table holds for a key.
+/// The table's value for one key.
 struct Held {
     entry: Arc<KeyEntry>,
-    /// The key's windows. They are never replaced alone: the whole [`Held`] is.
+    /// The key's windows. They are never replaced alone, only together with the whole [`Held`].
     windows: Windows,
 }
 
-/// A key that was presented and may be used.
+/// A presented key that may be used.
 #[derive(Clone, Copy)]
 pub struct Authenticated {
-    /// Where the table has it.
+    /// The hash under which the table lists the key.
     pub hash: KeyHash,
-    /// Its facts at that moment.
+    /// The key's facts at that moment.
     pub facts: KeyFacts,
 }
 
 impl KeyTable {
-    /// A table for at most `key_count_max` keys: [`KEYS_MAX`] outside tests.
+    /// Creates a table for at most `key_count_max` keys: [`KEYS_MAX`] outside tests.
     pub fn new(key_count_max: usize) -> Self {
         let keys = papaya::HashMap::builder().hasher(foldhash::fast::RandomState::default());
         let erased = papaya::HashSet::builder().hasher(foldhash::fast::RandomState::default());
         Self { keys: keys.build(), key_count_max, erased: erased.build() }
     }
 
-    /// Authenticates a presented text at the time `now`; counts as a use of the key.
+    /// Authenticates a presented text at the time `now`, which counts as a use of the key.
     ///
-    /// A text that cannot be a key is refused without hashing it.
+    /// Text that cannot be a key is refused without being hashed.
     pub fn authenticate(
         &self,
         presented: &[u8],
@@ -105,7 +106,7 @@ impl KeyTable {
         now_ns: u64,
     ) -> Result<(Authenticated, Decision), KeyError> {
         self.authenticate_with(hash, now, |keys, hash, held| {
-            // A key that is removed meanwhile was still there a moment ago.
+            // If the key has just been removed, its last windows decide, and nothing is counted.
             decide(keys, hash, held, now_ns)
                 .unwrap_or_else(|| held.windows.peek(held.entry.limits.get(), now_ns))
         })
@@ -125,29 +126,29 @@ impl KeyTable {
         Ok((Authenticated { hash, facts }, then(&keys, &hash, held)))
     }
 
-    /// Decides about one request of a key, valid or not, and counts it if it is admitted. `None` if
-    /// there is no such key.
+    /// Decides whether a key may make one more request, and counts it if so. The key need not be
+    /// valid. Returns `None` if there is no such key.
     pub fn decide(&self, hash: &KeyHash, now_ns: u64) -> Option<Decision> {
         let keys = self.keys.pin();
         decide(&keys, hash, keys.get(hash)?, now_ns)
     }
 
-    /// Whether a key that was authenticated before may still be used at this time.
+    /// Checks whether a key that was authenticated earlier may still be used at this time.
     pub fn check(&self, hash: &KeyHash, now: Timestamp) -> Result<(), KeyError> {
         self.keys.pin().get(hash).map_or(Err(KeyError::Revoked), |held| held.entry.check(now))
     }
 
-    /// The key with this hash, valid or not.
+    /// Returns the key with this hash, valid or not.
     pub fn get(&self, hash: &KeyHash) -> Option<Arc<KeyEntry>> {
         self.keys.pin().get(hash).map(|held| held.entry.clone())
     }
 
-    /// Visits each key, in any order. May miss keys added or removed during the call.
+    /// Visits every key, in any order. Keys added or removed during the call may be missed.
     pub fn for_each(&self, mut visit: impl FnMut(&KeyEntry)) {
         self.keys.pin().values().for_each(|held| visit(&held.entry));
     }
 
-    /// Frees the memory of windows that are empty at this time. Visits each key.
+    /// Frees the memory of windows that are empty at this time. Visits every key.
     pub fn release_windows(&self, now_ns: u64) {
         let keys = self.keys.pin();
         for (hash, held) in &keys {
@@ -157,22 +158,22 @@ impl KeyTable {
         }
     }
 
-    /// The memory of all windows, each counted once. Visits each key.
+    /// Returns the memory of all windows in bytes, each log counted once. Visits every key.
     pub fn window_bytes(&self) -> usize {
         self.keys.pin().values().map(|held| held.windows.owned_bytes()).sum()
     }
 
-    /// Whether there is room for one more key. Ask before deciding to create one.
+    /// Whether there is room for one more key. Checked before a key is created.
     pub fn has_room(&self) -> bool {
         self.key_count() < self.key_count_max
     }
 
-    /// How many keys there are, including revoked ones.
+    /// Returns the number of keys, including revoked ones.
     pub fn key_count(&self) -> usize {
         self.keys.len()
     }
 
-    /// The memory of the table, without that of the windows. How full it is, is an estimate.
+    /// Estimates the memory of the table in bytes, without that of the windows.
     pub fn bytes(&self) -> usize {
         let entry = size_of::<KeyEntry>() + 2 * size_of::<usize>();
         let links = 2 * (size_of::<usize>() + 1);
@@ -180,13 +181,13 @@ impl KeyTable {
             + self.erased.len() * (size_of::<AccountId>() + links)
     }
 
-    /// Adds a key that its shard has decided to create. It counts in the windows of the key that it
-    /// replaces, if that is in the table, or else in windows of its own.
+    /// Adds a key that its shard has decided to create. Its requests count in the windows of the
+    /// key that it replaces, if that key is in the table, or else in windows of its own.
     ///
-    /// Does not check for room, since a decision cannot be undone: the limit may be exceeded by as
-    /// many keys as are being decided on concurrently. A shard must add and revoke in the order of
-    /// its decisions, or a revocation could come before its key and be lost. It need not wait for
-    /// the disk: nobody knows a key's text before its creation is answered.
+    /// Does not check for room, since a decision cannot be undone: the limit may be exceeded by the
+    /// number of keys being decided concurrently. A shard must add and revoke keys in the order of
+    /// its decisions, or a revocation could precede its key and be lost. It need not wait for the
+    /// disk: no client has a key's text before its creation is answered.
     pub fn insert(
         &self,
         hash: KeyHash,
@@ -202,7 +203,7 @@ impl KeyTable {
         }
     }
 
-    /// Revokes a key: every check that starts after this returns refuses it, on every thread.
+    /// Revokes a key. Once this call has returned, every new check on any thread refuses the key.
     ///
     /// Returns the key, or `None` if it is unknown.
     pub fn revoke(&self, hash: &KeyHash) -> Option<Arc<KeyEntry>> {
@@ -211,8 +212,8 @@ impl KeyTable {
         Some(entry)
     }
 
-    /// Gives a key an end: every check that starts after this returns refuses it from that time on,
-    /// on every thread. A later end never replaces an earlier one.
+    /// Sets the time from which a key is refused. Once this call has returned, every new check on
+    /// any thread applies it. A later end never replaces an earlier one.
     ///
     /// Returns the key, or `None` if it is unknown.
     pub fn set_expiry(&self, hash: &KeyHash, expires_at: Timestamp) -> Option<Arc<KeyEntry>> {
@@ -221,24 +222,25 @@ impl KeyTable {
         Some(entry)
     }
 
-    /// Removes a key that has ended, which makes room for another one. Whoever holds its entry
-    /// still sees that it has ended.
+    /// Removes a key that has ended, which makes room for another one. Holders of its entry still
+    /// see that it has ended.
     pub fn remove(&self, hash: &KeyHash) {
         self.keys.pin().remove(hash);
     }
 
-    /// Records that an account was erased. Its keys are revoked one by one.
+    /// Records that an account was erased. Does not revoke the account's keys, which are revoked
+    /// one by one.
     pub fn erase_account(&self, account: AccountId) {
         self.erased.pin().insert(account);
     }
 
-    /// Whether an account was erased since the table was made.
+    /// Whether an account was erased since the table was created.
     pub fn is_erased(&self, account: AccountId) -> bool {
         self.erased.pin().contains(&account)
     }
 }
 
-/// Decides about one request; `None` if the key is removed meanwhile.
+/// Decides one request. Returns `None` if the key is removed in the meantime.
 #[inline]
 fn decide<'pinned>(
     keys: &'pinned Pinned<'_>,
@@ -251,11 +253,13 @@ fn decide<'pinned>(
             Ok(decision) => return Some(decision),
             Err(next) => replace(keys, hash, held, &next),
         }
+        // Another thread may have replaced the entry first.
         held = keys.get(hash)?;
     }
 }
 
-/// The windows of a key for another one; `None` if there is no such key.
+/// Returns windows for another key, shared with the key of this hash, or `None` if there is no such
+/// key.
 fn share(keys: &Pinned<'_>, hash: &KeyHash) -> Option<Windows> {
     loop {
         let held = keys.get(hash)?;
@@ -266,7 +270,7 @@ fn share(keys: &Pinned<'_>, hash: &KeyHash) -> Option<Windows> {
     }
 }
 
-/// Puts these windows in the place of a key if it still has the `held` ones.
+/// Replaces the windows of a key, if they are still the `held` ones.
 #[cold]
 fn replace(keys: &Pinned<'_>, hash: &KeyHash, held: &Held, next: &Windows) {
     keys.compute(*hash, |found| match found {
@@ -285,7 +289,7 @@ impl fmt::Debug for KeyTable {
     }
 }
 
-/// What each request needs to know about a key, but for its windows.
+/// The parts of a key that each request needs, except for its windows.
 #[derive(Debug)]
 pub struct KeyEntry {
     limits: WindowLimits,
@@ -294,32 +298,32 @@ pub struct KeyEntry {
     key_id: KeyId,
     account_id: AccountId,
     permissions: Permissions,
-    /// The tier's place in [`Tier::ALL`].
+    /// The tier's index in [`Tier::ALL`].
     tier: AtomicU8,
 }
 
-/// The facts about a key. Only an operator can change one of them, its tier.
+/// The facts about a key. Only its tier can change, and only an operator can change it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyFacts {
-    /// The id by which clients refer to it.
+    /// The id that clients use for the key.
     pub key_id: KeyId,
-    /// The account it belongs to.
+    /// The account that the key belongs to.
     pub account_id: AccountId,
-    /// Its tier, which sets its rate limits.
+    /// The key's tier, which sets its rate limits.
     pub tier: Tier,
-    /// What it may do.
+    /// The key's permissions.
     pub permissions: Permissions,
 }
 
 impl KeyFacts {
-    /// The key as a caller.
+    /// Returns the rights of a caller that uses this key.
     pub fn actor(self) -> Actor {
         Actor::Key { permissions: self.permissions, tier: self.tier }
     }
 }
 
 impl KeyEntry {
-    /// A key without an end, not yet used.
+    /// Creates the entry of a key without an end, not yet used.
     pub fn new(facts: KeyFacts, limits: &TierLimits) -> Self {
         Self {
             limits: WindowLimits::new(limits),
@@ -332,7 +336,7 @@ impl KeyEntry {
         }
     }
 
-    /// The key's facts.
+    /// Returns the key's facts.
     #[inline]
     pub fn facts(&self) -> KeyFacts {
         let tier = Tier::ALL[usize::from(self.tier.load(Ordering::Acquire))];
@@ -340,20 +344,21 @@ impl KeyEntry {
         KeyFacts { key_id, account_id, tier, permissions }
     }
 
-    /// Changes the tier: every call of [`Self::facts`] that starts after this returns has it.
+    /// Changes the tier. Once this call has returned, every new call of [`Self::facts`] returns the
+    /// new tier.
     pub fn set_tier(&self, tier: Tier) {
         self.tier.store(tier as u8, Ordering::Release);
     }
 
-    /// Decides by these limits from now on.
+    /// Applies these limits from now on.
     pub fn set_limits(&self, limits: &TierLimits) {
         self.limits.set(limits);
     }
 
-    /// Whether the key may be used at this time. Sockets ask again while they are open.
+    /// Checks whether the key may be used at this time. Sockets check again while they are open.
     ///
-    /// An end further away than the longest overlap was set by a wrong clock: the rotation has
-    /// ended the key.
+    /// If the end is further away than the longest overlap, it was set by a wrong clock. The key
+    /// then counts as revoked, since it has been rotated.
     pub fn check(&self, now: Timestamp) -> Result<(), KeyError> {
         match self.ends_at_ns.load(Ordering::Acquire) {
             REVOKED_NS => Err(KeyError::Revoked),
@@ -371,7 +376,7 @@ impl KeyEntry {
         }
     }
 
-    /// The time from which the key is refused, if it was rotated.
+    /// Returns the time from which the key is refused, if it was rotated.
     pub fn expires_at(&self) -> Option<Timestamp> {
         match self.ends_at_ns.load(Ordering::Acquire) {
             ENDLESS_NS | REVOKED_NS => None,
@@ -384,7 +389,7 @@ impl KeyEntry {
         self.ends_at_ns.load(Ordering::Acquire) == ENDLESS_NS
     }
 
-    /// When the key was last used since the server started, to within about a second.
+    /// Returns when the key was last used since the server started, to within about a second.
     pub fn last_used(&self) -> Option<Timestamp> {
         match self.last_used_ns.load(Ordering::Relaxed) {
             NEVER_NS => None,
@@ -392,8 +397,8 @@ impl KeyEntry {
         }
     }
 
-    /// Writes at most once a second, so that threads sharing a key seldom contend for a store.
-    /// Follows a clock that was set back.
+    /// Records a use of the key. Writes at most once a second, so that threads sharing a key seldom
+    /// contend for a store. If the clock is set back, the recorded time follows.
     fn touch(&self, now: Timestamp) {
         let last_ns = self.last_used_ns.load(Ordering::Relaxed);
         if last_ns.abs_diff(now.nanos()) > LAST_USED_STEP_NS {
@@ -402,7 +407,7 @@ impl KeyEntry {
     }
 }
 
-/// Why a key is refused.
+/// The reason why a key is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KeyError {
     /// `INVALID_KEY`: no key has this text.
@@ -411,15 +416,15 @@ pub enum KeyError {
     /// `KEY_DEACTIVATED`: the key was revoked.
     #[error("the API key was revoked")]
     Revoked,
-    /// `KEY_EXPIRED`: the overlap after its rotation is over.
+    /// `KEY_EXPIRED`: the overlap after the key's rotation is over.
     #[error("the API key expired at {expires_at}")]
     Expired {
-        /// When it expired.
+        /// When the key expired.
         expires_at: Timestamp,
     },
 }
 
-/// A key with this hash exists already; it is left unchanged.
+/// The error for a key whose hash is already in the table. The table is left unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("two keys have the same hash")]
 pub struct DuplicateKey;

@@ -1,12 +1,12 @@
 //! The key that a connection presented last.
 //!
-//! Most connections present the same key again and again, and to hash it takes longer than to look
-//! it up. So a connection keeps the key's hash, and recognises the text by a shorter hash, which
-//! depends on a random number: nobody outside the process can find another text that has it, and
-//! each guess takes a request on the same connection. The text itself is not kept.
+//! Most connections present the same key again and again, and hashing it takes longer than looking
+//! it up. So a connection keeps the key's hash, and recognises the key's text by a shorter hash
+//! with a random seed. No client can search for another text with the same short hash, because each
+//! guess takes a request on the same connection. The text itself is not kept.
 //!
-//! What the server knows about a key is not remembered: it is looked up for each request, so a
-//! revoked key is refused at once.
+//! The state of the key is not cached: it is looked up for each request, so a revoked key is
+//! refused at once.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::LazyLock;
@@ -22,7 +22,7 @@ static RECOGNITION: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 pub struct LastKey(Mutex<Option<(u64, KeyHash)>>);
 
 impl LastKey {
-    /// The hash of a presented text, the same as [`KeyHash::of_presented`].
+    /// Returns the hash of a presented text, as [`KeyHash::of_presented`] does.
     pub fn hash_of(&self, presented: &[u8]) -> Option<KeyHash> {
         if presented.len() != KEY_BYTES {
             return None;

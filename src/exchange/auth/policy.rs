@@ -1,7 +1,7 @@
-//! What a caller may do, and which keys it may create.
+//! The permissions of callers, and the keys they may create.
 //!
-//! Pure. The invariant: no chain of keys that create keys ever ends with more rights than the first
-//! of them could have granted.
+//! Pure. The invariant: however long a chain of keys that create keys, no key in it has more rights
+//! than the first key could have granted.
 
 use paperbourse_core::engine::key::{Permission, Permissions};
 use paperbourse_core::limits::tier::Tier;
@@ -24,7 +24,7 @@ pub enum Actor {
 }
 
 impl Actor {
-    /// The caller's permissions.
+    /// Returns the caller's permissions.
     pub const fn permissions(self) -> Permissions {
         match self {
             Self::Key { permissions, .. } => permissions,
@@ -32,7 +32,8 @@ impl Actor {
         }
     }
 
-    /// The tier the caller is served at, and the highest it can grant.
+    /// Returns the tier at which the caller is served, which is also the highest tier that it can
+    /// grant.
     pub const fn tier(self) -> Tier {
         match self {
             Self::Key { tier, .. } => tier,
@@ -49,9 +50,10 @@ impl Actor {
         }
     }
 
-    /// Whether the caller may create a key on its account with these permissions and this tier.
+    /// Checks whether the caller may create a key on its account with these permissions and this
+    /// tier.
     ///
-    /// `admin` may grant any permission, even one it lacks; nobody may grant a tier above their
+    /// `admin` may grant any permission, even one it lacks. No caller may grant a tier above its
     /// own.
     pub fn may_create(self, permissions: Permissions, tier: Tier) -> Result<(), PolicyError> {
         let own = self.permissions();
@@ -67,21 +69,21 @@ impl Actor {
     }
 }
 
-/// Why the caller may not do what it asked for.
+/// The reason why a caller is not allowed to do something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// `INSUFFICIENT_PERMISSION`: the credential lacks a permission that it wants to use or grant.
+    /// `INSUFFICIENT_PERMISSION`: the credential lacks a permission that it tried to use or grant.
     #[error("the credential lacks the permission `{}`", missing.as_str())]
     InsufficientPermission {
-        /// The first permission it lacks.
+        /// The first missing permission.
         missing: Permission,
     },
     /// `TIER_NOT_AUTHORIZED`: the tier is above what the caller can grant.
     #[error("the tier `{}` is above `{}`, the highest allowed", asked.as_str(), highest.as_str())]
     TierNotAuthorized {
-        /// The tier asked for.
+        /// The requested tier.
         asked: Tier,
-        /// The highest tier the caller can grant.
+        /// The highest tier that the caller can grant.
         highest: Tier,
     },
 }

@@ -1,6 +1,6 @@
-//! Which credential a request presents.
+//! The credential that a request presents.
 //!
-//! Pure: it looks at the values of two headers and does not judge whether the credential is valid.
+//! Pure: it reads the values of two headers and does not check whether the credential is valid.
 
 use super::api_key::KEY_MARKER;
 
@@ -17,7 +17,7 @@ pub enum Presented<'a> {
     Unreadable,
 }
 
-/// Which header wins if both are sent.
+/// The header that wins if both are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Precedence {
     /// `X-API-Key`: everywhere but on bootstrap.
@@ -29,8 +29,8 @@ pub enum Precedence {
 impl<'a> Presented<'a> {
     /// Reads the values of `X-API-Key` and `Authorization`.
     ///
-    /// An empty value counts as absent, since that is what a client sends when its variable is
-    /// unset. A bearer token that starts like an API key is treated as one.
+    /// An empty value counts as absent, since clients send an empty header when their variable is
+    /// unset. A bearer token that starts like an API key is treated as an API key.
     pub fn from_headers(
         api_key: Option<&'a [u8]>,
         authorization: Option<&'a [u8]>,

@@ -1,9 +1,9 @@
-//! Tokens that open a socket, for browsers, which cannot send a header.
+//! Tokens that open a socket, for browsers, which cannot send a header with the request.
 //!
-//! They are stateless: a token contains what it grants, under a MAC whose secret the process
-//! generates at startup. A restart therefore invalidates all of them, which costs a client one
-//! request. A token can be reused until it expires, and does not show whether its key is still
-//! valid: the caller checks the key table.
+//! The tokens are stateless: a token contains what it grants, under a MAC whose secret the process
+//! generates at startup. A restart therefore invalidates all of them, which costs each client one
+//! request. A token can be reused until it expires. It does not show whether its key is still
+//! valid; the caller checks that in the key table.
 //!
 //! ```text
 //! |<------------------ 58 bytes, as 116 lowercase hex digits ------------------>|
@@ -13,7 +13,7 @@
 //!   kind 2: requested with an access token; the holder is the time from which that is refused
 //! ```
 //!
-//! Numbers are big-endian, times are nanoseconds since 1970.
+//! Numbers are big-endian; times are nanoseconds since 1970.
 
 use std::fmt;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use aws_lc_rs::hmac;
 use paperbourse_core::ids::{AccountId, KeyId, Timestamp};
 use paperbourse_core::limits::tier::Tier;
 
-/// How long a token opens sockets, in seconds.
+/// Lifetime of a token, in seconds.
 pub const WS_TOKEN_SECONDS: u32 = 60;
 
 /// Length of a token's text, in bytes.
@@ -42,24 +42,25 @@ const _: () = assert!(TOKEN_BYTES == 58);
 const KIND_KEY: u8 = 1;
 const KIND_ACCESS_TOKEN: u8 = 2;
 
-/// Who requested the token. The socket it opens lives no longer than their credential.
+/// The credential with which a token was requested. The socket that it opens lives no longer than
+/// this credential.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WsHolder {
-    /// The holder of this key.
+    /// An API key.
     Key(KeyId),
-    /// The bearer of an access token.
+    /// An access token.
     AccessToken {
         /// The time from which the access token is refused.
         ends_at: Timestamp,
     },
 }
 
-/// What a token grants.
+/// The grant that a token carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WsGrant {
-    /// The account whose socket it opens.
+    /// The account whose socket the token opens.
     pub account_id: AccountId,
-    /// Who requested the token.
+    /// The credential with which the token was requested.
     pub holder: WsHolder,
     /// The tier whose cap on open sockets applies.
     pub tier: Tier,
@@ -73,12 +74,13 @@ pub struct WsTokens {
 }
 
 impl WsTokens {
-    /// Creates tokens from this secret.
+    /// Creates an issuer of tokens with this secret.
     pub fn from_secret(secret: [u8; 32]) -> Self {
         Self { secret: hmac::Key::new(hmac::HMAC_SHA256, &secret) }
     }
 
-    /// Generates a secret from the operating system's randomness. Fails only if there is none.
+    /// Generates a secret from the operating system's randomness. Fails only if the system provides
+    /// none.
     pub fn generate() -> Result<Self, getrandom::Error> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret)?;
@@ -112,7 +114,8 @@ impl WsTokens {
         super::hex(&bytes)
     }
 
-    /// What a token grants at the time `now`. Accepts any text; a wrong length costs no MAC.
+    /// Returns the grant of a token at the time `now`. Accepts any text. No MAC is computed for
+    /// text of the wrong length.
     pub fn verify(&self, text: &str, now: Timestamp) -> Result<WsGrant, WsTokenError> {
         let bytes = unhex(text.as_bytes()).ok_or(WsTokenError::Invalid)?;
         hmac::verify(&self.secret, &bytes[..TAG.start], &bytes[TAG])
@@ -129,13 +132,13 @@ impl fmt::Debug for WsTokens {
     }
 }
 
-/// Why a token opens no socket.
+/// The error for a token that opens no socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WsTokenError {
     /// Not issued by this process, or modified since.
     #[error("not a socket token of this server; ask for a new one")]
     Invalid,
-    /// Past its end.
+    /// The token has expired.
     #[error("the socket token is older than {WS_TOKEN_SECONDS} seconds; ask for a new one")]
     Expired,
 }

@@ -26,11 +26,11 @@ use paperbourse_core::limits::bucket::Draw;
 use paperbourse_core::limits::tier::{Tier, TierTable};
 use paperbourse_core::limits::window::{Decision, KeyLimiter};
 
-/// The most limiters kept for access tokens, one for each identity and tier. When the map is full,
-/// idle ones are dropped; if none is idle, a new identity is rate limited.
+/// Maximum number of limiters kept for access tokens, one for each identity and tier. When the map
+/// is full, idle limiters are dropped; if none is idle, a new identity is rate limited.
 const TOKEN_LIMITERS_MAX: usize = 100_000;
 
-/// The authenticated sender of a request.
+/// The sender of a request, as far as its credential identifies it.
 #[derive(Clone)]
 pub enum Caller {
     /// A caller without a credential.
@@ -49,12 +49,12 @@ pub struct KeyCaller {
     decision: Option<Decision>,
 }
 
-/// The wallet that a request asks about. An account has one wallet, with the account's id.
+/// The wallet that a request names. An account has one wallet, with the account's id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wallet {
-    /// The caller's.
+    /// The caller's own wallet.
     Own,
-    /// The one with this id; `None` if it cannot be an id.
+    /// The wallet with this id; `None` stands for text that cannot be an id.
     WithId(Option<AccountId>),
 }
 
@@ -63,12 +63,13 @@ pub enum Wallet {
 pub struct TokenCaller {
     /// The identity that the token names.
     pub identity: Identity,
-    /// The highest tier that the bearer may give a key. Their requests are limited by that of the
-    /// token, which an operator may have replaced here.
+    /// The highest tier that the bearer may give a key. This is the tier of the token, unless an
+    /// operator has given the account another one. Requests are limited by the token's tier in
+    /// either case.
     pub entitled_tier: Tier,
     /// The time from which the token is refused.
     pub(super) ends_at: Timestamp,
-    /// The bearer's account, if there is one; filled in by [`Service::find_account`].
+    /// The bearer's account, if there is one. Filled in by [`Service::find_account`].
     account: Option<AccountId>,
     limiter: Arc<KeyLimiter>,
 }
@@ -90,7 +91,7 @@ enum SocketCredential {
     AccessToken {
         /// The time from which the access token is refused.
         ends_at: Timestamp,
-        /// Records whether the account was erased.
+        /// The key table, which records whether the account was erased.
         keys: Arc<Keys>,
     },
 }
@@ -103,7 +104,7 @@ impl SocketCaller {
         Ok(Self { account, tier, credential: SocketCredential::Key(key) })
     }
 
-    /// Whether the credential is still valid. Open sockets check it periodically.
+    /// Whether the credential is still valid. Open sockets check this periodically.
     pub fn is_valid(&self, now: Timestamp) -> bool {
         match &self.credential {
             SocketCredential::Key(key) => key.check(now).is_ok(),
@@ -114,7 +115,7 @@ impl SocketCaller {
     }
 }
 
-/// Why a caller is denied.
+/// The reason why a caller is denied.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Denied {
     /// The operation requires a credential.
@@ -123,7 +124,7 @@ pub enum Denied {
     /// The API key is unknown, revoked or expired.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// What was sent as an API key cannot be one.
+    /// The text sent as an API key cannot be one.
     #[error("not an API key: {0}")]
     NotAKey(KeyFlaw),
     /// The access token does not prove an identity.
@@ -132,7 +133,7 @@ pub enum Denied {
     /// The token in the socket's URL is invalid or expired.
     #[error("the socket token is not valid")]
     SocketToken,
-    /// The operation accepts API keys only.
+    /// The operation accepts only API keys.
     #[error("an access token is not accepted here; use an API key, which POST /v1/keys makes")]
     TokenNotAccepted,
     /// The key was rotated, so it may not create, rotate or rename keys.
@@ -144,44 +145,44 @@ pub enum Denied {
     /// The caller exceeded a rate limit.
     #[error("rate limit exceeded")]
     TooOften {
-        /// The limit.
+        /// The exceeded limit.
         rule: RateRule,
         /// Time until a request is certain to pass, in nanoseconds.
         wait_ns: u64,
-        /// How many requests the tier allows, if the limit is one of a tier.
+        /// Number of requests that the tier allows, if the limit belongs to a tier.
         allowed: Option<u32>,
     },
 }
 
-/// The state of a caller's rate limits, as the answer reports it.
+/// The state of a caller's rate limits, as reported in the answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Admission {
     /// The tier that sets the limits.
     pub tier: Tier,
-    /// Whether the request was admitted, and what is left.
+    /// Whether the request was admitted, and the allowance that is left.
     pub decision: Decision,
-    /// The key that the caller authenticated with, unless it was an access token.
+    /// The key that the caller authenticated with; `None` for an access token.
     pub key_id: Option<KeyId>,
 }
 
-/// What an operation creates, as far as creation is rate limited.
+/// The rate-limited things that an operation creates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Makes {
-    /// An account, for the bearer of an access token who has none.
+    /// Whether the operation opens an account if the bearer of an access token has none.
     pub account: bool,
-    /// A key, by creation or rotation.
+    /// Whether the operation creates a key, possibly by rotation.
     pub key: bool,
 }
 
 impl KeyCaller {
-    /// The facts about the key.
+    /// Returns the facts about the key.
     pub fn facts(&self) -> KeyFacts {
         self.key.facts
     }
 }
 
 impl Caller {
-    /// The owner of the account that this caller's writes act on.
+    /// Returns the owner of the account that this caller's writes act on.
     pub(super) fn owner(&self) -> Result<Owner, Denied> {
         match self {
             Self::Anonymous => Err(Denied::MissingCredential),
@@ -190,7 +191,7 @@ impl Caller {
         }
     }
 
-    /// The caller's account. The bearer of an access token may not have one yet.
+    /// Returns the caller's account. Fails if the bearer of an access token has none yet.
     pub fn account(&self) -> Result<AccountId, ServiceError> {
         match self {
             Self::Anonymous => Err(Denied::MissingCredential.into()),
@@ -199,7 +200,7 @@ impl Caller {
         }
     }
 
-    /// The caller's rights; `None` for an anonymous caller.
+    /// Returns the caller's rights, or `None` for an anonymous caller.
     pub fn actor(&self) -> Option<Actor> {
         match self {
             Self::Anonymous => None,
@@ -208,12 +209,12 @@ impl Caller {
         }
     }
 
-    /// The tier that sets the caller's caps.
+    /// Returns the tier that sets the caller's caps.
     pub fn tier(&self) -> Tier {
         self.actor().map_or(Tier::Free, Actor::tier)
     }
 
-    /// The key that the caller authenticated with.
+    /// Returns the key that the caller authenticated with, if any.
     pub fn key_id(&self) -> Option<KeyId> {
         match self {
             Self::Key(key) => Some(key.facts().key_id),
@@ -221,7 +222,7 @@ impl Caller {
         }
     }
 
-    /// Refuses a key without `admin` that is to manage a key other than itself.
+    /// Refuses a key without `admin` that tries to manage a key other than itself.
     pub(super) fn require_control_of(&self, key: Option<KeyId>) -> Result<(), Denied> {
         match self.key_id() {
             Some(own) if Some(own) != key => self.require(Permission::Admin),
@@ -247,7 +248,8 @@ impl Caller {
 
 impl Service {
     /// Identifies the caller. A wrong credential is refused even where none is needed, and an
-    /// address that sends too many of them is rate limited. Valid credentials are exempt.
+    /// address that sends too many wrong ones is rate limited. Valid credentials are exempt from
+    /// this limit.
     ///
     /// This waits only to fetch newer keys of a token's issuer, when the known ones cannot verify
     /// the token. A request with an API key never waits.
@@ -261,8 +263,8 @@ impl Service {
     }
 
     /// Identifies the caller like [`Self::identify`], on a connection with this `last_key`. If the
-    /// request `counts` against the limits of a key, it is decided on here, in the lookup of the
-    /// key; [`Self::admit`] then says how.
+    /// request `counts` against the limits of a key, it is decided in the same lookup that finds
+    /// the key, and [`Self::admit`] returns that decision.
     pub async fn identify_for(
         &self,
         presented: &Presented<'_>,
@@ -314,8 +316,8 @@ impl Service {
         }
     }
 
-    /// Refuses a caller whose account was erased after the request had found it. Their next request
-    /// finds no account, or opens another.
+    /// Refuses a caller whose account was erased after the request found it. The caller's next
+    /// request finds no account, or opens another one.
     pub fn require_unerased(&self, caller: &Caller) -> Result<(), ServiceError> {
         if self.keys.is_erased(caller.account()?) {
             return Err(Rejection::AccountNotFound.into());
@@ -333,10 +335,10 @@ impl Service {
         }
     }
 
-    /// Counts a wrong credential against the address. Returns `denied`, or once the address has
-    /// exhausted its bucket, [`Denied::TooOften`].
+    /// Counts a wrong credential against the address. Returns `denied`, or [`Denied::TooOften`]
+    /// once the address has exhausted its bucket.
     fn count_failure(&self, denied: Denied, address: IpAddr, moment: Moment) -> Denied {
-        // An issuer that does not answer is not the caller's fault.
+        // An unresponsive issuer is not the caller's fault.
         if matches!(denied, Denied::Token(TokenError::Unavailable { .. })) {
             return denied;
         }
@@ -368,8 +370,8 @@ impl Service {
         Ok(Caller::Token(TokenCaller { identity, entitled_tier, ends_at, account, limiter }))
     }
 
-    /// Looks up the account of an access token's bearer, and the tier that an operator gave it,
-    /// which replaces that of the token. Call this before any use case.
+    /// Looks up the account of an access token's bearer. If an operator has given the account a
+    /// tier, it replaces the token's. Must be called before any use case.
     pub async fn find_account(
         &self,
         caller: &mut TokenCaller,
@@ -385,10 +387,10 @@ impl Service {
         Ok(())
     }
 
-    /// Identifies the opener of a socket, by the token in the URL or else by a credential. It takes
-    /// a key with permission to read, or a socket token minted by such a key or by the bearer of an
-    /// access token. Each call counts against the account's limit; a failure counts against the
-    /// address instead.
+    /// Identifies the opener of a socket by the token in the URL, or by a credential if there is no
+    /// token. The credential must be a key with permission to read. A socket token was requested
+    /// with such a key or with an access token. Each call counts against the account's limit; a
+    /// failure counts against the address instead.
     pub async fn identify_socket(
         &self,
         token: Option<&str>,
@@ -416,7 +418,7 @@ impl Service {
         Ok(caller)
     }
 
-    /// The holder of this socket token, if its credential is still valid.
+    /// Returns the holder of this socket token, if the credential behind it is still valid.
     async fn find_socket_caller(
         &self,
         token: &str,
@@ -444,7 +446,8 @@ impl Service {
         SocketCaller::by_key(key)
     }
 
-    /// The limiter of an identity at a tier, shared by all its tokens.
+    /// Returns the limiter of an identity at a tier, which all tokens of that identity and tier
+    /// share.
     fn token_limiter(
         &self,
         identity: &Identity,
@@ -465,14 +468,14 @@ impl Service {
         }
         let limiter = Arc::new(KeyLimiter::new(&self.tiers.get(tier)));
         let limiter = limiters.get_or_insert(holder, limiter).clone();
-        // The limits may have changed before the limiter was there to be told.
+        // The limits may have changed before the limiter was in the map to be updated.
         limiter.set_limits(&self.tiers.get(tier));
         Ok(limiter)
     }
 
-    /// Counts a request against the caller's limits, unless [`Service::identify_for`] did. The
-    /// [`Admission`] is returned whether or not the request passes; an anonymous caller is limited
-    /// by address and gets none.
+    /// Counts a request against the caller's limits, unless [`Service::identify_for`] has done so.
+    /// Returns the [`Admission`] whether or not the request passes. An anonymous caller is limited
+    /// by address, and has no [`Admission`].
     pub fn admit(
         &self,
         caller: &Caller,
@@ -507,23 +510,23 @@ impl Service {
         }
     }
 
-    /// Frees the memory of limiters whose windows are empty. It visits every key, so call it about
-    /// once a minute, off the request path.
+    /// Frees the memory of limiters whose windows are empty. Visits every key, so it should be
+    /// called about once a minute, off the request path.
     pub fn release_limiters(&self) {
         let now_ns = self.moment().monotonic_ns;
         self.keys.release_windows(now_ns);
         self.access.tokens.pin().values().for_each(|limiter| limiter.release(now_ns));
     }
 
-    /// The memory of the windows of access tokens.
+    /// Returns the memory of the access tokens' windows, in bytes.
     pub(super) fn token_window_bytes(&self) -> usize {
         let tokens = self.access.tokens.pin();
         let bytes = |limiter: &Arc<KeyLimiter>| size_of::<KeyLimiter>() + limiter.owned_bytes();
         tokens.values().map(bytes).sum()
     }
 
-    /// Limits callers like this from now on, without forgetting what they have done. It visits
-    /// every key, so call it off the request path.
+    /// Applies these limits from now on, without forgetting past requests. Visits every key, so it
+    /// should be called off the request path.
     pub fn set_limits(&self, limits: Limits) {
         self.tiers.replace(limits.tiers);
         self.default_tier.store(limits.default_tier as u8, Ordering::Relaxed);
@@ -534,13 +537,13 @@ impl Service {
         self.access.set_rules(limits.address_rules, limits.account_rates, now_ns);
     }
 
-    /// The tier of an access token that names none.
+    /// Returns the tier of an access token that names none.
     fn default_tier(&self) -> Tier {
         Tier::ALL[usize::from(self.default_tier.load(Ordering::Relaxed))]
     }
 
-    /// Counts what a request is about to create: an account against the address, a key against the
-    /// account.
+    /// Counts the account or key that a request is about to create: an account against the address,
+    /// a key against the account.
     pub fn admit_making(
         &self,
         caller: &Caller,
@@ -560,13 +563,13 @@ impl Service {
         }
     }
 
-    /// Counts a key that already exists.
+    /// Counts a key that has already been created.
     pub(super) fn count_key(&self, account: AccountId, moment: Moment) {
         self.access.keys_made.draw(account, moment.monotonic_ns);
     }
 }
 
-/// Limits a key by its tier, which may change meanwhile.
+/// Applies the limits of a key's tier to the key. The tier may change during the call.
 pub(super) fn limit_by_tier(key: &KeyEntry, tiers: &TierTable) {
     loop {
         let tier = key.facts().tier;
@@ -577,7 +580,7 @@ pub(super) fn limit_by_tier(key: &KeyEntry, tiers: &TierTable) {
     }
 }
 
-/// Refuses when a bucket was drawn from and was empty.
+/// Fails if a bucket was drawn from and had no token.
 fn require_drawn(draw: Option<Draw>, rule: RateRule) -> Result<(), Denied> {
     match draw {
         Some(Draw { is_admitted: false, wait_ns, .. }) => {

@@ -14,73 +14,73 @@ use paperbourse_core::money::{Notional, Price, Shares, Usd};
 /// An account's money and the value of its positions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Balance {
-    /// The money.
+    /// The account's money.
     pub ledger: Ledger,
-    /// What the account started with, or was reset to, and all deposits since: profit counts from
-    /// here.
+    /// The balance at opening or after the last reset, plus all deposits since. Profit is measured
+    /// from here.
     pub starting_balance: Usd,
-    /// The value of all open positions; one without a price counts at cost.
+    /// Value of all open positions. A position without a price counts at cost.
     pub position_value: Usd,
 }
 
-/// An account's money, its open positions, and what its trading has led to.
+/// An account's money, its open positions and its trading record.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Portfolio {
     /// The money and the value of the open positions.
     pub balance: Balance,
     /// The open positions, oldest first.
     pub open: Vec<MarkedPosition>,
-    /// How many fills the account ever had.
+    /// Number of fills that the account has ever had.
     pub fill_count: u64,
-    /// How many positions are closed, without those that a reset closed.
+    /// Number of closed positions, except those closed by a reset.
     pub closed_count: usize,
-    /// How many of those have made a profit.
+    /// Number of the positions in `closed_count` that made a profit.
     pub won_count: usize,
 }
 
 /// A reset of an account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccountReset {
-    /// The account's cash afterwards.
+    /// The account's cash after the reset.
     pub balance: Usd,
-    /// How many open orders ended.
+    /// Number of open orders that the reset ended.
     pub order_count: usize,
-    /// How many open positions were closed.
+    /// Number of open positions that the reset closed.
     pub position_count: u32,
 }
 
-/// Whether a position holds shares, and if not, why.
+/// The status of a position, and how it was closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PositionStatus {
-    /// It holds shares.
+    /// The position holds shares.
     Open,
     /// All its shares were sold or settled.
     Closed,
-    /// A reset of the account closed it.
+    /// A reset of the account closed the position.
     ClosedByReset,
 }
 
-/// A position, marked to the market.
+/// A position marked to market.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MarkedPosition {
     /// The position.
     pub row: PositionRow,
-    /// The displayed price of the outcome, if it has one.
+    /// Displayed price of the outcome, if it has one.
     pub price: Option<Price>,
     /// The market's question, if the market is still listed and has one.
     pub question: Option<Box<str>>,
 }
 
-/// An account with all its positions. All but these is of the last read.
+/// An account with all its positions. Everything but the positions is from the last read.
 pub(super) struct Statement {
-    /// The newest page of the account, without its positions.
+    /// The last page of the account that was read, without its positions.
     pub(super) page: AccountPage,
-    /// The number of fills when the first positions were read.
+    /// Number of fills when the first positions were read.
     pub(super) fill_count_before: u64,
     pub(super) positions: Vec<PositionRow>,
 }
 
-/// What an account holds, marked to the market.
+/// An account's holdings, marked to market.
 struct Holdings {
     ledger: Ledger,
     starting_balance: Usd,
@@ -99,24 +99,24 @@ impl Holdings {
 }
 
 impl Balance {
-    /// Cash plus the value of the positions.
+    /// Returns the cash plus the value of the positions.
     pub fn total(&self) -> Usd {
         self.ledger.cash() + self.position_value
     }
 
-    /// Profit or loss over the starting balance.
+    /// Returns the profit or loss relative to the starting balance.
     pub fn profit(&self) -> Usd {
         self.total() - self.starting_balance
     }
 }
 
 impl PositionStatus {
-    /// The status of a position that holds `shares`.
+    /// Returns the status of a position that holds `shares`.
     pub fn of(shares: Shares) -> Self {
         if shares > Shares::ZERO { Self::Open } else { Self::Closed }
     }
 
-    /// The name in the API.
+    /// Returns the name used in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Open => "OPEN",
@@ -127,17 +127,18 @@ impl PositionStatus {
 }
 
 impl MarkedPosition {
-    /// Shares × price, rounded down to a micro-dollar; `None` without a price.
+    /// Returns shares × price, rounded down to a micro-dollar, or `None` without a price.
     pub fn value(&self) -> Option<Usd> {
         self.price.map(|price| Notional::of(price, self.row.position.shares).floor())
     }
 
-    /// Profit or loss if the shares were sold at the displayed price; `None` without a price.
+    /// Returns the profit or loss if the shares were sold at the displayed price, or `None` without
+    /// a price.
     pub fn unrealised(&self) -> Option<Usd> {
         self.value().map(|value| value - self.row.position.cost)
     }
 
-    /// Whether the position is open, and what closed it.
+    /// Returns whether the position is open or, if not, how it was closed.
     pub fn status(&self) -> PositionStatus {
         let position = &self.row.position;
         if position.closed_by_reset {
@@ -149,7 +150,7 @@ impl MarkedPosition {
 }
 
 impl Service {
-    /// Whose account the caller's is, its money, and how many keys it has.
+    /// Returns the profile of the caller's account: its owner, its money, and its number of keys.
     pub async fn profile(
         &self,
         caller: &Caller,
@@ -161,8 +162,9 @@ impl Service {
     }
 
     /// Resets the caller's account: ends its open orders, closes its open positions, and sets its
-    /// cash to the starting balance. If the shard refuses a later visit, which only an account with
-    /// very many open orders needs, the orders that earlier ones ended stay ended.
+    /// cash to the starting balance. An account with very many open orders needs several visits to
+    /// its shard. If the shard refuses a later visit, the orders ended by earlier visits stay
+    /// ended.
     pub async fn reset(
         &self,
         caller: &Caller,
@@ -181,7 +183,7 @@ impl Service {
         }
     }
 
-    /// The balance of the caller's account.
+    /// Returns the balance of the caller's account.
     pub async fn balance(
         &self,
         caller: &Caller,
@@ -190,7 +192,7 @@ impl Service {
         Ok(self.holdings(caller, context).await?.balance())
     }
 
-    /// The balance, the open positions and the record of the caller's account.
+    /// Returns the balance, the open positions and the trading record of the caller's account.
     pub async fn portfolio(
         &self,
         caller: &Caller,
@@ -212,8 +214,8 @@ impl Service {
         })
     }
 
-    /// The positions of the caller's account, oldest first, optionally only the open or only the
-    /// closed ones.
+    /// Returns the positions of the caller's account, oldest first. `is_open` selects only the open
+    /// or only the closed ones.
     pub async fn positions(
         &self,
         caller: &Caller,
@@ -242,7 +244,8 @@ impl Service {
         })
     }
 
-    /// Reads the account with all its positions, in as many reads of its shard as necessary.
+    /// Reads the account with all its positions, in as many reads of the account's shard as
+    /// necessary.
     pub(super) async fn statement(
         &self,
         account: AccountId,
@@ -263,8 +266,8 @@ impl Service {
         }
     }
 
-    /// At most `limit` fills of the caller's account that match the filter, newest first, in as
-    /// many reads of its shard as that takes.
+    /// Returns at most `limit` fills of the caller's account that match the filter, newest first,
+    /// in as many reads of the account's shard as necessary.
     pub async fn fill_history(
         &self,
         caller: &Caller,
@@ -283,7 +286,7 @@ impl Service {
         Ok(list)
     }
 
-    /// One read of its fills: possibly fewer than `limit` although more match.
+    /// Reads fills of the caller's account once. May return fewer than `limit` even if more match.
     pub async fn fill_page(
         &self,
         caller: &Caller,
@@ -295,8 +298,8 @@ impl Service {
         self.reads(caller.account()?, context).fills(filter, from, limit).await
     }
 
-    /// Settlements of the caller's account that match the filter, newest position first: at most
-    /// `limit`, from the position before `before` on.
+    /// Returns at most `limit` settlements of the caller's account that match the filter, newest
+    /// position first. Only positions with a number below `before` are included.
     pub async fn settlements(
         &self,
         caller: &Caller,
@@ -318,7 +321,8 @@ impl Service {
         }
     }
 
-    /// One read of its settlements: possibly fewer than `limit` although more match.
+    /// Reads settlements of the caller's account once. May return fewer than `limit` even if more
+    /// match.
     pub async fn settlement_page(
         &self,
         caller: &Caller,

@@ -1,5 +1,5 @@
-//! Tests: rate limits follow the monotonic clock and expiries the wall clock, wherever the wall
-//! clock jumps.
+//! Tests that rate limits follow the monotonic clock and expiries the wall clock, despite jumps of
+//! the wall clock.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl World {
         self.service.identify(&Presented::Key(raw.as_bytes()), ADDRESS, moment).await
     }
 
-    /// A new raw key, and a caller authenticated with it.
+    /// Creates a key. Returns its raw text and a caller authenticated with it.
     async fn key(&self) -> (String, Caller) {
         let moment = self.moment(0, 0);
         let owner = self.by_token(moment).await.unwrap_or_else(|denied| panic!("{denied}"));
@@ -89,8 +89,8 @@ impl World {
     }
 }
 
-/// A jump of the wall clock affects no rate limit: neither of a key nor of an access token nor of
-/// an address.
+/// A jump of the wall clock affects no rate limit, whether of a key, of an access token or of an
+/// address.
 #[tokio::test]
 async fn rate_limits_follow_the_monotonic_clock() {
     let world = World::new();
@@ -159,8 +159,8 @@ async fn expiry_follows_the_wall_clock() {
     }
 }
 
-/// A key that was rotated while the clock was far ahead is refused once the clock is right again:
-/// its overlap would otherwise last until that distant year.
+/// A key that was rotated while the clock was far ahead is refused once the clock is right again.
+/// Otherwise its overlap would last until that distant year.
 #[tokio::test]
 async fn an_overlap_does_not_outlive_a_jump() {
     const TO_2100: i64 = 2_300_000_000;

@@ -15,7 +15,7 @@ use paperbourse_core::ids::{AccountId, CommentId, OrderId, Place, ShardId};
 use paperbourse_store::journal::Waiters;
 
 impl Service {
-    /// Comments on any order of the server.
+    /// Adds a comment to an order, whichever account it belongs to.
     pub async fn comment(
         &self,
         caller: &Caller,
@@ -25,19 +25,19 @@ impl Service {
     ) -> Result<Comment, ServiceError> {
         let order = order.ok_or(Rejection::OrderNotFound)?;
         let author = self.opened_account(caller, context).await?;
-        // Before all other shards are asked how much the author has written.
+        // Checked before all other shards are asked how much the author has written.
         let read = move |state: &State| state.observe_comments(order, 0, 0);
         if self.shards.observe(order.shard(), context.waiters, read).await?.is_none() {
             return Err(Rejection::OrderNotFound.into());
         }
-        // One at a time, so that none is left uncounted.
+        // One comment at a time, so that none goes uncounted.
         let _turn = self.authors.turn(author).await;
         let elsewhere = self.written_elsewhere(author, order.shard(), context).await?;
         let command = WriteComment { order, author, content, elsewhere };
         self.execute_for(author, order.shard(), command, context).await
     }
 
-    /// What an author has written in all shards but this one.
+    /// Returns how much an author has written in all shards but this one.
     async fn written_elsewhere(
         &self,
         author: AccountId,
@@ -52,7 +52,7 @@ impl Service {
         Ok(written)
     }
 
-    /// Comments of an order, oldest first.
+    /// Returns comments on an order, oldest first.
     pub async fn comments(
         &self,
         order: Option<OrderId>,
@@ -69,7 +69,7 @@ impl Service {
         found.ok_or_else(|| Rejection::OrderNotFound.into())
     }
 
-    /// Deletes a comment of the caller.
+    /// Deletes one of the caller's comments.
     pub async fn delete_comment(
         &self,
         caller: &Caller,
@@ -82,8 +82,8 @@ impl Service {
         self.execute_for(author, comment.shard(), command, context).await
     }
 
-    /// Comments of an author on any orders, by id: at most `limit` after this one, and whether
-    /// there are more. For operators.
+    /// Returns at most `limit` of an author's comments, on any orders, in id order after the
+    /// comment `after`, and whether more follow. For operators.
     pub async fn comments_by(
         &self,
         author: AccountId,
@@ -102,7 +102,7 @@ impl Service {
         Ok((found, has_more))
     }
 
-    /// Deletes anybody's comment on behalf of an operator, and returns it.
+    /// Deletes any author's comment on behalf of an operator, and returns it.
     pub async fn remove_comment(
         &self,
         comment: Option<CommentId>,
@@ -112,7 +112,7 @@ impl Service {
         Ok(self.shards.execute(comment.shard(), RemoveComment(comment), waiters).await?)
     }
 
-    /// Executes a command in the shard of an order, unless the author's account takes no writes.
+    /// Executes a command in the shard of an order, unless the author's account accepts no writes.
     async fn execute_for<C>(
         &self,
         author: AccountId,
@@ -127,13 +127,16 @@ impl Service {
             let _inside = self.authors.enter(author).await;
             let read = move |state: &State| state.observe_writable(author);
             self.shards.observe(author.shard(), context.waiters, read).await??;
+            // This call queues the command at once, so the gate can be left before the result is
+            // awaited.
             self.shards.execute(shard, command, context.waiters)
         };
         Ok(executed.await?)
     }
 
-    /// Waits for what an author has written on the orders of others before the author's account
-    /// stopped taking writes. Nothing comes later. A shard with a full queue is waited for.
+    /// Waits until the shards have executed all comment commands that an author sent before its
+    /// account stopped accepting writes. No further ones can follow. Retries a shard whose queue is
+    /// full.
     pub(super) async fn settle_comments(&self, author: AccountId, waiters: &Arc<Waiters>) {
         self.authors.left(author).await;
         for shard in ShardId::all() {
@@ -145,7 +148,7 @@ impl Service {
         }
     }
 
-    /// The caller's account, opened here if the bearer of an access token has none.
+    /// Returns the caller's account, opening one if the bearer of an access token has none.
     async fn opened_account(
         &self,
         caller: &Caller,

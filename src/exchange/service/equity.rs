@@ -1,8 +1,8 @@
-//! What an account was worth at each full hour.
+//! The value of an account at each full hour.
 //!
-//! Nothing is stored for it: the records that the account keeps are read, some at a time, and
-//! folded. All that is shown is as of the last read of its positions; what happens later is left
-//! out, so trading meanwhile changes nothing.
+//! Nothing is stored for this: the records that the account keeps are read in parts and folded.
+//! Everything is shown as of the last read of the account's positions. Later events are left out,
+//! so concurrent trading changes nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,34 +18,36 @@ use paperbourse_core::ids::{AccountId, Timestamp};
 use paperbourse_core::market::book::Side;
 use paperbourse_core::money::Usd;
 
-/// The most hours of one answer: 90 days, for which prices are kept.
+/// Maximum number of hours in one answer: 90 days, for which prices are kept.
 pub const EQUITY_HOURS_MAX: u32 = paperbourse_core::market::history::HOURS_KEPT;
 
-/// The most fills that one request reads. With more, the series begins at the oldest of them.
+/// Maximum number of fills that one request reads. If there are more, the series begins at the
+/// oldest fill that was read.
 const FILLS_MAX: usize = if cfg!(test) { 40 } else { 10_000 };
 
-/// The most prices that one request looks up. An account with more positions than this allows for
-/// gets fewer hours.
+/// Maximum number of prices that one request looks up. An account with too many positions for this
+/// limit gets fewer hours.
 const PRICES_MAX: usize = if cfg!(test) { 300 } else { 1_000_000 };
 
-/// After this many points, the worker serves others first: about 0.1 ms.
+/// Number of points after which the worker lets other requests run first, which takes about 0.1 ms
+/// to reach.
 const POINTS_PER_TURN: usize = 1_000;
 
 const HOUR_SECONDS: i64 = 3_600;
 
-/// What an account was worth, and from where its profit counts.
+/// The value of an account over time, and the basis of its profit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EquityHistory {
-    /// The points: full hours and, as the last one, now.
+    /// One point per full hour, and a last one for the present.
     pub equity: Equity,
-    /// What the account started with, or was reset to, and all deposits since.
+    /// The balance at opening or after the last reset, plus all deposits since.
     starting_balance: Usd,
-    /// The deposits since, oldest first.
+    /// The deposits since opening or the last reset, oldest first.
     deposits: Vec<Deposit>,
 }
 
 impl EquityHistory {
-    /// What the account had made or lost by then. A deposit is neither.
+    /// Returns the account's profit or loss up to this point. Deposits count as neither.
     pub fn profit(&self, point: &EquityPoint) -> Usd {
         let later = self.deposits.iter().filter(|deposit| deposit.at > point.at);
         let later: Usd = later.map(|deposit| deposit.amount).sum();
@@ -56,25 +58,25 @@ impl EquityHistory {
 /// Fills of an account, newest first.
 struct Fills {
     rows: Vec<PastFill>,
-    /// Whether these are all since the account began.
+    /// Whether these are all fills since the account was opened or last reset.
     is_all: bool,
 }
 
-/// What the records tell, to be valued.
+/// The records of an account, prepared for valuation.
 struct Records<'s> {
     statement: &'s Statement,
-    /// The index of a position by its market and outcome.
+    /// Index of each position, by market and outcome.
     position_of: HashMap<(&'s str, &'s str), usize>,
     /// The changes of each position, oldest first.
     moves: Vec<Vec<Move>>,
     payments: Vec<Payment>,
-    /// Where the records begin, and the cash there.
+    /// The time at which the records begin, and the cash at that time.
     start: (Timestamp, Usd),
 }
 
 impl Service {
-    /// What the caller's account was worth at the newest full hours, and is worth now: at most
-    /// `hours` points. Hours before the account was opened, or was last reset, are left out.
+    /// Returns the value of the caller's account at the newest full hours and now: at most `hours`
+    /// points. Hours before the account was opened or last reset are left out.
     pub async fn equity(
         &self,
         caller: &Caller,
@@ -130,8 +132,8 @@ impl Service {
         Ok(EquityHistory { equity, starting_balance: page.baseline, deposits: page.deposits })
     }
 
-    /// The fills since a moment, newest first, and the one before, which tells the cash until then;
-    /// none from before the account began.
+    /// Returns the fills since `first`, newest first, and the last fill before it, which gives the
+    /// cash up to that moment. Fills from before the last reset are left out.
     async fn fills_since(
         &self,
         account: AccountId,
@@ -147,7 +149,7 @@ impl Service {
             let page = reads.fills(FillFilter::default(), cursor, limit).await?;
             for past in page.fills {
                 let at = past.row.fill.at;
-                // If a wrong clock gave a fill the time of the reset, a gap in the balances shows.
+                // If a wrong clock gave a fill the time of the reset, the balances show a gap.
                 if statement.page.reset_at.is_some_and(|reset_at| at <= reset_at) {
                     return Ok(Fills { is_all: true, ..fills });
                 }
@@ -175,7 +177,7 @@ impl<'s> Records<'s> {
             position_of: position_of.collect(),
             moves: vec![Vec::new(); statement.positions.len()],
             payments: Vec::new(),
-            // Deposits that the account has forgotten count as if they had been there then.
+            // Deposits that are no longer kept count as if they had been made before the start.
             start: (began_at, statement.page.baseline - deposited),
         }
     }
@@ -184,8 +186,8 @@ impl<'s> Records<'s> {
         self.position_of.get(&(&**market_id, &**outcome)).copied()
     }
 
-    /// Adds the fills, which are newest first. A time that a wrong clock set too late counts as
-    /// that of the next fill.
+    /// Adds the fills, which are newest first. A fill that a wrong clock dated later than the next
+    /// fill gets the time of the next fill.
     fn add_fills(&mut self, mut fills: Fills, now: Timestamp) {
         let mut next_at = now;
         for past in &mut fills.rows {
@@ -201,7 +203,7 @@ impl<'s> Records<'s> {
                     -(notional + fill.fee),
                     Holding { shares: after.shares - quantity, cost: after.cost - notional },
                 ),
-                // Only earlier fills, if they are kept, say what the shares had cost.
+                // The cost of the sold shares is known only from earlier fills, if these are kept.
                 Side::Sell => (
                     notional - fill.fee,
                     Holding { shares: after.shares + quantity, cost: after.cost + notional },
@@ -217,7 +219,7 @@ impl<'s> Records<'s> {
         }
     }
 
-    /// Adds the deposits since the records begin.
+    /// Adds the deposits made since the time at which the records begin.
     fn add_deposits(&mut self, now: Timestamp) {
         let start = self.start.0;
         let deposits = self.statement.page.deposits.iter().filter(|deposit| deposit.at >= start);
@@ -229,8 +231,8 @@ impl<'s> Records<'s> {
         self.payments.extend(payments);
     }
 
-    /// Adds settlements, in any order. One of a position that was still open when it was read came
-    /// later.
+    /// Adds settlements, in any order. If a position was still open when it was read, its
+    /// settlement happened later and is left out.
     fn add_settlements(&mut self, rows: &[SettlementRow], now: Timestamp) {
         for row in rows {
             let index = usize::try_from(row.number - 1).unwrap_or(usize::MAX);
@@ -244,11 +246,12 @@ impl<'s> Records<'s> {
             self.payments.push(Payment { at, amount: payout, balance: None });
             moves.push(Move { at, before: Holding { shares, cost }, after: Holding::NONE });
         }
-        // At the same time, fills stay in their order.
+        // The sort is stable: fills at the same time keep their order.
         self.payments.sort_by_key(|payment| payment.at);
     }
 
-    /// Ends with what the account has, so that a settlement that is no longer kept shows.
+    /// Adds the current cash and holdings as the last point, so that the effect of a settlement
+    /// that is no longer kept still shows.
     fn close(&mut self, now: Timestamp) {
         let Statement { page, fill_count_before, positions } = self.statement;
         let cash = page.ledger.cash();
@@ -264,7 +267,7 @@ impl<'s> Records<'s> {
         }
     }
 
-    /// The indices of the positions that held something.
+    /// Returns the indices of the positions that have ever held shares.
     fn held(&self) -> impl Iterator<Item = usize> {
         let all = self.moves.iter().zip(&self.statement.positions).enumerate();
         let held = all.filter(|(_, (moves, row))| !moves.is_empty() || row.position.is_open());

@@ -1,4 +1,4 @@
-//! Markets by event, read without involving a shard.
+//! Markets grouped by event, read without involving a shard.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,23 +24,24 @@ pub struct EventFilter {
 pub struct EventPage {
     /// The events of the page.
     pub events: Vec<EventMarkets>,
-    /// How many events match, on whatever page.
+    /// Number of matching events on all pages.
     pub total: usize,
 }
 
 /// The markets of an event.
 pub struct EventMarkets {
-    /// Open ones first, then most traded first; at least one.
+    /// The markets: open ones first, then most traded first; at least one.
     pub markets: Vec<MarketSnapshot>,
-    /// How many markets the event has, listed here or not.
+    /// Number of markets of the event, including those left out of `markets`.
     pub market_count: usize,
-    /// Whether any of them is hot.
+    /// Whether any of the event's markets is hot.
     pub is_hot: bool,
 }
 
 impl Service {
-    /// A page of the events with an open market, those with the most traded market first, and of
-    /// each event at most `markets_max` markets. A market without an event is one of its own.
+    /// Returns a page of the events that have an open market, with at most `markets_max` markets
+    /// each. The event with the most traded market comes first. A market without an event counts as
+    /// an event of its own.
     pub fn list_events(&self, filter: &EventFilter, page: Page, markets_max: usize) -> EventPage {
         EventPage::of(&self.markets.listing(), filter, page, markets_max)
     }
@@ -63,7 +64,7 @@ impl EventPage {
     }
 }
 
-/// The markets of each event, both in the order of the listing.
+/// Returns the markets of each event. Events and markets are in the order of the listing.
 fn groups(listing: &Listing) -> Vec<Vec<&Arc<Market>>> {
     let mut groups: Vec<Vec<&Arc<Market>>> = Vec::new();
     let mut places: HashMap<Box<str>, usize, foldhash::fast::RandomState> = HashMap::default();
@@ -133,7 +134,7 @@ mod tests {
             closed(market("snow", Some("sky"), 9_000)),
             market("hail", Some("sky"), 7_000),
             market("goal", Some("match"), 8_000),
-            // It has the id of an event, and is not part of it.
+            // This market has the id of an event, but is not part of it.
             market("sky", None, 10),
             closed(market("flood", Some("sea"), 9_500)),
             market("tide", None, 20),

@@ -1,4 +1,4 @@
-//! Following the fills of an account.
+//! Follows the fills of an account.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use paperbourse_core::ids::AccountId;
 use paperbourse_store::journal::Waiters;
 
 impl Service {
-    /// Follows the fills of an account; `None` if the server has too many followers.
+    /// Follows the fills of an account. Returns `None` if the server has too many followers.
     pub fn follow_fills(&self, account: AccountId, waiters: &Arc<Waiters>) -> Option<FillFollower> {
         self.shards.follow_fills(account, waiters)
     }
 
-    /// How many followers of fills there are.
+    /// Returns the number of followers of fills.
     pub fn fill_follower_count(&self) -> usize {
         self.shards.fill_follower_count()
     }

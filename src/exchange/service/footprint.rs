@@ -1,4 +1,4 @@
-//! How much memory the parts of the service take.
+//! Memory accounting of the service.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use paperbourse_store::journal::Waiters;
 /// Memory outside the shards, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TablesFootprint {
-    /// The table in which the key of each request is found.
+    /// The table that looks up each request's key.
     pub keys: usize,
     /// The rate-limit windows of keys and access tokens.
     pub key_windows: usize,
     /// The catalogue.
     pub markets: usize,
-    /// The books that readers see, and the venue's behind them.
+    /// The books that readers see, and the feed's copies of them.
     pub books: usize,
     /// Price histories.
     pub price_histories: usize,
@@ -25,12 +25,13 @@ pub struct TablesFootprint {
 }
 
 impl Service {
-    /// Counts the memory of all shards. Commands run in between.
+    /// Adds up the memory of all shards. Commands may run in between.
     pub async fn shards_footprint(&self, waiters: &Arc<Waiters>) -> Result<Footprint, Refusal> {
         self.shards.footprint(waiters).await
     }
 
-    /// Counts the rest. It visits every key and every market, so call it off the request path.
+    /// Adds up the memory outside the shards. Visits every key and every market, so it should be
+    /// called off the request path.
     pub fn tables_footprint(&self) -> TablesFootprint {
         let markets = self.markets.footprint();
         TablesFootprint {

@@ -18,11 +18,11 @@ pub struct NewKeyRequest {
     pub name: Option<Box<str>>,
     /// The tier whose limits apply to the key.
     pub tier: Tier,
-    /// What the key may do.
+    /// The key's permissions.
     pub permissions: Permissions,
 }
 
-/// A key from a creation or a rotation, with the only copy of its raw form.
+/// A created or rotated key, with the only copy of its raw form.
 pub struct NewKey {
     /// The raw key.
     pub raw: RawKey,
@@ -35,12 +35,12 @@ pub struct NewKey {
 pub struct KeyListing {
     /// The key.
     pub key: Key,
-    /// When the key was last used, to about a second; not kept across a restart.
+    /// When the key was last used, to within about a second. Not kept across a restart.
     pub last_used_at: Option<Timestamp>,
 }
 
 impl Service {
-    /// Creates a key. With `is_bootstrap`, only if the account has no active key.
+    /// Creates a key. With `is_bootstrap`, fails if the account has an active key.
     pub async fn create_key(
         &self,
         caller: &Caller,
@@ -68,14 +68,14 @@ impl Service {
         let shard = command.owner.shard();
         let key = self.shards.execute(shard, command, context.waiters).await?;
         if caller.account().is_err() {
-            // This command opened the account, so there was no bucket to draw from before.
+            // This command opened the account, which had no bucket to draw from before.
             self.count_key(key.account, context.moment);
         }
         Ok(NewKey { raw, key })
     }
 
-    /// The keys of the caller's account; without `admin`, only the caller's own key. The list is
-    /// empty for an access token without an account.
+    /// Returns the keys of the caller's account. A key without `admin` gets only itself. The list
+    /// is empty for an access token without an account.
     pub async fn list_keys(
         &self,
         caller: &Caller,
@@ -113,9 +113,9 @@ impl Service {
         Ok(self.listing(key))
     }
 
-    /// Replaces a key by a new one with the same name, tier and permissions. The old key works for
-    /// another `overlap_seconds`. A key without `admin` can rotate only itself, and a caller can
-    /// rotate only a key that it would be allowed to create.
+    /// Replaces a key with a new one that has the same name, tier and permissions. The old key
+    /// works for another `overlap_seconds`. A key without `admin` can rotate only itself, and a
+    /// caller can rotate only a key that it would be allowed to create.
     pub async fn rotate_key(
         &self,
         caller: &Caller,
@@ -135,13 +135,13 @@ impl Service {
                     .may_create(grant.permissions, grant.tier)
                     .map_err(|error| Denied::from(error).into()),
             };
-            // Only a refusal is answered from this read. Otherwise the rotation's own record comes
-            // after everything read here, and its answer waits for that.
+            // Only a refusal is answered from this read. Otherwise, the answer waits for the
+            // rotation's own record, which comes after everything read here.
             let place = if allowed.is_ok() { Place::START } else { place };
             Observed { value: allowed, place }
         };
         // A key's permissions never change. If an operator gives all keys another tier meanwhile,
-        // the new one has it too.
+        // the new key gets it too.
         let allowed: Result<(), ServiceError> =
             self.shards.observe(account.shard(), context.waiters, allow).await?;
         allowed?;
@@ -158,7 +158,7 @@ impl Service {
         Ok(NewKey { raw, key })
     }
 
-    /// A new raw key, unless the key table is full.
+    /// Generates a raw key, unless the key table is full.
     fn new_raw_key(&self) -> Result<RawKey, ServiceError> {
         if !self.keys.has_room() {
             return Err(ServiceError::KeysFull);
@@ -171,8 +171,8 @@ impl Service {
         KeyListing { last_used_at: entry.and_then(|entry| entry.last_used()), key }
     }
 
-    /// Revokes a key and, with `descendants`, the keys created with it. A key without `admin` can
-    /// revoke only itself.
+    /// Revokes a key and, with `descendants`, the keys that were created with it. A key without
+    /// `admin` can revoke only itself.
     pub async fn revoke_key(
         &self,
         caller: &Caller,

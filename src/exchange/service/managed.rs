@@ -1,4 +1,4 @@
-//! What operators see of accounts, and do to them.
+//! Operator access to accounts: reading them and acting on them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use paperbourse_core::ids::{AccountId, ID_MAX, SHARD_COUNT, ShardId};
 use paperbourse_store::journal::Waiters;
 
 impl Service {
-    /// The accounts after this one, in id order: at most `limit`, and whether there are more.
+    /// Returns at most `limit` accounts, in id order after the account `after`, and whether more
+    /// follow.
     pub async fn accounts(
         &self,
         after: Option<AccountId>,
@@ -28,7 +29,8 @@ impl Service {
         let mut first = after.map_or(1, AccountId::counter);
         let mut found = Vec::new();
         while first <= ID_MAX {
-            // Ids go by counter first, and a shard has no gaps: the next ids of all shards.
+            // Ids are ordered by counter first, and a shard leaves no gaps, so these are the next
+            // ids of all shards.
             let mut has_more = false;
             let mut next = Vec::new();
             for shard in ShardId::all() {
@@ -50,7 +52,7 @@ impl Service {
         Ok((found, false))
     }
 
-    /// An account as an operator sees it.
+    /// Returns an account as an operator sees it.
     pub async fn account_summary(
         &self,
         account: AccountId,
@@ -62,9 +64,10 @@ impl Service {
         Ok(found.ok_or(Rejection::AccountNotFound)?)
     }
 
-    /// Does something to an account on behalf of an operator. An erasure takes several visits of
-    /// the account's shard, and so does what ends very many open orders. If the shard refuses a
-    /// later visit, what earlier ones did stays done, and the same command goes on with it.
+    /// Executes an operator's command on an account. An erasure takes several visits to the
+    /// account's shard, and so does ending very many open orders. If the shard refuses a later
+    /// visit, the effects of earlier ones remain, and the same command continues from there when it
+    /// is repeated.
     pub async fn act(
         &self,
         command: OperatorCommand,
@@ -87,8 +90,8 @@ impl Service {
         Ok(acted)
     }
 
-    /// Erases an account on behalf of an operator, and its comments, wherever they are. The same
-    /// command goes on with what a failed one left.
+    /// Erases an account and all its comments in all shards, on behalf of an operator. After a
+    /// failure, the same command continues from where it stopped.
     pub async fn erase(
         &self,
         command: OperatorCommand,
@@ -96,9 +99,10 @@ impl Service {
     ) -> Result<Acted, ServiceError> {
         let author = command.account;
         let suspend = OperatorCommand { act: Act::Suspend, ..command.clone() };
-        // The account is erased last, so that until then a repeat finds it by its name.
+        // The account itself is erased last, so that until then, a repeated command can find it by
+        // name.
         let suspended = match self.act(suspend, waiters).await {
-            // It was erased before.
+            // The account was erased before.
             Err(ServiceError::Refused(Refusal::Rejected(Rejection::AccountNotFound))) => {
                 Acted::default()
             }
@@ -107,7 +111,7 @@ impl Service {
         self.erase_comments(author, waiters).await?;
         let mut acted = self.act(command, waiters).await?;
         acted.order_count += suspended.order_count;
-        // Those of an account that another operator has resumed meanwhile.
+        // These are comments written in the meantime, if another operator resumed the account.
         self.erase_comments(author, waiters).await?;
         Ok(acted)
     }
@@ -130,7 +134,7 @@ impl Service {
         Ok(())
     }
 
-    /// The accounts whose subject has this name, for any issuer. There is usually only one.
+    /// Returns the accounts with this subject, whatever their issuer. There is usually only one.
     pub async fn accounts_of(
         &self,
         subject: &str,

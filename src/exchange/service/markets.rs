@@ -11,7 +11,7 @@ use paperbourse_core::market::quote::QuotedBook;
 use paperbourse_core::market::{Listing, Market, MarketSnapshot};
 use paperbourse_core::money::Usd;
 
-/// A market with a higher volume than this is hot.
+/// The volume above which a market is hot.
 const HOT_VOLUME: Usd = Usd::from_micros(5_000_000_000);
 
 /// Selects markets. Text comparisons ignore case.
@@ -27,13 +27,13 @@ pub struct MarketFilter {
     pub hot_only: bool,
 }
 
-/// A text that others are searched for, ignoring case.
+/// Text to search for in other texts, ignoring case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SearchText {
     lower_case: Box<str>,
 }
 
-/// A part of a market's life, as lists are filtered by it.
+/// A stage of a market's life, by which lists can be filtered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     /// Not closed.
@@ -44,13 +44,13 @@ pub enum Stage {
     Resolved,
 }
 
-/// The order of a list of markets. Those without the value come last, and equal ones most traded
-/// first.
+/// The order of a list of markets. Markets that lack the value come last; markets with equal values
+/// are sorted most traded first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MarketOrder {
-    /// What is compared.
+    /// The value to compare.
     pub by: MarketValue,
-    /// The lowest first, not the highest.
+    /// Whether the lowest value comes first instead of the highest.
     pub ascending: bool,
 }
 
@@ -70,16 +70,16 @@ pub enum MarketValue {
 pub struct MarketPage {
     /// The markets of the page.
     pub markets: Vec<MarketSnapshot>,
-    /// Whether more follow.
+    /// Whether more markets follow.
     pub has_more: bool,
 }
 
-/// A period of a venue's time, in seconds.
+/// A period of the venue's time, in seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Period {
-    /// From the first time to the second, since 1970.
+    /// From the first time to the second, both in seconds since 1970.
     Between(i64, i64),
-    /// So long before the venue's newest price.
+    /// The period that begins this long before the venue's newest price.
     Last(i64),
 }
 
@@ -97,7 +97,7 @@ pub fn is_hot(info: &MarketInfo) -> bool {
 }
 
 impl SearchText {
-    /// A text to search for.
+    /// Creates a text to search for.
     pub fn new(text: &str) -> Self {
         Self { lower_case: text.to_lowercase().into() }
     }
@@ -129,14 +129,14 @@ impl Stage {
 }
 
 impl MarketOrder {
-    /// Sorts as the list is sorted.
+    /// Returns a sort key that yields this order.
     fn key(self, info: &MarketInfo) -> impl Ord + use<> {
         let value = match self.by {
             MarketValue::VolumeTotal => info.volume_total.map(Usd::micros),
             MarketValue::Volume24h => info.volume_24h.map(Usd::micros),
             MarketValue::EndDate => info.end_date.map(Timestamp::nanos),
         };
-        // The complement turns the order around, and every number has one.
+        // The complement reverses the order and, unlike negation, exists for every number.
         let value = value.map(|value| if self.ascending { value } else { !value });
         (value.is_none(), value)
     }
@@ -145,7 +145,7 @@ impl MarketOrder {
 impl MarketPage {
     fn of(listing: &Listing, filter: &MarketFilter, order: MarketOrder, page: Page) -> Self {
         let matching = listing.markets().iter().filter(|market| filter.matches(&market.info()));
-        // The listing is in this order already.
+        // The listing is already in this order.
         if order == MarketOrder::default() {
             return Self::cut(matching, page);
         }
@@ -153,7 +153,7 @@ impl MarketPage {
             .enumerate()
             .map(|(place, market)| ((order.key(&market.info()), place), market))
             .collect();
-        // Only what is before the end of the page needs an order.
+        // Only the markets before the end of the page need to be sorted.
         let end = (page.offset + page.limit).min(sorted.len());
         if end < sorted.len() {
             sorted.select_nth_unstable_by(end, |left, right| left.0.cmp(&right.0));
@@ -184,14 +184,14 @@ impl OutcomeSnapshot {
         Self { market: market.snapshot(), outcome }
     }
 
-    /// The book on which the outcome trades.
+    /// Returns the book that the outcome trades on.
     pub fn book(&self) -> Result<QuotedBook<'_>, ServiceError> {
         self.market.quoted(self.outcome).ok_or(ServiceError::NoBook)
     }
 }
 
 impl Service {
-    /// A page of the markets that match the filter.
+    /// Returns a page of the markets that match the filter.
     pub fn list_markets(
         &self,
         filter: &MarketFilter,
@@ -201,12 +201,12 @@ impl Service {
         MarketPage::of(&self.markets.listing(), filter, order, page)
     }
 
-    /// The market with this condition id.
+    /// Returns the market with this condition id.
     pub fn market(&self, condition_id: &str) -> Result<MarketSnapshot, ServiceError> {
         Ok(self.find_market(condition_id)?.snapshot())
     }
 
-    /// The market with this slug.
+    /// Returns the market with this slug.
     pub fn market_by_slug(&self, slug: &str) -> Result<MarketSnapshot, ServiceError> {
         let listing = self.markets.listing();
         let market = listing.by_slug(slug);
@@ -214,7 +214,7 @@ impl Service {
         Ok(market.snapshot())
     }
 
-    /// The outcome of a market with this label, by default the first.
+    /// Returns the outcome with this label in a market, or the first outcome if no label is given.
     pub fn outcome_by_label(
         &self,
         condition_id: &str,
@@ -242,15 +242,15 @@ impl Service {
         Ok((market, outcome))
     }
 
-    /// The outcome with this token.
+    /// Returns the outcome with this token.
     pub fn outcome_by_token(&self, token_id: &str) -> Result<OutcomeSnapshot, ServiceError> {
         let listing = self.markets.listing();
         let (market, outcome) = listing.by_token(token_id).ok_or(ServiceError::TokenNotFound)?;
         Ok(OutcomeSnapshot::of(market, outcome))
     }
 
-    /// The newest candles of an outcome within a span of time, oldest first; see
-    /// [`Self::outcome_by_label`].
+    /// Returns the newest candles of an outcome within a span of time, oldest first. The label
+    /// selects the outcome as in [`Self::outcome_by_label`].
     pub fn candles(
         &self,
         condition_id: &str,
@@ -262,7 +262,8 @@ impl Service {
         Ok(self.markets.candles(&market, outcome, width, span))
     }
 
-    /// The candles of the outcome with this token in a period; none if there is no such token.
+    /// Returns the candles of the outcome with this token in a period, or an empty list if there is
+    /// no such token.
     pub fn token_candles(&self, token_id: &str, width: Width, period: Period) -> Vec<Candle> {
         let span = period.span(self.markets.newest_price_at());
         let candles = |(market, outcome): (&Arc<Market>, _)| {
@@ -271,8 +272,8 @@ impl Service {
         self.markets.listing().by_token(token_id).map(candles).unwrap_or_default()
     }
 
-    /// The prices of the outcome with this token at each multiple of a width in a period, and the
-    /// newest one; none if there is no such token.
+    /// Returns the prices of the outcome with this token at each multiple of a width in a period,
+    /// and the newest price. The list is empty if there is no such token.
     pub fn token_prices(&self, token_id: &str, width: Width, period: Period) -> Vec<PricePoint> {
         let span = period.span(self.markets.newest_price_at());
         let points = |(market, outcome): (&Arc<Market>, _)| {
@@ -281,7 +282,8 @@ impl Service {
         self.markets.listing().by_token(token_id).map(points).unwrap_or_default()
     }
 
-    /// The markets with these condition ids, in the same order; `None` for an unknown one.
+    /// Returns the markets with these condition ids, in the same order, with `None` for unknown
+    /// ones.
     pub fn price_markets<'i>(
         &self,
         caller: &Caller,
@@ -295,7 +297,7 @@ impl Service {
             .map(move |id| (&**id, listing.by_condition(id).map(|market| market.snapshot()))))
     }
 
-    /// Writes a condition id as the market is listed: it may have another width or case.
+    /// Rewrites a condition id to the listed spelling, which may differ in width or case.
     pub(super) fn name_as_listed(&self, condition_id: &mut Box<str>) {
         if let Some(listed) = self.markets.listed_name(condition_id) {
             *condition_id = (*listed).into();
@@ -310,7 +312,8 @@ impl Service {
         })
     }
 
-    /// Adds to the refusal which market was meant, if it was named by its slug or a token.
+    /// If the request named the market by its slug or a token, adds to the refusal the market that
+    /// was meant.
     #[cold]
     pub(super) fn explained(&self, rejection: Rejection) -> Rejection {
         let Rejection::MarketNotFound { market_id, meant: None } = rejection else {
@@ -379,13 +382,13 @@ mod tests {
         assert!(!bare.matches(&info()), "a market without any text");
     }
 
-    /// Volumes and end dates of a market, of few values, so that some are equal.
+    /// Volumes and the end date of a market. There are few possible values, so that some are equal.
     fn values() -> impl Strategy<Value = [Option<i64>; 3]> {
         prop::array::uniform3(prop::option::of(0..4_i64))
     }
 
     proptest! {
-        /// Against sorting everything, with a comparison that spells out the order.
+        /// Compares the pages with a full sort whose comparison spells out the order.
         #[test]
         fn pages_of_a_sorted_list_make_up_the_list(
             rows in prop::collection::vec(values(), 0..20),

@@ -1,9 +1,9 @@
-//! Drives the open orders: matches them with the books that cross them, and ends those that have
-//! expired or whose books the venue clears.
+//! Drives the open orders: matches them with the books that cross them, and ends orders that have
+//! expired or whose books the venue has cleared.
 //!
-//! The feed finds out which shards a change of a book concerns, and this task takes it there. No
-//! client waits for any of it, so a full disk or a full queue delays a match and loses none: the
-//! market is looked at again, and the books of that moment count.
+//! The feed determines which shards a change of a book affects, and this task passes the change on
+//! to those shards. No client waits for a match, so a full disk or a full queue delays a match but
+//! loses none: the market is looked at again later, with the books of that moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use paperbourse_core::ids::Timestamp;
 use paperbourse_core::market::Markets;
 use paperbourse_core::market::crossing::Crossing;
 
-/// How often expired orders and delayed matches are looked for.
+/// Interval between checks for expired orders and delayed matches.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How often markets are checked for books that the venue has cleared, in ticks.
+/// Interval between checks for books that the venue has cleared, in ticks.
 const TICKS_PER_CHECK: u32 = 20;
 
 /// Drives the open orders.
@@ -30,12 +30,12 @@ pub struct Matcher {
     shards: Arc<Shards>,
     clock: Clock,
     tick_count: u32,
-    /// The markets whose books were cleared, and when.
+    /// Markets whose cleared books have been dealt with, and when the venue cleared them.
     cleared: BTreeMap<Arc<str>, Timestamp>,
 }
 
 impl Matcher {
-    /// Only one may run.
+    /// Creates a matcher. Only one may run.
     pub fn new(markets: Arc<Markets>, shards: Arc<Shards>, clock: Clock) -> Self {
         Self { markets, shards, clock, tick_count: 0, cleared: BTreeMap::new() }
     }
@@ -49,7 +49,8 @@ impl Matcher {
                 crossings = self.markets.crossings() => {
                     for crossing in crossings {
                         self.take(&crossing);
-                        // A match runs on this thread if its shard is idle.
+                        // A match runs on this thread if its shard is idle, so other tasks get a
+                        // turn in between.
                         tokio::task::yield_now().await;
                     }
                 }
@@ -58,7 +59,7 @@ impl Matcher {
         }
     }
 
-    /// Takes a crossing to the shards that it concerns.
+    /// Passes a crossing on to the shards that it affects.
     pub fn take(&self, crossing: &Crossing) {
         let market_id = crossing.market.info().condition_id.clone();
         for shard in crossing.shards.iter() {
@@ -68,13 +69,16 @@ impl Matcher {
         }
     }
 
-    /// Ends the orders that have expired, and looks again at the markets of refused work.
+    /// Ends the orders that have expired, and looks again at the markets for which a shard refused
+    /// work.
     pub fn tick(&mut self) {
         self.tick_count = self.tick_count.wrapping_add(1);
         for shard in self.shards.open_orders().due(self.clock.now()) {
             self.shards.end_due_orders(shard);
         }
         for market_id in self.shards.take_unmatched() {
+            // The refused work may have been the clearing of books, so the next check must repeat
+            // it.
             self.cleared.remove(&market_id);
             self.markets.look_again_by_id(&market_id);
         }

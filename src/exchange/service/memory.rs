@@ -1,4 +1,4 @@
-//! Tests: the parts of a service that keeps its data in memory.
+//! Test support: the parts of a service that keeps its data in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -17,8 +17,8 @@ use paperbourse_store::journal::{Journal, JournalConfig, MemoryJournal};
 use paperbourse_store::snapshot::Recovered;
 
 impl Parts {
-    /// The parts of a service without accounts, whose shards read this clock, and their journal.
-    /// There are no limits but those of the tiers.
+    /// Returns the parts of a service without accounts, whose shards read the clock `wall`, and the
+    /// service's journal. Only the tiers set limits.
     pub(super) fn in_memory(issuer: EmbeddedIssuer, wall: Arc<AtomicI64>) -> (Self, Arc<Journal>) {
         let journal: Arc<Journal> = Arc::new(MemoryJournal::new(&JournalConfig::default()).into());
         let (markets, tiers) = (Arc::new(Markets::new()), Tiers::default());

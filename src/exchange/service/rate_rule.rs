@@ -1,13 +1,13 @@
-//! The rate limits by name, as metrics count their refusals.
+//! The rate limits, with the names under which metrics count their refusals.
 
 use paperbourse_core::limits::tier::Tier;
 
 /// A rate limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RateRule {
-    /// Requests of a key or an identity in a second, by its tier.
+    /// Requests of a key or an identity per second, by its tier.
     Second(Tier),
-    /// Requests of a key or an identity in a minute, by its tier.
+    /// Requests of a key or an identity per minute, by its tier.
     Minute(Tier),
     /// Requests without a credential, by address.
     Address,
@@ -19,7 +19,7 @@ pub enum RateRule {
     Keys,
     /// Sockets opened, by account.
     Sockets,
-    /// Identities with access tokens at a time, of the whole server.
+    /// Identities with access tokens at the same time, on the whole server.
     Identities,
 }
 
@@ -40,7 +40,7 @@ impl RateRule {
         Self::Identities,
     ];
 
-    /// The place in [`ALL`](Self::ALL).
+    /// Returns the rule's index in [`ALL`](Self::ALL).
     pub const fn index(self) -> usize {
         const TIERS: usize = Tier::ALL.len();
         match self {
@@ -55,7 +55,7 @@ impl RateRule {
         }
     }
 
-    /// The name in metrics.
+    /// Returns the name used in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Second(_) => "second",
@@ -69,8 +69,8 @@ impl RateRule {
         }
     }
 
-    /// What there is too much of, for the person who is refused; `None` for the limits of a key,
-    /// which clients know.
+    /// Returns a name for whatever the rule limits, shown to the refused caller. Returns `None` for
+    /// the limits of a key, which clients know.
     pub const fn subject(self) -> Option<&'static str> {
         match self {
             Self::Second(_) | Self::Minute(_) => None,
@@ -83,7 +83,7 @@ impl RateRule {
         }
     }
 
-    /// The tier that sets the limit, if one does.
+    /// Returns the tier that sets the limit, if there is one.
     pub const fn tier(self) -> Option<Tier> {
         match self {
             Self::Second(tier) | Self::Minute(tier) => Some(tier),

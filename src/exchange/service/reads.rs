@@ -1,4 +1,4 @@
-//! The reads of an account that a request takes.
+//! The sequence of reads of an account that one request needs.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use paperbourse_core::engine::state::view::{Observed, SettlementFilter, Settleme
 use paperbourse_core::ids::AccountId;
 use paperbourse_store::journal::Waiters;
 
-/// Reads of an account's shard, one after another. Between two of them, the worker serves others: a
-/// request may need thousands, and none of them waits if the disk has everything already.
+/// Consecutive reads of an account's shard. The worker serves other requests in between, since a
+/// request may need thousands of reads, and none of them waits if everything is already on disk.
 pub(super) struct Reads<'r> {
     shards: &'r Arc<Shards>,
     waiters: &'r Arc<Waiters>,
@@ -21,7 +21,7 @@ pub(super) struct Reads<'r> {
 }
 
 impl Service {
-    /// The reads of this account for a request.
+    /// Prepares to read this account for a request.
     pub(super) fn reads<'r>(
         &'r self,
         account: AccountId,
@@ -32,7 +32,7 @@ impl Service {
 }
 
 impl Reads<'_> {
-    /// Reads once more, from an account that must exist.
+    /// Performs the next read. Fails if the account does not exist.
     pub(super) async fn next<T: Send + 'static>(
         &mut self,
         read: impl FnOnce(&State, AccountId) -> Observed<Option<T>> + Send + 'static,
@@ -46,7 +46,7 @@ impl Reads<'_> {
         Ok(found.ok_or(Rejection::AccountNotFound)?)
     }
 
-    /// Reads fills that match the filter, newest first: at most `limit`, possibly fewer although
+    /// Reads at most `limit` fills that match the filter, newest first. May return fewer even if
     /// more match.
     pub(super) async fn fills(
         &mut self,
@@ -59,7 +59,8 @@ impl Reads<'_> {
         self.next(read).await
     }
 
-    /// Reads settlements likewise, from the position before `before` on.
+    /// Reads at most `limit` settlements that match the filter, of positions with a number below
+    /// `before`. May return fewer even if more match.
     pub(super) async fn settlements(
         &mut self,
         filter: SettlementFilter,

@@ -1,10 +1,10 @@
 //! Settles resolved markets: each is decided once, and each position is paid exactly once.
 //!
-//! Once the catalogue marks a market as resolved, it takes no more orders. If any shard has used
-//! the market, the decision is journaled in one shard, and stands whatever the venue reports later.
-//! Then every shard that has used the market pays its positions, a bounded number with each record,
-//! and records when none is left. All of that is state, so a restarted process continues where the
-//! previous one stopped.
+//! Once the catalogue marks a market as resolved, the market takes no more orders. If any shard has
+//! used it, the decision is journaled in one shard and stays in force whatever the venue reports
+//! later. Then every shard that has used the market pays its positions, a bounded number per
+//! record, and records when none is left. All of this is state, so a restarted process continues
+//! where the previous one stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
 use paperbourse_core::market::{Market, Markets};
 use paperbourse_store::journal::{Journal, Waiters};
 
-/// The most markets that one read of a shard checks.
+/// Maximum number of markets that one read of a shard checks.
 const MARKETS_PER_READ_MAX: usize = 200;
 
-/// The first and the longest delay of the back-off after a transient refusal.
+/// First and longest delay of the back-off after a transient refusal.
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];
 
 /// The settlement decisions found in the recovered states.
@@ -67,7 +67,7 @@ pub struct Settler {
 }
 
 impl Settler {
-    /// A settler that first finishes the `unpaid` decisions. Only one may run.
+    /// Creates a settler that first finishes the `unpaid` decisions. Only one may run.
     pub fn new(
         markets: Arc<Markets>,
         shards: Arc<Shards>,
@@ -86,7 +86,8 @@ impl Settler {
         }
     }
 
-    /// [`Self::run`] without the task that wakes waiters, for a caller that polls in a loop.
+    /// Runs like [`Self::run`], without the task that wakes waiters, for a caller that polls in a
+    /// loop.
     pub async fn work(self) {
         for decision in &self.unpaid {
             let market = &*decision.condition_id;
@@ -101,7 +102,7 @@ impl Settler {
         }
     }
 
-    /// Settles those of the resolved markets that a shard has used.
+    /// Settles resolved markets. Markets that no shard has used need no decision.
     async fn settle(&self, markets: &[Arc<Market>]) {
         let decided = |market: &Arc<Market>| Some((market.clone(), decision(&market.info())?));
         let decisions: Vec<_> = markets.iter().filter_map(decided).collect();
@@ -126,7 +127,7 @@ impl Settler {
         }
     }
 
-    /// For each market, whether the shard has used it and not settled it.
+    /// Returns, for each market, whether the shard has used it and has yet to settle it.
     async fn unsettled(&self, shard: ShardId, ids: &Arc<[Arc<str>]>) -> Vec<bool> {
         let mut retry = Retry::default();
         loop {
@@ -144,8 +145,8 @@ impl Settler {
         }
     }
 
-    /// Journals a decision and returns the one that stands, which is the first made about the
-    /// market. `None` if the engine rejects it.
+    /// Journals a decision and returns the one in force, which is the first that was made about the
+    /// market. Returns `None` if the engine rejects the decision.
     async fn decide(&self, decision: Arc<Decision>) -> Option<Arc<Decision>> {
         let home = Decision::home(&decision.condition_id);
         let mut retry = Retry::default();
@@ -183,7 +184,7 @@ impl Settler {
         Some(made)
     }
 
-    /// Has every shard pay its positions. Returns false if one cannot.
+    /// Makes every shard pay its positions. Returns false if a shard cannot pay.
     async fn pay(&self, decision: &Arc<Decision>) -> bool {
         let market = &*decision.condition_id;
         let mut unpaid_shards = 0;
@@ -231,7 +232,7 @@ impl Settler {
     }
 }
 
-/// The decision for a resolved market; `None` if the market is not resolved.
+/// Returns the decision for a resolved market, or `None` if the market is not resolved.
 fn decision(info: &MarketInfo) -> Option<Arc<Decision>> {
     if info.status != MarketStatus::Resolved || info.payouts.len() != info.outcomes.len() {
         return None;

@@ -1,4 +1,4 @@
-//! The markets on whether a price goes up or down, read without involving a shard.
+//! Up-or-down markets, read without involving a shard.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use super::Service;
 use paperbourse_core::market::updown::{Interval, UpDown};
 use paperbourse_core::market::{Listing, MarketSnapshot};
 
-/// Markets that are not closed, and how many there are of each kind.
+/// A list of markets that are not closed, with the number of markets per asset and per interval.
 pub struct UpDownList {
-    /// Those that were asked for, the soonest end first.
+    /// The requested markets, soonest end first.
     pub markets: Vec<(UpDown, MarketSnapshot)>,
-    /// How many there are of those, listed or not.
+    /// Number of markets that match the request, including those beyond its limit.
     pub total: usize,
-    /// How many there are of each asset, with the interval that was asked for.
+    /// Number of markets per asset, for the requested interval.
     pub asset_counts: BTreeMap<String, usize>,
-    /// How many there are of each of [`Interval::ALL`], of the asset that was asked for.
+    /// Number of markets per interval, in the order of [`Interval::ALL`], for the requested asset.
     pub interval_counts: [usize; Interval::ALL.len()],
 }
 
 impl Service {
-    /// Lists at most `limit` markets of an asset, in any case, and of an interval; by default those
-    /// of all.
+    /// Lists at most `limit` markets with this asset, ignoring case, and this interval. `None`
+    /// matches any asset or interval.
     pub fn list_updown(
         &self,
         asset: Option<&str>,

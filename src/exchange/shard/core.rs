@@ -20,20 +20,20 @@ use paperbourse_core::market::{MarketSnapshot, Markets};
 use paperbourse_store::journal::Journal;
 use paperbourse_store::journal::record::{self, RecordHeader};
 
-/// One record in this many carries the state's hash, and so does the shard's first record in each
-/// segment. Snapshots are checked against it.
+/// One record in this many carries the state's hash, as does the shard's first record in each
+/// segment. Snapshots are checked against these hashes.
 const STATE_CHECK_INTERVAL: u64 = 1024;
 
-/// While the clock is behind a shard's newest decision by at most this, the shard's time stands
-/// still. If the clock is further behind, the earlier time was wrong: the records stamped with it
-/// stay, and new decisions follow the clock.
+/// While the clock is behind a shard's newest decision by at most this much, the shard's time does
+/// not advance. If the clock is further behind, the earlier time is taken to be wrong: records
+/// stamped with it stay, and new decisions follow the clock.
 const TIME_AHEAD_NS_MAX: i64 = 60_000_000_000;
 
-/// Cannot happen: every part of a record has a bound, and the journal's tests show that the longest
-/// record fits.
+/// The rejection of a record that is too long. This cannot happen: every part of a record has a
+/// bound, and the journal's tests show that the longest record fits.
 const RECORD_TOO_LONG: Rejection = Rejection::Broken { rule: "a record is longer than one may be" };
 
-/// What commands need besides the shard's own state; shared by all shards.
+/// Everything that commands need besides the shard's own state. Shared by all shards.
 pub(super) struct Environment {
     pub(super) journal: Arc<Journal>,
     pub(super) markets: Arc<Markets>,
@@ -53,11 +53,11 @@ pub(super) struct Environment {
 /// The mutable part of a shard, owned by the thread that has its turn.
 pub(super) struct Core {
     pub(super) state: State,
-    /// The time of the newest decision.
+    /// Time of the newest decision.
     decided_at: Timestamp,
-    /// The journal segment of the shard's newest state hash.
+    /// The journal segment that contains the shard's newest state hash.
     checked_segment: Option<u64>,
-    /// The encoded record; reused to avoid allocations.
+    /// Buffer for the encoded record, reused to avoid allocations.
     record: Vec<u8>,
     pub(super) subscribers: Subscribers,
     published: Published,
@@ -75,14 +75,14 @@ impl Core {
         }
     }
 
-    /// Publishes what others must know about the open orders of a recovered state.
+    /// Publishes the open orders of a recovered state to the feed and the timers.
     pub(super) fn publish_limits(&mut self, environment: &Environment) {
         self.published.publish_all(&self.state, environment);
         environment.held_orders.announce_all(&self.state);
     }
 
-    /// Decides a command and commits its events. The clock and the book are read here, at the
-    /// moment of decision, however long the command was queued.
+    /// Decides a command and commits its events. The clock and the book are read at the moment of
+    /// decision, however long the command was queued.
     pub(super) fn execute<C: Command>(
         &mut self,
         command: &C,
@@ -110,7 +110,7 @@ impl Core {
         }
     }
 
-    /// Updates what the shard remembers without journaling it.
+    /// Updates the part of the state that is not journaled.
     fn remember<C: Command>(&mut self, subject: &C::Subject, environment: &Environment) {
         C::remember(&mut self.state, subject);
         if C::MOVES_TIMERS {
@@ -118,8 +118,8 @@ impl Core {
         }
     }
 
-    /// Journals and applies events. Reserving the record's place may be refused; after that nothing
-    /// may fail.
+    /// Journals and applies events. Reserving the record's place may be refused; after that,
+    /// nothing may fail.
     fn commit(
         &mut self,
         mut events: Events,
@@ -132,6 +132,7 @@ impl Core {
         let sequence = self.state.sequence() + 1;
         let segment = environment.journal.segment();
         if sequence.is_multiple_of(STATE_CHECK_INTERVAL) || segment != self.checked_segment {
+            // The hash covers the state before this record, so it is the record's first event.
             events.insert(0, Event::StateChecked { hash: self.state.hash() });
         }
         let header = RecordHeader {
@@ -149,6 +150,8 @@ impl Core {
         let place = reservation.place();
         self.decided_at = now;
         self.checked_segment = segment;
+        // The observer is given the state before the record, so it runs before the events are
+        // applied.
         for event in &events {
             (environment.observer)(event, &self.state);
             if matches!(event, Event::AccountOpened { .. }) {
@@ -161,6 +164,8 @@ impl Core {
             environment.held_orders.announce(&events, &self.state);
         }
         environment.fill_followers.wake(&events, &self.state);
+        // Published before the record's bytes are filled in: once a place is durable, every record
+        // before it is queued or known to be missing.
         if !self.subscribers.is_empty() {
             let shard = self.state.shard();
             self.subscribers.publish(Facts { shard, sequence, place, events });
@@ -184,8 +189,8 @@ impl Core {
     }
 }
 
-/// The clock's time, but not before the newest decision, unless the clock jumped back by more than
-/// [`TIME_AHEAD_NS_MAX`].
+/// Returns the clock's time, but no earlier than the newest decision, unless the clock jumped back
+/// by more than [`TIME_AHEAD_NS_MAX`].
 fn decision_time(now: Timestamp, newest: Timestamp) -> Timestamp {
     let ahead_ns = newest.nanos().saturating_sub(now.nanos());
     if (0..=TIME_AHEAD_NS_MAX).contains(&ahead_ns) { newest } else { now }

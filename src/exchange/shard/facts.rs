@@ -3,14 +3,14 @@
 //! A shard queues the events of each record for its subscribers as it applies them, and never waits
 //! for a subscriber. A subscriber receives the records of each shard in order, each once it is
 //! durable. The queue is bounded. When it is full, the subscription is cut, and the subscriber
-//! learns the place from which it must catch up from the journal.
+//! learns the place from which it must catch up in the journal.
 //!
-//! Waking a thread costs more than a trade, so a subscriber is not woken for each record. It looks
-//! at its queue every [`LOOK_INTERVAL`], and is woken when the queue is half full.
+//! Waking a thread costs more than a trade, so a subscriber is not woken for each record. It polls
+//! its queue every [`LOOK_INTERVAL`], and is woken when the queue is half full.
 //!
 //! The list of subscribers belongs to the shard's core. Without subscribers, a record costs one
-//! check of an empty list; and a subscriber knows exactly after which record of each shard its
-//! stream begins.
+//! check of an empty list. It is also known exactly, for each shard, after which record a stream
+//! begins.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,10 +26,10 @@ use paperbourse_core::engine::state::view::Observed;
 use paperbourse_core::ids::{Place, SHARD_COUNT, ShardId};
 use paperbourse_store::journal::Waiters;
 
-/// The most subscribers at a time.
+/// Maximum number of subscribers at a time.
 pub const SUBSCRIBERS_MAX: usize = 16;
 
-/// How late a subscriber may learn of a durable record, unless many are waiting.
+/// Maximum delay until a subscriber sees a durable record, unless many are queued.
 pub const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The content of one record.
@@ -45,16 +45,16 @@ pub struct Facts {
     pub events: Events,
 }
 
-/// The subscriber was too slow, and its subscription was cut.
+/// The error for a subscriber whose subscription was cut because it was too slow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the subscriber is behind: the journal has the facts from place {} on", .from.position)]
 pub struct Behind {
-    /// Every record before this place was delivered, and the journal has the rest. A few records
-    /// of other shards after this place may have been delivered too.
+    /// Every record before this place was delivered, and the journal has the rest. A few later
+    /// records of other shards may have been delivered, too.
     pub from: Place,
 }
 
-/// Why a subscription failed.
+/// The error for a failed subscription.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SubscribeError {
     /// A shard's queue is full.
@@ -71,7 +71,7 @@ pub struct FactStream {
     waiters: Arc<Waiters>,
     /// The log that the shards write to.
     log: u8,
-    /// Taken from the queue but perhaps not durable yet.
+    /// A record taken from the queue that may not be durable yet.
     next: Option<Facts>,
     begins_after: [u64; SHARD_COUNT],
 }
@@ -79,7 +79,7 @@ pub struct FactStream {
 /// State shared by the shards and one subscriber.
 pub(super) struct Shared {
     queue: ArrayQueue<Facts>,
-    /// The queue is half full, or the subscription is cut.
+    /// Signals that the queue is half full or the subscription is cut.
     pressure: Notify,
     /// The position of the first missing record; [`NONE_MISSING`] while there is none.
     missing_from: AtomicU64,
@@ -94,11 +94,11 @@ pub(super) struct Subscribers {
 }
 
 impl Shards {
-    /// Subscribes to all shards. At most `waiting_max` records are queued; a subscriber that falls
-    /// further behind is cut. The owner of `waiters` must be running them.
+    /// Subscribes to all shards. At most `waiting_max` records are queued; if the subscriber falls
+    /// further behind, its subscription is cut. The owner of `waiters` must be running them.
     ///
-    /// When this resolves, every record before the subscription is durable. Reading the journal up
-    /// to [`FactStream::begins_after`] and then the stream misses nothing.
+    /// When this resolves, every record before the subscription is durable. A subscriber that reads
+    /// the journal up to [`FactStream::begins_after`] and then the stream misses nothing.
     pub async fn subscribe(
         self: &Arc<Self>,
         waiting_max: NonZeroUsize,
@@ -136,8 +136,8 @@ impl Shards {
 }
 
 impl Shards {
-    /// Has the subscribers look at their queues now, and waits until these are empty, for at most
-    /// twice [`LOOK_INTERVAL`]. For a shutdown.
+    /// Makes the subscribers check their queues now, and waits until the queues are empty, for at
+    /// most twice [`LOOK_INTERVAL`]. Used at shutdown.
     pub async fn deliver_facts(&self) {
         let subscribers = self.environment.subscribers.lock().clone();
         let subscribers: Vec<_> = subscribers.iter().filter_map(Weak::upgrade).collect();
@@ -150,13 +150,13 @@ impl Shards {
             }
             tokio::task::yield_now().await;
         };
-        // One that is cut never empties its queue.
+        // A subscriber that is cut never empties its queue.
         let _ = tokio::time::timeout(2 * LOOK_INTERVAL, taken).await;
     }
 }
 
 impl FactStream {
-    /// The number of the shard's newest record before the subscription.
+    /// Returns the sequence number of the shard's newest record before the subscription.
     pub fn begins_after(&self, shard: ShardId) -> u64 {
         self.begins_after[shard.index()]
     }
@@ -175,7 +175,7 @@ impl FactStream {
             let missing_from = self.shared.missing_from.load(Ordering::Acquire);
             if missing_from == NONE_MISSING {
                 let pressure = self.shared.pressure.notified();
-                // Either way, look again.
+                // In either case, look again.
                 let _ = tokio::time::timeout(LOOK_INTERVAL, pressure).await;
                 continue;
             }
@@ -193,13 +193,14 @@ impl FactStream {
 
 impl Drop for FactStream {
     fn drop(&mut self) {
+        // Marks the subscription as cut, so that the shards drop it.
         self.shared.missing_from.store(0, Ordering::Release);
         while self.shared.queue.pop().is_some() {}
     }
 }
 
 impl Subscribers {
-    /// Adds a subscriber; false if there are too many.
+    /// Adds a subscriber. Returns false if there are too many.
     fn add(&mut self, shared: Arc<Shared>) -> bool {
         self.list.retain(|subscriber| !subscriber.is_cut());
         let has_room = self.list.len() < SUBSCRIBERS_MAX;
@@ -214,8 +215,8 @@ impl Subscribers {
         self.list.is_empty()
     }
 
-    /// Queues a record for every subscriber: the facts themselves for one, and copies for the
-    /// others. Call it before the record's bytes are filled in.
+    /// Queues a record for every subscriber. One gets the facts themselves, and the others get
+    /// copies. Must be called before the record's bytes are filled in.
     pub(super) fn publish(&mut self, facts: Facts) {
         let last = self.list.pop();
         self.list.retain(|subscriber| subscriber.push(facts.clone()));
@@ -228,8 +229,8 @@ impl Shared {
         self.missing_from.load(Ordering::Acquire) != NONE_MISSING
     }
 
-    /// Queues a record. False if the subscription is cut: there is no room, or another shard found
-    /// none before.
+    /// Queues a record. Returns false if the subscription is cut: the queue is full now, or was
+    /// full when another shard pushed.
     fn push(&self, facts: Facts) -> bool {
         let position = facts.place.position;
         let is_queued = !self.is_cut() && self.queue.push(facts).is_ok();

@@ -1,8 +1,7 @@
-//! Who follows the fills of which account.
+//! Followers of accounts' fills.
 //!
-//! A follower reads the fills of its account from the shard whenever it likes. All that the shard
-//! does is to wake it when there are new ones: a slow follower holds up nothing else, and nothing
-//! is queued for it.
+//! A follower reads its account's fills from the shard at its own pace. All the shard does is wake
+//! it when there are new ones, so nothing is queued for a slow follower, and nothing waits for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,10 +21,10 @@ use paperbourse_core::ids::{AccountId, SHARD_COUNT, ShardId};
 use paperbourse_core::money::Shares;
 use paperbourse_store::journal::Waiters;
 
-/// The most followers at a time.
+/// Maximum number of followers at the same time.
 pub const FOLLOWERS_MAX: usize = 65_536;
 
-/// How long a follower waits before it reads a shard again whose queue was full.
+/// Delay before a follower reads again from a shard whose queue was full.
 const BUSY_DELAY: Duration = Duration::from_millis(5);
 
 type ByAccount = HashMap<AccountId, Vec<Arc<FillSignal>>, foldhash::fast::RandomState>;
@@ -36,14 +35,14 @@ pub(super) struct FillFollowers {
     shards: [ArcSwap<ByAccount>; SHARD_COUNT],
 }
 
-/// Wakes a follower.
+/// The signal that wakes a follower.
 #[derive(Default)]
 pub struct FillSignal {
     has_fills: AtomicBool,
     wake: Notify,
 }
 
-/// Follows the fills of one account, until it is dropped.
+/// Follows the fills of one account until it is dropped.
 pub struct FillFollower {
     shards: Arc<Shards>,
     account: AccountId,
@@ -58,12 +57,12 @@ impl Default for FillFollowers {
 }
 
 impl FillFollowers {
-    /// Wakes those who follow the accounts that these events filled orders of. Call it with the
-    /// state after the events. Costs one load while there are no followers.
+    /// Wakes the followers of the accounts whose orders these events filled. Must be called with
+    /// the state after the events. Costs one load while there are no followers.
     #[inline]
     pub(super) fn wake(&self, events: &[Event], state: &State) {
-        // A follower's first read of the shard comes after it was counted, so a fill that this
-        // overlooks is in that read.
+        // A follower is counted before its first read of the shard, so a fill that is overlooked
+        // here shows in that read.
         if self.count.load(Ordering::Relaxed) > 0 {
             self.wake_any(events, state);
         }
@@ -105,7 +104,7 @@ impl FillFollowers {
     }
 }
 
-/// The account of which this event filled an order.
+/// Returns the account whose order this event filled, if any.
 fn filled_account(event: &Event, state: &State) -> Option<AccountId> {
     match event {
         Event::OrderFilled(filled) => Some(filled.placement.account),
@@ -124,12 +123,12 @@ impl FillSignal {
         }
     }
 
-    /// Whether there have been any fills since the last call.
+    /// Returns whether there have been any fills since the last call.
     pub fn take(&self) -> bool {
         self.has_fills.swap(false, Ordering::AcqRel)
     }
 
-    /// Wakes the follower for another reason.
+    /// Wakes the follower for a reason other than fills.
     pub fn wake(&self) {
         self.wake.notify_one();
     }
@@ -141,8 +140,8 @@ impl FillSignal {
 }
 
 impl Shards {
-    /// Follows the fills of an account; `None` if there are [`FOLLOWERS_MAX`] followers. The owner
-    /// of `waiters` must be running them.
+    /// Follows the fills of an account. Returns `None` if there are [`FOLLOWERS_MAX`] followers.
+    /// The owner of `waiters` must be running them.
     pub fn follow_fills(
         self: &Arc<Self>,
         account: AccountId,
@@ -158,24 +157,24 @@ impl Shards {
         Some(FillFollower { shards: self.clone(), account, waiters: waiters.clone(), signal })
     }
 
-    /// The number of followers.
+    /// Returns the number of followers.
     pub fn fill_follower_count(&self) -> usize {
         self.environment.fill_followers.count.load(Ordering::Relaxed)
     }
 }
 
 impl FillFollower {
-    /// The account.
+    /// Returns the account whose fills are followed.
     pub const fn account(&self) -> AccountId {
         self.account
     }
 
-    /// What wakes this follower.
+    /// Returns the signal that wakes this follower.
     pub fn signal(&self) -> &FillSignal {
         &self.signal
     }
 
-    /// The fills after number `after`, as many as fit a page. Resolves when they are durable.
+    /// Returns as many fills numbered above `after` as fit a page. Resolves once they are durable.
     pub async fn page(&self, after: u64) -> FillPage {
         let account = self.account;
         loop {
@@ -184,7 +183,7 @@ impl FillFollower {
             });
             match read.await {
                 Ok(page) => return page.unwrap_or(FillPage::EMPTY),
-                // Only because its queue is full.
+                // The only possible refusal is a full queue.
                 Err(_) => tokio::time::sleep(BUSY_DELAY).await,
             }
         }

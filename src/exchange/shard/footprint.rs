@@ -9,18 +9,18 @@ use paperbourse_core::engine::state::view::Observed;
 use paperbourse_core::ids::{Place, SHARD_COUNT, ShardId};
 use paperbourse_store::journal::Waiters;
 
-/// How long to wait before visiting a shard again whose queue was full.
+/// Delay before a shard whose queue was full is visited again.
 const BUSY_DELAY: Duration = Duration::from_millis(5);
 
-/// How often to try a visit. A shard that stays busy for longer ends the count.
+/// Maximum number of attempts at a visit. If a shard stays busy for longer, the count fails.
 const VISIT_TRIES_MAX: u32 = 200;
 
 impl Shards {
-    /// The memory of the queues, which never changes.
+    /// Memory of the queues in bytes, which never changes.
     pub const QUEUE_BYTES: usize =
         SHARD_COUNT * QUEUE_CAPACITY.get() * (size_of::<Task>() + size_of::<usize>());
 
-    /// Counts the memory of all shards, a bounded part of one at a time.
+    /// Counts the memory of all shards. Each visit counts a bounded part of one shard.
     pub async fn footprint(self: &Arc<Self>, waiters: &Arc<Waiters>) -> Result<Footprint, Refusal> {
         let mut total = Footprint::default();
         for shard in ShardId::all() {
@@ -36,8 +36,8 @@ impl Shards {
         Ok(total)
     }
 
-    /// Counts a part of a shard, after a while if its queue is full: one busy moment must not
-    /// discard everything counted so far.
+    /// Counts the memory of part of a shard. Retries while the shard's queue is full, so that one
+    /// busy moment does not discard everything counted so far.
     async fn footprint_from(
         self: &Arc<Self>,
         shard: ShardId,

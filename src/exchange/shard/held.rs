@@ -1,7 +1,8 @@
-//! Decides held orders when their wait is over, and tells those who wait for the outcome.
+//! Decides held orders when their wait is over, and delivers the outcomes to waiting requests.
 //!
-//! A shard announces a held order in the turn that journals it, so before anybody can ask for its
-//! outcome. From then on the order is decided whether or not its client still waits.
+//! A shard announces a held order in the same turn in which it journals the order, and thus before
+//! any request can ask for the outcome. From then on, the order is decided whether or not its
+//! client still waits.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -22,27 +23,27 @@ use paperbourse_core::engine::rejection::Rejection;
 use paperbourse_core::ids::OrderId;
 use paperbourse_store::journal::Waiters;
 
-/// How long an outcome is kept for those who ask for it late, such as a repeat of the order.
+/// How long an outcome is kept for late requests, such as a repeat of the order.
 const KEPT: Duration = Duration::from_secs(10);
 
-/// How long to wait before an order is decided again that the server had no room for.
+/// Delay before another attempt to decide an order for which the server had no room.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// The receipt of an order that was decided, or why there is none.
+/// The receipt of a decided order, or the reason why there is no receipt.
 type Outcome = Result<OrderReceipt, Refusal>;
 
-/// The held orders of all shards, and the outcomes of those that were decided lately. The
-/// number of open orders that an account may have bounds both.
+/// The held orders of all shards, and the outcomes of those decided recently. Both are bounded by
+/// the number of open orders that an account may have.
 #[derive(Default)]
 pub struct HeldOrders {
     waits: Mutex<Waits>,
-    /// Signals an order that may be due before all others.
+    /// Signals that an order has been added that may be due before all others.
     earlier: Notify,
 }
 
 #[derive(Default)]
 struct Waits {
-    /// Not a hash table, which would keep the memory of a rush.
+    /// A tree, because a hash table would not free the memory that it needed at a peak.
     by_order: BTreeMap<OrderId, Wait>,
     timeline: BTreeMap<(Instant, OrderId), Step>,
     held_count: usize,
@@ -60,7 +61,7 @@ enum Step {
 }
 
 impl HeldOrders {
-    /// Announces the orders that these events hold. Call it with the state after the events.
+    /// Announces the orders held by these events. Must be called with the state after the events.
     #[inline]
     pub(super) fn announce(&self, events: &[Event], state: &State) {
         for event in events {
@@ -73,8 +74,8 @@ impl HeldOrders {
         }
     }
 
-    /// Announces the held orders of a recovered state. Their clients are gone, so they are decided
-    /// as soon as anything is.
+    /// Announces the held orders of a recovered state. Their clients are gone, so they are due at
+    /// once.
     pub(super) fn announce_all(&self, state: &State) {
         for (order, market_id) in state.held_orders() {
             self.add(order, market_id.clone(), Instant::now());
@@ -92,12 +93,13 @@ impl HeldOrders {
         }
     }
 
-    /// The number of held orders.
+    /// Returns the number of held orders.
     pub fn count(&self) -> usize {
         self.waits.lock().held_count
     }
 
-    /// Removes the orders that are due by now from the timeline, and says when the next step is.
+    /// Removes the orders that are due by now from the timeline. Returns these orders and the time
+    /// of the next step.
     fn take_due(&self, now: Instant) -> (Vec<DecideHeld>, Option<Instant>) {
         let mut waits = self.waits.lock();
         let mut due = Vec::new();
@@ -134,9 +136,9 @@ impl HeldOrders {
         all
     }
 
-    /// Tells those who wait what became of an order, and plans what comes next for it. An order
-    /// that could not be decided is still held, and its request goes on waiting: a refusal
-    /// would mean that nothing will come of it.
+    /// Passes an order's outcome to the requests that wait for it, and schedules the order's next
+    /// step. An order that could not be decided is still held, and its request keeps waiting: a
+    /// refusal would mean that the order is gone.
     fn note(&self, order: OrderId, outcome: Outcome) {
         let is_final =
             !matches!(outcome, Err(Refusal::Busy | Refusal::JournalFull | Refusal::ServerFull));
@@ -163,7 +165,7 @@ fn outcome_of(answer: Result<Result<Placed, Rejection>, Refusal>) -> Outcome {
 }
 
 impl Shards {
-    /// The held orders.
+    /// Returns the held orders.
     pub fn held_orders(&self) -> &HeldOrders {
         &self.environment.held_orders
     }
@@ -180,8 +182,11 @@ impl Shards {
         loop {
             let (due, next) = self.held_orders().take_due(Instant::now());
             if !due.is_empty() {
+                // Runs in a task of its own, so that waiting for the disk does not delay orders
+                // that become due meanwhile.
                 tokio::spawn(self.clone().decide_all(due, waiters.clone()));
             }
+            // `notify_one` keeps a permit, so an order announced since `take_due` is not missed.
             let mut earlier = pin!(self.held_orders().earlier.notified());
             match next {
                 None => earlier.await,
@@ -192,7 +197,7 @@ impl Shards {
         }
     }
 
-    /// Decides these orders in their order, and then waits for the disk once.
+    /// Decides these orders in sequence, and then waits for the disk once.
     pub async fn decide_all(self: Arc<Self>, due: Vec<DecideHeld>, waiters: Arc<Waiters>) {
         let decide = |command: DecideHeld| {
             let order = command.order;
@@ -208,10 +213,10 @@ impl Shards {
         outcome_of(self.execute(command.order.shard(), command, waiters).await)
     }
 
-    /// Waits until a held order is decided. Its refusal is that of the order.
+    /// Waits until a held order is decided. A refusal is the outcome of the order itself.
     ///
-    /// Not an `async fn`: an outcome is kept for a while only, and whoever calls this gets it,
-    /// however late they ask the future.
+    /// Not an `async fn`: outcomes are kept only for a while, and subscribing at once guarantees
+    /// that the caller gets the outcome, however late the future is polled.
     pub fn held_outcome<'s>(
         self: &'s Arc<Self>,
         held: &OrderReceipt,
@@ -229,7 +234,8 @@ impl Shards {
             }
             #[cfg(feature = "traces")]
             drop(delay);
-            // It was decided too long ago.
+            // The order was decided so long ago that its outcome is no longer kept. The command
+            // then returns the order's receipt.
             self.decide_held(DecideHeld { order, market_id }, waiters).await
         }
     }

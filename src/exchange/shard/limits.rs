@@ -1,5 +1,5 @@
-//! What a shard publishes about its open orders: the best limit on each side of each book, and when
-//! it has something to do next.
+//! The data that a shard publishes about its open orders: the best limit on each side of each book,
+//! and the shard's next deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering, fence};
@@ -11,9 +11,9 @@ use paperbourse_core::engine::order::open::BookSide;
 use paperbourse_core::ids::{MarketIndex, SHARD_COUNT, ShardId, Timestamp};
 use paperbourse_core::market::interest::Interest;
 
-/// The open orders of all shards, as far as timers and metrics need to know.
+/// The open orders of all shards, reduced to what timers and metrics need.
 pub struct OpenOrderBoard {
-    /// When each shard has something to do next, in nanoseconds; [`NEVER`] if it has nothing.
+    /// The next deadline of each shard, in nanoseconds since 1970; [`NEVER`] if it has none.
     next_deadline: [AtomicI64; SHARD_COUNT],
     counts: [AtomicUsize; SHARD_COUNT],
     fill_count: AtomicU64,
@@ -39,8 +39,8 @@ impl OpenOrderBoard {
         self.counts[index].store(state.open_order_count(), Ordering::Relaxed);
     }
 
-    /// The shards that have something to do by now: an order has expired, or an account fell
-    /// silent.
+    /// Iterates over the shards whose next deadline has passed: an order has expired, or the
+    /// heartbeats of an account have stopped.
     pub fn due(&self, now: Timestamp) -> impl Iterator<Item = ShardId> + '_ {
         ShardId::all().filter(move |shard| {
             self.next_deadline[shard.index()].load(Ordering::Relaxed) <= now.nanos()
@@ -51,35 +51,35 @@ impl OpenOrderBoard {
         self.fill_count.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// The number of fills of open orders since the start.
+    /// Returns the number of fills of open orders since the start.
     pub fn fill_count(&self) -> u64 {
         self.fill_count.load(Ordering::Relaxed)
     }
 
-    /// The number of open orders.
+    /// Returns the number of open orders.
     pub fn count(&self) -> usize {
         self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 }
 
-/// The places where a shard publishes its best limits, by the shard's index of the market.
+/// The interests in which a shard publishes its best limits, by the shard's market index.
 #[derive(Default)]
 pub(super) struct Published {
     interests: Vec<Option<Arc<Interest>>>,
 }
 
 impl Published {
-    /// Publishes the best limits of all sides on which orders rest, after a start.
+    /// Publishes the best limits of all sides with resting orders. Called at startup.
     pub(super) fn publish_all(&mut self, state: &State, environment: &Environment) {
         environment.open_orders.note(state);
         for on in state.open_sides() {
             self.publish(on, state, environment);
-            // What the books show now counts as new.
+            // The displayed sizes of the current books count as new.
             environment.markets.look_again_by_id(&state.used_market(on.market).condition_id);
         }
     }
 
-    /// Publishes what these events changed, after they were applied.
+    /// Publishes the changes that these events made. Must be called after the events are applied.
     pub(super) fn follow(&mut self, events: &[Event], state: &State, environment: &Environment) {
         let mut has_changed = false;
         let mut placed = None;
@@ -109,9 +109,9 @@ impl Published {
         if let Some(placed) = placed
             && state.is_open(placed.placement.order)
         {
-            // The feed publishes a book, fences, and reads the limits. So either it sees this
-            // limit, or its book is seen here. So does whatever else lets an order fill: a renewed
-            // lease, a supported schedule of fees.
+            // The feed publishes a book, fences, and reads the limits. So either the feed sees this
+            // limit, or its book is seen here. The same holds for anything else that lets an order
+            // fill, such as a renewed lease or a supported fee schedule.
             fence(Ordering::SeqCst);
             let market = state.used_market(placed.placement.market);
             let Some(market) = environment.markets.by_condition(&market.condition_id) else {

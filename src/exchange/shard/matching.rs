@@ -1,4 +1,4 @@
-//! Matching and expiry of open orders: work that no client waits for.
+//! Matching and expiry of open orders, which no client waits for.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use paperbourse_core::engine::command::{
 };
 use paperbourse_core::ids::ShardId;
 
-/// Shortest time between two log lines about work that the engine rejected.
+/// Minimum time between two log lines about work that the engine rejected.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Markets with work that could not be journaled or queued. They must be looked at again; the books
-/// of that later moment count.
+/// Markets with work that could not be journaled or queued. They must be looked at again later,
+/// with the books of that moment.
 #[derive(Default)]
 pub(super) struct Unmatched {
     markets: Mutex<BTreeSet<Arc<str>>>,
@@ -25,8 +25,8 @@ pub(super) struct Unmatched {
 }
 
 impl Unmatched {
-    /// Notes work that was refused. If the engine rejected it, it would do so again, so that is
-    /// logged and left to the market's next change.
+    /// Records refused work. If the engine rejected the work, it would do so again, so the
+    /// rejection is only logged, and the market waits for its next change.
     fn note(&self, shard: ShardId, market_id: Option<Arc<str>>, refusal: &Refusal) {
         match refusal {
             Refusal::Rejected(rejection) => {
@@ -37,7 +37,7 @@ impl Unmatched {
                     tracing::error!(shard, market, %rejection, "work on open orders was rejected");
                 }
             }
-            // Without a market, the work stays due.
+            // Work without a market stays due.
             Refusal::Busy | Refusal::JournalFull | Refusal::ServerFull => {
                 self.markets.lock().extend(market_id);
             }
@@ -46,18 +46,18 @@ impl Unmatched {
 }
 
 impl Shards {
-    /// What timers and metrics need to know about the open orders.
+    /// Returns the counts and deadlines of the open orders.
     pub fn open_orders(&self) -> &OpenOrderBoard {
         &self.environment.open_orders
     }
 
-    /// The markets that must be looked at again because their work was refused.
+    /// Takes the markets that must be looked at again because their work was refused.
     pub fn take_unmatched(&self) -> impl IntoIterator<Item = Arc<str>> + use<> {
         std::mem::take(&mut *self.environment.unmatched.markets.lock())
     }
 
-    /// Fills the shard's orders that these books cross, in as many visits as that takes; other
-    /// tasks run in between.
+    /// Fills the shard's orders that these books cross, in as many visits as necessary. Other tasks
+    /// run in between.
     pub fn match_orders(self: &Arc<Self>, shard: ShardId, command: MatchOrders) {
         let market_id = command.market_id.clone();
         self.visit(shard, Some(market_id), command, move |shards, command, matched| {
@@ -68,8 +68,8 @@ impl Shards {
         });
     }
 
-    /// Ends the shard's orders that have expired, and those of accounts that fell silent. Whatever
-    /// cannot be journaled now stays due.
+    /// Ends the shard's orders that have expired, and the orders of accounts whose heartbeats have
+    /// stopped. Orders whose end cannot be journaled now stay due.
     pub fn end_due_orders(self: &Arc<Self>, shard: ShardId) {
         self.visit_until_done(shard, None, ExpireOrders);
         self.visit_until_done(shard, None, CancelOnDisconnect);
@@ -80,7 +80,7 @@ impl Shards {
         self.visit_until_done(shard, Some(command.market_id.clone()), command);
     }
 
-    /// Runs a command that answers whether there is more to do, until there is not.
+    /// Runs a command until it answers that there is nothing more to do.
     fn visit_until_done<C>(
         self: &Arc<Self>,
         shard: ShardId,
@@ -96,7 +96,7 @@ impl Shards {
         });
     }
 
-    /// Runs or queues a command, and then what follows from its answer.
+    /// Runs or queues a command, and then runs `follow` with its answer.
     fn visit<C: Command + Send + 'static>(
         self: &Arc<Self>,
         shard: ShardId,

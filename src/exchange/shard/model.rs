@@ -1,6 +1,6 @@
 //! Loom model of the liveness guarantee: an awaited command gets its answer without any later
 //! traffic. Shards, tickets, waits, the flush wake-up and the journal's thread are the real ones;
-//! only the disk is in memory.
+//! only the disk is simulated.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use paperbourse_store::disk::Disk;
 use paperbourse_store::disk::simulated::SimulatedDisk;
 use paperbourse_store::journal::{DataDirectory, JournalConfig, Steps};
 
-/// What a thread does when none of its tasks can proceed.
+/// The behaviour of a thread when none of its tasks can proceed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Idle {
     /// Calls [`Journal::tend`] and sleeps, like a worker.
     Tends,
     /// Sleeps, like the settler.
     Sleeps,
-    /// Nothing: it is always busy.
+    /// Does nothing: it is always busy.
     Never,
 }
 
@@ -50,7 +50,7 @@ impl Wake for Alarm {
     }
 }
 
-/// Executes a command on a runtime of one thread.
+/// Executes a command on a single-threaded runtime.
 fn execute(shards: &Arc<Shards>, journal: &Journal, trader: u8, idle: Idle) {
     let waiters = journal.register();
     let alarm = Arc::new(Alarm::default());
@@ -96,7 +96,7 @@ fn open() -> (Journal, Steps) {
     (journal, steps)
 }
 
-/// Checks that no wake-up is lost. A lost one leaves all threads asleep, which loom reports.
+/// Checks that no wake-up is lost. A lost wake-up leaves all threads asleep, which loom reports.
 fn check(idle: [Idle; 2], preemptions_max: usize) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions_max);

@@ -1,11 +1,12 @@
-//! A combining queue: the thread that finds it idle also runs what other threads queue meanwhile.
+//! A combining queue: the thread that finds the queue idle also runs the tasks that other threads
+//! queue in the meantime.
 //!
-//! One counter holds the number of tasks that wait or run. The thread that raises it from 0 is the
-//! runner, and may run its own task at once without queueing it; every other thread pushes its task
-//! first and then counts it. The runner subtracts the tasks it has run, and stops when that leaves
-//! 0. Every hand-over is a read-modify-write of this one counter, so no task is left behind: the
-//! runner sees each push that was counted before its subtraction, and a later push finds 0 and runs
-//! its own task.
+//! One counter holds the number of tasks that are waiting or running. The thread that raises the
+//! counter from 0 is the runner, and may run its own task at once without queueing it. Every other
+//! thread pushes its task first and then counts it. The runner subtracts the tasks that it has run,
+//! and stops when that leaves 0. Every hand-over is a read-modify-write of this one counter, so no
+//! task is left behind: the runner sees each push that was counted before its subtraction, and a
+//! thread that pushes later finds 0 and becomes the runner.
 
 use std::num::NonZeroUsize;
 
@@ -13,9 +14,9 @@ use crossbeam_queue::ArrayQueue;
 
 use super::primitives::{AtomicUsize, Ordering};
 
-/// Tasks that run one at a time, in the order in which they were pushed.
+/// A queue of tasks that run one at a time, in the order in which they were pushed.
 pub(super) struct CombiningQueue<T> {
-    /// Tasks that wait or run.
+    /// Number of tasks that are waiting or running.
     pending: AtomicUsize,
     tasks: ArrayQueue<T>,
 }
@@ -24,9 +25,9 @@ pub(super) struct CombiningQueue<T> {
 #[must_use = "dropping a turn leaves the queued tasks waiting for ever"]
 pub(super) struct Turn<'a, T> {
     queue: &'a CombiningQueue<T>,
-    /// Tasks that have run and are still counted.
+    /// Number of tasks that have run but are still included in the count.
     done: usize,
-    /// Tasks that are pushed and counted but have not run.
+    /// Number of tasks that are pushed and counted but have not run.
     waiting: usize,
 }
 
@@ -45,7 +46,7 @@ impl<T> CombiningQueue<T> {
         Self { pending: AtomicUsize::new(0), tasks: ArrayQueue::new(capacity.get()) }
     }
 
-    /// The turn, if no thread has it. The caller must first run one task of its own.
+    /// Takes the turn, if no thread has it. The caller must first run one task of its own.
     pub(super) fn try_turn(&self) -> Option<Turn<'_, T>> {
         self.pending.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         Some(Turn { queue: self, done: 1, waiting: 0 })
@@ -64,7 +65,7 @@ impl<T> CombiningQueue<T> {
 }
 
 impl<T> Turn<'_, T> {
-    /// The next task; `None` if there is none left, which ends the turn.
+    /// Returns the next task, or `None` if there is none left, which ends the turn.
     pub(super) fn next(&mut self) -> Option<T> {
         if self.waiting == 0 {
             let pending = self.queue.pending.fetch_sub(self.done, Ordering::AcqRel);
@@ -79,7 +80,7 @@ impl<T> Turn<'_, T> {
         Some(self.queue.tasks.pop().expect("a task is pushed before it is counted"))
     }
 
-    /// Pauses the turn without ending it: the tasks wait until it is resumed.
+    /// Pauses the turn without ending it: queued tasks wait until the turn is resumed.
     pub(super) fn suspend(self) -> Suspended {
         Suspended { done: self.done, waiting: self.waiting }
     }

@@ -10,7 +10,8 @@ use paperbourse_store::journal::Waiters;
 /// Passes a task's result from the thread that ran it to the task's owner.
 pub(super) struct Ticket<T> {
     state: Mutex<State<T>>,
-    /// The group of the owner's worker. It gets the owner's waker if the result is not durable yet.
+    /// The waiters of the owner's worker. If the result is not durable yet, the owner's waker is
+    /// left with them.
     waiters: Arc<Waiters>,
 }
 
@@ -25,8 +26,8 @@ impl<T> Ticket<T> {
         Self { state: Mutex::new(State::Waiting(None)), waiters }
     }
 
-    /// Stores the result. The owner is woken once: by the flush that covers the result, or at once
-    /// if the result is durable already.
+    /// Stores the result. The owner is woken once: by the flush that makes the result durable, or
+    /// at once if the result is already durable.
     pub(super) fn fill(&self, observed: Observed<T>) {
         let place = observed.place;
         let before = std::mem::replace(&mut *self.state.lock(), State::Filled(observed));
@@ -37,7 +38,7 @@ impl<T> Ticket<T> {
         }
     }
 
-    /// Polled by the owner until the result is there.
+    /// Takes the result once it is available. Polled by the owner.
     pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Observed<T>> {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, State::Taken) {

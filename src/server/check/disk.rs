@@ -1,4 +1,4 @@
-//! The disk of a data folder: whether it is one, and whether it has room.
+//! Checks the disk of a data folder: whether it is in memory, and whether it has enough free space.
 
 use std::fs;
 use std::path::Path;
@@ -9,11 +9,11 @@ use crate::config::ServeArgs;
 use crate::journal::{ARCHIVE_NAME, JOURNAL_NAME};
 use crate::server::memory::megabytes;
 
-/// The kinds of file systems that are in memory, by the numbers that Linux gives them.
+/// File systems that are kept in memory, by the magic numbers that Linux assigns to them.
 const IN_MEMORY: [(i64, &str); 2] = [(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs")];
 
-/// What can become of this data folder on its disk. A disk that cannot be asked is not judged: what
-/// is wrong with the folder is said elsewhere.
+/// Returns the risks that the disk poses to this data folder. Returns none if the disk cannot be
+/// queried: problems with the folder itself are reported elsewhere.
 pub(super) fn risks(folder: &Path, arguments: &ServeArgs) -> Vec<String> {
     let Ok(disk) = statfs(nearest(folder)) else { return Vec::new() };
     let held = held_bytes(&folder.join(JOURNAL_NAME)) + held_bytes(&folder.join(ARCHIVE_NAME));
@@ -27,7 +27,7 @@ pub(super) fn risks(folder: &Path, arguments: &ServeArgs) -> Vec<String> {
     in_memory.into_iter().chain(shortage(free_bytes(&disk), held, arguments)).collect()
 }
 
-/// The nearest folder that exists: this one, or one that it will be in.
+/// Returns the nearest existing folder: this one, or the closest existing ancestor.
 pub(super) fn nearest(folder: &Path) -> &Path {
     let is_there = |folder: &&Path| folder.as_os_str().is_empty() || folder.exists();
     let found = folder.ancestors().find(is_there).unwrap_or(Path::new("/"));
@@ -40,17 +40,18 @@ fn memory_of(disk: &StatFs) -> Option<&'static str> {
     IN_MEMORY.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name)
 }
 
-/// The room that is left for this user.
+/// Returns the free space available to this user, in bytes.
 fn free_bytes(disk: &StatFs) -> u64 {
     #[expect(clippy::unnecessary_cast, reason = "32 bits on some machines")]
     let block_bytes = u64::try_from(disk.f_bsize as i64).unwrap_or_default();
     disk.f_bavail.saturating_mul(block_bytes)
 }
 
-/// That a disk with this much room is too small for what the options allow, of which the folder
-/// holds some already.
+/// Returns a warning if the free space is too small for the growth that the options allow. The
+/// `held` bytes in the folder are already part of that growth.
 fn shortage(free: u64, held: u64, arguments: &ServeArgs) -> Option<String> {
-    // Up to two snapshots, a start reads as much journal; one segment is written, one is prepared.
+    // Startup replays up to as much journal as two snapshots span. Two more segments exist: the one
+    // being written and the one prepared to follow it.
     let journal = arguments.snapshot_bytes.saturating_mul(2);
     let segments = arguments.journal_segment_bytes.saturating_mul(2);
     let allowed = arguments.archive_bytes.saturating_add(journal).saturating_add(segments);
@@ -65,7 +66,7 @@ fn shortage(free: u64, held: u64, arguments: &ServeArgs) -> Option<String> {
     })
 }
 
-/// What the files of this folder take.
+/// Returns the total size of the files in this folder, in bytes.
 fn held_bytes(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.metadata().ok()).map(|file| file.len()).sum()
@@ -79,7 +80,7 @@ mod tests {
     #[test]
     fn what_the_options_allow_has_to_fit() {
         const GIB: u64 = 1 << 30;
-        // By default 10 GiB of archive, 512 MiB of journal and two segments of 64 MiB.
+        // The defaults: 10 GiB of archive, 512 MiB of journal and two segments of 64 MiB.
         let wanted = 10 * GIB + (640 << 20);
         for (flags, free, held, is_short) in [
             (&[][..], wanted, 0, false),

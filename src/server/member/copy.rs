@@ -1,9 +1,10 @@
-//! The data of a new node: a copy of another one's, when the log alone is not enough. Brokers
-//! remove blocks in time, and a log may begin with the data of a single server.
+//! Copies another node's data to a new node when the log alone is not enough: brokers trim old
+//! blocks, and a log may begin with the data of a single server.
 //!
-//! The copy is made in a folder within the node's data folder, which may be all that the node may
-//! write to. Once it is complete and verified, that folder gets its final name, and what is in it
-//! is moved to where it belongs, if nothing is there. Nothing is ever removed but such copies.
+//! The copy is made in a subfolder of the node's data folder, which may be the only place that the
+//! node may write to. Once the copy is complete and verified, the subfolder is renamed to its final
+//! name, and its contents are moved into the data folder, provided that no data is there. Only
+//! copies are ever removed.
 //!
 //! ```text
 //! incoming.tmp/   a copy that is being made, or was interrupted
@@ -37,33 +38,33 @@ const _: () = assert!(PIECE_BYTES_MAX <= ANSWER_BYTES_MAX);
 const INCOMING_NAME: &str = "incoming";
 const OUTRUN_NAME: &str = "outrun";
 
-/// How often to ask for the same piece.
+/// Maximum number of times to request the same piece.
 const ASKED_MAX: u32 = 3;
 
-/// The longest pause before the next try after a copy that failed.
+/// Maximum pause before the next try after a failed copy.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// What a new node asks another.
+/// A question from a new node to the node that it copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Question {
-    /// What a copy consists of.
+    /// The list of a copy's files.
     Parts,
-    /// This many bytes of a file, from this offset.
+    /// `bytes` bytes of a file, starting at `offset`.
     Read { file: File, offset: u64, bytes: usize },
-    /// Nothing more: others may copy.
+    /// The copy is complete, so other nodes may ask for one.
     Done,
 }
 
-/// The data of a node, for one other node at a time.
+/// A node's data, offered to one other node at a time.
 pub(super) struct Offered {
     folder: Folder,
     log: LogId,
-    /// Who copies, from what, and when it last asked.
+    /// The node that is copying, the pieces that it copies, and the time of its last question.
     copying: Option<(String, Pieces, Instant)>,
 }
 
 impl Offered {
-    /// The data in this folder, on which a node may run.
+    /// Offers the data in this folder. A node may be running on it.
     pub(super) const fn new(folder: Folder, log: LogId) -> Self {
         Self { folder, log, copying: None }
     }
@@ -107,8 +108,9 @@ impl Answers for Offered {
     }
 }
 
-/// Whether the log does not begin with the first record, and the folder holds nothing. Whatever is
-/// in it counts, also what cannot be read. Waits for the brokers.
+/// Whether the node needs a copy: an earlier copy was interrupted, or the folder is empty and the
+/// log does not begin with the first record. A folder with any content, even unreadable, is not
+/// empty. Waits for the brokers.
 pub(super) async fn is_needed<L: Log>(folder: &Folder, log: &OpenLog<L>) -> anyhow::Result<bool> {
     for name in [INCOMING_NAME, OUTRUN_NAME] {
         if folder.disk.exists(&folder.path().join(name))? {
@@ -132,13 +134,14 @@ fn holds_something(folder: &Folder, place: &Path) -> Result<bool, DiskError> {
     Ok(folder.disk.exists(place)? && (is_file || !folder.disk.names(place)?.is_empty()))
 }
 
-/// Where the data in a folder is. The journal comes last: without it there is none.
+/// Returns the locations of the data in a folder. The journal is last: without it, the folder holds
+/// no data.
 fn places(folder: &Folder) -> [PathBuf; 4] {
     let archive = folder.path().join(ARCHIVE_NAME);
     [archive, folder.price_hours(), folder.snapshots(), folder.journal()]
 }
 
-/// The sequence of the first block, once the brokers say what it is.
+/// Returns the sequence of the log's first block. Waits until the brokers answer.
 async fn first_block(log: &impl Log) -> u64 {
     let mut tries = Tries::default();
     loop {
@@ -154,9 +157,9 @@ async fn first_block(log: &impl Log) -> u64 {
     }
 }
 
-/// Fills an empty data folder with a copy of another node's, however long that takes. Waits for the
-/// disk, and for the brokers on their thread. Returns whether the folder holds that copy and
-/// nothing else. An error if the folder or its disk is unfit.
+/// Fills an empty data folder with a copy of another node's data, however long that takes. Blocks
+/// on the disk, and on the brokers through their runtime. Returns whether the folder now holds that
+/// copy and nothing else. Fails if the folder or its disk is unusable.
 pub(super) fn fill(
     folder: &Path,
     (node, log): (&NodeName, LogId),
@@ -171,7 +174,7 @@ pub(super) fn fill(
     }
     let incoming = Folder::new(disk.clone(), &folder.join(INCOMING_NAME));
     if !disk.exists(incoming.path())? {
-        // Another process may have been here since the last look.
+        // Another process may have filled the folder since the last check.
         if !is_empty(&to)? {
             return Ok(false);
         }
@@ -181,7 +184,7 @@ pub(super) fn fill(
     move_in(&incoming, &to)
 }
 
-/// Tries again and again, less and less often after a copy that failed.
+/// Retries until a copy succeeds, with longer and longer pauses after failures.
 fn copy_until_whole(
     incoming: &Folder,
     (node, log): (&NodeName, LogId),
@@ -228,7 +231,7 @@ fn copy_until_whole(
     }
 }
 
-/// Copies the data of this node, and checks it as a start would.
+/// Copies the data of node `from`, and verifies the copy as startup would.
 fn copy(
     incoming: &Folder,
     from: &NodeName,
@@ -252,7 +255,7 @@ fn copy(
         piece.copy_from_slice(&answer);
         anyhow::Ok(())
     })?;
-    // If that does not arrive, the other node finds out.
+    // The result does not matter: the other node frees the copy after a timeout.
     let _ = ask(Question::Done);
     let verified = verify(unfinished.path())?;
     if let Some(damage) = verified.damage {
@@ -265,8 +268,8 @@ fn copy(
     Ok(())
 }
 
-/// Moves a whole copy to where it belongs, or what is left of it. Returns whether its journal was
-/// among that. An error, before anything is moved, if something is there.
+/// Moves a complete copy, or the rest of one, into the data folder. Returns whether the journal
+/// still had to be moved. Fails before anything is moved if a destination holds data.
 fn move_in(incoming: &Folder, to: &Folder) -> anyhow::Result<bool> {
     let disk = &to.disk;
     let has_journal = disk.exists(&incoming.journal())?;
@@ -290,20 +293,21 @@ fn move_all(from: &Folder, to: &Folder) -> Result<(), DiskError> {
     to.disk.sync_directory(to.path())
 }
 
-/// Removes a copy that was just made, because the log no longer continues it. No server runs on it.
+/// Removes a copy that was made recently, because the log no longer continues it. No server may be
+/// running on it.
 pub(super) fn discard(folder: &Path) -> anyhow::Result<()> {
     let directory = DataDirectory::open(Disk::System, folder)?;
     let (disk, from) = (directory.disk(), Folder::new(Disk::System, folder));
     let outrun = Folder::new(disk.clone(), &folder.join(OUTRUN_NAME));
     disk.create_directory(outrun.path())?;
-    // The journal first: what is there without one belongs to it.
+    // Move the journal first: any data without a journal belongs to the removed copy.
     disk.rename(&from.journal(), &outrun.journal())?;
     disk.sync_directory(folder)?;
     move_out(&outrun, &from)
 }
 
-/// Removes the rest of a copy whose journal was moved to `outrun`. If there is a journal, it is
-/// another, and stays.
+/// Removes the rest of a copy whose journal was moved to `outrun`. A journal in the folder belongs
+/// to other data, which is kept.
 fn move_out(outrun: &Folder, from: &Folder) -> anyhow::Result<()> {
     let disk = &from.disk;
     if holds_something(from, &from.journal())? {
@@ -324,7 +328,7 @@ fn both_hold_data(one: &Path, other: &Path) -> String {
     )
 }
 
-/// Whether this says that the log no longer continues a folder.
+/// Whether the error means that the log no longer continues the folder's records.
 pub(super) fn is_outrun(error: &anyhow::Error) -> bool {
     let halted = |error: &ReadError| match error {
         ReadError::Halted(halt) => halt.reason.lies_before_the_log(),
@@ -333,7 +337,7 @@ pub(super) fn is_outrun(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(halted)
 }
 
-/// The log that the data belongs to, and the parts of a copy.
+/// Parses the id of the log that the data belongs to, and the parts of the copy.
 fn parse_parts(text: &[u8]) -> anyhow::Result<(LogId, Vec<Part>)> {
     let (log, lines) = str::from_utf8(text)?.split_once('\n').context("a line is missing")?;
     let log = log.strip_prefix("log ").context("no log is named")?.parse()?;
@@ -350,7 +354,7 @@ fn parse_parts(text: &[u8]) -> anyhow::Result<(LogId, Vec<Part>)> {
     Ok((log, parts.collect::<anyhow::Result<_>>()?))
 }
 
-/// The name of a file, and two numbers.
+/// Parses a file name and two numbers.
 fn parse_file_and_numbers(text: &str) -> anyhow::Result<(File, u64, u64)> {
     let mut words = text.rsplitn(3, ' ');
     let mut next = || words.next().context("a word is missing");
@@ -358,7 +362,7 @@ fn parse_file_and_numbers(text: &str) -> anyhow::Result<(File, u64, u64)> {
     Ok((next()?.parse::<Named>()?.0, first, second))
 }
 
-/// A file, as questions and answers name it.
+/// The text form of a file in questions and answers.
 struct Named(File);
 
 impl fmt::Display for Named {

@@ -1,4 +1,4 @@
-//! How a data folder enters a cluster: where it continues the log, or why it does not.
+//! Admits a data folder to a cluster, provided that the log continues the folder's records.
 
 use std::path::Path;
 
@@ -24,26 +24,28 @@ pub(crate) struct Entry<'a, L> {
     pub(crate) position: u64,
 }
 
-/// What a folder and a log have in common.
+/// The result of comparing the newest record of a folder with the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Overlap {
-    /// The newest record of the folder is in the log.
+    /// The log has the same record at that position.
     Same,
-    /// The log has another record there, or none.
+    /// The log has a different record at that position, or none.
     Different,
-    /// One of the two does not have that record any more, or there is none.
+    /// The folder has no records, or its newest record is gone from the folder or the log.
     Unknown,
 }
 
 impl<L: Log + Clone> Entry<'_, L> {
-    /// A reader behind the folder's newest record, and what the folder is marked with from now on.
-    /// Refuses a folder that holds anything but a beginning of the log.
+    /// Returns a reader positioned after the folder's newest record, and the membership that the
+    /// folder is now marked with. Refuses a folder whose records are not a prefix of the log.
     ///
-    /// While no broker has a block intact, reads it again and again, and tells `halted` that.
+    /// While no broker has an intact copy of a block, retries the read and calls `halted` each
+    /// time.
     pub(crate) async fn enter(&self, halted: impl Fn()) -> anyhow::Result<(Reader<L>, Membership)> {
         let overlap = self.overlap(&halted).await?;
         let is_continued = self.position == 0 || overlap == Overlap::Same;
-        // Before the folder is marked: a log that begins further on needs another folder.
+        // Seek before the folder is marked: a log that begins after this position needs another
+        // folder.
         let seek = || Reader::seek(self.log.log.clone(), self.log.start(), self.position);
         let reader = until_whole(seek, halted).await?;
         let membership =
@@ -63,8 +65,8 @@ impl<L: Log + Clone> Entry<'_, L> {
         self.folder.path()
     }
 
-    /// Compares the folder's newest record with that of the log, or with the data that the log
-    /// begins with.
+    /// Compares the folder's newest record with that of the log, or with the log's origin if the
+    /// folder ends there.
     async fn overlap(&self, halted: impl Fn()) -> anyhow::Result<Overlap> {
         let Self { log, disk, position, .. } = *self;
         if position == 0 {
@@ -92,7 +94,7 @@ impl<L: Log + Clone> Entry<'_, L> {
     }
 }
 
-/// Reads the log again and again while no broker has a block intact, and tells `halted` that.
+/// Retries a read while no broker has an intact copy of a block, and calls `halted` each time.
 async fn until_whole<T, F>(read: impl Fn() -> F, halted: impl Fn()) -> Result<T, ReadError>
 where
     F: Future<Output = Result<T, ReadError>>,
@@ -106,7 +108,7 @@ where
     }
 }
 
-/// Refuses to let a node own the log with anything but the log's records below the fence.
+/// Refuses ownership of the log unless the folder holds exactly the log's records below the fence.
 pub(crate) fn require_whole<L: Log>(
     owner: &Owner<L>,
     journal: &Journal,

@@ -1,4 +1,4 @@
-//! A node that was told to end before it owned the log: it may be about to take it.
+//! Shutdown of a node that does not own the log yet. It may be taking the log at that moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,22 +13,23 @@ use super::{Owned, Ownership, RELEASE_TIME_MAX};
 use crate::cluster::standby::MayTake;
 use crate::server::ending::Ending;
 
-/// How long the end may wait for a log that is just being taken.
+/// Maximum time that the shutdown waits for a takeover in progress.
 const GIVE_UP_TIME_MAX: Duration = Duration::from_secs(2 * RELEASE_TIME_MAX.as_secs());
 
-/// Whether a standby may take the log.
+/// Decides between a standby's takeover of the log and its shutdown.
 #[derive(Default)]
 pub(super) struct Leaving {
     has_begun: AtomicBool,
-    /// Whether it may be taking it now.
+    /// Whether a takeover may be in progress.
     may_take: AtomicBool,
     declined: Notify,
 }
 
 impl Leaving {
-    /// Decides after a look at the log.
+    /// Decides whether the standby may take the log, after each read of the log.
     pub(super) fn decide(&self) -> MayTake {
-        // In this order: of the two threads, one sees what the other has stored.
+        // Both sides store their own flag before they load the other's, so at least one of them
+        // sees the other's store.
         self.may_take.store(true, Ordering::SeqCst);
         if self.has_begun.load(Ordering::SeqCst) {
             self.may_take.store(false, Ordering::SeqCst);
@@ -38,12 +39,12 @@ impl Leaving {
         MayTake::Yes
     }
 
-    /// From now on the log is taken no more.
+    /// Forbids taking the log from now on.
     fn begin(&self) {
         self.has_begun.store(true, Ordering::SeqCst);
     }
 
-    /// Returns once the node is not taking the log, after [`Self::begin`].
+    /// Waits until the node is no longer taking the log. Call [`Self::begin`] first.
     async fn declined(&self) {
         if self.may_take.load(Ordering::SeqCst) {
             self.declined.notified().await;
@@ -51,14 +52,14 @@ impl Leaving {
     }
 }
 
-/// A node that ends.
+/// A node that is shutting down.
 pub(in crate::server) struct Left {
     pub(in crate::server) ending: Ending,
     giving_up: JoinHandle<()>,
 }
 
 impl Left {
-    /// Begins to end a node that waits for `owning`.
+    /// Starts the shutdown of a node that is still waiting for `owning`.
     pub(super) fn begin(
         ending: Ending,
         leaving: Arc<Leaving>,
@@ -79,7 +80,8 @@ impl Left {
         Self { ending, giving_up }
     }
 
-    /// Returns once the log is not this node's, also if it was just being taken.
+    /// Waits until this node does not own the log, even if a takeover was in progress. Gives up
+    /// after [`GIVE_UP_TIME_MAX`], or when a signal cuts the drain short.
     pub(in crate::server) async fn given_up(self) {
         tokio::select! {
             _ = self.giving_up => {}

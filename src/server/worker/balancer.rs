@@ -1,11 +1,12 @@
-//! Which worker serves a new connection: the one with the fewest.
+//! Balances new connections: the worker with the fewest connections serves the next one.
 //!
-//! The kernel deals connections out by a hash of their addresses. Among thousands, each worker gets
-//! its share; of ten, one worker often gets most and another none. So the worker that accepts a
-//! connection hands it to the worker with the fewest, if that is another.
+//! The kernel distributes connections by a hash of their addresses. With thousands of connections,
+//! each worker gets its share; with ten, one worker often gets most of them and another none. So a
+//! worker that accepts a connection hands it to the worker with the fewest connections, unless it
+//! has the fewest itself.
 //!
-//! Only their number counts, not what they do. Connections that are handed to a hung worker count
-//! at once, so it gets no more than its share.
+//! Only the number of connections counts, not their activity. Connections handed to a hung worker
+//! count immediately, so it gets no more than its share.
 
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::http::connection::ConnectionGuard;
 
-/// The workers, as the one that accepts a connection sees them.
+/// All workers, as seen by the one that accepts a connection.
 #[derive(Debug)]
 pub(super) struct Balancer {
     workers: Vec<Candidate>,
@@ -22,28 +23,29 @@ pub(super) struct Balancer {
 
 #[derive(Debug)]
 struct Candidate {
-    /// Each of the worker's connections holds a sender of this channel: the number of senders is
-    /// that of connections.
+    /// Each of the worker's connections holds a sender of this channel, so the number of senders is
+    /// the number of connections.
     alive: mpsc::WeakSender<()>,
-    /// Holds no more connections than may be open.
+    /// Unbounded, but never holds more than the maximum number of open connections.
     handed: mpsc::UnboundedSender<Accepted>,
 }
 
-/// What each worker gets of the balancer.
+/// A worker's ends of the balancer's channels.
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) balancer: Arc<Balancer>,
     /// The worker's number.
     pub(super) index: usize,
-    /// One sender for all who accept, and one for each connection.
+    /// One sender for all acceptors, and one for each connection.
     pub(super) alive: mpsc::Sender<()>,
-    /// Closes with the last of the senders, which ends the worker.
+    /// Closes when the last sender is dropped, which ends the worker.
     pub(super) drained: mpsc::Receiver<()>,
     /// The connections that other workers accepted for this one.
     pub(super) handed: mpsc::UnboundedReceiver<Accepted>,
 }
 
-/// A connection that another worker serves. As long as it is on its way, that worker does not end.
+/// A connection accepted for another worker. That worker does not end before it has received the
+/// connection.
 #[derive(Debug)]
 pub(super) struct Accepted {
     pub(super) stream: StdStream,
@@ -53,7 +55,7 @@ pub(super) struct Accepted {
 }
 
 impl Balancer {
-    /// The seats of this many workers.
+    /// Creates the seats for this many workers.
     pub(super) fn seats(worker_count: usize) -> Vec<Seat> {
         let mut workers = Vec::new();
         let mut ends = Vec::new();
@@ -74,36 +76,37 @@ impl Balancer {
         ends.into_iter().enumerate().map(seat).collect()
     }
 
-    /// A place at the worker with the fewest connections; `None` if none has fewer than this one.
+    /// Reserves a place at the worker with the fewest connections; `None` if no worker has fewer
+    /// than this one.
     pub(super) fn emptier_than(&self, own: usize) -> Option<Place<'_>> {
         let count = |worker: &Candidate| worker.alive.strong_count();
         let emptiest = self.workers.iter().min_by_key(|worker| count(worker))?;
         if count(emptiest) >= count(&self.workers[own]) {
             return None;
         }
-        // Without a sender, the worker has ended.
+        // Without a sender, the worker has ended and must get no connection.
         let alive = emptiest.alive.upgrade()?;
         Some(Place { at: emptiest, alive })
     }
 
-    /// The numbers of connections, each with one more for the acceptor.
+    /// Returns each worker's number of connections, plus one for the acceptor.
     #[cfg(test)]
     pub(super) fn counts(&self) -> Vec<usize> {
         self.workers.iter().map(|worker| worker.alive.strong_count()).collect()
     }
 }
 
-/// A place at another worker, which counts it already.
+/// A reserved place at another worker, which already counts the connection.
 pub(super) struct Place<'a> {
     at: &'a Candidate,
     alive: mpsc::Sender<()>,
 }
 
 impl Place<'_> {
-    /// Hands over the connection that takes the place.
+    /// Hands the connection to the worker with the reserved place.
     pub(super) fn take(self, stream: StdStream, peer: SocketAddr, guard: ConnectionGuard) {
         let accepted = Accepted { stream, peer, guard, alive: self.alive };
-        // That worker does not end while `alive` exists, so it still receives.
+        // The worker cannot end while `alive` exists, so its receiver is still open.
         let sent = self.at.handed.send(accepted);
         debug_assert!(sent.is_ok(), "a worker with a connection has not ended");
     }

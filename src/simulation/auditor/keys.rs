@@ -1,12 +1,12 @@
-//! Which changes to a key are possible after it was first seen.
+//! Checks of the changes that a key may undergo after it was first seen.
 
 use std::collections::BTreeMap;
 
 use crate::engine::key::{Key, KeyGrant};
 use crate::ids::KeyId;
 
-/// Checks that a key has its first known name or a requested one, and an expiry if it was rotated.
-/// The state hashes show whether it is the right one of several names.
+/// Checks that a key has its original name or a requested one, and an expiry if it was rotated. If
+/// several names were requested, the state hashes show which one is right.
 pub(super) fn check_changes(
     first: &Key,
     key: &Key,

@@ -1,4 +1,5 @@
-//! Traders, each with one order at a time, and watchers, who read what the traders have.
+//! Clients: traders, who each send one order at a time, and watchers, who read the traders'
+//! accounts.
 
 use std::collections::BTreeSet;
 
@@ -17,46 +18,47 @@ use crate::shard::Refusal;
 use crate::simulation::clients::START_MICROS;
 use crate::simulation::markets::{Fill, LASTING_COUNT, MARKETS};
 
-/// The shards of the traders; two share one.
+/// The shards of the traders. Two of the traders share a shard.
 const SHARDS: [u8; 4] = [3, 3, 17, 40];
 
-/// How long a client waits for an answer.
+/// Time that a client waits for an answer, in milliseconds.
 const PATIENCE_MS: u64 = 1_500;
 
-/// An order on its way.
+/// An order being sent, possibly more than once.
 struct Attempt {
     number: usize,
     request: Option<u64>,
     sent_ms: u64,
-    /// Whether some try was not answered, so that nobody knows what came of it.
+    /// Whether an earlier try went unanswered, so that the order may have been executed.
     may_be_done: bool,
 }
 
-/// A read on its way.
+/// A read in flight.
 struct Look {
     request: u64,
     sent_ms: u64,
-    /// How many orders must be seen.
+    /// Minimum number of orders that the answer must show.
     floor: usize,
 }
 
 struct Trader {
     identity: Identity,
     account: Option<AccountId>,
-    /// What each order costs, by its number.
+    /// The cost of each order in micro-dollars, indexed by its number.
     costs: Vec<i64>,
-    /// The cash after each order that is done.
+    /// The account's cash in micro-dollars, initially and after each executed order.
     cash: Vec<i64>,
-    /// Those that are done.
+    /// The executed orders, with their ids.
     done: Vec<(usize, OrderId)>,
     attempt: Option<Attempt>,
-    /// When the next order is due.
+    /// The time at which the next order is due.
     next_ms: u64,
     look: Option<Look>,
-    /// Those whose answers may still come, and then hold as ever.
+    /// Reads that timed out. Their answers may still arrive, and must still show at least `floor`
+    /// orders.
     late_looks: Vec<Look>,
     next_look_ms: u64,
-    /// The most orders that any look has shown.
+    /// The highest number of orders that any read has shown.
     seen: usize,
 }
 
@@ -80,7 +82,8 @@ impl Trader {
         }
     }
 
-    /// A cheap order, the same for each number.
+    /// Returns the market and the quantity of a cheap order. The same number always gives the same
+    /// order.
     fn order(index: usize, number: usize) -> (usize, i64) {
         let market = (index + number) % LASTING_COUNT;
         (market, 1_000_000 + 10_000 * i64::try_from(number % 50).expect("few"))
@@ -101,7 +104,7 @@ impl Trader {
         Trade::new(Owner::Identity(self.identity.clone()), order, names)
     }
 
-    /// How many orders explain this cash; `None` if no number does.
+    /// Returns the number of orders that explains this cash; `None` if no number does.
     fn count_of(&self, cash: i64) -> Option<usize> {
         let is_on_its_way = |attempt: &&Attempt| attempt.request.is_some() || attempt.may_be_done;
         let on_its_way = self.attempt.as_ref().filter(is_on_its_way).map(|attempt| {
@@ -114,13 +117,13 @@ impl Trader {
 pub(super) struct Clients {
     traders: Vec<Trader>,
     requests: u64,
-    /// The node that has answered last.
+    /// The node that answered last, which is presumed to be the owner.
     believed: usize,
     orders: BTreeSet<OrderId>,
     pub(super) totals: Totals,
 }
 
-/// A request for this node.
+/// A request to a node: the node's number, the request's number, and the request.
 pub(super) type Sent = (usize, u64, Request);
 
 impl Clients {
@@ -134,12 +137,12 @@ impl Clients {
         }
     }
 
-    /// How many orders are done.
+    /// Returns the number of orders done by each trader.
     pub(super) fn done(&self) -> Vec<usize> {
         self.traders.iter().map(|trader| trader.done.len()).collect()
     }
 
-    /// The requests that are due.
+    /// Returns the requests that are due.
     pub(super) fn send(&mut self, now_ms: u64, random: &mut Random) -> Vec<Sent> {
         let mut sent = Vec::new();
         for (index, trader) in self.traders.iter_mut().enumerate() {
@@ -178,7 +181,7 @@ impl Clients {
                 self.requests += 1;
                 let floor = trader.done.len().max(trader.seen);
                 trader.look = Some(Look { request: self.requests, sent_ms: now_ms, floor });
-                // A former owner may still answer.
+                // A former owner may still answer, so reads go to any node.
                 let node = random.below(NODES);
                 sent.push((node, self.requests, Request::Read { account }));
             }
@@ -186,7 +189,7 @@ impl Clients {
         sent
     }
 
-    /// Compares an answer with what it may be.
+    /// Checks an answer against the answers that are allowed at this time.
     pub(super) fn receive(
         &mut self,
         (node, number): (usize, u64),
@@ -232,7 +235,7 @@ impl Clients {
                     trader.next_ms = now_ms + 20 + random.below(100) as u64;
                     self.believed = random.below(NODES);
                     if !attempt.may_be_done && random.one_in(4) {
-                        // Nothing was done, so nothing will ever show of it.
+                        // The order was not executed, so it can never show up.
                         self.totals.given_up += 1;
                         trader.attempt = None;
                     }
@@ -247,11 +250,11 @@ impl Clients {
             }
             return Ok(());
         }
-        // The answer to a request that its client has given up.
+        // The client has given up this request.
         Ok(())
     }
 
-    /// A request could not be sent.
+    /// Records that a request could not be sent.
     pub(super) fn unsent(&mut self, number: u64, now_ms: u64, random: &mut Random) {
         for trader in &mut self.traders {
             if let Some(attempt) = &mut trader.attempt
@@ -265,7 +268,7 @@ impl Clients {
         }
     }
 
-    /// Compares the states of all shards with what the traders were told.
+    /// Compares the states of all shards with the answers that the traders received.
     pub(super) fn judge<'s>(&self, states: impl Iterator<Item = &'s State>) -> Result<(), String> {
         let states: Vec<&State> = states.collect();
         for (index, trader) in self.traders.iter().enumerate() {
@@ -289,7 +292,7 @@ impl Clients {
     }
 }
 
-/// How many orders this page shows. At least `floor` must be there.
+/// Returns the number of orders that this page shows. Fails if it is less than `floor`.
 fn seen(trader: &Trader, page: &AccountPage, floor: usize) -> Result<usize, String> {
     let ledger = page.ledger;
     let cash = START_MICROS - ledger.purchases.micros() - ledger.fees.micros();

@@ -10,14 +10,15 @@ use tokio::time::sleep;
 use crate::journal::replicated::test_util::{MemoryLog, PATIENCE};
 use crate::journal::replicated::{Appended, Extent, Log, NoAnswer};
 
-/// What a line leads to.
+/// The destination of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Condition {
-    /// The brokers.
+    /// The line leads to the brokers.
     Whole,
-    /// Nobody.
+    /// The line is cut.
     Cut,
-    /// A former leader, which believes that the log ends here and appends nothing.
+    /// The line leads to a former leader, which takes `tail` for the end of the log and appends
+    /// nothing.
     Isolated { tail: u64 },
 }
 

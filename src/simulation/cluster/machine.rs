@@ -1,4 +1,4 @@
-//! A machine: a disk, a clock, a line to the brokers, and at most one process.
+//! A machine: a disk, a clock, a line to the brokers, and at most one running process.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -19,30 +19,31 @@ use crate::journal::replicated::Lost;
 use crate::journal::replicated::test_util::{LOG, MemoryLog, node};
 use crate::simulation::paused_runtime;
 
-/// For how long after a fault others may take the log from the machine that had it: they judge its
-/// owner for three seconds, and it may have been cut off from the brokers for longer than it knows.
+/// Time after a fault during which other machines may take the log from the faulty machine, in
+/// milliseconds. They observe the log's owner for three seconds, and the faulty machine may have
+/// been cut off from the brokers for longer than it has noticed.
 const EXCUSED_MS: u64 = 6_000;
 
-/// What a process has done.
+/// The result of running a process for a while.
 #[derive(Default)]
 pub(super) struct Ran {
     pub(super) answers: Vec<(u64, Answer)>,
-    /// The epoch of the log, and whether it was free, if the process has taken it.
+    /// If the process took the log: its epoch, and whether the log had no owner.
     pub(super) took: Option<(u64, bool)>,
-    /// Whether it has ended because its log, or its brokers, were lost to it.
+    /// Whether the process ended because it lost its log or its brokers.
     pub(super) is_lost: bool,
 }
 
 struct Process {
-    /// Dropped before the runtime that it uses.
+    /// Declared before the runtime that the tasks use, so that it is dropped first.
     tasks: LocalSet,
     life: JoinHandle<anyhow::Result<()>>,
     runtime: Runtime,
     node: Rc<Node>,
     began_ms: u64,
-    /// How far its own clock is.
+    /// The time on the process's own clock, in milliseconds since its start.
     clock_ms: u64,
-    /// Whether it was stopped, and its clock went on.
+    /// Whether the process was paused while its clock kept running.
     was_stopped: bool,
     inbox: VecDeque<(u64, Request)>,
     handling: Vec<JoinHandle<()>>,
@@ -53,20 +54,20 @@ pub(super) struct Machine {
     pub(super) disk: SimulatedDisk,
     line: Line,
     clock: Clock,
-    /// How fast its clock is, in percent.
+    /// The speed of the machine's clock, in percent.
     rate_percent: u64,
     process: Option<Process>,
-    /// When the next process starts.
+    /// The time at which the next process starts.
     starts_ms: u64,
-    /// When the next process starts once the power is lost.
+    /// The time at which the next process starts after a power loss.
     restarts_ms: u64,
-    /// Until when the process stands still.
+    /// The time until which the process is paused.
     stopped_until_ms: u64,
-    /// Until when the line is not whole.
+    /// The time at which the line is whole again.
     cut_until_ms: u64,
-    /// Until when others may take the log from its process.
+    /// The time until which other machines may take the log from this machine's process.
     excused_until_ms: u64,
-    /// How many processes there were.
+    /// Number of processes started so far.
     pub(super) lives: u64,
 }
 
@@ -94,29 +95,30 @@ impl Machine {
         }
     }
 
-    /// What the world sees of the process, if there is one.
+    /// Returns the world's view of the process, if one is running.
     pub(super) fn port(&self) -> Option<&Port> {
         self.process.as_ref().map(|process| &process.node.port)
     }
 
-    /// Sends a request. False if nobody takes it.
+    /// Sends a request. Returns false if no process is running.
     pub(super) fn send(&mut self, number: u64, request: Request) -> bool {
         let Some(process) = &mut self.process else { return false };
         process.inbox.push_back((number, request));
         true
     }
 
-    /// Whether this process runs, and nothing has happened to it lately.
+    /// Whether this process is running and free of recent faults.
     pub(super) fn is_well_since(&self, life: u64, now_ms: u64) -> bool {
         self.process.is_some() && self.lives == life && now_ms > self.excused_until_ms
     }
 
-    /// Others may take the log from this machine until this long after the fault is over.
+    /// Allows other machines to take the log from this machine until [`EXCUSED_MS`] after
+    /// `until_ms`, when the fault ends.
     fn excuse(&mut self, until_ms: u64) {
         self.excused_until_ms = self.excused_until_ms.max(until_ms + EXCUSED_MS);
     }
 
-    /// The machine loses its power after this many more operations of its disk.
+    /// Makes the machine lose power after this many more disk operations.
     pub(super) fn lose_power_after(&mut self, operations: u64, starts_ms: u64) {
         let crash = When::From(self.disk.operations() + operations);
         self.disk.set_faults(Faults { crash, sectors_tear: true, ..Faults::default() });
@@ -124,12 +126,12 @@ impl Machine {
         self.excuse(starts_ms);
     }
 
-    /// The process dies.
+    /// Kills the process.
     pub(super) fn kill(&mut self, starts_ms: u64) {
         self.end(false, starts_ms);
     }
 
-    /// The process ends, and with `loses_power` what was not synced is lost.
+    /// Ends the process. With `loses_power`, unsynced data is lost.
     fn end(&mut self, loses_power: bool, starts_ms: u64) {
         self.process = None;
         self.disk.set_faults(Faults::default());
@@ -143,13 +145,13 @@ impl Machine {
         self.excuse(starts_ms);
     }
 
-    /// The process dies, and no other starts.
+    /// Kills the process and never restarts it.
     pub(super) fn switch_off(&mut self) {
         self.process = None;
         self.disk.kill();
     }
 
-    /// The process stands still until then. False if there is none.
+    /// Pauses the process until this time. Returns false if none is running.
     pub(super) fn stop(&mut self, until_ms: u64) -> bool {
         if self.process.is_some() {
             self.stopped_until_ms = until_ms;
@@ -158,7 +160,7 @@ impl Machine {
         self.process.is_some()
     }
 
-    /// The process is told to end. False if there is none.
+    /// Tells the process to shut down. Returns false if none is running.
     pub(super) fn leave(&mut self, now_ms: u64) -> bool {
         if let Some(process) = &self.process {
             process.node.port.leave();
@@ -167,14 +169,14 @@ impl Machine {
         self.process.is_some()
     }
 
-    /// The line leads elsewhere until then.
+    /// Puts the line into this condition until this time.
     pub(super) fn cut(&mut self, condition: Condition, until_ms: u64) {
         self.line.set(condition);
         self.cut_until_ms = until_ms;
         self.excuse(until_ms);
     }
 
-    /// Nothing is wrong from now on.
+    /// Ends all current faults.
     pub(super) fn heal(&mut self, now_ms: u64) {
         self.disk.set_faults(Faults::default());
         self.line.set(Condition::Whole);
@@ -182,7 +184,8 @@ impl Machine {
         self.starts_ms = self.starts_ms.min(now_ms);
     }
 
-    /// Runs the process up to this time. An error is one that no process may end with.
+    /// Runs the process up to this time. Returns an error if the process ended in a way that no
+    /// fault explains.
     pub(super) fn run_until(&mut self, now_ms: u64) -> Result<Ran, String> {
         if now_ms >= self.cut_until_ms {
             self.line.set(Condition::Whole);
@@ -242,7 +245,7 @@ impl Machine {
 }
 
 impl Process {
-    /// Runs until its clock is that far.
+    /// Runs until the process's clock shows this time.
     fn run(&mut self, clock_ms: u64) {
         let time = Duration::from_millis(clock_ms - self.clock_ms);
         self.clock_ms = clock_ms;
@@ -261,7 +264,7 @@ impl Process {
         });
     }
 
-    /// An error if a request has ended in a panic.
+    /// Fails if a request has panicked.
     fn require_no_panic(&mut self, number: usize) -> Result<(), String> {
         let Self { runtime, handling, .. } = self;
         handling.extract_if(.., |task| task.is_finished()).try_for_each(|task| {
@@ -271,7 +274,7 @@ impl Process {
     }
 }
 
-/// Runs the brokers' own work.
+/// The runtime for the brokers' own tasks.
 pub(super) struct Brokers(Runtime);
 
 impl Brokers {

@@ -1,5 +1,5 @@
-//! A node from its start to its end: what `server::member` and `http::handle` do, without their
-//! sockets and threads.
+//! A node from start to end: the work of `server::member` and `http::handle`, without their sockets
+//! and threads.
 
 use std::cell::{Cell, RefCell};
 use std::panic::resume_unwind;
@@ -38,7 +38,7 @@ use crate::simulation::markets;
 use crate::simulation::small::{DATA, Uninterrupted, journal_config, snapshot_config};
 use crate::snapshot::{Opened, Upkeep, open_stepped};
 
-/// How often an owner with nothing to do looks whether there is a segment to make.
+/// Interval at which an idle owner checks whether a segment must be created.
 const IDLE: Duration = Duration::from_millis(50);
 
 /// A request of a client.
@@ -53,25 +53,26 @@ pub(super) enum Request {
 pub(super) enum Answer {
     Done(OrderReceipt),
     Page(Option<AccountPage>),
-    /// Nothing was done, or read.
+    /// Nothing was executed or read.
     NotReady,
     Refused(Refusal),
 }
 
-/// What the world decides about a node, and sees of it.
+/// The world's instructions to a node, and its view of the node.
 #[derive(Default)]
 pub(super) struct Port {
     pub(super) answers: RefCell<Vec<(u64, Answer)>>,
     /// Whether the node was told to end.
     is_leaving: Level,
-    /// Takes the log at its next look, whoever owns it.
+    /// Whether to take the log at the next check, regardless of its owner.
     pub(super) takes_anyway: Cell<bool>,
-    /// The epoch of the log that the node has just taken, and whether it was free.
+    /// If the node has taken the log since the world last checked: its epoch, and whether the log
+    /// had no owner.
     pub(super) took: Cell<Option<(u64, bool)>>,
-    /// The position of the newest record that is on its disk.
+    /// The position of the newest record on the node's disk.
     pub(super) position: Cell<u64>,
     serving: RefCell<Option<Rc<Serving>>>,
-    /// A record was made.
+    /// Notified when a record is written to the journal.
     record: Notify,
 }
 
@@ -81,7 +82,7 @@ impl Port {
     }
 }
 
-/// An owner that answers.
+/// The parts of an owner that answer requests.
 struct Serving {
     shards: Arc<Shards>,
     waiters: Arc<Waiters>,
@@ -98,16 +99,16 @@ pub(super) struct Node {
 }
 
 thread_local! {
-    /// Why the process that runs now had to end.
+    /// The reason why the running process must end, if any.
     static LOST: RefCell<Option<SeatLost>> = const { RefCell::new(None) };
 }
 
-/// Why the process that has just run had to end, if it had to.
+/// Takes the reason why the process that has just run had to end, if any.
 pub(super) fn take_lost() -> Option<SeatLost> {
     LOST.take()
 }
 
-/// Ends the process: nothing that it does after this counts.
+/// Ends the process: nothing it does afterwards counts.
 fn end(lost: &SeatLost) -> ! {
     LOST.set(Some(lost.clone()));
     resume_unwind(Box::new("the process has ended"))
@@ -190,7 +191,7 @@ impl Node {
         Ok(())
     }
 
-    /// The journal's own threads, and snapshots.
+    /// Does the work of the journal's threads, and takes snapshots.
     async fn flush(
         self: Rc<Self>,
         journal: Arc<Journal>,
@@ -210,7 +211,7 @@ impl Node {
         }
     }
 
-    /// Answers a request, unless the process ends before.
+    /// Answers a request, unless the process ends first.
     pub(super) async fn handle(self: Rc<Self>, number: u64, request: Request) {
         let answer = self.answer(request).await;
         if LOST.with_borrow(Option::is_none) {
@@ -242,7 +243,7 @@ impl Node {
             answer = asked => answer.unwrap_or_else(Answer::Refused),
             () = has_given_up.until(is_set) => return Answer::NotReady,
         };
-        // What was done is in the log. Everything else was only read.
+        // An executed order is in the log. Any other answer was only read, so it needs the lease.
         if matches!(answer, Answer::Done(_)) || lease.holds() { answer } else { Answer::NotReady }
     }
 }
@@ -251,7 +252,7 @@ const fn is_set(flag: u32) -> bool {
     flag > 0
 }
 
-/// Copies the record into the journal.
+/// Appends the record to the journal.
 fn append(journal: &Journal, steps: &mut Steps, record: &[u8]) -> anyhow::Result<()> {
     loop {
         if let Ok(reservation) = journal.reserve(record.len()) {
@@ -263,8 +264,8 @@ fn append(journal: &Journal, steps: &mut Steps, record: &[u8]) -> anyhow::Result
     }
 }
 
-/// Gives the log up, as a server that drains does. What is in it by then is answered as done, and
-/// no other record ever will be in it.
+/// Releases the log, as a draining server does. Records in the log by then are answered as done,
+/// and no other record will ever get there.
 async fn give_up(journal: &Journal, seat: &Seat<Line>, serving: &Serving) {
     let wait_for = async |position: u64| {
         while journal.durable_place().position() < position {
@@ -275,7 +276,7 @@ async fn give_up(journal: &Journal, seat: &Seat<Line>, serving: &Serving) {
     let _ = timeout(RELEASE_TIME_MAX, wait_for(journal.newest_place().position())).await;
     let left = match timeout_at(ends_at, seat.leave()).await {
         Ok(left) => left,
-        // Once it has drained.
+        // The owner left too late: try once more.
         Err(_) => timeout(RELEASE_TIME_MAX, seat.leave()).await.ok().flatten(),
     };
     let Some(owner) = left else { return };
@@ -283,7 +284,7 @@ async fn give_up(journal: &Journal, seat: &Seat<Line>, serving: &Serving) {
     let releasing = spawn_local(owner.release());
     wait_for(position).await;
     serving.has_given_up.change(|_| 1);
-    // Those who wait are answered.
+    // Give the waiting requests time to be answered.
     sleep(Duration::from_millis(2)).await;
     let _ = timeout(RELEASE_TIME_MAX, releasing).await;
 }

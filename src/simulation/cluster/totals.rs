@@ -1,39 +1,39 @@
-//! How much came of a seed.
+//! Counts of the events in a seed's run.
 
 totals! {
     Totals:
-    /// Orders that were answered as done.
+    /// Orders answered as done.
     orders: "orders done",
-    /// Those of them that were sent more than once, since an answer did not come.
+    /// Orders done that were sent more than once, since an answer was missing.
     repeated: "of them sent again",
-    /// Orders given up because no node had done anything about them.
+    /// Orders given up after a node answered that it had not executed them.
     given_up: "orders given up",
-    /// Looks at an account that were answered.
+    /// Reads of an account that were answered.
     looks: "looks",
-    /// Requests that were answered with a 503.
+    /// Requests answered with a 503.
     not_ready: "answers of nodes that are not ready",
-    /// Orders whose answer did not come in time.
+    /// Orders whose answer did not arrive in time.
     unanswered: "orders without an answer",
     /// Processes killed.
     killed: "processes killed",
-    /// Machines that lost their power.
+    /// Machines that lost power.
     power_lost: "power losses",
-    /// Processes that stood still for a while.
+    /// Processes paused for a while.
     stopped: "processes stopped",
-    /// Lines to the brokers that were cut.
+    /// Connections to the brokers that were cut.
     cut: "lines cut",
-    /// Lines that led to a broker cut off from the others.
+    /// Connections that led to a broker cut off from the others.
     isolated: "lines to an isolated broker",
-    /// Leaders of the brokers that died.
+    /// Broker leaders that died.
     elections: "elections",
-    /// Blocks that all brokers had lost for a while.
+    /// Blocks that all brokers lost for a while.
     gaps: "blocks lost for a while",
-    /// Processes told to end.
+    /// Processes told to shut down.
     left: "processes told to end",
-    /// Logs taken that nobody owned.
+    /// Logs taken while they had no owner.
     taken_free: "logs taken after a release",
     /// Logs taken from an owner.
     taken_over: "logs taken over",
-    /// Processes that ended because the log, or the brokers, were lost to them.
+    /// Processes that ended because they lost the log or the brokers.
     lost: "processes that lost the log",
 }

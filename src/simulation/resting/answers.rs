@@ -1,4 +1,4 @@
-//! Passes answers about orders that rest on to clients and the auditor.
+//! Delivers answers about resting orders to clients and the auditor.
 
 use super::venue::Venue;
 use crate::engine::order::payload::PayloadFlaw;
@@ -10,7 +10,7 @@ use crate::simulation::clients::{Clients, Request};
 use crate::simulation::process::{Answer, Noted};
 use crate::simulation::totals::Totals;
 
-/// Delivers an answer to the client that asked and records it with the auditor.
+/// Delivers an answer to the client that sent the request, and records it with the auditor.
 pub(in crate::simulation) fn deliver(
     request: &Request,
     answer: Answer,

@@ -1,5 +1,5 @@
-//! The auditor's books of orders that rest, in plain integers: what answers showed and what starts
-//! recovered, both of which must stay true.
+//! The auditor's books of resting orders, in plain integers. They hold what answers showed and what
+//! starts recovered, and neither may change later.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,34 +19,33 @@ use crate::money::{Price, Shares, Usd};
 use crate::simulation::clients::{Clients, KEPT_ORDERS_MAX, RESTERS, START_MICROS};
 use crate::simulation::totals::Totals;
 
-/// An order as far as it is known.
+/// An order, as far as the answers have shown it.
 struct Known {
     number: usize,
-    /// Its newest life that was shown.
+    /// The newest receipt shown for the order.
     receipt: OrderReceipt,
 }
 
-/// What is known about one trader.
+/// The auditor's record of one trader.
 #[derive(Default)]
 struct Book {
     account: Option<AccountId>,
     orders: BTreeMap<OrderId, Known>,
     id_of: BTreeMap<usize, OrderId>,
-    /// The orders whose end is part of the totals.
+    /// The orders whose end is already counted in the totals.
     counted: BTreeSet<OrderId>,
-    /// Orders whose end an answer reported, and how they ended.
+    /// Orders that an answer reported as ended, with their final status.
     ended: BTreeMap<OrderId, OrderStatus>,
     /// Orders that the trader asked to cancel.
     cancels: BTreeSet<OrderId>,
-    /// Whether the trader asked to cancel all.
+    /// Whether the trader ever asked to cancel all orders.
     has_cancelled_all: bool,
     /// Whether the trader ever sent a heartbeat.
     has_beaten: bool,
-    /// How often the trader asked to reset the account, and how often that was answered with a
-    /// change.
+    /// Number of resets that the trader requested, and number of resets that an answer confirmed.
     resets_asked: u32,
     resets_seen: u32,
-    /// Every order up to this one ended with a reset or before, even if it was held.
+    /// Every order up to this one, even if it was held, had ended by the time of a reset.
     reset_up_to: Option<OrderId>,
     /// Every order up to this one has ended.
     ended_up_to: Option<OrderId>,
@@ -78,7 +77,7 @@ impl RestingBooks {
         self.book(trader).resets_asked += 1;
     }
 
-    /// Records that the account was reset, or had nothing to reset.
+    /// Records that an answer reported a reset of the account, or that there was nothing to reset.
     pub(in crate::simulation) fn saw_reset(
         &mut self,
         trader: usize,
@@ -95,7 +94,7 @@ impl RestingBooks {
         Ok(())
     }
 
-    /// Records an order that an answer showed, new or again.
+    /// Records an order that an answer showed, for the first time or again.
     pub(in crate::simulation) fn saw(
         &mut self,
         number: usize,
@@ -107,7 +106,7 @@ impl RestingBooks {
         self.book(sent.trader).note(number, receipt, sent, venue).map(|_| ())
     }
 
-    /// Records that an order was refused. Returns whether it was known to be held before.
+    /// Records that an order was refused. Returns whether it had been known as held.
     pub(in crate::simulation) fn saw_refused(
         &mut self,
         trader: usize,
@@ -116,7 +115,7 @@ impl RestingBooks {
         self.book(trader).forget_held(number)
     }
 
-    /// Records an order that was read.
+    /// Records an order returned by a read.
     pub(in crate::simulation) fn saw_reread(
         &mut self,
         trader: usize,
@@ -168,7 +167,7 @@ impl RestingBooks {
         Ok(())
     }
 
-    /// Records that an order had ended when it was to be cancelled.
+    /// Records that a cancel found the order already ended.
     pub(in crate::simulation) fn saw_ended(
         &mut self,
         trader: usize,
@@ -184,8 +183,9 @@ impl RestingBooks {
         Ok(())
     }
 
-    /// Checks what a start recovered: nothing that was shown may be missing or other than it was,
-    /// and every account adds up to its orders. Returns how many orders were compared.
+    /// Checks the states that a start recovered: every order ever shown must be present, in the
+    /// state shown or a later one, and every account must equal the sum of its orders. Returns the
+    /// number of orders compared.
     pub(in crate::simulation) fn recovered(
         &mut self,
         states: &[&State],
@@ -204,8 +204,8 @@ impl RestingBooks {
 }
 
 impl Book {
-    /// Checks an order against what is known, and keeps the newer of the two. Returns whether it is
-    /// at least as new.
+    /// Checks a receipt against the known one, and keeps the newer of the two. Returns whether the
+    /// given receipt is at least as new.
     fn note(
         &mut self,
         number: usize,
@@ -219,7 +219,7 @@ impl Book {
         ensure!(receipt.account == account, "{receipt:?} is of another account");
         self.check_alone(receipt, sent, venue)?;
         if self.id_of.get(&number).is_some_and(|&before| before < order) {
-            // It was held, dropped, and sent again.
+            // The order was held, dropped, and sent again.
             self.forget_held(number)?;
         }
         let id = *self.id_of.entry(number).or_insert(order);
@@ -243,8 +243,8 @@ impl Book {
         Ok(is_newer)
     }
 
-    /// Forgets the order with this number, which was held and is no more. Returns whether it was
-    /// known.
+    /// Forgets the order with this number, which was held and has been dropped. Returns whether it
+    /// was known.
     fn forget_held(&mut self, number: usize) -> Result<bool, String> {
         let Some(order) = self.id_of.remove(&number) else { return Ok(false) };
         let known = self.orders.remove(&order).expect("both know the order");
@@ -256,7 +256,7 @@ impl Book {
         Ok(true)
     }
 
-    /// Checks what an order says by itself.
+    /// Checks a receipt on its own, apart from earlier ones.
     fn check_alone(
         &self,
         receipt: &OrderReceipt,
@@ -278,8 +278,8 @@ impl Book {
         let is_late = |at| progress.fill_count > 0 && progress.filled_at >= at;
         ensure!(!terms.time_in_force.expires_at().is_some_and(is_late), "filled late: {receipt:?}");
         if !terms.awaited_book {
-            // It filled at its own limit and without a fee, except for what it took at once. The
-            // parts add up to the whole, to the micro-dollar.
+            // A resting order fills at its own limit and without a fee, except for the part taken
+            // at placement. The parts add up to the whole, to the micro-dollar.
             let rested = terms.quantity.micros() - receipt.fill.quantity.micros();
             let left = terms.quantity.micros() - filled;
             let [rested, left] = [rested, left].map(|it| at_limit(receipt.side, life, it));
@@ -289,7 +289,7 @@ impl Book {
                 "filled beside its limit: {receipt:?}"
             );
         }
-        // What it took at once was rounded by itself.
+        // The part taken at placement was rounded separately.
         let sign = if receipt.side == Side::Buy { 1 } else { -1 };
         let beyond = sign * (progress.notional.micros() - at_limit(receipt.side, life, filled));
         ensure!(beyond <= 1, "beyond its limit: {receipt:?}");
@@ -343,7 +343,7 @@ impl Book {
             totals.found_unanswered += u64::from(!self.orders.contains_key(&order));
             let is_as_new = self.note(number, &receipt, sent, venue)?;
             ensure!(is_as_new, "order {order} has lost what was shown of it: {receipt:?}");
-            // To cancel all leaves what is held.
+            // Cancelling all orders leaves held orders open.
             let was_held = receipt.life.as_ref().is_some_and(|life| life.terms.held_ms > 0);
             let ended_up_to = self.ended_up_to.filter(|_| !was_held && !receipt.is_held());
             let must_have_ended = self.ended.contains_key(&order)
@@ -379,7 +379,7 @@ impl Book {
         Ok(rows.len() as u64)
     }
 
-    /// Counts the ends that are newly known.
+    /// Adds the ends that are not yet counted to the totals.
     fn count_ends(&mut self, totals: &mut Totals) -> Result<(), String> {
         for (order, known) in &self.orders {
             let life = life(&known.receipt)?;
@@ -398,7 +398,7 @@ impl Book {
         Ok(())
     }
 
-    /// How often orders filled after they had been placed.
+    /// Returns the number of fills after placement.
     fn fill_count(&self) -> u64 {
         let fills = self.orders.values().map(|known| {
             let count = known.receipt.life.as_ref().map_or(0, |life| life.progress.fill_count);
@@ -407,7 +407,7 @@ impl Book {
         fills.sum()
     }
 
-    /// Checks how often the account was reset, and what remains of it.
+    /// Checks the number of resets and the balance they restored. Returns the account's resets.
     fn check_resets(&self, account: &Account) -> Result<Option<Resets>, String> {
         let resets = account.resets();
         let count = resets.map_or(0, |resets| resets.count);
@@ -422,8 +422,8 @@ impl Book {
         Ok(resets)
     }
 
-    /// Checks that the account is what its orders add up to. Every order is known here, even the
-    /// forgotten ones as they ended.
+    /// Checks that the account equals the sum of its orders. All orders are known here: those that
+    /// the server has forgotten are counted in their final state.
     fn check_sums(
         &self,
         account: &Account,
@@ -470,7 +470,7 @@ impl Book {
         }
         for (market, paid) in paid.iter().enumerate() {
             let Some(paid) = *paid else { continue };
-            // A reset before it was paid may have closed a part.
+            // An earlier reset may have closed part of the position.
             let shares = if resets.is_some() { paid.0.min(net[market]) } else { net[market] };
             let owed = shares * resting_payout_micros(market) / 1_000_000;
             ensure!(paid == (shares, owed), "paid {paid:?} for {} shares", net[market]);
@@ -485,7 +485,7 @@ impl Book {
             ensure!(!(settled.is_paid && is_open[index]), "orders are open in settled {id}");
         }
         let ledger = account.ledger();
-        // What a reset grants makes up for all that came before it.
+        // The amount granted by a reset makes up for everything before it.
         let granted = if resets.is_some() { ledger.granted.micros() } else { START_MICROS };
         let found = [
             ledger.granted,
@@ -527,15 +527,15 @@ fn life(receipt: &OrderReceipt) -> Result<&Life, String> {
     receipt.life.as_deref().ok_or_else(|| format!("a limit order has no life: {receipt:?}"))
 }
 
-/// Orders what is shown of one order by time.
+/// Returns a sort key for the receipts of one order, from oldest to newest.
 fn age(receipt: &OrderReceipt) -> (u32, bool, bool) {
     receipt.life.as_ref().map_or((0, false, false), |life| {
         (life.progress.fill_count, life.end.is_some(), !life.awaits_book)
     })
 }
 
-/// Whether an order that was `older` may be `newer` later. What it was at first never changes, so
-/// every replay repeats the first answer.
+/// Whether `newer` may be a later receipt of the order in `older`. The state at placement never
+/// changes, so every replay repeats the first answer.
 fn continues(older: &OrderReceipt, newer: &OrderReceipt) -> Result<bool, String> {
     let (before, after) = (*life(older)?, *life(newer)?);
     let at_first = |receipt: &OrderReceipt| OrderReceipt { life: None, ..receipt.clone() };
@@ -556,12 +556,13 @@ fn continues(older: &OrderReceipt, newer: &OrderReceipt) -> Result<bool, String>
         && has_grown)
 }
 
-/// More than the fee of this many shares in any of the markets.
+/// Returns an upper bound of the fee for this many shares in any of the markets, in micro-dollars.
 const fn fee_max(quantity: Shares) -> i64 {
     quantity.micros() / 50 + 100
 }
 
-/// The dollars and the shares that an order holds back, without the fee of a held one.
+/// Returns the micro-dollars and micro-shares that an order reserves, not counting the fee that a
+/// held order also reserves.
 fn held_back(side: Side, life: &Life) -> (i64, i64) {
     if !life.is_open() {
         return (0, 0);
@@ -573,7 +574,8 @@ fn held_back(side: Side, life: &Life) -> (i64, i64) {
     }
 }
 
-/// What this many micro-shares cost or yield at the limit, rounded in the venue's favour.
+/// Returns the cost or the proceeds of this many micro-shares at the limit, in micro-dollars,
+/// rounded in the venue's favour.
 fn at_limit(side: Side, life: &Life, micro_shares: i64) -> i64 {
     let price = life.terms.price.map_or(0, Price::micros);
     let picos = i128::from(price) * i128::from(micro_shares);

@@ -1,9 +1,9 @@
-//! What the traders send.
+//! The requests of the traders with resting orders.
 //!
-//! A server remembers only the newest finished orders of an account, and so do the names. So that
-//! nothing is forgotten that is not yet known, a trader places few orders during a process, and
-//! none while earlier ones are unanswered. Then all orders that finish during two processes are
-//! kept until the second ends.
+//! A server keeps only an account's newest finished orders and their names. It must not forget an
+//! order before the auditor has seen how the order ended. So a trader places few orders during a
+//! process, and none while earlier ones are unanswered. Then all orders that finish during two
+//! processes are kept until the second ends.
 
 use super::venue::{RESTING_MARKETS, Venue};
 use crate::disk::simulated::random::Random;
@@ -17,33 +17,34 @@ use crate::market::book::Side;
 use crate::money::{Price, Shares};
 use crate::simulation::clients::{Clients, RESTERS, Request};
 
-/// The most open orders of an account.
+/// Maximum number of open orders of an account.
 pub(in crate::simulation) const OPEN_ORDERS_MAX: u32 = 4;
 
-/// The trader whose account is reset. What others hold and own follows from their orders alone.
+/// The trader whose account is reset. The holdings of all other accounts follow from their orders
+/// alone.
 const RESETTER: usize = RESTERS.end - 1;
 
-/// How many orders a trader may place during a process.
+/// Maximum number of orders that a trader places during a process.
 const PLACED_PER_LIFE_MAX: usize = 4;
 
-/// An order that may rest, resent byte for byte.
+/// An order that may rest. Retries send it unchanged, byte for byte.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::simulation) struct RestingOrder {
     pub(in crate::simulation) trader: usize,
     pub(in crate::simulation) market: usize,
     /// The order as sent.
     pub(in crate::simulation) order: NewOrder,
-    /// Its one or two names.
+    /// The hashes of the order's one or two names.
     pub(in crate::simulation) names: Vec<NameHash>,
     pub(in crate::simulation) is_answered: bool,
-    /// Whether it was refused for good.
+    /// Whether the order was refused permanently.
     pub(in crate::simulation) is_refused: bool,
-    /// Whether a start has found it before it was answered.
+    /// Whether a start recovered the order before it was answered.
     is_found: bool,
 }
 
 impl RestingOrder {
-    /// The order as a state knows it.
+    /// Returns the state's row for the order, if the state has it.
     pub(in crate::simulation) fn row_in(
         &self,
         state: &State,
@@ -58,7 +59,7 @@ impl RestingOrder {
 /// A trader's recent orders.
 #[derive(Default)]
 pub(in crate::simulation) struct Rester {
-    /// Those that the server surely keeps, with their numbers.
+    /// Orders that the server is certain to keep, with their numbers.
     known: Vec<(OrderId, usize)>,
     /// The newest order that an answer reported.
     newest: Option<OrderId>,
@@ -87,7 +88,7 @@ impl RestingClients {
         rester.newest = rester.newest.max(Some(order));
     }
 
-    /// The order with one of these names.
+    /// Returns the number of the order with one of these names.
     pub(in crate::simulation) fn number_of(&self, names: &[NameHash]) -> Option<usize> {
         self.orders.iter().position(|order| order.names.iter().any(|name| names.contains(name)))
     }
@@ -107,26 +108,27 @@ impl Clients {
             let digest = self.traders[trader].identity.digest;
             let resting = &mut self.resting;
             let rester = &mut resting.resters[trader - RESTERS.start];
-            // Those that are open are kept at least until they finish, and then for a while.
+            // Open orders are kept at least until they finish, and for a while after that.
             rester
                 .known
                 .retain(|(order, _)| state.order_row(*order).is_some_and(|row| row.is_open()));
             self.traders[trader].unanswered.retain(|&number| {
                 let sent = &mut resting.orders[number];
-                // One that is held has yet to be decided, and may be placed once more.
+                // A held order is not decided yet, and may be placed again.
                 let row = sent.row_in(state, &digest);
                 let is_found = row.is_some_and(|row| row.hold.is_none());
-                // Later on it might be forgotten, and placed once more.
+                // Give the order up: the server may forget it later, and would then place it a
+                // second time.
                 let is_given_up = is_found && std::mem::replace(&mut sent.is_found, is_found);
                 sent.is_answered |= is_given_up;
                 !is_given_up
             });
-            // Each of them may be placed now.
+            // Each unanswered order may be placed now.
             rester.placed_count = self.traders[trader].unanswered.len();
         }
     }
 
-    /// The next request of a trader with orders that rest.
+    /// Returns the next request of a random trader with resting orders, if any is due.
     pub(in crate::simulation) fn next_resting(
         &mut self,
         venue: &Venue,

@@ -1,4 +1,4 @@
-//! The markets in which orders rest. Their books move while a process runs and between two.
+//! The markets of the resting orders. Their books move while a process runs and between processes.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use crate::market::catalogue::{Fees, MarketInfo, MarketStatus, Outcome};
 use crate::money::{FeeRate, Price, Shares};
 use crate::venue::{BookReplaced, VenueChange};
 
-/// The first stays open; the others are resolved in order.
+/// The ids of the markets. The first stays open; the others are resolved in order.
 pub(in crate::simulation) const RESTING_MARKETS: [&str; 4] = ["0xd0", "0xd1", "0xd2", "0xd3"];
 
-/// How long a market holds what it could match at once.
+/// Returns the time for which a market holds marketable orders, in milliseconds.
 const fn taker_delay_ms(market: usize) -> u32 {
     if market.is_multiple_of(2) { 250 } else { 0 }
 }
 
-/// The markets as the venue shows them now.
+/// The current state of the markets at the venue.
 pub(in crate::simulation) struct Venue {
     /// The bid and the ask of each market, in cents.
     touches: [(i64, i64); RESTING_MARKETS.len()],
@@ -28,14 +28,14 @@ impl Venue {
         Self { touches: [(48, 52); RESTING_MARKETS.len()], resolved_count: 0 }
     }
 
-    /// What a process learns when it starts.
+    /// Returns the changes that a process receives from the venue when it starts.
     pub(in crate::simulation) fn opening(&self, random: &mut Random) -> Vec<VenueChange> {
         let infos = (0..RESTING_MARKETS.len()).map(|market| self.info(market)).collect();
         let books = (0..RESTING_MARKETS.len()).map(|market| self.book(market, random));
         std::iter::once(VenueChange::Listed(infos)).chain(books).collect()
     }
 
-    /// A market's book moves, grows, shrinks or becomes stale.
+    /// Moves, resizes or invalidates a random market's book, and returns the change.
     pub(in crate::simulation) fn step(&mut self, random: &mut Random) -> VenueChange {
         let market = random.below(RESTING_MARKETS.len());
         if random.one_in(12) {
@@ -50,7 +50,7 @@ impl Venue {
         self.book(market, random)
     }
 
-    /// The next market is resolved; `None` if all are that ever will be.
+    /// Resolves the next market; `None` if all but the first are resolved.
     pub(in crate::simulation) fn resolve(&mut self) -> Option<VenueChange> {
         if self.resolved_count + 1 == RESTING_MARKETS.len() {
             return None;
@@ -63,7 +63,7 @@ impl Venue {
         (1..=self.resolved_count).contains(&market)
     }
 
-    /// The middle of a market's book, in cents.
+    /// Returns the midpoint of a market's book, in cents.
     pub(in crate::simulation) fn middle(&self, market: usize) -> i64 {
         let (bid, ask) = self.touches[market];
         bid.midpoint(ask)
@@ -99,7 +99,7 @@ impl Venue {
     }
 }
 
-/// The payout of one share once its market is resolved.
+/// Returns the payout per share of the first outcome once its market is resolved, in micro-dollars.
 pub(in crate::simulation) const fn resting_payout_micros(market: usize) -> i64 {
     match market % 3 {
         0 => 1_000_000,

@@ -17,7 +17,7 @@ impl World {
     /// effect.
     pub(super) fn live_with_flipped_bits(&mut self) -> Result<(), String> {
         let (mut process, mut upkeep) = self.open_without_faults()?;
-        // So that the journal ends in a different block each time.
+        // Random requests, so that the journal ends in a different block each time.
         for _ in 0..self.random.below(12) {
             if self.act(&mut process)? == Condition::DiskFailed {
                 return Err("the disk fails without a reason".to_owned());
@@ -50,7 +50,7 @@ impl World {
                     return Err(format!("{flipped} changed the state undetected"));
                 }
                 self.totals.flips_harmless += 1;
-                // A flip after the newest block was taken for a torn write and cut.
+                // A flip after the newest block was treated as a torn write and truncated.
                 if !flipped.is_past_content {
                     self.mend(&flipped)?;
                 }
@@ -65,7 +65,7 @@ impl World {
         Ok(())
     }
 
-    /// Flips a bit in the newest closed segment before its snapshot is taken.
+    /// Flips a bit in the newest closed segment before a snapshot is taken of it.
     fn snapshot_of_flipped_bit(&mut self, closed: u64, upkeep: &mut Upkeep) -> Result<(), String> {
         let path = Path::new(DATA).join("journal").join(segment_name(closed));
         if !self.disk().exists(&path).map_err(|error| error.to_string())? {
@@ -73,7 +73,7 @@ impl World {
         }
         let flipped = self.flip_random_bit(&path)?;
         match upkeep.keep(closed, &mut Uninterrupted) {
-            // It is already part of a snapshot.
+            // The segment is already part of a snapshot.
             Ok(None) => {}
             Ok(Some(_)) => return Err(format!("a snapshot was taken of {flipped}")),
             Err(error) => self.refused(&flipped, &error.to_string())?,
@@ -86,7 +86,7 @@ impl World {
         Ok(())
     }
 
-    /// Flips the bit back. The segment may have moved to the archive.
+    /// Flips the bit back. The segment may have been moved to the archive.
     fn mend(&self, flipped: &FlippedBit) -> Result<(), String> {
         let name = flipped.path.file_name().expect("it has a name");
         for path in [flipped.path.clone(), Path::new(DATA).join("archive").join(name)] {
@@ -106,7 +106,7 @@ impl World {
         Err(format!("the refusal of {flipped} does not name the file: {error}"))
     }
 
-    /// A random closed segment, snapshot or order file.
+    /// Picks a random closed segment, snapshot or order file.
     fn some_file(&mut self, closed: u64) -> Option<PathBuf> {
         let mut paths = Vec::new();
         for directory in ["journal", "snapshots"] {
@@ -122,8 +122,9 @@ impl World {
         if count == 0 { None } else { Some(paths.swap_remove(self.random.below(count))) }
     }
 
-    /// Flips a bit, usually in the written part of the file, since most of an open segment is
-    /// empty, and often at its end, since only the newest block may be cut.
+    /// Flips a bit. Usually picks one in the written part of the file, since most of an open
+    /// segment is empty, and often one at the end of that part, since only the newest block may be
+    /// truncated.
     fn flip_random_bit(&mut self, path: &Path) -> Result<FlippedBit, String> {
         let content = self.read(path)?;
         let written = content.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);

@@ -1,9 +1,10 @@
-//! Adds a point to a repository: what is new since the newest point is stored, and everything else
+//! Adds a point to a repository: data written since the newest point is stored, and everything else
 //! is shared with it.
 //!
-//! The point follows the newest one if the journal still holds the segment in which that one ends,
-//! with the same bytes up to there: each block vouches for all before it. Otherwise it begins anew,
-//! with the snapshot and what comes after it, and moments between the two cannot be restored.
+//! The new point follows the newest one if the journal still holds the segment in which the newest
+//! one ends, with the same bytes up to there: each block vouches for all blocks before it.
+//! Otherwise the new point starts a new line with the snapshot and the journal after it, and
+//! moments between the two points cannot be restored.
 
 use std::fmt;
 use std::path::Path;
@@ -23,49 +24,49 @@ use crate::key_file;
 use crate::snapshot::{Folder, Snapshot};
 use paperbourse_core::ids::Timestamp;
 
-/// What a backup added to a repository.
+/// The result of adding a backup to a repository.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct AddReport {
     /// Path of the repository.
     pub repository: String,
-    /// The number of the point.
+    /// The number of the new point.
     pub point: u64,
-    /// Why it does not follow the previous point, if it does not.
+    /// Reason the point does not follow the previous one. `None` if it does.
     pub begins_anew: Option<BeginsAnew>,
-    /// Position of its newest record.
+    /// Position of the newest record in the point.
     pub last_position: u64,
-    /// When that record was decided.
+    /// Decision time of the newest record in the point.
     pub last_time: Option<Text<Timestamp>>,
-    /// Number of files that were stored.
+    /// Number of files stored.
     pub new_files: u64,
-    /// Their size, in bytes.
+    /// Size of the stored files, in bytes.
     pub new_bytes: u64,
     /// Size of all files that the point needs, in bytes.
     pub bytes: u64,
-    /// What was not to be kept.
+    /// The points and files removed by the retention policy.
     pub removed: PruneReport,
     /// Whether the point has the key of the embedded issuer.
     pub has_issuer_key: bool,
-    /// Whether the hourly prices were left out because they are not in a regular file. A server
-    /// starts without them, too.
+    /// Whether the hourly prices were left out because they are not in a regular file. A server can
+    /// start without them.
     pub lacks_price_hours: bool,
 }
 
-/// Why a point does not follow the previous one.
+/// Reason a point does not follow the previous one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BeginsAnew {
     /// There is no previous point.
     First,
-    /// Segments in between have left the archive.
+    /// Segments between the two points have left the archive.
     ArchiveTooShort,
-    /// The data directory was restored to an earlier moment, and has gone on from there.
+    /// The data directory was restored to an earlier moment and has continued from there.
     OtherHistory,
 }
 
-/// Adds the present state of a data directory, whose server may be running, to a repository, which
-/// is created if it does not exist. Once that is on disk and verified, removes what is not to be
-/// kept.
+/// Adds the current state of a data directory to a repository, which is created if it does not
+/// exist. The directory's server may be running. Once the point is on disk and verified, removes
+/// the points that the policy `keep` does not cover.
 pub fn add(
     directory: &Path,
     repository: &Path,
@@ -89,10 +90,11 @@ pub fn add(
     Ok(report)
 }
 
-/// The point to follow, and its segment from which to go on.
+/// The point to follow and the segment from which to continue, or the reason that the new point
+/// follows none.
 type Resumed<'a> = Result<(&'a Point, &'a StoredSegment), BeginsAnew>;
 
-/// A point in the making.
+/// A point that is being added.
 struct Addition<'a> {
     folder: &'a Folder,
     repository: &'a Repository,
@@ -125,9 +127,9 @@ impl<'a> Addition<'a> {
         Self { folder, repository, previous, point: Point::new(number, now), report }
     }
 
-    /// Stores snapshot, journal and hourly prices.
+    /// Stores the snapshot, journal and hourly prices.
     fn store(&mut self) -> Result<(), RepositoryError> {
-        // The snapshot first: the segments after it stay until two newer snapshots exist.
+        // Open the snapshot first: the segments after it stay until two newer snapshots exist.
         let snapshot = Snapshot::newest(self.folder).map_err(InspectError::from)?;
         let resumed = self.resume()?;
         self.report.begins_anew = resumed.err();
@@ -136,7 +138,7 @@ impl<'a> Addition<'a> {
         }
         let (reader, first) = if let Ok((previous, newest)) = resumed {
             self.point.follows = Some(previous.number);
-            // What the new snapshot leaves to replay may begin before the previous point's end.
+            // The previous point may end after the new snapshot: keep its segments in between.
             let is_kept = |segment: &&StoredSegment| {
                 segment.number > self.point.covered() && segment.number < newest.number
             };
@@ -164,8 +166,8 @@ impl<'a> Addition<'a> {
         Ok(())
     }
 
-    /// The previous point, and the segment from which to go on: its last one with blocks. Or why
-    /// the journal does not follow that point.
+    /// Returns the previous point and its last segment with blocks, from which to continue, or the
+    /// reason the journal does not follow that point.
     fn resume(&self) -> Result<Resumed<'a>, InspectError> {
         let Some(previous) = self.previous else { return Ok(Err(BeginsAnew::First)) };
         let begun = previous.segments.iter().rfind(|segment| segment.before != segment.after);
@@ -206,7 +208,7 @@ impl<'a> Addition<'a> {
         Ok(())
     }
 
-    /// Stores the files of the snapshot that are not those of the point to follow.
+    /// Stores the files of the snapshot that the followed point does not have.
     fn store_snapshot(
         &mut self,
         snapshot: &Snapshot,
@@ -220,7 +222,7 @@ impl<'a> Addition<'a> {
             let original = original.to_string_lossy().into_owned();
             let opened = self.open(path)?;
             let bytes = opened.bytes()?;
-            // A name is used once in a history.
+            // A name is never reused within a history.
             let mut known = known.iter().flat_map(|known| &known.files);
             let same = known.find(|it| it.original == original && it.stored.bytes == bytes);
             let stored = match same {
@@ -236,7 +238,8 @@ impl<'a> Addition<'a> {
         Ok(())
     }
 
-    /// Stores what the repository does not have of a segment, whose chain was checked.
+    /// Stores the part of a segment that the repository does not have. The segment's chain has been
+    /// checked.
     fn store_segment(
         &mut self,
         batch: &Batch,
@@ -279,7 +282,7 @@ impl<'a> Addition<'a> {
             self.report.lacks_price_hours = true;
             return Ok(());
         }
-        // It is replaced as a whole while the server runs.
+        // The file is replaced as a whole while the server runs.
         let opened = self.open(&path)?;
         self.point.price_hours = Some(self.put("price-hours", &Content::File(&opened))?);
         Ok(())
@@ -293,7 +296,7 @@ impl<'a> Addition<'a> {
         Ok(())
     }
 
-    /// Opens a file of the data directory, which may have been removed since it was found.
+    /// Opens a file of the data directory. It may have been removed since it was found.
     fn open(&self, path: &Path) -> Result<DiskFile, InspectError> {
         Ok(self.folder.disk.open_read(path)?)
     }

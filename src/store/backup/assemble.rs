@@ -1,4 +1,4 @@
-//! Restores from a repository: puts a data directory together from the files of points.
+//! Restores from a repository: assembles a data directory from the files of points.
 
 use std::path::Path;
 
@@ -13,19 +13,19 @@ use crate::journal::{Batch, JournalMark, SegmentReader, segment_name};
 use crate::key_file;
 use crate::snapshot::Folder;
 
-/// What to restore from a repository.
+/// The parts of a repository that are to be restored.
 pub(super) struct Chosen<'a> {
     repository: &'a Repository,
     source: Source<'a>,
-    /// The hourly prices, which only the newest point has, and its number.
+    /// The hourly prices, which only the newest point has, and the number of that point.
     price_hours: Option<(u64, &'a StoredFile)>,
-    /// Whether these may be missing: the newest point cannot be read, or another was named because
-    /// the newest is incomplete.
+    /// Whether the hourly prices may be missing: the newest point cannot be read, or the caller
+    /// named another point because the newest is incomplete.
     may_lack_hours: bool,
 }
 
-/// Chooses what to restore for a moment, if need be not beyond the point of this number. A point
-/// that cannot be read is an error if it could be the one.
+/// Chooses the parts to restore for a moment, from points up to `number` if it is given. An
+/// unreadable point is an error if it could be the one to restore from.
 pub(super) fn choose<'a>(
     repository: &'a Repository,
     points: &'a mut Points,
@@ -94,7 +94,8 @@ impl Chosen<'_> {
         }
         if let Some((point, hours)) = price_hours {
             let path = repository.file_path(hours);
-            // A backup that has finished meanwhile has put its own in their place.
+            // A backup that has finished in the meantime has replaced the hourly prices with its
+            // own.
             let may_lack_hours = *may_lack_hours || repository.has_point_after(*point)?;
             report.lacks_price_hours = may_lack_hours && !repository.disk.exists(&path)?;
             if !report.lacks_price_hours {
@@ -114,7 +115,7 @@ impl Chosen<'_> {
         JournalMark { log, segment: snapshot.segment, chain: snapshot.chain.into() }
     }
 
-    /// Puts a segment together from its parts, and reads it as the next of the journal.
+    /// Assembles a segment from its parts, and reads it as the journal's next segment.
     fn read(
         &self,
         reader: &mut SegmentReader,

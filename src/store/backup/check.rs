@@ -1,4 +1,4 @@
-//! What a repository holds, and whether it is whole.
+//! Lists the contents of a repository and checks that they are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,59 +13,59 @@ use crate::disk::Disk;
 use crate::inspect::{Text, count, run};
 use paperbourse_core::ids::Timestamp;
 
-/// What a repository holds.
+/// The contents of a repository.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ListReport {
     /// The points, oldest first.
     pub points: Vec<PointReport>,
-    /// From when to when any moment can be restored, oldest first.
+    /// The time spans within which any moment can be restored, oldest first.
     pub spans: Vec<Span>,
-    /// Points that cannot be read, and files that are missing.
+    /// Unreadable points and missing files.
     pub damage: Vec<String>,
 }
 
-/// A point.
+/// A point of a repository.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct PointReport {
-    /// Its number.
+    /// The point's number.
     pub number: u64,
-    /// When it was taken.
+    /// Time at which the backup was taken.
     pub taken_at: Text<Timestamp>,
-    /// Position of its newest record.
+    /// Position of the newest record.
     pub last_position: u64,
-    /// Size of the files that it needs, in bytes. Points share files.
+    /// Size of the files that the point needs, in bytes. Points share files.
     pub bytes: u64,
     /// Size of the files that no earlier point needs, in bytes.
     pub own_bytes: u64,
 }
 
-/// A time of which any moment can be restored.
+/// A time span within which any moment can be restored.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Span {
-    /// The oldest time. `None` if that is before the first record.
+    /// The oldest time. `None` if it is before the first record.
     pub from: Option<Text<Timestamp>>,
-    /// The position at that time.
+    /// The position at the oldest time.
     pub from_position: u64,
     /// The newest time.
     pub to: Text<Timestamp>,
-    /// The position at that time.
+    /// The position at the newest time.
     pub to_position: u64,
 }
 
-/// Whether a repository is whole.
+/// The result of checking a repository.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct CheckReport {
     /// Number of readable points.
     pub points: u64,
-    /// Number of files that they need.
+    /// Number of files that the readable points need.
     pub files: u64,
-    /// Their size, in bytes.
+    /// Size of the needed files, in bytes.
     pub bytes: u64,
-    /// Points that cannot be read, and files that are missing or damaged.
+    /// Unreadable points, and missing or damaged files.
     pub damage: Vec<String>,
 }
 
-/// Lists the points of a repository. Files are looked for, but not read.
+/// Lists the points of a repository. Checks that files exist, but does not read them.
 pub fn list(path: &Path) -> Result<ListReport, RepositoryError> {
     let repository = Repository::open(Disk::System, path)?;
     let Points { readable, damaged, newest } = repository.points()?;
@@ -100,7 +100,7 @@ pub fn list(path: &Path) -> Result<ListReport, RepositoryError> {
     Ok(ListReport { points: readable.iter().map(report).collect(), spans, damage })
 }
 
-/// Reads every file that the points of a repository need, and checks it.
+/// Reads and checks every file that the points of a repository need.
 pub fn check(path: &Path) -> Result<CheckReport, RepositoryError> {
     let repository = Repository::open(Disk::System, path)?;
     let Points { readable, damaged, newest } = repository.points()?;
@@ -124,8 +124,8 @@ pub fn check(path: &Path) -> Result<CheckReport, RepositoryError> {
     Ok(report)
 }
 
-/// What is wrong with files that points need by now. Meanwhile somebody may have removed points,
-/// and then the files that only they needed.
+/// Returns the errors of the files that are still needed. Another process may have removed points
+/// in the meantime, and then the files that only those points needed.
 fn still_needed(
     repository: &Repository,
     flawed: Vec<(&StoredFile, RepositoryError)>,
@@ -141,14 +141,14 @@ fn still_needed(
 }
 
 impl ListReport {
-    /// Whether everything was found.
+    /// Whether no point or file is damaged or missing.
     pub const fn is_ok(&self) -> bool {
         self.damage.is_empty()
     }
 }
 
 impl CheckReport {
-    /// Whether everything was found as it was stored.
+    /// Whether every file is as it was stored.
     pub const fn is_ok(&self) -> bool {
         self.damage.is_empty()
     }

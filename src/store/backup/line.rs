@@ -1,4 +1,4 @@
-//! Lines of points: each point of a line follows the one before without a gap, so any moment
+//! Lines of points: each point of a line follows the previous one without a gap, so any moment
 //! between the first and the last can be restored.
 
 use std::collections::BTreeMap;
@@ -8,30 +8,30 @@ use super::point::{Point, StoredSegment, StoredSnapshot};
 use super::restore::RestoreError;
 use paperbourse_core::ids::Timestamp;
 
-/// Points that follow each other, oldest first; never empty.
+/// Points that each follow the previous one, oldest first; never empty.
 pub(super) struct Line<'a>(Vec<&'a Point>);
 
-/// What to restore: a snapshot and the segments after it.
+/// The input of a restore: a snapshot and the segments after it.
 pub(super) struct Source<'a> {
     pub(super) snapshot: Option<&'a StoredSnapshot>,
-    /// In order, without gaps, each with the number of its point.
+    /// The segments in order, without gaps, each with the number of its point.
     pub(super) segments: Vec<(u64, &'a StoredSegment)>,
-    /// The point that has the issuer's key and the snapshot.
+    /// The point that holds the snapshot and the issuer's key.
     pub(super) point: &'a Point,
 }
 
 impl<'a> Source<'a> {
-    /// Everything that a point holds.
+    /// Returns the source for restoring everything that a point holds.
     pub(super) fn of(point: &'a Point) -> Self {
         Self::from(&[point])
     }
 
-    /// Everything from the snapshot of the first of these points on.
+    /// Returns the snapshot of the first point, and all segments of the points after that snapshot.
     fn from(points: &[&'a Point]) -> Self {
         let point = points[0];
         let mut segments = BTreeMap::new();
         for later in points {
-            // A later point knows more of the segment that was being written.
+            // A later point holds more of a segment that was still being written.
             for segment in later.segments.iter().filter(|it| it.number > point.covered()) {
                 segments.insert(segment.number, (later.number, segment));
             }
@@ -41,7 +41,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The lines of a repository, oldest first.
+/// Returns the lines of a repository, oldest first.
 pub(super) fn lines(points: &[Point]) -> Vec<Line<'_>> {
     let mut lines: Vec<Line<'_>> = Vec::new();
     for point in points {
@@ -53,7 +53,7 @@ pub(super) fn lines(points: &[Point]) -> Vec<Line<'_>> {
     lines
 }
 
-/// Finds what to restore for a moment: in the newest line that holds it.
+/// Finds the source for restoring a moment, in the newest line that includes it.
 pub(super) fn find<'a>(lines: &[Line<'a>], moment: Moment) -> Result<Source<'a>, RestoreError> {
     let newest = lines.last().expect("there are points").newest();
     let mut later = None;
@@ -79,7 +79,7 @@ pub(super) fn find<'a>(lines: &[Line<'a>], moment: Moment) -> Result<Source<'a>,
 }
 
 impl<'a> Line<'a> {
-    /// Ends the line with the point of this number. `None` if it is not one of its points.
+    /// Cuts the line after the point with this number. `None` if the line does not have it.
     pub(super) fn up_to(&self, number: u64) -> Option<Self> {
         let at = self.0.iter().position(|point| point.number == number)?;
         Some(Self(self.0[..=at].to_vec()))
@@ -89,12 +89,13 @@ impl<'a> Line<'a> {
         self.0[self.0.len() - 1]
     }
 
-    /// The oldest moment that can be restored: before the first record, that is position 0.
+    /// Returns the oldest moment that can be restored; position 0 if that is before the first
+    /// record.
     pub(super) fn oldest(&self) -> Known {
         self.0[0].snapshot.as_ref().map_or_else(Known::default, StoredSnapshot::last)
     }
 
-    /// The newest moment that can be restored.
+    /// Returns the newest moment that can be restored.
     pub(super) fn ends_at(&self) -> Timestamp {
         self.newest().taken_at.0
     }
@@ -107,12 +108,12 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The newest snapshot of the line that holds nothing after the moment, and what follows it.
-    /// `None` if there is none.
+    /// Returns the line's newest snapshot without records after the moment, and the segments after
+    /// that snapshot. `None` if there is no such snapshot.
     fn source(&self, moment: Moment) -> Option<Source<'a>> {
         let holds = |point: &&Point| match &point.snapshot {
             Some(snapshot) => moment.includes(snapshot.last()),
-            // Its segments begin with the first record.
+            // Without a snapshot, the segments begin with the first record.
             None => true,
         };
         let at = self.0.iter().rposition(holds)?;

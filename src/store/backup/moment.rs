@@ -5,20 +5,20 @@ use std::fmt;
 use crate::inspect::Text;
 use paperbourse_core::ids::Timestamp;
 
-/// How much of a journal to restore.
+/// The point up to which a journal is restored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moment {
-    /// Everything.
+    /// Up to the newest record.
     Newest,
-    /// Up to the record at this position, with it.
+    /// Up to and including the record at this position.
     Position(u64),
-    /// Up to the first record decided after this time, to the microsecond, without it. So what was
-    /// answered by then is included: its record came before any that was decided later.
+    /// Up to, but not including, the first record decided after this time, to the microsecond. So
+    /// every response sent by then is included: its record precedes any that was decided later.
     Time(Timestamp),
 }
 
 impl Moment {
-    /// Whether the record at this position, decided at this time, is included if all before it are.
+    /// Whether `known` is included, provided that all records before it are.
     pub(super) const fn includes(self, known: Known) -> bool {
         match self {
             Self::Newest => true,
@@ -38,17 +38,17 @@ impl fmt::Display for Moment {
     }
 }
 
-/// A record, and when it was decided.
+/// A record's position and the time of its decision.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Known {
-    /// Its position; 0 stands for the time before the first record.
+    /// The position; 0 means before the first record.
     pub position: u64,
-    /// The time of its decision.
+    /// The time of the decision.
     pub time: Timestamp,
 }
 
 impl Known {
-    /// The time of its decision. `None` before the first record.
+    /// Returns the time of the decision. `None` before the first record.
     pub(super) fn decided_at(self) -> Option<Text<Timestamp>> {
         (self.position > 0).then_some(Text(self.time))
     }

@@ -1,5 +1,5 @@
-//! What a copy of a data directory consists of: files, or the beginnings of files, that another
-//! machine can read piece by piece while a server writes the original.
+//! The parts of a copy of a data directory: files, or prefixes of files, that another machine can
+//! read piece by piece while a server writes the original.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::inspect::{InspectError, walk};
 use crate::journal::{Batch, SegmentReader, segment_name};
 use crate::snapshot::{Folder, Snapshot};
 
-/// The longest piece that is read at a time, in bytes.
+/// Maximum length of a piece that is read at once, in bytes.
 pub const PIECE_BYTES_MAX: usize = 256 << 10;
 
 /// A file of a data directory.
@@ -16,7 +16,7 @@ pub const PIECE_BYTES_MAX: usize = 256 << 10;
 pub enum File {
     /// A snapshot, by the last segment that it covers.
     Snapshot(u64),
-    /// Orders that snapshots refer to, by the number of the file.
+    /// A file of orders that snapshots refer to, by its number.
     Orders(u64),
     /// A segment of the journal, by its number.
     Segment(u64),
@@ -24,19 +24,19 @@ pub enum File {
     PriceHours,
 }
 
-/// What a copy needs of a file.
+/// The part of a file that a copy needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
     /// The file.
     pub file: File,
-    /// How many of its bytes, from the first.
+    /// Number of bytes that are copied, from the start of the file.
     pub bytes: u64,
-    /// The length of the file in the copy, in bytes. The rest is zeros.
+    /// Length of the file in the copy, in bytes. The rest is zeros.
     pub room_bytes: u64,
 }
 
-/// Reads pieces of files, of which it keeps one open: that one may be replaced, moved or removed
-/// meanwhile.
+/// Reads pieces of files. Keeps one file open, so that it can still be read after being replaced,
+/// moved or removed.
 #[derive(Debug)]
 pub struct Pieces {
     folder: Folder,
@@ -44,9 +44,10 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// What a copy of this directory needs, and a reader of that: the hourly prices, the newest
-    /// snapshot and the segments after it, up to the last complete block. Segments are checked as
-    /// at a start. The hourly prices come first; they are one version only if they are read first.
+    /// Returns the parts that a copy of this directory needs, and a reader for them: the hourly
+    /// prices, the newest snapshot and the segments after it, up to the last complete block.
+    /// Segments are checked as at startup. The hourly prices come first and have to be read first:
+    /// their file is already open, so all pieces are of one version.
     pub fn of(folder: Folder) -> Result<(Vec<Part>, Self), InspectError> {
         let whole = |file, bytes| Part { file, bytes, room_bytes: bytes };
         let (mut parts, mut open) = (Vec::new(), None);
@@ -56,7 +57,8 @@ impl Pieces {
             parts.push(whole(File::PriceHours, file.bytes()?));
             open = Some((File::PriceHours, file));
         }
-        // The snapshot before segments: those after it stay until two newer snapshots exist.
+        // Open the snapshot before the segments: those after it stay until two newer snapshots
+        // exist.
         let snapshot = Snapshot::newest(&folder)?;
         if let Some(snapshot) = &snapshot {
             let orders = snapshot.order_files();
@@ -74,11 +76,11 @@ impl Pieces {
         Ok((parts, Self { folder, open }))
     }
 
-    /// Fills the buffer with the file's content, starting at this offset.
+    /// Fills `piece` with the file's content from this offset on.
     pub fn read(&mut self, file: File, offset: u64, piece: &mut [u8]) -> Result<(), DiskError> {
         if self.open.as_ref().is_none_or(|&(open, _)| open != file) {
             let path = match file {
-                // It may be in the archive by now.
+                // The segment may be in the archive by now.
                 File::Segment(number) => self.folder.segment_path(number)?,
                 _ => None,
             };
@@ -101,8 +103,8 @@ impl File {
     }
 }
 
-/// Writes these parts into an empty data directory, all on disk when it returns. `read` fills a
-/// buffer from an offset of a file.
+/// Writes these parts into an empty data directory; they are on disk when it returns. `read` fills
+/// a buffer from an offset of a file.
 pub fn write<E: From<DiskError>>(
     to: &Folder,
     parts: &[Part],

@@ -1,9 +1,8 @@
-//! A point of a repository: what one backup holds, as the text of its file.
+//! A point of a repository: the contents of one backup, as the text of its file.
 //!
 //! The first line is a JSON object, the second the SHA-256 of the first, in hexadecimal. A point
-//! lists its snapshot and the segments that lead from there to its end. If it follows another point
-//! without a gap, it also lists the segments in between, so that any moment between the two can be
-//! restored.
+//! lists its snapshot and the segments from there to its end. If it follows another point without a
+//! gap, it also lists the segments in between, so that any moment between the two can be restored.
 
 use std::fmt;
 
@@ -14,13 +13,14 @@ use super::moment::Known;
 use crate::journal::{ChainMark, LogId, SEGMENT_BYTES_MAX};
 use paperbourse_core::ids::Timestamp;
 
-/// The version of the format that this program writes and reads.
+/// The format version that this program writes and reads.
 const FORMAT: u32 = 1;
 
-/// The highest number of a point or a segment. No journal gets there; it leaves room to count on.
+/// The greatest number that a point or a segment may have. No journal gets that far, and arithmetic
+/// on these numbers does not overflow.
 pub(super) const NUMBER_MAX: u64 = u64::MAX / 2;
 
-/// Size limit of a file, in bytes. The sum of all files of all points stays far from overflowing.
+/// Size limit of a file, in bytes. Keeps the sum of all files of all points far from overflowing.
 const FILE_BYTES_MAX: u64 = 1 << 36;
 
 /// Size limit of the issuer's key, in bytes.
@@ -30,16 +30,16 @@ const KEY_BYTES_MAX: u64 = 4096;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     format: u32,
-    /// From 1.
+    /// The point's number, counted from 1.
     pub(super) number: u64,
-    /// When it was begun: it holds everything that was answered by then.
+    /// Time at which the backup began. The point holds everything that was acknowledged by then.
     pub(super) taken_at: TimeText,
     /// The id of the journal.
     pub(super) log: LogText,
-    /// The point that it follows without a gap.
+    /// The point that this one follows without a gap.
     pub(super) follows: Option<u64>,
     pub(super) snapshot: Option<StoredSnapshot>,
-    /// In order, without gaps.
+    /// The segments in order, without gaps.
     pub(super) segments: Vec<StoredSegment>,
     /// The newest record.
     pub(super) last: Record,
@@ -53,23 +53,23 @@ pub(super) struct Point {
 pub(super) struct StoredFile {
     pub(super) name: String,
     pub(super) bytes: u64,
-    /// In hexadecimal.
+    /// The SHA-256 of the content, as 64 hexadecimal digits.
     pub(super) sha256: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct StoredSnapshot {
-    /// The last segment that it covers.
+    /// The last segment that the snapshot covers.
     pub(super) segment: u64,
     pub(super) chain: Mark,
-    /// When the newest record that it covers was decided.
+    /// Decision time of the newest record that the snapshot covers.
     pub(super) time: TimeText,
     pub(super) files: Vec<SnapshotFile>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct SnapshotFile {
-    /// Its name in a data directory.
+    /// The file's name in a data directory.
     pub(super) original: String,
     pub(super) stored: StoredFile,
 }
@@ -77,13 +77,13 @@ pub(super) struct SnapshotFile {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct StoredSegment {
     pub(super) number: u64,
-    /// Length of the segment; what its parts do not cover is zeros.
+    /// Length of the segment, in bytes; zeros where its parts do not cover it.
     pub(super) bytes: u64,
-    /// The chain that its first block continues.
+    /// The chain that the segment's first block continues.
     pub(super) before: Mark,
-    /// The chain after its last block.
+    /// The chain after the segment's last block.
     pub(super) after: Mark,
-    /// Its bytes from the start, one part for each backup that found something new.
+    /// The segment's bytes from the start, one part for each backup that found new bytes.
     pub(super) parts: Vec<StoredFile>,
 }
 
@@ -109,19 +109,19 @@ pub(super) struct TimeText(pub(super) Timestamp);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LogText(pub(super) LogId);
 
-/// Why a text is not a point.
+/// Error decoding a point.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PointError {
-    /// It is cut off or has more than two lines.
+    /// The text is cut off or has more than two lines.
     #[error("it does not consist of two lines")]
     Lines,
     /// The second line is not the checksum of the first.
     #[error("it does not match its checksum")]
     Checksum,
-    /// The JSON is not that of a point.
+    /// The JSON does not describe a point.
     #[error("{0}")]
     Json(String),
-    /// It was written by a newer program.
+    /// The point was written by a newer program.
     #[error("it has format version {0}, newer than {FORMAT}; use a newer paperbourse")]
     Newer(u32),
     /// A value contradicts another.
@@ -130,7 +130,7 @@ pub enum PointError {
 }
 
 impl Point {
-    /// A point without contents.
+    /// Creates a point without contents.
     pub(super) const fn new(number: u64, taken_at: Timestamp) -> Self {
         Self {
             format: FORMAT,
@@ -153,7 +153,7 @@ impl Point {
     }
 
     pub(super) fn decode(text: &[u8]) -> Result<Self, PointError> {
-        /// What every version has.
+        /// The fields that every version has.
         #[derive(Deserialize)]
         struct Head {
             format: u32,
@@ -173,14 +173,14 @@ impl Point {
         Ok(point)
     }
 
-    /// Checks what the rest of the program relies on.
+    /// Checks the invariants that the rest of the program relies on.
     fn check(&self) -> Result<(), PointError> {
         let ensure = |holds: bool, what| if holds { Ok(()) } else { Err(PointError::Value(what)) };
         let covered = self.snapshot.iter().map(|snapshot| snapshot.segment);
         let segments = self.segments.iter().map(|segment| segment.number);
         let is_number = |number| (1..=NUMBER_MAX).contains(&number);
         ensure([self.number].into_iter().chain(covered).chain(segments).all(is_number), "numbers")?;
-        // From the snapshot to the end, so that there is something to start on.
+        // The segments reach from the snapshot to the end, so that a server can start on them.
         let first = self.segments.first().is_some_and(|it| it.number <= self.covered() + 1);
         let last = self.segments.last().is_some_and(|it| it.number > self.covered());
         ensure(first && last, "list of segments")?;
@@ -205,7 +205,7 @@ impl Point {
         Ok(())
     }
 
-    /// The newest record, and when it was decided.
+    /// Returns the newest record and the time of its decision.
     pub(super) const fn last(&self) -> Known {
         Known { position: self.last.position, time: self.last.time.0 }
     }
@@ -214,18 +214,18 @@ impl Point {
         self.last = Record { position: last.position, time: TimeText(last.time) };
     }
 
-    /// The last segment that its snapshot covers; 0 without one.
+    /// Returns the last segment that the snapshot covers; 0 without a snapshot.
     pub(super) fn covered(&self) -> u64 {
         self.snapshot.as_ref().map_or(0, |snapshot| snapshot.segment)
     }
 
-    /// Size of the files that it needs if there is no other point, in bytes.
+    /// Returns the size in bytes of the files that the point would need if it were the only point.
     pub(super) fn bytes_alone(&self, newest: u64) -> u64 {
         let files = super::repository::needed_files(std::slice::from_ref(self), newest);
         files.map(|(_, file)| file.bytes).sum()
     }
 
-    /// All files that it lists.
+    /// Returns all files that the point lists.
     pub(super) fn files(&self) -> impl Iterator<Item = &StoredFile> {
         let snapshot = self.snapshot.iter().flat_map(|it| it.files.iter().map(|it| &it.stored));
         let parts = self.segments.iter().flat_map(|segment| &segment.parts);
@@ -234,21 +234,21 @@ impl Point {
 }
 
 impl StoredFile {
-    /// Whether these are its bytes.
+    /// Whether `bytes` are the content of this file.
     pub(super) fn holds(&self, bytes: &[u8]) -> bool {
         self.bytes == bytes.len() as u64 && self.sha256 == sha256(bytes)
     }
 }
 
 impl StoredSnapshot {
-    /// The newest record that it covers.
+    /// Returns the newest record that the snapshot covers.
     pub(super) const fn last(&self) -> Known {
         Known { position: self.chain.position, time: self.time.0 }
     }
 }
 
 impl StoredSegment {
-    /// Where its last block ends.
+    /// Returns the offset where the segment's last block ends.
     pub(super) fn end(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum()
     }
@@ -266,13 +266,13 @@ impl From<Mark> for ChainMark {
     }
 }
 
-/// Whether a name stays in the directory that it is looked up in.
+/// Whether a name cannot lead out of the directory in which it is looked up.
 fn is_plain(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
     name.bytes().all(is_plain) && !name.starts_with('.') && !name.is_empty()
 }
 
-/// The SHA-256 of these bytes in hexadecimal.
+/// Returns the SHA-256 of these bytes in hexadecimal.
 fn sha256(bytes: &[u8]) -> String {
     hexadecimal(digest(&SHA256, bytes).as_ref())
 }

@@ -10,8 +10,8 @@
 //! A file is written in `unfinished`, synced, read back, and then renamed to a name that ends with
 //! the start of its SHA-256. It never changes from then on, and is removed only when no point lists
 //! it. A point is written the same way, after all its files. So the repository is valid whenever a
-//! backup or a copy of the repository stops, if the copy takes points after files. What was left
-//! over is removed by the next backup.
+//! backup stops, and so is a copy of it if files are copied before points. Leftovers are removed by
+//! the next backup.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -35,55 +35,55 @@ const POINT_SUFFIX: &str = ".point";
 const POINT_BYTES_MAX: u64 = 128 << 20;
 
 /// Files are written, synced and read in parts of this size, so that no flush of the journal waits
-/// for a whole one.
+/// for a whole file.
 const PART_BYTES: usize = 1 << 20;
 
-/// Hexadecimal digits of the SHA-256 in the name of a file.
+/// Number of hexadecimal digits of the SHA-256 in the name of a file.
 const NAME_DIGITS: usize = 16;
 
-/// Why something could not be done with a repository.
+/// Error using a repository.
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
     /// The data directory cannot be read.
     #[error(transparent)]
     Inspect(#[from] InspectError),
-    /// It holds other things.
+    /// The directory holds other files and is not a repository.
     #[error(
         "{} is not a repository of backups; name a new or empty directory, or one that `backup \
          --repository` has made",
         path.display()
     )]
     NotARepository {
-        /// The path.
+        /// The path of the repository.
         path: PathBuf,
     },
-    /// It holds no backup yet.
+    /// The repository holds no backup yet.
     #[error("{} holds no complete backup", path.display())]
     Empty {
-        /// The path.
+        /// The path of the repository.
         path: PathBuf,
     },
-    /// There is no point of that number.
+    /// The repository has no point with this number.
     #[error("{} has no point {number}", path.display())]
     NoPoint {
-        /// The path.
+        /// The path of the repository.
         path: PathBuf,
-        /// The number.
+        /// The requested number.
         number: u64,
     },
-    /// Another process is changing it.
+    /// Another process is changing the repository.
     #[error("{} is in use by another backup; wait until that has finished", path.display())]
     InUse {
-        /// The path.
+        /// The path of the repository.
         path: PathBuf,
     },
-    /// It holds backups of another journal.
+    /// The repository holds backups of another journal.
     #[error(
         "{} holds backups of another data folder; name a repository of its own for this one",
         path.display()
     )]
     OtherJournal {
-        /// The path.
+        /// The path of the repository.
         path: PathBuf,
     },
     /// A point cannot be read.
@@ -95,10 +95,10 @@ pub enum RepositoryError {
     Point {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: PointError,
     },
-    /// A file of a point is not there, or not what was stored.
+    /// A file of a point is missing or is not the one that was stored.
     #[error(
         "{} {flaw}; point {point} needs it: restore the file from a copy of the repository, or \
          restore another point",
@@ -107,12 +107,12 @@ pub enum RepositoryError {
     File {
         /// The file.
         path: PathBuf,
-        /// A point that lists it.
+        /// A point that lists the file.
         point: u64,
-        /// What is wrong with it.
+        /// The problem with the file.
         flaw: &'static str,
     },
-    /// What was written does not read back: the disk is unreliable.
+    /// A file does not read back as it was written: the disk is unreliable.
     #[error("{} does not read back as it was written: check the disk", path.display())]
     Unreliable {
         /// The file.
@@ -127,7 +127,7 @@ pub enum RepositoryError {
 }
 
 impl RepositoryError {
-    /// Whether files are damaged, as opposed to an error of this program or the machine.
+    /// Whether files are damaged, as opposed to a failure of this program or the machine.
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Inspect(error) => error.is_damage(),
@@ -137,7 +137,7 @@ impl RepositoryError {
         }
     }
 
-    /// The message, with its causes.
+    /// Returns the error's message, followed by the messages of its causes.
     pub fn message(&self) -> String {
         message(self)
     }
@@ -149,29 +149,29 @@ impl walk::Gone for RepositoryError {
     }
 }
 
-/// A repository.
+/// A directory of backups.
 #[derive(Clone, Debug)]
 pub(super) struct Repository {
     pub(super) disk: Disk,
     pub(super) path: PathBuf,
 }
 
-/// The points of a repository, oldest first, and what is wrong with the unreadable ones.
+/// The points of a repository, oldest first, and the errors of the unreadable ones.
 pub(super) struct Points {
     pub(super) readable: Vec<Point>,
     pub(super) damaged: Vec<RepositoryError>,
-    /// The number of the newest, readable or not.
+    /// The number of the newest point, readable or not.
     pub(super) newest: u64,
 }
 
-/// Bytes to store.
+/// The content of a file to store.
 pub(super) enum Content<'a> {
     Bytes(&'a [u8]),
     File(&'a DiskFile),
 }
 
 impl Repository {
-    /// Whether a path is a repository.
+    /// Whether there is a repository at this path.
     pub(super) fn is_at(disk: &Disk, path: &Path) -> Result<bool, DiskError> {
         disk.exists(&path.join(POINTS_NAME))
     }
@@ -195,8 +195,9 @@ impl Repository {
         disk.create_directory(path)?;
         let own = [POINTS_NAME, FILES_NAME, UNFINISHED_NAME, LOCK_NAME];
         let names = disk.names(path)?;
-        // A creation that was interrupted has made the lock first. Other files may be somebody's,
-        // or those of a repository that is being copied back, and no point would say so.
+        // Creating a repository makes the lock first, so an interrupted creation has left at least
+        // the lock. Other files may belong to someone else, or to a repository that is being copied
+        // back and has no points yet.
         let is_unfinished = names.iter().all(|name| own.contains(&name.as_str()))
             && (names.is_empty() || names.iter().any(|name| name == LOCK_NAME));
         if !is_unfinished && !Self::is_at(disk, path)? {
@@ -205,7 +206,7 @@ impl Repository {
         let Some(lock) = disk.lock(&path.join(LOCK_NAME))? else {
             return Err(RepositoryError::InUse { path: repository.path });
         };
-        // The directory of points comes last: it makes the repository.
+        // Create the directory of points last: its presence marks a repository.
         for name in [UNFINISHED_NAME, FILES_NAME, POINTS_NAME] {
             disk.create_directory(&path.join(name))?;
         }
@@ -230,7 +231,7 @@ impl Repository {
             match self.point(number) {
                 Ok(point) => points.readable.push(point),
                 Err(error @ RepositoryError::Point { .. }) => points.damaged.push(error),
-                // It was removed after its name was read.
+                // The point was removed after its name was read.
                 Err(RepositoryError::Disk(error)) if is_gone(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -238,13 +239,13 @@ impl Repository {
         Ok(points)
     }
 
-    /// Whether there is a later point than this, readable or not.
+    /// Whether there is a point with a greater number, readable or not.
     pub(super) fn has_point_after(&self, number: u64) -> Result<bool, DiskError> {
         let names = self.disk.names(&self.path.join(POINTS_NAME))?;
         Ok(names.iter().filter_map(|name| number_before(name, POINT_SUFFIX)).any(|it| it > number))
     }
 
-    /// Reads all points, if none is damaged.
+    /// Reads all points. Fails if any is damaged.
     pub(super) fn undamaged_points(&self) -> Result<Vec<Point>, RepositoryError> {
         let Points { readable, damaged, .. } = self.points()?;
         damaged.into_iter().next().map_or(Ok(readable), Err)
@@ -261,7 +262,8 @@ impl Repository {
         if point.number == number { Ok(point) } else { Err(damaged(PointError::Value("number"))) }
     }
 
-    /// Stores a file under its label and checksum, unless it is there. Returns whether it is new.
+    /// Stores a file under its label and checksum, unless it is already stored. Returns whether it
+    /// is new.
     pub(super) fn store(
         &self,
         label: &str,
@@ -289,8 +291,9 @@ impl Repository {
         Ok((stored, true))
     }
 
-    /// Adds a point, whose files are stored.
+    /// Adds a point. Its files must be stored.
     pub(super) fn add(&self, point: &Point) -> Result<(), RepositoryError> {
+        // Sync the names of the files first: a point on disk must never list a missing file.
         self.disk.sync_directory(&self.path.join(FILES_NAME))?;
         let temporary = self.path.join(UNFINISHED_NAME).join("point");
         let text = point.encode();
@@ -308,8 +311,8 @@ impl Repository {
         self.disk.sync_directory(&self.path.join(POINTS_NAME))
     }
 
-    /// Removes what no point needs: left over from a backup that was interrupted, or from points
-    /// that were removed. Returns the number of files and bytes removed.
+    /// Removes the files that no point needs, left over from an interrupted backup or from removed
+    /// points. Returns the number of files and bytes removed.
     pub(super) fn clean(&self, points: &[Point]) -> Result<(u64, u64), RepositoryError> {
         let unfinished = self.path.join(UNFINISHED_NAME);
         for name in self.disk.names(&unfinished)? {
@@ -335,7 +338,7 @@ impl Repository {
         RepositoryError::File { path: self.file_path(file), point, flaw: "is missing" }
     }
 
-    /// Reads a stored file, and checks it.
+    /// Reads a stored file and checks it.
     pub(super) fn read(&self, file: &StoredFile, point: u64) -> Result<Vec<u8>, RepositoryError> {
         let mut content = Vec::new();
         self.read_parts(file, point, |part, _| {
@@ -345,7 +348,7 @@ impl Repository {
         Ok(content)
     }
 
-    /// Passes a stored file to `take` in parts, with their offsets, and checks it as a whole.
+    /// Passes a stored file to `take` in parts, with their offsets, and checks the whole file.
     pub(super) fn read_parts(
         &self,
         file: &StoredFile,
@@ -367,7 +370,7 @@ impl Repository {
         Ok(())
     }
 
-    /// What is wrong with a stored file, if anything.
+    /// Returns the problem with a stored file, if there is one.
     fn flaw_of(&self, file: &StoredFile) -> Result<Option<&'static str>, RepositoryError> {
         match self.read_parts(file, 0, |_, _| Ok(())) {
             Ok(()) => Ok(None),
@@ -381,9 +384,9 @@ fn is_gone(error: &DiskError) -> bool {
     error.source.kind() == ErrorKind::NotFound
 }
 
-/// The files that points need, oldest point first, each with the number of its point. Of the oldest
-/// point, what lies between it and the point before is not needed, and hourly prices are needed of
-/// the point `newest` only.
+/// Returns the files that points need, oldest point first, each with the number of its point. For
+/// the oldest point, the segments before its snapshot are not needed, and the hourly prices are
+/// needed only for point `newest`.
 pub(super) fn needed_files(
     points: &[Point],
     newest: u64,
@@ -399,7 +402,7 @@ pub(super) fn needed_files(
     })
 }
 
-/// The SHA-256 of a content in hexadecimal. Passes each part with its offset to `take`.
+/// Returns the SHA-256 of the content in hexadecimal. Passes each part with its offset to `take`.
 fn digest_of(
     content: &Content<'_>,
     mut take: impl FnMut(&[u8], u64) -> Result<(), DiskError>,

@@ -1,9 +1,9 @@
-//! Restores a data directory to a moment: the newest snapshot that is not after it, and the journal
-//! from there up to it.
+//! Restores a data directory to a moment, from the newest snapshot that is not later and the
+//! journal from there up to the moment.
 //!
-//! A moment in the middle of a block ends the journal there: the block is sealed anew without the
-//! later records ([`Batch::cut`]). The result is verified like any backup, so a server starts on
-//! it, and goes on as if nothing had happened after that moment. The original does not change.
+//! If the moment is in the middle of a block, the block is resealed without the later records
+//! ([`Batch::cut`]). The result is verified like any backup, so a server can start on it, and
+//! continues as if nothing had happened after that moment. The original does not change.
 
 use std::path::Path;
 
@@ -19,49 +19,50 @@ use crate::key_file::{self, KeyFileError};
 use crate::snapshot::{Folder, Snapshot};
 use paperbourse_core::ids::Timestamp;
 
-/// Why nothing was restored. Nothing is left behind unless stated.
+/// Error that ended a restore. Nothing is left behind unless stated otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// The data directory could not be made.
+    /// The data directory could not be created.
     #[error(transparent)]
     Target(#[from] TargetError),
     /// The repository cannot be read.
     #[error(transparent)]
     Repository(#[from] RepositoryError),
-    /// The journal before the oldest snapshot is not there any more.
+    /// The moment is before the oldest snapshot, and the journal before that snapshot is
+    /// incomplete.
     #[error("{moment} is too early: what is left begins at {oldest}")]
     TooEarly {
-        /// The moment that was asked for.
+        /// The requested moment.
         moment: Moment,
-        /// The oldest that can be restored.
+        /// The oldest record that can be restored.
         oldest: Known,
     },
-    /// The journal does not reach as far.
+    /// The journal ends before the moment.
     #[error("{moment} is too late: the newest record is at {newest}{}", taken(*taken_at))]
     TooLate {
-        /// The moment that was asked for.
+        /// The requested moment.
         moment: Moment,
-        /// The newest that can be restored.
+        /// The newest record that can be restored.
         newest: Known,
-        /// When the newest point of the repository was taken.
+        /// Time at which the newest point of the repository was taken.
         taken_at: Option<Timestamp>,
     },
-    /// No point of the repository reaches from one to the other.
+    /// The moment is in a gap between the points of the repository.
     #[error("{moment} cannot be restored: nothing is known between {before}, and {after}")]
     Between {
-        /// The moment that was asked for.
+        /// The requested moment.
         moment: Moment,
-        /// The newest before it that can be restored.
+        /// The newest record before the moment that can be restored.
         before: Known,
-        /// The oldest after it that can be restored.
+        /// The oldest record after the moment that can be restored.
         after: Known,
     },
-    /// The time has not come yet.
+    /// The time is in the future.
     #[error("{time} is in the future: it is {now}")]
     Future {
-        /// The time that was asked for.
+        /// The requested time.
         time: Timestamp,
-        /// The present time.
+        /// The current time.
         now: Timestamp,
     },
 }
@@ -95,7 +96,7 @@ impl walk::Gone for RestoreError {
 }
 
 impl RestoreError {
-    /// Whether files are damaged, as opposed to an error of this program or the machine.
+    /// Whether files are damaged, as opposed to a failure of this program or the machine.
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Target(error) => error.is_damage(),
@@ -104,15 +105,15 @@ impl RestoreError {
         }
     }
 
-    /// The message, with its causes.
+    /// Returns the error's message, followed by the messages of its causes.
     pub fn message(&self) -> String {
         message(self)
     }
 }
 
-/// Restores a data directory, whose server may be running, or what a repository knows of one, to a
-/// moment, as `target`, which must not exist or be an empty directory. Of a repository, `point`
-/// says how far to read: not beyond that point.
+/// Restores a data directory, whose server may be running, or a repository of its backups, to a
+/// moment. Writes the result to `target`, which must either not exist or be an empty directory. In
+/// a repository, points after `point` are ignored.
 pub fn restore(
     from: &Path,
     target: &Path,
@@ -157,7 +158,7 @@ pub fn restore(
     Ok(RestoreReport { target: target.display().to_string(), ..report })
 }
 
-/// The restored directory has to end with the record that was read last.
+/// Checks that the restored directory ends with the last record that was read.
 fn verify(disk: &Disk, restored: &Path, report: &RestoreReport) -> Result<(), TargetError> {
     let last_position = target::verified(disk, restored)?;
     if last_position == report.last_position {
@@ -167,7 +168,8 @@ fn verify(disk: &Disk, restored: &Path, report: &RestoreReport) -> Result<(), Ta
     Err(TargetError::CopyDamaged { message })
 }
 
-/// Copies what leads up to the moment.
+/// Copies the newest snapshot before the moment, and the journal from the snapshot up to the
+/// moment.
 fn copy(from: &Folder, to: &Folder, moment: Moment) -> Result<RestoreReport, RestoreError> {
     let snapshot = snapshot_before(from, moment)?;
     let mut last = Known::default();
@@ -191,8 +193,8 @@ fn copy(from: &Folder, to: &Folder, moment: Moment) -> Result<RestoreReport, Res
     Ok(report)
 }
 
-/// The newest snapshot that contains nothing later than `moment`. `None` if there is no such
-/// snapshot but the journal is complete.
+/// Returns the newest snapshot that contains nothing later than `moment`. Returns `None` if there
+/// is no such snapshot but the journal is complete.
 fn snapshot_before(from: &Folder, moment: Moment) -> Result<Option<Snapshot>, RestoreError> {
     let mut oldest = None;
     for number in from.snapshot_numbers()?.into_iter().rev() {
@@ -211,7 +213,7 @@ fn snapshot_before(from: &Folder, moment: Moment) -> Result<Option<Snapshot>, Re
     }
 }
 
-/// The newest record that a snapshot covers.
+/// Returns the newest record that a snapshot covers.
 fn known(snapshot: &Snapshot) -> Result<Known, InspectError> {
     Ok(Known { position: snapshot.mark().chain.position, time: snapshot.newest_time()? })
 }

@@ -12,31 +12,31 @@ use crate::journal::{Batch, record, segment_name};
 use crate::snapshot::Folder;
 use paperbourse_core::ids::Timestamp;
 
-/// What was restored.
+/// The result of a restore.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct RestoreReport {
     /// Path of the restored data directory.
     pub target: String,
-    /// The last segment that its snapshot covers. `None` without a snapshot.
+    /// The last segment that the snapshot covers. `None` without a snapshot.
     pub snapshot_segment: Option<u64>,
-    /// Number of segments after that.
+    /// Number of segments after the snapshot.
     pub segments: u64,
     /// Size of snapshot and journal, in bytes.
     pub bytes: u64,
-    /// Position of the newest record that was restored. All earlier ones were, too.
+    /// Position of the newest restored record. All earlier records were restored, too.
     pub last_position: u64,
-    /// When that record was decided. `None` before the first.
+    /// Decision time of the newest restored record. `None` before the first record.
     pub last_time: Option<Text<Timestamp>>,
-    /// When the first record that was left out was decided.
+    /// Decision time of the first record that was left out. `None` if no record was left out.
     pub next_time: Option<Text<Timestamp>>,
     /// Whether the key of the embedded issuer was restored.
     pub has_issuer_key: bool,
-    /// Whether the hourly prices were left out: they are not in a regular file, or missing from an
-    /// incomplete copy of a repository. A server starts without them, too.
+    /// Whether the hourly prices were left out: they are not in a regular file, or are missing from
+    /// an incomplete copy of a repository. A server can start without them.
     pub lacks_price_hours: bool,
 }
 
-/// Why reading the journal ended early.
+/// Reason reading the journal ended early.
 pub(super) enum Stop {
     /// The moment was reached.
     Reached,
@@ -57,17 +57,18 @@ pub(super) struct RestoredJournal<'a> {
     segments: u64,
     bytes: u64,
     last: Known,
-    /// The first record after the moment.
+    /// The first record after the moment; set once the moment is reached.
     next: Option<Known>,
 }
 
 impl<'a> RestoredJournal<'a> {
-    /// Continues after the record `last`, which a snapshot covers.
+    /// Creates the journal, which continues after `last`, the newest record that a snapshot covers.
     pub(super) const fn new(to: &'a Folder, moment: Moment, last: Known) -> Self {
         Self { to, moment, segments: 0, bytes: 0, last, next: None }
     }
 
-    /// Writes the next segment, as far as the moment allows.
+    /// Writes the next segment, up to the moment. Fails with [`Stop::Reached`] once the moment is
+    /// reached.
     pub(super) fn add(&mut self, batch: &Batch) -> Result<(), Stop> {
         for ((position, record), at) in batch.iter().zip(batch.records()) {
             let header = record::decode_header(record).map_err(|source| InspectError::Replay {
@@ -94,7 +95,7 @@ impl<'a> RestoredJournal<'a> {
         if self.next.is_some() { Err(Stop::Reached) } else { Ok(()) }
     }
 
-    /// Reports what was restored, or that the moment lies outside the journal.
+    /// Reports what was restored. Fails if the moment is outside the journal.
     pub(super) fn finish(self) -> Result<RestoreReport, RestoreError> {
         let Self { moment, segments, bytes, last, next, .. } = self;
         match (moment, next) {

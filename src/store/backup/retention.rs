@@ -1,5 +1,6 @@
-//! Which points of a repository are kept. Points are removed oldest first, so that those that stay
-//! still follow each other, and then the files that no point needs any more.
+//! Decides which points of a repository are kept. Points are removed oldest first, so that the
+//! remaining points still follow each other. Files that no point needs any more are removed
+//! afterwards.
 
 use std::fmt;
 use std::path::Path;
@@ -14,31 +15,33 @@ use paperbourse_core::ids::Timestamp;
 
 const DAY_SECONDS: i64 = 24 * 3_600;
 
-/// What to keep. If both are given, a point stays if either keeps it; if none, all stay.
+/// The retention policy. With both limits, a point stays if either limit keeps it; with neither,
+/// all points stay.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Keep {
-    /// This many of the newest points.
+    /// Keep this many of the newest points.
     pub points: Option<u32>,
-    /// The points from which any moment of this many days can be restored.
+    /// Keep the points that are needed to restore any moment of this many days.
     pub days: Option<u32>,
 }
 
-/// What was removed from a repository.
+/// The result of pruning a repository.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct PruneReport {
-    /// Number of points that stay.
+    /// Number of points left.
     pub points: u64,
     /// Number of points removed.
     pub removed_points: u64,
     /// Number of files removed.
     pub removed_files: u64,
-    /// Their size, in bytes.
+    /// Size of the removed files, in bytes.
     pub removed_bytes: u64,
 }
 
-/// Removes the points of a repository that are not to be kept, and the files that no point needs.
+/// Removes the points of a repository that the policy `keep` does not cover, and the files that no
+/// point needs.
 pub fn prune(path: &Path, keep: Keep, now: Timestamp) -> Result<PruneReport, RepositoryError> {
-    // It must be there: a wrong path must not make a new one.
+    // The repository must exist: a wrong path must not create a new one.
     Repository::open(Disk::System, path)?;
     let (repository, _lock) = Repository::open_or_create(Disk::System, path)?;
     let mut points = repository.undamaged_points()?;
@@ -46,7 +49,7 @@ pub fn prune(path: &Path, keep: Keep, now: Timestamp) -> Result<PruneReport, Rep
 }
 
 impl Keep {
-    /// Removes what is not to be kept, also from the list.
+    /// Removes the points that are not kept, from the repository and from `points`.
     pub(super) fn apply(
         self,
         repository: &Repository,
@@ -67,14 +70,14 @@ impl Keep {
         })
     }
 
-    /// The index of the oldest point that stays, given when each was taken, oldest first. The
-    /// newest always stays.
+    /// Returns the index of the oldest point that stays. `taken` holds the time of each point,
+    /// oldest first. The newest point always stays.
     fn first_kept(self, taken: &[Timestamp], now: Timestamp) -> usize {
         let newest = taken.len().saturating_sub(1);
         let by_count = self.points.map(|points| taken.len().saturating_sub(points as usize));
         let by_time = self.days.map(|days| {
             let seconds = now.seconds().saturating_sub(i64::from(days) * DAY_SECONDS);
-            // What happened just after that time is found from the last point before it.
+            // A moment shortly after that time is restored from the last point before it.
             taken.iter().rposition(|taken| taken.seconds() < seconds).unwrap_or(0)
         });
         by_count.into_iter().chain(by_time).min().unwrap_or(0).min(newest)
@@ -95,7 +98,7 @@ impl fmt::Display for PruneReport {
 mod tests {
     use super::*;
 
-    /// Hours since each point was taken, the points and the days to keep, and the first kept.
+    /// Hours since each point was taken, the limits on points and days, and the first point kept.
     type Case<'a> = (&'a [i64], Option<u32>, Option<u32>, usize);
 
     #[test]
@@ -122,14 +125,14 @@ mod tests {
             (&hourly, None, Some(u32::MAX), 0),
             (&hourly, Some(10), Some(1), 74),
             (&hourly, Some(50), Some(1), 50),
-            // No backup for long: the newest one stays.
+            // No backup for a long time: the newest one stays.
             (&[500, 400], None, Some(1), 1),
         ];
         for (taken, points, days, expected) in cases {
             let keep = Keep { points, days };
             assert_eq!(keep.first_kept(&before(taken), now), expected, "{keep:?} of {taken:?}");
         }
-        // A clock that was ahead.
+        // The clock was ahead for a while.
         let keep = Keep { points: None, days: Some(1) };
         assert_eq!(keep.first_kept(&before(&[60, 30, -500, 1]), now), 1);
     }

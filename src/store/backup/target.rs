@@ -1,5 +1,5 @@
-//! The data directory that a backup or a restore makes: under a temporary name until it is complete
-//! and verified, so that what has its final name can be started on.
+//! The data directory that a backup or a restore creates. It has a temporary name until it is
+//! complete and verified, so that a server can start on any directory with a final name.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use crate::journal::{CLUSTER_COPY_NAME, CLUSTER_NAME};
 use crate::key_file::KeyFileError;
 use crate::snapshot::{Folder, Snapshot};
 
-/// Why a data directory could not be made. Nothing is left behind unless stated.
+/// Error creating a data directory. Nothing is left behind unless stated otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     /// The original cannot be read.
@@ -32,7 +32,7 @@ pub enum TargetError {
         /// The target.
         path: PathBuf,
     },
-    /// Another process is making this target or was interrupted.
+    /// Another process is creating this target, or was interrupted.
     #[error(
         "{} exists: another backup or restore is running or was interrupted; remove it if none is \
          running",
@@ -45,7 +45,7 @@ pub enum TargetError {
     /// The copy does not match the original: the target's disk is unreliable.
     #[error("the copy is damaged and was removed: {message}")]
     CopyDamaged {
-        /// What is wrong with the copy.
+        /// The error found in the copy.
         message: String,
     },
     /// The issuer's key cannot be copied.
@@ -57,19 +57,20 @@ pub enum TargetError {
 }
 
 impl TargetError {
-    /// Whether the original is damaged, as opposed to an error of this program or the machine.
+    /// Whether the original is damaged, as opposed to a failure of this program or the machine.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Inspect(error) if error.is_damage())
     }
 
-    /// The message, with its causes.
+    /// Returns the error's message, followed by the messages of its causes.
     pub fn message(&self) -> String {
         message(self)
     }
 }
 
-/// Makes the directory `target`, which must not exist or be empty. `fill` writes it under the
-/// temporary name that it is given. Returns its absolute path as well.
+/// Creates the directory `target`, which must either not exist or be empty. `fill` writes its
+/// contents under the temporary name that it is given. Returns the absolute path of `target` and
+/// the result of `fill`.
 pub(super) fn make<T, E: From<TargetError>>(
     disk: &Disk,
     target: &Path,
@@ -83,13 +84,13 @@ pub(super) fn make<T, E: From<TargetError>>(
         Ok(made)
     });
     if made.is_err() {
-        // Report why it failed, not that its remains could not be removed.
+        // Report the original error rather than a failure to remove the remains.
         let _ = disk.remove_directory(&temporary);
     }
     made.map(|made| (target, made))
 }
 
-/// The absolute path of a target, which is free, and its temporary name.
+/// Returns the absolute path of a target and its temporary name. Fails unless both are free.
 fn prepare(disk: &Disk, target: &Path) -> Result<(PathBuf, PathBuf), TargetError> {
     let failed = |source| DiskError { action: "find", path: target.to_path_buf(), source };
     let target = std::path::absolute(target).map_err(failed)?;
@@ -136,10 +137,10 @@ pub(super) fn copy_snapshot(snapshot: &Snapshot, to: &Folder) -> Result<(), Disk
     Ok(())
 }
 
-/// Copies the hourly prices, if there are some. Returns false if they cannot be copied because they
-/// are not in a regular file; a server starts without them, too.
+/// Copies the hourly prices, if there are any. Returns false if they cannot be copied because they
+/// are not in a regular file; a server can start without them.
 pub(super) fn copy_price_hours(from: &Folder, to: &Folder) -> Result<bool, DiskError> {
-    // They are replaced as a whole while the server runs, so a copy is whole, too.
+    // The file is replaced as a whole while the server runs, so the copy is consistent, too.
     let hours = from.price_hours();
     if !from.disk.exists(&hours)? {
         return Ok(true);
@@ -151,7 +152,8 @@ pub(super) fn copy_price_hours(from: &Folder, to: &Folder) -> Result<bool, DiskE
     Ok(is_regular)
 }
 
-/// Copies the mark of a cluster under the name that lets the copy be served alone as well.
+/// Copies the file that names the cluster log, under the name with which a single server can also
+/// serve the copy.
 pub(super) fn copy_mark(from: &Folder, to: &Folder) -> Result<(), DiskError> {
     for name in [CLUSTER_NAME, CLUSTER_COPY_NAME] {
         let mark = from.path().join(name);

@@ -1,15 +1,15 @@
 //! An in-memory disk that loses unsynced data and injects faults, for tests.
 //!
-//! Writes are visible at once and durable after a sync. When the power fails, an arbitrary part of
+//! Writes are visible at once and durable after a sync. After a power failure, an arbitrary part of
 //! the unsynced changes survives:
 //!
-//! - of a file, any subset of its sectors, each as one of the writes to it left it, and any length
-//!   between the durable and the visible one;
+//! - of a file, any subset of the written sectors, each in any version written since the last sync,
+//!   and any length between the durable and the visible one;
 //! - of a directory, any subset of the names added and removed. A rename is atomic, even between
 //!   two directories.
 //!
 //! Syncing a file does not sync its name, and syncing a directory does not sync the content of its
-//! files. The same seed and the same operations give the same disk.
+//! files. The same seed and the same operations produce the same disk.
 
 mod content;
 mod names;
@@ -32,19 +32,19 @@ use super::Access;
 
 const ROOT: Inode = 0;
 
-/// `EIO`.
+/// The operating system's number for an I/O error.
 const EIO: i32 = 5;
 
-/// When a fault occurs.
+/// The operation at which a fault occurs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum When {
-    /// At none.
+    /// At no operation.
     #[default]
     Never,
-    /// At one in this many of the operations it can affect.
+    /// At random: one in this many of the operations that the fault can affect.
     OneIn(u64),
-    /// Once: at the first operation it can affect, starting with this one, counted as in
-    /// [`SimulatedDisk::operations`].
+    /// Once: at the first operation that the fault can affect whose number, as counted by
+    /// [`SimulatedDisk::operations`], is at least this.
     From(u64),
 }
 
@@ -69,17 +69,18 @@ impl When {
 pub struct Faults {
     /// A write fails without writing anything.
     pub write_error: When,
-    /// A write fails after writing a part, which ends at the end of a sector unless sectors tear.
+    /// A write fails after writing only part of its bytes. Unless sectors tear, the part ends at a
+    /// sector boundary.
     pub short_write: When,
     /// A sync fails. An arbitrary part of the data becomes durable, and the rest is marked clean:
     /// no later sync writes it.
     pub sync_error: When,
-    /// The power fails at this operation, which may have happened in part: it and all later ones
-    /// fail until [`SimulatedDisk::power_loss`] or [`SimulatedDisk::kill`].
+    /// The power fails during this operation, which may or may not take effect. This operation and
+    /// all later ones fail until [`SimulatedDisk::power_loss`] or [`SimulatedDisk::kill`].
     pub crash: When,
-    /// The power fails at this operation, of those that change or sync names.
+    /// Like `crash`, but the power fails only at an operation that changes or syncs names.
     pub crash_at_names: When,
-    /// Whether a power loss or a short write may leave a sector half old, half new.
+    /// Whether a power loss or a short write may leave a sector half old and half new.
     pub sectors_tear: bool,
     /// Whether a power loss may destroy any sectors of a page that was being written, including
     /// durable ones.
@@ -99,7 +100,8 @@ struct Model {
     next_inode: Inode,
     names: Names,
     locks: BTreeSet<PathBuf>,
-    /// Handles of an earlier generation are dead.
+    /// Number of the current life, which ends at a crash or a kill. Handles from an earlier life
+    /// are dead.
     life: u64,
     is_crashed: bool,
     /// Number of operations so far.
@@ -111,7 +113,7 @@ struct Model {
 }
 
 impl SimulatedDisk {
-    /// An empty disk without faults or limits.
+    /// Creates an empty disk without faults or limits.
     pub fn new(seed: u64) -> Self {
         let model = Model {
             files: BTreeMap::new(),
@@ -129,12 +131,12 @@ impl SimulatedDisk {
         Self { model: Arc::new(Mutex::new(model)) }
     }
 
-    /// Number of operations attempted, on files and on names.
+    /// Returns the number of operations attempted, on files and on names.
     pub fn operations(&self) -> u64 {
         self.model.lock().operations
     }
 
-    /// The faults that may still occur.
+    /// Returns the faults that may still occur.
     pub fn faults(&self) -> Faults {
         self.model.lock().faults
     }
@@ -149,12 +151,12 @@ impl SimulatedDisk {
         self.model.lock().capacity_bytes = bytes;
     }
 
-    /// Total size of all files that have a name, in bytes.
+    /// Returns the total size of all files that have a name, in bytes.
     pub fn bytes(&self) -> u64 {
         self.model.lock().bytes()
     }
 
-    /// How much may still be written, in bytes.
+    /// Returns the number of bytes that can be written before the disk is full.
     pub fn room_bytes(&self) -> u64 {
         self.model.lock().room_bytes()
     }
@@ -164,8 +166,8 @@ impl SimulatedDisk {
         self.model.lock().is_crashed
     }
 
-    /// The power fails and returns: all open files and locks are dead, and only a part of the
-    /// unsynced data survives.
+    /// Simulates a power failure and restart: all open files and locks are dead, and only a part of
+    /// the unsynced data survives.
     pub fn power_loss(&self) {
         let mut model = self.model.lock();
         model.restart();
@@ -177,8 +179,8 @@ impl SimulatedDisk {
         model.forget_nameless();
     }
 
-    /// The process dies but the system keeps running: all open files and locks are dead, and
-    /// unsynced data may still be lost later.
+    /// Simulates the death of the process while the system keeps running: all open files and locks
+    /// are dead, and unsynced data may still be lost later.
     pub fn kill(&self) {
         self.model.lock().restart();
     }
@@ -267,7 +269,7 @@ impl SimulatedDisk {
         })
     }
 
-    /// Removing each name is an operation of its own.
+    /// Removes a directory with its contents. Removing each name is an operation of its own.
     pub(super) fn remove_directory(&self, path: &Path) -> io::Result<()> {
         for name in self.names(path)? {
             let inside = path.join(name);
@@ -308,7 +310,7 @@ impl Model {
         self.files.retain(|inode, _| named.contains(inode));
     }
 
-    /// Counts an operation. Fails if the power is gone.
+    /// Counts an operation. Fails if the power is off.
     fn begin(&mut self) -> io::Result<()> {
         self.operations += 1;
         let Self { faults, operations, random, .. } = self;
@@ -316,7 +318,7 @@ impl Model {
         if self.is_crashed { Err(power_is_gone()) } else { Ok(()) }
     }
 
-    /// Call before each operation on names.
+    /// Applies `crash_at_names`. Must be called before each operation on names.
     fn approach_names(&mut self) {
         let Self { faults, operations, random, .. } = self;
         if faults.crash_at_names.strikes(*operations + 1, random) {
@@ -365,7 +367,7 @@ impl Model {
         Err(io::ErrorKind::IsADirectory.into())
     }
 
-    /// The name, in an existing directory.
+    /// Returns the key of a path, whose directory must exist.
     fn key(&self, path: &Path) -> io::Result<Key> {
         let name = names_of(path).last().ok_or(io::ErrorKind::InvalidInput)?;
         let directory = self.find_directory(path.parent().unwrap_or(Path::new("/")))?;
@@ -390,7 +392,7 @@ impl Model {
         self.files.get_mut(&inode).expect("an open file exists")
     }
 
-    /// Writes as much as there is room for.
+    /// Writes as many of the bytes as fit on the disk.
     fn write(&mut self, inode: Inode, bytes: &[u8], offset: usize) -> io::Result<()> {
         let Self { faults, operations, random, .. } = self;
         if faults.write_error.strikes(*operations, random) {

@@ -15,7 +15,7 @@ use super::Access;
 #[cfg(target_os = "linux")]
 use super::PAGE_BYTES;
 
-/// The data says who trades what, so only its owner may read it. Existing files and directories
+/// The data reveals who trades what, so only its owner may read it. Existing files and directories
 /// keep their mode.
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
@@ -31,9 +31,9 @@ pub(super) fn open(access: Access, path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Opens an existing file for durable writes around the page cache, in units of a page. `None` if
-/// the file system cannot do that, or the kernel does not say whether it can (before Linux 6.1), or
-/// a sandbox forbids to ask.
+/// Opens an existing file for durable writes that bypass the page cache, in whole pages. Returns
+/// `None` if the file system does not support that, if the kernel does not report whether it does
+/// (before Linux 6.1), or if a sandbox forbids the query.
 #[cfg(target_os = "linux")]
 pub(super) fn open_direct(path: &Path) -> io::Result<Option<File>> {
     match open_if_direct(path) {
@@ -53,17 +53,17 @@ fn open_if_direct(path: &Path) -> io::Result<Option<File>> {
     let found = statx(CWD, path, AtFlags::empty(), StatxFlags::DIOALIGN)?;
     let is_told = found.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
     let alignments = [found.stx_dio_mem_align, found.stx_dio_offset_align];
-    // Powers of two.
+    // Alignments are powers of two, so any alignment of at most a page divides the page size.
     let fits = |alignment| alignment != 0 && u64::from(alignment) <= PAGE_BYTES as u64;
     if !is_told || !alignments.into_iter().all(fits) {
         return Ok(None);
     }
-    // Not rustix's flags: its `DSYNC` is `O_SYNC`, which also waits for the time of the write.
+    // Not rustix's flags: its `DSYNC` is `O_SYNC`, which also waits for the file's timestamps.
     let flags = libc::O_DIRECT | libc::O_DSYNC;
     OpenOptions::new().write(true).custom_flags(flags).open(path).map(Some)
 }
 
-/// Only Linux says whether a file system can do that.
+/// Only Linux reports whether a file system supports writes that bypass the page cache.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn open_direct(_path: &Path) -> io::Result<Option<File>> {
     Ok(None)
@@ -84,15 +84,16 @@ pub(super) fn create_directory(path: &Path) -> io::Result<()> {
 /// An open file that holds a lock.
 struct LockedFile(File);
 
-/// Closing the file is not enough: a process that was forked meanwhile shares the lock until it
-/// runs its own program.
+/// Unlocks explicitly. Closing the file is not enough: a child forked in the meantime shares the
+/// lock until it executes its own program.
 impl Drop for LockedFile {
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
 }
 
-/// The open file holds the lock.
+/// Opens and locks a file. The open file holds the lock. Returns `None` if another process has
+/// locked the file.
 pub(super) fn lock(path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).write(true).mode(FILE_MODE);

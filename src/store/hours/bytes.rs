@@ -1,4 +1,4 @@
-//! The bytes of the file of hours. Pure.
+//! The format of the file of hourly prices. Pure: bytes in, bytes out.
 //!
 //! ```text
 //!  0               8      12      16
@@ -14,8 +14,9 @@
 //! └───────┴───────┴────────┴───────────┴────────────────────────┴────────────┴────────────┘
 //! ```
 //!
-//! All numbers are little endian. `bytes` counts what follows the crc, a CRC-32C of it, and is
-//! never 0 for a token. Prices and shares are in millionths; hours are counted since 1970 and rise.
+//! All numbers are little endian. `bytes` is the length of the part after the crc and is never 0
+//! for a token; the crc is the CRC-32C of that part. Prices and shares are in millionths; hours are
+//! counted since 1970 and ascend.
 
 use std::sync::Arc;
 
@@ -29,16 +30,16 @@ use paperbourse_core::money::Shares;
 const MAGIC: [u8; 8] = *b"PBPRICES";
 const VERSION: u32 = 1;
 
-/// Why a file cannot be used.
+/// Reason a file cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Flaw {
-    /// It is a directory, a pipe or the like.
+    /// The path is a directory, a pipe or the like.
     #[error("it is not a regular file")]
     Kind,
-    /// It is not a file of hours, or it is one of another version.
+    /// The file is not a file of hourly prices, or has another version.
     #[error("it is not a file of hourly prices in version {VERSION}")]
     Header,
-    /// It is too long to be read.
+    /// The file is longer than the maximum.
     #[error("it is too long")]
     TooLong,
     /// A checksum does not match.
@@ -47,19 +48,19 @@ pub(super) enum Flaw {
         /// File offset of the token.
         offset: usize,
     },
-    /// Something is missing or malformed.
+    /// A field is missing or malformed.
     #[error(transparent)]
     Field(#[from] RecordError),
 }
 
-/// Appends the start of the file.
+/// Appends the header of the file.
 pub(super) fn put_header(out: &mut Vec<u8>) {
     out.extend_from_slice(&MAGIC);
     Fields(out).u32(VERSION);
     Fields(out).u32(0);
 }
 
-/// Appends a token. Returns false, and appends nothing, if it has no hours or too long a name.
+/// Appends a token. Returns false, without appending it, if it has no bars or its name is too long.
 pub(super) fn put_token(out: &mut Vec<u8>, token_id: &str, record: &PriceRecord) -> bool {
     let (bars, volumes) = (record.history.hours(), record.volumes.hours());
     if bars.len() == 0 || token_id.len() > ID_BYTES_MAX {
@@ -85,13 +86,13 @@ pub(super) fn put_token(out: &mut Vec<u8>, token_id: &str, record: &PriceRecord)
     true
 }
 
-/// Appends the end of the file.
+/// Appends the end of the file: a zero instead of a token's length, and the token count.
 pub(super) fn put_end(out: &mut Vec<u8>, token_count: usize) {
     Fields(out).u32(0);
     Fields(out).length(token_count);
 }
 
-/// Reads a whole file.
+/// Decodes a whole file.
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<(Arc<str>, PriceRecord)>, Flaw> {
     let mut reader = Reader::new(bytes);
     let is_ours = reader.array("magic") == Ok(MAGIC)
@@ -156,7 +157,7 @@ fn read_token(mut reader: Reader<'_>) -> Result<(Arc<str>, PriceRecord), RecordE
     Ok((token_id, PriceRecord { history, volumes: Volumes::resuming(volumes) }))
 }
 
-/// Reads at most [`HOURS_KEPT`] items, whose hours must rise.
+/// Reads at most [`HOURS_KEPT`] items, whose hours must be in ascending order.
 fn read_hours<'a, T>(
     reader: &mut Reader<'a>,
     field: &'static str,
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!(read(b"PBPRICES\x02\0\0\0\0\0\0\0"), Err(Flaw::Header));
     }
 
-    /// A checksum does not make nonsense right.
+    /// Implausible values are refused even if the checksum matches.
     #[test]
     fn bars_that_cannot_exist_are_refused() {
         let body = |bars: &[[u32; 5]], volumes: &[(u32, i64)]| {

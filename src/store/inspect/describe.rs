@@ -26,26 +26,26 @@ use paperbourse_core::engine::market::payout::PositionsSettled;
 use paperbourse_core::ids::{KeyId, MarketIndex, Timestamp};
 use paperbourse_core::money::{Price, Shares, Usd};
 
-/// A record.
+/// The printable form of a record.
 #[derive(Debug, Serialize)]
 pub struct RecordRow<'a> {
-    /// Its position in the journal, from 1.
+    /// The record's position in the journal, from 1.
     pub position: u64,
-    /// Its epoch, counted in starts of the server.
+    /// The record's epoch.
     pub epoch: u64,
-    /// The shard of the events.
+    /// The shard that the events belong to.
     pub shard: u8,
-    /// Its sequence number within the shard, from 1.
+    /// The record's sequence number within the shard, from 1.
     pub sequence: u64,
-    /// When the command was decided.
+    /// Time at which the command was decided.
     pub time: Text<Timestamp>,
     /// The events, in order.
     pub events: Vec<EventRow<'a>>,
 }
 
 impl<'a> RecordRow<'a> {
-    /// Describes a record. `market` resolves a market index of the record's shard, if the market is
-    /// still known.
+    /// Describes a record. `market` resolves a market index of the record's shard; it returns
+    /// `None` if the market is no longer known.
     pub fn new(
         position: u64,
         header: &RecordHeader,
@@ -63,7 +63,7 @@ impl<'a> RecordRow<'a> {
     }
 }
 
-/// One line: position, epoch, shard, sequence within the shard, time, events.
+/// Formats one line: position, epoch, shard, sequence within the shard, time, events.
 impl fmt::Display for RecordRow<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { position, epoch, shard, sequence, time, events } = self;
@@ -76,7 +76,7 @@ impl fmt::Display for RecordRow<'_> {
     }
 }
 
-/// An event.
+/// The printable form of an event.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the fields are those of the event")]
@@ -151,7 +151,7 @@ pub enum EventRow<'a> {
     /// [`Event::MarketSettled`].
     MarketSettled {
         market_index: u32,
-        /// None when the record that names the market is gone.
+        /// `None` if the record that names the market is gone.
         market_id: Option<Text<Arc<str>>>,
         payouts: Vec<Text<Price>>,
         at: Text<Timestamp>,
@@ -160,7 +160,7 @@ pub enum EventRow<'a> {
     StateChecked { hash: String },
 }
 
-/// The name of an event's kind in JSON.
+/// Returns the name of an event's kind in JSON.
 pub const fn kind(event: &Event) -> &'static str {
     match event {
         Event::AccountOpened { .. } => "account_opened",
@@ -191,28 +191,28 @@ pub const fn kind(event: &Event) -> &'static str {
     }
 }
 
-/// The payout of a token.
+/// The payout of one token.
 #[derive(Debug, Serialize)]
 pub struct PayoutRow<'a> {
-    /// The token.
+    /// The token's id.
     pub token_id: &'a str,
-    /// Dollars per share.
+    /// The payout, in dollars per share.
     pub payout: Text<Price>,
 }
 
-/// Settled positions.
+/// The positions settled in one market by one event.
 #[derive(Debug, Serialize)]
 #[expect(missing_docs, reason = "the fields are those of the event")]
 pub struct SettledRow {
     pub market_index: u32,
-    /// None when the record that names the market is gone.
+    /// `None` if the record that names the market is gone.
     pub market_id: Option<Text<Arc<str>>>,
     pub payouts: Vec<Text<Price>>,
     pub positions: Vec<PaidRow>,
     pub at: Text<Timestamp>,
 }
 
-/// A settled position.
+/// One settled position.
 #[derive(Debug, Serialize)]
 #[expect(missing_docs, reason = "the fields are those of the event")]
 pub struct PaidRow {
@@ -226,14 +226,14 @@ pub struct PaidRow {
 /// An outcome of a market.
 #[derive(Debug, Serialize)]
 pub struct OutcomeRow<'a> {
-    /// Its label.
+    /// The outcome's label.
     pub label: &'a str,
-    /// Its token.
+    /// The id of the outcome's token.
     pub token_id: &'a str,
 }
 
 impl<'a> EventRow<'a> {
-    /// Describes an event, see [`RecordRow::new`].
+    /// Describes an event. For `market`, see [`RecordRow::new`].
     fn new(event: &'a Event, market: &mut impl FnMut(MarketIndex) -> Option<UsedMarket>) -> Self {
         match event {
             Event::AccountOpened { account, identity, granted, at } => Self::AccountOpened {
@@ -356,8 +356,8 @@ impl SettledRow {
     }
 }
 
-/// Text chosen by clients is quoted and its control characters are escaped, so that a record stays
-/// on one line.
+/// Quotes text chosen by clients and escapes its control characters, so that a record stays on one
+/// line.
 impl fmt::Display for EventRow<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -469,7 +469,7 @@ impl fmt::Display for SettledRow {
     }
 }
 
-/// A market by the venue's name, or by its index in the shard if the record that names it is gone.
+/// A market, by the venue's name, or by its index in the shard if the record that names it is gone.
 struct MarketName<'a>(u32, Option<&'a Text<Arc<str>>>);
 
 impl fmt::Display for MarketName<'_> {

@@ -13,7 +13,7 @@ use paperbourse_core::engine::UsedMarket;
 use paperbourse_core::engine::event::Event;
 use paperbourse_core::ids::{MarketIndex, SHARD_COUNT, ShardId};
 
-/// Why a dump ended before the journal did.
+/// Error that ended a dump early.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
     /// The journal could not be read.
@@ -24,8 +24,8 @@ pub enum DumpError {
     Output(#[source] io::Error),
 }
 
-/// Passes the records to `show`, from position `from` or from the oldest existing one, archived
-/// ones included. Names the market of an order wherever its name can still be found.
+/// Passes the records to `show`, archived ones included, from position `from` or the oldest
+/// existing record onwards. An order's market is named if its name can still be found.
 pub fn dump(
     directory: &Path,
     from: u64,
@@ -63,8 +63,8 @@ impl Gone for DumpError {
     }
 }
 
-/// Resolves the market indexes of shards, from the records read so far or, if those are gone, from
-/// the snapshot.
+/// Resolves the market indexes of shards: from the records read so far or, if the record that names
+/// a market is gone, from the snapshot.
 struct Markets<'a> {
     folder: &'a Folder,
     shards: Vec<ShardMarkets>,
@@ -89,7 +89,7 @@ impl Markets<'_> {
         let markets = &mut self.shards[shard.index()];
         if !markets.known.contains_key(&index) && !markets.is_snapshot_read {
             markets.is_snapshot_read = true;
-            // A snapshot that cannot be read is not an error here: reporting it is up to `verify`.
+            // An unreadable snapshot is not an error here: reporting it is up to `verify`.
             for (index, market) in (0..).zip(of_snapshot(self.folder, shard).unwrap_or_default()) {
                 markets.known.entry(MarketIndex(index)).or_insert(market);
             }

@@ -15,7 +15,7 @@ use paperbourse_core::engine::State;
 use paperbourse_core::engine::event::Event;
 use paperbourse_core::ids::{SHARD_COUNT, ShardId, Timestamp};
 
-/// Statistics of a data directory, from its oldest record on.
+/// Statistics of a data directory, from its oldest record onwards.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Stats {
     /// Segments in the journal that hold records.
@@ -26,9 +26,9 @@ pub struct Stats {
     pub prepared: Files,
     /// Bytes used in live and archived segments.
     pub used_bytes: u64,
-    /// Number of starts of the server.
+    /// Number of times the server was started.
     pub starts: u64,
-    /// Number of blocks with records: each was one write to the disk.
+    /// Number of blocks with records. Each was one write to the disk.
     pub blocks: u64,
     /// Number of records in the fullest block.
     pub block_records_max: u64,
@@ -38,17 +38,17 @@ pub struct Stats {
     pub first_position: Option<u64>,
     /// Position of the newest record.
     pub last_position: Option<u64>,
-    /// Epoch of the oldest record, counted in starts of the server.
+    /// Epoch of the oldest record.
     pub first_epoch: Option<u64>,
-    /// Epoch of the newest record, counted in starts of the server.
+    /// Epoch of the newest record.
     pub last_epoch: Option<u64>,
     /// Decision time of the oldest record.
     pub first_time: Option<Text<Timestamp>>,
     /// Decision time of the newest record.
     pub last_time: Option<Text<Timestamp>>,
-    /// Number of records of the shard with the fewest.
+    /// Smallest number of records in any shard.
     pub shard_records_min: u64,
-    /// Number of records of the shard with the most.
+    /// Largest number of records in any shard.
     pub shard_records_max: u64,
     /// Events by kind, named as in `journal dump`.
     pub events: BTreeMap<&'static str, EventStats>,
@@ -59,7 +59,7 @@ pub struct Stats {
 /// Number and total size of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Files {
-    /// Number.
+    /// Number of files.
     pub count: u64,
     /// Total size, in bytes.
     pub bytes: u64,
@@ -68,7 +68,7 @@ pub struct Files {
 /// Number and total size of the events of one kind, without framing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct EventStats {
-    /// Number.
+    /// Number of events.
     pub count: u64,
     /// Total size, in bytes.
     pub bytes: u64,
@@ -85,7 +85,7 @@ pub struct SnapshotStats {
     pub keys: u64,
     /// Number of orders.
     pub orders: u64,
-    /// Total size of its files, in bytes.
+    /// Total size of the snapshot's files, in bytes.
     pub bytes: u64,
 }
 
@@ -106,7 +106,7 @@ pub fn stats(directory: &Path) -> Result<Stats, InspectError> {
         for number in walk::numbers(&folder)? {
             let files = match number {
                 _ if number > end.begun => &mut stats.prepared,
-                // A segment begun after the reading is not counted.
+                // Segments begun after the journal was read are not counted.
                 _ if number > end.segment => continue,
                 _ if archived.binary_search(&number).is_ok() => &mut stats.archived,
                 _ => &mut stats.live,
@@ -121,13 +121,13 @@ pub fn stats(directory: &Path) -> Result<Stats, InspectError> {
 }
 
 impl SnapshotStats {
-    /// Statistics of a snapshot before any shard was read.
+    /// Creates the statistics of a snapshot before any shard is read.
     pub(super) fn new(snapshot: &Snapshot) -> Self {
         let (segment, orders) = (snapshot.number, snapshot.orders_kept());
         Self { segment, accounts: 0, keys: 0, orders, bytes: snapshot.bytes() }
     }
 
-    /// Adds one of its shards.
+    /// Adds one of the snapshot's shards.
     pub(super) fn add(&mut self, state: &State) {
         self.accounts += state.accounts().len() as u64;
         self.keys += state.keys().count() as u64;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// A value that JSON represents as a string: money and sizes must not become floats.
+/// A value that is a string in JSON: amounts of money and sizes must not become floats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Text<T>(pub T);
 
@@ -37,12 +37,12 @@ impl fmt::Display for Grouped {
     }
 }
 
-/// A count with its noun, with a plural `s` unless the count is 1.
+/// Formats a count with its noun, which takes a plural `s` unless the count is 1.
 pub fn count(count: u64, noun: &str) -> String {
     format!("{} {noun}{}", Grouped(count), if count == 1 { "" } else { "s" })
 }
 
-/// A range of numbered things.
+/// Formats a range of numbered items.
 pub fn run(noun: &str, first: u64, last: u64) -> String {
     if first == last { format!("{noun} {first}") } else { format!("{noun}s {first} to {last}") }
 }

@@ -1,5 +1,5 @@
 //! Verifies that a server would start on a data directory without losing anything. Checks every
-//! file in it that a start reads, and the archive as well, without changing anything.
+//! file that is read at startup, and the archive as well, without changing anything.
 //!
 //! One pass over the segments indexes the records after the snapshot. Then the shards are loaded
 //! and brought up to date in turn, so that only one is in memory at a time.
@@ -18,26 +18,26 @@ use crate::key_file;
 use crate::snapshot::{Folder, RecordIndex, ShardState, Snapshot};
 use paperbourse_core::ids::ShardId;
 
-/// The result of verifying a data directory. Anything after the damage is left out.
+/// The result of verifying a data directory. Covers only what precedes the damage, if there is any.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct VerifyReport {
     /// The newest snapshot, if there is one.
     pub snapshot: Option<SnapshotStats>,
-    /// The remaining segments covered by the snapshot, without gaps up to its last one.
+    /// The segments that the snapshot covers and that still exist, as far back as there is no gap.
     pub covered: Option<Part>,
-    /// The segments after it.
+    /// The segments after the snapshot.
     pub journal: Option<Part>,
-    /// The torn tail that the server would cut off at startup: left by a crash, or being written by
-    /// a running server right now.
+    /// The torn tail that the server would cut at startup. A crash left it, or a running server is
+    /// writing it at this moment.
     pub torn: Option<Torn>,
     /// Number of records applied to the snapshot.
     pub replayed_records: u64,
     /// Position of the newest record.
     pub last_position: u64,
-    /// The damage found. No server should write to such a directory before it is repaired.
+    /// The damage found. No server should write to the directory before it is repaired.
     pub damage: Option<DamageReport>,
-    /// Damage to files on which no record depends. A start sets hourly prices aside, and fails
-    /// without the issuer's key if tokens are of the embedded issuer.
+    /// Damage to files on which no record depends. At startup, damaged hourly prices are set aside,
+    /// and a damaged issuer's key makes startup fail if the embedded issuer signs tokens.
     pub besides: Vec<DamageReport>,
 }
 
@@ -59,7 +59,7 @@ pub struct Torn {
     pub segment: u64,
     /// File offset of the block.
     pub offset: u64,
-    /// Length, in bytes.
+    /// Length of the incomplete block, in bytes.
     pub bytes: u64,
 }
 
@@ -69,14 +69,14 @@ impl VerifyReport {
         self.damage.is_none() && self.besides.is_empty()
     }
 
-    /// Number of records read.
+    /// Returns the number of records read.
     pub fn records(&self) -> u64 {
         self.covered.iter().chain(&self.journal).map(|part| part.records).sum()
     }
 }
 
-/// Verifies a data directory. Damage is part of the report; an error means that its state is
-/// unknown.
+/// Verifies a data directory. Damage is part of the report; an error means that the directory's
+/// state is unknown.
 pub fn verify(directory: &Path) -> Result<VerifyReport, InspectError> {
     let folder = folder(directory)?;
     let mut report = VerifyReport::default();
@@ -146,8 +146,8 @@ fn check(folder: &Folder, report: &mut VerifyReport) -> Result<(), InspectError>
     Ok(())
 }
 
-/// Checks the remaining covered segments. A start does not need them, but going back by one
-/// snapshot and `journal dump` do.
+/// Checks the covered segments that still exist. Startup does not need them, but `journal dump` and
+/// going back by one snapshot do.
 fn check_covered(folder: &Folder, snapshot: &Snapshot) -> Result<Option<Part>, InspectError> {
     let last = snapshot.number;
     let Some(first) = walk::first_before(&walk::numbers(folder)?, last) else { return Ok(None) };

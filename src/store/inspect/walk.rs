@@ -4,8 +4,8 @@
 //!   check whether the next one is begun *before* reading a segment, and any flaw in a closed
 //!   segment is damage.
 //! - The newest segment may be written while we read it: a block may be half visible, or the second
-//!   of two blocks visible and the first not. Such a reading is repeated until it is clean or
-//!   identical several times in a row: then it is what the disk holds.
+//!   of two blocks may be visible and the first not. We repeat the reading until it is clean, or
+//!   until it has been identical several times in a row, and so is settled on disk.
 //! - Closed segments move from the journal to the archive, and are eventually removed from there.
 //!   We look up a missing file again; a caller that depends on a removed file starts over
 //!   ([`start_over_when_gone`]).
@@ -24,34 +24,35 @@ use crate::journal::{
 use crate::snapshot::Folder;
 use paperbourse_core::engine::event::Events;
 
-/// Lookups per file, which moves once in its life, from the journal to the archive.
+/// Maximum number of lookups of a file, which moves only once, from the journal to the archive.
 const LOOKS_MAX: usize = 3;
 
-/// Maximum number of attempts if files disappear.
+/// Maximum number of attempts when files disappear.
 const ATTEMPTS_MAX: usize = 5;
 
-/// The end of the journal when it was read.
+/// The end of the journal at the time it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct End {
     /// The newest segment that was read.
     pub(crate) segment: u64,
-    /// Where its last complete block ends.
+    /// Offset where the last complete block of that segment ends.
     pub(crate) offset: u64,
-    /// Bytes of an incomplete block after that.
+    /// Length in bytes of an incomplete block after the last complete one; 0 if there is none.
     pub(crate) torn_bytes: usize,
-    /// The newest segment begun by then; later ones are preallocated.
+    /// The newest segment that was begun at that time; later segments are preallocated.
     pub(crate) begun: u64,
     /// The log and the end of its chain.
     pub(crate) chain: (LogId, ChainMark),
 }
 
-/// An error that may say that a file was moved or removed while it was being opened.
+/// An error that may mean that a file was moved or removed while it was being opened.
 pub(crate) trait Gone {
-    /// Whether it says so.
+    /// Whether the error may mean that a file was moved or removed.
     fn is_gone(&self) -> bool;
 }
 
-/// Restarts `attempt` when files disappear during it, up to [`ATTEMPTS_MAX`] times.
+/// Runs `attempt`, and runs it again if files disappeared meanwhile, up to [`ATTEMPTS_MAX`] times
+/// in total.
 pub(crate) fn start_over_when_gone<T, E: Gone>(
     mut attempt: impl FnMut() -> Result<T, E>,
 ) -> Result<T, E> {
@@ -64,9 +65,10 @@ pub(crate) fn start_over_when_gone<T, E: Gone>(
     attempt()
 }
 
-/// Numbers of all segments in the journal and the archive, oldest first.
+/// Returns the numbers of all segments in the journal and the archive, oldest first.
 pub(crate) fn numbers(folder: &Folder) -> Result<Vec<u64>, DiskError> {
-    // In this order, a segment that moves meanwhile is seen twice rather than not at all.
+    // List the journal first: a segment that moves in the meantime is then seen twice rather than
+    // not at all.
     let mut numbers = folder.segment_numbers()?;
     numbers.extend(folder.archived_numbers()?);
     numbers.sort_unstable();
@@ -74,21 +76,21 @@ pub(crate) fn numbers(folder: &Folder) -> Result<Vec<u64>, DiskError> {
     Ok(numbers)
 }
 
-/// The first segment of the gapless range that ends at `last`.
+/// Returns the first segment of the gapless range that ends at `last`.
 pub(crate) fn first_before(numbers: &[u64], last: u64) -> Option<u64> {
     let at = numbers.binary_search(&last).ok()?;
     let run = numbers[..=at].iter().rev().zip((0..=last).rev());
     run.take_while(|(number, expected)| **number == *expected).last().map(|(&number, _)| number)
 }
 
-/// The oldest segment from which there are no gaps up to the newest.
+/// Returns the first segment of the gapless range that ends at the newest segment.
 pub(crate) fn first_segment(folder: &Folder) -> Result<u64, InspectError> {
     let numbers = numbers(folder)?;
     let first = numbers.last().and_then(|&newest| first_before(&numbers, newest));
     Ok(first.ok_or_else(|| OpenError::NoSegments { directory: folder.journal() })?)
 }
 
-/// A reader for a log whose oldest existing segment is `first`.
+/// Creates a reader for a log whose oldest existing segment is `first`.
 pub(crate) fn reader_from(first: u64) -> SegmentReader {
     if first == 1 { SegmentReader::after(None) } else { SegmentReader::anywhere() }
 }
@@ -106,13 +108,13 @@ pub(crate) fn decode(
     })
 }
 
-/// The current or former path of a segment.
+/// Returns the current or former path of a segment.
 pub(crate) fn path_of(folder: &Folder, number: u64) -> PathBuf {
     let path = folder.segment_path(number).ok().flatten();
     path.unwrap_or_else(|| folder.journal().join(segment_name(number)))
 }
 
-/// Calls `read` with the path of a segment, wherever it currently is.
+/// Calls `read` with the path of a segment, whether it is in the journal or the archive.
 pub(crate) fn with_segment<T>(
     folder: &Folder,
     number: u64,
@@ -145,9 +147,9 @@ fn closed(folder: &Folder, reader: &mut SegmentReader, number: u64) -> Result<Ba
     with_segment(folder, number, |path| reader.read_closed(&folder.disk, path, number))
 }
 
-/// Reads all segments from `first` to the end of the journal and passes each begun one to `show`,
-/// and always the first. Segments begun after the call started are left out, since a server may
-/// write faster than this reads.
+/// Reads all segments from `first` to the end of the journal, and passes segment `first` and each
+/// later one that holds a block to `show`. Segments begun after the start of the call are left out,
+/// since a server may write faster than this function reads.
 pub(crate) fn read_to_end<E: From<InspectError>>(
     folder: &Folder,
     reader: SegmentReader,
@@ -169,9 +171,10 @@ fn read_to_end_with<E: From<InspectError>>(
     let mut patience = Patience::default();
     loop {
         let reading = read_end(folder, &reader, last);
+        // Check after reading: if a later segment was begun in between, this one is closed.
         let newest = newest_begun(folder, last)?;
         if newest > last {
-            // The segment was closed meanwhile.
+            // The segment was closed in the meantime.
             let batch = closed(folder, &mut reader, last)?;
             show(&batch)?;
             let offset = batch.end().into();
@@ -188,7 +191,7 @@ fn read_to_end_with<E: From<InspectError>>(
     }
 }
 
-/// The newest segment that holds anything, starting at `from`; `from` if none does.
+/// Returns the newest segment after `from` that holds a block; `from` if there is none.
 fn newest_begun(folder: &Folder, from: u64) -> Result<u64, InspectError> {
     let numbers = numbers(folder)?;
     for &number in numbers.iter().rev().take_while(|&&number| number > from) {
@@ -215,7 +218,7 @@ fn read_end(
     let OpenBatch { batch, torn_bytes } = read(number)?;
     let (mut segment, mut offset, mut torn) = (number, batch.end(), torn_bytes);
     for blank in number + 1..=newest {
-        // A block whose first sector has not been written yet.
+        // A torn block here is one whose first sector has not been written yet.
         let OpenBatch { batch, torn_bytes } = read(blank)?;
         if torn_bytes > 0 {
             (segment, offset, torn) = (blank, batch.end(), torn_bytes);
@@ -235,7 +238,7 @@ fn chain_of(reader: &SegmentReader) -> (LogId, ChainMark) {
     reader.end().expect("a segment was read")
 }
 
-/// What two readings have in common if nothing changed between them.
+/// Describes a reading. The descriptions of two readings are equal if nothing changed in between.
 fn described(reading: &Result<(Batch, End), InspectError>) -> String {
     match reading {
         Ok((_, end)) => format!("{end:?}"),
@@ -276,7 +279,7 @@ mod tests {
         }
     }
 
-    /// The end of the record in the last block.
+    /// Returns the end of the record in the last block.
     fn end_of(content: &[u8]) -> usize {
         content.iter().rposition(|&byte| byte == 7).unwrap() + 1
     }

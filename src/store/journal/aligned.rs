@@ -1,18 +1,18 @@
-//! Bytes that begin on a page boundary of memory, as writes around the page cache require.
+//! Page-aligned byte buffers, as required for writes that bypass the page cache.
 
 use std::ops::{Deref, DerefMut};
 
 use crate::disk::PAGE_BYTES;
 
-/// Smallest capacity, in bytes: most blocks fit.
+/// Minimum capacity, in bytes; most blocks fit.
 const CAPACITY_MIN: usize = 64 << 10;
 
-/// A growable sequence of bytes at a page boundary. Keeps its memory when truncated.
+/// A growable byte buffer that starts on a page boundary. Keeps its memory when truncated.
 #[derive(Default)]
 pub(super) struct AlignedBytes {
     /// Never grown in place, so that `start` stays correct: growing allocates a new vector.
     memory: Vec<u8>,
-    /// Where the first page boundary is.
+    /// Offset of the first page boundary in `memory`.
     start: usize,
     length: usize,
 }
@@ -25,7 +25,7 @@ impl AlignedBytes {
         self[from..].copy_from_slice(bytes);
     }
 
-    /// Appends zeros up to a length.
+    /// Appends zeros until the length is `length`.
     pub(super) fn pad_to(&mut self, length: usize) {
         let from = self.length;
         self.grow(length);
@@ -36,13 +36,14 @@ impl AlignedBytes {
         self.length = 0;
     }
 
-    /// Drops what is beyond this length, if anything is.
+    /// Shortens the buffer to `length`. Does nothing if the buffer is already that short.
     #[cfg(any(feature = "cluster", test))]
     pub(super) fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);
     }
 
-    /// Sets a length that is no shorter. What comes in between is unspecified.
+    /// Sets the length, which must not be less than the current one. The added bytes are
+    /// unspecified.
     fn grow(&mut self, length: usize) {
         debug_assert!(length >= self.length);
         if length > self.memory.len().saturating_sub(PAGE_BYTES) {

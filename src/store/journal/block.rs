@@ -31,7 +31,7 @@
 //! - A block without records and without a flag begins a new epoch, one above the last; a block
 //!   with records continues the current epoch. The first position of an empty block is that of the
 //!   next record.
-//! - *flags*: 0, except in blocks that only a replicated log has (`notice`).
+//! - *flags*: 0, except in the kinds of block that only a replicated log has (`notice`).
 //!
 //! The format version is in the segment header ([`super::segment`]). In segments of version 1,
 //! blocks start and end on sectors instead of pages; everything else is the same.
@@ -46,10 +46,10 @@ use super::reader::ChainMark;
 use crate::disk;
 use paperbourse_core::faults::{self, Fault};
 
-/// Bytes that a disk writes atomically.
+/// Sector size in bytes: the unit that a disk writes atomically.
 pub(super) const SECTOR_BYTES: usize = 512;
 
-/// Bytes of a page, the unit in which the kernel and many disks write.
+/// Page size in bytes: the unit in which the kernel and many disks write.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 /// Longest block, and so the longest possible torn write, in bytes.
@@ -71,7 +71,7 @@ const HEADER_CRC_AT: usize = RESERVED_AT + 16;
 const HEADER_BYTES: usize = HEADER_CRC_AT + size_of::<u32>();
 
 const RECORD_HEADER_BYTES: usize = size_of::<u32>();
-/// A record's length is aligned to this, so that it cannot be torn.
+/// The length field of each record is aligned to this many bytes, so that it cannot be torn.
 const RECORD_ALIGNMENT: usize = 8;
 
 const _: () = assert!(HEADER_BYTES == 64);
@@ -82,14 +82,14 @@ const _: () = assert!(PAGE_BYTES.is_multiple_of(disk::PAGE_BYTES));
 const _: () = assert!(BLOCK_BYTES_MAX.is_multiple_of(PAGE_BYTES));
 const _: () = assert!(alone_bytes(RECORD_BYTES_MAX) <= BLOCK_BYTES_MAX);
 
-/// Length of a block that holds only one record of this length. A block of several records is never
-/// longer than the sum of their lengths in blocks of their own.
+/// Returns the length of a block that holds a single record of `record_bytes` bytes. A block of
+/// several records is never longer than the sum of these lengths.
 pub(super) const fn alone_bytes(record_bytes: usize) -> usize {
     let record = (RECORD_HEADER_BYTES + record_bytes).next_multiple_of(RECORD_ALIGNMENT);
     (HEADER_BYTES + record).next_multiple_of(PAGE_BYTES)
 }
 
-/// The end of the checksum chain: what the next block must continue.
+/// The end of the checksum chain: the state that the next block must continue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Chain {
     log_crc: u32,
@@ -101,19 +101,19 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// The chain of a log that has no blocks yet.
+    /// Returns the chain of a log that has no blocks yet.
     pub(super) fn start(log: LogId) -> Self {
         let log_crc = crc32c::crc32c(&log.0);
         Self { log_crc, previous_crc: log_crc, epoch: 0, position: 0 }
     }
 
-    /// The chain at the mark stored in a snapshot.
+    /// Returns the chain at the mark stored in a snapshot.
     pub(super) fn at(log: LogId, mark: ChainMark) -> Self {
         let ChainMark { epoch, position, crc } = mark;
         Self { log_crc: crc32c::crc32c(&log.0), previous_crc: crc, epoch, position }
     }
 
-    /// The mark that a snapshot stores.
+    /// Returns the mark that a snapshot stores.
     pub(super) const fn mark(&self) -> ChainMark {
         ChainMark { epoch: self.epoch, position: self.position, crc: self.previous_crc }
     }
@@ -125,7 +125,7 @@ impl Chain {
     }
 }
 
-/// What is wrong at an offset in a segment.
+/// Damage at an offset in a segment.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Damage {
     /// Neither zeros nor the magic number of a block.
@@ -140,7 +140,7 @@ pub enum Damage {
     /// The block claims to be longer than the maximum, or than the rest of its segment.
     #[error("the block claims {payload_bytes} bytes of records")]
     Length {
-        /// The claimed length.
+        /// The claimed length of the records, in bytes.
         payload_bytes: u32,
     },
     /// The block is intact but does not continue the previous one.
@@ -155,7 +155,7 @@ pub enum Damage {
     /// The records match their checksum, but not the length of the block.
     #[error("the records of the block do not add up to its length")]
     Records,
-    /// Bytes follow where nothing can have been written.
+    /// Nonzero bytes follow the end of the journal, where nothing can have been written.
     #[error("bytes follow the end of the journal")]
     Beyond,
     /// A block is incomplete but is not the last.
@@ -166,7 +166,7 @@ pub enum Damage {
     Gap,
 }
 
-/// What [`read`] found where a block may start.
+/// The result of [`read`] at an offset where a block may start.
 #[derive(Debug)]
 pub(super) enum Reading<'a> {
     /// An intact block that continues the chain.
@@ -175,12 +175,12 @@ pub(super) enum Reading<'a> {
     Blank,
     /// An intact header that continues the chain, followed by incomplete records.
     Incomplete {
-        /// Length of the complete block.
+        /// Length of the complete block, in bytes.
         block_bytes: usize,
-        /// Number of zero sectors when it was written.
+        /// Number of zero sectors when the block was written.
         zero_sector_count: usize,
     },
-    /// Something else.
+    /// Anything else.
     Damaged(Damage),
 }
 
@@ -190,18 +190,18 @@ pub(super) struct Block<'a> {
     /// The epoch that the block belongs to or begins.
     pub(super) epoch: u64,
     pub(super) first_position: u64,
-    /// Length on disk.
+    /// Length on disk, in bytes.
     pub(super) bytes: usize,
     payload: &'a [u8],
 }
 
 impl<'a> Block<'a> {
-    /// The records, in order.
+    /// Returns the records in order.
     pub(super) fn records(&self) -> Records<'a> {
         Records { rest: self.payload }
     }
 
-    /// The offset of each record within the block, and its length.
+    /// Returns the offset of each record within the block, and its length, in bytes.
     pub(super) fn record_ranges(&self) -> impl Iterator<Item = (usize, usize)> {
         let mut at = HEADER_BYTES;
         self.records().map(move |record| {
@@ -212,8 +212,8 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Iterates over the records of a payload. Ends early at a length that does not fit, and leaves the
-/// rest.
+/// Iterator over the records of a payload. Stops early at a length that does not fit, and leaves
+/// the remaining bytes in `rest`.
 pub(super) struct Records<'a> {
     rest: &'a [u8],
 }
@@ -234,8 +234,8 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// The length that the block at the start of these bytes claims, at most the longest possible; 0 if
-/// no header of this log is there.
+/// Returns the length that the header at the start of `bytes` claims for its block, at most
+/// [`BLOCK_BYTES_MAX`]; 0 if there is no header of this log.
 pub(super) fn claimed_bytes(bytes: &[u8], page_bytes: usize, chain: &Chain) -> usize {
     Header::read(bytes, chain.log_crc).map_or(0, |header| {
         let block_bytes = HEADER_BYTES + header.payload_bytes as usize;
@@ -243,9 +243,9 @@ pub(super) fn claimed_bytes(bytes: &[u8], page_bytes: usize, chain: &Chain) -> u
     })
 }
 
-/// Reads the block at the start of `bytes` and advances the chain past it if it is intact. `bytes`
-/// must reach to the end of the segment and hold at least a page. Block lengths are multiples of
-/// `page_bytes`.
+/// Reads the block at the start of `bytes` and, if it is intact, advances the chain past it.
+/// `bytes` must extend to the end of the segment and hold at least a page. Block lengths are
+/// multiples of `page_bytes`.
 pub(super) fn read<'a>(bytes: &'a [u8], page_bytes: usize, chain: &mut Chain) -> Reading<'a> {
     if is_zero(&bytes[..SECTOR_BYTES]) {
         return Reading::Blank;
@@ -256,6 +256,8 @@ pub(super) fn read<'a>(bytes: &'a [u8], page_bytes: usize, chain: &mut Chain) ->
     };
     let payload_bytes = header.payload_bytes as usize;
     let block_bytes = (HEADER_BYTES + payload_bytes).next_multiple_of(page_bytes);
+    // Check the length before slicing: an intact header may still claim more than the segment
+    // holds.
     if block_bytes > BLOCK_BYTES_MAX || block_bytes > bytes.len() {
         return Reading::Damaged(Damage::Length { payload_bytes: header.payload_bytes });
     }
@@ -263,6 +265,7 @@ pub(super) fn read<'a>(bytes: &'a [u8], page_bytes: usize, chain: &mut Chain) ->
         return Reading::Damaged(Damage::Chain { position: chain.position });
     }
     let (payload, padding) = bytes[HEADER_BYTES..block_bytes].split_at(payload_bytes);
+    // The block is either torn or damaged: `tail::judge` decides, by the number of zero sectors.
     if crc32c::crc32c(payload) != header.payload_crc && !faults::is_on(Fault::CrcUnchecked) {
         let zero_sector_count = header.zero_sector_count as usize;
         return Reading::Incomplete { block_bytes, zero_sector_count };
@@ -289,8 +292,8 @@ pub(super) fn is_header(bytes: &[u8], chain: &Chain) -> bool {
     Header::read(bytes, chain.log_crc).is_ok()
 }
 
-/// The chain that the block at the start of `bytes` claims to continue, in the log of `start`.
-/// `None` if no block starts there.
+/// Returns the chain that the block at the start of `bytes` claims to continue, in the log of
+/// `start`. `None` if no block starts there.
 pub(super) fn chain_before(bytes: &[u8], start: &Chain) -> Option<Chain> {
     let header = Header::read(bytes, start.log_crc).ok()?;
     Some(Chain {
@@ -397,7 +400,7 @@ impl Builder {
         true
     }
 
-    /// Seals the block as the next of `chain` and returns its bytes, a whole number of pages. A
+    /// Seals the block as the next in `chain` and returns its bytes, a whole number of pages. A
     /// block without records begins the next epoch.
     pub(super) fn seal(&mut self, chain: &mut Chain) -> &[u8] {
         self.seal_in(PAGE_BYTES, chain)
@@ -426,7 +429,7 @@ impl Builder {
         &self.buffer
     }
 
-    /// Starts the next block.
+    /// Empties the buffer for the next block.
     pub(super) fn clear(&mut self) {
         self.buffer.clear();
         self.buffer.pad_to(HEADER_BYTES);
@@ -445,12 +448,12 @@ pub(super) fn zero_sector_count(bytes: &[u8]) -> usize {
     bytes.chunks(SECTOR_BYTES).filter(|sector| is_zero(sector)).count()
 }
 
-/// Reads a little-endian number. Panics if it does not lie within `bytes`.
+/// Reads a little-endian `u32`. Panics if it extends past the end of `bytes`.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*bytes[at..].first_chunk().expect("the offset lies in the bytes"))
 }
 
-/// Reads a little-endian number. Panics if it does not lie within `bytes`.
+/// Reads a little-endian `u64`. Panics if it extends past the end of `bytes`.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("the offset lies in the bytes"))
 }
@@ -475,8 +478,8 @@ mod tests {
 
     const LOG: LogId = LogId([7; 16]);
 
-    /// The chain after a log's first block, which begins an epoch, and a second block with these
-    /// records.
+    /// Returns the chain after a log's first block, which begins an epoch, and a second block with
+    /// these records.
     fn epoch_and_block(records: &[Vec<u8>]) -> (Chain, Vec<u8>) {
         let mut chain = Chain::start(LOG);
         let mut builder = Builder::new();

@@ -1,7 +1,7 @@
 //! Copies of torn tails: the bytes cut off the journal at startup, kept for inspection.
 //!
-//! A copy holds exactly those bytes. Its name consists of the segment's file name, the offset of
-//! the cut, and `broken`.
+//! A copy holds exactly the bytes that were cut off. Its name consists of the segment's file name,
+//! the offset of the cut, and `broken`.
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +13,12 @@ pub(super) const BROKEN_COPIES_MAX: usize = 8;
 
 const SUFFIX: &str = ".broken";
 
-/// Where the cut bytes were: segment number and offset. The journal only grows, so a later cut has
-/// a greater position.
+/// The position of a cut: segment number and offset. The journal only grows, so a later cut has a
+/// greater position.
 type CutAt = (u64, u64);
 
-/// Keeps a copy of the cut bytes. Returns `None` when the disk has no room for it even without the
-/// older copies.
+/// Keeps a copy of the cut bytes. Returns `None` if the disk has no room for the copy even after
+/// all older copies were removed.
 pub(super) fn keep(
     disk: &Disk,
     directory: &Path,
@@ -26,7 +26,7 @@ pub(super) fn keep(
     torn: &[u8],
 ) -> Result<Option<PathBuf>, DiskError> {
     let path = directory.join(format!("{}.{offset}{SUFFIX}", segment::file_name(number)));
-    // An interrupted start has already kept what it found; there may be less to copy now.
+    // An interrupted startup has already kept its copy, which may hold more than is left by now.
     if disk.exists(&path)? {
         return Ok(Some(path));
     }
@@ -77,7 +77,7 @@ fn remove_all_but(disk: &Disk, directory: &Path, kept: usize) -> Result<(), Disk
     Ok(())
 }
 
-/// The position in the name of a copy. `None` for any other file.
+/// Parses the position in the name of a copy. `None` for any other file.
 fn cut_at(file_name: &str) -> Option<CutAt> {
     let (segment, offset) = file_name.strip_suffix(SUFFIX)?.rsplit_once('.')?;
     Some((segment::number_of(segment)?, offset.parse().ok()?))

@@ -1,22 +1,22 @@
-//! Ends the journal at an earlier record. Pure: bytes in, bytes out.
+//! Cuts off the journal after a given record. Pure: bytes in, bytes out.
 //!
-//! Everything up to the record stays as it is, byte for byte, except for the block that holds it:
-//! if later records share that block, it is sealed anew without them. What comes out is a segment
-//! as a server writes it, so nothing needs to know that it was cut.
+//! Everything up to the record stays the same, byte for byte, except for the block that holds it:
+//! if later records share that block, it is resealed without them. The result is a segment as a
+//! server would write it, so readers need no special case.
 
 use super::block::{self, BLOCK_BYTES_MAX, Builder, Chain, Reading};
 use super::reader::Batch;
 use super::segment::Header;
 
 impl Batch {
-    /// The bytes of the segment, up to the end of its blocks, if the journal ended with the record
-    /// at `position`. Without that record and any before it, only the header is left.
+    /// Returns the segment up to the end of its blocks, as if the journal ended with the record at
+    /// `position`. Returns only the header if the segment has no record at or before `position`.
     pub fn cut(&self, position: u64) -> Vec<u8> {
         let header = Header::read(self.content()).expect("the header was read before");
         let (page_bytes, blocks_at) = (header.page_bytes(), header.blocks_at());
         let blocks = &self.content()[blocks_at..self.end() as usize];
         let mut kept = self.content()[..blocks_at].to_vec();
-        // Its predecessors were checked when the segment was read.
+        // The block's predecessors were checked when the segment was read.
         let Some(mut chain) = block::chain_before(blocks, &Chain::start(header.log)) else {
             return kept;
         };

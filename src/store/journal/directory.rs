@@ -8,17 +8,17 @@ use crate::disk::{Disk, DiskLock};
 
 const LOCK_NAME: &str = "lock";
 
-/// Directory of the segments that a start reads.
+/// Directory of the segments that are read at startup.
 pub const JOURNAL_NAME: &str = "journal";
 
 /// Directory of the segments covered by a snapshot.
 pub const ARCHIVE_NAME: &str = "archive";
 
-/// File that says to which log of a cluster the records belong; there is none if they belong to a
-/// single server.
+/// File that names the cluster log that the records belong to; absent on a single server.
 pub const CLUSTER_NAME: &str = "cluster";
 
-/// File that names the log in a copy of a node's directory, which may also be served alone.
+/// File that names the log in a copy of a node's directory. A single server can also serve the
+/// copy.
 pub const CLUSTER_COPY_NAME: &str = "cluster-copy";
 
 /// A locked data directory. No other process can open it while this or a clone of it is alive.
@@ -39,7 +39,7 @@ impl DataDirectory {
         Ok(Self { disk, path: path.into(), _lock: Arc::new(lock) })
     }
 
-    /// Fails if another process has opened the directory. Creates nothing.
+    /// Fails if another process has opened the directory. Creates no files.
     pub fn require_free(disk: &Disk, path: &Path) -> Result<(), OpenError> {
         let lock = path.join(LOCK_NAME);
         if disk.exists(&lock)? && disk.lock(&lock)?.is_none() {
@@ -48,12 +48,12 @@ impl DataDirectory {
         Ok(())
     }
 
-    /// The disk that holds the directory.
+    /// Returns the disk that holds the directory.
     pub fn disk(&self) -> &Disk {
         &self.disk
     }
 
-    /// The path of the directory.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -43,7 +43,8 @@ impl LocalJournal {
         let (writer, data) = (journal.writer.clone(), journal.data.clone());
         let run = move || {
             let ended = writer.run();
-            // Keep the lock until the last flush: no other process may open the directory before.
+            // Keep the lock until the last flush: no other process may open the directory before
+            // then.
             drop(data);
             ended
         };
@@ -54,7 +55,7 @@ impl LocalJournal {
         journal
     }
 
-    /// Starts a journal whose work the caller does step by step.
+    /// Starts a journal without threads: the caller does their work through [`Steps`].
     #[cfg(any(test, feature = "test-util"))]
     pub(super) fn start_stepped(
         recovered: recovery::Recovered,
@@ -125,13 +126,13 @@ impl LocalJournal {
         assert!(record_bytes <= self.record_bytes_max, "a record is too long: {record_bytes}");
         let result = self.shared.ring.reserve(block::alone_bytes(record_bytes) as u64);
         if result.is_err() {
-            // The records that take up the room may have no waiter, so request a flush.
+            // The records that fill the ring may have no waiter, so request a flush.
             self.shared.progress.wakeup.request();
         }
         result
     }
 
-    /// Sends each block to `upstream` first, from the next one on.
+    /// Sends each block to `upstream` before writing it, from the next block on.
     #[cfg(feature = "cluster")]
     pub(super) fn put_behind(&self, upstream: Arc<dyn Upstream>) {
         let mut slot = self.writer.writer.lock();
@@ -160,6 +161,7 @@ impl LocalJournal {
 
 impl Drop for LocalJournal {
     fn drop(&mut self) {
+        // Set the flag before requesting the flush: `WriterSlot::run` relies on this order.
         self.shared.is_closing.store(true, Ordering::Release);
         self.shared.progress.wakeup.request();
         self.stock.close();
@@ -174,8 +176,8 @@ impl Drop for LocalJournal {
     }
 }
 
-/// The work of the journal's threads, one step at a time, for callers that want it on a single
-/// thread in an order of their choice. After an error the journal is lost.
+/// The work of the journal's threads, one step at a time, for callers that run it all on one
+/// thread, in an order of their choice. After an error the journal is lost.
 #[cfg(any(test, feature = "test-util"))]
 pub struct Steps {
     writer: Arc<WriterSlot>,
@@ -195,7 +197,7 @@ impl Steps {
         self.writer.flush()
     }
 
-    /// Flushes as [`Self::flush`] does, for a journal behind an upstream, which gets the block
+    /// Flushes as [`Self::flush`] does, for a journal behind an upstream, which receives the block
     /// first.
     #[cfg(feature = "cluster")]
     pub async fn flush_through(
@@ -205,7 +207,8 @@ impl Steps {
         self.writer.flush_through(upstream).await
     }
 
-    /// Makes a segment if one is wanted. Returns false if none is, or if the disk is full.
+    /// Preallocates a segment if one is wanted. Returns false if none was wanted or the disk is
+    /// full.
     pub fn make_segment(&mut self) -> Result<bool, DiskError> {
         self.preallocator.make_segment(|| ())
     }

@@ -1,24 +1,24 @@
-//! What identifies a log.
+//! The identifier of a log.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Identifies a log; chosen at random when it is created. As text, 32 hexadecimal digits.
+/// Identifier of a log, chosen at random when the log is created. As text, 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogId(pub(super) [u8; 16]);
 
-/// Why a text is not the id of a log.
+/// Error for text that is not the id of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected 32 hexadecimal digits")]
 pub struct NotALogId;
 
 impl LogId {
-    /// Reads the id as stored in files.
+    /// Creates the id from the bytes stored in files.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The id as stored in files.
+    /// Returns the bytes stored in files.
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0
     }

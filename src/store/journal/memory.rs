@@ -3,7 +3,7 @@
 //! It either discards records or keeps them. If it discards them, every place is durable from the
 //! start. If it keeps them, a record is durable once it and all records before it are filled,
 //! unless a [`Gate`] is held: then nothing beyond the gate is durable until the test releases it.
-//! This is how a test proves that no answer leaves early.
+//! This is how a test proves that no response is sent early.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ struct Shared {
 }
 
 enum Records {
-    /// Discarded; holds the newest reserved position.
+    /// Records are discarded. Holds the newest reserved position.
     Forgotten(AtomicU64),
     Kept(Kept),
 }
@@ -51,17 +51,17 @@ struct State {
 }
 
 impl MemoryJournal {
-    /// A journal that discards its records.
+    /// Creates a journal that discards its records.
     pub fn new(config: &JournalConfig) -> Self {
         Self::with(config, Progress::new(LOG, u64::MAX), Records::Forgotten(AtomicU64::new(0)))
     }
 
-    /// A journal that keeps its records in unbounded memory. For tests.
+    /// Creates a journal that keeps its records in unbounded memory. For tests.
     pub fn keeping(config: &JournalConfig) -> Self {
         Self::kept_behind(config, u64::MAX)
     }
 
-    /// A journal that keeps its records, and a gate that holds back all of them.
+    /// Creates a journal that keeps its records, with a gate that holds back all of them.
     pub fn gated(config: &JournalConfig) -> (Self, Gate) {
         let journal = Self::kept_behind(config, 0);
         let gate = Gate { journal: journal.clone() };
@@ -87,7 +87,7 @@ impl MemoryJournal {
         }
     }
 
-    /// All records, in order. Empty if the journal discards them.
+    /// Returns all records, in order. Empty if the journal discards them.
     pub fn records(&self) -> Vec<Vec<u8>> {
         self.kept().map(|kept| kept.state.lock().records.clone()).unwrap_or_default()
     }

@@ -10,7 +10,7 @@ use paperbourse_core::histogram::Histogram;
 /// Metrics of one journal since it was opened.
 #[derive(Default, Debug)]
 pub struct JournalMetrics {
-    /// Time of a flush, write and fsync together, in microseconds.
+    /// Duration of a flush, write and fsync together, in microseconds.
     pub flush_us: Histogram,
     /// Records per flush.
     pub batch_records: Histogram,
@@ -21,8 +21,8 @@ pub struct JournalMetrics {
 }
 
 impl JournalMetrics {
-    /// Age of the flush in progress, and so how long a stalled disk has been stalled. 0 when no
-    /// flush is in progress.
+    /// Returns the age of the flush in progress, which on a stalled disk is the length of the
+    /// stall. Zero when no flush is in progress.
     pub fn unflushed_age(&self) -> Duration {
         self.flushing_since.lock().map_or(Duration::ZERO, |since| since.elapsed())
     }

@@ -29,7 +29,7 @@ pub(super) struct BlankSegment {
     pub(super) header: Header,
 }
 
-/// What all segments of one directory have in common.
+/// Parameters common to all segments of a directory.
 pub(super) struct SegmentTemplate {
     pub(super) disk: Disk,
     pub(super) directory: PathBuf,
@@ -40,7 +40,7 @@ pub(super) struct SegmentTemplate {
 
 impl SegmentTemplate {
     /// Creates the segment with this number, syncs the file and its name, and opens it. Calls
-    /// `between_parts` where it may pause.
+    /// `between_parts` after each part of the zeros, so that the caller may pause there.
     pub(super) fn make(
         &self,
         number: u64,
@@ -68,9 +68,9 @@ pub(super) struct Stock {
 
 struct State {
     ready: VecDeque<BlankSegment>,
-    /// How many to have ready.
+    /// Number of segments to keep ready.
     wanted: usize,
-    /// Whether the last segment could not be made because the disk was full.
+    /// Whether the last attempt to make a segment failed because the disk was full.
     was_full: bool,
     next_number: u64,
     is_closing: bool,
@@ -95,13 +95,14 @@ impl Stock {
         state.next_number += 1;
     }
 
-    /// The number of the next segment to make, if fewer are ready than wanted.
+    /// Returns the number of the next segment to make if fewer are ready than wanted.
     fn wanted_number(&self) -> Option<u64> {
         let state = self.state.lock();
         (state.ready.len() < state.wanted).then_some(state.next_number)
     }
 
-    /// Wants twice as many ready from now on, unless this one is late because the disk was full.
+    /// Doubles the number of segments to keep ready, unless the newest one is late because the disk
+    /// was full.
     fn want_more(&self, wanted_max: usize) {
         let mut state = self.state.lock();
         if !state.was_full {
@@ -109,8 +110,8 @@ impl Stock {
         }
     }
 
-    /// Notes whether the disk was full when a segment was last to be made. While it is, one that is
-    /// ready is enough. Returns whether any is.
+    /// Records whether the disk was full at the last attempt to make a segment. While it is full,
+    /// one ready segment is enough. Returns whether any is ready.
     fn set_full(&self, is_full: bool) -> bool {
         let mut state = self.state.lock();
         state.was_full = is_full;
@@ -163,7 +164,7 @@ impl Preallocator {
         Ok(())
     }
 
-    /// Makes a segment if one is wanted. Returns false if none is, or if the disk is full.
+    /// Makes a segment if one is wanted. Returns false if none was wanted or the disk is full.
     pub(super) fn make_segment(&self, between_parts: impl FnMut()) -> Result<bool, DiskError> {
         let Some(number) = self.stock.wanted_number() else {
             return Ok(false);
@@ -171,8 +172,12 @@ impl Preallocator {
         match self.template.make(number, between_parts) {
             Ok(segment) => {
                 let bytes = segment.header.segment_bytes;
+                // Put the segment into stock before adding its space: once the space is promised,
+                // the writer expects the segment to be ready.
                 self.stock.put(segment);
                 self.ring.set_disk_full(false);
+                // Do this before `set_full` resets the flag: a full disk is no reason to
+                // preallocate more.
                 if self.is_needed_soon() {
                     self.stock.want_more(self.segments_ahead_max);
                 }
@@ -204,7 +209,7 @@ impl Preallocator {
         }
     }
 
-    /// Whether less than half a segment of prepared space is left.
+    /// Whether at most half a segment of preallocated space is left.
     fn is_needed_soon(&self) -> bool {
         self.ring.space_left() <= self.template.segment_bytes / 2
     }

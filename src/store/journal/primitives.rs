@@ -14,7 +14,7 @@ mod real {
 
     pub use parking_lot::{Mutex, RwLock};
 
-    /// The current time, for measuring durations.
+    /// Returns the current time, for measuring durations.
     pub fn now() -> std::time::Instant {
         std::time::Instant::now()
     }
@@ -29,12 +29,12 @@ mod modelled {
     pub use loom::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
     pub use loom::thread::{Thread, current, park};
 
-    /// The timeout may expire at any time.
+    /// Yields at once: in a model, the timeout may expire at any time.
     pub fn park_timeout(_: Duration) {
         loom::thread::yield_now();
     }
 
-    /// Time stands still, so that executions are repeatable.
+    /// Always returns the same time, so that executions are repeatable.
     pub fn now() -> Instant {
         static NOW: LazyLock<Instant> = LazyLock::new(Instant::now);
         *NOW
@@ -58,7 +58,7 @@ mod modelled {
         }
     }
 
-    /// A lock with many readers.
+    /// The model checker's reader-writer lock with `parking_lot`'s interface.
     #[derive(Debug)]
     pub struct RwLock<T>(loom::sync::RwLock<T>);
 

@@ -1,5 +1,5 @@
-//! Reads segments without changing anything, one in memory at a time, or a piece of one: for
-//! recovery, snapshots and inspection.
+//! Read-only access to segments, for recovery, snapshots and inspection. At most one segment, or
+//! one piece of a segment, is in memory at a time.
 
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -25,10 +25,10 @@ pub struct ChainMark {
     pub crc: u32,
 }
 
-/// The end of a closed segment: where a reader that already has everything before it resumes.
+/// The end of a closed segment. A reader that has all records up to this point resumes from here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JournalMark {
-    /// The log.
+    /// The log that the segment belongs to.
     pub log: LogId,
     /// The number of the segment.
     pub segment: u64,
@@ -39,11 +39,11 @@ pub struct JournalMark {
 /// The location of a record within its segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordAt {
-    /// File offset of its first byte.
+    /// File offset of the record's first byte.
     pub offset: u32,
-    /// Length, in bytes.
+    /// Length of the record, in bytes.
     pub bytes: u32,
-    /// The epoch in which it was written.
+    /// The epoch in which the record was written.
     pub epoch: u64,
 }
 
@@ -64,72 +64,72 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The number of the segment.
+    /// Returns the number of the segment.
     pub const fn segment(&self) -> u64 {
         self.segment
     }
 
-    /// The log.
+    /// Returns the log that the segment belongs to.
     pub const fn log(&self) -> LogId {
         self.log
     }
 
-    /// The chain that its first block continues.
+    /// Returns the mark that the first block continues.
     pub const fn before(&self) -> ChainMark {
         self.before
     }
 
-    /// The end of the chain after its last block.
+    /// Returns the end of the chain after the last block.
     pub const fn after(&self) -> ChainMark {
         self.after
     }
 
-    /// The locations of the records, in order.
+    /// Returns the locations of the records, in order.
     pub fn records(&self) -> &[RecordAt] {
         &self.records
     }
 
-    /// The number of blocks, including those that begin an epoch.
+    /// Returns the number of blocks, including those that begin an epoch.
     pub const fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// The number of epochs that begin in the segment, each with a block without records.
+    /// Returns the number of epochs that begin in the batch, each with a block without records.
     pub const fn epochs_begun(&self) -> u64 {
         self.epochs_begun
     }
 
-    /// The number of records in the fullest block.
+    /// Returns the number of records in the fullest block.
     pub const fn block_records_max(&self) -> u32 {
         self.block_records_max
     }
 
-    /// File offset of the end of the last block. Nothing after it counts.
+    /// Returns the file offset where the last block ends. Nothing after it belongs to the log.
     pub const fn end(&self) -> u32 {
         self.end
     }
 
-    /// The position of its first record, or of the next one if it holds none.
+    /// Returns the position of the first record, or of the next one if the batch is empty.
     pub const fn first_position(&self) -> u64 {
         self.first_position
     }
 
-    /// The position of its last record, or of the one before it if it holds none.
+    /// Returns the position of the last record, or of the one before the batch if it is empty.
     pub const fn last_position(&self) -> u64 {
         self.first_position + self.records.len() as u64 - 1
     }
 
-    /// The bytes of a record.
+    /// Returns the bytes of a record.
     pub fn record(&self, at: RecordAt) -> &[u8] {
         &self.content.starting_at(at.offset as usize)[..at.bytes as usize]
     }
 
-    /// All records with their positions, in order.
+    /// Iterates over all records and their positions, in order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
         (self.first_position..).zip(self.records.iter().map(|&at| self.record(at)))
     }
 
-    /// The whole file. Panics if the segment was read in pieces.
+    /// Returns the whole file. Panics if the segment was read in pieces.
     pub fn content(&self) -> &[u8] {
         self.content.whole()
     }
@@ -152,7 +152,7 @@ pub(super) struct Parsed {
     pub(super) newest_block: usize,
     /// Offset of the end of the last block.
     pub(super) end: usize,
-    /// What follows the last block.
+    /// The rest of the segment after the last block.
     pub(super) tail: Tail,
     /// The chain at `end`.
     pub(super) chain: Chain,
@@ -170,7 +170,8 @@ impl Parsed {
 pub struct OpenBatch {
     /// The records of the complete blocks.
     pub batch: Batch,
-    /// Bytes of an incomplete block after them: one being written, or one torn by a crash.
+    /// Length in bytes of an incomplete block after the complete ones, which is being written or
+    /// was torn by a crash; 0 if there is none.
     pub torn_bytes: usize,
 }
 
@@ -179,36 +180,37 @@ pub struct OpenBatch {
 pub struct SegmentReader {
     /// The log and its chain; known after the first segment, or from the mark.
     known: Option<(LogId, Chain)>,
-    /// Where in the next segment the records begin that are not known yet.
+    /// The block of the next segment up to which the caller already has the records.
     resumes_at: Option<ChainMark>,
     /// Whether the first block may continue any chain.
     is_lenient: bool,
-    /// Where the log appears to end, and the damage to report if anything follows.
+    /// The segment and offset where the log appears to end, and the damage to report if anything
+    /// follows.
     over: Option<(PathBuf, u64, Damage)>,
     spare: Arc<Spare>,
 }
 
 impl SegmentReader {
-    /// A reader that starts after the mark, or with the first segment.
+    /// Creates a reader that starts after the mark, or with the first segment.
     pub fn after(mark: Option<JournalMark>) -> Self {
         let known = mark.map(|mark| (mark.log, Chain::at(mark.log, mark.chain)));
         Self { known, resumes_at: None, is_lenient: false, over: None, spare: Arc::default() }
     }
 
-    /// Resumes after this block of the next segment, up to which the caller already has the
-    /// records. They are read and checked again, and the segment must still hold that very block;
-    /// its batch begins after it.
+    /// Resumes after `block`, in the next segment: the caller already has the records up to it.
+    /// They are read and checked again, and the segment must still hold exactly that block, but the
+    /// batch begins after it.
     pub(super) fn resuming_at(self, block: Option<ChainMark>) -> Self {
         Self { resumes_at: block, ..self }
     }
 
-    /// A reader that may start with any segment. It trusts the first block about its predecessors,
-    /// which it cannot check.
+    /// Creates a reader that may start with any segment. It trusts the first block's claim about
+    /// its predecessors, which it cannot check.
     pub fn anywhere() -> Self {
         Self { is_lenient: true, ..Self::after(None) }
     }
 
-    /// The log and the end of its chain. `None` before the first segment.
+    /// Returns the log and the end of its chain. `None` before the first segment.
     pub fn end(&self) -> Option<(LogId, ChainMark)> {
         self.known.map(|(log, chain)| (log, chain.mark()))
     }
@@ -225,8 +227,8 @@ impl SegmentReader {
         closed(path, segment.parsed)
     }
 
-    /// Reads the next segment, which must be closed, and shows it piece by piece, so that little of
-    /// it is in memory. An error may come after some pieces were shown.
+    /// Reads the next segment, which must be closed, and passes it to `show` piece by piece, to
+    /// limit memory use. Some pieces may have been shown before an error is returned.
     pub fn read_closed_in_pieces<E: From<OpenError> + From<DiskError>>(
         &mut self,
         disk: &Disk,
@@ -238,8 +240,8 @@ impl SegmentReader {
         show(closed(path, segment.parsed)?)
     }
 
-    /// Whether a segment holds any block. Also false if its header or length is invalid, which
-    /// reading the segment reports.
+    /// Whether a segment holds any block. Also false if its header or length is invalid; reading
+    /// the segment then reports that.
     pub fn is_begun(disk: &Disk, path: &Path) -> Result<bool, DiskError> {
         let file = disk.open_read(path)?;
         let mut sector = [0; SECTOR_BYTES];
@@ -258,7 +260,7 @@ impl SegmentReader {
     }
 
     /// Whether a segment has an older format than this server writes. Also false if its header is
-    /// invalid, which reading the segment reports.
+    /// invalid; reading the segment then reports that.
     pub fn is_older(disk: &Disk, path: &Path) -> Result<bool, DiskError> {
         let file = disk.open_read(path)?;
         let mut sector = [0; SECTOR_BYTES];
@@ -269,8 +271,8 @@ impl SegmentReader {
         Ok(Header::read(&sector).is_ok_and(|header| header.version < segment::VERSION))
     }
 
-    /// Reads the next segment, which may be blank or may be written concurrently. The reader's end
-    /// is only valid if nothing was written during the call.
+    /// Reads the next segment, which may be blank or still being written. Afterwards [`Self::end`]
+    /// is valid only if nothing was written during the call.
     pub fn read_open(
         &mut self,
         disk: &Disk,
@@ -285,7 +287,7 @@ impl SegmentReader {
         Ok(OpenBatch { batch: segment.batch, torn_bytes })
     }
 
-    /// Reads the next segment from its bytes. `path` names it in errors.
+    /// Reads the next segment from its bytes. `path` is used only in errors.
     pub fn read_bytes(
         &mut self,
         path: &Path,
@@ -305,8 +307,9 @@ impl SegmentReader {
         Ok(Segment { file, parsed })
     }
 
-    /// Reads the next segment with little of it in memory: shows its blocks piece by piece, but for
-    /// the last piece, which it returns. An error may come after some pieces were shown.
+    /// Reads the next segment piece by piece, to limit memory use: passes each piece to `show`
+    /// except the last, which it returns. Some pieces may have been shown before an error is
+    /// returned.
     pub(super) fn read_in_pieces<E: From<OpenError> + From<DiskError>>(
         &mut self,
         file: DiskFile,
@@ -354,6 +357,8 @@ impl SegmentReader {
         let mut newest_block = end;
         let mut tail = Tail::Clean;
         while end < window.file_bytes() {
+            // Read only the length that the block claims. If the block is not intact, it is read
+            // again below, with all bytes that may belong to it.
             let claimed = block::claimed_bytes(window.read(end, SECTOR_BYTES)?, page_bytes, &chain);
             if let Reading::Block(block) =
                 block::read(window.read(end, claimed)?, page_bytes, &mut chain)
@@ -375,7 +380,7 @@ impl SegmentReader {
                 continue;
             }
             let written = window.written_bytes(end)?;
-            // Again, with all that may belong to a torn block.
+            // Read the block again, with all bytes that may belong to it if it is torn.
             let rest = window.read(end, BLOCK_BYTES_MAX)?;
             let reading = block::read(rest, page_bytes, &mut chain);
             tail = match tail::judge(rest, written, &reading, &chain) {
@@ -407,7 +412,7 @@ impl SegmentReader {
     }
 }
 
-/// Consecutive blocks, as they are read.
+/// Consecutive blocks that are being collected into a batch.
 struct Piece {
     records: Vec<RecordAt>,
     before: ChainMark,
@@ -466,7 +471,7 @@ impl Piece {
     }
 }
 
-/// The last piece of a segment that must be closed.
+/// Returns the last piece of a segment, or an error if the segment is not closed.
 fn closed(path: &Path, parsed: Parsed) -> Result<Batch, OpenError> {
     let damage = match parsed.tail {
         Tail::Torn(_) if !accepts_damage() => Damage::Followed,
@@ -476,7 +481,8 @@ fn closed(path: &Path, parsed: Parsed) -> Result<Batch, OpenError> {
     Err(OpenError::Damaged { path: path.to_path_buf(), offset: parsed.end as u64, damage })
 }
 
-/// Shows the pieces of a segment that is read as a whole, which is its own last piece.
+/// The `show` of a segment that is read as a whole. Never called: its only piece is the last one,
+/// which is returned.
 fn unshown(_: Batch) -> Result<(), OpenError> {
     unreachable!("a whole segment is returned")
 }
@@ -485,7 +491,7 @@ fn accepts_damage() -> bool {
     faults::is_on(Fault::TornTailAcceptedInTheMiddle)
 }
 
-/// Checks the header of a segment.
+/// Reads the header and checks it against the segment's number and the length of its file.
 fn check_header(path: &Path, number: u64, window: &mut Window<'_>) -> Result<Header, OpenError> {
     let path = || path.to_path_buf();
     let header = match Header::read(window.read(0, segment::HEADER_BYTES)?) {
@@ -515,12 +521,12 @@ fn to_u32(bytes: usize) -> u32 {
     u32::try_from(bytes).expect("a segment is at most a GiB")
 }
 
-/// The file name of a segment.
+/// Returns the file name of a segment.
 pub fn segment_name(number: u64) -> String {
     segment::file_name(number)
 }
 
-/// The segment number in a file name. `None` for any other file.
+/// Parses the segment number in a file name. `None` for any other file.
 pub fn segment_number(file_name: &str) -> Option<u64> {
     segment::number_of(file_name)
 }

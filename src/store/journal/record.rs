@@ -1,4 +1,4 @@
-//! The record: what one command did to one shard, as bytes.
+//! The record: the effect of one command on one shard, as bytes.
 //!
 //! ```text
 //!  0        1         2             4          8       16               24         32
@@ -15,13 +15,13 @@
 //! └───────┴──────┴─────────────┴───────────────────────────┘
 //! ```
 //!
-//! All numbers are little endian and of a fixed width. A text is its length in bytes (`u32`) and
-//! its bytes. Zeros are checked to be zero, bytes that are left over are an error: a record reads
-//! back as exactly what was written, or not at all. Checksums are the block's business.
+//! All numbers are little endian and of fixed width. A text is its length in bytes (`u32`) followed
+//! by its bytes. Zeros are checked and leftover bytes are an error: a record reads back exactly as
+//! it was written, or not at all. Checksums are left to the block.
 //!
-//! **Versions.** The format's version stands in the segment's header. A kind of event is never
-//! changed once it was written to a disk that somebody keeps: a new form gets a new number, and the
-//! old one is read for ever. A reader that meets a kind it does not know refuses to start.
+//! **Versions.** The format version is in the segment header. An event kind never changes once
+//! records on disk may contain it: a new form gets a new number, and the old one stays readable
+//! forever. A server that finds a kind it does not support refuses to start.
 
 pub(crate) mod field;
 pub(crate) mod kind;
@@ -42,60 +42,60 @@ const ZEROS_AT: usize = COUNT_AT + 2;
 const EPOCH_AT: usize = ZEROS_AT + 4;
 const SEQUENCE_AT: usize = EPOCH_AT + 8;
 const TIME_AT: usize = SEQUENCE_AT + 8;
-/// Before the events.
+/// Length of the header before the events.
 const HEADER_BYTES: usize = TIME_AT + 8;
 const _: () = assert!(HEADER_BYTES == 32);
-/// Before the body of an event.
+/// Length of the header before an event's body.
 const EVENT_HEADER_BYTES: usize = 8;
-/// Bodies are padded to this.
+/// Bodies are padded to a multiple of this.
 const ALIGNMENT_BYTES: usize = 8;
 
-/// What stands in front of the events of a record.
+/// The header of a record, which precedes its events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordHeader {
-    /// Whose events these are.
+    /// The shard that the events belong to.
     pub shard: ShardId,
-    /// Which start of the server wrote it.
+    /// The epoch in which the record was written.
     pub epoch: u64,
-    /// Its number within the shard, from 1.
+    /// The record's sequence number within the shard, from 1.
     pub sequence: u64,
-    /// When the command was decided.
+    /// The time at which the command was decided.
     pub at: Timestamp,
 }
 
-/// Why bytes are not a record.
+/// Error decoding a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecordError {
-    /// It ends before it should.
+    /// The record ends too early.
     #[error("the record ends at byte {offset}, before {field}")]
     Short {
-        /// Where.
+        /// Where the record ends, in bytes.
         offset: usize,
-        /// What should have come.
+        /// The field that should have followed.
         field: &'static str,
     },
-    /// A value cannot stand there.
+    /// A field has an invalid value.
     #[error("the record has no valid {field} at byte {offset}")]
     Invalid {
-        /// Where.
+        /// Offset of the field, in bytes.
         offset: usize,
-        /// What should have stood there.
+        /// The field's name.
         field: &'static str,
     },
-    /// An event of a kind that this version does not know.
+    /// An event has a kind that this version does not support.
     #[error(
         "the record has an event of kind {kind} at byte {offset}, which this version does not \
              know: it was written by a newer one"
     )]
     UnknownKind {
-        /// Where.
+        /// Offset of the event, in bytes.
         offset: usize,
-        /// Which.
+        /// The kind.
         kind: u16,
     },
 }
 
-/// Appends a record.
+/// Appends an encoded record to `out`.
 pub fn encode(header: RecordHeader, events: &[Event], out: &mut Vec<u8>) {
     let count = u16::try_from(events.len()).expect("a command has few events");
     out.push(header.shard.get());
@@ -110,7 +110,7 @@ pub fn encode(header: RecordHeader, events: &[Event], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends an event of a record. What it adds is its share of the record.
+/// Appends an encoded event to `out`: exactly the bytes that it takes up in a record.
 pub fn encode_event(event: &Event, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[0; EVENT_HEADER_BYTES]);
@@ -122,17 +122,17 @@ pub fn encode_event(event: &Event, out: &mut Vec<u8>) {
     out[start + 4..start + 8].copy_from_slice(&body_bytes.to_le_bytes());
 }
 
-/// Whose record this is, looked up without reading the rest. `None` for what cannot be a record.
+/// Returns the shard of a record without decoding the rest. `None` if the bytes cannot be a record.
 pub fn shard_of(bytes: &[u8]) -> Option<ShardId> {
     ShardId::new(*bytes.first()?)
 }
 
-/// Reads what stands in front of the events of a record.
+/// Decodes only the header of a record.
 pub fn decode_header(bytes: &[u8]) -> Result<RecordHeader, RecordError> {
     read_header(&mut Reader::new(bytes)).map(|(header, _)| header)
 }
 
-/// Reads a record.
+/// Decodes a record.
 pub fn decode(bytes: &[u8]) -> Result<(RecordHeader, Events), RecordError> {
     let mut reader = Reader::new(bytes);
     let (header, count) = read_header(&mut reader)?;
@@ -145,7 +145,7 @@ pub fn decode(bytes: &[u8]) -> Result<(RecordHeader, Events), RecordError> {
     Ok((header, events))
 }
 
-/// Reads the header and the count of events.
+/// Reads the header and the event count.
 fn read_header(reader: &mut Reader<'_>) -> Result<(RecordHeader, u16), RecordError> {
     let fixed = reader.chunk::<HEADER_BYTES>("header of the record")?;
     let invalid = |offset, field| RecordError::Invalid { offset, field };

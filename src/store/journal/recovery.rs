@@ -1,8 +1,8 @@
-//! Opens the journal of a directory: creates it if there is none, reads what no snapshot covers,
-//! cuts a torn tail and begins the next epoch.
+//! Opens the journal of a directory: creates it if there is none, reads the records that no
+//! snapshot covers, cuts a torn tail and begins the next epoch.
 //!
 //! Nothing is written until everything has been read and the caller has accepted every record.
-//! Recovery refuses any state of the disk that a crash of this format cannot explain.
+//! Recovery refuses any on-disk state that cannot result from a crash.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
@@ -34,7 +34,7 @@ pub struct RecoveryReport {
     pub segments: u64,
     /// The place of the newest record.
     pub last: Place,
-    /// The epoch that this start began.
+    /// The epoch that this startup began.
     pub epoch: u64,
     /// The torn tail that was cut, if any.
     pub torn: Option<TornTail>,
@@ -57,18 +57,18 @@ impl fmt::Display for RecoveryReport {
     }
 }
 
-/// A partly written block left by a crash. It was never acknowledged.
+/// A partially written block left by a crash. It was never acknowledged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TornTail {
     /// Number of bytes cut, including zeros between them.
     pub bytes: u64,
     /// Offset in the segment.
     pub offset: u64,
-    /// Path of the copy. `None` if the disk had no room for one.
+    /// Path of the copy of the cut bytes. `None` if the disk had no room for a copy.
     pub copy: Option<PathBuf>,
 }
 
-/// Why a journal cannot be opened. Nothing was changed unless stated.
+/// Error opening a journal. Nothing was changed unless stated otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A file operation failed.
@@ -96,7 +96,7 @@ pub enum OpenError {
         /// The journal's directory.
         directory: PathBuf,
     },
-    /// The first segment, or one between others, is missing.
+    /// The first segment is missing, or there is a gap between segments.
     #[error("{} is missing; restore it from a backup", path.display())]
     MissingSegment {
         /// The missing file.
@@ -132,7 +132,7 @@ pub enum OpenError {
     NewerVersion {
         /// The segment.
         path: PathBuf,
-        /// Its version.
+        /// The segment's version.
         version: u32,
     },
     /// The segment was written by a server too old for this one to read.
@@ -145,7 +145,7 @@ pub enum OpenError {
     OlderVersion {
         /// The segment.
         path: PathBuf,
-        /// Its version.
+        /// The segment's version.
         version: u32,
     },
     /// The content of a segment is damaged.
@@ -153,12 +153,13 @@ pub enum OpenError {
     Damaged {
         /// The segment.
         path: PathBuf,
-        /// Where the last intact block before the damage ends.
+        /// Offset where the last intact block before the damage ends.
         offset: u64,
-        /// What is wrong there.
+        /// The damage after that offset.
         damage: Damage,
     },
-    /// The segment no longer holds what was read of it ahead of the start.
+    /// The segment no longer holds the records that were read from it while the previous server was
+    /// running.
     #[error(
         "{} no longer holds what was read of it while the last server ran",
         path.display()
@@ -167,19 +168,19 @@ pub enum OpenError {
         /// The segment.
         path: PathBuf,
     },
-    /// The consumer of the records refused one.
+    /// The consumer of the records refused a record.
     #[error("the record at position {position} was refused: {source}")]
     Replay {
         /// The position of the record.
         position: u64,
-        /// Why.
+        /// The consumer's reason.
         source: Box<dyn Error + Send + Sync>,
     },
 }
 
 const REMEDY: &str = "the journal was not changed; restore the file from a backup";
 
-/// Why reading a journal ended early.
+/// Reason reading a journal ended early.
 #[derive(Debug)]
 pub enum ReadError<E> {
     /// The journal cannot be read.
@@ -211,7 +212,7 @@ pub(super) struct Recovered {
     pub(super) report: RecoveryReport,
 }
 
-/// A journal that was read to its end but not changed yet.
+/// A journal that has been read to its end but not changed yet.
 pub struct UnopenedJournal {
     data: DataDirectory,
     config: JournalConfig,
@@ -225,9 +226,9 @@ pub struct UnopenedJournal {
     began: Instant,
 }
 
-/// Reads the journal in the data directory, starting after the mark, and passes the records to
-/// `show`, in order and a piece of a segment at a time, without those up to the block at which it
-/// resumes. Creates a journal if the directory has none.
+/// Reads the journal in the data directory, starting after `mark`, and passes its records to `show`
+/// in order, a piece of a segment at a time. Records up to the block `resumes_at` are checked but
+/// not shown. Creates a journal if the directory has none.
 pub(super) fn read<E>(
     data: &DataDirectory,
     config: &JournalConfig,
@@ -241,7 +242,8 @@ pub(super) fn read<E>(
     if !disk.exists(&directory)? && mark.is_none() {
         create(data, &directory, config)?;
     }
-    // Even if it already existed: the process that created it may have ended before syncing it.
+    // Sync even if the directory already existed: the process that created it may have ended before
+    // syncing it.
     disk.sync_directory(data.path())?;
     let paths = settle(data, &directory, mark.map_or(0, |mark| mark.segment))?;
     let mut reader = SegmentReader::after(mark).resuming_at(resumes_at);
@@ -311,7 +313,7 @@ impl UnopenedJournal {
         Ok((Journal::Local(journal), steps, report))
     }
 
-    /// The report so far: `torn` is unset and the epoch is that of the newest block.
+    /// Returns the report so far: `torn` is unset and the epoch is that of the newest block.
     pub fn report(&self) -> RecoveryReport {
         RecoveryReport {
             records: self.records,
@@ -328,6 +330,7 @@ impl UnopenedJournal {
         let Self { data, config, directory, log, end, mut ready, mut next_number, began, .. } =
             self;
         let disk = data.disk();
+        // Copy the torn bytes first: `rewrite` overwrites them with zeros.
         let torn = if end.torn_bytes > 0 { Some(keep_torn(disk, &directory, &end)?) } else { None };
         end.rewrite()?;
         let segment_bytes = config.segment_bytes;
@@ -337,10 +340,11 @@ impl UnopenedJournal {
         let header = end.segment.header;
         let is_older = header.version < segment::VERSION;
         let mut tail = end.tail(disk, sync)?;
+        // Room for the block that begins the epoch, and for one record of any length.
         let room_min = PAGE_BYTES + block::alone_bytes(config.record_bytes_max);
         if is_older || tail.room() < room_min as u64 {
             let segment = if is_older && tail.offset == header.blocks_at() as u64 {
-                // Replace it: an empty segment before one with blocks would be a gap.
+                // Replace the empty segment: left before one with blocks, it would be a gap.
                 template.make(header.number, || ())?
             } else if let Some(segment) = ready.pop_front() {
                 segment
@@ -363,6 +367,7 @@ impl UnopenedJournal {
 fn create(data: &DataDirectory, directory: &Path, config: &JournalConfig) -> Result<(), OpenError> {
     let disk = data.disk();
     let temporary = disk::temporary_name(directory);
+    // An earlier process may have ended before the rename below.
     disk.remove_directory(&temporary)?;
     disk.create_directory(&temporary)?;
     let mut id = [0; 16];
@@ -379,9 +384,9 @@ fn create(data: &DataDirectory, directory: &Path, config: &JournalConfig) -> Res
     Ok(())
 }
 
-/// Syncs what an earlier process may have left in the page cache, removes unfinished files, and
-/// lists the segments after the covered ones, which must have no gaps. Segments covered by a newer
-/// snapshot that was moved away may be in the archive, and are read from there.
+/// Syncs data that an earlier process may have left in the page cache, removes unfinished files,
+/// and returns the segments after number `covered`, which must have no gaps. If a newer snapshot
+/// was moved away, the segments that it covered may be in the archive and are read from there.
 fn settle(
     data: &DataDirectory,
     directory: &Path,
@@ -425,8 +430,8 @@ fn settle(
     Ok(paths.into_iter().collect())
 }
 
-/// Removes the empty segments that a server of an older version preallocated. The last one goes
-/// first, and each removal is synced, so that there is never a gap.
+/// Removes the empty segments that a server of an older version preallocated. Starts with the last
+/// one and syncs each removal, so that there is never a gap.
 fn remove_older(
     template: &SegmentTemplate,
     ready: &mut VecDeque<BlankSegment>,
@@ -442,8 +447,8 @@ fn remove_older(
     Ok(())
 }
 
-/// Copies the torn tail before it is cut. A full disk does not stop the start: the tail was never
-/// acknowledged, and cutting needs no space.
+/// Copies the torn tail before it is cut. Startup continues if the disk is full: the tail was never
+/// acknowledged, and cutting it needs no space.
 fn keep_torn(disk: &Disk, directory: &Path, end: &End) -> Result<TornTail, OpenError> {
     let (file, offset) = (&end.segment.file, end.offset);
     let mut torn = vec![0; end.torn_bytes];
@@ -464,7 +469,7 @@ fn keep_torn(disk: &Disk, directory: &Path, end: &End) -> Result<TornTail, OpenE
 /// The end of the newest block.
 struct End {
     segment: BlankSegment,
-    /// Where the newest block starts, or `offset` if the segment has none.
+    /// Offset of the newest block, or `offset` if the segment has none.
     block_offset: u64,
     offset: u64,
     torn_bytes: usize,

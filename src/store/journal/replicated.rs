@@ -1,28 +1,31 @@
-//! A log that several nodes share: what each of them may rely on, whatever carries it.
+//! A log shared by several nodes: the guarantees that each node can rely on, whatever the
+//! transport.
 //!
 //! A replicated log is a sequence of blocks, numbered from 1, that a majority of brokers keeps on
-//! disk. Its blocks are those of the journal, byte for byte, and notices that say who owns the log
-//! ([`notice`](super::block::notice)); each vouches for the ones before it by its checksum. This
-//! module knows neither brokers nor networks: a [`Log`] carries the blocks.
+//! disk. Its blocks are journal blocks, byte for byte, and notices of ownership
+//! ([`notice`](super::block::notice)); each vouches for its predecessors through its checksum. This
+//! module has no notion of brokers or networks: a [`Log`] carries the blocks.
 //!
-//! - [`Reader`] asks for many blocks at once, takes them in order and checks each against the
+//! - [`Reader`] requests many blocks at once, takes them in order and checks each against the
 //!   chain. A block that is missing or damaged is read again, since other replicas may have it. If
-//!   none has, the log **halts**: no block is ever passed over.
+//!   no replica has it intact, the log **halts**: no block is ever skipped.
 //! - [`Owner`] writes. It holds the log for one *epoch*, which its fence begins, and has at most
-//!   one block in flight. It loses this log, and nothing else, when another node's block is where
-//!   its own should be.
+//!   one block in flight. It loses this log, and no other, when another node's block takes the
+//!   place of its own.
 //!
-//! # Why two owners cannot both be believed
+//! # Why the log never has two owners
 //!
 //! A block is appended only if the log ends with the block that the writer names. An owner names
-//! its own last block, or its fence. Once another node's fence is in the log, the condition of the
-//! former owner never holds again, and its one unacknowledged block is either below the fence or
-//! nowhere. So every block that it had acknowledged is below the fence, and the new owner reads
-//! everything below its fence before it owns the log. With two blocks in flight this would be
-//! false: the second names a sequence, not a block, and the fence may be what has that sequence.
+//! its own last block, or its fence. Once another node's fence is in the log, the former owner's
+//! condition never holds again, and its one unacknowledged block is either below the fence or not
+//! in the log. So every block that it had acknowledged is below the fence, and the new owner reads
+//! everything below its fence before it owns the log. With two blocks in flight this would not
+//! hold: the second names a sequence, not a block, and the block with that sequence may be the
+//! fence.
 //!
-//! What an append has done is unknown after a timeout. The owner repeats the same block with the
-//! same condition until it knows: in its place is either this very block, or that of another node.
+//! After a timeout, the outcome of an append is unknown. The owner resends the same block with the
+//! same condition until the outcome is known: the place holds either exactly this block or another
+//! node's block.
 
 mod owner;
 mod reader;
@@ -47,72 +50,73 @@ pub use owner::{Lost, Owner, Taking};
 pub use reader::{ReadError, Reader};
 pub use upstream::{NextBlock, Upstream};
 
-/// How often brokers must say that a block is not there before it counts as lost. With [`PAUSE`],
-/// half a minute: a broker that is cut off from the others, and lacks what they have, takes about
-/// ten seconds to stop answering.
+/// Number of times that brokers must report a block as missing before the block counts as lost.
+/// Together with [`PAUSE`], this allows half a minute: a broker that is partitioned from the
+/// others, and lacks their blocks, takes about ten seconds to stop answering.
 pub const TRIES_MAX: u32 = 600;
 
-/// How long a question may stay without an answer.
+/// Maximum time without any answer from the brokers.
 pub const SILENCE_MAX: Duration = Duration::from_mins(2);
 
-/// The time between two tries.
+/// Pause between two tries.
 pub const PAUSE: Duration = Duration::from_millis(50);
 
-/// What came of an append.
+/// The outcome of an append.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Appended {
     /// The block is in its place, on the disks of a majority.
     Acknowledged,
-    /// The log does not end where the condition says. A broker that lost its followers may say so
-    /// of a block that is not yet in the log, and perhaps never will be.
+    /// The log does not end with the expected block. A broker that has lost its followers may
+    /// report this because of a block that is not in the log yet and may never be.
     Stale {
         /// The sequence of the newest block, as the broker sees it.
         tail: u64,
     },
-    /// The block may be in its place, may yet come there, or never.
+    /// Unknown: the block may be in its place, may still get there, or may never.
     Unknown(NoAnswer),
 }
 
-/// Why brokers gave no usable answer.
+/// Reason the brokers gave no usable answer.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NoAnswer(pub String);
 
-/// The answer to a trim that goes further than the log.
+/// Returns the error for a trim beyond the end of the log.
 pub fn beyond(below: u64, last: u64) -> NoAnswer {
     NoAnswer(format!("the log ends at block {last} and cannot be trimmed below {below}"))
 }
 
-/// The blocks that a log holds.
+/// The range of blocks that a log holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
-    /// The sequence of the oldest block; one more than `last` if there is none.
+    /// The sequence of the oldest block; `last + 1` if there is none.
     pub first: u64,
-    /// The sequence of the newest block that there ever was; 0 before the first.
+    /// The sequence of the newest block ever appended; 0 before the first.
     pub last: u64,
 }
 
-/// Carries the blocks of one log. Never looks into them.
+/// Carries the blocks of one log, as opaque bytes.
 pub trait Log: Send + Sync {
-    /// Names the log in errors.
+    /// Returns the name of the log, for errors.
     fn name(&self) -> &str;
 
-    /// Appends the block if `expected` is the sequence of the newest one; 0 for the first block.
+    /// Appends the block if the newest block has sequence `expected`; pass 0 for the first block.
     fn append(&self, expected: u64, block: Bytes) -> impl Future<Output = Appended> + Send;
 
-    /// The block with this sequence as some replica has it; `None` if that replica has none. Each
-    /// call may ask another replica, and many may be under way at once.
+    /// Returns the block with this sequence from some replica; `None` if that replica does not have
+    /// it. Each call may ask a different replica, and many calls may be in flight at once.
     fn read(&self, sequence: u64) -> impl Future<Output = Result<Option<Bytes>, NoAnswer>> + Send;
 
-    /// The blocks that the log holds, according to its leader.
+    /// Returns the range of blocks that the log holds, according to its leader.
     fn extent(&self) -> impl Future<Output = Result<Extent, NoAnswer>> + Send;
 
-    /// Removes all blocks below this sequence, which is at most that of the next block; a greater
-    /// one is refused, since the log would go on from there. Does nothing if there are none.
+    /// Removes all blocks with a sequence less than `below`; does nothing if there are none.
+    /// Refuses a sequence greater than that of the next block, since the log would then continue
+    /// from there.
     fn trim(&self, below: u64) -> impl Future<Output = Result<(), NoAnswer>> + Send;
 
-    /// Tells those who follow the log that it was released. Without that they find out a little
-    /// later.
+    /// Notifies followers of the log that it was released. Without this, they notice the release a
+    /// little later.
     fn announce_release(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
@@ -145,7 +149,8 @@ impl<L: Log> Log for &L {
     }
 }
 
-/// Why a log halts: nothing is read or written after this block until an operator has looked.
+/// The reason a log halted, and the block at which it did. Nothing from that block on is read or
+/// written until an operator has intervened.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the log {log} halts at block {sequence}: {reason}")]
 pub struct Halt {
@@ -153,28 +158,28 @@ pub struct Halt {
     pub log: String,
     /// The sequence of the block.
     pub sequence: u64,
-    /// What is wrong with the block.
+    /// The problem with the block.
     pub reason: HaltReason,
 }
 
-/// What is wrong with a block that halts its log.
+/// The problem with a block that halts its log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HaltReason {
-    /// No replica has it, although the log is longer.
+    /// No replica has the block, although the log extends at least that far.
     Missing,
-    /// Every replica that has it has it damaged, or it does not continue the one before.
+    /// Every copy of the block is damaged or does not continue the block before it.
     Damaged(Damage),
-    /// It was acknowledged, and the log ends before it.
+    /// The block was acknowledged, but the log ends before it.
     Lost {
         /// The sequence of the newest block.
         tail: u64,
     },
-    /// The log begins with data that the reader does not have.
+    /// The log continues older data that the reader does not have.
     Before {
         /// The position of the newest record in that data.
         position: u64,
     },
-    /// It was removed, and the reader has not read it.
+    /// The block was trimmed before the reader had read it.
     Trimmed {
         /// The sequence of the oldest block.
         first: u64,
@@ -182,12 +187,12 @@ pub enum HaltReason {
 }
 
 impl HaltReason {
-    /// Whether a broker that comes back may have what is missing.
+    /// Whether the block may reappear when a broker comes back.
     pub const fn may_heal(&self) -> bool {
         matches!(self, Self::Missing | Self::Damaged(_))
     }
 
-    /// Whether the log begins behind what was to be read.
+    /// Whether the log begins after the requested block.
     pub const fn lies_before_the_log(&self) -> bool {
         matches!(self, Self::Before { .. } | Self::Trimmed { .. })
     }

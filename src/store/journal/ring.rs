@@ -1,16 +1,17 @@
 //! The ring buffer between the threads that reserve places and the writer that takes the records.
 //!
-//! A reservation first gets a promise of the bytes that its record may need on disk, with one
-//! compare-and-swap, and then takes the next position with one addition. The position selects a
-//! slot, which belongs to that thread until it is filled and to the drain from then on. So the
-//! slot's mutex is never contended: it hands the buffer over without unsafe code.
+//! A reservation is first promised the bytes that its record may need on disk, with one
+//! compare-and-swap, and then takes the next position with one atomic addition. The position
+//! selects a slot, which belongs to the reserving thread until the thread has filled it, and to the
+//! drain from then on. So the slot's mutex is never contended: it hands over the buffer without
+//! unsafe code.
 //!
 //! The bytes are a worst case (each record alone in its block), checked against both the ring's
-//! capacity and the preallocated disk space. The writer returns what the records turned out not to
-//! need. Each record is promised at least its slot's share of the capacity, so that whoever has a
-//! promise finds a free slot.
+//! capacity and the preallocated disk space. The writer returns the bytes that the records turned
+//! out not to need. Each record is promised at least its slot's share of the capacity, so a thread
+//! that has a promise always finds a free slot.
 //!
-//! The ring does not know what a record means, where it is written, or when it is durable.
+//! The ring does not interpret records, and has no part in where or when they are written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +26,7 @@ const SLOT_KEPT_BYTES_MAX: usize = 1024;
 pub(super) struct Ring {
     slots: Box<[Slot]>,
     bytes_max: u64,
-    /// What each record is promised at least.
+    /// Minimum promise for a record, in bytes.
     slot_bytes: u64,
     entrance: Entrance,
     exit: Exit,
@@ -47,15 +48,15 @@ struct Exit {
     taken: AtomicU64,
     /// The part of `promised` that belonged to taken records.
     released: AtomicU64,
-    /// The limit of `promised`, set by the disk space preallocated so far.
+    /// Upper limit of `promised`: the disk space preallocated so far.
     space: AtomicU64,
-    /// Whether the disk had no room for more when it was last asked.
+    /// Whether the disk was full when a segment was last preallocated.
     is_disk_full: AtomicBool,
-    /// The memory of the buffers that the slots keep.
+    /// Total capacity of the buffers that the slots keep, in bytes.
     kept_bytes: AtomicUsize,
 }
 
-/// Slots have cache lines of their own, since different threads fill neighbours.
+/// Each slot has its own cache line, since different threads fill adjacent slots.
 #[repr(align(64))]
 struct Slot {
     /// The position of the newest record in this slot.
@@ -67,7 +68,7 @@ struct Slot {
 struct Content {
     bytes: Vec<u8>,
     promised: u64,
-    /// What is counted of the buffer.
+    /// Capacity of the buffer as counted in the drain's `kept_bytes`.
     kept_bytes: usize,
 }
 
@@ -79,17 +80,17 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// A position without a slot, for a journal that keeps no records.
+    /// Returns a claim to a position without a slot, for a journal that keeps no records.
     pub(super) const fn of_nothing(position: u64) -> Self {
         Self { position, promised: 0 }
     }
 }
 
-/// Takes records out in the order of their positions.
+/// The consumer's end of the ring. Takes records in the order of their positions.
 pub(super) struct Drain {
     ring: Arc<Ring>,
     next: u64,
-    /// The memory of the buffers that the slots keep.
+    /// Total capacity of the buffers that the slots keep, in bytes.
     kept_bytes: usize,
 }
 
@@ -97,16 +98,17 @@ pub(super) struct Drain {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Taken {
     pub(super) count: usize,
-    /// Bytes that were promised to the records.
+    /// Total bytes promised to the records.
     pub(super) promised: u64,
     pub(super) last_position: u64,
-    /// Whether a filled record was not accepted, as opposed to none being there.
+    /// Whether taking stopped because the caller did not accept a filled record, rather than
+    /// because none was left.
     pub(super) is_cut: bool,
 }
 
 impl Ring {
-    /// A ring with at least `slot_count` slots and room for `bytes_max` promised bytes, whose first
-    /// position follows `last_position`. It starts without any disk space.
+    /// Creates a ring with at least `slot_count` slots and room for `bytes_max` promised bytes,
+    /// whose first position follows `last_position`. It starts without any disk space.
     pub(super) fn new(slot_count: usize, bytes_max: u64, last_position: u64) -> (Arc<Self>, Drain) {
         let slots: Box<[Slot]> = (0..slot_count.next_power_of_two())
             .map(|_| Slot { filled: AtomicU64::new(0), content: Mutex::new(Content::default()) })
@@ -132,7 +134,7 @@ impl Ring {
         (ring, drain)
     }
 
-    /// The memory of the slots and of the buffers that they keep.
+    /// Returns the memory of the slots and of the buffers that they keep, in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.slots) + self.exit.kept_bytes.load(Ordering::Relaxed)
     }
@@ -141,19 +143,19 @@ impl Ring {
     pub(super) fn reserve(&self, bytes: u64) -> Result<Claim, Refused> {
         let promised = bytes.max(self.slot_bytes);
         self.promise(promised)?;
-        // The slot is free: no more records are between a promise and its release than there are
-        // slots. Acquire and release: the addition of the thread that saw the drain finish with
-        // this slot came before this one.
+        // The slot is free: there are never more promised and unreleased records than slots. It may
+        // have been another thread that saw the drain release this slot; acquire and release order
+        // this addition after that thread's.
         let position = self.entrance.next.fetch_add(1, Ordering::AcqRel);
         Ok(Claim { position, promised })
     }
 
-    /// The newest reserved position; at first `last_position` of [`Self::new`].
+    /// Returns the newest reserved position; initially the `last_position` of [`Self::new`].
     pub(super) fn newest_position(&self) -> u64 {
         self.entrance.next.load(Ordering::Acquire) - 1
     }
 
-    /// The newest position taken out.
+    /// Returns the newest position that the drain has taken.
     pub(super) fn taken_position(&self) -> u64 {
         self.exit.taken.load(Ordering::Acquire)
     }
@@ -163,7 +165,7 @@ impl Ring {
         loop {
             let after = promised + bytes;
             if after > self.exit.space.load(Ordering::Acquire) {
-                // Without a full disk, the next segment is just not ready yet.
+                // Unless the disk is full, the next segment is on its way.
                 return Err(if self.is_disk_full() { Refused::Full } else { Refused::Busy });
             }
             let released = self.exit.released.load(Ordering::Acquire);
@@ -185,6 +187,7 @@ impl Ring {
     /// Writes the record of a reservation and passes its slot to the drain.
     pub(super) fn fill(&self, claim: &Claim, write: impl FnOnce(&mut Vec<u8>)) {
         let slot = self.slot(claim.position);
+        // Unlock the slot before publishing it: the drain may lock it at once.
         {
             let mut content = slot.content.lock();
             content.promised = claim.promised;
@@ -193,13 +196,13 @@ impl Ring {
         slot.filled.store(claim.position, Ordering::Release);
     }
 
-    /// Whether a filled record is waiting. May also be true for a record that is just being taken.
+    /// Whether a filled record is waiting. May also be true for a record that is being taken.
     pub(super) fn has_next(&self) -> bool {
         let next = self.taken_position() + 1;
         self.slot(next).filled.load(Ordering::Acquire) >= next
     }
 
-    /// Preallocated disk space not yet promised, in bytes.
+    /// Returns the preallocated disk space not yet promised, in bytes.
     pub(super) fn space_left(&self) -> u64 {
         let space = self.exit.space.load(Ordering::Acquire);
         space.saturating_sub(self.entrance.promised.load(Ordering::Relaxed))
@@ -210,12 +213,13 @@ impl Ring {
         self.exit.is_disk_full.load(Ordering::Relaxed)
     }
 
-    /// Notes whether the disk was full when a segment was last preallocated.
+    /// Records whether the disk was full when a segment was last preallocated.
     pub(super) fn set_disk_full(&self, is_full: bool) {
         self.exit.is_disk_full.store(is_full, Ordering::Relaxed);
     }
 
-    /// Adds preallocated disk space, in bytes: a new segment, or what a flush did not need.
+    /// Adds preallocated disk space, in bytes: a new segment, or the part that a flush did not
+    /// need.
     pub(super) fn add_space(&self, bytes: u64) {
         self.exit.space.fetch_add(bytes, Ordering::Release);
     }
@@ -364,7 +368,7 @@ mod tests {
         }
     }
 
-    /// Finding no record says nothing about one filled right afterwards.
+    /// A take that finds no record is not marked as cut: one may be filled right afterwards.
     #[test]
     fn only_a_refused_record_marks_the_take_as_cut() {
         let (ring, mut drain) = ring(4, 1 << 20);
@@ -403,8 +407,9 @@ mod model {
         Some((claim.position, [byte, byte + 1]))
     }
 
-    /// Two threads reserve and fill while a third takes, which may have filled a record before:
-    /// each position is won once, and the records are taken exactly as filled, whole and in order.
+    /// Two threads reserve and fill while a third takes the records; with `is_begun`, one record
+    /// was already filled before. Checks that no position is reserved twice, and that the records
+    /// are taken whole, unchanged and in order.
     fn check(slot_count: usize, is_begun: bool, preemptions_max: usize) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(preemptions_max);
@@ -438,13 +443,13 @@ mod model {
         });
     }
 
-    /// Even when both use the same slot.
+    /// Holds even when both threads use the same slot.
     #[test]
     fn each_record_is_taken_once_and_whole() {
         check(1, false, 2);
     }
 
-    /// A thread that has its promise may take its position late, when others have reused slots.
+    /// A thread with a promise may take its position late, after others have reused slots.
     #[test]
     fn a_slot_is_free_however_late_its_position_is_taken() {
         check(2, true, 3);

@@ -18,8 +18,8 @@
 //! ```
 //!
 //! The header is written when the segment is preallocated, long before its predecessor is complete.
-//! So the checksum chain crosses segments in the blocks themselves, and a header is written only
-//! once: a wrong one is damage, never a torn write.
+//! So the blocks themselves carry the checksum chain from one segment to the next. A header is
+//! written only once: an invalid one is damage, never a torn write.
 //!
 //! The file name is the number in 20 digits, `00000000000000000001.segment`. Numbers have no gaps.
 //! Segments are never reused, so no stale block can be read.
@@ -50,7 +50,7 @@ pub(super) const OLDEST_VERSION: u32 = 1;
 /// The first version whose blocks are page-aligned.
 const PAGES_SINCE: u32 = 2;
 
-/// Longest segment, in bytes, so that one can always be read into memory whole.
+/// Longest segment, in bytes. A whole segment can always be read into memory.
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 const MAGIC: [u8; 8] = *b"PBSEGMNT";
@@ -67,7 +67,7 @@ const CRC_AT: usize = SECTOR_BYTES - size_of::<u32>();
 /// The header fills one sector.
 pub(super) const HEADER_BYTES: usize = CRC_AT + size_of::<u32>();
 
-/// Offset of the first block in a segment of this version: the header has a page of its own too.
+/// Offset of the first block in a segment of the current version: the header has a page to itself.
 pub(super) const BLOCKS_AT: usize = PAGE_BYTES;
 
 const _: () = assert!(HEADER_BYTES == SECTOR_BYTES);
@@ -79,26 +79,26 @@ pub(super) fn file_name(number: u64) -> String {
     format!("{number:020}{SUFFIX}")
 }
 
-/// The segment number in a file name. `None` for any other file.
+/// Parses the segment number in a file name. `None` for any other file.
 pub(super) fn number_of(file_name: &str) -> Option<u64> {
     number_before(file_name, SUFFIX)
 }
 
-/// The number in a file name of 20 digits and this suffix. `None` for any other.
+/// Parses the number in a file name of 20 digits and `suffix`. `None` for any other name.
 pub(crate) fn number_before(file_name: &str, suffix: &str) -> Option<u64> {
     let digits = file_name.strip_suffix(suffix)?;
     let is_number = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { digits.parse().ok() } else { None }
 }
 
-/// The space that a segment of this length guarantees to records: its end may stay unused when the
-/// next record, alone in its block, does not fit.
+/// Returns the space that a segment guarantees to records, in bytes. The end of the segment may
+/// stay unused, when the next record does not fit there even alone in its block.
 pub(super) fn usable_bytes(segment_bytes: u64, record_bytes_max: usize) -> u64 {
     assert!(segment_bytes > alone_bytes(record_bytes_max) as u64, "a record fits into a segment");
     segment_bytes - BLOCKS_AT as u64 - unused_bytes_max(record_bytes_max)
 }
 
-/// Maximum number of bytes left unused at the end of a segment.
+/// Returns the maximum number of bytes left unused at the end of a segment.
 pub(super) fn unused_bytes_max(record_bytes_max: usize) -> u64 {
     (alone_bytes(record_bytes_max) - PAGE_BYTES) as u64
 }
@@ -108,12 +108,12 @@ pub(super) fn unused_bytes_max(record_bytes_max: usize) -> u64 {
 pub(super) struct Header {
     pub(super) version: u32,
     pub(super) log: LogId,
-    /// From 1, without gaps.
+    /// Counted from 1, without gaps.
     pub(super) number: u64,
     pub(super) segment_bytes: u64,
 }
 
-/// Why the first sector of a segment cannot be read.
+/// Error reading the first sector of a segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum HeaderError {
     NotASegment,
@@ -123,12 +123,12 @@ pub(super) enum HeaderError {
 }
 
 impl Header {
-    /// Block lengths are multiples of this.
+    /// Returns the unit of block lengths, in bytes.
     pub(super) const fn page_bytes(self) -> usize {
         if self.version < PAGES_SINCE { SECTOR_BYTES } else { PAGE_BYTES }
     }
 
-    /// Offset of the first block.
+    /// Returns the offset of the first block, in bytes.
     pub(super) const fn blocks_at(self) -> usize {
         self.page_bytes()
     }

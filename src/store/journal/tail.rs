@@ -1,4 +1,4 @@
-//! Distinguishes a torn tail, which is cut, from damage, which is not. Pure.
+//! Distinguishes a torn tail, which is cut, from damage, which is reported. Pure.
 //!
 //! Segments are zero-filled before use and at most one block is in flight. So after a crash, only a
 //! part of one block can follow the last intact one: any subset of its sectors, with zeros in place
@@ -11,19 +11,19 @@ use super::block::{
 };
 use paperbourse_core::faults::{self, Fault};
 
-/// What follows the last intact block of a segment.
+/// The remainder of a segment after its last intact block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Tail {
     /// Zeros only.
     Clean,
-    /// A part of a block. Its length in bytes, a whole number of sectors.
+    /// Part of a block, with its length in bytes: a whole number of sectors.
     Torn(usize),
 }
 
-/// Classifies what follows the last intact block of a segment, given what [`block::read`] found
-/// there. `rest` holds the longest possible block, or all that is left of the segment if that is
-/// less. `written` is where the last sector of the segment ends that is not all zeros, counted from
-/// the same place.
+/// Classifies the remainder of a segment after its last intact block, given what [`block::read`]
+/// found there. `rest` holds the longest possible block, or the whole remainder if that is shorter.
+/// `written` is the end of the segment's last sector that is not all zeros, counted from the start
+/// of `rest`.
 pub(super) fn judge(
     rest: &[u8],
     written: usize,
@@ -58,7 +58,7 @@ pub(super) fn judge(
     }
 }
 
-/// The end of the last sector that is not all zeros; 0 if there is none.
+/// Returns the end of the last sector that is not all zeros; 0 if there is none.
 pub(super) fn written_bytes(bytes: &[u8]) -> usize {
     let last = bytes.chunks(SECTOR_BYTES).rposition(|sector| !is_zero(sector));
     last.map_or(0, |last| ((last + 1) * SECTOR_BYTES).min(bytes.len()))

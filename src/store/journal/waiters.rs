@@ -1,12 +1,13 @@
 //! Waiting until a place is on disk.
 //!
-//! A flush covers the records of many commands, whose tasks belong to a few workers. Whoever has
-//! flushed wakes each worker's group once; the group's own task then wakes the others, on their own
-//! thread. Several threads may wake groups at a time, each for its own flush.
+//! A flush covers the records of many commands, whose tasks belong to a few workers. The thread
+//! that flushed wakes each worker's group once; the group's own task then wakes that worker's other
+//! tasks, on the worker's thread. Several threads may be waking groups at a time, each for its own
+//! flush.
 //!
 //! No wake-up is lost: the journal publishes the durable position and then checks each group under
 //! its lock; a waiter checks the position under the same lock and then enters the group. Whichever
-//! takes the lock second sees what the other did.
+//! takes the lock second sees the other's update.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -28,7 +29,7 @@ pub const WAITER_GROUPS_MAX: usize = 1024;
 /// Tasks woken per acquisition of a group's lock.
 const WOKEN_AT_ONCE: usize = 64;
 
-/// The durable position of the log, and everyone waiting for it to advance.
+/// The durable position of a log, and everything that waits for it to advance.
 pub(super) struct Progress {
     log: u8,
     /// Wakes the thread that flushes.
@@ -41,7 +42,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Progress of a log that is durable up to `durable`.
+    /// Creates the progress of a log that is durable up to `durable`.
     pub(super) fn new(log: u8, durable: u64) -> Self {
         Self {
             log,
@@ -66,21 +67,21 @@ impl Progress {
         place.position <= self.durable.load(Ordering::Acquire)
     }
 
-    /// Advances the durable position and wakes all who wait for it. Only one thread at a time may
-    /// call this.
+    /// Advances the durable position and wakes the waiters that it covers. Only one thread at a
+    /// time may call this.
     pub(super) fn publish(&self, position: u64) {
         self.advance(position);
         self.wake();
     }
 
-    /// Advances the durable position. Only one thread at a time may call this. It then calls
-    /// [`Self::wake`], which several may do at a time.
+    /// Advances the durable position. Only one thread at a time may call this. The caller must then
+    /// call [`Self::wake`], which several threads may do at a time.
     pub(super) fn advance(&self, position: u64) {
         debug_assert!(position >= self.durable.load(Ordering::Relaxed));
         self.durable.store(position, Ordering::Release);
     }
 
-    /// Wakes all who wait for what is durable.
+    /// Wakes all waiters whose places are durable.
     pub(super) fn wake(&self) {
         let position = self.durable.load(Ordering::Acquire);
         for group in self.groups.read().iter().filter_map(Weak::upgrade) {
@@ -109,6 +110,7 @@ impl Progress {
             first_asked: std::sync::atomic::AtomicU64::new(0),
         });
         let mut groups = self.groups.write();
+        // Dropped groups must not count towards the maximum.
         groups.retain(|group| group.strong_count() > 0);
         assert!(groups.len() < WAITER_GROUPS_MAX, "more than {WAITER_GROUPS_MAX} waiter groups");
         groups.push(Arc::downgrade(&group));
@@ -124,7 +126,8 @@ pub struct Waiters {
     progress: Arc<Progress>,
     waiting: Mutex<Waiting>,
     due: Notify,
-    /// See [`Self::take_asked`]. Only this worker's thread uses it, so no model needs to see it.
+    /// See [`Self::take_asked`]. Only this worker's thread uses it, so the model checker need not
+    /// track it.
     asked: std::sync::atomic::AtomicU64,
     /// See [`Self::first_asked`].
     #[cfg(feature = "cluster")]
@@ -133,7 +136,7 @@ pub struct Waiters {
 
 #[derive(Default)]
 struct Waiting {
-    /// Keyed by position and a unique number, since many may wait for the same position.
+    /// Keyed by position and a unique number, since many tasks may wait for the same position.
     wakers: BTreeMap<(u64, u64), Waker>,
     entries_ever: u64,
 }
@@ -157,21 +160,22 @@ impl Waiters {
         DurableWait { waiters: self.clone(), place, entry: None }
     }
 
-    /// The position that was last waited for since the last call, 0 if none was.
+    /// Returns the position of the newest wait since the last call, or 0 if there was no wait.
     pub fn take_asked(&self) -> u64 {
         #[cfg(feature = "cluster")]
         self.first_asked.store(0, std::sync::atomic::Ordering::Relaxed);
         self.asked.swap(0, std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// The position that was first waited for since the last call of [`Self::take_asked`], 0 if
-    /// none was.
+    /// Returns the position of the first wait since the last call of [`Self::take_asked`], or 0 if
+    /// there was no wait.
     #[cfg(feature = "cluster")]
     pub fn first_asked(&self) -> u64 {
         self.first_asked.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Wakes a task of this worker once the record at `place` is on disk, at once if it already is.
+    /// Wakes a task of this worker once the record at `place` is on disk, or at once if it already
+    /// is.
     pub fn wake_when_durable(&self, place: Place, waker: Waker) {
         let mut waiting = self.waiting.lock();
         if self.progress.is_durable(place) {
@@ -182,8 +186,8 @@ impl Waiters {
         }
     }
 
-    /// Wakes this worker's tasks as their places become durable, for ever. Each worker spawns this
-    /// once on its own runtime.
+    /// Wakes this worker's tasks as their places become durable. Never returns. Each worker spawns
+    /// this once on its own runtime.
     pub async fn run(&self) {
         loop {
             self.due.notified().await;
@@ -191,7 +195,7 @@ impl Waiters {
         }
     }
 
-    /// Called once `position` is published.
+    /// Wakes the group's own task if a wait is due. Called once `position` is published.
     fn notify_up_to(&self, position: u64) {
         let first = self.waiting.lock().wakers.first_key_value().map(|(&(first, _), _)| first);
         if first.is_some_and(|first| first <= position) {
@@ -225,7 +229,8 @@ impl Waiters {
     }
 }
 
-/// Completes once a place is on disk. Dropping it earlier removes its entry.
+/// Completes once the record at a place is on disk. Dropping the wait earlier removes its entry
+/// from the group.
 #[must_use = "a wait does nothing unless it is awaited"]
 pub struct DurableWait {
     waiters: Arc<Waiters>,
@@ -234,7 +239,7 @@ pub struct DurableWait {
 }
 
 impl DurableWait {
-    /// The place that is waited for.
+    /// Returns the place that this waits for.
     #[cfg(feature = "traces")]
     pub const fn place(&self) -> Place {
         self.place
@@ -259,6 +264,8 @@ impl Future for DurableWait {
         }
         let waker = context.waker().clone();
         let mut waiting = this.waiters.waiting.lock();
+        // Check again under the lock: `wake` may have run in between, without finding an entry
+        // here.
         if this.waiters.progress.is_durable(this.place) {
             drop(waiting);
             this.leave();
@@ -267,6 +274,7 @@ impl Future for DurableWait {
         let position = this.place.position;
         if let Some(entry) = this.entry {
             let replaced = waiting.wakers.insert((position, entry), waker);
+            // Drop the old waker outside the lock: that may drop another wait of this group.
             drop(waiting);
             drop(replaced);
         } else {
@@ -291,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts its wake-ups.
+    /// A waker that counts how often it is woken.
     #[derive(Default)]
     struct Count(AtomicUsize);
 

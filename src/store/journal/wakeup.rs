@@ -38,7 +38,7 @@ impl FlushWakeup {
         }
     }
 
-    /// Wakes the thread unless it will look for work by itself soon, as it does in [`Self::doze`].
+    /// Wakes the thread, unless it will soon look for work by itself, as it does in [`Self::doze`].
     /// Make the work visible before calling this.
     pub(super) fn notify(&self) {
         // Pairs with the fence in `rest`: at least one of the two threads sees what the other
@@ -101,7 +101,8 @@ mod model {
     use super::super::primitives::AtomicU64;
     use super::*;
 
-    /// A lost wake-up leaves this thread parked for ever, which the checker reports.
+    /// Runs `call` against `sleep` on two threads. A lost wake-up leaves this thread parked
+    /// forever, which the checker reports.
     fn check(call: fn(&FlushWakeup), sleep: fn(&FlushWakeup, &AtomicU64)) {
         loom::model(move || {
             let shared = Arc::new((FlushWakeup::default(), AtomicU64::new(0)));
@@ -127,7 +128,7 @@ mod model {
         };
         check(FlushWakeup::notify, sleep);
         check(FlushWakeup::request, sleep);
-        // A request alone wakes the thread, without any other work to see.
+        // A request alone wakes the thread, even if there is no other work.
         check(FlushWakeup::request, |wakeup, _| {
             wakeup.park_unless(|| false);
             wakeup.take_request();

@@ -1,33 +1,33 @@
-//! Bounds how long a record may stay in the ring: each is flushed even if no worker helps.
+//! Bounds how long a record may stay in the ring: each record is flushed even if no worker helps.
 //!
-//! Workers flush their records when they run out of work, which saves a context switch. A worker
-//! that never runs out of work or computes for long does not, nor does a thread that is not a
-//! worker. So while records come in, the journal's own thread checks the ring at regular intervals
-//! and flushes what was already there at the previous check.
+//! Workers flush their records when they run out of work, which saves a context switch. But a
+//! worker may never run out of work or may compute for a long time, and some threads are not
+//! workers at all. So while records arrive, the journal's own thread checks the ring at regular
+//! intervals and flushes what was already there at the previous check.
 
 use std::time::Duration;
 
 /// A flush begins at most this long after its first record was filled, provided the system
 /// schedules the journal's thread on time. A flush on a fast disk takes up to half of this, so the
-/// thread never overtakes a worker that keeps up, and adds little to an answer if the worker does
-/// not.
+/// thread never overtakes a worker that keeps up, and adds little latency if the worker does not.
 pub const FLUSH_DELAY_MAX: Duration = Duration::from_millis(1);
 
-/// Time between two checks. The second check after a record always finds it, so two intervals must
-/// fit, along with the slack of the system's timers (50 µs each).
+/// Time between two checks. A record is flushed at the second check after it at the latest, so two
+/// intervals must fit into [`FLUSH_DELAY_MAX`], along with the slack of the system's timers (50 µs
+/// each).
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_micros(400);
 
-/// After this many checks without a new record the thread sleeps until woken: 10 ms. The next
-/// record then pays for the wake-up, which a client that trades continuously must not.
+/// After this many checks without a new record (10 ms) the thread sleeps until woken. The next
+/// record then pays for the wake-up, which must not happen to a client that trades continuously.
 const QUIET_CHECKS_MAX: u32 = if cfg!(paperbourse_loom) { 0 } else { 25 };
 
 const _: () = assert!(2 * CHECK_INTERVAL.as_micros() < FLUSH_DELAY_MAX.as_micros());
 
-/// What the journal's thread remembers between checks.
+/// State of the journal's thread between checks.
 pub(super) struct Watch {
     /// The newest reserved position at the last check.
     seen: u64,
-    /// Consecutive checks without anything new or pending.
+    /// Number of consecutive checks that found nothing new or pending.
     quiet_checks: u32,
 }
 
@@ -36,14 +36,14 @@ pub(super) struct Watch {
 pub(super) enum Check {
     /// Records have been waiting for too long.
     Late,
-    /// Records are coming in: check again after the interval.
+    /// Records are arriving: check again after the interval.
     Active,
     /// No new records for a while, and none pending.
     Quiet,
 }
 
 impl Watch {
-    /// Starts when everything up to `position` is on disk.
+    /// Creates a watch. Everything up to `position` must be on disk.
     pub(super) const fn new(position: u64) -> Self {
         Self { seen: position, quiet_checks: 0 }
     }
@@ -84,7 +84,7 @@ mod tests {
         check(&[(5, 6, Active), (5, 6, Late), (6, 6, Active)]);
         // Workers keep up with any number of records.
         check(&[(5, 9, Active), (9, 20, Active), (25, 30, Active), (30, 30, Active)]);
-        // They keep up for a while, and then all of them are busy.
+        // Workers keep up for a while, and then all of them are busy.
         check(&[(5, 9, Active), (9, 20, Active), (12, 30, Late), (30, 40, Active)]);
         // A record has not been filled yet: later ones cannot be taken, but are not lost.
         check(&[(5, 6, Active), (5, 7, Late), (5, 7, Late), (7, 7, Active)]);

@@ -8,16 +8,16 @@ use super::segment::SEGMENT_BYTES_MAX;
 use super::tail;
 use crate::disk::{DiskError, DiskFile};
 
-/// How much of a file is read at once, and the least that a piece of it has, but for the last one.
-/// Tests write small segments.
+/// Minimum length of a read and of a piece, in bytes; the last one of a file may be shorter.
+/// Smaller in tests, which write small segments.
 const PIECE_BYTES: usize = if cfg!(any(test, feature = "test-util")) { 8 << 10 } else { 1 << 20 };
 
-/// A window on the file of a segment. It only moves forward.
+/// A window on the file of a segment. Only moves forward.
 pub(super) struct Window<'f> {
     /// `None` if the whole file is in memory.
     file: Option<&'f DiskFile>,
     buffer: Buffer,
-    /// Where in the file the buffer begins.
+    /// Offset in the file at which the buffer begins.
     at: usize,
     file_bytes: usize,
 }
@@ -26,7 +26,7 @@ pub(super) struct Window<'f> {
 #[derive(Debug)]
 pub(super) struct Content {
     buffer: Buffer,
-    /// Where in the file they begin.
+    /// Offset in the file at which the bytes begin.
     at: usize,
     is_whole: bool,
 }
@@ -39,7 +39,7 @@ struct Buffer {
     spare: Arc<Spare>,
 }
 
-/// The buffer returned last; earlier ones are freed.
+/// The buffer that was returned most recently. Buffers returned earlier are freed.
 pub(super) type Spare = Mutex<Vec<u8>>;
 
 impl Buffer {
@@ -55,12 +55,12 @@ impl Drop for Buffer {
 }
 
 impl Content {
-    /// The bytes from this offset of the file.
+    /// Returns the bytes that follow this offset of the file.
     pub(super) fn starting_at(&self, offset: usize) -> &[u8] {
         &self.buffer.bytes[offset - self.at..]
     }
 
-    /// The whole file.
+    /// Returns the whole file. Panics if only a piece of it is in memory.
     pub(super) fn whole(&self) -> &[u8] {
         assert!(self.is_whole, "only a piece of the file is in memory");
         &self.buffer.bytes
@@ -68,7 +68,8 @@ impl Content {
 }
 
 impl<'f> Window<'f> {
-    /// On a file that is read as needed. `None` if it is longer than any segment.
+    /// Creates a window that reads the file as needed. Returns `None` if the file is longer than
+    /// any segment.
     pub(super) fn of_file(
         file: &'f DiskFile,
         spare: &Arc<Spare>,
@@ -83,7 +84,8 @@ impl<'f> Window<'f> {
         Ok(Some(Self { file: Some(file), buffer, at: 0, file_bytes }))
     }
 
-    /// On a file that is read now. `None` if it is longer than any segment.
+    /// Creates a window and reads the whole file into it. Returns `None` if the file is longer than
+    /// any segment.
     pub(super) fn of_whole_file(
         file: &DiskFile,
         spare: &Arc<Spare>,
@@ -94,19 +96,20 @@ impl<'f> Window<'f> {
         Ok(read.map(|()| Self { file: None, buffer, at: 0, file_bytes }))
     }
 
-    /// On the bytes of a file.
+    /// Creates a window on the bytes of a file.
     pub(super) fn of_bytes(bytes: Vec<u8>, spare: &Arc<Spare>) -> Self {
         let file_bytes = bytes.len();
         let buffer = Buffer { bytes, spare: spare.clone() };
         Self { file: None, buffer, at: 0, file_bytes }
     }
 
-    /// The length of the file.
+    /// Returns the length of the file, in bytes.
     pub(super) const fn file_bytes(&self) -> usize {
         self.file_bytes
     }
 
-    /// The bytes from this offset of the file: at least so many, unless the file ends before.
+    /// Returns the bytes that follow this offset of the file: at least `bytes_min`, unless the file
+    /// ends first.
     pub(super) fn read(&mut self, offset: usize, bytes_min: usize) -> Result<&[u8], DiskError> {
         let end_min = self.file_bytes.min(offset + bytes_min);
         let old_end = self.at + self.buffer.bytes.len();
@@ -120,8 +123,8 @@ impl<'f> Window<'f> {
         Ok(&self.buffer.bytes[offset - self.at..])
     }
 
-    /// Where the last sector of the file ends that is not all zeros, counted from this offset; 0 if
-    /// there is none behind it.
+    /// Returns the end of the file's last sector that is not all zeros, relative to `offset`; 0 if
+    /// only zeros follow.
     pub(super) fn written_bytes(&self, offset: usize) -> Result<usize, DiskError> {
         let mut written = tail::written_bytes(&self.buffer.bytes[offset - self.at..]);
         let Some(file) = self.file else { return Ok(written) };
@@ -139,7 +142,7 @@ impl<'f> Window<'f> {
         Ok(written)
     }
 
-    /// Takes what is before this offset, if that is enough for a piece.
+    /// Removes and returns the bytes before `end`, if they are enough for a piece.
     pub(super) fn cut_piece(&mut self, end: usize) -> Option<Content> {
         if self.file.is_none() || end - self.at < PIECE_BYTES {
             return None;
@@ -152,7 +155,7 @@ impl<'f> Window<'f> {
         Some(Content { buffer, at, is_whole: false })
     }
 
-    /// What is left of the file.
+    /// Returns the bytes that were not cut off as pieces.
     pub(super) fn into_content(self) -> Content {
         Content { buffer: self.buffer, at: self.at, is_whole: self.file.is_none() }
     }

@@ -1,13 +1,13 @@
-//! Flushes records: takes what the ring holds, makes one block of it, writes it, syncs it and
+//! Flushes records: takes the filled records from the ring, writes and syncs them as one block, and
 //! publishes the new durable position.
 //!
-//! One thread at a time flushes. It wakes those who waited after it has released the writer, so
-//! that the next flush can begin meanwhile. An idle worker flushes the records it has just filled,
-//! so on an idle server an answer waits only for the disk and not for another thread. The journal's
-//! own thread flushes on request, and whatever has waited too long ([`watch`]). There is no delay
-//! to collect more records: those that arrive during a flush share the next one.
+//! One thread at a time flushes. It wakes the waiters after releasing the writer, so that the next
+//! flush can begin meanwhile. A worker that runs out of work flushes the records it has filled, so
+//! on an idle server a response waits only for the disk and not for another thread. The journal's
+//! own thread flushes on request, and flushes records that have waited too long ([`watch`]). No
+//! flush is delayed to collect more records: those that arrive during a flush share the next one.
 //!
-//! No thread waits for the writer. A thread that finds it taken goes on, since the thread that
+//! No thread waits for the writer. A thread that finds it taken moves on, since the thread that
 //! holds it checks for records again after releasing it.
 //!
 //! [`watch`]: super::watch
@@ -32,17 +32,17 @@ use paperbourse_core::faults::{self, Fault};
 /// A flush that takes longer than this is logged.
 const SLOW_FLUSH: Duration = Duration::from_secs(1);
 
-/// The disk counts as fast while its newest flush took at most this. A worker does nothing else
-/// during a flush, so it stalls no longer than this, except at the first flush of a disk that has
-/// become slow.
+/// The disk counts as fast while its newest flush took at most this long. A worker does nothing
+/// else during a flush, so it stalls no longer than this, except in the first flush after the disk
+/// has become slow.
 const QUICK_FLUSH_US_MAX: u64 = 500;
 
-/// Maximum number of blocks that a worker writes before it returns to its connections: its own
-/// records, and those that others filled meanwhile. Without a limit, the p99 of trades of 16
-/// connections is 1.85 times as long.
+/// Maximum number of blocks that a worker writes before it returns to its connections. The blocks
+/// hold its own records and those that other threads have filled meanwhile. Without a limit, the
+/// p99 of trades over 16 connections is 1.85 times as long.
 const TENDED_FLUSHES_MAX: usize = 2;
 
-/// State shared between the writer and those who reserve and wait.
+/// State shared between the writer and the threads that reserve places and wait.
 pub(super) struct Shared {
     pub(super) ring: Arc<Ring>,
     pub(super) progress: Arc<Progress>,
@@ -67,7 +67,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// The start of a new segment.
+    /// Returns the tail at the start of a new segment.
     pub(super) fn at_start_of(segment: BlankSegment, chain: Chain) -> Self {
         Self {
             file: segment.file,
@@ -78,13 +78,13 @@ impl Tail {
         }
     }
 
-    /// Bytes left in the segment.
+    /// Returns the number of bytes left in the segment.
     pub(super) fn room(&self) -> u64 {
         self.segment_bytes - self.offset
     }
 
-    /// Writes the block, into pages that hold nothing yet. When this returns it is on disk, unless
-    /// the journal does not sync. Returns its length in bytes.
+    /// Seals the block and writes it into unused pages. The block is on disk when this returns,
+    /// unless the journal does not sync. Returns the length of the block in bytes.
     pub(super) fn append(&mut self, builder: &mut Builder) -> Result<u64, DiskError> {
         let block = builder.seal(&mut self.chain);
         let bytes = block.len() as u64;
@@ -103,28 +103,28 @@ pub(super) struct WriterSlot {
     pub(super) writer: Mutex<Option<Writer>>,
 }
 
-/// What is left after a drain.
+/// The result of [`WriterSlot::drain`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Drained {
-    /// Nothing, or only what the thread now flushing will find.
+    /// No records are left, or only records that another thread, now flushing, will find.
     Fully,
-    /// Records: there were more than the allowed number of blocks holds.
+    /// Records are left: they did not fit into the allowed number of blocks.
     Partly,
     /// The journal is lost.
     Lost,
 }
 
 impl WriterSlot {
-    /// The loop of the journal's own thread: flushes until the journal is lost, or has closed and
-    /// everything reserved is on disk.
+    /// Runs the loop of the journal's own thread: flushes until the journal is lost, or is closed
+    /// and everything reserved is on disk.
     pub(super) fn run(&self) -> Result<(), DiskError> {
         let Shared { progress, ring, is_closing, .. } = &*self.shared;
         let wakeup = &progress.wakeup;
         wakeup.attach();
         let mut watch = Watch::new(ring.taken_position());
         loop {
-            // The order matters: closing sets the flag before it requests a flush, and the last
-            // check sees everything filled before that.
+            // The order matters: closing sets the flag before it requests a flush, so the last
+            // check sees everything that was filled before the flag was set.
             let is_requested = wakeup.take_request();
             let is_last_check = is_closing.load(Ordering::Acquire);
             let check = watch.check(ring.taken_position(), ring.newest_position());
@@ -141,9 +141,10 @@ impl WriterSlot {
         }
     }
 
-    /// Gets the filled records to disk soon, for a thread that has nothing else to do. It flushes
-    /// them itself, which saves two context switches, unless the disk is slow or another thread is
-    /// flushing.
+    /// Makes sure that the filled records are flushed soon. Meant for a caller that would otherwise
+    /// be idle: it flushes on the calling thread, which saves two context switches. If the disk is
+    /// slow, or too many records are left, it wakes the journal's own thread for them. If another
+    /// thread is already flushing, it leaves the records to that thread.
     pub(super) fn tend(&self) -> Result<(), DiskError> {
         let Shared { progress, ring, newest_flush_us, .. } = &*self.shared;
         if !ring.has_next() {
@@ -156,7 +157,7 @@ impl WriterSlot {
         Ok(())
     }
 
-    /// Flushes until no record is left, at most `blocks_max` blocks, unless another thread is
+    /// Flushes until no record is left, but at most `blocks_max` blocks. Stops if another thread is
     /// flushing.
     fn drain(&self, blocks_max: usize) -> Result<Drained, DiskError> {
         for _ in 0..blocks_max {
@@ -168,6 +169,8 @@ impl WriterSlot {
                 return Ok(Drained::Lost);
             }
             let flushed = flush(&mut slot)?;
+            // Release the writer before waking the waiters, so that the next flush can begin
+            // meanwhile.
             drop(slot);
             if let Some(flushed) = flushed {
                 self.shared.progress.wake();
@@ -180,8 +183,8 @@ impl WriterSlot {
     /// Whether a record is waiting. Call this after releasing the writer, or before locking it.
     fn has_next(&self) -> bool {
         // One thread releases the writer and checks for records; another fills a record and finds
-        // the writer taken. With this fence between the two steps of each, at least one sees what
-        // the other did.
+        // the writer taken. With this fence between the two steps of each thread, at least one of
+        // them sees what the other did.
         fence(Ordering::SeqCst);
         self.shared.ring.has_next()
     }
@@ -195,7 +198,8 @@ impl WriterSlot {
         Ok(flushed.is_some())
     }
 
-    /// Flushes without blocking on the upstream: the caller gives the block to it.
+    /// Flushes without blocking on the upstream: the caller's `upstream` delivers the block
+    /// instead.
     #[cfg(all(any(test, feature = "test-util"), feature = "cluster"))]
     #[expect(clippy::await_holding_lock, reason = "everything runs in one thread")]
     pub(super) async fn flush_through(
@@ -216,7 +220,7 @@ impl WriterSlot {
     }
 }
 
-/// Flushes the filled records as one block; `None` if there were none, or once the journal is lost.
+/// Flushes the filled records as one block. `None` if there were none, or once the journal is lost.
 fn flush(slot: &mut Option<Writer>) -> Result<Option<Flushed>, DiskError> {
     let Some(writer) = slot else { return Ok(None) };
     let result = writer.flush();
@@ -236,7 +240,7 @@ pub(super) struct Writer {
     pub(super) builder: Builder,
     pub(super) block_bytes_max: usize,
     pub(super) record_bytes_max: usize,
-    /// Gets each block first.
+    /// Receives each block before it is written here.
     #[cfg(feature = "cluster")]
     pub(super) upstream: Option<Arc<dyn Upstream>>,
 }
@@ -247,7 +251,7 @@ struct Begun {
     started: Instant,
 }
 
-/// What a flush wrote, and how long that took.
+/// The size and the duration of a finished flush.
 struct Flushed {
     records: usize,
     bytes: u64,
@@ -255,7 +259,8 @@ struct Flushed {
 }
 
 impl Flushed {
-    /// Logs a slow flush. A log that is slow itself should hold back nobody who waits.
+    /// Logs a slow flush. Called after the waiters are woken, so that a slow log does not delay
+    /// them.
     fn warn_if_slow(&self) {
         let &Self { records, bytes, elapsed } = self;
         if elapsed > SLOW_FLUSH {
@@ -270,7 +275,7 @@ impl Flushed {
 }
 
 impl Writer {
-    /// Flushes the filled records as one block; `None` if there were none.
+    /// Flushes the filled records as one block. `None` if there were none.
     fn flush(&mut self) -> Result<Option<Flushed>, DiskError> {
         let Some(begun) = self.begin() else { return Ok(None) };
         #[cfg(feature = "cluster")]
@@ -280,11 +285,11 @@ impl Writer {
         self.finish(&begun).map(Some)
     }
 
-    /// Takes the filled records; `None` if there are none.
+    /// Takes the filled records. `None` if there are none.
     fn begin(&mut self) -> Option<Begun> {
         let mut taken = self.take();
-        // Only a filled record that did not fit ends a segment. Asking the ring again would also
-        // find a record filled just now, for which there is room.
+        // A segment ends only when a filled record does not fit. Asking the ring again here could
+        // find a record that was filled in the meantime and does fit.
         if taken.count == 0 && taken.is_cut {
             self.go_to_next_segment();
             taken = self.take();
@@ -301,7 +306,7 @@ impl Writer {
         Some(Begun { taken, started })
     }
 
-    /// Writes what was taken, and publishes that it is on disk.
+    /// Writes the records taken and publishes them as durable.
     fn finish(&mut self, Begun { taken, started }: &Begun) -> Result<Flushed, DiskError> {
         let bytes = self.tail.append(&mut self.builder)?;
         let elapsed = now() - *started;
@@ -313,15 +318,17 @@ impl Writer {
         Ok(Flushed { records: taken.count, bytes, elapsed })
     }
 
-    /// Gives each block to `upstream` first. Blocks are no longer than it takes.
+    /// Sends each block to `upstream` first, and limits blocks to the length that it accepts.
     #[cfg(feature = "cluster")]
     pub(super) fn put_behind(&mut self, upstream: Arc<dyn Upstream>) {
         self.block_bytes_max = self.block_bytes_max.min(REPLICATED_BLOCK_BYTES_MAX);
+        // The disk counts as slow, so that `tend` leaves every flush to the journal's own thread.
         self.shared.newest_flush_us.store(u64::MAX, Ordering::Relaxed);
         self.upstream = Some(upstream);
     }
 
-    /// Lets workers flush as long as that is quick. They never wait for an upstream.
+    /// Records how long a flush took: workers flush only while flushes are quick. Behind an
+    /// upstream they never do, since they must not wait for it.
     fn note_speed(&self, elapsed: Duration) {
         #[cfg(feature = "cluster")]
         if self.upstream.is_some() {
@@ -345,7 +352,7 @@ impl Writer {
         let segment = segment.expect("space is promised only in segments that are ready");
         self.tail = Tail::at_start_of(segment, self.tail.chain);
         self.shared.segment.store(self.tail.number, Ordering::Release);
-        // The promise assumed the largest possible unused end.
+        // The promise assumed the largest possible unused tail.
         let unused_max = segment::unused_bytes_max(self.record_bytes_max);
         assert!(unused <= unused_max, "a segment ends only at a record that does not fit");
         self.shared.ring.add_space(unused_max - unused);

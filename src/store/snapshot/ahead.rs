@@ -1,9 +1,9 @@
-//! Reads a data directory ahead of a start, while another process still writes to it. The start
-//! itself then only reads what came since.
+//! Reads a data directory ahead of startup, while another process still writes to it. Startup then
+//! reads only the records written since.
 //!
 //! Nothing here takes the lock or changes a file. The newest segment, which the other process is
-//! still writing, is read again by the start: it must still contain the last block applied here,
-//! and only what follows is applied.
+//! still writing, is read again at startup: it must still contain the last block applied here, and
+//! only the records after that block are applied.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -20,33 +20,35 @@ use crate::journal::{
 };
 use paperbourse_core::engine::State;
 
-/// Maximum number of attempts if files disappear: they move to the archive, and from there away.
+/// Maximum number of attempts when files disappear: segments move to the archive and are later
+/// removed.
 const ATTEMPTS_MAX: usize = 5;
 
-/// The states at the end of a block.
+/// The states of all shards at the end of a block.
 pub struct Ahead {
     pub(super) groups: Vec<Group>,
     /// The last segment that the snapshot covers. `None` if there is no snapshot.
     pub(super) snapshot: Option<u64>,
-    /// Where the journal is read on.
+    /// The point in the journal where reading resumes.
     pub(super) resumes: Resumes,
-    /// How many records were read.
+    /// Number of records read after the snapshot.
     pub records: u64,
-    /// How long it took.
+    /// Time taken to read the snapshot and the records.
     pub elapsed: Duration,
 }
 
-/// Where the journal is read on: after a closed segment, and after a block of the next segment.
+/// The point in the journal where reading resumes: after a closed segment, and after a block of the
+/// next segment.
 #[derive(Clone, Copy)]
 pub(super) struct Resumes {
     /// The end of the last closed segment; `None` if no segment has been closed yet.
     pub(super) mark: Option<JournalMark>,
-    /// The last block that was applied of the next segment. `None` if none was.
+    /// The last applied block of the next segment. `None` if none of its blocks was applied.
     pub(super) open: Option<ChainMark>,
 }
 
 impl Resumes {
-    /// The position of the last record that was applied; 0 if none was.
+    /// Returns the position of the last applied record; 0 if there is none.
     pub(super) fn position(&self) -> u64 {
         let chain = self.open.or(self.mark.map(|mark| mark.chain));
         chain.map_or(0, |chain| chain.position)
@@ -54,7 +56,8 @@ impl Resumes {
 }
 
 impl Ahead {
-    /// The states of the newest snapshot, or those of an empty journal, for `thread_count` threads.
+    /// Loads the newest snapshot, or starts from an empty journal, with one group for each of
+    /// `thread_count` threads.
     pub(super) fn of_snapshot(
         folder: &Folder,
         thread_count: NonZeroUsize,
@@ -68,7 +71,7 @@ impl Ahead {
         Ok(Self { groups, snapshot: number, resumes, records: 0, elapsed })
     }
 
-    /// Applies a batch to all groups at the same time.
+    /// Applies a batch to all groups in parallel.
     fn apply(&mut self, batch: &Batch) -> Result<(), RecoverError> {
         self.records += batch.records().len() as u64;
         let count = self.groups.len();
@@ -87,19 +90,19 @@ impl Ahead {
         })
     }
 
-    /// The greatest epoch of a record; 0 if there are none.
+    /// Returns the greatest epoch of any record; 0 if there are no records.
     #[cfg(feature = "cluster")]
     pub fn newest_epoch(&self) -> u64 {
         self.groups.iter().flatten().map(|shard| shard.epoch).max().unwrap_or_default()
     }
 
-    /// The states, in any order.
+    /// Returns the states, in any order.
     pub fn states(&self) -> impl Iterator<Item = &State> {
         self.groups.iter().flatten().map(|shard| &shard.state)
     }
 }
 
-/// Loads the newest snapshot and everything after it, with `thread_count` threads.
+/// Loads the newest snapshot and all records after it, with `thread_count` threads.
 pub fn read_ahead(
     disk: Disk,
     data: &Path,
@@ -116,7 +119,7 @@ pub fn read_ahead(
     read(&folder, thread_count, &mut pause)
 }
 
-/// Reads once, and calls `pause` between two readings of the newest segment.
+/// Makes one attempt to read, and calls `pause` between two readings of the newest segment.
 pub(super) fn read(
     folder: &Folder,
     thread_count: NonZeroUsize,
@@ -128,7 +131,7 @@ pub(super) fn read(
     let mut segment = ahead.snapshot.unwrap_or(0) + 1;
     let mut patience = Patience::default();
     loop {
-        // It is closed once the next one is begun.
+        // A segment is closed once the next one has a block.
         while is_begun(folder, segment + 1)? {
             let path = folder.segment_path(segment)?.ok_or_else(|| OpenError::MissingSegment {
                 path: folder.journal().join(segment_name(segment)),
@@ -148,7 +151,7 @@ pub(super) fn read(
                 }
                 break;
             }
-            // It was closed meanwhile.
+            // The segment was closed in the meantime.
             Err(_) if is_begun(folder, segment + 1)? => {}
             Err(error) if !is_damage(&error) => return Err(error),
             Err(error) if !patience.has_seen(error.to_string()) => pause(),
@@ -173,8 +176,8 @@ fn is_begun(folder: &Folder, segment: u64) -> Result<bool, RecoverError> {
     Ok(SegmentReader::is_begun(&folder.disk, &path)?)
 }
 
-/// The complete blocks of the segment that is being written. `None` if there are none. Those made
-/// ahead must be blank.
+/// Reads the complete blocks of the segment that is being written. Returns `None` if it has no
+/// complete block. The preallocated segments after it must be blank.
 fn read_newest(
     folder: &Folder,
     reader: &SegmentReader,
@@ -191,12 +194,13 @@ fn read_newest(
     Ok(Some(batch).filter(|batch| batch.blocks() > 0))
 }
 
-/// Whether a segment held what a reader may see while a block is written, besides real damage.
+/// Whether the error may come from a block that was being written during the read. Real damage
+/// looks the same.
 const fn is_damage(error: &RecoverError) -> bool {
     matches!(error, RecoverError::Journal(OpenError::Damaged { .. }))
 }
 
-/// Whether a file was missing that another process may have moved or removed.
+/// Whether the error is a missing file, which another process may have moved or removed.
 fn is_gone(error: &RecoverError) -> bool {
     let is_not_found = |error: &DiskError| error.source.kind() == io::ErrorKind::NotFound;
     match error {

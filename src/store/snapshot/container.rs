@@ -1,6 +1,7 @@
 //! The container file format of snapshots and order files: a list of sections.
 //!
-//! Written once from front to back, so its table is at the end. All numbers are little endian.
+//! A file is written once from front to back, so its table is at the end. All numbers are little
+//! endian.
 //!
 //! ```text
 //!    0               8      12      16                              32
@@ -22,7 +23,7 @@
 //! ```
 //!
 //! The crc of the table also covers T and the count. All crcs are CRC-32C. A file gets its final
-//! name only after it was synced, so any mismatch is damage.
+//! name only after it has been synced, so any mismatch is damage.
 //!
 //! # Versions
 //!
@@ -83,7 +84,7 @@ impl Kind {
     }
 }
 
-/// Identifies a file.
+/// The header of a file, which identifies it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
     pub(super) kind: Kind,
@@ -92,7 +93,7 @@ pub(super) struct Header {
     pub(super) number: u64,
 }
 
-/// Why a file cannot be read.
+/// Error reading a file.
 #[derive(Debug, thiserror::Error)]
 pub enum ContainerError {
     /// A file operation failed.
@@ -103,9 +104,9 @@ pub enum ContainerError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// File offset.
+        /// File offset of the damage, in bytes.
         offset: u64,
-        /// What is wrong there.
+        /// The problem at that offset.
         damage: &'static str,
     },
     /// The file was written by a newer server.
@@ -116,7 +117,7 @@ pub enum ContainerError {
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// The file's version.
         version: u32,
     },
     /// The file was written by a server too old for this one to read.
@@ -128,7 +129,7 @@ pub enum ContainerError {
     Older {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// The file's version.
         version: u32,
     },
 }
@@ -178,7 +179,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the table and syncs the file. Returns its length in bytes.
+    /// Writes the table and syncs the file. Returns the length of the file in bytes.
     pub(super) fn finish(mut self) -> Result<u64, DiskError> {
         let table_at = self.offset;
         let mut end = Vec::with_capacity(self.table.len() * ENTRY_BYTES + END_BYTES);
@@ -257,7 +258,7 @@ impl Container {
         self.version
     }
 
-    /// Length of the file, in bytes.
+    /// Returns the length of the file, in bytes.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -290,7 +291,7 @@ impl Container {
     }
 }
 
-/// Reads the table at the end. `None` if it is malformed.
+/// Reads the table at the end of the file. Returns `None` if the table is malformed.
 fn read_table(file: &DiskFile, bytes: u64) -> Result<Option<Vec<Entry>>, DiskError> {
     let mut end = [0; END_BYTES];
     let end_at = bytes - END_BYTES as u64;
@@ -348,7 +349,7 @@ impl Header {
         bytes
     }
 
-    /// Returns the header and the format version.
+    /// Reads the header and the format version.
     fn read(bytes: &[u8; SECTOR_BYTES], kind: Kind) -> Result<(Self, u32), HeaderError> {
         if bytes[MAGIC_AT..VERSION_AT] != kind.magic() {
             return Err(HeaderError::Damaged("the file does not start with its magic number"));

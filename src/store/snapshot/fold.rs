@@ -1,7 +1,7 @@
-//! The fold: makes the next snapshot from the newest one and the segments closed since.
+//! The fold: builds the next snapshot from the newest one and the segments closed since.
 //!
-//! It reads only files, so the shards never wait for it, and each fold is a recovery: a state that
-//! does not match the hashes that its shard wrote into the journal ends the fold and leaves the
+//! It reads only files, so the shards never wait for it, and each fold is a recovery: if a state
+//! does not match the hashes that its shard wrote into the journal, the fold fails and leaves the
 //! files unchanged.
 //!
 //! The segments are read once, to check their chain and index each shard's records. Then the shards
@@ -21,11 +21,11 @@ use crate::disk::{DiskError, temporary_name};
 use crate::journal::{Batch, ChainMark, LogId, OpenError, SegmentReader};
 use paperbourse_core::ids::ShardId;
 
-/// Orders that no account keeps stay in the order files until there are more of them than kept ones
-/// and more than this.
+/// Forgotten orders, which no account keeps, stay in the order files until they outnumber both the
+/// kept orders and this minimum.
 const FORGOTTEN_ORDERS_MIN: u64 = 10_000;
 
-/// Why a fold failed. The old snapshot and the segments are unchanged.
+/// Error that ended a fold. The old snapshot and the segments are unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum FoldError {
     /// A file operation failed.
@@ -43,14 +43,14 @@ pub enum FoldError {
         /// The number of the segment.
         number: u64,
     },
-    /// A record does not follow from those before it.
+    /// A record cannot be applied to the state before it.
     #[error("{} at offset {offset}: {reason}", path.display())]
     Replay {
         /// The segment.
         path: PathBuf,
         /// File offset of the record.
         offset: u64,
-        /// Why.
+        /// The reason.
         reason: ReplayError,
     },
     /// The fold was stopped.
@@ -111,14 +111,15 @@ pub(super) fn fold(
         let from = (before.as_ref(), rewrites_orders);
         match write(folder, through, from, &closed, pace)? {
             Some(report) => return Ok(report),
-            // The old order files hold orders of an account that was erased since.
+            // The old order files hold orders of an account that has been erased since.
             None => rewrites_orders = true,
         }
     }
 }
 
-/// Writes the snapshot of `through` and its order file, with all orders or with those that finished
-/// since the snapshot before. `None` if it takes all, since an account was erased.
+/// Writes snapshot number `through` and its order file. The order file holds all orders, or only
+/// those that finished since the previous snapshot. Returns `None` if all orders have to be
+/// rewritten because an account was erased.
 fn write(
     folder: &Folder,
     through: u64,
@@ -148,6 +149,7 @@ fn write(
         };
         let erased_before = folded.state.erased_count();
         closed.records.replay(&mut folded, || Ok::<_, FoldError>(pace.step()?))?;
+        // Orders of an erased account must not survive in the old order files.
         if !rewrites_orders && !old_files.is_empty() && folded.state.erased_count() > erased_before
         {
             return Ok(None);
@@ -171,7 +173,7 @@ fn write(
     states.section(&section, || Ok::<_, FoldError>(pace.step()?))?;
     let state_bytes = states.finish()?;
 
-    // The order file first: once the snapshot has its name, everything it refers to must be on
+    // The order file first: once the snapshot has its name, every file that it refers to must be on
     // disk.
     for at in [1, 0] {
         disk.rename(&temporary[at], &paths[at])?;
@@ -201,8 +203,9 @@ fn read_closed(
     Ok(Closed { records, chain, log })
 }
 
-/// Writes the kept orders that finished after those written before, given as the number of orders
-/// that each account had ever finished. Returns how many it writes.
+/// Writes the kept orders that finished since the previous snapshot. `written_before` is, for each
+/// account, the number of all orders that had finished by then. Returns the number of orders
+/// written.
 fn encode_orders(
     folded: &ShardState,
     written_before: &[u64],

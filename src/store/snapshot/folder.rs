@@ -1,4 +1,4 @@
-//! The layout of a data directory, and what may be removed from it.
+//! The layout of a data directory, and the files that may be removed from it.
 //!
 //! ```text
 //! lock
@@ -14,8 +14,8 @@
 //! incoming/   a copy of another node's data, until all of it is moved to its place
 //! ```
 //!
-//! A snapshot exists once its file has its final name: its content and the order files that it
-//! refers to were synced before. Files whose names end in `.tmp` are unfinished and ignored.
+//! A snapshot exists once its file has its final name: by then, its content and the order files
+//! that it refers to have been synced. Files whose names end in `.tmp` are unfinished and ignored.
 
 use std::path::{Path, PathBuf};
 
@@ -39,17 +39,17 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The data directory at `root`, which need not exist yet.
+    /// Creates the layout of the data directory at `root`, which need not exist yet.
     pub fn new(disk: Disk, root: &Path) -> Self {
         Self { disk, root: root.to_path_buf() }
     }
 
-    /// The data directory itself.
+    /// Returns the path of the data directory.
     pub fn path(&self) -> &Path {
         &self.root
     }
 
-    /// Where snapshots are.
+    /// Returns the directory of the snapshots.
     pub fn snapshots(&self) -> PathBuf {
         self.root.join(SNAPSHOTS_NAME)
     }
@@ -58,12 +58,12 @@ impl Folder {
         self.root.join(ARCHIVE_NAME)
     }
 
-    /// Where the segments are that a start reads.
+    /// Returns the directory of the segments that are read at startup.
     pub fn journal(&self) -> PathBuf {
         self.root.join(JOURNAL_NAME)
     }
 
-    /// The segments with a block in them, with their numbers, from the newest to the oldest.
+    /// Returns the number and path of each segment that holds a block, newest first.
     #[cfg(feature = "cluster")]
     pub fn begun_segments(&self) -> Result<Vec<(u64, PathBuf)>, OpenError> {
         let mut begun = Vec::new();
@@ -77,7 +77,8 @@ impl Folder {
         Ok(begun)
     }
 
-    /// The file of hourly prices, on which nothing here depends.
+    /// Returns the path of the file of hourly prices. The journal and the snapshots do not depend
+    /// on it.
     pub fn price_hours(&self) -> PathBuf {
         self.root.join(PRICE_HOURS_NAME)
     }
@@ -90,7 +91,7 @@ impl Folder {
         self.snapshots().join(format!("{number:020}{ORDERS_SUFFIX}"))
     }
 
-    /// The path of a segment, in the journal or in the archive. `None` if it is in neither.
+    /// Returns the path of a segment, in the journal or the archive. `None` if it is in neither.
     pub fn segment_path(&self, number: u64) -> Result<Option<PathBuf>, DiskError> {
         for directory in [self.journal(), self.archive()] {
             let path = directory.join(segment_name(number));
@@ -101,17 +102,17 @@ impl Folder {
         Ok(None)
     }
 
-    /// Numbers of the snapshots, oldest first.
+    /// Returns the numbers of the snapshots, oldest first.
     pub fn snapshot_numbers(&self) -> Result<Vec<u64>, DiskError> {
         self.numbers(&self.snapshots(), |name| number_before(name, SNAPSHOT_SUFFIX))
     }
 
-    /// Numbers of the segments in the archive, oldest first.
+    /// Returns the numbers of the segments in the archive, oldest first.
     pub fn archived_numbers(&self) -> Result<Vec<u64>, DiskError> {
         self.numbers(&self.archive(), segment_number)
     }
 
-    /// Numbers of the segments in the journal, oldest first.
+    /// Returns the numbers of the segments in the journal, oldest first.
     pub fn segment_numbers(&self) -> Result<Vec<u64>, DiskError> {
         self.numbers(&self.journal(), segment_number)
     }
@@ -130,8 +131,8 @@ impl Folder {
         Ok(numbers)
     }
 
-    /// Syncs what an earlier process may have left in the page cache, and removes its unfinished
-    /// files.
+    /// Syncs data that an earlier process may have left in the page cache, and removes the
+    /// unfinished files of that process.
     pub(super) fn settle(&self) -> Result<(), DiskError> {
         let directory = self.snapshots();
         if !self.disk.exists(&directory)? {
@@ -164,9 +165,9 @@ impl Folder {
         Ok(numbers.len() as u64)
     }
 
-    /// Removes the oldest archived segments until the archive is at most `bytes_max` long. Segments
-    /// after `needed_after` stay, so that a server can still go back to the snapshot of that
-    /// number. Returns the number of segments removed.
+    /// Removes the oldest archived segments until the archive takes up at most `bytes_max`.
+    /// Segments after `needed_after` stay, so that a server can still go back to the snapshot with
+    /// that number. Returns the number of segments removed.
     pub(super) fn prune_archive(
         &self,
         bytes_max: u64,

@@ -17,7 +17,7 @@ pub(crate) struct RecordIndex {
     records: Vec<Vec<Entry>>,
 }
 
-/// Location of a record. Only 12 bytes, since there is one for each record.
+/// Location of a record. Kept to 12 bytes, since there is one for each record.
 #[derive(Clone, Copy)]
 struct Entry {
     file: u32,
@@ -25,14 +25,14 @@ struct Entry {
     bytes: u32,
 }
 
-/// A record that does not follow from those before it.
+/// A record that cannot be applied to the state before it.
 #[derive(Debug)]
 pub(crate) struct RefusedRecord {
     /// The segment.
     pub(crate) path: PathBuf,
     /// File offset of the record.
     pub(crate) offset: u64,
-    /// Why.
+    /// The reason.
     pub(crate) reason: ReplayError,
 }
 
@@ -41,12 +41,12 @@ impl RecordIndex {
         Self { files: Vec::new(), records: vec![Vec::new(); SHARD_COUNT] }
     }
 
-    /// Begins the next segment, which is `file`.
+    /// Begins the next segment, stored in `file`.
     pub(crate) fn open(&mut self, file: DiskFile) {
         self.files.push(file);
     }
 
-    /// Adds records of the segment that was begun last. Calls `step` regularly.
+    /// Adds records of the newest segment passed to [`Self::open`]. Calls `step` regularly.
     pub(crate) fn add<E>(
         &mut self,
         batch: &Batch,
@@ -66,7 +66,7 @@ impl RecordIndex {
         Ok(())
     }
 
-    /// Number of records of the shard.
+    /// Returns the number of records of the shard.
     pub(crate) fn count(&self, shard: ShardId) -> u64 {
         self.records[shard.index()].len() as u64
     }

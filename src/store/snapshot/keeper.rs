@@ -13,17 +13,17 @@ use crate::disk::DiskError;
 use crate::journal::Journal;
 use paperbourse_core::ids::Timestamp;
 
-/// How often the thread checks whether a snapshot is due.
+/// Interval between checks for a due snapshot.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum number of additional segments covered by one snapshot, because their record index is
-/// held in memory. If more are closed, the next snapshot follows at once.
+/// Maximum number of segments that one fold adds, because their record index is held in memory. If
+/// more segments are closed, the next snapshot follows at once.
 const SEGMENTS_PER_FOLD_MAX: u64 = 16;
 
 /// Pause after a failed snapshot.
 const RETRY_PAUSE: Duration = Duration::from_secs(30);
 
-/// When to take snapshots and what to keep.
+/// The snapshot policy: when to take snapshots, and how much to archive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotConfig {
     /// Take a snapshot after this many bytes of closed segments.
@@ -36,17 +36,17 @@ pub struct SnapshotConfig {
     pub archive_bytes: u64,
 }
 
-/// Metrics of the snapshots taken since the start.
+/// Metrics of the snapshots taken since startup.
 #[derive(Default, Debug)]
 pub struct SnapshotMetrics {
-    /// Snapshots taken.
+    /// Number of snapshots taken.
     pub made: AtomicU64,
-    /// Snapshots that failed.
+    /// Number of snapshots that failed.
     pub failed: AtomicU64,
     /// The last segment covered by the newest snapshot.
     pub covered_segment: AtomicU64,
-    /// When the newest snapshot of this start was finished, in seconds since 1970; 0 before the
-    /// first.
+    /// Time at which the newest snapshot since startup was finished, in seconds since 1970; 0
+    /// before the first.
     pub made_at_seconds: AtomicI64,
     /// Duration of the newest snapshot, in milliseconds.
     pub elapsed_ms: AtomicU64,
@@ -78,7 +78,7 @@ impl SnapshotKeeper {
         Self { metrics, stop, thread: Some(thread.expect("a thread can be started")) }
     }
 
-    /// The metrics of the snapshots.
+    /// Returns the metrics of the snapshots.
     pub fn metrics(&self) -> &Arc<SnapshotMetrics> {
         &self.metrics
     }
@@ -95,12 +95,13 @@ impl Drop for SnapshotKeeper {
     }
 }
 
-/// Runs this thread only on otherwise idle processors. One piece of its work may take long, and the
-/// scheduler preempts an idle-class thread as soon as a thread that serves requests wakes up. With
-/// a low priority alone it would first finish its time slice of some milliseconds while they wait.
+/// Runs this thread only on otherwise idle processors. A single step of its work may take long, and
+/// the scheduler preempts an idle-class thread as soon as a thread that serves requests wakes up.
+/// With only a low priority, this thread would first finish its time slice of some milliseconds,
+/// and the serving threads would wait.
 ///
 /// If other processes keep the processors busy, the thread still gets about 1/300 of one: a second
-/// of its work then takes some minutes, during which the journal grows.
+/// of its work then takes several minutes, during which the journal grows.
 #[cfg(target_os = "linux")]
 fn give_way() {
     use thread_priority::unix::{
@@ -109,13 +110,13 @@ fn give_way() {
     };
     let policy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
     let lowest = thread_priority::ThreadPriority::Min;
-    // If this is not allowed, the processor share is the only limit.
+    // If this is not permitted, the processor share is the only limit.
     if let Err(error) = set_thread_priority_and_policy(thread_native_id(), lowest, policy) {
         tracing::warn!(%error, "failed to lower the priority of the snapshot thread");
     }
 }
 
-/// On other systems a priority applies to the whole process.
+/// Does nothing: on other systems a priority applies to the whole process.
 #[cfg(not(target_os = "linux"))]
 const fn give_way() {}
 
@@ -141,7 +142,7 @@ fn run(mut upkeep: Upkeep, journal: &Journal, stop: &Stop, mut pace: SharedProce
     }
 }
 
-/// The error of the operating system, which the error's own message omits.
+/// Returns the operating system's error, which the error's own message omits.
 fn source_of(error: &FoldError) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!(": {source}"),
@@ -154,15 +155,15 @@ pub struct Upkeep {
     folder: Folder,
     config: SnapshotConfig,
     metrics: Arc<SnapshotMetrics>,
-    /// When the newest snapshot was taken, or when the server started.
+    /// Time at which the newest snapshot was taken, or the server started.
     made_at: Instant,
-    /// The last segment that the newest snapshot covers. Unknown before the first check and after a
+    /// The last segment that the newest snapshot covers. `None` before the first check and after a
     /// failure.
     covered: Option<u64>,
 }
 
 impl Upkeep {
-    /// Creates the upkeep of the snapshots in this folder. No new snapshot is due yet.
+    /// Creates the upkeep of the snapshots in this folder. No snapshot is due at first.
     pub fn new(folder: Folder, config: SnapshotConfig, metrics: Arc<SnapshotMetrics>) -> Self {
         Self { folder, config, metrics, made_at: Instant::now(), covered: None }
     }
@@ -185,7 +186,7 @@ impl Upkeep {
         let folded = fold(&self.folder, through, pace);
         if folded.is_err() {
             // The snapshot may already have its name, if only the last sync failed. Taking it again
-            // would overwrite its order file without the orders in it, so look at the directory
+            // would replace its order file with one that lacks the orders, so read the directory
             // again.
             self.covered = None;
             // Partial files take up space that the journal may need.
@@ -200,7 +201,7 @@ impl Upkeep {
         Ok(Some(report))
     }
 
-    /// Resumes after an earlier process or a failed fold. Their partial files were removed when the
+    /// Resumes after an earlier process or a failed fold. Partial files were removed when the
     /// directory was opened, or when the fold failed.
     fn begin(&mut self) -> Result<u64, FoldError> {
         let covered = self.folder.snapshot_numbers()?.last().copied().unwrap_or(0);
@@ -254,7 +255,7 @@ impl Upkeep {
         self.folder.archive_segments(newest)?;
         let mut needed = Vec::new();
         for number in previous.into_iter().chain([newest]) {
-            // If a snapshot cannot be read, remove nothing: another one may need the files.
+            // If a snapshot cannot be read, remove nothing: the other one may need the files.
             let snapshot = Snapshot::open(&self.folder, number)?;
             needed.extend(snapshot.manifest.order_files.iter().map(|file| file.number));
         }

@@ -12,7 +12,7 @@ use crate::journal::record::RecordError;
 use crate::journal::{JournalMark, LogId};
 use paperbourse_core::ids::{SHARD_COUNT, ShardId, Timestamp};
 
-/// Why a snapshot cannot be loaded. Nothing was changed.
+/// Error loading a snapshot. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// One of the files cannot be read.
@@ -23,7 +23,7 @@ pub enum LoadError {
     Manifest {
         /// The snapshot.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: RecordError,
     },
     /// A file is not the one that the manifest refers to.
@@ -37,9 +37,9 @@ pub enum LoadError {
     Shard {
         /// The snapshot.
         path: PathBuf,
-        /// Which shard.
+        /// The shard's number.
         shard: u8,
-        /// Why.
+        /// The reason.
         reason: ShardError,
     },
     /// A file operation failed.
@@ -108,12 +108,12 @@ impl Snapshot {
         Ok(Self { number, log: header.log, manifest, states, orders })
     }
 
-    /// The mark where the journal continues.
+    /// Returns the mark from which the journal continues the snapshot.
     pub fn mark(&self) -> JournalMark {
         JournalMark { log: self.log, segment: self.number, chain: self.manifest.chain }
     }
 
-    /// The time of the newest decision in the snapshot.
+    /// Returns the time of the newest decision in the snapshot.
     pub fn newest_time(&self) -> Result<Timestamp, LoadError> {
         let mut newest = Timestamp::EPOCH;
         let mut section = Vec::new();
@@ -125,37 +125,37 @@ impl Snapshot {
         Ok(newest)
     }
 
-    /// Whether it has an older format than this server writes.
+    /// Whether the snapshot has an older format than this server writes.
     pub(super) fn is_older(&self) -> bool {
         self.states.version() < container::VERSION
     }
 
-    /// Number of orders in the snapshot.
+    /// Returns the number of orders that the accounts keep.
     pub fn orders_kept(&self) -> u64 {
         self.manifest.orders_kept
     }
 
-    /// Total size of the files, in bytes.
+    /// Returns the total size of the snapshot's files, in bytes.
     pub fn bytes(&self) -> u64 {
         self.states.bytes() + self.orders.iter().map(Container::bytes).sum::<u64>()
     }
 
-    /// The size of its own file, in bytes.
+    /// Returns the size of the snapshot's own file, in bytes.
     pub fn own_bytes(&self) -> u64 {
         self.states.bytes()
     }
 
-    /// The numbers of the files with its orders, and their sizes in bytes.
+    /// Returns the number of each order file and its size in bytes.
     pub fn order_files(&self) -> impl Iterator<Item = (u64, u64)> {
         self.orders.iter().map(|file| (file.header().number, file.bytes()))
     }
 
-    /// The paths of all files, the snapshot's own last.
+    /// Returns the paths of all files, the snapshot's own last.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.orders.iter().map(Container::path).chain([self.states.path()])
     }
 
-    /// Reads one shard.
+    /// Reads one shard's state.
     pub fn shard(&self, shard: ShardId) -> Result<ShardState, LoadError> {
         let wrong = |reason| self.wrong(shard, reason);
         let mut section = Vec::new();

@@ -1,4 +1,4 @@
-//! The manifest: the last section of a snapshot, which lists what it consists of. Pure.
+//! The manifest: the last section of a snapshot, which lists its parts. Pure.
 //!
 //! ```text
 //!  0               8              16       20      24
@@ -16,14 +16,14 @@ use crate::journal::ChainMark;
 use crate::journal::record::RecordError;
 use crate::journal::record::field::{Fields, Reader};
 
-/// Maximum number of order files of a snapshot. At this number, the next fold writes all orders
+/// Maximum number of order files of a snapshot. Once it is reached, the next fold writes all orders
 /// into a new file.
 pub(super) const ORDER_FILE_COUNT_MAX: usize = 32;
 
 /// An order file of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct OrderFile {
-    /// The snapshot it was written with.
+    /// The number of the snapshot that the file was written with.
     pub(super) number: u64,
     /// Length, in bytes.
     pub(super) bytes: u64,
@@ -33,11 +33,11 @@ pub(super) struct OrderFile {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Manifest {
-    /// Where the journal continues.
+    /// The point where the journal continues.
     pub(super) chain: ChainMark,
     /// Number of orders kept by the accounts.
     pub(super) orders_kept: u64,
-    /// The files that hold those orders, oldest first.
+    /// The files that hold the orders, oldest first.
     pub(super) order_files: Vec<OrderFile>,
 }
 

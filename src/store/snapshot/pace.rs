@@ -9,17 +9,18 @@ use parking_lot::{Condvar, Mutex};
 /// Length of a slice of work: shorter than the scheduler's own time slice.
 const SLICE: Duration = Duration::from_millis(2);
 
-/// Longest pause, so that a machine that was suspended does not delay the next snapshot.
+/// Longest pause. Without a limit, time during which the machine was suspended would delay the next
+/// snapshot.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The work was stopped early.
+/// Error for work that was stopped early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("stopped")]
 pub struct Stopped;
 
-/// Called often by background work; may pause it or stop it.
+/// Called often by background work; may pause or stop it.
 pub trait Pace {
-    /// Call between two short pieces of work.
+    /// Pauses if necessary. Call this between two short pieces of work.
     fn step(&mut self) -> Result<(), Stopped>;
 }
 
@@ -49,7 +50,7 @@ impl Stop {
 /// Limits the work to a share of one processor.
 pub(super) struct SharedProcessor {
     stop: Arc<Stop>,
-    /// In percent, 1 to 100.
+    /// Share of the processor in percent, 1 to 100.
     percent: u32,
     began: Instant,
 }

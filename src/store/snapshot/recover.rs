@@ -25,11 +25,11 @@ use crate::journal::{
 use paperbourse_core::engine::State;
 use paperbourse_core::ids::{SHARD_COUNT, ShardId, Timestamp};
 
-/// How often a long recovery logs its progress.
+/// Interval between progress logs of a long recovery.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Number of records decoded before the first of them is applied, so that the memory which all of
-/// them change is fetched at once.
+/// Number of records decoded before the first of them is applied, so that the memory that they
+/// change is fetched in parallel.
 const RECORDS_AHEAD: usize = 32;
 
 /// Maximum number of segments read ahead of each thread that applies their records.
@@ -40,7 +40,7 @@ pub struct Recovered {
     shards: Vec<ShardState>,
 }
 
-/// No accounts, no records.
+/// An empty state, without accounts or records.
 impl Default for Recovered {
     fn default() -> Self {
         Self { shards: ShardId::all().map(ShardState::new).collect() }
@@ -48,28 +48,28 @@ impl Default for Recovered {
 }
 
 impl Recovered {
-    /// The states, by shard.
+    /// Returns the states in the order of their shards.
     pub fn states(&self) -> impl Iterator<Item = &State> {
         self.shards.iter().map(|shard| &shard.state)
     }
 
-    /// The time of the newest decision, by the clock of that time.
+    /// Returns the time of the newest decision, as the clock showed it then.
     pub fn newest_time(&self) -> Timestamp {
         self.shards.iter().map(|shard| shard.decided_at).max().unwrap_or_default()
     }
 
-    /// The greatest epoch of a record; 0 if there are none.
+    /// Returns the greatest epoch of any record; 0 if there are no records.
     pub fn newest_epoch(&self) -> u64 {
         self.shards.iter().map(|shard| shard.epoch).max().unwrap_or_default()
     }
 
-    /// The shards, in their order.
+    /// Returns the shards in order.
     pub fn into_shards(self) -> Vec<ShardState> {
         self.shards
     }
 
-    /// Applies the next record, which is at this position, and tells its events to `observer`.
-    /// After an error, discard the states.
+    /// Applies the next record, at `position`, and passes its events to `observer`. After an error,
+    /// discard the states.
     #[cfg(any(test, feature = "cluster", feature = "test-util"))]
     pub fn replay(
         &mut self,
@@ -84,7 +84,7 @@ impl Recovered {
     }
 }
 
-/// Why a data directory cannot be recovered. Nothing was changed.
+/// Error recovering a data directory. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
     /// The journal cannot be opened.
@@ -93,7 +93,7 @@ pub enum RecoverError {
     /// The snapshot cannot be read.
     #[error(transparent)]
     Snapshot(#[from] LoadError),
-    /// A record does not follow from those before it.
+    /// A record cannot be applied to the state before it.
     #[error(
         "the record at position {position} was refused: {reason}; the journal was not changed; \
          start from a backup"
@@ -101,7 +101,7 @@ pub enum RecoverError {
     Replay {
         /// The position of the record.
         position: u64,
-        /// Why.
+        /// The reason.
         reason: ReplayError,
     },
 }
@@ -128,7 +128,7 @@ pub struct RecoverReport {
     pub snapshot: Option<u64>,
     /// Time taken to load the snapshot.
     pub snapshot_elapsed: Duration,
-    /// The recovery of the journal after it.
+    /// The recovery of the journal after the snapshot.
     pub journal: RecoveryReport,
 }
 
@@ -148,16 +148,16 @@ pub struct Opened {
     pub journal: Journal,
     /// The recovered states.
     pub recovered: Recovered,
-    /// The result of a recovery.
+    /// The result of the recovery.
     pub report: RecoverReport,
     /// The layout of the directory.
     pub folder: Folder,
-    /// Whether the states begin with those that were read ahead.
+    /// Whether the states continue those that were read ahead.
     pub has_resumed: bool,
 }
 
-/// Whether a server that starts on this data directory writes a newer format than it finds there,
-/// which an older server then refuses to read.
+/// Whether a server that starts on this data directory raises its format version, after which an
+/// older server can no longer read it.
 pub fn raises_format(disk: &Disk, data: &Path) -> Result<bool, RecoverError> {
     let folder = Folder::new(disk.clone(), data);
     if Snapshot::newest(&folder)?.is_some_and(|snapshot| snapshot.is_older()) {
@@ -165,7 +165,7 @@ pub fn raises_format(disk: &Disk, data: &Path) -> Result<bool, RecoverError> {
     }
     for number in folder.segment_numbers()?.into_iter().rev() {
         let Some(path) = folder.segment_path(number)? else { continue };
-        // Those that nothing was written to are replaced.
+        // Segments without a block are replaced.
         if SegmentReader::is_begun(disk, &path)? {
             return Ok(SegmentReader::is_older(disk, &path)?);
         }
@@ -183,9 +183,9 @@ pub fn open(
     open_read(read(disk, data, config, thread_count, None, &|_, _| {})?)
 }
 
-/// Opens a data directory that was read ahead: only reads what came since, and passes it to an
-/// observer. If the directory no longer continues what was read, drops that, with a log line,
-/// and reads everything, without calling the observer.
+/// Opens a data directory that was read ahead. Reads only the records written since, and passes
+/// their events to `observer`. If the directory no longer continues the states read ahead, logs
+/// that, drops them, and reads everything without calling the observer.
 pub fn open_ahead(
     disk: Disk,
     data: &Path,
@@ -195,6 +195,7 @@ pub fn open_ahead(
     thread_count: NonZeroUsize,
 ) -> Result<Opened, RecoverError> {
     let position = ahead.resumes.position();
+    // The thread count has no effect here: the groups are those of `ahead`.
     match read(disk.clone(), data, config, NonZeroUsize::MIN, Some(ahead), observer) {
         Ok(read) => return Ok(Opened { has_resumed: true, ..open_read(read)? }),
         // Snapshots cover more by now, and the segments that they cover were removed.
@@ -224,8 +225,8 @@ fn open_read((unopened, recovered, report, folder): Read) -> Result<Opened, Reco
     Ok(Opened { journal, recovered, report, folder, has_resumed: false })
 }
 
-/// Opens on a single thread. Afterwards the caller writes blocks and makes segments through
-/// [`Steps`](crate::journal::Steps).
+/// Opens a data directory on a single thread. Afterwards the caller writes blocks and makes
+/// segments through [`Steps`](crate::journal::Steps).
 #[cfg(any(test, feature = "test-util"))]
 pub fn open_stepped(
     disk: Disk,
@@ -240,11 +241,11 @@ pub fn open_stepped(
     Ok((Opened { journal, recovered, report, folder, has_resumed: false }, steps))
 }
 
-/// A data directory that was read but not opened yet.
+/// A data directory that has been read but not opened yet.
 type Read = (UnopenedJournal, Recovered, RecoverReport, Folder);
 
-/// Reads a data directory, or what of it was not read ahead. Changes nothing except removing the
-/// unfinished files of an earlier process.
+/// Reads a data directory, or the part of it that was not read ahead. Changes nothing except
+/// removing the unfinished files of an earlier process.
 fn read(
     disk: Disk,
     data: &Path,
@@ -275,10 +276,10 @@ fn read(
     Ok((unopened, recovered, report, folder))
 }
 
-/// The shards of one thread: every `count`-th shard, starting at the number of the group.
+/// The shards of one thread: every `count`-th shard, starting at the group's number.
 pub(super) type Group = Vec<ShardState>;
 
-/// Loads all shards, dealt out to one group per thread.
+/// Loads all shards, distributed over one group per thread.
 pub(super) fn load(
     snapshot: Option<&Snapshot>,
     thread_count: NonZeroUsize,
@@ -303,8 +304,7 @@ pub(super) fn load(
     })
 }
 
-/// The records of one shard in a batch, stored contiguously, so that the processor can prefetch
-/// them.
+/// The records of one shard in a batch, stored contiguously for the processor's prefetcher.
 #[derive(Clone, Default)]
 pub(super) struct Sorted {
     bytes: Vec<u8>,
@@ -312,8 +312,8 @@ pub(super) struct Sorted {
     records: Vec<(u64, usize)>,
 }
 
-/// Applies the records of a group's shards, one shard after the other: the tables that one shard's
-/// records look up fit into caches that could not hold those of all.
+/// Applies the records of a group's shards, one shard after the other: the tables looked up for one
+/// shard's records fit into caches that could not hold those of all shards.
 pub(super) fn replay_batch(
     group: &mut Group,
     number: usize,
@@ -324,7 +324,7 @@ pub(super) fn replay_batch(
 ) -> Result<(), RecoverError> {
     sorted.resize_with(group.len(), Sorted::default);
     for (position, record) in batch.iter() {
-        // An invalid record goes to the first shard, which reports what is wrong with it.
+        // An invalid record goes to the first shard, which reports the error.
         let shard = record::shard_of(record).map_or(0, ShardId::index);
         if shard % count == number {
             let sorted = &mut sorted[shard / count];
@@ -374,7 +374,7 @@ fn replay_alone(
     Ok((unopened, gathered(groups)))
 }
 
-/// Another thread has refused a record; its error is the reason.
+/// Stops the reader after another thread has refused a record. That thread's error is reported.
 struct Interrupted;
 
 fn replay_together(
@@ -410,7 +410,7 @@ fn replay_together(
                 .try_for_each(|sender| sender.send(batch.clone()).map_err(|_| Interrupted))
         });
         drop(senders);
-        // A thread that refused a record also stopped the reading: report its error.
+        // A thread that refused a record also stopped the reading, so report the thread's error.
         let groups =
             threads.into_iter().map(joined).collect::<Result<Vec<Group>, RecoverError>>()?;
         let unopened = read.map_err(|error| match error {

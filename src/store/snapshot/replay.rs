@@ -1,5 +1,4 @@
-//! Applies the next journal record to one shard's state: the step that recovery and fold consist
-//! of.
+//! Applies the next journal record to one shard's state: the step shared by recovery and fold.
 
 use crate::journal::record::{self, RecordError, RecordHeader};
 use paperbourse_core::engine::State;
@@ -7,24 +6,24 @@ use paperbourse_core::engine::contradiction::Contradiction;
 use paperbourse_core::engine::event::{Event, Events};
 use paperbourse_core::ids::{Place, ShardId, Timestamp};
 
-/// Follows what a recovery reads. Whether an event contradicts the state is not known yet.
+/// Observes the events that a recovery reads, before they are checked against the state.
 pub type RecordObserver<'o> = &'o (dyn Fn(&Event, &State) + Sync);
 
-/// A record, or why it is none.
+/// A decoded record, or the reason it could not be decoded.
 pub(super) type DecodedRecord = Result<(RecordHeader, Events), RecordError>;
 
-/// A shard's state up to some record, and what the next record must continue.
+/// A shard's state up to some record, and the values that the next record must continue.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ShardState {
     /// The state.
     pub state: State,
-    /// The epoch of its newest record, counted in starts of the server; 0 before the first.
+    /// The epoch of the shard's newest record; 0 before the first.
     pub epoch: u64,
-    /// The decision time of its newest record.
+    /// The decision time of the shard's newest record.
     pub decided_at: Timestamp,
 }
 
-/// Why a record cannot follow.
+/// Error applying a record.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The bytes are not a valid record.
@@ -43,7 +42,7 @@ pub enum ReplayError {
     Gap {
         /// The shard.
         shard: u8,
-        /// The sequence number of its newest record.
+        /// The sequence number of the shard's newest record.
         before: u64,
         /// The sequence number in the record.
         sequence: u64,
@@ -53,7 +52,7 @@ pub enum ReplayError {
     Epoch {
         /// The shard.
         shard: u8,
-        /// The epoch of the newest record.
+        /// The epoch of the shard's newest record.
         before: u64,
         /// The epoch in the record.
         epoch: u64,
@@ -67,19 +66,19 @@ pub enum ReplayError {
 }
 
 impl ShardState {
-    /// A shard without records.
+    /// Creates the state of a shard without records.
     pub fn new(shard: ShardId) -> Self {
         Self { state: State::new(shard), epoch: 0, decided_at: Timestamp::EPOCH }
     }
 
-    /// Applies the next record of the shard. The record is on disk, so whatever depends on it is
-    /// durable. After an error, discard the state.
+    /// Applies the next record of the shard. The record was read from disk, so its effects count as
+    /// durable at once. After an error, discard the state.
     pub fn replay(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
         self.replay_decoded(record::decode(bytes), &|_, _| {})
     }
 
-    /// Applies a record that was decoded before. Tells each event to an observer first, with the
-    /// state before the record.
+    /// Applies a decoded record. Passes each event to `observer` first, with the state before the
+    /// record.
     pub(super) fn replay_decoded(
         &mut self,
         record: DecodedRecord,

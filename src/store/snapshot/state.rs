@@ -61,9 +61,9 @@
 //!   expected price (flag u8, i64), most slippage (flag u8, i64)
 //! ```
 //!
-//! Bodies, texts and numbers are encoded as in the journal's records ([`crate::journal::record`])
-//! and read as strictly. When the state is assembled, each row is checked against the others, and
-//! the whole against its hash.
+//! Bodies, texts and numbers are encoded as in journal records ([`crate::journal::record`]) and
+//! read as strictly. When the state is assembled, each row is checked against the others, and the
+//! whole state against its hash.
 
 use std::collections::VecDeque;
 
@@ -92,7 +92,7 @@ use paperbourse_core::ids::{
 };
 use paperbourse_core::money::{Price, Shares, Usd};
 
-/// Why a shard's state cannot be read.
+/// Error reading a shard's state.
 #[derive(Debug, thiserror::Error)]
 pub enum ShardError {
     /// The bytes are malformed.
@@ -199,7 +199,8 @@ fn read_list(
     field: &'static str,
     mut read: impl FnMut(&mut Reader<'_>) -> Result<(), ShardError>,
 ) -> Result<(), ShardError> {
-    // Every row takes at least one byte, so too high a count fails at the end of the section.
+    // Every row takes at least one byte, so a count that is too high fails at the end of the
+    // section.
     for _ in 0..reader.u64(field)? {
         read(reader)?;
     }
@@ -341,7 +342,7 @@ fn read_standing(reader: &mut Reader<'_>) -> Result<Option<Standing>, RecordErro
     Ok(Some(Standing { suspension, erased_at, tier, deposited, deposits }))
 }
 
-/// Reads an id; 0 means none.
+/// Reads an optional id, stored as 0 if there is none.
 fn optional_id<T>(
     reader: &mut Reader<'_>,
     field: &'static str,
@@ -359,7 +360,7 @@ fn read_event(reader: &mut Reader<'_>, kind: u16) -> Result<Event, RecordError> 
     Ok(reader.event(kind)?.expect("the kinds of rows are known"))
 }
 
-/// The time of the newest record in a section of a snapshot.
+/// Returns the time of the newest record in a section of a snapshot.
 pub(super) fn newest_time(bytes: &[u8]) -> Result<Timestamp, RecordError> {
     const NUMBERS_BEFORE: usize = 7;
     let mut reader = Reader::new(bytes);
@@ -369,7 +370,7 @@ pub(super) fn newest_time(bytes: &[u8]) -> Result<Timestamp, RecordError> {
     reader.timestamp("time of the newest record")
 }
 
-/// A state of which everything except orders and comments has been read.
+/// A partly read state: orders, comments and the lists after them have yet to be read.
 pub(super) struct Reading<'a> {
     reader: Reader<'a>,
     restorer: Restorer,
@@ -446,8 +447,8 @@ impl<'a> Reading<'a> {
         Ok(Self { reader, restorer, version, epoch, decided_at })
     }
 
-    /// Reads the shard's section of an order file. Call it for each file, oldest first, with the
-    /// format version of that file. Returns the number of orders read.
+    /// Reads the shard's section of an order file. Must be called once for each file, oldest first,
+    /// with that file's format version. Returns the number of orders read.
     pub(super) fn orders(&mut self, version: u32, bytes: &[u8]) -> Result<u64, ShardError> {
         let mut reader = Reader::new(bytes);
         let mut rows = 0;
@@ -458,7 +459,7 @@ impl<'a> Reading<'a> {
         Ok(rows)
     }
 
-    /// Reads the rest and assembles the state.
+    /// Reads the remaining lists and assembles the state.
     pub(super) fn finish(self) -> Result<ShardState, ShardError> {
         let Self { mut reader, mut restorer, version, epoch, decided_at } = self;
         if version > 2 {
@@ -548,7 +549,7 @@ fn read_fill_log(reader: &mut Reader<'_>, restorer: &mut Restorer) -> Result<(),
     Ok(restorer.fill_log(account, began_after, fills)?)
 }
 
-/// Encodes an order with its life.
+/// Encodes an order with its life and hold.
 pub(super) fn encode_order(order: &OrderRow, out: &mut Vec<u8>) {
     let OrderRow { placement, fill, level_count, slippage_bps, life, hold } = order;
     let mut fields = Fields(out);

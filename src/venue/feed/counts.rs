@@ -13,27 +13,27 @@ pub struct FeedCounts {
     pub level_changes_without_book: u64,
     /// Level changes that are invalid in any book; ignored.
     pub level_changes_refused: u64,
-    /// Level changes and full books older than the book; ignored.
+    /// Level changes and full books that are older than our book; ignored.
     pub late: u64,
     /// Removals of missing levels, a sign of a lost update.
     pub removals_of_nothing: u64,
     /// Trades received.
     pub trades: u64,
-    /// Books, trades, best prices and stale marks for tokens of no listed market; ignored.
+    /// Books, trades, best prices and stale marks for tokens of unlisted markets; ignored.
     pub unlisted: u64,
-    /// Hashes that match our book.
+    /// Hashes that matched our book.
     pub hashes_verified: u64,
-    /// Hashes that do not match our book.
+    /// Hashes that did not match our book.
     pub hashes_mismatched: u64,
     /// Hashes that could not be checked: the price of the newest trade is unknown, or there is no
     /// [`Verifier`](super::verify::Verifier).
     pub hashes_unchecked: u64,
-    /// Best prices that differ from our book's.
+    /// Best prices that differed from our book's.
     pub tops_mismatched: u64,
     /// Books published without their crossed levels.
     pub crossed: u64,
-    /// Descriptions refused: too many markets, texts that are too long, or other tokens than the
-    /// market has.
+    /// Market descriptions refused because there are too many markets, a text is too long, or the
+    /// market's tokens have changed.
     pub markets_refused: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The state of one token: its levels, how they are checked against the venue's hashes and best
-//! prices, and how they are published.
+//! The state of one token's book, its checks against the venue's hashes and best prices, and its
+//! publication.
 
 use std::sync::Arc;
 
@@ -17,45 +17,48 @@ use paperbourse_core::market::price::OutcomePrice;
 use paperbourse_core::market::{Market, Markets};
 use paperbourse_core::money::Price;
 
-/// The state of a token's book, and where to publish it.
+/// A token's book, and the market in which it is published.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the book")]
 pub(super) struct Token {
     pub(super) market: Arc<Market>,
     pub(super) outcome: OutcomeIndex,
     /// The venue's levels, crossed ones included; `None` until the first full book.
     pub(super) ladder: Option<Ladder>,
-    /// The side of the newest added level; if the book is crossed, this side is right.
+    /// The side of the newest added level. If the book is crossed, this side is current and the
+    /// other one is outdated.
     pub(super) newest_side: Option<Side>,
     pub(super) updated_at: Timestamp,
-    /// The venue's own timestamp of the newest change, which its hash covers.
+    /// The venue's own timestamp of the newest change. The book's hash covers it.
     pub(super) venue_time: Timestamp,
     /// The venue's hash of the levels, once verified.
     pub(super) hash: Option<BookHash>,
     pub(super) last_trade: Option<LastTrade>,
     /// The price of the market's newest trade in either token; the hashes of both cover it.
     pub(super) market_trade_price: Option<Price>,
-    /// The previous such price, which a hash may still cover.
+    /// The previous value of `market_trade_price`, which a hash may still cover.
     pub(super) previous_trade_price: Option<Price>,
-    /// The prices of the entries with the newest timestamp, at most [`ENTRY_PRICES_MAX`]. A hash
-    /// covers the price of the trade that caused them before the trade itself is reported.
+    /// Prices of the level changes with the newest timestamp, at most [`ENTRY_PRICES_MAX`]. One of
+    /// them may be the price of the trade that caused the changes. The hash covers that price
+    /// before the trade itself is reported.
     entry_prices: Vec<Price>,
     pub(super) tick: Option<Price>,
-    /// The version of the protocol that the newest book stated; its hash covers it.
+    /// The protocol version from the newest book that stated one. The book's hash covers it.
     pub(super) version: Option<Box<str>>,
-    /// Whether the venue has stated the market's newest trade, or that there was none.
+    /// Whether the venue has reported the market's newest trade, or that the market has none.
     pub(super) is_trade_stated: bool,
-    /// Whether a hash has ever matched, which shows that everything that hashes cover is known.
+    /// Whether any hash has matched, which shows that all the inputs of the hash are known.
     has_matched: bool,
-    /// The newest hash, if it did not match. It may be that of a later book: all changes of a match
-    /// bear the hash of the last, and a trade may arrive after the book that it caused.
+    /// The newest hash, if it did not match our book. It may belong to a later book: all changes
+    /// caused by one matched order carry the hash of the book after the last of them, and a trade
+    /// may be reported after the book that it changed.
     pub(super) unmatched: Option<Unmatched>,
-    /// Best prices that are newer than the book, until a change explains them.
+    /// Best prices newer than the book, kept until a change explains them.
     pub(super) ahead: Option<AheadTop>,
     pub(super) sequence: u64,
     pub(super) stale: bool,
-    /// Whether only a request shows these levels.
+    /// Whether these levels come from a request and no change from the venue has confirmed them.
     pub(super) is_unconfirmed: bool,
-    /// The newest price that was recorded.
+    /// The last price recorded in the price history.
     recorded: Option<Price>,
     pub(super) tracking: Tracking,
 }
@@ -63,19 +66,20 @@ pub(super) struct Token {
 /// A hash that did not match.
 pub(super) struct Unmatched {
     text: Box<str>,
-    /// How many messages in a row had it.
+    /// Number of consecutive messages with this hash.
     count: u64,
 }
 
-/// Best prices that are newer than the book.
+/// Best prices newer than the book.
 #[derive(Clone, Copy)]
 pub(super) struct AheadTop {
     pub(super) top: Top,
-    /// By the venue's timestamp.
+    /// The venue's timestamp.
     pub(super) at: Timestamp,
 }
 
-/// The most entry prices that are tried as the price of a trade; a match of eight levels has nine.
+/// Maximum number of entry prices tried as the price of a trade. An order matched across eight
+/// levels has nine.
 const ENTRY_PRICES_MAX: usize = 16;
 
 impl Token {
@@ -106,7 +110,7 @@ impl Token {
         }
     }
 
-    /// Publishes to this market from now on. The book has no readers there yet.
+    /// Switches publication to this market, where the book has no readers yet.
     pub(super) fn move_to(&mut self, market: &Arc<Market>, outcome: OutcomeIndex) {
         (self.market, self.outcome) = (market.clone(), outcome);
         (self.recorded, self.tracking) = (None, Tracking::new());
@@ -119,7 +123,8 @@ impl Token {
         }
     }
 
-    /// Notes the price of an entry of a message from this time.
+    /// Records the price of a level change with the venue's timestamp `at`. Must be called before
+    /// `venue_time` is set to `at`.
     pub(super) fn note_entry(&mut self, price: Price, at: Timestamp) {
         if self.venue_time != at {
             self.entry_prices.clear();
@@ -132,19 +137,20 @@ impl Token {
         }
     }
 
-    /// Replaces all levels. Returns whether the book was fresh and had exactly these.
+    /// Replaces all levels. Returns whether the book was fresh and already had exactly these
+    /// levels.
     pub(super) fn replace_levels(&mut self, ladder: Ladder, at: Timestamp) -> bool {
         let known = self.ladder.replace(ladder);
         let ladder = self.ladder.as_ref().expect("it was just replaced");
         match known {
-            // Nothing has grown, however the book came to be doubted.
+            // The levels are the same, so none has grown, even if the book was stale.
             Some(known) if known == *ladder => !self.stale,
             Some(known) if !self.stale => {
                 self.tracking.prepare(&self.market, &known);
                 self.tracking.replace(ladder, at);
                 false
             }
-            // A change may have been lost.
+            // The book was missing or stale, so a change may have been lost.
             _ => {
                 self.tracking.restart();
                 false
@@ -152,7 +158,7 @@ impl Token {
         }
     }
 
-    /// Compares the book with the newest hash again if that did not match.
+    /// Rechecks the book against the newest hash, if that hash did not match.
     pub(super) fn recheck(
         &mut self,
         token_id: &str,
@@ -160,13 +166,13 @@ impl Token {
         counts: &mut FeedCounts,
     ) -> Option<Finding> {
         let Unmatched { text, count } = self.unmatched.take()?;
-        // It is counted again.
+        // `check` counts the mismatch again.
         counts.hashes_mismatched -= 1;
         self.unmatched = Some(Unmatched { text: text.clone(), count: count - 1 });
         Some(self.check(Some(text), token_id, verifier, counts))
     }
 
-    /// Compares the book with the venue's hash.
+    /// Compares the book with the venue's hash and counts the result.
     pub(super) fn check(
         &mut self,
         hash: Option<Box<str>>,
@@ -193,13 +199,13 @@ impl Token {
         let mut candidates: SmallVec<[Option<Price>; 8]> = SmallVec::new();
         candidates.push(self.market_trade_price);
         candidates.extend(self.previous_trade_price.map(Some));
-        // The trade may be in the other outcome.
+        // The trade may have been in the other outcome, at the complement of this price.
         let of_entry = |&price: &Price| [Some(price), Some(price.complement())];
         candidates.extend(self.entry_prices.iter().rev().flat_map(of_entry));
         let matching =
             verifier.as_mut().and_then(|verifier| verifier.matching(book, &text, &candidates));
         if let Some(last_trade_price) = matching {
-            // Earlier changes of the same match had the hash of this book already.
+            // Earlier changes from the same matched order already carried the hash of this book.
             counts.hashes_mismatched -= unmatched_count;
             counts.hashes_verified += 1 + unmatched_count;
             self.has_matched = true;
@@ -215,22 +221,21 @@ impl Token {
         }
     }
 
-    /// Whether the newest hash of the venue's changes, which our levels did not match, is that of
-    /// this book.
+    /// Returns whether `hash` is the newest hash from the venue's changes, and our levels did not
+    /// match it.
     pub(super) fn awaits(&self, hash: Option<&str>) -> bool {
         let unmatched = self.unmatched.as_ref().map(|unmatched| &*unmatched.text);
         unmatched.is_some() && unmatched == hash
     }
 
-    /// The price of the newest trade that the matching hash covers, if no message has stated it
-    /// yet.
+    /// Returns the trade price that the matching hash covers, if no message has stated it yet.
     pub(super) fn unstated_trade_price(&self) -> Option<Price> {
         let price = self.hash.as_ref()?.last_trade_price?;
         let known = [self.market_trade_price, self.previous_trade_price];
         (!known.contains(&Some(price))).then_some(price)
     }
 
-    /// Compares the best prices with the venue's.
+    /// Compares the book's best prices with the venue's.
     pub(super) fn check_top(&self, top: Top) -> Finding {
         let Some(ladder) = &self.ladder else { return Finding::Unproven };
         let sides = [(top.bid, ladder.best_bid()), (top.ask, ladder.best_ask())];
@@ -245,7 +250,8 @@ impl Token {
         finding
     }
 
-    /// Forgets best prices that were ahead of the book, if it is of their time now or has them.
+    /// Clears best prices that were ahead of the book once the book has reached their time or shows
+    /// them.
     pub(super) fn drop_explained(&mut self, at: Timestamp) {
         let explained =
             |ahead: &AheadTop| ahead.at <= at || self.check_top(ahead.top) != Finding::Contradicted;
@@ -254,8 +260,8 @@ impl Token {
         }
     }
 
-    /// What a change from this time shows about the book, given what it shows by itself and the
-    /// best prices that were ahead of the book.
+    /// Adjusts the finding of a change made at `at` for best prices that were ahead of the book,
+    /// and returns it.
     pub(super) fn settle_ahead(&mut self, finding: Finding, at: Timestamp) -> Finding {
         let Some(AheadTop { top, at: ahead_at }) = self.ahead else { return finding };
         let is_explained = finding == Finding::Proven && ahead_at <= at
@@ -264,7 +270,7 @@ impl Token {
             self.ahead = None;
         }
         match finding {
-            // The change that made those prices was lost.
+            // The change that set these best prices was lost.
             Finding::Agrees | Finding::Unproven if !is_explained && ahead_at < at => {
                 Finding::Contradicted
             }
@@ -279,7 +285,8 @@ impl Token {
         let uncrossed = ladder.is_crossed().then(|| uncrossed(ladder, self.newest_side));
         let is_uncrossed = uncrossed.is_some();
         counts.crossed += u64::from(is_uncrossed);
-        // The hash covers more than the levels. Readers get it if they see all of that.
+        // The hash also covers the time and the tick, so publish it only if readers see the same
+        // time and tick.
         let is_shown = !is_uncrossed
             && self.updated_at.millis() == self.venue_time.millis()
             && self.tick.is_none_or(|tick| tick == self.market.info().tick);
@@ -296,7 +303,7 @@ impl Token {
         self.tracking.published(markets, &Published { market, outcome, stale, is_uncrossed });
     }
 
-    /// Records the price that this book shows, if it has changed.
+    /// Records the price that this book shows, if that price has changed.
     fn record_price(&mut self, book: &Book, markets: &Markets) {
         let trade_at = book.last_trade.map_or(Timestamp::EPOCH, |trade| trade.at);
         let at = book.updated_at.max(trade_at);
@@ -310,8 +317,8 @@ impl Token {
     }
 }
 
-/// Removes the crossed levels, which a trade has consumed and no update has removed yet: those
-/// opposite the newest level, or on both sides if it is unknown which level is newest.
+/// Removes crossed levels: a trade has consumed them, but no update has removed them yet. Removes
+/// those opposite the newest level, or on both sides if it is unknown which level is newest.
 fn uncrossed(ladder: &Ladder, newest_side: Option<Side>) -> Ladder {
     let (Some(bid), Some(ask)) = (ladder.best_bid(), ladder.best_ask()) else {
         unreachable!("a crossed ladder has both sides");

@@ -1,5 +1,5 @@
-//! What the changes of a token's book mean for the orders that rest on it: how much its levels have
-//! grown, and which shards a published book may concern.
+//! Tracks how much the levels of a token's book have grown, and which shards have resting orders
+//! that a published book may fill.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -12,21 +12,21 @@ use paperbourse_core::market::interest::{Interest, ShardSet};
 use paperbourse_core::market::{Market, Markets};
 use paperbourse_core::money::{Price, Shares};
 
-/// The growth of a token's book since orders rest in its market.
+/// The growth of a token's book since the first order came to rest in its market.
 pub(super) struct Tracking {
-    /// `None` until a change after the first order has come to rest.
+    /// `None` until the first change after an order came to rest.
     growth: Option<Growth>,
-    /// Rises with each change that is not tracked, so that books of one era either have the same
-    /// levels or tell how much each has grown between them.
+    /// Incremented by each untracked change. Two books of one era either have the same levels or
+    /// record how much each level grew between them.
     era: u32,
-    /// Whether all levels of the next book count as grown: no order could fill on the last book, or
-    /// that book hid some levels, or it is unknown what has grown since.
+    /// Whether all levels of the next book count as grown, because the last book was stale or hid
+    /// some levels, or because a change since then was not tracked.
     is_all_new: bool,
-    /// Whether something could fill on the last published book.
+    /// Whether the last published book was fresh, so that orders could fill on it.
     was_fresh: bool,
 }
 
-/// A book that has been published.
+/// A book that was just published.
 pub(super) struct Published<'a> {
     pub(super) market: &'a Arc<Market>,
     pub(super) outcome: OutcomeIndex,
@@ -40,15 +40,15 @@ impl Tracking {
         Self { growth: None, era: 0, is_all_new: true, was_fresh: false }
     }
 
-    /// Starts to track if orders rest in the market. `ladder` is the one before a change, so that
-    /// the change counts.
+    /// Starts tracking once orders rest in the market. Must be called before each change, with the
+    /// ladder before that change, so that the change itself is tracked.
     pub(super) fn prepare(&mut self, market: &Market, ladder: &Ladder) {
         if self.growth.is_none() && market.interest().is_some() {
             self.growth = Some(Growth::starting_from(ladder));
         }
     }
 
-    /// A level has changed.
+    /// Records the new size of one level.
     pub(super) fn set(&mut self, side: Side, price: Price, size: Shares, at: Timestamp) {
         match &mut self.growth {
             Some(growth) => growth.set(side, price, size, at),
@@ -56,7 +56,7 @@ impl Tracking {
         }
     }
 
-    /// All levels have been replaced.
+    /// Records that all levels were replaced.
     pub(super) fn replace(&mut self, ladder: &Ladder, at: Timestamp) {
         match &mut self.growth {
             Some(growth) => growth.replace(ladder, at),
@@ -64,7 +64,7 @@ impl Tracking {
         }
     }
 
-    /// Begins a new era: what the levels were before is unknown or was not tracked.
+    /// Starts a new era, because the previous levels are unknown or were not tracked.
     pub(super) fn restart(&mut self) {
         self.growth = None;
         self.era = self.era.wrapping_add(1);
@@ -77,19 +77,19 @@ impl Tracking {
         book.growth = self.growth.as_mut().and_then(Growth::numbers);
     }
 
-    /// Queues a book that has just been published, if it may concern resting orders.
+    /// Queues the book that was just published for the shards whose resting orders it may fill.
     pub(super) fn published(&mut self, markets: &Markets, published: &Published<'_>) {
         let &Published { market, outcome, stale, is_uncrossed } = published;
         let grown = self.growth.as_mut().map_or_else(Grown::default, Growth::take_grown);
         let is_all_new = std::mem::replace(&mut self.is_all_new, stale || is_uncrossed);
         let was_fresh = std::mem::replace(&mut self.was_fresh, !stale);
         let Some(interest) = market.interest() else { return };
-        // A market that is opened again is looked at again.
+        // Growth in a closed market is dropped: [`Markets::list`] rechecks a market that reopens.
         let has_grown = is_all_new || grown != Grown::default();
         if stale || !has_grown || !market.info().is_tradable() {
             return;
         }
-        // See `market::interest`.
+        // Pairs with the fence of a shard's runner; see `market::interest`.
         fence(Ordering::SeqCst);
         let Some(book) = market.book(outcome).clone() else { return };
         let reach = if is_all_new { touch(book.ladder()) } else { shown(grown, book.ladder()) };
@@ -104,8 +104,9 @@ impl Tracking {
     }
 }
 
-/// The shards with orders of an outcome that these levels reach. If nothing could fill before, also
-/// those whose orders are out of reach: they were accepted without a book to judge them on.
+/// Returns the shards with resting orders that these levels reach. If the last book was stale,
+/// returns all shards with resting orders for the outcome, since orders may have been accepted
+/// without a book to match against.
 fn concerned(
     interest: &Interest,
     outcome: OutcomeIndex,
@@ -126,8 +127,8 @@ fn touch(ladder: &Ladder) -> Grown {
     Grown { bid: price(ladder.best_bid()), ask: price(ladder.best_ask()) }
 }
 
-/// The best levels that have grown, as far as they are shown. One that is hidden or gone again
-/// counts as the best one shown.
+/// Limits the grown levels to those that are published. A grown level that is hidden or already
+/// gone counts as the best published level.
 fn shown(grown: Grown, ladder: &Ladder) -> Grown {
     let touch = touch(ladder);
     Grown {
@@ -136,7 +137,8 @@ fn shown(grown: Grown, ladder: &Ladder) -> Grown {
     }
 }
 
-/// The other outcome of a market with two, if it trades on the mirror of this one's book.
+/// Returns the other outcome of a binary market, if it has no book of its own and trades on the
+/// mirror image of this outcome's book.
 fn mirror(market: &Market, outcome: OutcomeIndex) -> Option<OutcomeIndex> {
     if market.info().outcomes.len() != 2 {
         return None;
@@ -145,7 +147,7 @@ fn mirror(market: &Market, outcome: OutcomeIndex) -> Option<OutcomeIndex> {
     market.book(other).is_none().then_some(other)
 }
 
-/// These levels as the other outcome trades on them.
+/// Converts levels to the other outcome, which trades at the complement on the opposite side.
 fn mirrored(reach: Grown) -> Grown {
     Grown { bid: reach.ask.map(Price::complement), ask: reach.bid.map(Price::complement) }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// The waits between retries.
+/// The wait times of one sequence of retries.
 #[derive(Clone, Debug)]
 pub(crate) struct Backoff {
     min: Duration,
@@ -16,14 +16,16 @@ impl Backoff {
         Self { min, max, failure_count: 0 }
     }
 
-    /// Call after a success: the next failure counts as the first.
+    /// Resets the wait after a success: the next failure counts as the first.
     pub(crate) const fn reset(&mut self) {
         self.failure_count = 0;
     }
 
-    /// Counts a failure and returns the wait before the next try: a random half to all of `min`
-    /// doubled once per earlier failure, at most `max`. `chance` must be uniform over all of `u32`.
+    /// Counts a failure and returns the wait before the next try. The upper bound of the wait is
+    /// `min`, doubled for each earlier failure, up to `max`; the wait is chosen at random between
+    /// half of that bound and all of it. `chance` must be uniform over all of `u32`.
     pub(crate) fn next_wait(&mut self, chance: u32) -> Duration {
+        // The cap keeps the shift from overflowing.
         let doubled = self.min.saturating_mul(1 << self.failure_count.min(16));
         self.failure_count = self.failure_count.saturating_add(1);
         let whole = doubled.min(self.max);

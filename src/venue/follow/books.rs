@@ -1,4 +1,4 @@
-//! The books as a follower changes them, and what each change reveals about them.
+//! The interface to the books that a follower maintains, and the findings of its checks.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use smallvec::SmallVec;
 use crate::event::VenueEvent;
 use paperbourse_core::ids::Timestamp;
 
-/// What an event reveals about a book that it touched.
+/// The result of checking an event against a book that it touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Finding {
     /// The book matches the venue's: it is a full book from the venue, or its hash matches.
     Proven,
     /// The best prices match the venue's; nothing proves the other levels.
     Agrees,
-    /// The message describes a newer book: the change that makes it has yet to come.
+    /// The message describes a newer book, and the change that leads to it has not arrived yet.
     Ahead,
-    /// Only a request shows this book. It has replaced a book on which nothing could fill, and
-    /// nothing can fill on it either until the venue's changes prove it.
+    /// A requested book that the venue's changes have not confirmed. It is published only if there
+    /// was no book before, and nothing fills on it until a change confirms it.
     Unconfirmed,
     /// There was nothing to compare, or only data older than the book.
     Unproven,
@@ -29,19 +29,19 @@ pub enum Finding {
 /// A finding for each book that an event touched, by token.
 pub type Findings = SmallVec<[(Arc<str>, Finding); 2]>;
 
-/// Where events take effect.
+/// The destination of a venue's events.
 pub trait Books {
-    /// Applies an event as of `effective_at`, or of its book's time if that is later. The event's
-    /// own timestamp may be impossible, but it is the one that hashes cover.
+    /// Applies an event as of `effective_at`, or as of its book's time if that is later. The event
+    /// keeps its own timestamp, even if it is impossible, because hashes cover it.
     fn apply_as_of(&mut self, event: VenueEvent, effective_at: Timestamp) -> Findings;
 
-    /// The venue's timestamp of the newest change to a token's book; `None` without a book.
+    /// Returns the venue's timestamp of the newest change to a token's book; `None` without a book.
     fn updated_at(&self, token_id: &str) -> Option<Timestamp>;
 
-    /// Forgets a token's levels, so that the next full book is accepted whatever its timestamp.
-    /// The published book stays.
+    /// Discards a token's levels, so that the next full book is accepted regardless of its
+    /// timestamp. The published book is unchanged.
     fn forget_levels(&mut self, token_id: &str);
 
-    /// Whether the market with this condition id is resolved.
+    /// Returns whether the market with this condition id is resolved.
     fn is_resolved(&self, condition_id: &str) -> bool;
 }

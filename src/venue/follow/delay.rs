@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The upper bounds of the buckets in nanoseconds: ten per decade, from 10 µs to 10 s.
 pub const BOUNDS_NS: [u64; 61] = bounds();
 
-/// A decade in ten steps, rounded for readability, in hundredths.
+/// The bounds within one decade, in hundredths of the decade's lower end, rounded for readability.
 const STEPS: [u64; 10] = [100, 125, 160, 200, 250, 315, 400, 500, 630, 800];
 
 const fn bounds() -> [u64; 61] {
@@ -26,8 +26,8 @@ const fn bounds() -> [u64; 61] {
 /// A histogram of delays.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delays {
-    /// Counts per bucket: above the previous bound, up to and including its own in [`BOUNDS_NS`].
-    /// The last bucket counts the delays above all bounds.
+    /// Counts per bucket. Each bucket holds the delays above the previous bound, up to and
+    /// including its own in [`BOUNDS_NS`]; the last bucket holds the delays above all bounds.
     buckets: [u64; BOUNDS_NS.len() + 1],
     sum: Duration,
 }
@@ -45,7 +45,7 @@ impl Delays {
         self.sum = self.sum.saturating_add(delay);
     }
 
-    /// Each of [`BOUNDS_NS`] with the number of delays up to and including it.
+    /// Iterates over [`BOUNDS_NS`], each with the number of delays up to and including that bound.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
         BOUNDS_NS.iter().zip(&self.buckets).scan(0, |total, (&bound, count)| {
             *total += count;
@@ -53,12 +53,12 @@ impl Delays {
         })
     }
 
-    /// The number of delays.
+    /// Returns the number of delays recorded.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// The sum of all delays.
+    /// Returns the sum of all delays.
     pub const fn sum(&self) -> Duration {
         self.sum
     }

@@ -1,13 +1,13 @@
-//! How far a book or a connection can be trusted: a state machine. Pure.
+//! A state machine for how far a book or a connection can be trusted. Pure.
 //!
 //! Orders fill only against books that are [`Freshness::Live`].
 
 /// The state of a book or a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Freshness {
-    /// The connection is open and has yet to send its snapshot.
+    /// The connection is open, but its snapshot has not arrived yet.
     Syncing,
-    /// Recently proven.
+    /// Proven recently.
     Live,
     /// Contradicted; a fresh book is being requested.
     Suspect,
@@ -18,7 +18,7 @@ pub enum Freshness {
     Closed,
 }
 
-/// Counts by state, in the order of [`Freshness::ALL`].
+/// Number of books or connections in each state, in the order of [`Freshness::ALL`].
 pub type StateCounts = [usize; Freshness::ALL.len()];
 
 pub(crate) fn count(states: impl Iterator<Item = Freshness>) -> StateCounts {
@@ -27,7 +27,7 @@ pub(crate) fn count(states: impl Iterator<Item = Freshness>) -> StateCounts {
     counts
 }
 
-/// What can happen to a book or a connection.
+/// An input that may change the state of a book or a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signal {
     /// The connection was opened.
@@ -51,7 +51,7 @@ impl Freshness {
     pub const ALL: [Self; 5] =
         [Self::Syncing, Self::Live, Self::Suspect, Self::Stale, Self::Closed];
 
-    /// The name in the status and in metrics.
+    /// Returns the name used in the status and in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Syncing => "syncing",
@@ -62,7 +62,7 @@ impl Freshness {
         }
     }
 
-    /// The state after a signal.
+    /// Returns the state after a signal.
     #[must_use]
     pub const fn after(self, signal: Signal) -> Self {
         match (self, signal) {

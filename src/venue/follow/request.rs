@@ -1,16 +1,17 @@
-//! What a follower asks its carrier to do, and what it asks it to log.
+//! A follower's requests to its carrier, including lines to log.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The tokens of one request to the book endpoint. The number counts the changes of a token's
-/// connection so far, so that an answer from before such a change can be discarded.
+/// The tokens of one request to the book endpoint. Each token comes with the number of times its
+/// connection has been opened or lost, so that an answer to a request from an earlier connection is
+/// discarded.
 pub type BookRequest = Vec<(Arc<str>, u32)>;
 
-/// An action for the carrier, to be carried out in order.
+/// An action for the carrier. Actions must be executed in order.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Request {
-    /// This socket carries these tokens from now on, besides its earlier ones.
+    /// Assign these tokens to a socket, in addition to the tokens that it already has.
     Assign {
         /// The number of the socket.
         socket: usize,
@@ -19,12 +20,12 @@ pub enum Request {
     },
     /// Subscribe this socket to exactly these tokens; open it if it is new.
     Subscribe {
-        /// Numbered from 0, without gaps.
+        /// The number of the socket. Sockets are numbered from 0, without gaps.
         socket: usize,
-        /// All of its tokens; none closes the socket.
+        /// All tokens of the socket; an empty list closes it.
         tokens: Arc<[Arc<str>]>,
     },
-    /// Have this socket send the full book of one of its tokens again.
+    /// Request the full book of one of the socket's tokens again.
     Renew {
         /// The number of the socket.
         socket: usize,
@@ -42,20 +43,20 @@ pub enum Request {
     },
     /// Record that the proof of these books expired. They are already stale.
     Expired(Vec<Arc<str>>),
-    /// Fetch this market's description soon: a message concerns it.
+    /// Fetch this market's description soon, because a message concerns it.
     Describe {
         /// The market's condition id.
         condition_id: Arc<str>,
-        /// It was just announced and is not followed yet.
+        /// Whether the market was just announced and is not followed yet.
         is_new: bool,
     },
-    /// Fetch what the venue says only about single markets: how long this one holds marketable
-    /// orders.
+    /// Fetch the market's delay: how long the venue holds marketable orders. The venue reports it
+    /// only in responses about a single market.
     Delay {
         /// The market's condition id.
         condition_id: Arc<str>,
     },
-    /// From now on, poll the descriptions of these markets, by condition id.
+    /// Poll the descriptions of these markets from now on, by condition id.
     Unresolved(Arc<[Arc<str>]>),
     /// Write a line to the log.
     Log(Notice),
@@ -68,61 +69,61 @@ pub enum Notice {
     Opened {
         /// The number of the socket.
         socket: usize,
-        /// How many tokens it carries.
+        /// Number of tokens that the socket carries.
         tokens: usize,
     },
     /// A timestamp from the future; logged once per connection.
     Ahead {
         /// The number of the socket.
         socket: usize,
-        /// How far ahead it is.
+        /// How far the timestamp is ahead of the venue's clock.
         ahead: Duration,
     },
     /// A message of an unknown type.
     UnknownMessage {
         /// The number of the socket.
         socket: usize,
-        /// What is wrong with it.
+        /// The parse error.
         error: String,
     },
     /// A message that cannot be parsed.
     UnreadableMessage {
         /// The number of the socket.
         socket: usize,
-        /// What is wrong with it.
+        /// The parse error.
         error: String,
     },
     /// A text frame that is not a message.
     UnknownFrame {
         /// The number of the socket.
         socket: usize,
-        /// The beginning of its text.
+        /// The beginning of the frame's text.
         text: String,
     },
-    /// An answer of the book endpoint that cannot be parsed.
+    /// An answer from the book endpoint that cannot be parsed.
     UnreadableAnswer {
-        /// What is wrong with it.
+        /// The parse error.
         error: String,
     },
-    /// Books of an answer that cannot be parsed.
+    /// Unparsable books in an answer from the book endpoint.
     UnreadableBooks {
-        /// How many.
+        /// Number of unparsable books.
         books: usize,
-        /// What is wrong with the first of them.
+        /// The first parse error.
         first_error: String,
     },
-    /// Markets are followed from now on.
+    /// Further markets are followed from now on.
     Following {
-        /// How many.
+        /// Number of markets.
         markets: usize,
-        /// They are followed because accounts hold shares of them.
+        /// Whether they are followed because accounts hold their shares.
         is_held: bool,
     },
-    /// An unknown name for the stage of a resolution; logged once per name.
+    /// A resolution stage with an unknown name; logged once per name.
     UnknownStage {
         /// The name.
         stage: Box<str>,
-        /// The condition id of the first such market.
+        /// The condition id of the first market with this stage.
         market: Arc<str>,
     },
     /// The catalogue shows that a socket wrongly reported the end of a market.
@@ -139,10 +140,10 @@ pub enum Notice {
     Resolved {
         /// The condition id.
         market: Arc<str>,
-        /// What each source reported.
+        /// The report of each source.
         evidence: Box<str>,
     },
-    /// A description lists other tokens than the market has; logged once until they match again.
+    /// A description whose tokens differ from the market's; logged once until they match again.
     TokensChanged {
         /// The condition id.
         market: Arc<str>,

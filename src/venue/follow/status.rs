@@ -1,4 +1,4 @@
-//! What the status and the metrics show of a live venue.
+//! The state of a live venue, for the status and the metrics.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use super::freshness::{Freshness, StateCounts};
 use crate::feed::counts::FeedCounts;
 use paperbourse_core::ids::Timestamp;
 
-/// One socket to the venue at one moment.
+/// The state of one socket to the venue at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SocketSnapshot {
-    /// Whether its connection can be trusted.
+    /// The state of the socket's connection.
     pub state: Freshness,
-    /// Text frames received, on all its connections.
+    /// Text frames received, on all connections of the socket.
     pub frames: u64,
-    /// When the newest of them arrived.
+    /// Arrival time of the newest text frame; `None` before the first.
     pub frame_received_at: Option<Timestamp>,
 }
 
-/// Counters and states at one moment.
+/// The counters and states of a connector at one moment.
 #[derive(Clone, Default, Debug)]
 pub struct LiveSnapshot {
     /// Whether the venue has sent a list of markets.
     pub is_listed: bool,
-    /// How many tokens are in each state.
+    /// Number of tokens in each state.
     pub tokens: StateCounts,
-    /// How many sockets are in each state.
+    /// Number of sockets in each state.
     pub sockets: StateCounts,
-    /// The sockets, in the order in which they were opened first.
+    /// The sockets, in the order in which they were first opened.
     pub by_socket: Vec<SocketSnapshot>,
     /// Text frames received.
     pub frames: u64,
@@ -41,13 +41,13 @@ pub struct LiveSnapshot {
     pub late_messages: u64,
     /// Messages and books with a timestamp from the future, which is clamped.
     pub ahead_messages: u64,
-    /// Connections that ended or could not be opened.
+    /// Connections that ended or failed to open.
     pub connections_lost: u64,
     /// Books requested from the book endpoint.
     pub books_requested: u64,
     /// Books from the book endpoint that differed from what the socket had sent.
     pub books_diverged: u64,
-    /// When the newest frame arrived.
+    /// Arrival time of the newest text frame; `None` before the first.
     pub frame_received_at: Option<Timestamp>,
     /// Delays from receiving a frame to publishing its books.
     pub delays: Delays,
@@ -60,7 +60,7 @@ pub struct LiveSnapshot {
 pub struct LiveStatus(Arc<ArcSwap<LiveSnapshot>>);
 
 impl LiveStatus {
-    /// The snapshot of the newest sweep.
+    /// Returns the snapshot of the newest sweep.
     pub fn get(&self) -> LiveSnapshot {
         LiveSnapshot::clone(&self.0.load())
     }

@@ -2,55 +2,56 @@
 
 use std::time::Duration;
 
-/// Timeouts and intervals.
+/// The timeouts and intervals of a follower and its carrier.
 #[derive(Clone, Debug)]
 pub struct Timing {
-    /// How long a book stays live after it was proven.
+    /// Time for which a book stays live after it was proven.
     pub verified_max: Duration,
-    /// A book that has been quiet for this long is requested.
+    /// Time without a proof after which a live book is requested.
     pub check_after: Duration,
-    /// A contradicted book is requested after this long: the trade that explains the contradiction
-    /// may arrive in the meantime.
+    /// Time after which a contradicted book is requested. Until then, the trade that explains the
+    /// contradiction may still arrive.
     pub suspect_grace: Duration,
-    /// Best prices may be ahead of the change that makes them by this long, until the next sweep.
+    /// Time for which best prices may be ahead of a book before a sweep expires the book.
     pub ahead_grace: Duration,
-    /// A book that the socket has not sent this long after it opened is requested.
+    /// Time that a newly opened socket has to send a book before the book is requested.
     pub sync_timeout: Duration,
-    /// The time between two requests for the same book.
+    /// Minimum time between two requests for the same book.
     pub book_request_pause: Duration,
-    /// A socket is given up if it does not send, within this time, what the book endpoint sent.
+    /// Time that a socket has to send an update that the book endpoint has already sent. After
+    /// that, the socket is given up.
     pub silence_timeout: Duration,
-    /// The time between two sweeps over all books.
+    /// Time between two sweeps over all books.
     pub sweep_interval: Duration,
-    /// Without a sweep for this long, no book counts as live.
+    /// Time without a sweep after which no book counts as live.
     pub sweep_timeout: Duration,
-    /// The time between two fetches of the list of markets.
+    /// Time between two fetches of the list of markets.
     pub refresh_interval: Duration,
-    /// The time between two `PING`s.
+    /// Time between two `PING`s.
     pub ping_interval: Duration,
-    /// A socket without a `PONG` for this long is given up.
+    /// Time without a `PONG` after which a socket is given up.
     pub pong_timeout: Duration,
-    /// The time limit for opening a connection.
+    /// Time limit for opening a connection.
     pub connect_timeout: Duration,
-    /// The time between opening two connections.
+    /// Time between opening two connections.
     pub connect_spacing: Duration,
-    /// The wait before the first try to reconnect.
+    /// Wait before the first attempt to reconnect.
     pub backoff_min: Duration,
-    /// The longest wait before a try to reconnect.
+    /// Maximum wait before an attempt to reconnect.
     pub backoff_max: Duration,
-    /// A change may be delayed by this much more than the fastest one of its connection; later, it
-    /// does not describe the present.
+    /// Maximum delay of a change in excess of that of the fastest change on its connection. A
+    /// change with a longer delay does not describe the present.
     pub lag_max: Duration,
-    /// The catalogue overrules a socket that reported the end of a market if it still lists the
-    /// market as open after this long; until then it may only be behind.
+    /// Time after which the catalogue overrules a socket that reported the end of a market, if the
+    /// catalogue still lists the market as open. Until then, the catalogue may be behind.
     pub retraction_after: Duration,
-    /// The time limit for a request, from resolving the address to the last byte of the answer.
+    /// Time limit for a request, from resolving the address to the last byte of the answer.
     pub answer_timeout: Duration,
-    /// How long to pause after a refusal.
+    /// Pauses after a service refuses a request.
     pub refusals: Refusals,
 }
 
-/// How long to send no requests to a service after a refusal without a `Retry-After`. Each further
+/// Pauses in the requests to a service after a refusal without a `Retry-After`. Each further
 /// refusal doubles the pause.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusals {
@@ -65,7 +66,7 @@ pub struct Refusals {
 }
 
 impl Timing {
-    /// For production.
+    /// The values for production.
     pub const VENUE: Self = Self {
         verified_max: Duration::from_mins(2),
         check_after: Duration::from_mins(1),

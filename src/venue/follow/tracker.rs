@@ -1,5 +1,5 @@
-//! The state of every followed token, except its book: how far it can be trusted, since when, and
-//! when to request its book. Pure: callers pass in the time since the start.
+//! The state of every followed token except its book: how far to trust the book, since when, and
+//! when to request it. Pure: callers pass in the time since the start.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,54 +17,55 @@ pub(crate) struct Tracker {
 /// A followed token.
 pub(crate) struct Tracked {
     pub(crate) condition_id: Arc<str>,
-    /// The number of the socket that carries it.
+    /// The number of the socket that carries the token.
     pub(crate) socket: usize,
     state: Freshness,
-    /// When it entered this state.
+    /// The time at which the token entered this state.
     since: Duration,
-    /// When its book was last proven, or agreed with while live.
+    /// The time at which its book was last proven, or last agreed with a message while live.
     verified_at: Duration,
-    /// Whether its socket is open.
+    /// Whether the token's socket is open.
     is_connected: bool,
-    /// Counts the times its socket was opened or lost. Answers to requests from before the newest
-    /// change are discarded.
+    /// Number of times that the token's socket was opened or lost. Answers to requests from before
+    /// the last time are discarded.
     connection: u32,
-    /// When its book was last requested on this connection.
+    /// The time at which the token's book was last requested on this connection.
     requested_at: Option<Duration>,
     is_request_pending: bool,
-    /// Answers since the book was last proven.
+    /// Number of answers since the book was last proven.
     unproven_answer_count: u32,
-    /// Since when the best prices of its socket are ahead of the book.
+    /// The time at which best prices from the socket got ahead of the book; `None` if they are not
+    /// ahead.
     ahead_since: Option<Duration>,
-    /// What its socket must send, since the book endpoint has sent it.
+    /// The update that the book endpoint has sent and the token's socket has yet to send.
     expected: Option<Expected>,
 }
 
-/// An update that a socket must send.
+/// An update that a socket has yet to send.
 #[derive(Clone, Copy)]
 struct Expected {
     since: Duration,
-    /// The book counts as contradicted meanwhile.
+    /// Whether the book has already expired because the update is missing.
     is_doubted: bool,
-    /// A sweep has found it missing. Only the next sweep counts: after a pause of our own, the
-    /// update may still be unread.
+    /// Whether a sweep has found the update overdue. The socket is only given up at the next sweep:
+    /// if this process was paused, the update may have arrived without having been read.
     is_overdue: bool,
 }
 
 /// The result of a sweep.
 #[derive(Default, Debug, PartialEq)]
 pub(crate) struct Sweep {
-    /// Tokens whose proof is too old, or of which nothing has explained in time what speaks against
-    /// their books.
+    /// Tokens whose newest proof is too old, or with evidence against their book that was not
+    /// explained in time.
     pub(crate) expired: Vec<Arc<str>>,
-    /// Tokens whose books are to be requested, with the number of their connection.
+    /// Tokens whose books are due to be requested, each with the number of its connection.
     pub(crate) due: Vec<(Arc<str>, u32)>,
-    /// Sockets that did not send in time what the book endpoint had sent.
+    /// Sockets that did not send in time what the book endpoint had already sent.
     pub(crate) silent_sockets: Vec<usize>,
 }
 
 impl Tracker {
-    /// Starts to follow a token, which is stale until its socket opens.
+    /// Starts following a token, which is stale until its socket opens.
     pub(crate) fn follow(&mut self, token_id: Arc<str>, market: Arc<str>, socket: usize) {
         self.tokens.insert(
             token_id,
@@ -96,12 +97,12 @@ impl Tracker {
         }
     }
 
-    /// A token's shared id and its state.
+    /// Returns a token's shared id and its state.
     pub(crate) fn get(&self, token_id: &str) -> Option<(&Arc<str>, &Tracked)> {
         self.tokens.get_key_value(token_id)
     }
 
-    /// Records a full book from the token's socket: that is all it has to send.
+    /// Records a full book from the token's socket, which then owes no further update.
     pub(crate) fn note_socket_book(&mut self, token_id: &str) {
         if let Some(token) = self.tokens.get_mut(token_id) {
             token.expected = None;
@@ -109,7 +110,7 @@ impl Tracker {
     }
 
     /// Expects the socket to confirm or disprove a book that only the book endpoint has sent.
-    /// Returns whether this is new.
+    /// Returns whether this expectation is new.
     pub(crate) fn expect(&mut self, token_id: &str, now: Duration) -> bool {
         match self.tokens.get_mut(token_id) {
             Some(token) if token.expected.is_none() => {
@@ -121,7 +122,7 @@ impl Tracker {
         }
     }
 
-    /// The best prices of its socket are ahead of the book.
+    /// Records that best prices from the token's socket are ahead of its book.
     pub(crate) fn note_ahead(&mut self, token_id: &str, now: Duration) {
         if let Some(token) = self.tokens.get_mut(token_id) {
             token.ahead_since.get_or_insert(now);
@@ -161,8 +162,8 @@ impl Tracker {
         Some((before, token.state))
     }
 
-    /// A request for a book was answered or has failed. Returns whether it was sent on the current
-    /// connection.
+    /// Records that a request for a book was answered or failed. Returns whether the request was
+    /// sent on the current connection of a token that is still open.
     pub(crate) fn answered(&mut self, token_id: &str, connection: u32) -> bool {
         let Some(token) = self.tokens.get_mut(token_id) else { return false };
         if token.connection != connection || token.state == Freshness::Closed {
@@ -173,21 +174,21 @@ impl Tracker {
         true
     }
 
-    /// Whether this is the token's current connection and its book is still of use.
+    /// Returns whether this is the token's current connection and the token is still open.
     pub(crate) fn is_current(&self, token_id: &str, connection: u32) -> bool {
         self.tokens
             .get(token_id)
             .is_some_and(|token| token.connection == connection && token.state != Freshness::Closed)
     }
 
-    /// The number of answers since the book was last proven.
+    /// Returns the number of answers since the book was last proven.
     pub(crate) fn unproven_answer_count(&self, token_id: &str) -> u32 {
         self.tokens.get(token_id).map_or(0, |token| token.unproven_answer_count)
     }
 
     /// Finds expired books, due requests and silent sockets. Everything that arrived up to
-    /// `received_until` has been processed, so a socket is silent if its deadline is before that,
-    /// whatever is still queued.
+    /// `received_until` has been processed, so a socket is silent if its deadline is earlier than
+    /// that, regardless of the frames still queued.
     pub(crate) fn sweep(
         &mut self,
         now: Duration,
@@ -229,8 +230,9 @@ impl Tracker {
 }
 
 impl Tracked {
-    /// Whether something that speaks against the book has gone without an explanation for too long:
-    /// best prices that no change has made, or another book of the book endpoint. Told once.
+    /// Returns whether evidence against the book has gone unexplained for too long: best prices
+    /// that no change has caused, or a different book from the book endpoint. Reports each case
+    /// once.
     fn is_unexplained(&mut self, received_until: Duration, timing: &Timing) -> bool {
         let is_past = |since: Duration, grace: Duration| received_until > since + grace;
         let is_ahead =
@@ -246,12 +248,12 @@ impl Tracked {
         self.state
     }
 
-    /// The number of its connection, to match answers with requests.
+    /// Returns the number of the token's connection, to match answers with requests.
     pub(crate) const fn connection(&self) -> u32 {
         self.connection
     }
 
-    /// Whether to request its book now.
+    /// Returns whether to request the token's book now.
     fn is_due(&self, now: Duration, timing: &Timing) -> bool {
         // Back off while answers prove nothing, down to about one request per minute.
         let pause =

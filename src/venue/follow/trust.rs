@@ -23,13 +23,13 @@ pub(crate) struct Trust<B> {
     pub(crate) books: B,
     pub(crate) timing: Timing,
     pub(crate) counts: LiveSnapshot,
-    /// A socket carries at most this many tokens.
+    /// Maximum number of tokens per socket.
     socket_tokens_max: usize,
     tracker: Tracker,
     sockets: Vec<Socket>,
     /// All frames that arrived up to this time have been processed.
     received_until: Duration,
-    /// Tokens whose books are yet to be requested.
+    /// Tokens whose books have yet to be requested.
     due: BookRequest,
     requests: Vec<Request>,
 }
@@ -41,12 +41,12 @@ struct Socket {
     /// The number of the newest connection.
     connection: u64,
     lag: Lag,
-    /// Frames on all its connections.
+    /// Number of frames received on all its connections.
     frames: u64,
     frame_received_at: Option<Timestamp>,
     /// Whether a timestamp from the future was logged for this connection.
     is_ahead_logged: bool,
-    /// Whether the subscription has to be sent again.
+    /// Whether the subscription must be sent again.
     is_changed: bool,
 }
 
@@ -72,7 +72,7 @@ impl<B: Books> Trust<B> {
         }
     }
 
-    /// Forgets all tokens and sockets. The books stay, stale.
+    /// Removes all tokens and sockets. The books remain, marked stale.
     pub(crate) fn restart(&mut self, now: Stamp) {
         self.lose_all(now);
         (self.tracker, self.received_until) = (Tracker::default(), Duration::ZERO);
@@ -93,7 +93,7 @@ impl<B: Books> Trust<B> {
         self.requests.push(Request::Log(notice));
     }
 
-    /// A token's shared id and its state.
+    /// Returns a token's shared id and its state.
     pub(crate) fn token(&self, token_id: &str) -> Option<(&Arc<str>, &Tracked)> {
         self.tracker.get(token_id)
     }
@@ -153,7 +153,7 @@ impl<B: Books> Trust<B> {
         self.sockets[socket].tokens.push(id);
     }
 
-    /// Requests the subscriptions that have changed.
+    /// Requests a new subscription for each socket whose tokens have changed.
     pub(crate) fn subscribe_sockets(&mut self) {
         for (number, socket) in self.sockets.iter_mut().enumerate() {
             if std::mem::take(&mut socket.is_changed) {
@@ -163,7 +163,8 @@ impl<B: Books> Trust<B> {
         }
     }
 
-    /// A connection was opened. It starts with the full books of its tokens.
+    /// Records that a connection was opened. The venue first sends the full books of the socket's
+    /// tokens.
     pub(crate) fn opened(&mut self, number: usize, connection: u64, now: Stamp) {
         let socket = &mut self.sockets[number];
         socket.connection = connection;
@@ -173,12 +174,12 @@ impl<B: Books> Trust<B> {
         self.requests.push(Request::Log(Notice::Opened { socket: number, tokens }));
         for token in &socket.tokens {
             self.tracker.signal(token, Signal::Opened, now.elapsed);
-            // Accept the next full book whatever its timestamp.
+            // Accept the next full book regardless of its timestamp.
             self.books.forget_levels(token);
         }
     }
 
-    /// Makes a socket and all of its books stale.
+    /// Marks a socket and all of its books stale.
     pub(crate) fn lost(&mut self, number: usize, now: Stamp) {
         let socket = &mut self.sockets[number];
         socket.state = socket.state.after(Signal::Lost);
@@ -191,7 +192,7 @@ impl<B: Books> Trust<B> {
         (0..self.sockets.len()).for_each(|socket| self.lost(socket, now));
     }
 
-    /// Distrusts a connection from now on and requests that it be closed.
+    /// Stops trusting a connection and requests that it be closed.
     pub(crate) fn give_up(&mut self, socket: usize, why: &'static str, now: Stamp) {
         if !self.is_given_up(socket) {
             let connection = self.sockets[socket].connection;
@@ -204,8 +205,8 @@ impl<B: Books> Trust<B> {
         (0..self.sockets.len()).for_each(|socket| self.give_up(socket, why, now));
     }
 
-    /// Counts a frame. Returns whether its connection is still trusted: frames that arrive after it
-    /// was given up are worthless.
+    /// Counts a frame. Returns whether its connection is still trusted; if not, the frame must be
+    /// ignored.
     pub(crate) fn frame(&mut self, socket: usize, received: Stamp) -> bool {
         self.counts.frames += 1;
         self.counts.frame_received_at = Some(received.time);
@@ -216,13 +217,13 @@ impl<B: Books> Trust<B> {
         !self.is_given_up(socket)
     }
 
-    /// A frame with messages arrived.
+    /// Records that a frame with messages arrived, which proves the connection.
     pub(crate) fn proven(&mut self, socket: usize) {
         let state = &mut self.sockets[socket].state;
         *state = state.after(Signal::Proven);
     }
 
-    /// Applies a signal, and publishes the book as stale if it just became so.
+    /// Applies a signal, and publishes the book as stale if it has become stale or closed.
     pub(crate) fn signal(&mut self, token_id: &str, signal: Signal, now: Stamp) {
         let changed = self.tracker.signal(token_id, signal, now.elapsed);
         if let Some((before, after)) = changed
@@ -233,7 +234,7 @@ impl<B: Books> Trust<B> {
         }
     }
 
-    /// Distrusts a book about which an unreadable message arrived.
+    /// Contradicts a book and marks it stale, after an unreadable message about it.
     pub(crate) fn distrust(&mut self, token_id: &Arc<str>, now: Stamp) {
         self.signal(token_id, Signal::Contradicted, now);
         self.mark_stale(token_id, now);
@@ -244,7 +245,7 @@ impl<B: Books> Trust<B> {
         self.apply(VenueEvent { at: now.time, change });
     }
 
-    /// Applies an event whose timestamp is certain.
+    /// Applies an event whose timestamp needs no clamping.
     pub(crate) fn apply(&mut self, event: VenueEvent) -> Findings {
         let at = event.at;
         self.books.apply_as_of(event, at)
@@ -267,8 +268,8 @@ impl<B: Books> Trust<B> {
         }
     }
 
-    /// The timestamp of a change, clamped if it is in the future; `None` if it arrived too late to
-    /// describe the present.
+    /// Returns the timestamp of a change, clamped if it is in the future; `None` if the change
+    /// arrived too late to describe the present.
     pub(crate) fn time_of_change(
         &mut self,
         socket: usize,
@@ -282,7 +283,8 @@ impl<B: Books> Trust<B> {
         }
     }
 
-    /// The timestamp of any other message, clamped if it is in the future. It may be of any age.
+    /// Returns the timestamp of a message that is not a change, clamped if it is in the future. The
+    /// message may be of any age.
     pub(crate) fn time_of(&mut self, socket: usize, at: Timestamp, received: Stamp) -> Timestamp {
         match self.sockets[socket].lag.measure(at, received.elapsed, received.time) {
             Skew::Late(_) => at,
@@ -290,7 +292,7 @@ impl<B: Books> Trust<B> {
         }
     }
 
-    /// Replaces an impossible timestamp by one that makes no later message late.
+    /// Replaces an impossible timestamp with one that makes no later message late.
     fn clamp(&mut self, number: usize, ahead: Duration, received: Stamp) -> Timestamp {
         self.counts.ahead_messages += 1;
         let socket = &mut self.sockets[number];
@@ -305,8 +307,8 @@ impl<B: Books> Trust<B> {
         self.tracker.note_socket_book(token_id);
     }
 
-    /// Asks the socket for a book that only the book endpoint has sent: it may be wrong, or the
-    /// socket may lack a change.
+    /// Requests from the socket a book that only the book endpoint has sent. The endpoint may be
+    /// wrong, or the socket may have missed a change.
     pub(crate) fn confirm(&mut self, token_id: &Arc<str>, received: Stamp) {
         if self.tracker.expect(token_id, received.elapsed)
             && let Some((_, token)) = self.tracker.get(token_id)
@@ -316,18 +318,18 @@ impl<B: Books> Trust<B> {
         }
     }
 
-    /// Notes that a request for a book was answered or has failed. Returns whether it was sent on
-    /// the current connection.
+    /// Records that a request for a book was answered or failed. Returns whether the request was
+    /// sent on the current connection.
     pub(crate) fn answered(&mut self, token_id: &str, connection: u32) -> bool {
         self.tracker.answered(token_id, connection)
     }
 
-    /// The number of answers since the book was last proven.
+    /// Returns the number of answers since the book was last proven.
     pub(crate) fn unproven_answer_count(&self, token_id: &str) -> u32 {
         self.tracker.unproven_answer_count(token_id)
     }
 
-    /// Checks every token. `is_caught_up` says that no received frame is still queued.
+    /// Checks every token. Pass `is_caught_up` if no received frame is still queued.
     pub(crate) fn sweep(&mut self, now: Stamp, is_caught_up: bool) {
         if is_caught_up {
             self.received_until = now.elapsed;
@@ -346,9 +348,10 @@ impl<B: Books> Trust<B> {
         self.due.extend(sweep.due);
     }
 
-    /// The next request for at most `books_max` books; `None` if none are due.
+    /// Returns the next request, for at most `books_max` books; `None` if none are due.
     pub(crate) fn next_book_request(&mut self, books_max: usize) -> Option<BookRequest> {
-        // While the venue refuses requests, connections are lost and reopened.
+        // Requests may have waited while the venue refused them, and their connections may have
+        // changed.
         let tracker = &self.tracker;
         self.due.retain(|(id, connection)| tracker.is_current(id, *connection));
         let rest_count = self.due.len().saturating_sub(books_max);
@@ -357,7 +360,7 @@ impl<B: Books> Trust<B> {
         (!request.is_empty()).then_some(request)
     }
 
-    /// The current counters and states, except the counters of the books.
+    /// Returns the current counters and states, except the counters of the books.
     pub(crate) fn snapshot(&self) -> LiveSnapshot {
         LiveSnapshot {
             tokens: self.tracker.counts(),

@@ -1,8 +1,8 @@
-//! Whether the venue still behaves as the connector expects.
+//! Checks whether the venue still behaves as the connector expects.
 //!
-//! A [`Doctor`] gets everything that the services and the socket sent, and judges a list of
-//! assumptions: each is a small type with a name, a count and a verdict. It sends no request and
-//! reads no clock; [`super::live::look`] does that.
+//! A [`Doctor`] receives everything that the services and the socket send, and judges a list of
+//! assumptions, each a small type with a name, a count and a verdict. It sends no requests and
+//! reads no clock; [`super::live::look`] does.
 //!
 //! ```text
 //!  answers, frames ─► Doctor ─► Observation ─► each assumption ─► Report, samples
@@ -48,14 +48,14 @@ use super::wire::{Description, clob, data, gamma, socket};
 use paperbourse_core::ids::Timestamp;
 use paperbourse_core::market::catalogue::MarketStatus;
 
-/// Descriptions that are kept, to compare them with what other services say.
+/// Maximum number of descriptions kept for comparison with those of other services.
 const DESCRIPTIONS_MAX: usize = 1_000;
 
-/// Judges what the venue says.
+/// Judges the venue's answers and messages against a list of assumptions.
 pub struct Doctor {
     assumptions: Vec<(Box<dyn Assumption>, Tally)>,
     books: Books,
-    /// Gamma's, by the wide form of the condition id.
+    /// Gamma's descriptions, by the wide form of the condition id.
     descriptions: BTreeMap<String, Known>,
 }
 
@@ -75,7 +75,8 @@ struct Page<'a> {
 }
 
 impl Doctor {
-    /// Has seen nothing yet. What the socket states may wait this long for what explains it.
+    /// Creates a doctor without observations. A statement from the socket may wait up to `grace`
+    /// for another message that explains it.
     pub fn new(grace: Duration) -> Self {
         let all = services::all()
             .into_iter()
@@ -93,7 +94,7 @@ impl Doctor {
         }
     }
 
-    /// Takes note of something that was seen.
+    /// Passes an event to every assumption that it concerns.
     pub fn observe(&mut self, seen: &Seen) {
         match seen {
             Seen::Answered(answered) => {
@@ -117,7 +118,8 @@ impl Doctor {
         }
     }
 
-    /// Judges everything as of the end of the look, and returns the samples of what was unexpected.
+    /// Judges everything as of `at`, the end of the run. Returns the report, and samples of all
+    /// unexpected data.
     pub fn finish(mut self, at: Timestamp, effort: Effort) -> (Report, Vec<Sample>) {
         for judged in self.books.finish(at) {
             self.tell(&Observation::Judged(&judged));
@@ -176,7 +178,8 @@ impl Doctor {
         }
     }
 
-    /// Reads a page of Gamma's markets; returns their ids, and the cursor of the next page.
+    /// Parses a page of Gamma's markets. Returns their condition ids and the cursor of the next
+    /// page, or `None` if the page cannot be parsed.
     fn markets(&mut self, body: &str, path: &str) -> Option<(Vec<String>, Option<String>)> {
         let page: Page<'_> = match serde_json::from_str(body) {
             Ok(page) => page,

@@ -1,4 +1,4 @@
-//! Converts Polymarket's messages to events of the feed.
+//! Converts Polymarket's messages into events for the feed.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::event::{BookReplaced, LevelChanged, Top, VenueChange, VenueEvent};
 use paperbourse_core::ids::Timestamp;
 
 impl BookMessage<'_> {
-    /// Converts a full book of a socket. `intern` returns the shared form of a token id, so that
+    /// Converts a full book from a socket. `intern` returns the shared form of a token id, so that
     /// ids are not copied with every message.
     pub fn event(self, mut intern: impl FnMut(&str) -> Arc<str>) -> VenueEvent {
         let change = VenueChange::Book(BookReplaced {
@@ -25,7 +25,7 @@ impl BookMessage<'_> {
 }
 
 impl Message<'_> {
-    /// The venue's timestamp.
+    /// Returns the venue's timestamp.
     pub fn at(&self) -> Timestamp {
         match self {
             Self::Book(book) => book.at,
@@ -38,8 +38,8 @@ impl Message<'_> {
         }
     }
 
-    /// Converts a message that changes books; `None` for other messages, which concern the
-    /// description of a market.
+    /// Converts a message about books; `None` for other messages, which concern the description of
+    /// a market.
     pub fn event(self, mut intern: impl FnMut(&str) -> Arc<str>) -> Option<VenueEvent> {
         match self {
             Self::Book(book) => Some(book.event(intern)),

@@ -1,46 +1,47 @@
-//! Chooses which of Polymarket's markets are followed.
+//! Selects the Polymarket markets to follow.
 
 use paperbourse_core::ids::{Timestamp, condition};
 use paperbourse_core::market::catalogue::MarketInfo;
 use paperbourse_core::money::Usd;
 
-/// The largest number of markets that can be requested.
+/// Maximum number of markets that can be requested.
 pub const MARKETS_WANTED_MAX: usize = 5_000;
 
-/// Selects the most traded markets of the day among those that match.
+/// A selection of the day's most traded markets among those that match.
 #[derive(Clone, Debug, Default)]
 pub struct MarketFilter {
-    /// How many markets to select, from 1 to [`MARKETS_WANTED_MAX`]. Followed markets stay followed
-    /// until they close, so twice as many may be followed.
+    /// Number of markets to select, from 1 to [`MARKETS_WANTED_MAX`]. A market stays followed until
+    /// it closes, so up to twice as many may be followed.
     pub count_max: usize,
-    /// Ids of tags, of which a market must have one. If empty, all match.
+    /// Tag ids. A market must have at least one of these tags. If empty, all markets match.
     pub tags: Vec<String>,
-    /// Slugs. If empty, all match.
+    /// Slugs of markets. If empty, all markets match.
     pub slugs: Vec<String>,
-    /// Condition ids. If empty, all match.
+    /// Condition ids of markets. If empty, all markets match.
     pub condition_ids: Vec<String>,
-    /// Ids of series, to one of which the market's event must belong. If empty, all match.
-    /// Otherwise the markets that end soonest are selected, not the most traded: the venue opens
-    /// families of short markets long before they trade.
+    /// Series ids. The market's event must belong to one of these series. If empty, all markets
+    /// match. Otherwise the markets that end soonest are selected instead of the most traded: the
+    /// venue opens families of short markets long before they trade.
     pub series: Vec<String>,
-    /// The least volume of the last day.
+    /// Minimum volume of the last day, in dollars.
     pub volume_24h_min: Option<Usd>,
 }
 
 impl MarketFilter {
-    /// Whether it names markets, rather than taking whichever are traded most.
+    /// Returns whether the filter selects by tag, slug, condition id or series, not by volume
+    /// alone.
     pub fn is_selective(&self) -> bool {
         [&self.tags, &self.slugs, &self.condition_ids, &self.series]
             .into_iter()
             .any(|wanted| !wanted.is_empty())
     }
 
-    /// Whether a listed market is open and traded enough. A placeholder that the venue trades is
-    /// listed like an open market, and takes no orders here.
+    /// Returns whether a listed market is open and traded enough. A placeholder that the venue
+    /// trades is listed like an open market but takes no orders here.
     ///
-    /// The end date is only a schedule: games and decisions run over, and are busiest then. But
-    /// abandoned markets stay open for months, so past its end date a market must have been traded
-    /// in the last day.
+    /// The end date is only a schedule: games and decisions run over, and trade most heavily then.
+    /// But abandoned markets stay open for months, so past its end date a market must have been
+    /// traded in the last day.
     pub fn wants(&self, info: &MarketInfo, now: Timestamp) -> bool {
         let volume = info.volume_24h.unwrap_or(Usd::ZERO);
         let is_quiet = volume == Usd::ZERO;
@@ -49,7 +50,8 @@ impl MarketFilter {
         info.is_open_at_venue() && is_traded && !(is_past && is_quiet)
     }
 
-    /// Whether a market has one of the slugs and one of the condition ids.
+    /// Returns whether a market matches the slugs and the condition ids. An empty list matches any
+    /// market.
     pub fn names(&self, info: &MarketInfo) -> bool {
         let Self { slugs, condition_ids, .. } = self;
         let is_slug = |slug: &String| info.slug.as_deref() == Some(slug);

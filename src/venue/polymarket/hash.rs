@@ -24,17 +24,17 @@ use paperbourse_core::money::{
     MICROS_TEXT_BYTES_MAX, Price, put_micros, write_micros, write_micros_to_thousandths,
 };
 
-/// The length of a hash in hexadecimal.
+/// Length of a hash in hexadecimal digits.
 pub const HASH_TEXT_BYTES: usize = 40;
 
-/// Computes hashes, reusing one buffer.
+/// A hasher of books that reuses one buffer.
 #[derive(Default)]
 pub struct BookHasher {
     text: Vec<u8>,
 }
 
 impl Verifier for BookHasher {
-    /// The text before the last trade's price is digested once.
+    /// Digests the text before the last trade's price only once, for all candidates.
     fn matching(
         &mut self,
         book: HashedBook<'_>,
@@ -55,7 +55,7 @@ impl Verifier for BookHasher {
     }
 }
 
-/// Why the results of `write!` are expected.
+/// The panic message if a `write!` fails.
 const INFALLIBLE: &str = "writing to a vector cannot fail";
 
 fn write_head(out: &mut Vec<u8>, book: HashedBook<'_>) {
@@ -77,7 +77,7 @@ fn write_head(out: &mut Vec<u8>, book: HashedBook<'_>) {
     write!(out, r#"","neg_risk":{},"last_trade_price":""#, book.neg_risk).expect(INFALLIBLE);
 }
 
-/// The longest text of a level, with the comma before it.
+/// Maximum length of a level's text, including the comma before it.
 const LEVEL_TEXT_BYTES_MAX: usize =
     PRICE.len() + SIZE.len() + END.len() + 2 * MICROS_TEXT_BYTES_MAX + 1;
 
@@ -85,8 +85,8 @@ const PRICE: &[u8; 10] = br#"{"price":""#;
 const SIZE: &[u8; 10] = br#"","size":""#;
 const END: &[u8; 2] = br#""}"#;
 
-/// Apart from the digest, a hash spends most of its time here. So each level is assembled in a
-/// buffer of fixed size, which needs no capacity checks.
+/// Writes levels as JSON. Apart from the digest, most of the time of computing a hash is spent
+/// here, so each level is assembled in a buffer of fixed size, which needs no capacity checks.
 fn write_levels(out: &mut Vec<u8>, levels: &[Level]) {
     out.reserve(levels.len() * LEVEL_TEXT_BYTES_MAX);
     let mut text = [b','; LEVEL_TEXT_BYTES_MAX];

@@ -1,8 +1,8 @@
 //! Connects a [`Follower`] to Polymarket.
 //!
-//! One task makes all decisions and keeps the books. Sockets, the catalogue and the book endpoint
-//! have tasks of their own, which decide nothing: whatever they receive goes to the one task, in
-//! order, through one bounded queue.
+//! One task makes all decisions and maintains the books. Sockets, the catalogue and the book
+//! endpoint have their own tasks, which decide nothing: they pass everything they receive to that
+//! one task, in order, through a bounded queue.
 
 mod budget;
 mod catalogue;
@@ -53,27 +53,28 @@ use crate::tape::TapeSender;
 use paperbourse_core::ids::Timestamp;
 use paperbourse_core::market::Markets;
 
-/// How many events may wait in the queue.
+/// Maximum number of events in the queue.
 const EVENTS_MAX: usize = 8_192;
 
-/// How many requests to the book endpoint may be in flight.
+/// Maximum number of requests to the book endpoint in flight.
 const BOOK_REQUESTS_MAX: usize = 2;
 
-/// What the other tasks receive.
+/// An event from one of the other tasks.
 enum Event {
     /// A connection is open and its subscriptions are about to be sent.
     Opened { socket: usize, connection: u64 },
-    /// A text frame.
+    /// A text frame from a socket.
     Frame(Received),
-    /// A connection ended, or could not be opened. The socket reconnects after a pause.
+    /// A connection ended or could not be opened. The socket reconnects after a pause.
     Lost { socket: usize, lost: Lost, pause: Duration },
     /// The markets to follow, the most traded first.
     Listed(Vec<Description>),
-    /// Descriptions that were requested.
+    /// The requested descriptions.
     Described(Vec<Described>),
-    /// The CLOB service's description of a market, for its delay of marketable orders.
+    /// The CLOB service's description of a market, requested for the market's delay on marketable
+    /// orders.
     Delay(Box<Description>),
-    /// Books that were requested.
+    /// The requested books.
     Books(Answered),
 }
 
@@ -87,35 +88,35 @@ struct Answered {
     answer: Result<Bytes, RestError>,
 }
 
-/// Follows Polymarket live.
+/// The connector to Polymarket.
 pub struct Live {
     follower: Follower<Feed>,
     status: LiveStatus,
     config: Arc<LiveConfig>,
     began: Instant,
     tap: Tap,
-    /// The gaps of the tape after which the sockets were reconnected.
+    /// Number of gaps in the tape after which the sockets were reconnected.
     handled_gap_count: u64,
     rest: Arc<Rest>,
     sockets: Vec<Handle>,
-    /// Held for a while by the socket that connects, so that connections are spaced out.
+    /// Held briefly by each socket that connects, to space out connections.
     connect_lock: Arc<tokio::sync::Mutex<()>>,
     queue_bytes: Arc<Semaphore>,
     events: mpsc::Sender<Event>,
     urgent: mpsc::Sender<Urgent>,
     delays: mpsc::Sender<Arc<str>>,
     unresolved: watch::Sender<Arc<[Arc<str>]>>,
-    /// Taken when it first runs.
+    /// Taken by the first run.
     receivers: Option<Receivers>,
-    /// `None` before it first runs.
+    /// `None` before the first run.
     running: Option<Running>,
-    /// Requests to the book endpoint in flight.
+    /// Number of requests to the book endpoint in flight.
     pending_asks: usize,
-    /// Requests to the book endpoint so far.
+    /// Number of requests to the book endpoint so far.
     ask_count: u64,
 }
 
-/// What a [`Live`] that runs waits for.
+/// The inputs of a running [`Live`].
 struct Running {
     events: mpsc::Receiver<Event>,
     sweep: Interval,
@@ -123,7 +124,7 @@ struct Running {
     _tasks: JoinSet<()>,
 }
 
-/// The other ends of the senders of a [`Live`].
+/// The receiving ends of the channels of a [`Live`].
 struct Receivers {
     events: mpsc::Receiver<Event>,
     urgent: mpsc::Receiver<Urgent>,
@@ -131,12 +132,12 @@ struct Receivers {
 }
 
 impl Live {
-    /// Connects only when run.
+    /// Creates a connector, which connects only when run.
     pub fn new(config: LiveConfig, feed: Feed) -> Self {
         Self::tapped(config, feed, Tap::default())
     }
 
-    /// Records on a tape.
+    /// Creates a connector that records its input to a tape.
     pub fn tapped(config: LiveConfig, feed: Feed, tap: Tap) -> Self {
         let config = Arc::new(config);
         let (events, event_receiver) = mpsc::channel(EVENTS_MAX);
@@ -178,6 +179,7 @@ impl Live {
                 Some(event) = events.recv() => Some(event),
                 _ = sweep.tick() => None,
             };
+            // If no events are queued, everything that has arrived has been processed.
             let is_caught_up = events.is_empty();
             match event {
                 Some(event) => self.take(event),
@@ -215,6 +217,7 @@ impl Live {
     fn take(&mut self, event: Event) {
         let began = self.began;
         let now = || stamp(began, Instant::now());
+        // Each input is recorded before it is processed, so that a replay has the same order.
         match event {
             Event::Opened { socket, connection } => {
                 self.tap.open(socket, connection);
@@ -266,15 +269,16 @@ impl Live {
         self.carry_out();
     }
 
-    /// Checks the age of every book. `is_caught_up` means that no event is still queued.
+    /// Checks the age of every book, renews the lease of the books and publishes the status. Pass
+    /// `is_caught_up` if no event is still queued.
     fn sweep(&mut self, is_caught_up: bool) {
         let now = stamp(self.began, Instant::now());
         self.follower.sweep(now, is_caught_up);
         let markets = self.follower.books().markets();
         markets.set_unstated_delay(unstated_delay::ms_at(now.time));
         markets.renew_lease(self.config.timing.sweep_timeout);
-        // A replay cannot know what a gap of the tape contained. New connections start with full
-        // books, from which it can continue.
+        // A replay cannot recover what a gap in the tape contained. New connections start with full
+        // books, from which a replay can continue.
         let gap_count = self.tap.gap_count();
         if gap_count > self.handled_gap_count {
             tracing::warn!(gap_count, "gap in the tape, reconnecting all sockets");
@@ -298,14 +302,14 @@ impl Live {
                     self.tap.given_up(socket, why);
                 }
                 Request::Expired(tokens) => self.tap.expired(&tokens),
-                // If the queue is full, the market waits for the schedule.
+                // If the queue is full, the market waits for the next scheduled refresh.
                 Request::Describe { condition_id, is_new: true } => {
                     let _ = self.urgent.try_send(Urgent::Announced(condition_id));
                 }
                 Request::Describe { condition_id, is_new: false } => {
                     let _ = self.urgent.try_send(Urgent::Followed(condition_id));
                 }
-                // There is room for as many as are followed at once.
+                // The queue has room for as many markets as can be followed at once.
                 Request::Delay { condition_id } => drop(self.delays.try_send(condition_id)),
                 Request::Unresolved(ids) => drop(self.unresolved.send_replace(ids)),
                 Request::Log(notice) => log::log(&notice),
@@ -313,7 +317,7 @@ impl Live {
         }
     }
 
-    /// The socket with this number, created if necessary.
+    /// Returns the socket with this number, created if necessary.
     fn socket(&mut self, socket: usize) -> &Handle {
         for number in self.sockets.len()..=socket {
             self.sockets.push(Handle::open(
@@ -362,7 +366,8 @@ impl LiveVenue for Live {
     fn hold(&mut self, condition_ids: BTreeSet<Arc<str>>) {
         self.follower.hold(condition_ids);
         self.carry_out();
-        // At first they are requested with the list. If the queue is full, they wait for the next.
+        // Before the first run, held markets are requested with the list. If the queue is full,
+        // they wait for the next list.
         let held: Vec<_> = self.follower.held().cloned().collect();
         if self.running.is_some() && !held.is_empty() {
             let _ = self.urgent.try_send(Urgent::Held(held));
@@ -393,7 +398,7 @@ fn snapshot(follower: &Follower<Feed>) -> LiveSnapshot {
     LiveSnapshot { feed: follower.books().counts(), ..follower.snapshot() }
 }
 
-/// Converts the instant of a receipt to a stamp, however long ago it was.
+/// Converts a past instant into a stamp with the wall-clock time of that instant.
 fn stamp(began: Instant, at: Instant) -> Stamp {
     let elapsed_ns = i64::try_from(at.elapsed().as_nanos()).unwrap_or(i64::MAX);
     let time = Timestamp::from_nanos(Timestamp::now().nanos().saturating_sub(elapsed_ns));

@@ -1,15 +1,16 @@
-//! When a market is resolved, and what it pays.
+//! Decides when a market is resolved, and what it pays.
 //!
 //! Four sources report on a resolution. Gamma describes a market with a stage and with prices that
-//! become payouts. The CLOB service names a winner. The data API reports what the chain has
-//! decided, once it has. The socket also names a winner, but only as a hint, and it cannot express
-//! a market that pays half to each side. Each of them can be early, late or wrong.
+//! become payouts. The CLOB service names a winner. The data API reports the decision on the chain,
+//! once there is one. The socket also names a winner, but only as a hint, and it cannot express a
+//! market that pays half to each side. Each of them can be early, late or wrong.
 //!
-//! Payouts are final when a service that calls the market closed shows them, and either Gamma
-//! calls the resolution `resolved` and shows the same, or a second source does. Gamma and the CLOB
-//! service also show ½ and ½ where there never was a price, so there the second source has to be
-//! the data API. When sources contradict each other, the market stays as it is and that is
-//! reported: a late payout can be made up for, a wrong one cannot be taken back.
+//! Payouts are final when a service that reports the market as closed shows them, and either Gamma
+//! reports the resolution as `resolved` with the same payouts, or a second source shows them too.
+//! Gamma and the CLOB service also show ½ and ½ for markets that never had a price, so payouts of ½
+//! need the data API as the second source. If sources contradict each other, the market stays
+//! unresolved and the contradiction is reported: a late payout can be made up for, a wrong one
+//! cannot be taken back.
 
 use std::fmt;
 
@@ -27,14 +28,14 @@ pub enum Source {
     Clob,
     /// The data API, which reads the chain.
     Data,
-    /// The market socket. Its reports are hints, which alone settle nothing.
+    /// The market socket. Its reports are hints, which settle nothing on their own.
     Socket,
 }
 
-/// How far a resolution is, according to Gamma.
+/// The stage of a resolution, according to Gamma.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Stage {
-    /// The source gives no stage.
+    /// The source reports no stage.
     #[default]
     Unreported,
     /// A result was requested.
@@ -45,15 +46,15 @@ pub enum Stage {
     Disputed,
     /// The result is final.
     Resolved,
-    /// An undocumented stage, cut to [`STAGE_CHARACTERS_MAX`].
+    /// An undocumented stage, truncated to [`STAGE_CHARACTERS_MAX`].
     Unknown(Box<str>),
 }
 
-/// How much is kept of the name of an unknown stage.
+/// Maximum number of characters kept from the name of an unknown stage.
 pub const STAGE_CHARACTERS_MAX: usize = 40;
 
 impl Stage {
-    /// Parses `umaResolutionStatus`.
+    /// Parses `umaResolutionStatus`. A missing or empty status is [`Self::Unreported`].
     pub fn of(status: Option<&str>) -> Self {
         match status {
             None | Some("") => Self::Unreported,
@@ -72,35 +73,36 @@ impl Stage {
 /// The payouts that a source shows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Payouts {
-    /// None, or none that a market could resolve to.
+    /// No payouts, or none that a market could resolve to.
     None,
-    /// What each outcome pays, in order: one outcome 1 and the others 0, or both of two ½.
+    /// The payout of each outcome, in order: 1 for one outcome and 0 for the others, or ½ for both
+    /// of two.
     Shown(Vec<Price>),
-    /// Payouts of tokens that are not those of the market.
+    /// Payouts of tokens that do not belong to the market.
     OtherTokens,
 }
 
-/// What one source reports on the resolution of a market.
+/// The report of one source on the resolution of a market.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceReport {
-    /// Which source.
+    /// The source of the report.
     pub source: Source,
-    /// The source's own timestamp, if it gives one.
+    /// The source's own timestamp, if stated.
     pub at: Option<Timestamp>,
-    /// Whether the source calls the market closed.
+    /// Whether the source reports the market as closed.
     pub is_closed: bool,
-    /// How far the resolution is.
+    /// The stage of the resolution.
     pub stage: Stage,
-    /// What the market pays.
+    /// The payouts of the market.
     pub payouts: Payouts,
 }
 
-/// Why a market is not resolved yet.
+/// The reason why a market is not resolved yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pending {
-    /// No service calls it closed.
+    /// No service reports the market as closed.
     Open,
-    /// A result was requested and not yet proposed.
+    /// A result was requested but has not been proposed yet.
     Requested,
     /// The proposed result can still be disputed.
     Proposed,
@@ -110,29 +112,29 @@ pub enum Pending {
     UnknownStage,
     /// No source shows payouts that a market could resolve to. Common among old markets.
     NoPayouts,
-    /// One source shows payouts, and no other confirms them.
+    /// Only one source shows payouts.
     Unconfirmed,
-    /// Two sources contradict each other, which an operator should look into.
+    /// Two sources contradict each other, which an operator should investigate.
     Contradiction,
 }
 
-/// The outcome of [`decide`].
+/// The decision of [`decide`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Resolution {
-    /// Not resolved yet.
+    /// The market is not resolved yet.
     Pending(Pending),
-    /// Resolved.
+    /// The market is resolved.
     Final {
-        /// What each outcome pays, in order.
+        /// The payout of each outcome, in order.
         payouts: Vec<Price>,
-        /// What each source reported, as text for people.
+        /// The report of each source, as human-readable text.
         evidence: String,
     },
 }
 
 impl Resolution {
-    /// Marks a market as resolved if this is final; otherwise leaves it alone and returns the
-    /// reason.
+    /// Marks a market as resolved if this decision is final; otherwise leaves the market unchanged
+    /// and returns the reason.
     pub fn describe(self, info: &mut MarketInfo) -> Option<Pending> {
         match self {
             Self::Final { payouts, evidence } => {
@@ -149,7 +151,7 @@ impl Resolution {
 impl SourceReport {
     /// Extracts the report on a market with these outcomes from a description.
     ///
-    /// The CLOB service must name a winner, or show ½ and ½: it leaves out the winners of many old
+    /// The CLOB service must name a winner, or show ½ and ½: it omits the winners of many old
     /// markets, and then nothing confirms the prices that it shows.
     pub fn of(source: Source, description: &Description, outcomes: &[Outcome]) -> Self {
         let is_usable = match &description.shown_payouts {
@@ -171,8 +173,8 @@ impl SourceReport {
         }
     }
 
-    /// The report of a socket that a market with these outcomes has ended, won by this token if by
-    /// any.
+    /// Creates the report of a socket that a market with these outcomes has ended. `winning_token`
+    /// is `None` if the socket names no winner.
     pub fn winner(winning_token: Option<&str>, at: Timestamp, outcomes: &[Outcome]) -> Self {
         let payouts = match winning_token {
             None => Payouts::None,
@@ -204,9 +206,10 @@ fn aligned(payouts: &[Price], described: &[Outcome], outcomes: &[Outcome]) -> Pa
     }
 }
 
-/// Decides from these reports whether a market is resolved. The module documentation states the
-/// rule.
+/// Decides from these reports whether a market is resolved, by the rule in the module
+/// documentation.
 pub fn decide(reports: &[SourceReport]) -> Resolution {
+    // A stage before the final one outweighs anything that the sources show.
     for report in reports {
         match report.stage {
             Stage::Unreported | Stage::Resolved => {}
@@ -222,7 +225,7 @@ pub fn decide(reports: &[SourceReport]) -> Resolution {
     let mut is_closed = false;
     for report in reports {
         is_closed |= report.is_closed;
-        // Before a service calls the market closed, what it shows are market prices, not payouts.
+        // Until a service reports the market as closed, it shows market prices, not payouts.
         if !report.is_closed && report.source != Source::Socket {
             continue;
         }
@@ -250,13 +253,13 @@ pub fn decide(reports: &[SourceReport]) -> Resolution {
     }
 }
 
-/// Whether these sources suffice without a `resolved` from Gamma. Gamma and the CLOB service also
-/// show ½ and ½ where there never was a price, so ½ needs the data API.
+/// Returns whether these sources suffice without a `resolved` from Gamma. Gamma and the CLOB
+/// service also show ½ and ½ for markets that never had a price, so ½ needs the data API.
 fn is_confirmed(payouts: &[Price], sources: &[Source]) -> bool {
     sources.len() > 1 && (payouts.contains(&Price::ONE) || sources.contains(&Source::Data))
 }
 
-/// One clause of the evidence. Journals keep this text.
+/// Formats one clause of the evidence. Journals store this text.
 impl fmt::Display for SourceReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let source = match self.source {

@@ -1,11 +1,13 @@
-//! How long the venue holds marketable orders where it announces a delay without its length.
+//! The length of the venue's delay on marketable orders, where the venue does not state it.
 //!
-//! The venue has changed this length several times. Orders are held for as long as the venue held
-//! them at the time of the event that is played: now, or when a recording was made.
+//! The venue has changed this length several times. Orders are held for the length in effect at the
+//! time of the event that is played: the current time on a live venue, or the time at which a
+//! recording was made.
 
 use paperbourse_core::ids::Timestamp;
 
-/// Since when, as seconds since 1970, and how long, in milliseconds. The guide has the same table.
+/// Start of each period in seconds since 1970, and the delay in milliseconds. The guide has the
+/// same table.
 const LENGTHS: [(i64, u32); 5] = [
     (i64::MIN, 500),
     // 2026-02-18
@@ -18,7 +20,7 @@ const LENGTHS: [(i64, u32); 5] = [
     (1_788_530_400, 150),
 ];
 
-/// The length at a time, in milliseconds.
+/// Returns the delay in effect at a time, in milliseconds.
 pub fn ms_at(time: Timestamp) -> u32 {
     let seconds = time.nanos().div_euclid(1_000_000_000);
     let newest = LENGTHS.iter().rev().find(|&&(since, _)| since <= seconds);

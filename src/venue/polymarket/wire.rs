@@ -1,14 +1,14 @@
 //! Parses Polymarket's JSON into typed values, and does nothing else.
 //!
-//! Gamma describes markets in camel case, with numbers, and strings that contain JSON arrays; the
-//! CLOB service in snake case or with single letters; the market socket with strings throughout.
-//! Numbers of all forms are parsed from their text, never through a float.
+//! Gamma uses camel case, numbers, and strings that contain JSON arrays; the CLOB service uses
+//! snake case or single letters; the market socket uses strings throughout. Numbers of all forms
+//! are parsed from their text, never through a float.
 //!
 //! The parser is `serde_json`: exact numbers need its raw values, which `simd-json` lacks, and
 //! where all numbers are strings `simd-json` was the slower of the two (`perf/README.md` has the
 //! figures). Well-formed input is parsed in one pass.
 //!
-//! Parsing has no memory: what a message changes is for the feed to decide.
+//! Parsing keeps no state: the feed decides what a message changes.
 
 pub mod clob;
 pub mod data;
@@ -31,16 +31,16 @@ use paperbourse_core::market::catalogue::{
 };
 use paperbourse_core::money::{DecimalError, Price, Rounding, micros_from_text};
 
-/// The longest hash accepted. The venue's have 40 bytes.
+/// Maximum length of a hash, in bytes. The venue's hashes have 40 bytes.
 pub const HASH_BYTES_MAX: usize = 80;
 
-/// Stands in for the timestamp of messages that have none. Such messages do occur.
+/// Placeholder for a missing timestamp. The venue does send messages without a timestamp.
 pub const NO_TIMESTAMP: Timestamp = Timestamp::EPOCH;
 
-/// Why a message cannot be parsed.
+/// An error from parsing a message.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
-    /// It is not JSON of the expected form. The text has line and column.
+    /// The text is not JSON of the expected form. The error states line and column.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
     /// A required field is missing.
@@ -54,16 +54,16 @@ pub enum WireError {
     Field {
         /// The name of the field.
         field: &'static str,
-        /// What is wrong with it.
+        /// The problem with its value.
         problem: FieldProblem,
     },
     /// A frame of an undocumented type.
     #[error("frame of unknown type {event_type:?}")]
     UnknownType {
-        /// The type, cut to [`ID_BYTES_MAX`] characters.
+        /// The type, truncated to [`ID_BYTES_MAX`] characters.
         event_type: String,
     },
-    /// An entry of a `price_change` cannot be read.
+    /// An entry of a `price_change` cannot be parsed.
     #[error("{0}")]
     Entry(String),
     /// A `price_change` from before 2025-09-15, which no server sends today.
@@ -71,50 +71,51 @@ pub enum WireError {
     OldFormat,
 }
 
-/// What is wrong with a field.
+/// A problem with the value of a field.
 #[derive(Debug, thiserror::Error)]
 pub enum FieldProblem {
-    /// It is not a valid number.
+    /// The value is not a valid number.
     #[error(transparent)]
     Number(#[from] DecimalError),
-    /// It does not have the expected form.
+    /// The value does not have the expected form.
     #[error("expected {expected}")]
     Expected {
         /// The expected form.
         expected: &'static str,
     },
-    /// Its levels do not form a book.
+    /// The levels in the value do not form a book.
     #[error(transparent)]
     Ladder(#[from] paperbourse_core::market::book::LadderError),
 }
 
-/// A description of a market, by any of the services.
+/// A description of a market, from any of the services.
 #[derive(Clone, PartialEq, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each says what one field of the venue states")]
 pub struct Description {
-    /// Defaults where the description states nothing.
+    /// The market, with defaults for fields that the description does not state.
     pub info: MarketInfo,
-    /// When the venue last updated it, if stated.
+    /// The time at which the venue last updated the description, if stated.
     pub updated_at: Option<Timestamp>,
-    /// Whether it states the taker's fee.
+    /// Whether the description states the taker fee.
     pub is_fee_stated: bool,
-    /// Whether it states how long marketable orders are held.
+    /// Whether the description states the delay on marketable orders.
     pub is_delay_stated: bool,
-    /// Whether it states that in milliseconds, which takes precedence over the usual delay.
+    /// Whether the description states that delay in milliseconds, which takes precedence over the
+    /// usual delay.
     pub is_delay_exact: bool,
     /// The payouts that a closed market shows, if a market can resolve to them. They are not final:
     /// see [`super::resolution`].
     pub shown_payouts: Option<Vec<Price>>,
-    /// Whether a winner is named, from which those payouts follow.
+    /// Whether a winner is named. If so, it determines `shown_payouts`.
     pub has_named_winner: bool,
-    /// How far the resolution is.
+    /// The stage of the resolution.
     pub stage: Stage,
 }
 
 /// A field that may be missing, null, or of any type.
 type Raw<'a> = Option<&'a RawValue>;
 
-/// The content of a string or the text of a number; `None` if it is missing, null or empty.
+/// Returns the content of a string or the text of a number; `None` if it is missing, null or empty.
 fn scalar<'a>(field: &'static str, raw: Raw<'a>) -> Result<Option<Cow<'a, str>>, WireError> {
     let Some(raw) = raw else { return Ok(None) };
     let text = raw.get();
@@ -128,7 +129,7 @@ fn scalar<'a>(field: &'static str, raw: Raw<'a>) -> Result<Option<Cow<'a, str>>,
     Ok(if content.is_empty() { None } else { Some(content) })
 }
 
-/// Millionths, from a number or a string that contains one.
+/// Parses millionths from a number or a string that contains one.
 fn micros(field: &'static str, raw: Raw<'_>, rounding: Rounding) -> Result<Option<i64>, WireError> {
     let Some(text) = scalar(field, raw)? else { return Ok(None) };
     let micros = micros_from_text(&text, rounding)
@@ -136,8 +137,9 @@ fn micros(field: &'static str, raw: Raw<'_>, rounding: Rounding) -> Result<Optio
     Ok(Some(micros))
 }
 
-/// Milliseconds, from a number or a string that contains a number of units; `None` if it is missing
-/// or null. Rounded to the nearest.
+/// Parses a delay, rounded to the nearest millisecond, from a number or a string that contains one;
+/// `None` if the field is missing or null. `micros_per_ms` is one millisecond in millionths of the
+/// field's unit.
 fn delay_ms(
     field: &'static str,
     raw: Raw<'_>,
@@ -151,8 +153,9 @@ fn delay_ms(
     Ok(Some(u32::try_from(ms).unwrap_or(u32::MAX)))
 }
 
-/// The delay of marketable orders in milliseconds: as stated in milliseconds, else in seconds. The
-/// flag says whether it was stated in milliseconds; 0 may mean that the source knows of none.
+/// Parses the delay on marketable orders in milliseconds, from the field in milliseconds or else
+/// from the field in seconds. The flag is true if a positive number of milliseconds was stated; 0
+/// may mean that the source knows of no delay.
 fn taker_delay_ms(
     (ms_field, ms): (&'static str, Raw<'_>),
     (seconds_field, seconds): (&'static str, Raw<'_>),
@@ -162,7 +165,7 @@ fn taker_delay_ms(
     Ok((ms.or(delay_ms(seconds_field, seconds, 1_000)?), is_exact))
 }
 
-/// A flag; `None` if it is missing or null.
+/// Parses a flag; `None` if it is missing or null.
 fn flag(field: &'static str, raw: Raw<'_>) -> Result<Option<bool>, WireError> {
     match raw.map(RawValue::get) {
         None | Some("null") => Ok(None),
@@ -172,7 +175,7 @@ fn flag(field: &'static str, raw: Raw<'_>) -> Result<Option<bool>, WireError> {
     }
 }
 
-/// The scalars of an array, or of a string that contains one; empty if there is none.
+/// Parses the scalars of an array, or of a string that contains one; empty if there is none.
 fn list<'a>(field: &'static str, raw: Raw<'a>) -> Result<Vec<Cow<'a, str>>, WireError> {
     let Some(raw) = raw else { return Ok(Vec::new()) };
     if raw.get().starts_with('[') {
@@ -202,7 +205,7 @@ fn checked_id<'a>(field: &'static str, id: &'a str) -> Result<&'a str, WireError
     Ok(id)
 }
 
-/// Pairs labels with tokens by index. Tokens that are not known yet are empty.
+/// Pairs labels with tokens by index. The ids of tokens that are not known yet are empty.
 fn outcomes(
     labels: &[Cow<'_, str>],
     (field, tokens): (&'static str, &[Cow<'_, str>]),
@@ -229,7 +232,7 @@ fn outcomes(
     outcomes.collect()
 }
 
-/// Checks the venue's hash of a book, if there is one.
+/// Checks the length of the venue's hash of a book, if there is one.
 fn checked_hash(hash: Option<&str>) -> Result<Option<&str>, WireError> {
     match hash {
         Some(hash) if hash.len() > HASH_BYTES_MAX => Err(expected("hash", "at most 80 bytes")),
@@ -237,19 +240,19 @@ fn checked_hash(hash: Option<&str>) -> Result<Option<&str>, WireError> {
     }
 }
 
-/// Text that is only displayed: `None` if it is malformed or too long.
+/// Parses text that is only displayed; `None` if it is malformed or too long.
 fn shown(raw: Raw<'_>) -> Option<Box<str>> {
     let text = scalar("text", raw).ok().flatten()?;
     (text.len() <= SHOWN_TEXT_BYTES_MAX).then(|| text.as_ref().into())
 }
 
-/// Whether all outcomes have tokens.
+/// Returns whether all outcomes have tokens.
 fn is_hydrated(outcomes: &[Outcome]) -> bool {
     !outcomes.is_empty() && outcomes.iter().all(|outcome| !outcome.token_id.is_empty())
 }
 
-/// The payouts to which these prices round: one outcome 1 and the others 0, or both of two ½,
-/// within 0.001. `None` for anything else, which old markets show.
+/// Rounds prices to payouts if they are within 0.001: 1 for one outcome and 0 for the others, or ½
+/// for both of two. `None` for any other prices, which old markets show.
 fn payouts_of(shown: &[Price]) -> Option<Vec<Price>> {
     const TOLERANCE_MICROS: i64 = 1_000;
     let half = Price::from_micros(500_000);
@@ -290,9 +293,9 @@ fn time_of_millis(field: &'static str, text: &str) -> Result<Timestamp, WireErro
     Ok(Timestamp::from_millis(millis))
 }
 
-/// The text with every bare number as a string, and with `null` for `NaN` and infinities, which
-/// JSON lacks and some writers send all the same. All of the venue's numbers are read from strings,
-/// so that a row that has others is read too, or refused alone.
+/// Quotes every bare number, and replaces `NaN` and infinities with `null`: JSON lacks them, but
+/// some writers send them. The venue's numbers are all parsed from strings, so this makes a row
+/// with bare numbers readable, or lets it be refused on its own.
 pub fn lenient(text: &str) -> String {
     let mut lenient = String::with_capacity(text.len() + text.len() / 8);
     let mut rest = text;
@@ -320,12 +323,12 @@ pub fn lenient(text: &str) -> String {
     lenient
 }
 
-/// Whether a character belongs to a number, or to a word without quotes.
+/// Returns whether a character is part of a number or of an unquoted word.
 fn is_of_number(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '-' | '+' | '.')
 }
 
-/// The length of the string at the start of a text, with its quotes.
+/// Returns the length of the string at the start of a text, including its quotes.
 fn string_length(text: &str) -> usize {
     let mut is_escaped = false;
     let end = text.bytes().skip(1).position(|byte| {
@@ -341,8 +344,8 @@ fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, WireError> {
     Ok(serde_json::from_str(text)?)
 }
 
-/// A list of at most `MAX` elements, where the venue would never send more. What it sends is
-/// bounded in bytes, but an element can take a hundred times as much memory as its text.
+/// A list of at most `MAX` elements, more than the venue would ever send. Input is bounded in
+/// bytes, but an element can take a hundred times as much memory as its text.
 pub struct Bounded<T, const MAX: usize>(pub Vec<T>);
 
 impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T, MAX> {
@@ -372,7 +375,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T,
     }
 }
 
-/// The rows of an answer that can be parsed, and what is wrong with the others.
+/// Splits the rows of an answer into the parsed rows and the errors of the unreadable ones.
 pub(super) fn split<T>(
     rows: impl IntoIterator<Item = Result<T, WireError>>,
 ) -> (Vec<T>, Vec<WireError>) {

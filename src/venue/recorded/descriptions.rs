@@ -1,4 +1,4 @@
-//! Merges the descriptions of a market from several sources into one, as of any moment.
+//! Merges the descriptions of a market from several sources into one, as of a given time.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,7 +13,7 @@ use paperbourse_core::ids::{Timestamp, condition};
 use paperbourse_core::market::catalogue::{DescriptionFlaw, MarketInfo, MarketStatus, Outcome};
 use paperbourse_core::money::{Price, Rounding, Usd};
 
-/// The source of a description, most detailed first.
+/// The source of a description, from the most to the least detailed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Source {
     Gamma,
@@ -25,15 +25,15 @@ pub(super) enum Source {
 
 const SOURCE_COUNT: usize = 5;
 
-/// A description, and when it takes effect.
+/// A description and the time from which it holds.
 pub(super) struct Described {
     pub(super) source: Source,
-    /// `None` if nothing says when: it holds from the start.
+    /// `None` if the time is unknown: the description holds from the start.
     pub(super) at: Option<Timestamp>,
     pub(super) description: Description,
 }
 
-/// The newest description of a market by each source.
+/// The newest description of a market from each source.
 #[derive(Default)]
 pub(super) struct Sources([Option<Description>; SOURCE_COUNT]);
 
@@ -51,8 +51,8 @@ impl Sources {
         self.0[source as usize].is_some()
     }
 
-    /// What all sources say together, and whether they agree on the payouts. If they do not, the
-    /// market is closed without payouts.
+    /// Merges the descriptions of all sources. Also returns whether the sources agree on the
+    /// payouts. If they do not, the market is closed without payouts.
     pub(super) fn merged(&self) -> (MarketInfo, bool) {
         let mut known = self.0.iter().flatten();
         let mut description = known.next().expect("each market has a description").clone();
@@ -64,7 +64,7 @@ impl Sources {
         (info, agrees)
     }
 
-    /// Sets a market's payouts if they are final. Returns false if its sources disagree.
+    /// Sets the market's payouts if they are final. Returns false if its sources disagree.
     fn resolve(&self, info: &mut MarketInfo) -> bool {
         let resolving = [
             (Source::Gamma, resolution::Source::Gamma),
@@ -82,17 +82,17 @@ impl Sources {
 /// The descriptions of all markets.
 #[derive(Default)]
 pub(super) struct Descriptions {
-    /// Those that hold from the start come first, at most one of each source.
+    /// The descriptions by condition id. Those that hold from the start are first, at most one per
+    /// source.
     markets: HashMap<Arc<str>, Vec<Described>>,
     /// The condition ids, in the order of their first description.
     order: Vec<Arc<str>>,
 }
 
 impl Descriptions {
-    /// Adds a description. Of those of one source that hold from the start, the last one added
-    /// wins.
+    /// Adds a description. If several from one source hold from the start, the last one added wins.
     pub(super) fn add(&mut self, mut added: Described) {
-        // Gamma's names of markets may be shorter than those of the other services.
+        // Gamma's condition ids may be shorter than those of the other services.
         let condition_id: Arc<str> = condition::wide(&added.description.info.condition_id).into();
         let known = match self.markets.entry(condition_id) {
             Entry::Occupied(entry) => entry.into_mut(),
@@ -115,17 +115,19 @@ impl Descriptions {
         }
     }
 
-    /// The number of markets.
+    /// Returns the number of markets.
     pub(super) fn market_count(&self) -> usize {
         self.order.len()
     }
 
-    /// Splits the descriptions at the `start` of a recording: what each market is listed with, and
-    /// what happens later. Without a start, nothing happens later.
+    /// Splits the descriptions at the `start` of a recording. The earlier ones become the sources
+    /// with which each market is listed; the later ones become updates. Without a start, all count
+    /// as earlier.
     ///
-    /// A market whose first description comes later is listed with that, since what happens
-    /// before it shows that the market exists. But one that is announced first begins with the
-    /// announcement; `announced` has their times.
+    /// A market whose descriptions are all later is listed with the first of them, since earlier
+    /// events show that the market exists. The exception is a market that was announced before it
+    /// was first described: its announcement lists it. `announced` holds the times of the
+    /// announcements.
     pub(super) fn split(
         mut self,
         start: Option<Timestamp>,
@@ -135,7 +137,7 @@ impl Descriptions {
         for condition_id in self.order {
             let mut known =
                 self.markets.remove(&condition_id).expect("`order` lists each market once");
-            // Stable: of two with the same timestamp, the one of the later file wins.
+            // Stable: of two with the same timestamp, the one from the later file wins.
             known.sort_by_key(|described| described.at);
             let mut count = known.partition_point(|described| {
                 start.is_none_or(|start| described.at.is_none_or(|at| at <= start))
@@ -164,7 +166,7 @@ impl Descriptions {
     }
 }
 
-/// Keeps what only an older description of the same source states.
+/// Fills in what only an older description from the same source states.
 fn succeed(description: &mut Description, older: &Description) {
     fill_texts(&mut description.info, &older.info);
     if !description.is_delay_stated && older.is_delay_stated {
@@ -174,7 +176,7 @@ fn succeed(description: &mut Description, older: &Description) {
     }
 }
 
-/// Adds what a less detailed source has and a better one lacks.
+/// Fills in what a less detailed source states and a more detailed one lacks.
 fn complement(description: &mut Description, other: &Description) {
     let info = &mut description.info;
     fill_texts(info, &other.info);
@@ -200,7 +202,7 @@ fn complement(description: &mut Description, other: &Description) {
         info.fees = other.info.fees;
         description.is_fee_stated = true;
     }
-    // No source states every delay, and 0 may mean that this one knows of none.
+    // No source states every delay, and 0 may mean that this source knows of none.
     info.taker_delay_ms = info.taker_delay_ms.max(other.info.taker_delay_ms);
     description.is_delay_stated |= other.is_delay_stated;
     description.is_delay_exact |= other.is_delay_exact;
@@ -208,7 +210,7 @@ fn complement(description: &mut Description, other: &Description) {
     info.has_unstated_delay &= !description.is_delay_exact;
 }
 
-/// Copies fields that are only displayed from any source that has them.
+/// Fills in missing displayed fields from another description.
 fn fill_texts(info: &mut MarketInfo, other: &MarketInfo) {
     let pairs = [
         (&mut info.slug, &other.slug),
@@ -227,7 +229,7 @@ fn fill_texts(info: &mut MarketInfo, other: &MarketInfo) {
     info.volume_total = info.volume_total.or(other.volume_total);
 }
 
-/// The metadata that one recorder wrote beside its books, in a format of its own.
+/// The metadata that one recorder wrote beside its books, in its own format.
 #[derive(Deserialize)]
 struct RecorderRow<'a> {
     condition_id: String,
@@ -243,7 +245,7 @@ struct RecorderRow<'a> {
     volume_24h: Option<&'a serde_json::value::RawValue>,
 }
 
-/// Why such metadata cannot be used.
+/// An error in a [`RecorderRow`].
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RecorderRowError {
     #[error("{0}")]
@@ -258,7 +260,8 @@ pub(super) enum RecorderRowError {
     Tick,
 }
 
-/// Parses such metadata. The recorder chose open markets and recorded no fees, which count as 0.
+/// Parses a [`RecorderRow`]. The recorder recorded only open markets and no fees, so fees count as
+/// 0.
 pub(super) fn recorder_row(text: &str) -> Result<Description, RecorderRowError> {
     let row: RecorderRow<'_> = serde_json::from_str(text)?;
     let (labels, tokens) = (row.outcomes.len(), row.token_ids.len());

@@ -1,4 +1,4 @@
-//! Parses one recorded file.
+//! Parses the values in one recorded file.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use paperbourse_core::ids::Timestamp;
 use paperbourse_core::market::catalogue::MarketStatus;
 use paperbourse_core::money::Price;
 
-/// The deepest nesting of arrays, envelopes and texts in a file.
+/// Maximum nesting of arrays, envelopes and texts in a file.
 const DEPTH_MAX: usize = 8;
 
-/// How much of a row of unknown form is shown.
+/// Maximum number of characters shown from a row of unknown form.
 const SHOWN_CHARACTERS_MAX: usize = 60;
 
-/// How many more rows and descriptions a recording may have.
+/// Number of further rows and descriptions that the recording may have.
 pub(super) struct Room {
     rows: usize,
     descriptions: usize,
-    /// Whether there was not enough.
+    /// Whether the recording has exceeded a limit.
     pub(super) is_exceeded: bool,
 }
 
@@ -42,18 +42,18 @@ pub(super) struct Contents {
     pub(super) descriptions: Vec<Described>,
     pub(super) updates: Vec<TimedUpdate>,
     pub(super) malformed_count: usize,
-    /// The first [`MALFORMED_NAMED_MAX`] of them.
+    /// The row numbers and errors of the first [`MALFORMED_NAMED_MAX`] malformed rows.
     pub(super) malformed: Vec<(usize, String)>,
     pub(super) book_count: usize,
     pub(super) message_count: usize,
     pub(super) placeholder_count: usize,
-    /// Why a row is not playable: the first reason, or one that makes the whole file useless.
+    /// The first reason why a row is not playable, unless a later one makes the whole file useless.
     not_playable: Option<NotPlayable>,
-    /// Whether rows are counted as items of one value instead of lines.
+    /// Whether rows are numbered as items of one value instead of lines.
     counts_items: bool,
-    /// The newest timestamp of a frame so far, by which frames keep their order.
+    /// The newest timestamp of any frame so far. Sorting by it keeps frames in their order.
     socket_time: Timestamp,
-    /// The newest timestamp of a frame or book so far, by which rows without one keep their place.
+    /// The newest timestamp of any frame or book so far, which dates rows that have none.
     newest: Timestamp,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct TimedUpdate {
     pub(super) update: Update,
 }
 
-/// An update. Those that concern descriptions are completed when all descriptions are known.
+/// An update. Updates of descriptions are completed once all descriptions are known.
 pub(super) enum Update {
     Change(VenueChange),
     Tick { market: Arc<str>, tick: Price },
@@ -90,7 +90,7 @@ impl Names {
     }
 }
 
-/// Why a row is malformed.
+/// An error in a row.
 #[derive(Debug, thiserror::Error)]
 enum RowError {
     #[error(transparent)]
@@ -108,8 +108,8 @@ enum RowError {
 }
 
 impl Contents {
-    /// The contents of a file, none of which has been read yet. If it holds a single value, the
-    /// items of that are its rows.
+    /// Creates the contents of a file that has not been read yet. `counts_items` says whether the
+    /// file holds a single value, whose items are its rows.
     pub(super) fn new(counts_items: bool) -> Self {
         Self { counts_items, ..Self::default() }
     }
@@ -122,7 +122,7 @@ impl Contents {
         }
     }
 
-    /// Notes that this row and whatever follows it cannot be read.
+    /// Records that this row and all rows after it cannot be read.
     pub(super) fn end_at(&mut self, row: usize, error: &str) {
         if self.malformed_count == 0 {
             self.not_playable = Some(NotPlayable::Unread { row, error: error.to_owned() });
@@ -169,7 +169,7 @@ impl Contents {
             return Ok(());
         };
         room.rows = rows;
-        // Files that were put together may have a byte order mark in the middle.
+        // Concatenated files may have a byte order mark in the middle.
         let text = text.trim_start_matches('\u{feff}').trim();
         match Shape::of(text)? {
             Shape::Items(items) => {
@@ -216,7 +216,7 @@ impl Contents {
             return;
         };
         room.descriptions = descriptions;
-        // Only Gamma dates its descriptions. Any other holds from where it stands in its file.
+        // Only Gamma dates its descriptions. Any other takes effect at its place in its file.
         let place = Some(self.newest).filter(|&newest| newest != NO_TIMESTAMP);
         let at = description.updated_at.or(place);
         self.descriptions.push(Described { source, at, description });
@@ -255,7 +255,7 @@ impl Contents {
         Ok(())
     }
 
-    /// Returns the contents if the file is playable.
+    /// Returns the contents if the file is playable, and otherwise the reason why it is not.
     pub(super) fn checked(mut self) -> Result<Self, NotPlayable> {
         let is_empty = self.descriptions.is_empty()
             && self.message_count == 0
@@ -272,8 +272,8 @@ impl Contents {
     }
 }
 
-/// Parses a row as the venue writes it, else with its numbers as strings. If neither succeeds, the
-/// error is that of the first way, unless the second got further.
+/// Parses a row as the venue writes it, or else with its numbers as strings. If both fail, returns
+/// the first error, unless the second attempt got further.
 fn with_numbers_as_strings<T>(
     text: &str,
     mut read: impl FnMut(&str) -> Result<T, WireError>,
@@ -287,7 +287,7 @@ fn with_numbers_as_strings<T>(
     }
 }
 
-/// The time of a message, and what it changes.
+/// Returns the time of a message and the update that it makes, if any.
 fn update(message: Message<'_>, text: &str, names: &mut Names) -> (Timestamp, Option<Update>) {
     match message {
         Message::TickSizeChange(change) => {
@@ -299,7 +299,8 @@ fn update(message: Message<'_>, text: &str, names: &mut Names) -> (Timestamp, Op
         }
         Message::NewMarket(market) => {
             let mut description = market.description;
-            // It may have no other description, so it trades unless the announcement says no.
+            // The market may have no other description, so it is open unless the announcement says
+            // it is inactive.
             if description.info.status == MarketStatus::Paused && !is_inactive(text) {
                 description.info.status = MarketStatus::Open;
             }
@@ -313,7 +314,7 @@ fn update(message: Message<'_>, text: &str, names: &mut Names) -> (Timestamp, Op
     }
 }
 
-/// Whether an announcement says that its market is not active.
+/// Returns whether an announcement states that its market is not active.
 fn is_inactive(text: &str) -> bool {
     #[derive(Deserialize)]
     struct Announced {

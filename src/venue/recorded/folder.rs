@@ -1,4 +1,4 @@
-//! Finds the files of a recording, and what lies beside them and is left out.
+//! Finds the files of a recording, and notes what is left out.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -7,22 +7,22 @@ use super::report::{LeftOut, NotPlayable, NotPlayableFile};
 use super::{FILES_MAX, FOLDERS, LoadError};
 use crate::tape::is_tape_file;
 
-/// The most files and folders that are looked at.
+/// Maximum number of files and folders that are examined.
 pub const ENTRIES_MAX: usize = 200_000;
 
-/// The deepest nesting of folders in `gamma`, `clob` and `ws`, as in `ws/2026/11/28`.
+/// Maximum depth of folders in `gamma`, `clob` and `ws`, as in `ws/2026/11/28`.
 pub const FOLDER_DEPTH_MAX: usize = 4;
 
 /// The files of a recording.
 #[derive(Default)]
 pub(super) struct Files {
-    /// In the order of their folders and names.
+    /// The files to read, sorted by folder and name.
     pub(super) found: Vec<RecordedFile>,
     pub(super) left_out: LeftOut,
     entry_count: usize,
 }
 
-/// A file that can be read.
+/// A file to be read.
 pub(super) struct RecordedFile {
     pub(super) path: PathBuf,
     /// The path within the recording.
@@ -60,7 +60,7 @@ impl Files {
         Ok(files)
     }
 
-    /// What a folder holds, sorted by name.
+    /// Lists the entries of a folder, sorted by name.
     fn entries(&mut self, directory: &Path, folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
         let unreadable = |source| LoadError::Unreadable { path: folder.to_owned(), source };
         let mut paths = Vec::new();
@@ -85,7 +85,7 @@ impl Files {
                 }
                 Ok(kind) if kind.is_dir() => NotPlayable::Deep,
                 Ok(kind) if !kind.is_file() => NotPlayable::NotAFile,
-                // The tape itself, beside which other files are looked for.
+                // Part of the tape itself, not a file beside it.
                 Ok(_) if is_tape_file(&path) && depth == 0 => continue,
                 Ok(_) if is_tape_file(&path) => NotPlayable::OfTape,
                 Ok(_) => match has_lines(&path) {
@@ -100,7 +100,7 @@ impl Files {
                     }
                     None => NotPlayable::Ending,
                 },
-                // A link to nothing.
+                // A dangling link.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => NotPlayable::NotAFile,
                 Err(error) => return Err(unreadable(error)),
             };
@@ -115,13 +115,13 @@ impl Files {
     }
 }
 
-/// The path of a file within the recording.
+/// Returns the path of a file within the recording.
 fn within(directory: &Path, path: &Path) -> String {
     path.strip_prefix(directory).unwrap_or(path).display().to_string()
 }
 
-/// Whether each line of a file is a value, by the ending of its name; `None` for any ending that
-/// is not read.
+/// Returns whether each line of a file is a value, judging by its extension; `None` if files with
+/// this extension are not read.
 fn has_lines(path: &Path) -> Option<bool> {
     let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);

@@ -1,4 +1,4 @@
-//! Reads files of a recording, packed or not, within limits on the memory that they take.
+//! Reads the files of a recording, compressed or not, with bounded memory.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
@@ -6,31 +6,31 @@ use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
-/// The longest line, and the longest value of a packed file, in bytes. A file of a few megabytes
-/// may unpack to gigabytes.
+/// Maximum length of a line, and of a value in a compressed file, in bytes. A file of a few
+/// megabytes may unpack to gigabytes.
 pub const VALUE_BYTES_MAX: u64 = 128 << 20;
 
 /// The first bytes of a gzip file.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Why a file cannot be read any further.
+/// The reason why a file cannot be read any further.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
-    /// The operating system cannot read it.
+    /// The operating system failed to read the file.
     #[error("{0}")]
     Io(io::Error),
-    /// It cannot be unpacked from here on.
+    /// The file cannot be decompressed from here on.
     #[error("it cannot be unpacked: {0}")]
     Damaged(io::Error),
-    /// A value is too long.
+    /// A value exceeds [`VALUE_BYTES_MAX`].
     #[error("a value of more than {VALUE_BYTES_MAX} bytes")]
     TooLong,
-    /// There is more than the recording may hold.
+    /// The recording exceeds its maximum size.
     #[error("more bytes than a recording may have")]
     TooLarge,
 }
 
-/// An open file.
+/// An open file of a recording.
 pub(super) struct Reader {
     bytes: Box<dyn BufRead>,
     has_lines: bool,
@@ -38,8 +38,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Opens a file of one value, or of one value per line. Whether it is packed is seen from its
-    /// content, whatever its name says.
+    /// Opens a file of one value, or of one value per line. Detects compression from the content,
+    /// regardless of the name.
     pub(super) fn open(path: &Path, has_lines: bool) -> io::Result<Self> {
         let mut file = BufReader::new(File::open(path)?);
         let is_packed = file.fill_buf()?.starts_with(&GZIP_MAGIC);
@@ -51,7 +51,8 @@ impl Reader {
         Ok(Self { bytes, has_lines, is_packed })
     }
 
-    /// Reads the next value into `value`. Returns false at the end of the file.
+    /// Reads the next value into `value`, and subtracts its length from `bytes_left`. Returns false
+    /// at the end of the file.
     pub(super) fn next(
         &mut self,
         value: &mut Vec<u8>,
@@ -65,7 +66,7 @@ impl Reader {
         let read =
             if self.has_lines { bytes.read_until(b'\n', value) } else { bytes.read_to_end(value) };
         let count = read.map_err(|error| {
-            // The operating system's errors have a number, those of the decoder have none.
+            // Errors of the operating system have a number, those of the decoder have none.
             if self.is_packed && error.raw_os_error().is_none() {
                 ReadError::Damaged(error)
             } else {
@@ -87,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes after the limit takes no memory, however much it is.
+    /// Data beyond the limit takes no memory, regardless of its length.
     #[test]
     fn no_more_is_read_than_there_is_room_for() {
         let plain = vec![b' '; 1 << 20];

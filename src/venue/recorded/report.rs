@@ -5,67 +5,67 @@ use std::sync::Arc;
 
 use paperbourse_core::market::catalogue::MarketStatus;
 
-/// Malformed rows past this many are counted but not named, except the first one of each file.
+/// Maximum number of malformed rows named in a report, besides the first one of each file.
 pub const MALFORMED_NAMED_MAX: usize = 20;
 
-/// Files that were left out past this many are counted but not named.
+/// Maximum number of left-out files named in a report.
 pub const LEFT_OUT_NAMED_MAX: usize = 100;
 
 /// The report on loading a recording.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LoadReport {
-    /// Files read.
+    /// Number of files read.
     pub file_count: usize,
     /// Files in formats that cannot be played.
     pub not_playable: Vec<NotPlayableFile>,
-    /// What was not read at all.
+    /// Files and folders that were not read at all.
     pub left_out: LeftOut,
-    /// Malformed rows of the other files.
+    /// Number of malformed rows in the other files.
     pub malformed_count: usize,
-    /// The first [`MALFORMED_NAMED_MAX`] of them, and the first one of each file.
+    /// The first [`MALFORMED_NAMED_MAX`] malformed rows, and the first one of each file.
     pub malformed: Vec<MalformedRow>,
-    /// Closed markets whose sources disagree on the payouts.
+    /// Number of closed markets whose sources disagree on the payouts.
     pub contradictory_count: usize,
-    /// The first [`MALFORMED_NAMED_MAX`] of them.
+    /// Condition ids of the first [`MALFORMED_NAMED_MAX`] contradictory markets.
     pub contradictory: Vec<Arc<str>>,
-    /// Markets by status, in the order of [`MarketStatus::ALL`].
+    /// Number of markets by status, in the order of [`MarketStatus::ALL`].
     pub markets: [usize; MarketStatus::ALL.len()],
-    /// Markets with a recorded book of at least one outcome.
+    /// Number of markets with a recorded book of at least one outcome.
     pub market_with_book_count: usize,
-    /// Books from the book endpoints.
+    /// Number of books from the book endpoints.
     pub book_count: usize,
-    /// Messages of the market socket.
+    /// Number of messages from the market socket.
     pub message_count: usize,
-    /// Empty books without ids, which recorders write for closed markets.
+    /// Number of empty books without ids, which recorders write for closed markets.
     pub placeholder_count: usize,
-    /// Tokens that have books or trades, but no described market.
+    /// Number of tokens that have books or trades but no described market.
     pub undescribed_count: usize,
-    /// One of them.
+    /// One undescribed token, as an example.
     pub undescribed: Option<Arc<str>>,
 }
 
 /// Files and folders that are not read.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LeftOut {
-    /// How many.
+    /// Number of files and folders.
     pub count: usize,
-    /// The first [`LEFT_OUT_NAMED_MAX`] of them.
+    /// The first [`LEFT_OUT_NAMED_MAX`] of them, with reasons.
     pub named: Vec<NotPlayableFile>,
 }
 
 /// A file that cannot be played.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotPlayableFile {
-    /// Its path within the recording.
+    /// The file's path within the recording.
     pub file: String,
     /// The reason.
     pub why: NotPlayable,
 }
 
-/// Why a file cannot be played.
+/// The reason why a file cannot be played.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotPlayable {
-    /// Level changes as the socket sent them before 2025-09-15, from which no book can be kept.
+    /// Level changes in the socket's format before 2025-09-15, from which no book can be built.
     #[error("socket frames in the format before 2025-09-15")]
     OldFormat,
     /// Decoded level changes without an initial book.
@@ -91,30 +91,30 @@ pub enum NotPlayable {
     NothingReadable {
         /// The number of the first row, as in [`MalformedRow::row`].
         row: usize,
-        /// What is wrong with it.
+        /// The error in that row.
         error: String,
     },
-    /// A row that is too long, or that cannot be unpacked.
+    /// A row that is too long, or that cannot be decompressed.
     #[error("row {row}: {error}")]
     Unread {
         /// The number of the row, as in [`MalformedRow::row`].
         row: usize,
-        /// Why it cannot be read.
+        /// The error in that row.
         error: String,
     },
-    /// A name with another ending than those that are read.
+    /// A name with an extension that is not read.
     #[error("its name does not end in .json, .jsonl or .ndjson, or one of these with .gz")]
     Ending,
-    /// Neither a file nor a folder, or a link to nothing.
+    /// Neither a file nor a folder, or a dangling link.
     #[error("it is not a file")]
     NotAFile,
-    /// A folder below [`FOLDER_DEPTH_MAX`](super::FOLDER_DEPTH_MAX) others.
+    /// A folder nested deeper than [`FOLDER_DEPTH_MAX`](super::FOLDER_DEPTH_MAX).
     #[error("it is below {} other folders", super::FOLDER_DEPTH_MAX)]
     Deep,
     /// A file or folder beside the folders of a recording.
     #[error("it is in none of the folders gamma, clob, ws")]
     Elsewhere,
-    /// A file of a tape in a folder where none belongs.
+    /// A tape file in a folder where tape files do not belong.
     #[error("it is part of a tape, whose files belong directly in gamma, clob or ws")]
     OfTape,
 }
@@ -127,7 +127,7 @@ impl LeftOut {
         }
     }
 
-    /// Logs what was left out, with the reasons.
+    /// Logs the left-out files and folders, with the reasons.
     pub fn log(&self) {
         for file in &self.named {
             tracing::info!("{file}");
@@ -140,8 +140,8 @@ impl LeftOut {
 }
 
 impl NotPlayable {
-    /// Whether one such row makes the whole file useless: books that miss its level changes would
-    /// be wrong.
+    /// Returns whether one row of this kind makes the whole file useless, because the books would
+    /// be wrong without its level changes.
     pub(super) const fn spoils_its_file(&self) -> bool {
         matches!(self, Self::OldFormat)
     }
@@ -150,16 +150,16 @@ impl NotPlayable {
 /// A malformed row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MalformedRow {
-    /// The path of its file within the recording.
+    /// The path of the row's file within the recording.
     pub file: String,
-    /// The line number, or the item number in a file of one array; from 1.
+    /// The line number, or the item number in a file of one array, starting at 1.
     pub row: usize,
-    /// What is wrong with the row.
+    /// The error in the row.
     pub error: String,
 }
 
 impl LoadReport {
-    /// The number of markets with this status.
+    /// Returns the number of markets with this status.
     pub fn market_count(&self, status: MarketStatus) -> usize {
         let index = MarketStatus::ALL.iter().position(|&other| other == status);
         self.markets[index.expect("`ALL` contains every status")]
@@ -172,7 +172,7 @@ impl LoadReport {
         }
     }
 
-    /// Counts the malformed rows of a file, and names the first of them.
+    /// Counts the malformed rows of a file and names the first ones, at least one per file.
     pub(super) fn note_malformed(&mut self, file: &str, count: usize, rows: Vec<(usize, String)>) {
         self.malformed_count += count;
         let room = MALFORMED_NAMED_MAX.saturating_sub(self.malformed.len()).max(1);

@@ -12,7 +12,7 @@ use crate::polymarket::wire::Bounded;
 pub(super) enum Shape<'a> {
     /// An array of values.
     Items(Bounded<&'a RawValue, ROWS_MAX>),
-    /// A value in an envelope, a recorder's or one of the venue's own lists.
+    /// A value in an envelope, added by a recorder or by one of the venue's own lists.
     Inner(&'a RawValue),
     /// A string that contains JSON.
     Text(String),
@@ -25,7 +25,7 @@ pub(super) enum Shape<'a> {
     /// A book without levels or ids.
     Placeholder,
     SocketMessage,
-    /// A text that the socket sends besides messages, such as `PONG`.
+    /// Text that the socket sends besides messages, such as `PONG`.
     SocketControl,
     NotPlayable(NotPlayable),
     Unknown,
@@ -67,7 +67,7 @@ struct Keys<'a> {
 }
 
 impl<'a> Shape<'a> {
-    /// Recognises an object by its keys; splits an array into its items, and takes the content of a
+    /// Recognises an object by its keys, splits an array into its items, or takes the content of a
     /// string.
     pub(super) fn of(text: &'a str) -> Result<Self, serde_json::Error> {
         if text.starts_with('[') {
@@ -87,7 +87,7 @@ impl<'a> Shape<'a> {
         Ok(keys.playable())
     }
 
-    /// A text that the socket sends besides messages.
+    /// Recognises text that the socket sends besides messages.
     fn plain(text: &str) -> Option<Self> {
         matches!(text, "PONG" | "NO NEW ASSETS" | "").then_some(Self::SocketControl)
     }

@@ -8,7 +8,7 @@ use crate::speed::{Ratio, Speed};
 use crate::tape::{Line, Step, Tape};
 use paperbourse_core::ids::Timestamp;
 
-/// Plays a [`Tape`].
+/// A player of a [`Tape`].
 pub struct TapePlayer {
     tape: Tape,
     replay: Replay,
@@ -17,7 +17,8 @@ pub struct TapePlayer {
 }
 
 impl TapePlayer {
-    /// With [`Speed::Max`] this plays the whole tape; at other speeds [`Self::run`] does.
+    /// Creates a player. With [`Speed::Max`] this plays the whole tape; at other speeds
+    /// [`Self::run`] does.
     pub fn start(tape: Tape, speed: Speed, feed: Feed) -> Self {
         feed.markets().set_delay_speed(speed.micros());
         let mut player = Self { tape, replay: Replay::new(feed), speed: None };
@@ -32,14 +33,14 @@ impl TapePlayer {
         player
     }
 
-    /// The feed that receives the events.
+    /// Returns the feed that receives the events.
     pub fn feed(&self) -> &Feed {
         self.replay.feed()
     }
 
-    /// Plays the tape at its own pace and returns at the end, leaving the final state. The pace
-    /// counts from the call, and again from the start of each session, so pauses between sessions
-    /// are skipped.
+    /// Plays the tape at its own pace and returns after the last line, leaving the final state.
+    /// Timing starts with this call, and again with each session, so pauses between sessions are
+    /// skipped.
     pub async fn run(&mut self) {
         let Some(ratio) = self.speed else { return };
         let mut pace: Option<(tokio::time::Instant, Timestamp)> = None;
@@ -53,16 +54,19 @@ impl TapePlayer {
             if let Some(due) = began.checked_add(ratio.delay(start, at)) {
                 tokio::time::sleep_until(due).await;
             }
+            // A tape can wait until the shards have matched earlier books, so that the queue does
+            // not overflow.
             self.replay.feed().markets().crossings_room().await;
             self.replay.take(&line);
         }
+        // At the end of the tape the venue's time stops, so no order may wait for it any longer.
         self.feed().markets().set_delay_speed(0);
         tracing::info!(totals = %self, "tape played to its end");
     }
 }
 
-/// The next line, or `Some(None)` for lines that are missing or cannot be parsed; `None` at the
-/// end.
+/// Returns the next line, or `Some(None)` for lines that are missing or cannot be parsed; `None` at
+/// the end.
 fn next<'a>(tape: &'a mut Tape, replay: &mut Replay) -> Option<Option<Line<'a>>> {
     match tape.step()? {
         Step::Missing(count) => {

@@ -1,5 +1,4 @@
-//! Puts what a recording says in the order in which it happened: what is listed first, and the
-//! events that follow.
+//! Orders the content of a recording in time: the markets listed first, and the events that follow.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,9 +12,9 @@ use paperbourse_core::ids::{Timestamp, condition};
 use paperbourse_core::market::MARKETS_MAX;
 use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
 
-/// Everything that a recording says, in order.
+/// The content of a recording, in order.
 pub(super) struct Timeline {
-    /// When the first event happens, as far as events have timestamps. The pace counts from here.
+    /// The time of the first event that has a timestamp. Playback is timed from there.
     pub(super) start: Timestamp,
     /// The markets listed before the first event.
     pub(super) listed: Vec<MarketInfo>,
@@ -23,14 +22,14 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// Orders descriptions and updates. The report lists markets whose sources disagree on the
-    /// payouts in the end.
+    /// Orders descriptions and updates. Reports the markets whose sources disagree on the payouts
+    /// at the end.
     pub(super) fn new(
         descriptions: Descriptions,
         updates: Vec<TimedUpdate>,
         report: &mut LoadReport,
     ) -> Self {
-        // Not the first description: that of a market may be weeks older than its frames.
+        // Not the first description, since that may be weeks older than the market's frames.
         let dated = updates.iter().map(|update| update.order).filter(|&at| at != NO_TIMESTAMP);
         let start = dated.min();
         let mut announced: HashMap<Arc<str>, Timestamp> = HashMap::new();
@@ -42,7 +41,7 @@ impl Timeline {
             }
         }
         let (first, mut ordered) = descriptions.split(start, &announced);
-        // Stable: a description comes before the updates of its moment, and updates with the same
+        // Stable: a description precedes the updates with the same time, and updates with the same
         // timestamp keep the order of their files and rows.
         ordered.extend(updates);
         ordered.sort_by_key(|update| update.order);
@@ -92,7 +91,7 @@ impl Known {
         Self { sources, info, agrees, has_ended: false }
     }
 
-    /// Takes a newer description. Returns the new state of the market if it changed.
+    /// Applies a newer description. Returns the new state of the market if it changed.
     fn describe(&mut self, source: Source, description: Description) -> Option<MarketInfo> {
         self.sources.add(source, description);
         let (mut info, agrees) = self.sources.merged();
@@ -102,7 +101,7 @@ impl Known {
             info.payouts.clone_from(&self.info.payouts);
             info.evidence.clone_from(&self.info.evidence);
         } else if self.has_ended && !info.status.is_closed() {
-            // The catalogue is slower than the socket, and the winner is known.
+            // The catalogue lags behind the socket, and the winner is known.
             info.status = MarketStatus::Closed;
         }
         if info == self.info {
@@ -119,12 +118,14 @@ impl Markets {
         self.known.insert(condition_id, known);
     }
 
-    /// Turns an update into what changes; updates about a market become its new description.
+    /// Converts an update into a change. An update of a market becomes the market's new
+    /// description.
     fn take(&mut self, update: Update) -> Option<VenueChange> {
         let info = match update {
             Update::Change(change) => return Some(change),
             Update::Tick { market, tick } => {
-                // It is sent for each token and often twice; only the first changes the market.
+                // A tick is sent for each token and often twice; only the first one changes the
+                // market.
                 let info = &mut self.known.get_mut(&*condition::wide(&market))?.info;
                 if info.tick == tick {
                     return None;
@@ -148,7 +149,7 @@ impl Markets {
         Some(VenueChange::Listed(vec![info]))
     }
 
-    /// Takes an announcement, but none of its repetitions on other connections.
+    /// Applies an announcement, and ignores repetitions of it on other connections.
     fn announced(&mut self, description: Description) -> Option<MarketInfo> {
         let known = self.known.get(&*condition::wide(&description.info.condition_id));
         if known.is_some_and(|known| known.sources.has(Source::Announcement)) {

@@ -1,7 +1,7 @@
-//! The market-maker of one market: a fair value that wanders, and quotes on both sides of it.
+//! The market maker of one market: a fair value that wanders, and quotes on both sides of it.
 //!
-//! It keeps the book of the first outcome. The second outcome's book always mirrors it, since each
-//! event changes both tokens together.
+//! It maintains the book of the first outcome. The second outcome's book always mirrors it, since
+//! each event changes both tokens together.
 
 use super::random::Random;
 use super::script::{Ending, Script};
@@ -11,10 +11,11 @@ use paperbourse_core::market::book::{Ladder, Level, Side};
 use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
 use paperbourse_core::money::{MICROS_PER_UNIT, Price, Shares};
 
-/// Sizes have at most two decimals, as at Polymarket.
+/// The increment of sizes. Sizes have at most two decimals, as on Polymarket.
 const SIZE_STEP_MICROS: i64 = 10_000;
 
-/// With each quote, at most this many sizes change besides those that the fair value moves.
+/// Maximum number of levels that a quote resizes at random, besides those that the fair value
+/// changes.
 const RESIZED_LEVELS_MAX: i64 = 3;
 
 /// One trade in this many takes all shares at the best price.
@@ -26,7 +27,7 @@ pub(super) struct Maker {
     info: MarketInfo,
     /// The book of the first outcome.
     ladder: Ladder,
-    /// The fair value of a share of the first outcome.
+    /// The fair value of a share of the first outcome, in dollars.
     fair: Price,
     /// The last quoted spread; a trade may have widened the actual one.
     spread_ticks: i64,
@@ -45,13 +46,13 @@ impl Maker {
             last_trade_prices: [None; 2],
         };
         maker.quote(random);
-        // Somebody has sold before, so that each market shows a last trade from the start.
+        // Assume an earlier sale, so that each market shows a last trade from the start.
         let bid = maker.resting(Side::Buy).last().expect("the maker quotes both sides").price;
         maker.last_trade_prices = [Some(bid), Some(bid.complement())];
         maker
     }
 
-    /// The current description.
+    /// Returns the current description.
     pub(super) fn info(&self) -> &MarketInfo {
         &self.info
     }
@@ -65,7 +66,7 @@ impl Maker {
         self.fair
     }
 
-    /// Whether the fair value can move by this much.
+    /// Returns whether the fair value would stay in its range after this move.
     pub(super) fn can_drift(&self, drift_micros: i64) -> bool {
         let distance_micros = self.fair.micros() + drift_micros - self.script.fair.micros();
         distance_micros.abs() <= self.script.fair_range_micros
@@ -77,7 +78,7 @@ impl Maker {
         self.fair = Price::from_micros(self.fair.micros() + drift_micros);
     }
 
-    /// The full books of both tokens.
+    /// Returns the full books of both tokens.
     pub(super) fn books(&self) -> [VenueChange; 2] {
         [0, 1].map(|outcome| {
             let ladder = if outcome == 0 { self.ladder.clone() } else { self.ladder.mirrored() };
@@ -132,15 +133,15 @@ impl Maker {
         self.level_event(changes)
     }
 
-    /// A taker takes some or all of the shares at the best price: the trade, and the level changes
-    /// that it causes. `None` if there are too few shares to take a part of.
+    /// Simulates a taker that takes some or all of the shares at the best price. Returns the trade
+    /// and the level changes that it causes; `None` if there are too few shares to take only some.
     pub(super) fn trade(&mut self, random: &mut Random) -> Option<[VenueChange; 2]> {
         let taker = if random.once_in(2) { Side::Buy } else { Side::Sell };
         let outcome = OutcomeIndex(u8::from(random.once_in(2)));
         let levels = self.ladder.taken_by(taker);
         let level = *levels.last().expect("the maker always quotes both sides");
-        // Only the quoted best price is taken whole, and only with another level behind it: however
-        // many trades come before the next quote, the other levels stay.
+        // Sweep only the quoted best price, and only if there is another level behind it. Then no
+        // number of trades before the next quote can empty a side.
         let is_touch = self.distance_ticks(taker.opposite(), level.price) == 0;
         let sweeps = random.once_in(SWEEP_ONE_IN) && is_touch && levels.len() > 1;
         let step_count = level.size.micros() / SIZE_STEP_MICROS;
@@ -169,14 +170,14 @@ impl Maker {
         Some([trade, levels])
     }
 
-    /// Closes the market. The book stays.
+    /// Closes the market and leaves its book unchanged.
     pub(super) fn close(&mut self) -> VenueChange {
         assert_eq!(self.info.status, MarketStatus::Open, "only an open market closes");
         self.info.status = MarketStatus::Closed;
         VenueChange::Listed(vec![self.info.clone()])
     }
 
-    /// Fixes what each outcome pays.
+    /// Resolves the market and fixes the payout of each outcome.
     pub(super) fn resolve(&mut self, ending: Ending, random: &mut Random) -> VenueChange {
         assert_eq!(self.info.status, MarketStatus::Closed, "only a closed market resolves");
         let first_pays = match ending {
@@ -189,7 +190,7 @@ impl Maker {
         VenueChange::Listed(vec![self.info.clone()])
     }
 
-    /// The best bid and ask quoted, in ticks. The fair value lies between them.
+    /// Returns the best bid and ask of the quote, in ticks. The fair value is between them.
     fn touch_ticks(&self) -> (i64, i64) {
         let tick = self.script.tick.micros();
         let below_fair_micros = (self.spread_ticks - 1) * tick / 2;
@@ -197,7 +198,7 @@ impl Maker {
         (bid, bid + self.spread_ticks)
     }
 
-    /// The price this many ticks behind the touch, if it is in the price range.
+    /// Returns the price this many ticks behind the touch; `None` if it is outside the price range.
     fn price_at(&self, side: Side, distance_ticks: i64) -> Option<Price> {
         let (bid, ask) = self.touch_ticks();
         let ticks = match side {
@@ -208,7 +209,7 @@ impl Maker {
         price.is_quotable().then_some(price)
     }
 
-    /// The distance of a price behind the touch in ticks; negative in front of it.
+    /// Returns how many ticks a price is behind the touch; negative if it is in front of the touch.
     fn distance_ticks(&self, side: Side, price: Price) -> i64 {
         let (bid, ask) = self.touch_ticks();
         let ticks = price.micros() / self.script.tick.micros();
@@ -218,7 +219,7 @@ impl Maker {
         }
     }
 
-    /// The range of sizes at this distance from the touch; sizes grow with the distance.
+    /// Returns the range of sizes at this distance from the touch. Sizes grow with the distance.
     fn size_range(&self, distance_ticks: i64) -> (Shares, Shares) {
         let average_micros = self.script.touch_shares * (distance_ticks + 1) * MICROS_PER_UNIT;
         (Shares::from_micros(average_micros / 2), Shares::from_micros(average_micros * 3 / 2))
@@ -239,7 +240,7 @@ impl Maker {
         level.map_or(Shares::ZERO, |level| level.size)
     }
 
-    /// Sets a level of the first outcome and adds the change to the list, if it is one.
+    /// Sets a level of the first outcome, and adds the change to `changes` if there is one.
     fn set(
         &mut self,
         side: Side,
@@ -253,7 +254,7 @@ impl Maker {
         }
     }
 
-    /// The changes for both tokens as one event; `None` without changes.
+    /// Returns the changes for both tokens as one event; `None` if there are no changes.
     fn level_event(&self, changes: Vec<FirstOutcomeChange>) -> Option<VenueChange> {
         if changes.is_empty() {
             return None;

@@ -7,7 +7,7 @@
 
 use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 
-/// The condition id of the market with this slug: `0x` and 64 hexadecimal digits.
+/// Returns the condition id of the market with this slug: `0x` and 64 hexadecimal digits.
 pub(super) fn condition_id(slug: &str) -> String {
     let mut text = String::from("0x");
     for byte in sha256(&format!("paperbourse simulated market {slug}")) {
@@ -18,7 +18,7 @@ pub(super) fn condition_id(slug: &str) -> String {
     text
 }
 
-/// The token id of one outcome: a decimal number of at most 77 digits.
+/// Returns the token id of one outcome: a decimal number of at most 77 digits.
 pub(super) fn token_id(slug: &str, label: &str) -> String {
     let mut number = sha256(&format!("paperbourse simulated token {slug}/{label}"));
     // 2²⁵⁵ has 77 digits, 2²⁵⁶ has 78.
@@ -30,7 +30,7 @@ fn sha256(text: &str) -> [u8; SHA256_OUTPUT_LEN] {
     digest(&SHA256, text.as_bytes()).as_ref().try_into().expect("a SHA-256 digest has 32 bytes")
 }
 
-/// The decimal digits of a big-endian number.
+/// Returns the decimal digits of a big-endian number.
 fn decimal(mut number: [u8; SHA256_OUTPUT_LEN]) -> String {
     let mut digits = Vec::new();
     while number.iter().any(|&byte| byte != 0) {

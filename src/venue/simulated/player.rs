@@ -9,7 +9,7 @@ use crate::feed::Feed;
 use crate::speed::Ratio;
 use paperbourse_core::ids::Timestamp;
 
-/// Plays a simulated venue.
+/// A player of a simulated venue.
 pub struct Player {
     feed: Feed,
     tape: SimulatedVenue,
@@ -18,7 +18,7 @@ pub struct Player {
 }
 
 impl Player {
-    /// Publishes the opening of the tape; [`Player::run`] plays the rest.
+    /// Creates a player and publishes the opening of the tape; [`Player::run`] plays the rest.
     pub fn new(seed: u64, start: Timestamp, ratio: Ratio, mut feed: Feed) -> Self {
         let tape = SimulatedVenue::new(seed, start);
         feed.markets().set_delay_speed(ratio.micros());
@@ -28,13 +28,13 @@ impl Player {
         Self { feed, tape, start, ratio }
     }
 
-    /// Plays the tape for ever. May be dropped at any time.
+    /// Plays the tape forever. The future may be dropped at any time.
     pub async fn run(&mut self) {
         let began = Instant::now();
         loop {
             let (at, events) = self.tape.next_batch();
             let delay = self.ratio.delay(self.start, at);
-            // Beyond the range of the clock, the tape stands still.
+            // Beyond the range of the clock, the tape stops.
             let due =
                 began.checked_add(delay).unwrap_or_else(|| began + Duration::from_secs(1 << 30));
             sleep_until(due).await;

@@ -1,7 +1,7 @@
 //! The random numbers of a simulated tape: `SplitMix64`.
 //!
-//! A seed must always give the same tape, so the numbers come from this code and not from a library
-//! whose next version may draw others. They are not fit for secrets.
+//! A seed must always give the same tape, so the numbers come from this code and not from a
+//! library, whose next version may draw different ones. They are not fit for secrets.
 
 /// `SplitMix64`: a counter that advances by the golden ratio, and a mix of its bits.
 pub(super) struct Random {
@@ -9,12 +9,12 @@ pub(super) struct Random {
 }
 
 impl Random {
-    /// The sequence of a seed.
+    /// Creates the sequence for a seed.
     pub(super) const fn new(seed: u64) -> Self {
         Self { counter: seed }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     fn next_bits(&mut self) -> u64 {
         self.counter = self.counter.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.counter;
@@ -23,28 +23,28 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which must be above 0. The bias is less than `bound` in 2⁶⁴:
-    /// undetectable for bounds of a few millions.
+    /// Returns a number below `bound`, which must be above 0. The bias is less than `bound` in 2⁶⁴,
+    /// which is undetectable for bounds of a few millions.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "the bound must be above 0");
         let scaled = (u128::from(self.next_bits()) * u128::from(bound)) >> 64;
         u64::try_from(scaled).expect("the upper half of a 128-bit product fits in 64 bits")
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub(super) fn between(&mut self, low: i64, high: i64) -> i64 {
         assert!(low <= high, "the range {low} to {high} is empty");
         let count = high.abs_diff(low).checked_add(1).expect("ranges are far narrower than an i64");
         low.checked_add_unsigned(self.below(count)).expect("the sum is at most `high`")
     }
 
-    /// An index into a list of `count` items.
+    /// Returns an index into a list of `count` items.
     pub(super) fn index(&mut self, count: usize) -> usize {
         let bound = u64::try_from(count).expect("a list is shorter than 2⁶⁴");
         usize::try_from(self.below(bound)).expect("an index is below the length of its list")
     }
 
-    /// True with a probability of one in `count`.
+    /// Returns true with a probability of one in `count`.
     pub(super) fn once_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }

@@ -10,15 +10,15 @@ use paperbourse_core::market::catalogue::{
 };
 use paperbourse_core::money::{FeeRate, MICROS_PER_UNIT, Price, Usd};
 
-/// Everything about a market that is fixed before its tape starts.
+/// The properties of a market that are fixed before its tape starts.
 #[derive(Clone, Copy)]
 pub(super) struct Script {
     /// The slug, from which the ids are derived.
     pub(super) slug: &'static str,
     pub(super) question: &'static str,
-    /// What the fee depends on, as at the venue.
+    /// The category, which determines the fee as it does at the venue.
     pub(super) category: &'static str,
-    /// Takers pay nothing, whatever the category.
+    /// Whether takers pay no fee, regardless of the category.
     pub(super) is_free: bool,
     /// The slug and the title of the market's event, if any. Exactly one market of an event wins.
     pub(super) event: Option<(&'static str, &'static str)>,
@@ -26,12 +26,12 @@ pub(super) struct Script {
     pub(super) tick: Price,
     /// The initial fair value of a share of the first outcome.
     pub(super) fair: Price,
-    /// How far the fair value may move from there, in millionths of a dollar.
+    /// Maximum distance of the fair value from its initial value, in millionths of a dollar.
     pub(super) fair_range_micros: i64,
-    /// How far it may move at once, in millionths of a dollar.
+    /// Maximum size of a single move of the fair value, in millionths of a dollar.
     pub(super) drift_micros_max: i64,
     pub(super) spread_ticks_max: i64,
-    /// Levels per side, as far as the price range has room for them.
+    /// Number of levels per side, as far as the price range has room for them.
     pub(super) level_count: i64,
     /// The average number of shares at the best price; the n-th level has n times as many.
     pub(super) touch_shares: i64,
@@ -39,30 +39,31 @@ pub(super) struct Script {
     pub(super) life: Life,
 }
 
-/// The life of a market, in seconds after the start of the tape.
+/// The lifecycle of a market. Times are in seconds after the start of the tape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Life {
-    /// Open for ever.
+    /// The market never closes.
     Open,
-    /// Shows a book but never accepts an order.
+    /// The market shows a book but never accepts an order.
     Paused,
-    /// Closes without a result.
+    /// The market closes without a result.
     Closes { closes_after_s: i64 },
-    /// Closes, and resolves later.
+    /// The market closes, and resolves later.
     Resolves { closes_after_s: i64, resolves_after_s: i64, ending: Ending },
 }
 
-/// What a resolved market pays.
+/// The payouts of a resolved market.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ending {
-    /// All to one outcome, drawn with the fair value at the close as its probability.
+    /// Everything to one outcome, drawn at random. The fair value at the close is the first
+    /// outcome's probability.
     Drawn,
-    /// Half to each, as for an abandoned match.
+    /// Half to each outcome, as for an abandoned match.
     Split,
 }
 
 impl Script {
-    /// The description at the start of a tape.
+    /// Returns the description at the start of a tape.
     pub(super) fn info(&self, start: Timestamp) -> MarketInfo {
         let outcomes = self.labels.map(|label| Outcome {
             label: label.into(),
@@ -98,7 +99,8 @@ impl Script {
     }
 }
 
-/// What the venue charges takers in a category since July 2026. Makers pay nothing.
+/// Returns the fees that the venue has charged takers in a category since July 2026. Makers pay
+/// nothing.
 pub(super) fn fees_of(category: &str) -> Fees {
     let rate_micros = match category {
         "Crypto" => 70_000,
@@ -130,7 +132,7 @@ const BINARY: Script = Script {
     life: Life::Open,
 };
 
-/// A club in a cup, which exactly one club wins.
+/// A market on the victory of one club in a cup, which exactly one club wins.
 const CUP: Script = Script {
     category: "Sports",
     event: Some(("lantern-cup", "Lantern Cup winner")),
@@ -141,7 +143,7 @@ const CUP: Script = Script {
     ..BINARY
 };
 
-/// A month of an event, with a tick of 0.001.
+/// A market on the month of the first snow, with a tick of 0.001.
 const SNOW: Script = Script {
     event: Some(("mount-corrin-snow", "First snow on Mount Corrin")),
     tick: Price::from_micros(1_000),
@@ -152,7 +154,7 @@ const SNOW: Script = Script {
     ..BINARY
 };
 
-/// A coin that ends above or below its start.
+/// A market on whether a coin's price ends above or below its start.
 const COIN: Script = Script {
     category: "Crypto",
     labels: ["Up", "Down"],

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use paperbourse_core::ids::Timestamp;
 
-/// The endings of file names. Files without `.gz` were unpacked by hand.
+/// The extensions of tape files. Files without `.gz` were decompressed by hand.
 const PACKED: &str = ".tape.jsonl.gz";
 const UNPACKED: &str = ".tape.jsonl";
 
-/// Digits of a file's number.
+/// Number of digits in a file's number.
 const NUMBER_DIGITS: usize = 6;
 
-/// The most files of a tape.
+/// Maximum number of files in a tape.
 pub const FILES_MAX: usize = 100_000;
 
 /// The folder of a line.
@@ -32,7 +32,7 @@ impl Folder {
     /// All folders.
     pub const ALL: [Self; 3] = [Self::Gamma, Self::Clob, Self::Ws];
 
-    /// The folder's name.
+    /// Returns the folder's name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Gamma => "gamma",
@@ -42,22 +42,22 @@ impl Folder {
     }
 }
 
-/// The name of a session that begins at this time.
+/// Returns the name of a session that begins at this time.
 pub(super) fn session_name(at: Timestamp) -> String {
     let time = jiff::Timestamp::from_nanosecond(at.nanos().into())
         .expect("jiff covers all 64-bit nanosecond timestamps");
     time.strftime("%Y%m%dT%H%M%S%.3fZ").to_string()
 }
 
-/// The name of a file of a session.
+/// Returns the name of a file of a session.
 pub(super) fn file_name(session: &str, number: u32) -> String {
     format!("{session}-{number:0NUMBER_DIGITS$}{PACKED}")
 }
 
-/// The files of one session by folder, in order.
+/// The files of one session by folder, sorted by number.
 pub(super) type SessionFiles = [Vec<PathBuf>; Folder::ALL.len()];
 
-/// All sessions of a tape by name, and so by time.
+/// Lists all sessions of a tape by name, which is also their order in time.
 pub(super) fn sessions(directory: &Path) -> io::Result<BTreeMap<String, SessionFiles>> {
     let mut sessions = BTreeMap::<String, SessionFiles>::new();
     let mut file_count = 0;
@@ -85,19 +85,19 @@ pub(super) fn sessions(directory: &Path) -> io::Result<BTreeMap<String, SessionF
     Ok(sessions)
 }
 
-/// Whether a file belongs to a tape, by its name.
+/// Returns whether a file belongs to a tape, judging by its name.
 pub fn is_tape_file(path: &Path) -> bool {
     session_of(path).is_some()
 }
 
-/// The session of a file; `None` if it belongs to no tape.
+/// Returns the session of a file; `None` if the file does not belong to a tape.
 fn session_of(path: &Path) -> Option<&str> {
     let name = path.file_name()?.to_str()?;
     let stem = name.strip_suffix(PACKED).or_else(|| name.strip_suffix(UNPACKED))?;
     stem.rsplit_once('-').map(|(session, _)| session)
 }
 
-/// Whether a file is compressed.
+/// Returns whether a file is compressed.
 pub(super) fn is_packed(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gz")
 }

@@ -1,4 +1,4 @@
-//! Writing and reading one line of a tape.
+//! Writes and parses single lines of a tape.
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::queue::{Entry, Payload};
 
-/// Every line begins with this, followed by its number.
+/// The start of every line, before its number.
 const NUMBER_KEY: &[u8] = br#"{"n":"#;
 
 /// A parsed line. Keys that its kind does not have are `None`.
@@ -46,7 +46,7 @@ pub struct Line<'a> {
     base64: Option<Cow<'a, str>>,
 }
 
-/// A payload that is not valid base64.
+/// The payload of a line is not valid base64.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid base64 payload: {0}")]
 pub struct PayloadError(#[from] base64::DecodeError);
@@ -57,7 +57,7 @@ impl<'a> Line<'a> {
         serde_json::from_slice(line)
     }
 
-    /// The received bytes; `None` for a line without a payload.
+    /// Returns the received bytes; `None` for a line without a payload.
     pub fn payload(&self) -> Result<Option<Cow<'_, [u8]>>, PayloadError> {
         Ok(if let Some(json) = self.json {
             Some(Cow::Borrowed(json.get().as_bytes()))
@@ -71,7 +71,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The number of a line, read without parsing the rest.
+/// Parses the number of a line without parsing the rest.
 pub(super) fn number(line: &[u8]) -> Option<u64> {
     let digits = line.strip_prefix(NUMBER_KEY)?;
     let end = digits.iter().position(|byte| *byte == b',')?;
@@ -102,7 +102,7 @@ fn write_string(out: &mut Vec<u8>, key: &str, text: &str) {
     serde_json::to_writer(out, text).expect("writing a string to memory cannot fail");
 }
 
-/// Whether the text can be embedded in a line as JSON and read back unchanged.
+/// Returns whether the text can be embedded in a line as JSON and read back unchanged.
 fn is_json_of_one_line(text: &str) -> bool {
     let is_whole = |raw: &RawValue| raw.get().len() == text.len();
     !text.contains(['\n', '\r']) && serde_json::from_str::<&RawValue>(text).is_ok_and(is_whole)

@@ -1,4 +1,4 @@
-//! The lines waiting to be written: a bounded queue that never blocks its callers. When it is full,
+//! A bounded queue of lines waiting to be written, which never blocks its callers. When it is full,
 //! lines are dropped and counted as a gap.
 
 use std::collections::VecDeque;
@@ -11,21 +11,21 @@ use parking_lot::{Condvar, Mutex};
 use super::file::Folder;
 use paperbourse_core::ids::Timestamp;
 
-/// The default size of the queue: some seconds of a busy venue.
+/// Default size of the queue in bytes, which holds some seconds of a busy venue.
 pub const QUEUE_BYTES_MAX: usize = 64 << 20;
 
-/// The bytes that an entry counts for besides its text and payload.
+/// Bytes that an entry counts for in addition to its text and payload.
 const ENTRY_BYTES: usize = 128;
 
-/// The writer takes batches of about this size.
+/// Approximate size of the writer's batches, in bytes.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// A line to be written.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Entry {
-    /// When it arrived.
+    /// The time at which the data arrived.
     pub at: Timestamp,
-    /// The folder it belongs to.
+    /// The folder that the line belongs to.
     pub folder: Folder,
     /// The keys between `ns` and the payload, as JSON without braces.
     pub fields: String,
@@ -97,14 +97,14 @@ struct State {
     gap: Option<Gap>,
     gap_count: u64,
     lines_lost: u64,
-    /// Why the queue was closed; `None` while it is open.
+    /// The reason for closing the queue; `None` while it is open.
     end: Option<String>,
 }
 
 /// Entries for the writer.
 pub(super) struct Batch {
     pub(super) entries: Vec<Entry>,
-    /// Why the queue was closed, if these are its last entries.
+    /// The reason for closing the queue, if these are its last entries.
     pub(super) end: Option<String>,
 }
 
@@ -114,7 +114,7 @@ impl Queue {
     }
 
     /// Adds an entry if there is room, and counts it as lost otherwise. After a loss, all entries
-    /// are lost until the queue is half empty: one long gap is better than many short ones.
+    /// are lost until the queue is half empty, since one long gap is better than many short ones.
     pub(super) fn push(&self, entry: Entry) {
         let mut state = self.state.lock();
         if state.end.is_some() {
@@ -135,12 +135,13 @@ impl Queue {
         self.filled.notify_one();
     }
 
-    /// Takes the next entries; none if none arrive within the timeout.
+    /// Takes the next entries, or none if none arrive within the timeout.
     pub(super) fn take(&self, timeout: Duration) -> Batch {
         let mut state = self.state.lock();
         if state.entries.is_empty() && state.end.is_none() {
             self.filled.wait_for(&mut state, timeout);
         }
+        // A gap at the end has no later entry that would report it.
         if state.end.is_some()
             && let Some(gap) = state.gap
         {
@@ -165,7 +166,7 @@ impl Queue {
         self.filled.notify_one();
     }
 
-    /// The numbers of gaps and of lost lines.
+    /// Returns the number of gaps and of lost lines.
     pub(super) fn losses(&self) -> (u64, u64) {
         let state = self.state.lock();
         (state.gap_count, state.lines_lost)
@@ -178,7 +179,7 @@ impl State {
         self.entries.push_back(entry);
     }
 
-    /// Adds an entry for a gap that has ended, in its place.
+    /// Ends the current gap, if there is one, and adds an entry for it.
     fn end_gap(&mut self, at: Timestamp) {
         if let Some(gap) = self.gap.take() {
             self.gap_count += 1;

@@ -1,5 +1,5 @@
-//! Reads tapes: one session after the other, with the lines of each in the order of their numbers.
-//! One file of each folder is open at a time, and one line of it in memory.
+//! Reads tapes session by session, with the lines of a session in the order of their numbers. One
+//! file of each folder is open at a time, with one of its lines in memory.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,13 +12,13 @@ use flate2::bufread::MultiGzDecoder;
 use super::file::{self, Folder};
 use super::line;
 
-/// The longest line in bytes: the longest payload, if each byte is escaped as six.
+/// Maximum length of a line in bytes: the longest payload, with each byte escaped as six.
 pub const LINE_BYTES_MAX: u64 = 128 << 20;
 
-/// Torn files past this many are counted but not named.
+/// Maximum number of torn files named in a report.
 pub const TORN_NAMED_MAX: usize = 20;
 
-/// Reads a tape.
+/// A reader of a tape.
 pub struct Tape {
     sessions: VecDeque<[Source; Folder::ALL.len()]>,
     /// The expected number of the session's next line.
@@ -29,7 +29,7 @@ pub struct Tape {
 /// A step of reading a tape.
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// This many lines are missing, since a file is missing or torn.
+    /// This many lines are missing, because a file is missing or torn.
     Missing(u64),
     /// A line, without its newline.
     Line(&'a [u8]),
@@ -38,26 +38,26 @@ pub enum Step<'a> {
 /// The totals of reading a tape.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct TapeReport {
-    /// Sessions read to their end.
+    /// Number of sessions read to their end.
     pub session_count: usize,
-    /// Files opened.
+    /// Number of files opened.
     pub file_count: usize,
-    /// Lines read.
+    /// Number of lines read.
     pub line_count: u64,
-    /// Missing lines.
+    /// Number of missing lines.
     pub missing_count: u64,
-    /// Lines without a number, and repeated lines.
+    /// Number of lines without a number, and of repeated lines.
     pub malformed_count: u64,
-    /// Torn files: those that end in the middle or cannot be read.
+    /// Number of torn files, which end in the middle or cannot be read.
     pub torn_count: usize,
-    /// The first [`TORN_NAMED_MAX`] of them.
+    /// The first [`TORN_NAMED_MAX`] torn files.
     pub torn: Vec<TornFile>,
 }
 
 /// A file that ends in the middle or cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TornFile {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
     /// The number of lines read before the damage.
     pub line_count: u64,
@@ -69,7 +69,7 @@ pub struct TornFile {
 struct Source {
     files: VecDeque<PathBuf>,
     open: Option<Open>,
-    /// The line read last, and its number until the line is returned.
+    /// The line read last. `number` is its number until the line is returned.
     line: Vec<u8>,
     number: Option<u64>,
 }
@@ -92,7 +92,7 @@ impl Tape {
         Ok(Some(Self { sessions, number: 1, report: TapeReport::default() }))
     }
 
-    /// The next step; `None` at the end.
+    /// Returns the next step; `None` at the end.
     pub fn step(&mut self) -> Option<Step<'_>> {
         loop {
             let sources = self.sessions.front_mut()?;
@@ -125,7 +125,7 @@ impl Tape {
         }
     }
 
-    /// The totals so far.
+    /// Returns the totals so far.
     pub fn report(&self) -> &TapeReport {
         &self.report
     }
@@ -136,7 +136,7 @@ impl Source {
         Self { files: files.into(), open: None, line: Vec::new(), number: None }
     }
 
-    /// Reads the next line, if the previous one was returned.
+    /// Reads the next line once the previous one has been returned.
     fn fill(&mut self, report: &mut TapeReport) {
         while self.number.is_none() {
             if self.open.is_none() {

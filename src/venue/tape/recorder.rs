@@ -1,4 +1,4 @@
-//! Writes tapes, on a thread of its own that never blocks its callers.
+//! Writes tapes, on its own thread, without ever blocking its callers.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -17,22 +17,22 @@ use super::line;
 use super::queue::{Batch, Entry, Payload, QUEUE_BYTES_MAX, Queue};
 use paperbourse_core::ids::Timestamp;
 
-/// Lines are flushed to the operating system within this time.
+/// Maximum time before a line is flushed to the operating system.
 pub const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Room reserved for the last line and the ends of files.
+/// Bytes reserved for the last line and the ends of files.
 const ENDING_BYTES: u64 = 4_096;
 
 /// Size limits of a tape.
 #[derive(Clone, Debug)]
 pub struct TapeLimits {
-    /// A new file begins after this many compressed bytes.
+    /// Compressed size in bytes after which a new file begins.
     pub rotate_bytes: u64,
-    /// A new file begins after this time.
+    /// Age of a file after which a new one begins.
     pub rotate_after: Duration,
-    /// The most bytes of all files together, including those of earlier sessions.
+    /// Maximum size of all files together in bytes, including those of earlier sessions.
     pub bytes_max: u64,
-    /// The most bytes waiting to be written.
+    /// Maximum number of bytes waiting to be written.
     pub queue_bytes_max: usize,
 }
 
@@ -47,7 +47,7 @@ impl Default for TapeLimits {
     }
 }
 
-/// Why recording stopped. Everything written so far can be played.
+/// The reason why recording stopped. Everything written so far can be played.
 #[derive(Debug, thiserror::Error)]
 pub enum TapeError {
     /// A file operation failed.
@@ -55,9 +55,9 @@ pub enum TapeError {
     Disk {
         /// The operation.
         action: &'static str,
-        /// Its file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// The cause.
+        /// The I/O error.
         source: io::Error,
     },
     /// The tape has reached [`TapeLimits::bytes_max`].
@@ -74,17 +74,17 @@ pub enum TapeError {
 /// The totals of a session so far.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TapeTotals {
-    /// Lines written.
+    /// Number of lines written.
     pub lines: u64,
-    /// Bytes of all payloads.
+    /// Size of all payloads, in bytes.
     pub payload_bytes: u64,
-    /// Compressed bytes of this session on disk.
+    /// Compressed size of this session on disk, in bytes.
     pub file_bytes: u64,
-    /// Files of this session.
+    /// Number of files of this session.
     pub files: u64,
-    /// Gaps, which arise when the disk is too slow.
+    /// Number of gaps, which occur when the disk is too slow.
     pub gaps: u64,
-    /// Lines lost in gaps.
+    /// Number of lines lost in gaps.
     pub lines_lost: u64,
 }
 
@@ -107,13 +107,13 @@ struct Counters {
     files: AtomicU64,
 }
 
-/// Records a session.
+/// A recorder of one session, which ends when the recorder is finished or dropped.
 pub struct Recorder {
     sender: TapeSender,
     ended: oneshot::Receiver<Result<(), TapeError>>,
 }
 
-/// Sends lines to a recorder. Lines sent after its end are dropped.
+/// A handle that sends lines to a recorder. Lines sent after the recorder has ended are dropped.
 #[derive(Clone)]
 pub struct TapeSender {
     queue: Arc<Queue>,
@@ -123,20 +123,20 @@ pub struct TapeSender {
 }
 
 impl TapeSender {
-    /// Records a payload that arrived at `at`.
+    /// Records a line with a payload that arrived at `at`.
     pub fn send(&self, at: Instant, folder: Folder, fields: String, payload: Payload) {
         self.queue.push(Entry { at: self.time(at), folder, fields, payload });
     }
 
-    /// The timestamp of an instant. The wall clock is read only at the start of the session, so
-    /// the timestamps of a tape never go back.
+    /// Returns the timestamp of an instant. The wall clock is read only at the start of the
+    /// session, so the timestamps of a tape never go back.
     pub fn time(&self, at: Instant) -> Timestamp {
         let elapsed = at.saturating_duration_since(self.began);
         let elapsed = i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX);
         Timestamp::from_nanos(self.began_at.nanos().saturating_add(elapsed))
     }
 
-    /// The totals so far.
+    /// Returns the totals so far.
     pub fn totals(&self) -> TapeTotals {
         let (gaps, lines_lost) = self.queue.losses();
         TapeTotals {
@@ -149,7 +149,7 @@ impl TapeSender {
         }
     }
 
-    /// The number of gaps so far.
+    /// Returns the number of gaps so far.
     pub fn gap_count(&self) -> u64 {
         self.queue.losses().0
     }
@@ -171,6 +171,7 @@ impl Recorder {
         let thread = std::thread::Builder::new().name("tape".to_owned());
         let spawned = thread.spawn(move || {
             let result = writer.run(&queue);
+            // Senders may outlive the writer, and their lines must not pile up.
             queue.close("the writer has ended");
             let _ = end.send(result);
         });
@@ -178,12 +179,12 @@ impl Recorder {
         Ok(Self { sender, ended })
     }
 
-    /// A handle for sending lines.
+    /// Returns a handle for sending lines.
     pub fn sender(&self) -> TapeSender {
         self.sender.clone()
     }
 
-    /// Waits until recording fails.
+    /// Waits until recording fails, and returns the error.
     pub async fn failed(&mut self) -> TapeError {
         match (&mut self.ended).await {
             Ok(Err(error)) => error,
@@ -201,7 +202,7 @@ impl Recorder {
 }
 
 impl TapeError {
-    /// Whether a size limit was reached, as opposed to a failure.
+    /// Returns whether a size limit was reached, as opposed to a failure.
     pub const fn is_full(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::TooManyFiles)
     }
@@ -222,13 +223,13 @@ struct Writer {
     session: String,
     limits: TapeLimits,
     files: [Option<TapeFile>; Folder::ALL.len()],
-    /// The number of files so far, by folder.
+    /// Number of files so far, by folder.
     file_numbers: [u32; Folder::ALL.len()],
-    /// The number of files of other sessions.
+    /// Number of files of other sessions.
     other_files: usize,
-    /// Bytes of all closed files, including those of other sessions.
+    /// Size of all closed files in bytes, including those of other sessions.
     closed_bytes: u64,
-    /// Bytes of other sessions.
+    /// Size of the files of other sessions, in bytes.
     other_bytes: u64,
     /// Uncompressed bytes written since the last flush.
     unflushed_bytes: u64,
@@ -279,7 +280,8 @@ impl Writer {
                 fs::metadata(path).map_err(|source| failed("read the size of", path, source))?;
             other_bytes += metadata.len();
         }
-        // Not even the line that ends the session would fit, and each try would add one.
+        // Not even the line that ends a session would fit, and each attempt to record would add
+        // one.
         if other_bytes + 2 * ENDING_BYTES > limits.bytes_max {
             return Err(TapeError::Full { bytes_max: limits.bytes_max });
         }
@@ -316,6 +318,7 @@ impl Writer {
             let Batch { entries, end } = queue.take(timeout);
             for entry in &entries {
                 if let Err(error) = self.write(entry) {
+                    // `check_room` has kept room for the last line.
                     if error.is_full() {
                         self.end(entry.at, &error.to_string())?;
                     }
@@ -354,13 +357,13 @@ impl Writer {
             writer.file_bytes() + writer.unflushed_bytes + line_bytes + ENDING_BYTES <= bytes_max
         };
         if !has_room(self) && self.unflushed_bytes > 0 {
-            // Their compressed size is known only after a flush.
+            // The compressed size of unflushed lines is known only after a flush.
             self.flush()?;
         }
         if has_room(self) { Ok(()) } else { Err(TapeError::Full { bytes_max }) }
     }
 
-    /// Bytes of all files of the tape on disk.
+    /// Returns the size of all files of the tape on disk, in bytes.
     fn file_bytes(&self) -> u64 {
         let open = self.files.iter().flatten().map(|file| file.encoder.get_ref().bytes);
         self.closed_bytes + open.sum::<u64>()
@@ -390,7 +393,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Flushes all files to the operating system.
+    /// Flushes all files to the operating system, and closes those due for rotation.
     fn flush(&mut self) -> Result<(), TapeError> {
         for file in self.files.iter_mut().flatten().filter(|file| file.is_dirty) {
             let flushed = file.encoder.flush();
@@ -398,7 +401,7 @@ impl Writer {
             file.is_dirty = false;
         }
         for place in 0..self.files.len() {
-            // A quiet file has to rotate in time too.
+            // A quiet file must rotate in time too.
             if self.files[place].as_ref().is_some_and(|file| file.is_due_for_rotation(&self.limits))
             {
                 self.close(place)?;
@@ -417,7 +420,7 @@ impl Writer {
         ended.file.sync_data().map_err(|source| failed("sync", &path, source))
     }
 
-    /// Ends the session.
+    /// Writes the last line of the session and closes all files.
     fn end(&mut self, at: Timestamp, why: &str) -> Result<(), TapeError> {
         let why = serde_json::to_string(why).expect("text is JSON");
         let fields = format!(r#""kind":"end","why":{why}"#);

@@ -1,61 +1,62 @@
-//! What an account was worth over time, from its records of fills and settlements.
+//! An account's equity over time, computed from its records of fills and settlements.
 //!
-//! Nothing is stored for it. Cash follows from where the records begin and from what each of them
-//! paid; each outcome is valued by itself, at prices that the caller knows.
+//! Equity is not stored. Cash is the starting cash plus the payments in the records. Each outcome
+//! is valued separately, at prices that the caller supplies.
 
 use crate::ids::Timestamp;
 use crate::money::{Notional, Price, Shares, Usd};
 
-/// The account's shares of an outcome.
+/// An account's shares of an outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Holding {
     /// The shares held; 0 if none.
     pub shares: Shares,
-    /// The cost of those shares, without fees: their value while the outcome has no price.
+    /// The cost of the shares, without fees. It serves as their value while the outcome has no
+    /// price.
     pub cost: Usd,
 }
 
 /// A change in the account's cash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Payment {
-    /// When it happened.
+    /// The time of the payment.
     pub at: Timestamp,
-    /// What the account got; below 0 if it paid.
+    /// The amount received; negative if the account paid.
     pub amount: Usd,
-    /// The cash afterwards, if the record has it.
+    /// The cash after the payment, if the record states it.
     pub balance: Option<Usd>,
 }
 
 /// A change in the account's shares of an outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Move {
-    /// When it happened.
+    /// The time of the change.
     pub at: Timestamp,
-    /// What was held until then.
+    /// The holding before the change.
     pub before: Holding,
-    /// What was held from then on.
+    /// The holding after the change.
     pub after: Holding,
 }
 
-/// What an account was worth at a moment.
+/// An account's equity at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EquityPoint {
-    /// The moment.
+    /// The moment at which the equity is computed.
     pub at: Timestamp,
-    /// All cash, including what open orders held back.
+    /// All cash, including the part reserved for open orders.
     pub cash: Usd,
     /// The value of the positions.
     pub position_value: Usd,
 }
 
-/// What an account was worth over time.
+/// An account's equity over time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Equity {
     points: Vec<EquityPoint>,
 }
 
 impl Holding {
-    /// No shares.
+    /// A holding of no shares.
     pub const NONE: Self = Self { shares: Shares::ZERO, cost: Usd::ZERO };
 
     fn value(self, price: Option<Price>) -> Usd {
@@ -64,18 +65,19 @@ impl Holding {
 }
 
 impl EquityPoint {
-    /// Cash and positions together.
+    /// Returns the cash plus the value of the positions.
     pub fn total(&self) -> Usd {
         self.cash + self.position_value
     }
 }
 
 impl Equity {
-    /// The cash at each of these moments, without positions. `moments` and `payments` must be in
-    /// order. `start` is when the account began and its cash then; earlier moments get no point.
+    /// Computes the cash at each of the given moments, without positions. `moments` and `payments`
+    /// must be sorted by time. `start` is the time at which the records begin and the cash at that
+    /// time; earlier moments get no point.
     ///
     /// A gap in the records, such as a settlement that is no longer kept, shows as an unexpected
-    /// balance after the next fill. Moments before that fill get no point, either.
+    /// balance after the next fill. Moments before that fill get no point either.
     pub fn new(
         moments: impl IntoIterator<Item = Timestamp>,
         start: (Timestamp, Usd),
@@ -97,8 +99,9 @@ impl Equity {
         Self { points }
     }
 
-    /// Adds the value of the shares of one outcome, whose moves are in order; without a move,
-    /// `held` was held all the time. Asks for a price only while there were shares.
+    /// Adds the value of the account's shares of one outcome to each point. `moves` must be sorted
+    /// by time; if it is empty, the account holds `held` throughout. Calls `price` only for moments
+    /// at which the account held shares.
     pub fn add(
         &mut self,
         held: Holding,
@@ -117,7 +120,7 @@ impl Equity {
         }
     }
 
-    /// The points, oldest first.
+    /// Returns the points, oldest first.
     pub fn points(&self) -> &[EquityPoint] {
         &self.points
     }

@@ -1,17 +1,17 @@
-//! The memory of one account beyond its row.
+//! The heap memory of one account, beyond its row.
 
 use super::Account;
 use crate::engine::account::position::Position;
 use crate::engine::state::heap::{queue_bytes, text_bytes, tree_bytes};
 
 impl Account {
-    /// The memory of what the account owns, without its orders and logged fills.
+    /// Returns the account's heap memory in bytes, without its orders and logged fills.
     pub(in crate::engine) fn owned_bytes(&self) -> usize {
         let subject = text_bytes(self.subject.len());
         self.activity.as_ref().map_or(subject, |activity| subject + activity.bytes())
     }
 
-    /// The memory of the logged fills.
+    /// Returns the heap memory of the logged fills, in bytes.
     pub(in crate::engine) fn fill_log_bytes(&self) -> usize {
         self.fill_log().map_or(0, |log| queue_bytes(&log.fills))
     }

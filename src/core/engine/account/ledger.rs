@@ -1,15 +1,15 @@
-//! An account's money, by source and use, and how often it was reset.
+//! An account's money, by source and use, and its resets.
 
 use crate::engine::state::hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, Timestamp};
 use crate::market::book::Side;
 use crate::money::Usd;
 
-/// An account's money, by source and use. Cash is the sum.
+/// An account's money, by source and use. Cash is the sum of the sources minus the uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ledger {
-    /// Play money granted at the start and by resets, less what resets took. Below 0 if that is
-    /// more.
+    /// Play money granted on opening, by deposits and by resets, minus the money that resets took.
+    /// Negative if resets took more than was granted.
     pub granted: Usd,
     /// Notional paid for shares.
     pub purchases: Usd,
@@ -17,26 +17,27 @@ pub struct Ledger {
     pub sales: Usd,
     /// Fees paid.
     pub fees: Usd,
-    /// Received for shares of resolved markets.
+    /// Payouts received for shares in resolved markets.
     pub payouts: Usd,
-    /// The part of the cash reserved for open orders: the sum of what each may still spend. It
-    /// follows from those orders and is neither journaled nor part of the state hash.
+    /// The part of the cash reserved for open orders: the sum of the maximum amounts that the
+    /// orders may still spend. It is derived from the orders and is neither journaled nor part of
+    /// the state hash.
     pub reserved: Usd,
 }
 
-/// The resets of an account that was ever reset.
+/// The resets of an account that was reset at least once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resets {
-    /// How many there were; at least 1.
+    /// The number of resets; at least 1.
     pub count: u32,
-    /// The cash that the newest one left, from which profit counts.
+    /// The cash after the newest reset, against which profit is measured.
     pub balance: Usd,
-    /// When the newest one happened.
+    /// When the newest reset happened.
     pub at: Timestamp,
 }
 
 impl Resets {
-    /// The term in the state hash.
+    /// Returns the term of the resets in the state hash.
     pub(in crate::engine) fn term(&self, account: AccountId) -> StateHash {
         Term::new(TermKind::Resets)
             .pair(account.get(), self.count.into())
@@ -46,34 +47,34 @@ impl Resets {
 }
 
 impl Ledger {
-    /// What a new order can spend.
+    /// Returns the cash that a new order can spend.
     #[inline]
     pub fn available(&self) -> Usd {
         self.cash() - self.reserved
     }
 
-    /// All cash, including what is reserved.
+    /// Returns all cash, including reserved cash.
     #[inline]
     pub fn cash(&self) -> Usd {
         self.checked_cash().expect("every change of a ledger checks its cash")
     }
 
-    /// Like [`Self::cash`], but `None` if it exceeds the range of an `i64`.
+    /// Like [`Self::cash`], but returns `None` if the cash exceeds the range of an `i64`.
     #[inline]
     pub(in crate::engine) fn checked_cash(&self) -> Option<Usd> {
         self.narrow_cash().or_else(|| self.wide_cash())
     }
 
-    /// The cash, or `None` if an intermediate sum exceeds the range, which does not occur in
-    /// practice.
+    /// Returns the cash, or `None` if an intermediate sum exceeds the range, which does not occur
+    /// in practice.
     #[inline]
     fn narrow_cash(&self) -> Option<Usd> {
         let received = self.granted.checked_add(self.sales)?.checked_add(self.payouts)?;
         received.checked_sub(self.purchases)?.checked_sub(self.fees)
     }
 
-    /// Adds the terms in an `i128`: the sum of two may exceed the range of an `i64` while the cash
-    /// does not.
+    /// Computes the cash in an `i128`, because an intermediate sum may exceed the range of an `i64`
+    /// even if the cash does not.
     #[cold]
     fn wide_cash(&self) -> Option<Usd> {
         let wide = |sum: Usd| i128::from(sum.micros());
@@ -82,22 +83,22 @@ impl Ledger {
         i64::try_from(received - spent).ok().map(Usd::from_micros)
     }
 
-    /// The ledger after a grant, or below 0 the taking, of play money; `None` if a sum or the cash
-    /// exceeds its range.
+    /// Returns the ledger after a grant of play money. `granted` is negative if money is taken.
+    /// `None` if a sum or the cash exceeds its range.
     pub fn after_grant(mut self, granted: Usd) -> Option<Self> {
         self.granted = self.granted.checked_add(granted)?;
         self.checked_cash()?;
         Some(self)
     }
 
-    /// The ledger after a payout; `None` if a sum or the cash exceeds its range.
+    /// Returns the ledger after a payout; `None` if a sum or the cash exceeds its range.
     pub fn after_payout(mut self, payout: Usd) -> Option<Self> {
         self.payouts = self.payouts.checked_add(payout)?;
         self.checked_cash()?;
         Some(self)
     }
 
-    /// The ledger after a fill; `None` if a sum or the cash exceeds its range.
+    /// Returns the ledger after a fill; `None` if a sum or the cash exceeds its range.
     #[inline]
     pub fn after_fill(mut self, side: Side, notional: Usd, fee: Usd) -> Option<Self> {
         let sum = match side {

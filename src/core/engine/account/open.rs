@@ -1,4 +1,4 @@
-//! What only accounts with resting orders have: open orders and what they hold back, the number of
+//! Data that only accounts with resting orders have: open orders and their reserves, the number of
 //! fills, and the heartbeat.
 
 use super::{Account, fills_term};
@@ -11,12 +11,12 @@ use crate::ids::{MarketIndex, OutcomeIndex};
 use crate::money::{Shares, Usd};
 
 impl Account {
-    /// The slots of the open orders, oldest first.
+    /// Returns the slots of the open orders, oldest first.
     pub(in crate::engine) fn open_orders(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
         self.resting().into_iter().flat_map(|resting| resting.open.values().copied())
     }
 
-    /// The slots of the open orders after this counter, oldest first.
+    /// Returns the slots of the open orders with counters above `counter`, oldest first.
     pub(in crate::engine) fn open_orders_after(
         &self,
         counter: u64,
@@ -25,7 +25,8 @@ impl Account {
         open.flat_map(move |resting| resting.open.range(counter + 1..).map(|(_, &slot)| slot))
     }
 
-    /// The counters and the slots of the open orders before this counter, oldest first.
+    /// Returns the counter and slot of each open order with a counter below `counter`, oldest
+    /// first.
     pub(in crate::engine) fn open_orders_before(
         &self,
         counter: u64,
@@ -34,17 +35,17 @@ impl Account {
         open.flat_map(move |resting| resting.open.range(..counter).map(|(&at, &slot)| (at, slot)))
     }
 
-    /// How many orders of the account are open.
+    /// Returns the number of open orders, including held ones.
     pub fn open_order_count(&self) -> usize {
         self.resting().map_or(0, |resting| resting.open.len())
     }
 
-    /// How many fills the account ever had.
+    /// Returns the number of fills the account has ever had.
     pub fn fill_count_ever(&self) -> u64 {
         self.order_count_ever().saturating_add_signed(self.fill_surplus())
     }
 
-    /// How many fills the account ever had, less the orders that it ever finished.
+    /// Returns the number of fills ever, minus the number of orders ever finished.
     pub(in crate::engine) fn fill_surplus(&self) -> i64 {
         self.resting().map_or(0, |resting| resting.fill_surplus)
     }
@@ -55,7 +56,7 @@ impl Account {
         }
     }
 
-    /// The log of the account's fills, if it has begun.
+    /// Returns the account's fill log, if it has one.
     #[inline]
     pub(in crate::engine) fn fill_log(&self) -> Option<&FillLog> {
         self.resting()?.fill_log.as_ref()
@@ -70,7 +71,7 @@ impl Account {
         self.resting_mut().fill_log = Some(log);
     }
 
-    /// How often the account sends a heartbeat, in milliseconds; `None` if it does not.
+    /// Returns the heartbeat interval in milliseconds; `None` without a heartbeat.
     pub fn heartbeat_ms(&self) -> Option<u32> {
         self.resting()?.heartbeat_ms
     }
@@ -87,8 +88,8 @@ impl Account {
         self.activity.get_or_insert_default().resting.get_or_insert_default()
     }
 
-    /// Adds an open order with what it holds back; `None` if the account does not have that. It is
-    /// then in an undefined state.
+    /// Adds an open order with its reserve. Returns `None` if the account cannot cover the reserve;
+    /// the account is then in an undefined state.
     pub(in crate::engine) fn open_order(
         &mut self,
         counter: u64,
@@ -105,7 +106,7 @@ impl Account {
         can_reserve.then_some(())
     }
 
-    /// The shares of an outcome that open sales hold back.
+    /// Returns the shares of an outcome that open sales reserve.
     pub(in crate::engine) fn reserved_shares(
         &self,
         market: MarketIndex,
@@ -114,7 +115,7 @@ impl Account {
         self.resting().map_or(Shares::ZERO, |resting| resting.reserved_shares(market, outcome))
     }
 
-    /// Changes what an open order holds back.
+    /// Changes the reserve of an open order from `before` to `after`.
     pub(in crate::engine) fn release(&mut self, on: BookSide, before: Reserve, after: Reserve) {
         if let Some(activity) = &mut self.activity {
             activity.reserved -= before.cash - after.cash;
@@ -124,24 +125,26 @@ impl Account {
         }
     }
 
-    /// Removes an open order that holds back nothing any more.
+    /// Removes an open order, whose reserve must already be released.
     pub(in crate::engine) fn close_order(&mut self, counter: u64, on: BookSide) {
         if let Some(resting) = self.activity.as_mut().and_then(|it| it.resting.as_mut()) {
             resting.remove(counter, on);
         }
     }
 
-    /// The displayed sizes that the account's orders on one side of a book have used.
+    /// Returns the displayed levels that the account's orders on one side of a book have taken
+    /// from.
     pub(in crate::engine) fn used_levels(&self, on: BookSide) -> &[NotedLevel] {
         self.resting().map_or(&[], |resting| resting.used(on))
     }
 
-    /// The sides of books on which the account's orders have used displayed sizes.
+    /// Iterates over the book sides on which the account's orders have taken from displayed levels.
     pub(in crate::engine) fn used_sides(&self) -> impl Iterator<Item = (BookSide, &[NotedLevel])> {
         self.resting().into_iter().flat_map(Resting::used_sides)
     }
 
-    /// Adds displayed sizes that an order has used to those that the account's orders have.
+    /// Merges the displayed levels that an order has taken from into those recorded for the
+    /// account.
     pub(in crate::engine) fn note_used(
         &mut self,
         on: BookSide,
@@ -152,15 +155,15 @@ impl Account {
         }
     }
 
-    /// Remembers the displayed sizes that the account's orders on one side of a book have used.
+    /// Replaces the displayed levels recorded for the account's orders on one side of a book.
     pub(in crate::engine) fn remember_used(&mut self, on: BookSide, used: UsedLevels) {
         if let Some(resting) = self.activity.as_mut().and_then(|it| it.resting.as_mut()) {
             resting.remember(on, used);
         }
     }
 
-    /// Counts an order that finished without a fill, or after the last of its fills, and returns
-    /// the change of the state hash.
+    /// Counts an order that finished without a fill, or after its last fill, and returns the change
+    /// to the state hash.
     pub(in crate::engine) fn count_finished(&mut self) -> Result<StateHash, &'static str> {
         let mut change = StateHash::default();
         change -= self.term();
@@ -172,7 +175,7 @@ impl Account {
         Ok(change)
     }
 
-    /// Counts a fill that did not finish its order, and returns the change of the state hash.
+    /// Counts a fill that did not finish its order, and returns the change to the state hash.
     pub(in crate::engine) fn count_part(&mut self) -> StateHash {
         let mut change = StateHash::default();
         change -= fills_term(self.id, self.fill_surplus());

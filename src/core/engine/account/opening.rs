@@ -1,4 +1,4 @@
-//! Resolving the account of a command, and opening one for an identity that has none.
+//! Resolves the account of a command, and opens an account for an identity that has none.
 
 use std::hash::BuildHasher as _;
 
@@ -62,7 +62,7 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// The event that opens the account, if it is new.
+    /// Returns the event that opens the account, if it is new.
     pub(in crate::engine) fn opening(self, now: Timestamp, rules: &Rules) -> Option<Event> {
         match self {
             Self::Known(_) => None,
@@ -82,7 +82,7 @@ fn opening(identity: &Identity, account: AccountId, now: Timestamp, rules: &Rule
 }
 
 impl State {
-    /// Resolves the owner in a command, if their account takes writes.
+    /// Resolves a command's owner to an account. Fails if the account accepts no writes.
     #[inline]
     pub(in crate::engine) fn actor<'a>(&'a self, owner: &'a Owner) -> Result<Actor<'a>, Rejection> {
         match owner {
@@ -130,10 +130,12 @@ impl State {
         Ok(())
     }
 
-    /// Appends an account.
+    /// Appends an account, and indexes its identity, heartbeat and positions.
     pub(in crate::engine) fn insert_account(&mut self, account: Account) {
         self.hash += account.all_terms();
         if account.heartbeat_ms().is_some() {
+            // The time of the last beat is not stored, so a restored account starts with a full
+            // interval.
             self.silences.insert(account.id, Timestamp::EPOCH);
         }
         let hash = self.hasher.hash_one(account.digest);
@@ -148,7 +150,7 @@ impl State {
         self.account_of.insert_unique(hash, slot, hash_at);
     }
 
-    /// The index of an issuer, which is added if it is new.
+    /// Returns the index of an issuer, adding it if it is new.
     pub(in crate::engine) fn issuer(&mut self, issuer: &str) -> u32 {
         let known = self.issuers.iter().position(|known| **known == *issuer);
         let index = known.unwrap_or_else(|| {

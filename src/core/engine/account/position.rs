@@ -5,25 +5,25 @@ use crate::ids::{AccountId, MarketIndex, OutcomeIndex};
 use crate::market::book::Side;
 use crate::money::{Price, Shares, Usd};
 
-/// A position: shares, their cost, and the realised profit.
+/// A position in one outcome: its shares, their cost, and the realised profit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Position {
-    /// The market, by the shard's index.
+    /// The market's index in the shard.
     pub market: MarketIndex,
     /// The outcome's index in the market.
     pub outcome: OutcomeIndex,
     /// The shares held; 0 if closed, never negative.
     pub shares: Shares,
-    /// The cost of those shares, without fees; 0 if closed, never negative.
+    /// The cost of the shares held, without fees; 0 if closed, never negative.
     pub cost: Usd,
-    /// Proceeds less cost of all shares sold or paid out, without fees.
+    /// Realised profit: proceeds minus cost of all shares sold or paid out, without fees.
     pub realised: Usd,
-    /// Whether a reset of the account closed it, and nothing was bought since.
+    /// Whether a reset of the account closed the position, and it has not been reopened since.
     pub closed_by_reset: bool,
 }
 
 impl Position {
-    /// A position without shares.
+    /// Creates a position without shares.
     pub const fn empty(market: MarketIndex, outcome: OutcomeIndex) -> Self {
         Self {
             market,
@@ -40,13 +40,14 @@ impl Position {
         self.shares > Shares::ZERO
     }
 
-    /// Cost per share, to six decimals; 0 if closed.
+    /// Returns the cost per share, to six decimals; 0 if closed.
     pub fn average_entry_price(&self) -> Price {
         self.cost.per_share(self.shares).unwrap_or(Price::ZERO)
     }
 
-    /// The position after a fill. A sale reduces the cost in proportion, rounded down, so that
-    /// closing leaves exactly 0. `None` if a sum exceeds its range or more is sold than held.
+    /// Returns the position after a fill. A sale removes a proportional part of the cost, rounded
+    /// down, so that closing leaves exactly 0. `None` if a sum exceeds its range, or if the fill
+    /// sells more shares than the position has.
     #[inline]
     pub fn after_fill(mut self, side: Side, quantity: Shares, notional: Usd) -> Option<Self> {
         match side {
@@ -68,8 +69,8 @@ impl Position {
         Some(self)
     }
 
-    /// The position after its market has paid for all of its shares. `None` if the profit exceeds
-    /// its range.
+    /// Returns the position after its market has paid out all of its shares; `None` if the profit
+    /// exceeds its range.
     pub fn after_payout(mut self, payout: Usd) -> Option<Self> {
         self.realised = self.realised.checked_add(payout.checked_sub(self.cost)?)?;
         self.shares = Shares::ZERO;
@@ -77,8 +78,8 @@ impl Position {
         Some(self)
     }
 
-    /// The position after a reset of its account. Its cost is no loss, since the reset replaces all
-    /// money.
+    /// Returns the position after a reset of its account. The cost does not count as a loss, since
+    /// the reset replaces all money.
     pub(in crate::engine) const fn after_reset(mut self) -> Self {
         self.shares = Shares::ZERO;
         self.cost = Usd::ZERO;
@@ -86,7 +87,7 @@ impl Position {
         self
     }
 
-    /// The position's term in the state hash.
+    /// Returns the position's term in the state hash.
     #[inline]
     pub(in crate::engine) fn term(&self, account: AccountId) -> StateHash {
         let kind = if self.closed_by_reset { TermKind::ResetPosition } else { TermKind::Position };

@@ -1,4 +1,4 @@
-//! What a reset does to an account.
+//! Applies resets to accounts.
 
 use super::{Account, money_term};
 use crate::engine::account::ledger::Resets;
@@ -7,19 +7,19 @@ use crate::engine::state::hash::StateHash;
 use crate::money::Usd;
 
 impl Account {
-    /// The resets of the account, if there were any.
+    /// Returns the account's resets, if there were any.
     pub fn resets(&self) -> Option<Resets> {
         self.resting()?.resets
     }
 
-    /// The balance from which profit counts: the play money granted at the start, or the cash that
-    /// the newest reset left, and all deposits since.
+    /// Returns the balance against which profit is measured: the play money granted on opening, or
+    /// the cash after the newest reset, plus all deposits since.
     pub fn baseline(&self) -> Usd {
         self.resets().map_or(self.granted, |resets| resets.balance + self.deposited())
     }
 
-    /// How many positions are open, and what they have cost, without fees; `None` if that exceeds
-    /// its range.
+    /// Returns the number of open positions and their total cost, without fees; `None` if the cost
+    /// exceeds its range.
     pub(in crate::engine) fn count_open_positions(&self) -> Option<(u32, Usd)> {
         let mut open = self.positions().iter().filter(|position| position.is_open());
         open.try_fold((0, Usd::ZERO), |(count, cost), position| {
@@ -31,7 +31,7 @@ impl Account {
         self.resting_mut().resets = Some(resets);
     }
 
-    /// Resets the account and returns the change of the state hash. Fails if the reset contradicts
+    /// Resets the account and returns the change to the state hash. Fails if the reset contradicts
     /// the account, which is then in an undefined state.
     pub(in crate::engine) fn reset(
         &mut self,

@@ -1,5 +1,4 @@
-//! The part of an account that only accounts with resting orders, or with resets, have, and those
-//! that operators have acted on.
+//! The rarely used part of an account: resting orders, resets and operator acts.
 
 use std::collections::BTreeMap;
 
@@ -14,22 +13,23 @@ use crate::ids::{MarketIndex, OutcomeIndex};
 use crate::market::book::{Level, Side};
 use crate::money::{Price, Shares};
 
-/// An account's open orders, and what follows from them.
+/// An account's open orders, and other data that most accounts lack.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Resting {
-    /// The slots of the open orders, by the counter of the order.
+    /// The slots of the open orders, by order counter.
     pub(in crate::engine) open: BTreeMap<u64, u32>,
     /// The number of fills the account has ever had, minus the number of orders it has ever
     /// finished.
     pub(in crate::engine) fill_surplus: i64,
-    /// How often the account sends a heartbeat, in milliseconds.
+    /// The heartbeat interval in milliseconds.
     pub(in crate::engine) heartbeat_ms: Option<u32>,
-    /// The fills since the account's first order that need not fill at once.
+    /// The account's fills, from its first order that did not have to fill at once. `None` if it
+    /// never had such an order.
     pub(in crate::engine) fill_log: Option<FillLog>,
     pub(in crate::engine) resets: Option<Resets>,
     pub(in crate::engine) standing: Option<Box<Standing>>,
     on: BTreeMap<BookSide, OnSide>,
-    /// How many of `on` have used levels, so that nobody has to look at each.
+    /// The number of entries in `on` with used levels, kept up to date so that `bytes` is O(1).
     used_count: u32,
 }
 
@@ -37,66 +37,67 @@ pub(in crate::engine) struct Resting {
 #[derive(Clone, Debug, Default)]
 struct OnSide {
     count: u32,
-    /// The shares that open sales hold back.
+    /// The shares that open sales reserve.
     reserved: Shares,
-    /// Most orders have used none.
+    /// The levels that the orders have taken from. Boxed, since most orders have taken from none.
     used: Option<Box<UsedLevels>>,
 }
 
-/// The displayed sizes that an account's resting orders have used, in the order of the newest fill
-/// at each. There is at most one entry for each price.
+/// The displayed levels that an account's resting orders have taken from, in the order of the
+/// newest fill at each level. At most one entry per price.
 pub(in crate::engine) type UsedLevels = SmallVec<[NotedLevel; 1]>;
 
 /// A level of the venue's book that an account's resting orders have taken from. It is journaled
-/// with the fill, and not part of the state hash.
+/// with the fill and is not part of the state hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UsedLevel {
     /// The level's price.
     pub price: Price,
-    /// The size that it displayed at the newest fill.
+    /// The size displayed at the newest fill.
     pub shown: Shares,
-    /// What the account's orders may still take of that size.
+    /// The part of `shown` that the account's orders may still take.
     pub left: Shares,
 }
 
 impl UsedLevel {
-    /// A level whose whole size was taken.
+    /// Creates the record of a level whose whole size was taken.
     pub(in crate::engine) const fn whole(level: &Level) -> Self {
         Self { price: level.price, shown: level.size, left: Shares::ZERO }
     }
 
-    /// Whether a level on disk could have been written.
+    /// Whether a level read from disk has a valid price and sizes.
     pub(in crate::engine) fn is_possible(&self) -> bool {
         let Self { price, shown, left } = *self;
         (Price::ZERO..=Price::ONE).contains(&price) && (Shares::ZERO..=shown).contains(&left)
     }
 }
 
-/// A used level, and how much it had grown by the newest fill.
+/// A used level, and its growth up to the newest fill.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::engine) struct NotedLevel {
     pub(in crate::engine) level: UsedLevel,
-    /// Working memory: `None` if another process saw that fill.
+    /// The growth. It is not journaled, so it is `None` if the newest fill happened before this
+    /// process started.
     pub(in crate::engine) seen: Option<Seen>,
 }
 
 impl NotedLevel {
-    /// A level of a book that this process has not seen.
+    /// Creates the record of a level whose book this process has not seen.
     pub(in crate::engine) const fn unseen(level: UsedLevel) -> Self {
         Self { level, seen: None }
     }
 }
 
-/// How much a level had ever grown; see [`crate::market::book::Book`].
+/// The total growth of a level; see [`crate::market::book::Book`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::engine) struct Seen {
     pub(in crate::engine) grown: Shares,
-    /// The era of `grown`.
+    /// The era in which `grown` was counted.
     pub(in crate::engine) era: u64,
 }
 
 impl Resting {
-    /// The memory of this and of what it owns, without the logged fills.
+    /// Returns the memory of this value in bytes, including its heap data but not the logged fills.
     pub(in crate::engine) fn bytes(&self) -> usize {
         size_of::<Self>()
             + tree_bytes(&self.open)
@@ -105,7 +106,8 @@ impl Resting {
             + self.standing.as_ref().map_or(0, |standing| standing.bytes())
     }
 
-    /// Adds an open order with the shares that it holds back; `None` if the sum exceeds its range.
+    /// Adds an open order with the shares that it reserves. Returns `None` if the sum of reserved
+    /// shares exceeds its range.
     pub(in crate::engine) fn insert(
         &mut self,
         counter: u64,
@@ -120,14 +122,14 @@ impl Resting {
         Some(())
     }
 
-    /// Changes the shares that an open order holds back.
+    /// Releases shares that an open order reserved.
     pub(in crate::engine) fn release(&mut self, on: BookSide, shares: Shares) {
         if let Some(side) = self.on.get_mut(&on) {
             side.reserved -= shares;
         }
     }
 
-    /// Removes an open order that holds back nothing any more.
+    /// Removes an open order, whose shares must already be released.
     pub(in crate::engine) fn remove(&mut self, counter: u64, on: BookSide) {
         self.open.remove(&counter);
         if let Some(side) = self.on.get_mut(&on) {
@@ -139,7 +141,7 @@ impl Resting {
         }
     }
 
-    /// The shares of an outcome that open sales hold back.
+    /// Returns the shares of an outcome that open sales reserve.
     pub(in crate::engine) fn reserved_shares(
         &self,
         market: MarketIndex,
@@ -149,19 +151,19 @@ impl Resting {
         self.on.get(&on).map_or(Shares::ZERO, |side| side.reserved)
     }
 
-    /// The displayed sizes that orders on one side of a book have used.
+    /// Returns the displayed levels that orders on one side of a book have taken from.
     pub(in crate::engine) fn used(&self, on: BookSide) -> &[NotedLevel] {
         let used = self.on.get(&on).and_then(|side| side.used.as_deref());
         used.map_or(&[], |used| used)
     }
 
-    /// The sides on which displayed sizes were used.
+    /// Iterates over the book sides on which orders have taken from displayed levels.
     pub(in crate::engine) fn used_sides(&self) -> impl Iterator<Item = (BookSide, &[NotedLevel])> {
         self.on.iter().filter_map(|(&on, side)| Some((on, &side.used.as_deref()?[..])))
     }
 
-    /// Adds displayed sizes that an order has used to those that others have, as long as there are
-    /// orders on that side of the book.
+    /// Merges the displayed levels that an order has taken from into those recorded for its side of
+    /// the book. Does nothing if no order is open on that side.
     pub(in crate::engine) fn note_used(
         &mut self,
         on: BookSide,
@@ -174,8 +176,8 @@ impl Resting {
         }
     }
 
-    /// Remembers the displayed sizes that orders on one side of a book have used, as long as there
-    /// are such orders.
+    /// Replaces the displayed levels recorded for one side of a book. Does nothing if no order is
+    /// open on that side.
     pub(in crate::engine) fn remember(&mut self, on: BookSide, used: UsedLevels) {
         if let Some(side) = self.on.get_mut(&on) {
             self.used_count += u32::from(side.used.is_none());
@@ -184,8 +186,9 @@ impl Resting {
     }
 }
 
-/// Notes what is left of a level after a fill. Returns whether it counts: a match of several visits
-/// may go on with its book after a newer one was matched.
+/// Records what is left of a level after a fill. If a level of a newer book is already recorded,
+/// records nothing and returns false. This can happen because a match that takes several visits
+/// continues with its own book even if a newer one has been matched meanwhile.
 pub(in crate::engine) fn note_used(used: &mut UsedLevels, mut noted: NotedLevel) -> bool {
     if used.iter().any(|known| is_of_newer_book(known, &noted)) {
         return false;
@@ -208,10 +211,10 @@ fn is_of_newer_book(known: &NotedLevel, noted: &NotedLevel) -> bool {
     })
 }
 
-/// What an account's resting orders may take of a displayed level: what was left after their newest
-/// fill there, and what the level has grown since, but at most what is displayed. Where it is
-/// unknown how much the level grew, because a change may have been lost or the server was started
-/// again, it has grown by what it shows beyond its size then.
+/// Returns the size that an account's resting orders may take from a displayed level: the size that
+/// their newest fill left there plus the level's growth since, but at most the displayed size. The
+/// growth is unknown if a change may have been lost or the server was restarted. It is then
+/// estimated from the excess of the displayed size over the size at that fill.
 pub(in crate::engine) fn free_size(
     used: &[NotedLevel],
     price: Price,
@@ -225,7 +228,7 @@ pub(in crate::engine) fn free_size(
     let beyond = |now: Shares, then: Shares| now.micros().saturating_sub(then.micros()).max(0);
     let growth = match seen {
         Some(seen) if seen.era == era => beyond(grown, seen.grown),
-        // The numbers of an era begin at 0 with its first book.
+        // In each era, growth is counted from 0, starting at its first book.
         _ => beyond(shown, level.shown).max(grown.micros()),
     };
     shown.min(Shares::from_micros(level.left.micros().saturating_add(growth)))
@@ -244,7 +247,7 @@ mod tests {
         }
     }
 
-    /// What is noted of a level after these fills: left, grown and era of each.
+    /// Checks the level recorded after these fills, each given as left, grown and era.
     #[track_caller]
     fn check_used(fills: &[(i64, i64, u64)], expected: (i64, i64, u64)) {
         let mut used = UsedLevels::new();
@@ -258,15 +261,15 @@ mod tests {
     #[test]
     fn a_fill_on_an_older_book_keeps_what_a_newer_one_used() {
         check_used(&[(685, 0, 2), (870, 500, 2)], (870, 500, 2));
-        // What the level grew by counts once.
+        // Growth of the level counts once.
         check_used(&[(870, 500, 2), (555, 0, 2)], (555, 500, 2));
         check_used(&[(870, 500, 2), (9, 0, 4)], (9, 0, 4));
         check_used(&[(870, 500, 4), (9, 900, 2)], (870, 500, 4));
-        // A book of its own and a mirrored one count their eras apart.
+        // The outcome's own book and a mirrored one have separate eras.
         check_used(&[(870, 500, 4), (9, 0, 3)], (9, 0, 3));
     }
 
-    /// What may be taken of a level that displayed 1,000 at the newest fill.
+    /// Checks the size that may be taken from a level that displayed 1,000 at the newest fill.
     #[track_caller]
     fn check_free((left, seen): (i64, Option<(i64, u64)>), now: (i64, i64, u64), expected: i64) {
         let (shown, grown, era) = now;
@@ -279,21 +282,21 @@ mod tests {
     #[test]
     fn a_displayed_size_is_used_once_whatever_is_known_of_its_growth() {
         for (fill, now, expected) in [
-            // In one era it is known by how much the level has grown.
+            // Within one era the growth of the level is known.
             ((0, Some((70, 2))), (1_000, 70, 2), 0),
             ((0, Some((70, 2))), (1_000, 90, 2), 20),
             ((5, Some((70, 2))), (3, 70, 2), 3),
-            // In a new one, or after a restart, only what exceeds the former size is new.
+            // In a new era, or after a restart, only the excess over the former size is new.
             ((0, Some((70, 2))), (1_000, 0, 4), 0),
             ((0, None), (1_000, 0, 4), 0),
             ((0, None), (400, 0, 4), 0),
             ((30, None), (1_000, 0, 4), 30),
             ((0, None), (1_250, 0, 4), 250),
-            // Both counts know of the same 250 shares.
+            // Both measures count the same 250 shares.
             ((0, None), (1_250, 250, 4), 250),
             // The first book of the era showed 600, and 250 were added.
             ((0, None), (850, 250, 4), 250),
-            // It was gone when the era began.
+            // The level was empty when the era began.
             ((0, None), (1_000, 1_000, 4), 1_000),
         ] {
             check_free(fill, now, expected);

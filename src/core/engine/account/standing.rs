@@ -1,4 +1,4 @@
-//! What operators have done to an account.
+//! An account's standing: the lasting effects of operators' acts.
 
 use super::{Account, money_term};
 use crate::engine::admin::standing::{DEPOSITS_KEPT_MAX, Deposit, Standing, Suspension};
@@ -9,19 +9,19 @@ use crate::limits::tier::Tier;
 use crate::money::Usd;
 
 impl Account {
-    /// What operators have done to the account, if anything is left of it.
+    /// Returns the lasting effects of operators' acts, if there are any.
     #[inline]
     pub fn standing(&self) -> Option<&Standing> {
         self.resting()?.standing.as_deref()
     }
 
-    /// The suspension, while there is one.
+    /// Returns the suspension, if the account is suspended.
     #[inline]
     pub fn suspension(&self) -> Option<&Suspension> {
         self.standing()?.suspension.as_ref()
     }
 
-    /// Whether the account takes no writes.
+    /// Whether the account is suspended and so accepts no writes.
     #[inline]
     pub fn is_suspended(&self) -> bool {
         self.suspension().is_some()
@@ -40,22 +40,22 @@ impl Account {
         }
     }
 
-    /// Whether nothing is left of the account.
+    /// Whether the account was erased.
     pub fn is_erased(&self) -> bool {
         self.standing().is_some_and(|standing| standing.erased_at.is_some())
     }
 
-    /// The tier that an operator gave the account.
+    /// Returns the tier set by an operator, if any.
     pub fn tier(&self) -> Option<Tier> {
         self.standing()?.tier
     }
 
-    /// All that was deposited since the account was opened or last reset.
+    /// Returns the sum of all deposits since the account was opened or last reset.
     pub(in crate::engine) fn deposited(&self) -> Usd {
         self.standing().map_or(Usd::ZERO, |standing| standing.deposited)
     }
 
-    /// The deposits that the account remembers, oldest first.
+    /// Returns the deposits that the account keeps, oldest first.
     pub fn deposits(&self) -> &[Deposit] {
         self.standing().map_or(&[], |standing| &standing.deposits)
     }
@@ -67,8 +67,8 @@ impl Account {
             && self.deposited().checked_add(amount).is_some()
     }
 
-    /// Adds a deposit that the account can take, and returns the change of the state hash without
-    /// that of the standing.
+    /// Adds a deposit and returns the change to the state hash, without the terms of the standing.
+    /// Fails if a sum would exceed its range.
     pub(in crate::engine) fn deposit(
         &mut self,
         deposit: Deposit,

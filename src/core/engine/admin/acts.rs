@@ -1,5 +1,5 @@
-//! What operators do to accounts. Each act is one fact with who did it and why; what follows from
-//! it is in the same record.
+//! Operator commands on accounts. Each act is journaled as one event with the operator and the
+//! reason. The events that follow from the act are in the same record.
 
 use smallvec::smallvec;
 
@@ -20,29 +20,30 @@ use crate::faults::{self, Fault};
 use crate::ids::{AccountId, Place, Timestamp};
 use crate::money::Usd;
 
-/// Does something to an account on behalf of an operator. Repeat it while it has more to do.
+/// Performs an act on an account on behalf of an operator. Repeat while [`Acted::has_more`] is set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OperatorCommand {
     /// The account.
     pub account: AccountId,
-    /// What to do.
+    /// The act to perform.
     pub act: Act,
-    /// Who asks for it.
+    /// The operator who requested the act.
     pub by: Operator,
-    /// Why; at most [`REASON_BYTES_MAX`] long.
+    /// The operator's reason, at most [`REASON_BYTES_MAX`] bytes.
     pub reason: Box<str>,
 }
 
-/// What one visit of an [`OperatorCommand`] did.
+/// The result of one [`OperatorCommand`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Acted {
-    /// Whether the act is new; if not, it was done before.
+    /// Whether this command journaled the act. False if an earlier command already did, or if the
+    /// command must first be repeated.
     pub is_new: bool,
-    /// How many open orders ended.
+    /// The number of open orders that ended.
     pub order_count: usize,
-    /// How many open positions were closed.
+    /// The number of open positions that were closed.
     pub position_count: u32,
-    /// Whether there is more to do.
+    /// Whether the command must be repeated.
     pub has_more: bool,
 }
 
@@ -68,7 +69,7 @@ impl Command for OperatorCommand {
             Act::Resume => Verdict::Already(Acted::default()),
             Act::Deposit { amount, token } => self.deposit(account, amount, token, now)?,
             Act::Reset => self.reset(state, account, given)?,
-            // Suspended first, so that no order and no comment comes between.
+            // Suspend first, so that no new order or comment arrives between the records.
             Act::Erase if !account.is_suspended() || account.open_order_count() > 0 => {
                 let suspend = Self { act: Act::Suspend, ..self.clone() };
                 match suspend.suspend(state, account, now) {
@@ -112,8 +113,9 @@ impl OperatorCommand {
         Event::OperatorActed(Box::new(OperatorActed { account, act, by, reason, at }))
     }
 
-    /// First the suspension, so that no order comes after those that end. Only an account with very
-    /// many open orders, which only an operator's setting allows, takes more than one record.
+    /// Suspends the account first and then ends its open orders, so that no order can be placed in
+    /// between. Takes more than one record only if an operator's setting allows the account more
+    /// than [`ORDERS_PER_RECORD_MAX`] open orders.
     fn suspend(&self, state: &State, account: &Account, now: Timestamp) -> Verdict<Acted> {
         let is_new = !account.is_suspended();
         let mut events = Events::new();
@@ -130,7 +132,8 @@ impl OperatorCommand {
 }
 
 impl OperatorCommand {
-    /// A deposit with a token that the account remembers was made before.
+    /// Decides a deposit. If the account has kept a deposit with the same token, this one is a
+    /// retry and changes nothing.
     fn deposit(
         &self,
         account: &Account,
@@ -157,7 +160,8 @@ impl OperatorCommand {
 }
 
 impl OperatorCommand {
-    /// The act comes last: the record that has it has the whole reset, or the end of it.
+    /// Decides the next record of a reset. The act's own event comes last, in the record that
+    /// completes the reset.
     fn reset(
         &self,
         state: &State,
@@ -179,14 +183,14 @@ impl OperatorCommand {
 }
 
 impl State {
-    /// The account, if it takes writes.
+    /// Returns the account if it accepts writes.
     pub(in crate::engine) fn writable_account(&self, id: AccountId) -> Result<&Account, Rejection> {
         let account = self.account(id).ok_or(Rejection::AccountNotFound)?;
         account.require_writable()?;
         Ok(account)
     }
 
-    /// Whether the account takes writes.
+    /// Checks whether the account accepts writes.
     pub fn observe_writable(&self, id: AccountId) -> Observed<Result<(), Rejection>> {
         let value = self.writable_account(id).map(drop);
         Observed { value, place: self.account_place(id) }
@@ -228,6 +232,7 @@ impl State {
             Act::Tier(tier) => {
                 row.change_standing(|standing| standing.tier = Some(*tier));
                 let mut next = row.newest_key;
+                // The account's keys form a linked list, newest first.
                 while let Some(slot) = next {
                     self.hash -= self.key_term(&self.keys[slot.get()]);
                     self.keys[slot.get()].set_tier(*tier);

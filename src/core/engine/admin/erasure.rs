@@ -1,9 +1,9 @@
-//! Erasing an account, and the comments that it has written.
+//! Erasure of an account and its comments.
 //!
-//! An account keeps its id, which its shard has given, and loses everything else: its owner's
-//! identity, its keys, orders, fills, positions and sums. What is left balances: it is nothing.
-//! Comments on the orders of others are in the shards of those orders, which delete them on
-//! request.
+//! An erased account keeps its id and loses everything else: its owner's identity, its keys,
+//! orders, fills, positions and sums. All sums are then zero, so they still balance. The account's
+//! comments on other accounts' orders are stored in the shards of those orders, where
+//! [`EraseComments`] deletes them.
 
 use std::hash::BuildHasher as _;
 
@@ -16,28 +16,28 @@ use crate::engine::state::State;
 use crate::ids::{AccountId, CommentId, Place, Timestamp};
 use crate::money::Usd;
 
-/// The most comments that one visit examines.
+/// The maximum number of comments that one command examines.
 const EXAMINED_PER_VISIT_MAX: usize = 10_000;
 
-/// The most comments that one visit deletes.
+/// The maximum number of comments that one command deletes.
 const DELETED_PER_VISIT_MAX: usize = 1_000;
 
-/// Deletes some of the comments that an account has written on orders of this shard. Repeat it with
-/// the comment that it returns until there is none.
+/// Deletes a bounded number of an account's comments on this shard's orders. Repeat with the
+/// returned cursor until it is `None`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EraseComments {
     /// The account, which may be in another shard.
     pub author: AccountId,
-    /// Only newer comments than this one.
+    /// Only comments newer than this one.
     pub after: Option<CommentId>,
 }
 
-/// What one visit of [`EraseComments`] did.
+/// The result of one [`EraseComments`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ErasedComments {
-    /// How many comments were deleted.
+    /// The number of comments deleted.
     pub count: usize,
-    /// The last comment examined, if there may be more.
+    /// The last comment examined; `None` if no comments are left to examine.
     pub next: Option<CommentId>,
 }
 
@@ -73,12 +73,13 @@ impl Command for EraseComments {
     }
 
     fn depends_on(&self, state: &State) -> Place {
-        // That there is no such comment may be the work of an earlier visit.
+        // If no comment is left, an earlier command may have deleted the last one.
         state.place_at(state.last_removal)
     }
 }
 
-/// What stands for the identity of an erased account: one for each, and the hash of no identity.
+/// Returns a placeholder for the identity digest of an erased account. It is unique to the account
+/// and is not the SHA-256 of any known identity.
 fn erased_digest(account: AccountId) -> [u8; 32] {
     let mut digest = [0; 32];
     digest[0] = account.shard().get();
@@ -87,8 +88,9 @@ fn erased_digest(account: AccountId) -> [u8; 32] {
 }
 
 impl State {
-    /// Forgets the oldest orders of an account that is to be erased, with the comments on them, if
-    /// it keeps more than one visit may erase. It has no open orders.
+    /// Returns the next events that forget an account's oldest orders, and with them their
+    /// comments, ahead of its erasure. Returns `None` once what is left fits into the record that
+    /// erases the account. The account must have no open orders.
     pub(in crate::engine) fn forgotten_before_erasure(&self, account: &Account) -> Option<Events> {
         let mut events = Events::new();
         let mut row_count = 0;
@@ -104,7 +106,7 @@ impl State {
         None
     }
 
-    /// Erases the account in this slot, which has no open orders.
+    /// Erases the account in this slot. Fails if the account is not suspended or has open orders.
     pub(in crate::engine) fn erase_account(
         &mut self,
         slot: u32,
@@ -138,7 +140,8 @@ impl State {
         let Ok(found) = found else { return Err("has no identity") };
         found.remove();
 
-        // Without the name of an issuer either: a small one has few users.
+        // Drop the issuer's name too: a small issuer has few users, so its name could identify a
+        // person.
         let issuer = self.issuer("");
         let mut erased =
             Account::opened(id, erased_digest(id), issuer, "".into(), Usd::ZERO, opened_at);

@@ -1,9 +1,9 @@
-//! Resetting an account: its open orders end, its open positions are closed without a payment, and
-//! a grant makes its cash the starting balance.
+//! Account resets: open orders end, open positions are closed without a payment, and a grant brings
+//! the cash to the starting balance.
 //!
-//! One record does all of it, so a crash leaves an account that was reset or one that was not. The
-//! sums of the ledger go on: what the reset changes is granted, or taken if there was more, and
-//! money is conserved as ever.
+//! One record completes the reset, so after a crash the account is either reset or untouched apart
+//! from ended orders. The ledger's sums do not restart from zero: the change in cash is booked as a
+//! grant, which is negative if money is taken. Money is conserved as with any other event.
 
 use crate::engine::account::Account;
 use crate::engine::contradiction::{Flaw, NOT_KEPT};
@@ -16,23 +16,24 @@ use crate::engine::state::State;
 use crate::ids::{AccountId, Place};
 use crate::money::Usd;
 
-/// The most orders that one record of a reset ends. An account with more open orders, which only an
-/// operator's setting allows, loses the oldest of them in records before the one that resets it.
+/// The maximum number of orders that one record of a reset ends. An account can have more open
+/// orders only if an operator's setting allows it. In that case, the oldest orders end in earlier
+/// records.
 pub const ORDERS_PER_RECORD_MAX: usize = 1_000;
 
-/// Resets an account. Repeat it until the account is reset.
+/// Resets an account. Repeat until [`Reset::balance`] is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResetAccount(pub AccountId);
 
-/// What one visit of a reset did.
+/// The result of one [`ResetAccount`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reset {
-    /// How many open orders ended.
+    /// The number of open orders that ended.
     pub order_count: usize,
-    /// How many open positions were closed.
+    /// The number of open positions that were closed.
     pub position_count: u32,
-    /// The account's cash afterwards: the starting balance. `None` if more orders have to end
-    /// first.
+    /// The account's cash after the reset, which is the starting balance. `None` if more orders
+    /// have to end first.
     pub balance: Option<Usd>,
 }
 
@@ -53,13 +54,13 @@ impl Command for ResetAccount {
     }
 }
 
-/// Decides the next record of a reset. A reset of many orders takes several records.
+/// Decides the next record of a reset. A reset that ends many orders takes several records.
 pub(in crate::engine) fn reset(
     state: &State,
     account: &Account,
     given: Given<'_, '_>,
 ) -> Result<Verdict<Reset>, Rejection> {
-    // Held ones included, oldest first.
+    // Oldest first, including held orders.
     let orders = account.open_orders().map(|slot| state.orders[slot].id());
     let (mut events, has_more) =
         end_at_most(ORDERS_PER_RECORD_MAX, orders, EndReason::Reset, given.now);

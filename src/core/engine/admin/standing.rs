@@ -1,4 +1,4 @@
-//! What operators do to accounts, and what an account keeps of it.
+//! The acts of operators, and their lasting effects on an account.
 
 use crate::engine::state::hash::{StateHash, Term, TermKind};
 use crate::engine::state::heap::{text_bytes, vec_bytes};
@@ -6,94 +6,97 @@ use crate::ids::{AccountId, Timestamp};
 use crate::limits::tier::Tier;
 use crate::money::Usd;
 
-/// The longest reason of an operator, in bytes.
+/// The maximum length of an operator's reason, in bytes.
 pub const REASON_BYTES_MAX: usize = 500;
 
-/// The longest name of an operator that is kept, in bytes.
+/// The maximum length of an operator's user name, in bytes.
 pub const USER_BYTES_MAX: usize = 64;
 
-/// How many deposits an account remembers, the newest ones. Only these are found again by their
-/// tokens, and have a time in the account's equity.
+/// The maximum number of deposits an account keeps; the oldest are dropped first. Only kept
+/// deposits are recognised by their tokens and appear with their dates in the account's equity.
 pub const DEPOSITS_KEPT_MAX: usize = 64;
 
-/// The largest deposit: a billion dollars.
+/// The maximum deposit: a billion dollars.
 pub const DEPOSIT_MAX: Usd = Usd::from_micros(1_000_000_000_000_000);
 
-/// Who acts: a user of the server's machine.
+/// An operator, identified as a user of the server's machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Operator {
-    /// The user's number, from the kernel.
+    /// The user id, as reported by the kernel.
     pub uid: u32,
-    /// The user's name; `None` if the machine knows none. At most [`USER_BYTES_MAX`] long.
+    /// The user's name, at most [`USER_BYTES_MAX`] bytes; `None` if the machine has no name for the
+    /// id.
     pub user: Option<Box<str>>,
 }
 
-/// What an operator does to an account.
+/// An act of an operator on an account.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Act {
-    /// Its open orders end, and it takes no more writes.
+    /// Ends the account's open orders and refuses further writes.
     Suspend,
-    /// It takes writes again.
+    /// Lifts the suspension, so that the account accepts writes again.
     Resume,
-    /// All that tells of its owner and of what they did is gone, for good. It is suspended before,
-    /// and has no open orders.
+    /// Permanently removes the owner's identity and all of their activity. The account must be
+    /// suspended first and have no open orders.
     Erase,
-    /// It is reset, as its owner could.
+    /// Resets the account, which its owner can do too.
     Reset,
-    /// Its keys get this tier, and its owner may give no higher one from here on.
+    /// Sets the tier of the account's keys. From then on, the account's owner cannot create keys of
+    /// a higher tier.
     Tier(Tier),
-    /// It gets play money, which is not profit.
+    /// Grants play money, which does not count as profit.
     Deposit {
-        /// How much: above 0, at most [`DEPOSIT_MAX`].
+        /// The amount, above 0 and at most [`DEPOSIT_MAX`].
         amount: Usd,
-        /// Tells a repeat from another deposit.
+        /// Distinguishes a retry from a second deposit.
         token: DepositToken,
     },
 }
 
-/// Tells the repeat of a deposit from another deposit of the account: random bytes.
+/// Random bytes that distinguish the retry of a deposit from a second deposit to the account.
 pub type DepositToken = [u8; 16];
 
-/// A deposit that an account remembers.
+/// A deposit that an account keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deposit {
-    /// The token that came with it.
+    /// The token of the deposit.
     pub token: DepositToken,
-    /// How much.
+    /// The amount.
     pub amount: Usd,
-    /// When.
+    /// The time of the deposit.
     pub at: Timestamp,
 }
 
-/// What operators have done to an account.
+/// The lasting effects of operators' acts on an account.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Standing {
-    /// The suspension, while there is one.
+    /// The suspension, if the account is suspended.
     pub suspension: Option<Suspension>,
-    /// When the account was erased. Nothing else is left of it.
+    /// When the account was erased. The other fields are then at their defaults.
     pub erased_at: Option<Timestamp>,
-    /// The tier that an operator gave the account, whatever its owner's access tokens say.
+    /// The tier set by an operator. It takes precedence over the owner's access tokens.
     pub tier: Option<Tier>,
-    /// All that was deposited since the account was opened or last reset, forgotten deposits
-    /// included.
+    /// The sum of all deposits since the account was opened or last reset, including forgotten
+    /// ones.
     pub deposited: Usd,
-    /// The newest deposits, oldest first: at most [`DEPOSITS_KEPT_MAX`], whenever they were.
+    /// The newest deposits, oldest first, at most [`DEPOSITS_KEPT_MAX`]. A reset does not remove
+    /// them.
     pub deposits: Vec<Deposit>,
 }
 
-/// The suspension of an account, which refuses writes meanwhile.
+/// The suspension of an account, during which writes are refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Suspension {
-    /// Since when.
+    /// When the suspension began.
     pub at: Timestamp,
-    /// Who suspended it.
+    /// The operator who suspended the account.
     pub by: Operator,
-    /// Why; at most [`REASON_BYTES_MAX`] long.
+    /// The operator's reason, at most [`REASON_BYTES_MAX`] bytes.
     pub reason: Box<str>,
 }
 
 impl Act {
-    /// The name of the command that does it.
+    /// Returns the name of the operator command for this act.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Suspend => "suspend",
@@ -107,7 +110,7 @@ impl Act {
 }
 
 impl Standing {
-    /// The terms in the state hash.
+    /// Returns the sum of the standing's terms in the state hash.
     pub(in crate::engine) fn term(&self, account: AccountId) -> StateHash {
         let mut hash = self.suspension.as_ref().map(|it| it.term(account)).unwrap_or_default();
         if self.deposited != Usd::ZERO {
@@ -126,12 +129,12 @@ impl Standing {
         hash
     }
 
-    /// Whether there is nothing to keep.
+    /// Whether the standing has no content, so that it need not be stored.
     pub(in crate::engine) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The memory of this and of what it owns.
+    /// Returns the memory of the standing in bytes, including its heap memory.
     pub(in crate::engine) fn bytes(&self) -> usize {
         let suspension = self.suspension.as_ref().map_or(0, |suspension| {
             let user = suspension.by.user.as_ref().map_or(0, |user| text_bytes(user.len()));

@@ -1,4 +1,4 @@
-//! Accounts as an operator sees them.
+//! Account summaries for operators.
 
 use crate::engine::account::Account;
 use crate::engine::account::ledger::Ledger;
@@ -10,52 +10,52 @@ use crate::ids::{AccountId, Place, Timestamp};
 use crate::limits::tier::Tier;
 use crate::money::Usd;
 
-/// An account in a list for operators, at one moment.
+/// A summary of an account for operators, at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AccountSummary {
     /// The account's id.
     pub account: AccountId,
     /// The issuer of the owner's access tokens.
     pub issuer: Box<str>,
-    /// Who owns it, as the issuer names them.
+    /// The issuer's identifier for the owner.
     pub subject: Box<str>,
     /// When the account was opened.
     pub opened_at: Timestamp,
     /// The account's money.
     pub ledger: Ledger,
-    /// The balance from which profit counts.
+    /// The balance against which profit is measured.
     pub baseline: Usd,
-    /// How often the account was reset.
+    /// The number of times the account was reset.
     pub reset_count: u32,
-    /// Whether nothing is left of the account.
+    /// Whether the account was erased.
     pub is_erased: bool,
-    /// Why the account takes no writes; `None` if it does.
+    /// The suspension; `None` if the account accepts writes.
     pub suspension: Option<Suspension>,
-    /// The tier that an operator gave it.
+    /// The tier set by an operator, if any.
     pub given_tier: Option<Tier>,
-    /// The highest tier of the keys that work; `None` without such a key.
+    /// The highest tier among the active keys; `None` if there are none.
     pub tier: Option<Tier>,
-    /// The number of keys that work.
+    /// The number of active keys.
     pub active_key_count: usize,
-    /// How many orders are open.
+    /// The number of open orders.
     pub open_order_count: usize,
-    /// How many positions are open.
+    /// The number of open positions.
     pub open_position_count: usize,
-    /// How many fills the account ever had.
+    /// The number of fills the account has ever had.
     pub fill_count: u64,
 }
 
-/// A page of the accounts of a shard.
+/// A page of a shard's accounts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SummaryPage {
     /// At most [`ROWS_PER_READ_MAX`] accounts, in id order.
     pub accounts: Vec<AccountSummary>,
-    /// Whether there are accounts after these.
+    /// Whether more accounts follow this page.
     pub has_more: bool,
 }
 
 impl State {
-    /// An account as an operator sees it at `now`.
+    /// Summarises an account at `now`; `None` if there is no such account.
     pub fn observe_summary(
         &self,
         account: AccountId,
@@ -65,15 +65,15 @@ impl State {
         Observed { value, place: self.account_place(account) }
     }
 
-    /// The accounts with counters from `first` on, at most `count` and [`ROWS_PER_READ_MAX`], as an
-    /// operator sees them at `now`.
+    /// Summarises, at `now`, up to `count` accounts with counters from `first` on, but never more
+    /// than [`ROWS_PER_READ_MAX`].
     pub fn observe_summaries(
         &self,
         first: u64,
         count: usize,
         now: Timestamp,
     ) -> Observed<SummaryPage> {
-        // The slot of an account is its counter less 1.
+        // An account's slot is its counter minus 1.
         let first = usize::try_from(first.saturating_sub(1)).unwrap_or(usize::MAX);
         let end = first.saturating_add(count.min(ROWS_PER_READ_MAX)).min(self.accounts.len());
         let mut page = SummaryPage { accounts: Vec::new(), has_more: end < self.accounts.len() };
@@ -86,9 +86,9 @@ impl State {
         Observed { value: page, place }
     }
 
-    /// The issuers of the identities of all accounts; usually one.
+    /// Returns the issuers of all accounts' identities; usually there is only one.
     pub fn observe_issuers(&self) -> Observed<Vec<Box<str>>> {
-        // An account that it leads to has a place of its own.
+        // No place is needed: reading an account of the issuer returns the account's own place.
         Observed { value: self.issuers.clone(), place: Place::START }
     }
 

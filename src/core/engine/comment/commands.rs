@@ -96,21 +96,21 @@ impl Command for RemoveComment {
 }
 
 impl State {
-    /// What an account has written on the orders of this shard. It takes as long as there are
-    /// comments of that account, of which an operator's rule allows only so many.
+    /// Summarises an account's comments on this shard's orders. Takes time linear in their number,
+    /// which `Rules::author_comments_max` bounds.
     pub(in crate::engine) fn written_by(&self, author: AccountId) -> Written {
         let mut own = self.comments_by(author);
         let oldest = own.next().map(|comment| (comment.at, comment.id));
         Written { count: usize::from(oldest.is_some()) + own.count(), oldest }
     }
 
-    /// What an account has written on the orders of this shard.
+    /// Summarises an account's comments on this shard's orders.
     pub fn observe_written(&self, author: AccountId) -> Observed<Written> {
         Observed { value: self.written_by(author), place: self.written_place(author) }
     }
 
-    /// The comments of an account on orders of this shard, oldest first: at most `limit` whose ids
-    /// are higher than `after`.
+    /// Returns up to `limit` of an account's comments on this shard's orders, oldest first,
+    /// starting with the first id above `after`.
     pub fn observe_comments_by(
         &self,
         author: AccountId,
@@ -119,12 +119,12 @@ impl State {
     ) -> Observed<Vec<Comment>> {
         let is_later = |comment: &&Comment| after.is_none_or(|after| comment.id > after);
         let own = self.comments_by(author).filter(is_later).take(limit);
-        // That others are missing may be the work of a deletion.
+        // A deletion may have shortened the list, so cover the newest removal too.
         let place = self.written_place(author).max(self.place_at(self.last_removal));
         Observed { value: own.cloned().collect(), place }
     }
 
-    /// Covers a comment, or that it is gone.
+    /// Returns the place that a comment, or its absence, depends on.
     fn comment_place(&self, id: CommentId) -> Place {
         match self.comment(id) {
             Some(comment) => self.comments_place(comment.order),
@@ -137,7 +137,7 @@ impl State {
         newest.map_or(Place::START, |newest| self.comments_place(newest.order))
     }
 
-    /// The comments of an account on the orders of this shard, oldest first.
+    /// Iterates over an account's comments on this shard's orders, oldest first.
     fn comments_by(&self, author: AccountId) -> impl Iterator<Item = &Comment> {
         let first = CommentId::new(self.shard, 1).expect("the first id is one");
         let own = self.comments_by.range((author, first)..);
@@ -167,7 +167,7 @@ impl State {
         Ok(())
     }
 
-    /// Appends a comment to its order, which must be kept.
+    /// Appends a comment to its order, which must be stored.
     pub(in crate::engine) fn insert_comment(&mut self, comment: Comment, position_in_log: u64) {
         let comments = self.comments_of.entry(comment.order).or_default();
         comments.ids.push(comment.id);
@@ -178,7 +178,7 @@ impl State {
         self.comments.insert(comment.id, comment);
     }
 
-    /// Removes a comment that its order still lists.
+    /// Removes a comment everywhere except from its order's list.
     pub(in crate::engine) fn remove_comment(&mut self, id: CommentId) -> Option<Comment> {
         let comment = self.comments.remove(&id)?;
         self.comments_by.remove(&(comment.author, id));

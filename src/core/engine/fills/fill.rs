@@ -16,7 +16,7 @@ pub struct Placement {
     pub order: OrderId,
     /// The account that placed the order.
     pub account: AccountId,
-    /// The market, by the shard's index.
+    /// The market's index in the shard.
     pub market: MarketIndex,
     /// The outcome's index in the market.
     pub outcome: OutcomeIndex,
@@ -26,11 +26,11 @@ pub struct Placement {
     pub fingerprint: Fingerprint,
     /// The caller's names for the order, at most [`NAMES_PER_ORDER_MAX`].
     pub names: SmallVec<[NameHash; NAMES_PER_ORDER_MAX]>,
-    /// The name from the request's body.
+    /// The order's name from the request's body, if the body had one.
     pub client_order_id: Option<Box<str>>,
 }
 
-/// Quantity and cost of a fill, and what the account had afterwards.
+/// Quantity and cost of a fill, and the account's balance and position after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fill {
     /// The total size of the levels taken.
@@ -41,18 +41,18 @@ pub struct Fill {
     pub fee: Usd,
     /// The rate at which the fee was computed.
     pub fee_rate: FeeRate,
-    /// The account's cash afterwards.
+    /// The account's cash after the fill.
     pub balance: Usd,
-    /// The account's shares of this outcome afterwards.
+    /// The account's shares of this outcome after the fill.
     pub position_shares: Shares,
-    /// The cost of those shares, without fees.
+    /// The cost of the position after the fill, without fees.
     pub position_cost: Usd,
     /// The time of the fill.
     pub at: Timestamp,
 }
 
 impl Fill {
-    /// A fill after which the account has this cash and this position.
+    /// Creates a fill that leaves the account with this cash and this position.
     #[inline]
     pub(in crate::engine) const fn of(
         quantity: Shares,
@@ -73,12 +73,12 @@ impl Fill {
         }
     }
 
-    /// notional / quantity, to six decimals; 0 if nothing filled.
+    /// Returns the VWAP of the fill, notional / quantity, to six decimals; 0 if nothing filled.
     pub fn price(&self) -> Price {
         self.notional.per_share(self.quantity).unwrap_or(Price::ZERO)
     }
 
-    /// Cost per share of the position afterwards; 0 if it is closed.
+    /// Returns the position's cost per share after the fill; 0 if the position is closed.
     pub fn average_entry_price(&self) -> Price {
         self.position_cost.per_share(self.position_shares).unwrap_or(Price::ZERO)
     }

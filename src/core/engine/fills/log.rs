@@ -1,4 +1,4 @@
-//! The log of an account's fills. [`crate::engine::fills`] says which accounts have one.
+//! An account's fill log. [`crate::engine::fills`] says which accounts have a log.
 
 use std::collections::VecDeque;
 
@@ -9,31 +9,31 @@ use crate::ids::{AccountId, MarketIndex, OrderId, OutcomeIndex};
 use crate::market::book::Side;
 use crate::sizes::Size;
 
-/// How many fills an account logs: the newest. Applying events depends on this number, so it is no
-/// rule that the operator can change.
+/// The maximum number of fills in an account's log; the oldest are dropped first. Replay depends on
+/// this number, so operators cannot configure it.
 pub const LOGGED_FILLS_MAX: Size = Size::new(100_000, 50);
 
-/// A fill as its account logs it.
+/// A fill in an account's log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoggedFill {
     /// The order that filled.
     pub order: OrderId,
-    /// The number of the fill among those of its order, from 1.
+    /// The fill's number within its order, from 1.
     pub part: u32,
-    /// The market, by the shard's index.
+    /// The market's index in the shard.
     pub market: MarketIndex,
     /// The outcome's index in the market.
     pub outcome: OutcomeIndex,
     /// Buy or sell.
     pub side: Side,
-    /// What the fill gave, and what the account had afterwards.
+    /// The fill, with the account's balance and position after it.
     pub fill: Fill,
 }
 
 const _: () = assert!(size_of::<LoggedFill>() <= 88, "the longest log has 8.8 MB");
 
 impl LoggedFill {
-    /// A fill on one side of a book.
+    /// Creates the log entry of a fill on one side of a book.
     pub(in crate::engine) const fn new(
         order: OrderId,
         part: u32,
@@ -44,7 +44,7 @@ impl LoggedFill {
         Self { order, part, market, outcome, side, fill }
     }
 
-    /// The term in the state hash of the account's fill with this number.
+    /// Returns the fill's term in the state hash. `number` is the fill's number within the account.
     pub(in crate::engine) fn term(&self, account: AccountId, number: u64) -> StateHash {
         let Fill { quantity, notional, fee, fee_rate, .. } = self.fill;
         let Fill { balance, position_shares, position_cost, at, .. } = self.fill;
@@ -62,12 +62,12 @@ impl LoggedFill {
     }
 }
 
-/// The log of an account.
+/// The fill log of an account.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::engine) struct FillLog {
-    /// How many fills the account had when the log began, each of them an order of its own.
+    /// The number of fills before the log began. Each of them filled an order of its own.
     pub(in crate::engine) began_after: u64,
-    /// The newest fills since then, oldest first.
+    /// The newest fills since the log began, oldest first.
     pub(in crate::engine) fills: VecDeque<LoggedFill>,
 }
 
@@ -76,7 +76,8 @@ impl FillLog {
         Self { began_after, fills: VecDeque::new() }
     }
 
-    /// A log with these fills; `None` if the account would have logged more or fewer.
+    /// Restores a log with these fills. Returns `None` if their number does not match the account's
+    /// fill count.
     pub(in crate::engine) fn restored(
         began_after: u64,
         fills: VecDeque<LoggedFill>,
@@ -87,7 +88,7 @@ impl FillLog {
         (fills.len() as u64 == kept_count).then_some(Self { began_after, fills })
     }
 
-    /// Adds a fill, and removes the oldest one if there are too many.
+    /// Adds a fill. If the log is full, removes and returns its oldest fill.
     pub(in crate::engine) fn push(&mut self, fill: LoggedFill) -> Option<LoggedFill> {
         let is_full = self.fills.len() == LOGGED_FILLS_MAX.get();
         let forgotten = if is_full { self.fills.pop_front() } else { None };
@@ -95,7 +96,7 @@ impl FillLog {
         forgotten
     }
 
-    /// The log's terms in the state hash: one for its beginning, and one for each fill.
+    /// Returns the log's terms in the state hash: one for its start, and one for each fill.
     pub(in crate::engine) fn term(&self, account: AccountId, fill_count_ever: u64) -> StateHash {
         let mut term = self.beginning_term(account);
         let first = fill_count_ever - self.fills.len() as u64 + 1;
@@ -110,13 +111,13 @@ impl FillLog {
     }
 }
 
-/// The log of an account, as snapshots write and read it.
+/// The fill log of an account, as snapshots write and read it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FillLogRow<'a> {
     /// The account.
     pub account: AccountId,
-    /// How many fills the account had when the log began.
+    /// The number of fills before the log began.
     pub began_after: u64,
-    /// The newest fills since then, oldest first.
+    /// The newest fills since the log began, oldest first.
     pub fills: &'a VecDeque<LoggedFill>,
 }

@@ -19,8 +19,8 @@ use crate::engine::state::slab::PackedSlot;
 use crate::faults::{self, Fault};
 use crate::ids::{KeyId, Place, Timestamp};
 
-/// How many ended keys a new key forgets at most. More than one, so that the surplus of an account
-/// shrinks; bounded, so that the work of a command is.
+/// The maximum number of ended keys that creating a key forgets. It is more than one, so that an
+/// account over the limit shrinks, and bounded, so that the command's work is bounded too.
 const FORGOTTEN_PER_KEY_MAX: usize = 2;
 
 impl Command for CreateKey {
@@ -33,7 +33,8 @@ impl Command for CreateKey {
         state.require_lasting(self.created_by, now)?;
         let mut events = Events::from_iter(actor.opening(now, rules));
         if let Actor::Known(account) = actor {
-            // The caller was entitled to it when the request came.
+            // The tier was checked when the request arrived, but an operator may have lowered it
+            // since.
             let is_above = account.tier().is_some_and(|highest| self.grant.tier > highest);
             if is_above && !faults::is_on(Fault::TierIgnored) {
                 return Err(Rejection::TierNotAuthorized);
@@ -92,8 +93,8 @@ impl Command for RenameKey {
     }
 }
 
-/// The new key counts as created by the old one: revoking the old one with its descendants revokes
-/// the new one too.
+/// The new key counts as created by the old one, so revoking the old one with its descendants also
+/// revokes the new one.
 impl Command for RotateKey {
     type Subject = KeyId;
     type Answer = Key;
@@ -163,6 +164,7 @@ impl Command for RevokeKey {
         if ended.is_empty() {
             return Ok(Verdict::Already(()));
         }
+        // One record for the whole family, so that a crash cannot leave some descendants active.
         let revoked = |key| Event::KeyRevoked { key, at: given.now };
         Ok(Verdict::Happens(ended.into_iter().map(revoked).collect(), ()))
     }
@@ -175,13 +177,14 @@ impl Command for RevokeKey {
 }
 
 impl State {
-    /// The key with this id, unless it was forgotten.
+    /// Returns the key with this id, unless it was forgotten.
     pub fn key(&self, id: KeyId) -> Option<Key> {
         self.keys.slot(id).map(|slot| self.unpacked(&self.keys[slot]))
     }
 
-    /// Rejects a caller whose key has ended since it was authenticated, so that no key is created
-    /// after its creator was revoked with all descendants. Rejects a rotated key too.
+    /// Rejects a caller whose key has been revoked or has expired since the caller was
+    /// authenticated, so that no key is created after its creator was revoked with all descendants.
+    /// Also rejects a caller whose key was rotated.
     fn require_lasting(&self, caller_key: Option<KeyId>, now: Timestamp) -> Result<(), Rejection> {
         let Some(id) = caller_key else { return Ok(()) };
         let key = self.keys.slot(id).map(|slot| &self.keys[slot]);
@@ -213,7 +216,7 @@ impl State {
         Ok(())
     }
 
-    /// Changes a kept key. `change` returns `None` if it contradicts the key.
+    /// Applies `change` to a stored key. `change` returns `None` if it contradicts the key.
     pub(in crate::engine) fn change_key(
         &mut self,
         id: KeyId,
@@ -241,7 +244,7 @@ impl State {
         Ok(())
     }
 
-    /// The unpacked key.
+    /// Unpacks a stored key.
     pub(in crate::engine) fn unpacked(&self, row: &KeyRow) -> Key {
         row.unpacked(self.kept_maker(row))
     }
@@ -250,22 +253,23 @@ impl State {
         row.kept_maker().map(|slot| self.keys[slot.get()].id)
     }
 
-    /// The keys of an account, newest first.
+    /// Iterates over an account's keys, newest first.
     pub(in crate::engine) fn keys_of(&self, account: &Account) -> impl Iterator<Item = &KeyRow> {
         let row = |slot: PackedSlot| &self.keys[slot.get()];
         std::iter::successors(account.newest_key.map(row), move |key| key.older.map(row))
     }
 
-    /// The keys of an account, oldest first.
+    /// Returns an account's keys, oldest first.
     pub(in crate::engine) fn keys_oldest_first(&self, account: &Account) -> Vec<&KeyRow> {
         let mut keys: Vec<_> = self.keys_of(account).collect();
         keys.reverse();
         keys
     }
 
-    /// The keys to revoke with `root`: itself and, with `descendants`, every key created with it
-    /// directly or indirectly, except those already revoked. Expired keys are included: if the
-    /// clock that expired them turns out to have been ahead, they must not become valid again.
+    /// Returns the keys to revoke with `root`: `root` itself and, if `descendants` is set, every
+    /// key that it created directly or indirectly. Keys that are already revoked are left out.
+    /// Expired keys are included: if the clock that expired them turns out to have been ahead, they
+    /// must not become valid again.
     pub(in crate::engine) fn revoked_with(
         &self,
         root: KeyId,
@@ -289,8 +293,8 @@ impl State {
         ended
     }
 
-    /// The keys that the account forgets when it gets a new one at `now`: the oldest ended keys
-    /// beyond [`ENDED_KEYS_PER_ACCOUNT_MAX`].
+    /// Returns the keys that the account forgets when it gets a new key at `now`: the oldest ended
+    /// keys beyond [`ENDED_KEYS_PER_ACCOUNT_MAX`], at most [`FORGOTTEN_PER_KEY_MAX`].
     pub(in crate::engine) fn forgotten_keys(
         &self,
         account: &Account,
@@ -302,13 +306,13 @@ impl State {
         ended().take(excess.min(FORGOTTEN_PER_KEY_MAX)).map(|key| key.id).collect()
     }
 
-    /// The key's term in the state hash.
+    /// Returns the key's term in the state hash.
     pub(in crate::engine) fn key_term(&self, row: &KeyRow) -> StateHash {
         row.term(self.kept_maker(row))
     }
 
-    /// Adds a key as the newest of its account. `None` if the account or the creator does not exist
-    /// or a field is out of range.
+    /// Adds a key as the newest of its account. Returns `None` if the account or the creator does
+    /// not exist or a field is out of range.
     pub(in crate::engine) fn insert_key(&mut self, key: Key) -> Option<()> {
         let slot_of = |maker: KeyId| {
             let slot = self.keys.slot(maker)?;
@@ -326,7 +330,7 @@ impl State {
         Some(())
     }
 
-    /// Removes a key. The keys it created become those of its own creator.
+    /// Removes a key. Keys that it created get its own creator as their kept creator.
     pub(in crate::engine) fn remove_key(&mut self, id: KeyId) {
         let slot = self.keys.slot(id).expect("the key is kept");
         let removed = PackedSlot::new(slot);
@@ -345,7 +349,7 @@ impl State {
             newer = Some(at);
             next = self.keys[at.get()].older;
         }
-        // Keys that it created are newer, so the loop has visited all of them.
+        // Keys created by the removed key are newer, so the loop has visited all of them.
         let older = self.keys[slot].older;
         match newer {
             None => self.accounts[account].newest_key = older,

@@ -1,4 +1,4 @@
-//! A stored key.
+//! Packed storage of keys.
 
 use smallvec::SmallVec;
 
@@ -18,9 +18,9 @@ pub(in crate::engine) struct KeyRow {
     created_at: Timestamp,
     pub(in crate::engine) hash: [u8; 32],
     extras: Option<Box<Extras>>,
-    /// The digits of the usual prefix. Meaningful only if the extras have no other one.
+    /// The hexadecimal digits of a usual prefix. Meaningful only if the extras have no prefix.
     prefix_digits: u32,
-    /// The counter of the account.
+    /// The counter of the account's id. The account is in the same shard as the key.
     account: u32,
     /// The next older key of the account.
     pub(in crate::engine) older: Option<PackedSlot>,
@@ -30,12 +30,13 @@ pub(in crate::engine) struct KeyRow {
 
 const _: () = assert!(size_of::<Option<KeyRow>>() <= 72, "a million keys are 72 MB");
 
-/// What most keys lack: they were created with an access token, have no name, and do not expire.
+/// Fields that most keys do not need, since most keys are created with an access token, have no
+/// name, and do not expire.
 #[derive(Clone, Debug, Default)]
 struct Extras {
     created_by: Option<KeyId>,
     name: Option<Box<str>>,
-    /// A prefix that is not the usual one.
+    /// The prefix, if it is not a usual one.
     prefix: Option<Box<str>>,
     /// Meaningful only with [`FLAG_REVOKED`].
     revoked_at: Timestamp,
@@ -61,7 +62,8 @@ impl Row for KeyRow {
 }
 
 impl KeyRow {
-    /// Packs a key that is next newer than `older`; `None` if a field is out of range.
+    /// Packs a key. `older` is the slot of the account's next older key. Returns `None` if a field
+    /// is out of range.
     pub(in crate::engine) fn pack(
         key: Key,
         kept_maker: Option<PackedSlot>,
@@ -153,7 +155,7 @@ impl KeyRow {
         self.extras.as_ref()?.name.as_deref()
     }
 
-    /// The memory of the extras.
+    /// Returns the heap memory of the extras, in bytes.
     pub(in crate::engine) fn owned_bytes(&self) -> usize {
         let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |it| text_bytes(it.len()));
         let extras = self.extras.as_deref();
@@ -165,7 +167,7 @@ impl KeyRow {
         self.drop_empty_extras();
     }
 
-    /// Sets the expiry; `None` if the key has one or is revoked.
+    /// Sets the expiry. Returns `None` if the key already has an expiry or is revoked.
     pub(in crate::engine) fn set_expiry(&mut self, expires_at: Timestamp) -> Option<()> {
         let extras = self.extras_mut();
         if extras.flags != 0 {
@@ -193,7 +195,7 @@ impl KeyRow {
         self.is_active(now) && self.expires_at().is_none()
     }
 
-    /// The unpacked key; `kept_maker` must be the id of the key in that slot.
+    /// Unpacks the key. `kept_maker` must be the id of the key in the slot [`Self::kept_maker`].
     pub(in crate::engine) fn unpacked(&self, kept_maker: Option<KeyId>) -> Key {
         Key {
             id: self.id,
@@ -213,7 +215,8 @@ impl KeyRow {
         }
     }
 
-    /// The key's term in the state hash; `kept_maker` must be the id of the key in that slot.
+    /// Returns the key's term in the state hash. `kept_maker` must be the id of the key in the slot
+    /// [`Self::kept_maker`].
     pub(in crate::engine) fn term(&self, kept_maker: Option<KeyId>) -> StateHash {
         Term::new(TermKind::Key)
             .number(self.id.get())
@@ -243,7 +246,7 @@ impl Extras {
     }
 }
 
-/// The prefix of the keys that this server creates: the marker and eight hexadecimal digits.
+/// Builds the prefix of a key created by this server: the marker and eight hexadecimal digits.
 fn usual_prefix(digits: u32) -> [u8; KEY_PREFIX_BYTES_MAX] {
     let mut prefix = [0; KEY_PREFIX_BYTES_MAX];
     let (marker, places) = prefix.split_at_mut(KEY_MARKER.len());
@@ -255,10 +258,10 @@ fn usual_prefix(digits: u32) -> [u8; KEY_PREFIX_BYTES_MAX] {
     prefix
 }
 
-/// The digits of a usual prefix.
+/// Parses the digits of a usual prefix; `None` for any other prefix.
 fn usual_digits(prefix: &str) -> Option<u32> {
     let digits = u32::from_str_radix(prefix.strip_prefix(KEY_MARKER)?, 16).ok()?;
-    // A number can be written in several ways, of which one is usual.
+    // `from_str_radix` also accepts capitals, a sign and fewer digits, which are not usual.
     (usual_prefix(digits) == *prefix.as_bytes()).then_some(digits)
 }
 
@@ -266,7 +269,7 @@ fn usual_digits(prefix: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// A key that lacks everything that most keys lack, but for its prefix.
+    /// Returns a key without any extras, except possibly its prefix.
     fn plain_key(prefix: &str) -> Key {
         Key {
             id: KeyId::from_raw(64).unwrap(),

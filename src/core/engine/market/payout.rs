@@ -11,10 +11,11 @@ use crate::ids::{AccountId, MarketIndex, OutcomeIndex, ShardId, Timestamp};
 use crate::market::catalogue::OUTCOMES_PER_MARKET_MAX;
 use crate::money::{Notional, Price, Shares, Usd};
 
-/// How many settlements an account keeps: those of its newest positions.
+/// The maximum number of settlements an account keeps. The settlements of its newest positions are
+/// kept.
 pub const SETTLEMENTS_PER_ACCOUNT_MAX: usize = 10_000;
 
-/// The longest [`Decision::evidence`], in bytes.
+/// The maximum length of [`Decision::evidence`], in bytes.
 pub const EVIDENCE_BYTES_MAX: usize = 1_000;
 
 /// The resolution of a market.
@@ -22,14 +23,14 @@ pub const EVIDENCE_BYTES_MAX: usize = 1_000;
 pub struct Decision {
     /// The market's condition id.
     pub condition_id: Arc<str>,
-    /// Each token and the payout per share; the payouts add up to one dollar.
+    /// The token and the payout per share of each outcome; the payouts add up to one dollar.
     pub payouts: Vec<(Arc<str>, Price)>,
-    /// The source of the resolution, for people; at most [`EVIDENCE_BYTES_MAX`] bytes.
+    /// A human-readable source of the resolution; at most [`EVIDENCE_BYTES_MAX`] bytes.
     pub evidence: Box<str>,
 }
 
 impl Decision {
-    /// The shard that journals the decision about this market.
+    /// Returns the shard that journals the decision about this market.
     pub fn home(condition_id: &str) -> ShardId {
         ShardId::of_digest(crc32c::crc32c(condition_id.as_bytes()).to_le_bytes()[0])
     }
@@ -45,7 +46,7 @@ impl Decision {
         if self.payouts.iter().any(|(_, price)| !(Price::ZERO..=Price::ONE).contains(price)) {
             return Err("pays less than nothing or more than a dollar a share");
         }
-        // At most 64 prices of at most a million each.
+        // Cannot overflow: at most 64 prices of at most a million each.
         let sum: i64 = self.payouts.iter().map(|(_, price)| price.micros()).sum();
         if sum != Price::ONE.micros() {
             return Err("does not pay one dollar for a share of each outcome");
@@ -62,8 +63,8 @@ impl Decision {
         Ok(())
     }
 
-    /// The payouts in the order of the market's outcomes; `None` if the market has other tokens
-    /// than the decision.
+    /// Returns the payouts in the order of the market's outcomes; `None` if the market's tokens
+    /// differ from the decision's.
     pub(in crate::engine) fn payouts_of(&self, market: &UsedMarket) -> Option<Payouts> {
         if market.outcomes.len() != self.payouts.len() {
             return None;
@@ -83,32 +84,33 @@ pub type Payouts = SmallVec<[Price; 2]>;
 pub struct Decided {
     /// The decision.
     pub decision: Arc<Decision>,
-    /// When it was made.
+    /// When the decision was made.
     pub at: Timestamp,
-    /// The log position of its record; 0 if it has been durable since before the start.
+    /// The log position of the decision's record; 0 if the record was already durable when the
+    /// process started.
     pub(in crate::engine) position_in_log: u64,
 }
 
-/// A market that a shard settles or has settled. It takes no more orders.
+/// A market that a shard is settling or has settled. It accepts no more orders.
 #[derive(Clone, Debug)]
 pub struct SettledMarket {
     /// The payout per share of each outcome.
     pub payouts: Payouts,
     /// Whether every position is paid.
     pub is_paid: bool,
-    /// The log position of the newest record of its settlement; 0 if it has been durable since
-    /// before the start.
+    /// The log position of the newest record of the settlement; 0 if that record was already
+    /// durable when the process started.
     pub(in crate::engine) position_in_log: u64,
 }
 
-/// Ignores the position in the log.
+/// Compares everything except the log position.
 impl PartialEq for Decided {
     fn eq(&self, other: &Self) -> bool {
         self.decision == other.decision && self.at == other.at
     }
 }
 
-/// Ignores the position in the log.
+/// Compares everything except the log position.
 impl PartialEq for SettledMarket {
     fn eq(&self, other: &Self) -> bool {
         self.payouts == other.payouts && self.is_paid == other.is_paid
@@ -126,29 +128,29 @@ pub struct PaidPosition {
     pub shares: Shares,
     /// Shares × payout, rounded down to a micro-dollar.
     pub payout: Usd,
-    /// The account's cash afterwards.
+    /// The account's cash after the payment.
     pub balance: Usd,
 }
 
-/// Some positions of a market were paid and closed.
+/// Some positions in a market were paid and closed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PositionsSettled {
-    /// The market, by the shard's index.
+    /// The market's index in the shard.
     pub market: MarketIndex,
     /// The payout per share of each outcome.
     pub payouts: Payouts,
-    /// The positions, each once.
+    /// The paid positions, without duplicates.
     pub positions: Vec<PaidPosition>,
     /// The time of the payment.
     pub at: Timestamp,
 }
 
-/// The record of a settled position that its account keeps.
+/// An account's record of a settled position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settlement {
     /// The shares held.
     pub shares: Shares,
-    /// Their cost, without fees.
+    /// The cost of the shares, without fees.
     pub cost: Usd,
     /// The total payout.
     pub payout: Usd,
@@ -158,11 +160,11 @@ pub struct Settlement {
     pub at: Timestamp,
 }
 
-/// The settlements of an account, by the index of the position among all that it ever had.
+/// An account's settlements, by the position's index among all positions the account ever had.
 pub(in crate::engine) type Settlements = BTreeMap<u32, Settlement>;
 
 impl Settlement {
-    /// The term in the state hash.
+    /// Returns the settlement's term in the state hash.
     pub(in crate::engine) fn term(&self, account: AccountId, position: u32) -> StateHash {
         Term::new(TermKind::Settlement)
             .pair(account.get(), position.into())
@@ -174,7 +176,7 @@ impl Settlement {
 }
 
 impl SettledMarket {
-    /// The term in the state hash.
+    /// Returns the settled market's term in the state hash.
     pub(in crate::engine) fn term(&self, market: MarketIndex) -> StateHash {
         let term = Term::new(TermKind::SettledMarket).pair(market.0.into(), self.is_paid.into());
         self.payouts.iter().fold(term, |term, price| term.signed(price.micros())).finish()
@@ -182,7 +184,7 @@ impl SettledMarket {
 }
 
 impl Decided {
-    /// The term in the state hash.
+    /// Returns the decision's term in the state hash.
     pub(in crate::engine) fn term(&self) -> StateHash {
         let Decision { condition_id, payouts, evidence } = &*self.decision;
         let term = Term::new(TermKind::Decision).signed(self.at.nanos());
@@ -194,7 +196,7 @@ impl Decided {
     }
 }
 
-/// Shares × price, rounded down to a micro-dollar.
+/// Returns shares × price, rounded down to a micro-dollar.
 pub(in crate::engine) fn payout(shares: Shares, price: Price) -> Usd {
     Notional::of(price, shares).floor()
 }

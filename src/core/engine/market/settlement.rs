@@ -1,11 +1,11 @@
 //! Settlement of positions when a market is resolved.
 //!
-//! The decision, with each token's payout and its source, is journaled once, in the shard derived
-//! from the market's id. Then each shard that has used the market settles it: its first record
-//! closes the market to orders, the next ones end a bounded number of open orders and then pay a
-//! bounded number of open positions, and the last one marks the market as paid. What is left to do
-//! is part of the state, so the settler repeats the command until nothing is left, across crashes
-//! too.
+//! The decision, with each token's payout and the source of the resolution, is journaled once, in
+//! the shard derived from the market's id. Then each shard that has used the market settles it. A
+//! shard's first record closes the market to orders, the next ones end a bounded number of open
+//! orders and then pay a bounded number of open positions, and the last one marks the market as
+//! paid. The remaining work is part of the state, so the settler can repeat the command until
+//! nothing is left, even across crashes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,15 +28,15 @@ use crate::engine::state::State;
 use crate::ids::{MarketIndex, OrderId, OutcomeIndex, Place, Timestamp};
 use crate::money::Price;
 
-/// The most positions that one record pays.
+/// The maximum number of positions that one record pays.
 pub const POSITIONS_PER_RECORD_MAX: usize = 64;
 
-/// How much of a market a shard has paid.
+/// A shard's progress in paying a market.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Payment {
-    /// Some positions. Repeat the command to pay more.
+    /// Some positions may be unpaid. Repeat the command.
     Part,
-    /// All positions.
+    /// All positions are paid.
     Whole,
 }
 
@@ -56,7 +56,7 @@ impl Command for DecideSettlement {
 
     fn answer(_: &State, (): (), _: bool) {}
 
-    /// Decisions are never removed, so the absence of one depends on no record.
+    /// Decisions are never removed. If there is none, the answer therefore depends on no record.
     fn depends_on(&self, state: &State) -> Place {
         let made = state.decision(&self.0.condition_id);
         made.map_or(Place::START, |decided| state.place_at(decided.position_in_log))
@@ -70,7 +70,8 @@ impl Command for Settle {
     fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<Payment>, Rejection> {
         let Self(decision) = self;
         let Some(market) = state.market_named(&decision.condition_id) else {
-            // No account of this shard ever held it, and the catalogue keeps new orders out.
+            // No account of this shard has ever traded the market, and the catalogue accepts no new
+            // orders in it.
             return Ok(Verdict::Already(Payment::Whole));
         };
         let payouts = match state.settled.get(&market) {
@@ -89,6 +90,8 @@ impl Command for Settle {
         for (slot, outcome) in open {
             let account = &state.accounts[slot];
             let before = match positions.last() {
+                // An account with positions in several outcomes appears several times in a row.
+                // Each payment starts from the balance after the previous one.
                 Some(last) if last.account == account.id => last.balance,
                 _ => account.ledger().cash(),
             };
@@ -127,15 +130,15 @@ impl Command for Settle {
     fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
         let place = self.depends_on(state);
         match rejection {
-            // This rejection discloses that the shard has used the market with other tokens.
+            // This rejection reveals that the shard has used the market with other tokens.
             Rejection::MarketChanged => place.max(state.introduction_place(&self.0.condition_id)),
             _ => place,
         }
     }
 }
 
-/// The record that ends some of the market's open orders, which hold back what is to be paid.
-/// `None` if there are none.
+/// Returns the record that ends a bounded number of the market's open orders, whose reserves must
+/// be released before positions are paid. `None` if no order is open.
 fn end_orders(
     state: &State,
     market: MarketIndex,
@@ -146,7 +149,7 @@ fn end_orders(
     open.peek()?;
     let mut events = Events::new();
     if !state.is_settled(market) {
-        // No payment yet, but the market is closed to new orders.
+        // This event pays no position, but it closes the market to new orders.
         let (payouts, positions) = (payouts.clone(), Vec::new());
         let closed = PositionsSettled { market, payouts, positions, at };
         events.push(Event::PositionsSettled(Box::new(closed)));
@@ -157,11 +160,11 @@ fn end_orders(
 }
 
 impl State {
-    /// The open positions that the next record of a settlement pays, by account, and whether they
-    /// are all.
+    /// Returns the open positions that the next record of a settlement pays, sorted by account, and
+    /// whether they are the last ones.
     ///
-    /// The first call for a market looks at all positions that there ever were in it, as the first
-    /// record does when it is applied; the others look at those that they return.
+    /// The first call for a market scans all positions ever opened in it, and so does applying the
+    /// first record. Later calls read only the positions that they return.
     fn next_to_pay(&self, market: MarketIndex) -> (Vec<(u32, OutcomeIndex)>, bool) {
         let holders = &self.holders[market.0 as usize];
         let (mut next, count): (Vec<_>, usize) = if self.is_settled(market) {
@@ -177,12 +180,12 @@ impl State {
         (next, count <= POSITIONS_PER_RECORD_MAX)
     }
 
-    /// Whether an account holds shares.
+    /// Whether the account in this slot holds shares of an outcome.
     fn holds_shares(&self, market: MarketIndex, (slot, outcome): (u32, OutcomeIndex)) -> bool {
         self.accounts[slot].position(market, outcome).is_some_and(Position::is_open)
     }
 
-    /// Leaves the open positions in a market, in order.
+    /// Drops the closed positions from a market's list, and sorts the open ones.
     fn keep_open_positions(&mut self, market: MarketIndex) {
         let mut holders = std::mem::take(&mut self.holders[market.0 as usize]);
         holders.retain(|&position| self.holds_shares(market, position));
@@ -190,15 +193,15 @@ impl State {
         self.holders[market.0 as usize] = holders;
     }
 
-    /// Puts what the settlements that have begun must still pay in order. Accounts are restored
-    /// with their positions in the order of opening.
+    /// Sorts the unpaid positions of settlements in progress. This is needed after a restore, which
+    /// adds each account's positions in order of opening.
     pub(in crate::engine) fn sort_unpaid_positions(&mut self) {
         for market in self.settled.keys() {
             self.holders[market.0 as usize].make_contiguous().sort_unstable();
         }
     }
 
-    /// Takes the open positions of an account out of the settlements that have begun: they are
+    /// Removes an account's open positions from settlements in progress, because the positions are
     /// about to be closed without a payment.
     pub(in crate::engine) fn leave_unpaid(
         &mut self,
@@ -214,7 +217,7 @@ impl State {
         Ok(())
     }
 
-    /// The open orders of a market, held ones included.
+    /// Returns the open orders of a market, including held ones.
     fn open_orders_in(&self, market: MarketIndex) -> impl Iterator<Item = OrderId> + '_ {
         let resting = self.open.of_market(market).map(|slot| self.orders[slot].id());
         let held = self.holds.of_market(market);
@@ -263,8 +266,8 @@ impl State {
         Ok(())
     }
 
-    /// Marks a market as being settled, or as paid if no position in it is open. It takes no more
-    /// orders from here on.
+    /// Marks a market as being settled, or as paid if `is_paid`. From then on, the market accepts
+    /// no orders. Fails if `is_paid` and a position or an order in the market is still open.
     pub(in crate::engine) fn settle_market(
         &mut self,
         market: MarketIndex,
@@ -311,17 +314,18 @@ impl State {
         Ok(())
     }
 
-    /// The decision about a market, if this shard keeps one.
+    /// Returns the decision about a market, if this shard keeps one.
     pub fn decision(&self, condition_id: &str) -> Option<&Decided> {
         self.decisions.get(condition_id)
     }
 
-    /// All decisions that this shard keeps, by condition id.
+    /// Returns all decisions that this shard keeps, by condition id.
     pub fn decisions(&self) -> impl ExactSizeIterator<Item = &Decided> {
         self.decisions.values()
     }
 
-    /// The condition ids of the markets with open positions or open orders, without duplicates.
+    /// Returns the condition ids of the markets with open positions or open orders, without
+    /// duplicates.
     pub fn held_markets(&self) -> impl Iterator<Item = &Arc<str>> {
         let used = (0_u32..).map(MarketIndex).take(self.markets.len());
         let held = used.filter(|&market| {
@@ -336,7 +340,7 @@ impl State {
         markets.into_iter().map(|market| &self.used_market(market).condition_id)
     }
 
-    /// Whether the shard has used a market and has not settled it.
+    /// Whether the shard has used a market and has not paid all positions in it.
     pub fn is_unsettled(&self, condition_id: &str) -> bool {
         let market = self.market_named(condition_id);
         market.is_some_and(|market| self.settled.get(&market).is_none_or(|it| !it.is_paid))
@@ -344,7 +348,8 @@ impl State {
 }
 
 impl Account {
-    /// The settlement of the position with this index, if it was settled and is still kept.
+    /// Returns the settlement of the position with this index, if the position was settled and its
+    /// settlement is still kept.
     pub fn settlement(&self, position: u32) -> Option<&Settlement> {
         self.settlements().get(&position)
     }

@@ -15,7 +15,7 @@ use crate::market::catalogue::{Fees, MarketStatus};
 use crate::market::quote::{Quote, QuotedBook};
 
 impl State {
-    /// The index of the next market introduced to this shard.
+    /// Returns the index that the next market introduced to this shard will get.
     pub(in crate::engine) fn next_market(&self) -> MarketIndex {
         MarketIndex(u32::try_from(self.markets.len()).expect("fewer markets than a u32 counts"))
     }
@@ -30,9 +30,9 @@ impl State {
         if index.0 as usize != self.markets.len() {
             return Err(Flaw::market(index, NOT_NEXT));
         }
-        // What each answer shows is the shard's own: an answer counts references, and no other
-        // shard should have to wait for that. Tokens stay shared: each order compares them with
-        // those of the quote, which are then the same without a look at their texts.
+        // Copy the texts that appear in answers: each answer changes their reference counts, and
+        // shards must not contend for these counts. Tokens stay shared: each order compares them
+        // with the quote's tokens, which is fast as long as both are the same allocation.
         let outcomes = outcomes.iter().map(|(label, token)| (Arc::from(&**label), token.clone()));
         let market =
             UsedMarket { condition_id: Arc::from(&**condition_id), outcomes: outcomes.collect() };
@@ -40,7 +40,7 @@ impl State {
         inserted.ok_or(Flaw::market(index, "was introduced before"))
     }
 
-    /// Appends a market; `None` if it is already there.
+    /// Appends a market; `None` if the shard already has it.
     pub(in crate::engine) fn insert_market(
         &mut self,
         market: UsedMarket,
@@ -61,18 +61,19 @@ impl State {
     }
 }
 
-/// The market and outcome that an order is for, known to accept orders.
+/// The market and outcome of an order. Both have been checked to accept orders.
 pub(in crate::engine) struct OpenMarket<'a, 'q> {
     pub(in crate::engine) quote: &'a Quote<'q>,
     pub(in crate::engine) outcome: OutcomeIndex,
-    /// The shard's index, if it has used the market.
+    /// The market's index in the shard, if the shard has used the market.
     pub(in crate::engine) used: Option<MarketIndex>,
-    /// The shard's index, or the next one.
+    /// The market's index in the shard, or the index it will get when it is introduced.
     pub(in crate::engine) index: MarketIndex,
 }
 
 impl<'a, 'q> OpenMarket<'a, 'q> {
-    /// Finds the market and the outcome, and checks that they take orders, in the order of the API.
+    /// Finds the market and the outcome, and checks that they accept orders. The order of the
+    /// checks is part of the API.
     #[inline]
     pub(in crate::engine) fn of(
         state: &State,
@@ -81,6 +82,8 @@ impl<'a, 'q> OpenMarket<'a, 'q> {
         label: &str,
     ) -> Result<Self, Rejection> {
         let used = state.market_named(market_id);
+        // Check this first: the catalogue may have dropped a resolved market, which must not be
+        // reported as unknown.
         if used.is_some_and(|market| state.is_settled(market)) {
             return Err(Rejection::MarketClosed { status: MarketStatus::Resolved });
         }
@@ -100,7 +103,7 @@ impl<'a, 'q> OpenMarket<'a, 'q> {
         Ok(market)
     }
 
-    /// The market of an order that was placed in it before, if it still takes orders.
+    /// Returns the market of an existing order, if it still accepts orders.
     pub(in crate::engine) fn again(
         state: &State,
         quote: Option<&'a Quote<'q>>,
@@ -133,25 +136,25 @@ impl<'a, 'q> OpenMarket<'a, 'q> {
         Ok(())
     }
 
-    /// The side of the book on which an order would rest.
+    /// Returns the side of the book on which an order would rest.
     pub(in crate::engine) const fn side(&self, side: Side) -> BookSide {
         BookSide { market: self.index, outcome: self.outcome, side }
     }
 
-    /// The book that the outcome trades on, if it is known to be fresh.
+    /// Returns the book that the outcome trades on, unless there is none or it is stale.
     #[inline]
     pub(in crate::engine) fn fresh_book(&self) -> Option<QuotedBook<'q>> {
         self.quote.book(self.outcome).filter(|quoted| !quoted.book.stale)
     }
 
-    /// The refusal of an order that needs a fresh book where there is none.
+    /// Returns the rejection of an order that needs a fresh book when there is none.
     #[cold]
     pub(in crate::engine) fn without_book(&self) -> Rejection {
         let book_at = self.quote.book(self.outcome).map(|quoted| quoted.book.updated_at);
         Rejection::VenueUnavailable { book_at }
     }
 
-    /// Checks that the market still has the tokens with which the shard first used it.
+    /// Checks that the market still has the tokens that it had when the shard first used it.
     #[inline]
     pub(in crate::engine) fn check_tokens(&self, state: &State) -> Result<(), Rejection> {
         match self.used {
@@ -163,7 +166,7 @@ impl<'a, 'q> OpenMarket<'a, 'q> {
     }
 }
 
-/// The event that introduces a quoted market.
+/// Creates the event that introduces a quoted market.
 pub(in crate::engine) fn introduction(index: MarketIndex, quote: &Quote<'_>) -> Event {
     Event::MarketIntroduced {
         index,

@@ -1,4 +1,4 @@
-//! What a shard keeps about a market that it has used.
+//! A shard's record of a market that it has used.
 
 use std::sync::Arc;
 
@@ -18,30 +18,31 @@ pub struct UsedMarket {
 
 impl UsedMarket {
     /// Whether these outcomes have the same tokens in the same order as when the market was first
-    /// used. Labels may be corrected, since payouts go by token.
+    /// used. Labels may differ, because the venue may correct them and payouts are by token.
     pub(in crate::engine) fn is_still(&self, outcomes: &[Outcome]) -> bool {
         let tokens = outcomes.iter().map(|outcome| &outcome.token_id);
         self.outcomes.iter().map(|(_, token_id)| token_id).eq(tokens)
     }
 
-    /// The label of an outcome.
+    /// Returns the label of an outcome.
     pub fn label(&self, outcome: OutcomeIndex) -> Arc<str> {
         self.outcomes[outcome.index()].0.clone()
     }
 
-    /// The token of an outcome.
+    /// Returns the token of an outcome.
     pub fn token(&self, outcome: OutcomeIndex) -> &Arc<str> {
         &self.outcomes[outcome.index()].1
     }
 
-    /// The memory of the condition id and the labels, each with its counts of references.
+    /// Returns the heap memory of the condition id and the labels, including their reference
+    /// counts, in bytes.
     pub(in crate::engine) fn text_bytes(&self) -> usize {
         let labels = self.outcomes.iter().map(|(label, _)| label);
         let texts = labels.chain([&self.condition_id]);
         texts.map(|text| text_bytes(text.len() + 2 * size_of::<usize>())).sum()
     }
 
-    /// The market's term in the state hash.
+    /// Returns the market's term in the state hash.
     pub(in crate::engine) fn term(&self, index: u32) -> StateHash {
         let term = Term::new(TermKind::Market).number(index.into());
         let term = term.bytes(self.condition_id.as_bytes());

@@ -1,4 +1,4 @@
-//! Ending open orders: cancels, expiry, and what the venue does to its own books.
+//! Ends open orders: cancellation, expiry, and the clearing of books by the venue.
 
 use smallvec::smallvec;
 
@@ -14,24 +14,24 @@ use crate::engine::rejection::Rejection;
 use crate::engine::state::State;
 use crate::ids::{OrderId, Place, Timestamp, condition};
 
-/// The most orders that one record ends.
+/// The maximum number of orders that one record ends.
 pub const ENDED_PER_RECORD_MAX: usize = 64;
 
 /// A cancelled order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cancelled {
-    /// The order.
+    /// The order after its cancellation.
     pub receipt: OrderReceipt,
-    /// What it no longer holds back.
+    /// The cash or shares that the cancellation released.
     pub released: Reserve,
 }
 
-/// The orders that one visit cancelled.
+/// The orders cancelled by one [`CancelOrders`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CancelledOrders {
     /// The orders, oldest first.
     pub orders: Vec<OrderId>,
-    /// Whether there are more to cancel.
+    /// Whether more orders are left to cancel.
     pub has_more: bool,
 }
 
@@ -108,7 +108,8 @@ impl Command for CancelOrders {
 }
 
 impl CancelOrders {
-    /// The open orders to cancel, oldest first. An account has a bounded number of them.
+    /// Returns the open orders to cancel, oldest first. Their number is bounded by the operator's
+    /// limit on an account's open orders.
     fn matching<'a>(
         &'a self,
         state: &'a State,
@@ -126,7 +127,7 @@ impl CancelOrders {
 }
 
 impl Command for ExpireOrders {
-    /// Whether there are more to expire.
+    /// Whether more expired orders are left to end.
     type Subject = bool;
     type Answer = bool;
 
@@ -147,7 +148,7 @@ impl Command for ExpireOrders {
 }
 
 impl Command for ClearBooks {
-    /// Whether there are more to end.
+    /// Whether more orders are left to end.
     type Subject = bool;
     type Answer = bool;
 
@@ -170,8 +171,8 @@ impl Command for ClearBooks {
     }
 }
 
-/// The events that end these orders, at most [`ENDED_PER_RECORD_MAX`] of them, and whether there
-/// are more.
+/// Returns the events that end the first [`ENDED_PER_RECORD_MAX`] of these orders, and whether more
+/// orders are left.
 fn end_some(
     orders: impl Iterator<Item = OrderId>,
     reason: EndReason,
@@ -180,7 +181,8 @@ fn end_some(
     end_at_most(ENDED_PER_RECORD_MAX, orders, reason, at)
 }
 
-/// The events that end these orders, at most `count_max` of them, and whether there are more.
+/// Returns the events that end the first `count_max` of these orders, and whether more orders are
+/// left.
 pub(in crate::engine) fn end_at_most(
     count_max: usize,
     mut orders: impl Iterator<Item = OrderId>,
@@ -197,7 +199,7 @@ pub(in crate::engine) const fn ended(order: OrderId, reason: EndReason, at: Time
 }
 
 impl State {
-    /// The account's open orders that are not held, oldest first.
+    /// Returns the account's open orders that are not held, oldest first.
     pub(in crate::engine) fn cancellable_orders<'a>(
         &'a self,
         account: &'a Account,
@@ -205,7 +207,7 @@ impl State {
         self.cancellable_orders_after(account, 0)
     }
 
-    /// The account's cancellable orders that are newer than the order with this counter.
+    /// Returns the account's cancellable orders that are newer than the order with this counter.
     fn cancellable_orders_after<'a>(
         &'a self,
         account: &'a Account,
@@ -215,7 +217,7 @@ impl State {
         orders.filter(|order| self.orders.life_of(order).is_some_and(|life| !life.is_held))
     }
 
-    /// Ends an open order and frees what it held back.
+    /// Ends an open order and releases its reserve.
     pub(in crate::engine) fn end_order(
         &mut self,
         id: OrderId,
@@ -242,6 +244,7 @@ impl State {
         let priority = self.priority_of(slot);
         let account = self.touch_order(slot, position_in_log);
         self.end_hold(account, slot);
+        // Zero for a held order, whose reserve `end_hold` has released.
         let reserve = self.reserve_of(slot);
         let life = self.change_life(slot, |life| {
             life.end = Some(End { reason, at });

@@ -1,4 +1,4 @@
-//! The cost or proceeds of a fill, and whether the account can pay.
+//! The cost or proceeds of a fill, and the check that the account can pay.
 
 use crate::engine::account::ledger::Ledger;
 use crate::engine::order::fee::level_fee;
@@ -30,8 +30,8 @@ impl Cost {
         Self { notional, fee, fee_rate }
     }
 
-    /// The ledger afterwards. A sale can be rejected too: the fee of a sale worth a few
-    /// micro-dollars may exceed its proceeds.
+    /// Returns the ledger after the fill. Rejects a fill that the account cannot pay for. This can
+    /// happen to a sale too: the fee of a sale worth a few micro-dollars may exceed its proceeds.
     #[inline]
     pub(in crate::engine) fn charge(
         &self,
@@ -41,7 +41,8 @@ impl Cost {
         self.charge_with_reserve(side, ledger, Usd::ZERO)
     }
 
-    /// The ledger after an order whose rest will reserve cash. It does not include the reserve.
+    /// Like [`Self::charge`], but for an order whose remainder will reserve cash. `ledger` does not
+    /// yet include that reserve.
     #[inline]
     pub(in crate::engine) fn charge_with_reserve(
         &self,

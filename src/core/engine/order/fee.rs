@@ -4,18 +4,19 @@ use crate::market::book::Level;
 use crate::market::catalogue::{FeeCurve, FeeExponent};
 use crate::money::{MICROS_PER_UNIT, Usd, div_half_even};
 
-/// A fee is rounded to five decimals of a dollar: this many micro-dollars.
+/// The step to which fees are rounded, five decimals of a dollar, in micro-dollars.
 const FEE_STEP_MICROS: i64 = 10;
 
-/// shares × rate × (p × (1 − p))^exponent for one level, rounded to five decimals, half to even.
+/// Returns shares × rate × (p × (1 − p))^exponent for one level, rounded to five decimals, half to
+/// even.
 ///
-/// p × (1 − p) is counted in units of 10⁻⁸, exact for prices of at most four decimals, so that the
-/// largest product (10¹² micro-shares, a rate of 1, exponent 2) stays below 10³³.
+/// p × (1 − p) is in units of 10⁻⁸, exact for prices of at most four decimals, so that the largest
+/// product (10¹² micro-shares, a rate of 1, exponent 2) stays below 10³³.
 pub fn level_fee(curve: FeeCurve, fill: Level) -> Usd {
     debug_assert!(fill.price.is_quotable());
     let price = fill.price.micros() / 100;
     let spread = price * (10_000 - price);
-    // At most 10¹² micro-shares at a rate of at most 1.
+    // Fits an `i64`: at most 10¹² micro-shares at a rate of at most 1.
     let amount = fill.size.micros() * curve.rate.micros();
     // Separate calls, so that each divides by a constant.
     let steps = match curve.exponent {
@@ -30,7 +31,7 @@ fn product(amount: i64, weight: i64) -> i128 {
     i128::from(amount) * i128::from(weight)
 }
 
-/// The divisor that turns size × rate × weight into fee steps, where the weight has this many
+/// Returns the divisor that turns size × rate × weight into fee steps, for a weight with this many
 /// decimals.
 const fn scale(decimals: u32) -> i128 {
     let unit = MICROS_PER_UNIT as i128;

@@ -1,7 +1,7 @@
-//! Heartbeats: an account that sends them has its open orders cancelled once they stop.
+//! Heartbeats: if an account that sends heartbeats stops, its open orders are cancelled.
 //!
-//! Only the interval is journaled, where it changes. When the newest beat came is working memory;
-//! after a start every account has a whole interval.
+//! Only changes of the interval are journaled. The time of the newest heartbeat is kept only in
+//! memory, so after a restart every account gets a whole interval.
 
 use smallvec::smallvec;
 
@@ -17,26 +17,26 @@ use crate::engine::rejection::Rejection;
 use crate::engine::state::State;
 use crate::ids::{AccountId, Place, Timestamp};
 
-/// The shortest and the longest interval, in milliseconds.
+/// The range of permitted intervals, in milliseconds.
 pub const INTERVAL_MS: std::ops::RangeInclusive<u32> = 1_000..=60_000;
 
-/// How long after its newest beat an account counts as silent: the interval, and a quarter of it or
-/// a second.
+/// Returns the time in milliseconds after which an account without a heartbeat counts as silent:
+/// the interval plus a quarter of it, or plus one second if that is longer.
 pub const fn patience_ms(interval_ms: u32) -> i64 {
     let quarter = interval_ms / 4;
     interval_ms as i64 + if quarter > 1_000 { quarter as i64 } else { 1_000 }
 }
 
-/// When an account counts as silent.
+/// Returns the time from which an account counts as silent.
 const fn deadline(beat_at: Timestamp, interval_ms: u32) -> Timestamp {
     Timestamp::from_nanos(beat_at.nanos().saturating_add(patience_ms(interval_ms) * 1_000_000))
 }
 
-/// The most accounts that one visit gives a whole interval after a start.
+/// The maximum number of accounts that one command gives a whole interval after a restart.
 const BEGUN_PER_VISIT_MAX: usize = 1_024;
 
 impl Command for SetHeartbeat {
-    /// When the account counts as silent, unless it beats again.
+    /// The account, and the time from which it counts as silent unless it sends another heartbeat.
     type Subject = (AccountId, Timestamp);
     type Answer = Timestamp;
 
@@ -71,7 +71,8 @@ impl Command for SetHeartbeat {
 }
 
 impl Command for CancelOnDisconnect {
-    /// Whether there is more to do, and the accounts of which nothing is known since the start.
+    /// Whether the command must be repeated, and the accounts that have sent no heartbeat since the
+    /// server started, each with the time from which it counts as silent.
     type Subject = (bool, Vec<(AccountId, Timestamp)>);
     type Answer = bool;
 
@@ -93,6 +94,7 @@ impl Command for CancelOnDisconnect {
             }
             let row = state.account(account).ok_or(Rejection::AccountNotFound)?;
             let Some(interval_ms) = row.heartbeat_ms() else { continue };
+            // This account has sent no heartbeat since the server started; see `Silences`.
             if silent_at == Timestamp::EPOCH {
                 begun.push((account, deadline(now, interval_ms)));
                 continue;
@@ -104,6 +106,8 @@ impl Command for CancelOnDisconnect {
             if has_more {
                 break;
             }
+            // End the heartbeat too, so that later orders are not cancelled until the account sends
+            // heartbeats again.
             events.push(Event::HeartbeatSet { account, interval_ms: None });
         }
         Ok(Verdict::of(events, (has_more, begun)))

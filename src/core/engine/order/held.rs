@@ -1,8 +1,8 @@
-//! Held orders: the venue makes orders wait that it could match at once, and so does the shard.
+//! Held orders: the venue delays orders that it could match at once, and so does the shard.
 //!
-//! A held order is open, holds back money or shares, and cannot be cancelled. Once its wait is over
-//! it is decided like a new order, on the book of that moment and under the id that it has. If it
-//! is rejected then, there is no order, and its names are free again.
+//! A held order is open, reserves cash or shares, and cannot be cancelled. Once the delay is over,
+//! the order is decided like a new one, on the book at that time and under its existing id. If it
+//! is rejected at that point, it is removed and its names can be used again.
 
 use std::sync::Arc;
 
@@ -27,30 +27,30 @@ use crate::engine::state::State;
 use crate::ids::{OrderId, Place};
 use crate::money::{FeeRate, Shares, Usd};
 
-/// Decides a held order. Send it when the wait is over.
+/// Decides a held order. Send it once the delay is over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DecideHeld {
     /// The order.
     pub order: OrderId,
-    /// The condition id of its market.
+    /// The condition id of the order's market.
     pub market_id: Arc<str>,
 }
 
-/// What became of a held order.
+/// The result of deciding a held order.
 #[derive(Clone, PartialEq, Debug)]
 pub enum HeldSubject {
-    /// It was decided now or before.
+    /// The order was decided, by this command or an earlier one.
     Kept(PlacedSubject),
-    /// It was rejected, and is gone.
+    /// The order was rejected and removed.
     Dropped(Rejection),
 }
 
-/// A held order that was removed.
+/// A held order after its removal from the state.
 pub(in crate::engine) struct HeldOrder {
     pub(in crate::engine) placement: Placement,
     pub(in crate::engine) terms: Terms,
-    /// The displayed sizes that the account's orders on that side of the book had used. If this
-    /// was the only one, the account has forgotten them.
+    /// The displayed levels that the account's orders on the same side of the book had taken from.
+    /// The account drops these levels if this was its only order on that side.
     pub(in crate::engine) used: UsedLevels,
 }
 
@@ -100,7 +100,7 @@ impl Command for DecideHeld {
     }
 }
 
-/// Decides the held order in this slot as if it came now.
+/// Decides the held order in this slot as if it arrived now.
 fn decide_held(
     state: &State,
     given: Given<'_, '_>,
@@ -127,7 +127,7 @@ fn decide_held(
     };
     let mut checked = taker.check()?;
     let waited_ms = now.millis() - order.placed_at().millis();
-    // The clock may have been set back meanwhile.
+    // At least 1, since the clock may have been set back and 0 means that the order was not held.
     checked.terms.held_ms = u32::try_from(waited_ms.max(1)).unwrap_or(u32::MAX);
     let placement = order.row(None).placement;
     let (event, rest) = taker.decide(&checked, placement, now)?;
@@ -138,7 +138,7 @@ fn decide_held(
 }
 
 impl State {
-    /// The held orders with the condition id of the market of each, oldest first.
+    /// Returns the held orders with the condition ids of their markets, oldest first.
     pub fn held_orders(&self) -> impl Iterator<Item = (OrderId, &Arc<str>)> {
         self.holds.counters().filter_map(|counter| {
             let order = self.order(OrderId::new(self.shard, counter)?)?;
@@ -146,7 +146,7 @@ impl State {
         })
     }
 
-    /// What an open order holds back.
+    /// Returns the cash or shares that the open order in this slot reserves.
     pub(in crate::engine) fn reserve_of(&self, slot: u32) -> Reserve {
         let order = &self.orders[slot];
         if let Some(hold) = self.holds.get(order.id()) {
@@ -194,7 +194,7 @@ impl State {
         self.begin_hold(account, slot, *hold).map_err(flaw)
     }
 
-    /// Adds the hold of an order that says that it is held.
+    /// Adds the hold of an order whose life is marked as held.
     pub(in crate::engine) fn begin_hold(
         &mut self,
         account: u32,
@@ -212,7 +212,7 @@ impl State {
         self.open_order(account, slot)
     }
 
-    /// Ends the hold of an order, which holds back nothing from here on.
+    /// Ends the hold of an order and releases its reserve. Does nothing if the order is not held.
     pub(in crate::engine) fn end_hold(&mut self, account: u32, slot: u32) {
         let order = &self.orders[slot];
         let (id, on) = (order.id(), order.on());
@@ -221,7 +221,7 @@ impl State {
         self.accounts[account].release(on, hold.reserve, Reserve::default());
     }
 
-    /// Removes a held order, whose names are free from here on.
+    /// Removes a held order and frees its names.
     pub(in crate::engine) fn drop_held_order(
         &mut self,
         id: OrderId,
@@ -233,18 +233,20 @@ impl State {
         Ok(())
     }
 
-    /// Removes a held order from everything but its comments.
+    /// Removes a held order but not its comments, since the order may be placed again with the same
+    /// id.
     pub(in crate::engine) fn take_held_order(
         &mut self,
         id: OrderId,
         position_in_log: u64,
     ) -> Result<HeldOrder, &'static str> {
-        // Orders of other shards have the same counters.
+        // Holds are found by counter, so first check that the id belongs to this shard.
         let slot = self.orders.slot(id).filter(|_| self.holds.get(id).is_some());
         let slot = slot.ok_or("is not held")?;
         let on = self.orders[slot].on();
         let account = self.touch_order(slot, position_in_log);
         self.end_hold(account, slot);
+        // `close_order` drops these levels with the account's last order on this side.
         let used = self.accounts[account].used_levels(on).into();
         self.accounts[account].close_order(id.counter(), on);
         let (order, life) = self.orders.remove(slot);

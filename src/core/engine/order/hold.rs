@@ -1,4 +1,4 @@
-//! How orders are held. [`crate::engine::order::held`] decides them.
+//! Holds on orders that the venue delays. [`crate::engine::order::held`] decides held orders.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,21 +10,22 @@ use crate::ids::{MarketIndex, OrderId, Timestamp};
 use crate::market::book::Side;
 use crate::money::{Price, Shares, Usd};
 
-/// The highest bound on slippage.
+/// The maximum slippage bound, in basis points.
 const MAX_SLIPPAGE_BPS: u16 = 10_000;
 
-/// What is known of a held order beyond its terms.
+/// The data of a held order beyond its terms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hold {
-    /// When the wait is over.
+    /// When the delay is over.
     pub due: Timestamp,
-    /// What the order holds back meanwhile.
+    /// The cash or shares reserved until the delay is over.
     pub reserve: Reserve,
-    /// Dollars to spend, if the order is not for a quantity.
+    /// The dollars to spend, for an order by amount.
     pub amount: Option<Usd>,
-    /// The price that the caller saw; the reference for slippage.
+    /// The price that the caller saw: the reference for slippage. If `None`, the reference is the
+    /// best price in the book.
     pub expected_price: Option<Price>,
-    /// How much worse than the reference price the fill may be, 0 to 10,000.
+    /// The maximum slippage from the reference price in basis points, 0 to 10,000.
     pub max_slippage_bps: Option<u16>,
 }
 
@@ -34,7 +35,8 @@ impl Hold {
         Self { due, reserve, amount, expected_price, max_slippage_bps }
     }
 
-    /// What the order asks for.
+    /// Returns the intent of an order with this hold. For an order by amount, the intent's quantity
+    /// is 0.
     pub(in crate::engine) fn intent(&self, side: Side, terms: Terms) -> Intent {
         let &Self { amount, expected_price, max_slippage_bps, .. } = self;
         let quantity = if amount.is_some() { Shares::ZERO } else { terms.quantity };
@@ -42,7 +44,7 @@ impl Hold {
         Intent { side, terms, amount, expected_price, max_slippage_bps }
     }
 
-    /// Whether the numbers are those of an order on this side with these terms.
+    /// Whether the hold is valid for an order on this side with these terms.
     pub(in crate::engine) fn is_consistent(&self, side: Side, terms: Terms) -> bool {
         let Self { due: _, reserve, amount, expected_price, max_slippage_bps } = *self;
         let least = match (amount, terms.price) {
@@ -62,15 +64,15 @@ impl Hold {
             && max_slippage_bps.is_none_or(|bps| bps <= MAX_SLIPPAGE_BPS)
     }
 
-    /// Whether an order that is held with some terms can have others once it is decided.
+    /// Whether an order held with the terms `held` can have the terms `decided` once it is decided.
     pub(in crate::engine) fn permits(&self, held: Terms, decided: Terms) -> bool {
         let Terms { quantity, awaited_book, held_ms, .. } = decided;
-        // An amount buys what it buys then.
+        // The quantity of an order by amount depends on the book at the time of the decision.
         let quantity = if self.amount.is_some() { quantity } else { held.quantity };
         held_ms > 0 && decided == Terms { quantity, awaited_book, held_ms, ..held }
     }
 
-    /// The term in the state hash.
+    /// Returns the hold's term in the state hash.
     pub(in crate::engine) fn term(&self, order: OrderId) -> StateHash {
         let slippage = self.max_slippage_bps.map_or(-1, i64::from);
         Term::new(TermKind::Hold)
@@ -91,7 +93,7 @@ pub(in crate::engine) struct Holds {
 }
 
 impl Holds {
-    /// The memory of the holds.
+    /// Returns the heap memory of the holds, in bytes.
     pub(in crate::engine) fn bytes(&self) -> usize {
         tree_bytes(&self.by_order) + set_bytes(&self.by_market)
     }
@@ -118,7 +120,7 @@ impl Holds {
         self.by_order.remove(&order.counter())
     }
 
-    /// The counters of the held orders in a market, oldest first.
+    /// Returns the counters of the held orders in a market, oldest first.
     pub(in crate::engine) fn of_market(
         &self,
         market: MarketIndex,
@@ -126,12 +128,12 @@ impl Holds {
         self.by_market.range((market, 0)..=(market, u64::MAX)).map(|&(_, counter)| counter)
     }
 
-    /// The markets with held orders; a market may occur more than once.
+    /// Returns the markets with held orders. A market may occur more than once.
     pub(in crate::engine) fn markets(&self) -> impl Iterator<Item = MarketIndex> + '_ {
         self.by_market.iter().map(|&(market, _)| market)
     }
 
-    /// The counters of the held orders, oldest first.
+    /// Returns the counters of the held orders, oldest first.
     pub(in crate::engine) fn counters(&self) -> impl Iterator<Item = u64> + '_ {
         self.by_order.keys().copied()
     }

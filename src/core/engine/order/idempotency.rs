@@ -1,4 +1,4 @@
-//! Idempotency: the names of orders, and the fingerprint by which a repeated request is recognised.
+//! Idempotency: the names of orders, and the fingerprints that recognise repeated requests.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use aws_lc_rs::digest::{SHA256, digest};
 use crate::market::book::Side;
 use crate::money::{Price, Shares};
 
-/// The most names of an order: one from a header and one from the body, or the two of an entry of a
-/// named batch.
+/// The maximum number of names of an order: one from a header and one from the body, or two derived
+/// names for an entry of a named batch.
 pub const NAMES_PER_ORDER_MAX: usize = 2;
 
 /// An order as a request describes it.
 pub trait RequestedOrder {
-    /// The market's condition id.
+    /// Returns the market's condition id.
     fn market_id(&self) -> &str;
 
-    /// Two requests with the same fingerprint are the same order. It covers the trading fields as
-    /// they were sent, ignoring the case of the outcome.
+    /// Returns the fingerprint of the trading fields as sent, ignoring the case of the outcome. Two
+    /// requests with the same fingerprint are for the same order.
     fn fingerprint(&self) -> Fingerprint;
 }
 
@@ -27,13 +27,14 @@ pub trait RequestedOrder {
 pub struct NameHash(u128);
 
 impl NameHash {
-    /// The name of a single order, from the header or the body, which share one namespace.
+    /// Hashes the name of a single order. Names from the header and from the body share one
+    /// namespace.
     pub fn of_order(name: &str) -> Self {
         Self::of(b'o', name.as_bytes(), &[])
     }
 
-    /// The name of an entry of a named batch by what it says. `twin_count` is the number of equal
-    /// entries before it.
+    /// Names an entry of a named batch by its content. `twin_count` is the number of equal entries
+    /// before it.
     pub fn of_batch_order(batch_name: &str, fingerprint: Fingerprint, twin_count: u32) -> Self {
         let mut suffix = [0; 20];
         suffix[..16].copy_from_slice(&fingerprint.to_bytes());
@@ -41,7 +42,7 @@ impl NameHash {
         Self::of(b'e', batch_name.as_bytes(), &suffix)
     }
 
-    /// The name of the entry at `index` of a named batch.
+    /// Names an entry of a named batch by its index.
     pub fn of_batch_entry(batch_name: &str, index: u32) -> Self {
         Self::of(b'b', batch_name.as_bytes(), &index.to_le_bytes())
     }
@@ -55,13 +56,13 @@ impl NameHash {
         Self(message.hash())
     }
 
-    /// The hash as the journal stores it.
+    /// Decodes a hash from the journal.
     #[inline]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_le_bytes(bytes))
     }
 
-    /// The journal's form.
+    /// Encodes the hash for the journal.
     #[inline]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0.to_le_bytes()
@@ -74,12 +75,13 @@ impl fmt::Debug for NameHash {
     }
 }
 
-/// The hash of an order's trading fields as sent. It covers neither names nor anything looked up.
+/// The hash of an order's trading fields as sent. It covers neither the order's names nor any data
+/// that the server looks up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(u128);
 
 impl Fingerprint {
-    /// The fingerprint of an order with these fields, and with others that have their own tags.
+    /// Hashes an order with these fields. `others` are further fields, each with its own tag.
     /// Absent fields are left out, so fields added in the future do not change the fingerprints of
     /// existing orders.
     #[inline]
@@ -112,13 +114,13 @@ impl Fingerprint {
         Self(message.hash())
     }
 
-    /// Reads a fingerprint from the form in which the journal stores it.
+    /// Decodes a fingerprint from the journal.
     #[inline]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_le_bytes(bytes))
     }
 
-    /// The journal's form.
+    /// Encodes the hash for the journal.
     #[inline]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0.to_le_bytes()
@@ -131,13 +133,13 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// The bytes to hash, in one buffer: incremental hashing costs an allocation and takes longer than
+/// The bytes to hash, in one buffer. Incremental hashing costs an allocation and takes longer than
 /// hashing a short message at once.
 struct Message {
-    /// An ordinary message.
+    /// The message, while it is at most `SHORT_BYTES_MAX` long.
     short: [u8; Self::SHORT_BYTES_MAX],
     length: usize,
-    /// All of a message that is too long for that.
+    /// The whole message, once it is longer than `SHORT_BYTES_MAX`.
     long: Vec<u8>,
 }
 
@@ -148,7 +150,7 @@ impl Message {
         Self { short: [0; Self::SHORT_BYTES_MAX], length: 0, long: Vec::new() }
     }
 
-    /// Adds these bytes and returns where they are.
+    /// Appends these bytes and returns the copy, which the caller may modify.
     #[inline]
     fn add(&mut self, bytes: &[u8]) -> &mut [u8] {
         let start = self.length;
@@ -170,7 +172,7 @@ impl Message {
         &mut self.long[start..]
     }
 
-    /// Adds a field with its tag and its length, and returns where its value is.
+    /// Appends a field with its tag and its length, and returns the copy of its value.
     #[inline]
     fn add_field(&mut self, tag: u8, value: &[u8]) -> &mut [u8] {
         let length = u32::try_from(value.len()).expect("a field of a bounded body");
@@ -217,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Both hashes are stored in journals and must never change.
+    /// Journals store both kinds of hash, so the functions must never change.
     #[test]
     fn the_hashes_are_pinned() {
         let long = "x".repeat(300);

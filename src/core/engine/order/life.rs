@@ -1,4 +1,4 @@
-//! The life of an order that did not simply fill: its terms, its progress and its end.
+//! The life of an order: its terms, its progress and its end.
 
 use crate::engine::order::terms::{
     EndReason, OrderKind, OrderStatus, Reserve, Terms, TimeInForce, resting_notional,
@@ -9,19 +9,18 @@ use crate::market::book::Side;
 use crate::money::{Price, Shares, Usd};
 
 /// Terms, progress and end of an order. A market order that filled completely when it was placed
-/// has none: its fill says everything.
+/// has no life, since its fill records everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Life {
-    /// What the order asks for.
+    /// The order's terms.
     pub terms: Terms,
-    /// What has filled so far.
+    /// The fills so far.
     pub progress: Progress,
-    /// How it ended, if it ended before it was filled.
+    /// The end, if the order ended before it filled completely.
     pub end: Option<End>,
-    /// Whether it still waits for its first fresh book.
+    /// Whether the order still waits for its first fresh book.
     pub awaits_book: bool,
-    /// Whether it is held, as the venue holds orders that it could match at once, or ended while it
-    /// was.
+    /// Whether the order is held for the venue's taker delay, or ended while it was held.
     pub is_held: bool,
 }
 
@@ -30,7 +29,7 @@ pub struct Life {
 pub struct Progress {
     /// Shares bought or sold.
     pub filled: Shares,
-    /// Dollars paid or received for them, without fees.
+    /// Dollars paid or received for the shares, without fees.
     pub notional: Usd,
     /// Fees paid.
     pub fee: Usd,
@@ -40,17 +39,17 @@ pub struct Progress {
     pub filled_at: Timestamp,
 }
 
-/// The end of an order that was not filled.
+/// The end of an order that did not fill completely.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct End {
-    /// Why it ended.
+    /// Why the order ended.
     pub reason: EndReason,
-    /// When it ended.
+    /// When the order ended.
     pub at: Timestamp,
 }
 
 impl Progress {
-    /// Whether the sums fit together.
+    /// Whether the sums are consistent with each other.
     fn is_consistent(&self) -> bool {
         let has_filled = self.filled > Shares::ZERO;
         has_filled == (self.fill_count > 0)
@@ -59,7 +58,7 @@ impl Progress {
             && self.fee >= Usd::ZERO
     }
 
-    /// The progress after a fill; `None` if a sum exceeds its range.
+    /// Returns the progress after another fill; `None` if a sum exceeds its range.
     pub fn after(self, quantity: Shares, notional: Usd, fee: Usd, at: Timestamp) -> Option<Self> {
         Some(Self {
             filled: self.filled.checked_add(quantity)?,
@@ -72,7 +71,7 @@ impl Progress {
 }
 
 impl Life {
-    /// The stage of the life.
+    /// Returns the order's status.
     pub fn status(&self) -> OrderStatus {
         let ended = self.end.map(|end| end.reason);
         OrderStatus::of(self.progress.filled, self.terms.quantity, ended)
@@ -83,18 +82,19 @@ impl Life {
         self.status() == OrderStatus::Pending
     }
 
-    /// The quantity that has not filled.
+    /// Returns the quantity that has not filled.
     pub fn remaining(&self) -> Shares {
         self.terms.quantity - self.progress.filled
     }
 
-    /// The price at which it rests. Only limit orders rest, and they have one.
+    /// Returns the price at which the order rests. Only limit orders rest, and they always have a
+    /// price.
     pub fn limit(&self) -> Price {
         self.terms.price.unwrap_or(Price::ZERO)
     }
 
-    /// What the order holds back from its account while it rests. What a held order holds back is
-    /// part of its hold.
+    /// Returns the cash or shares that the order reserves while it rests. The reserve of a held
+    /// order is in its hold instead.
     pub fn reserve(&self, side: Side) -> Reserve {
         if self.is_open() && !self.is_held {
             Reserve::of(side, self.limit(), self.remaining())
@@ -103,7 +103,7 @@ impl Life {
         }
     }
 
-    /// What this part of the resting order costs or yields.
+    /// Returns the cost or proceeds of filling `quantity` of the resting order.
     pub fn part_notional(&self, side: Side, quantity: Shares) -> Usd {
         let notional = |left| resting_notional(side, self.limit(), left);
         notional(self.remaining()) - notional(self.remaining() - quantity)
@@ -114,7 +114,7 @@ impl Life {
         self.terms.time_in_force.expires_at().is_some_and(|at| at <= now)
     }
 
-    /// Whether the parts fit together, as far as the life alone tells.
+    /// Whether the fields are consistent with each other, without looking at the rest of the state.
     pub(in crate::engine) fn is_consistent(&self) -> bool {
         let Terms { kind, time_in_force, post_only, awaited_book, quantity, price, held_ms } =
             self.terms;
@@ -141,7 +141,7 @@ impl Life {
             && !(self.end.is_some() && self.progress.filled == quantity && quantity > Shares::ZERO)
     }
 
-    /// The life's term in the state hash.
+    /// Returns the life's term in the state hash.
     pub(in crate::engine) fn term(&self, order: OrderId) -> StateHash {
         let Terms { time_in_force, quantity, price, held_ms, .. } = self.terms;
         let Progress { filled, notional, fee, fill_count, filled_at } = self.progress;
@@ -157,7 +157,8 @@ impl Life {
         term.finish()
     }
 
-    /// Everything that is not a number, in 32 bits. Part of the state hash and so of the format.
+    /// Packs all fields that are not numbers into 32 bits. The layout is part of the state hash and
+    /// so of the journal's format.
     fn flags(&self) -> u32 {
         let kind = u32::from(self.terms.kind == OrderKind::Limit);
         let time_in_force = match self.terms.time_in_force {

@@ -1,8 +1,8 @@
 //! Matching: open orders fill at their limits when the venue's book crosses them.
 //!
-//! A visit looks at the orders that a book reaches, best price first and older ones first, and
-//! writes a bounded record. Each displayed size is used once per account: what an order may take of
-//! a level is what the account's fills there have left, and what the level has grown since.
+//! A visit examines, in price-time priority, the orders that a book reaches, and writes a bounded
+//! record. Each account uses each displayed size once: an order may take what the account's earlier
+//! fills left of a level, plus the growth of the level since.
 
 use smallvec::SmallVec;
 
@@ -34,26 +34,26 @@ use crate::market::catalogue::Fees;
 use crate::market::quote::{Quote, QuotedBook, QuotedBooks};
 use crate::money::{FeeRate, Shares, Usd};
 
-/// The most events that one visit writes.
+/// The maximum number of events that one visit writes.
 pub const EVENTS_PER_VISIT_MAX: usize = 64;
 
-/// The most orders that one visit looks at, whether or not they fill.
+/// The maximum number of orders that one visit examines, whether or not they fill.
 pub const ORDERS_PER_VISIT_MAX: usize = 1_024;
 
-/// A visit whose fills have used this many levels ends. The last of them may have used all of a
-/// side, so that the record stays below its maximum.
+/// The number of used levels after which a visit ends. The visit's last fill may exceed this number
+/// by all levels of one side, which still keeps the record below its maximum size.
 pub const LEVELS_PER_VISIT: usize = 256;
 
 /// The result of a visit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Matched {
-    /// How many orders filled, in part or completely.
+    /// The number of orders that filled, in part or completely.
     pub fill_count: usize,
-    /// Where the next visit must go on, if this one did not reach the end.
+    /// The cursor for the next visit; `None` if this visit reached the end.
     pub next: Option<Priority>,
 }
 
-/// A visit, and what the shard remembers of it without journaling it.
+/// The result of a visit, and the used levels that the shard keeps without journaling them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MatchedSubject {
     matched: Matched,
@@ -103,7 +103,7 @@ impl Command for MatchOrders {
 }
 
 impl MatchOrders {
-    /// The books to match, by outcome.
+    /// Returns the fresh books to match, by outcome.
     fn books<'b>(&'b self, quote: &'b Quote<'_>) -> QuotedBooks<'b> {
         let mut books = match &self.book {
             Some((outcome, book)) => quote.books_with(*outcome, book),
@@ -114,7 +114,7 @@ impl MatchOrders {
     }
 }
 
-/// The market of a match, if its orders may fill now.
+/// Returns the index and quote of the market if its orders may fill now.
 fn matchable<'a, 'q>(
     state: &State,
     quote: Option<&'a Quote<'q>>,
@@ -129,7 +129,8 @@ fn matchable<'a, 'q>(
     is_open.then_some((market, quote))
 }
 
-/// The decision of one visit: events, and what the accounts would have after them.
+/// The decision of one visit: its events, and the accounts' money, positions and used levels after
+/// those events.
 struct Visit<'s> {
     state: &'s State,
     now: Timestamp,
@@ -137,9 +138,9 @@ struct Visit<'s> {
     fill_count: usize,
     looked_at: usize,
     next: Option<Priority>,
-    /// How many levels the fills have used.
+    /// The number of levels that the fills have used.
     level_count: usize,
-    /// By the account's slot.
+    /// The changed ledgers, by account slot.
     ledgers: Overlay<u32, Ledger>,
     positions: Overlay<(u32, OutcomeIndex), Position>,
     used: Overlay<(u32, BookSide), UsedLevels>,
@@ -173,10 +174,11 @@ impl<'s> Visit<'s> {
             return Ok(());
         }
         let open = &self.state.open;
-        // Orders that were accepted while the book was stale come first: they are like new ones.
+        // Orders that were accepted while the book was stale come first, since they are treated
+        // like new orders.
         for (priority, slot) in open.awaiting(on) {
             if self.is_full() {
-                // The admitted ones no longer wait, so the next visit starts over.
+                // Admitted orders no longer wait, so the next visit starts over.
                 self.next = Some(Priority::before(on));
                 return Ok(());
             }
@@ -200,6 +202,8 @@ impl<'s> Visit<'s> {
             }
             let life = self.life(slot);
             let placed_on = self.state.orders.placed_on(slot);
+            // A command to match an older book may arrive after the order was placed on a newer
+            // one.
             let may_fill = placed_on.is_none_or(|it| it.is_before(BookVersion::of(book)));
             if may_fill && !life.awaits_book && !life.is_due(self.now) {
                 self.fill(on, slot, &life, book)?;
@@ -211,7 +215,7 @@ impl<'s> Visit<'s> {
     }
 
     fn is_full(&self) -> bool {
-        // An admitted order has up to two events.
+        // Admitting an order takes up to two events.
         self.events.len() + 2 > EVENTS_PER_VISIT_MAX
             || self.looked_at >= ORDERS_PER_VISIT_MAX
             || self.level_count >= LEVELS_PER_VISIT
@@ -221,7 +225,7 @@ impl<'s> Visit<'s> {
         self.state.orders.life(slot).expect("an open order has a life")
     }
 
-    /// Matches an order with its first fresh book, as if it came now: at the book's prices, with
+    /// Matches an order with its first fresh book as if it arrived now: at the book's prices, with
     /// the taker's fee.
     fn admit(
         &mut self,
@@ -235,7 +239,7 @@ impl<'s> Visit<'s> {
         let account = self.slot_of(order);
         let ledger = self.ledger(account);
         let held_back = life.reserve(on.side).cash;
-        // What the account has without this order.
+        // The account's ledger without this order's reserve.
         let own = Ledger { reserved: ledger.reserved - held_back, ..ledger };
         if life.is_due(self.now) {
             self.end(order.id(), account, own, EndReason::GtdExpired);
@@ -261,6 +265,7 @@ impl<'s> Visit<'s> {
         let Some(booked) = self.booked((on, slot, account), quantity, &cost) else {
             return Ok(());
         };
+        // Before the fill, since an order that waits for a book cannot fill.
         self.events.push(Event::OrderAdmitted { order: order.id() });
         let mut taken = SmallVec::new();
         if walk.shortfall > Shares::ZERO {
@@ -276,13 +281,14 @@ impl<'s> Visit<'s> {
         self.push_fill((slot, account), book, booked, (quantity, cost, taken))
     }
 
-    /// Ends an order, whose account then has this.
+    /// Ends an order. `ledger` is the account's ledger once the order has ended.
     fn end(&mut self, order: OrderId, account: u32, ledger: Ledger, reason: EndReason) {
         self.ledgers.set(account, ledger);
         self.events.push(ended(order, reason, self.now));
     }
 
-    /// Fills an order at its limit with what it may take of the levels that reach it.
+    /// Fills an order at its limit, up to the size that it may take from the levels within that
+    /// limit.
     fn fill(
         &mut self,
         on: BookSide,
@@ -321,8 +327,8 @@ impl<'s> Visit<'s> {
         self.push_fill((slot, account), book, booked, (quantity, cost, taken_levels))
     }
 
-    /// What the account would have after a fill. `None` if a sum would exceed its range: such an
-    /// order does not fill, and does not keep others from filling.
+    /// Returns the account's ledger and position after a fill. `None` if a sum would exceed its
+    /// range. The order then does not fill, but other orders still can.
     fn booked(
         &self,
         (on, slot, account): (BookSide, u32, u32),
@@ -338,7 +344,7 @@ impl<'s> Visit<'s> {
         Some((ledger, position))
     }
 
-    /// Adds the event of a fill, and updates what its account would have.
+    /// Adds the event of a fill, and updates the pending ledger and position of its account.
     fn push_fill(
         &mut self,
         (slot, account): (u32, u32),
@@ -388,7 +394,7 @@ impl<'s> Visit<'s> {
     }
 }
 
-/// Notes what is left of a level of this book after a fill. Returns whether it counts.
+/// Records what is left of a level of this book after a fill; see [`note_used`].
 fn note_left(used: &mut UsedLevels, book: &QuotedBook<'_>, side: Side, level: UsedLevel) -> bool {
     let seen = Seen { grown: book.grown(side, level.price), era: book.era() };
     note_used(used, NotedLevel { level, seen: Some(seen) })

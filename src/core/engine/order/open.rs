@@ -10,10 +10,10 @@ use crate::market::book::Side;
 use crate::market::quote::QuotedBook;
 use crate::money::Price;
 
-/// One side of one outcome's book, as far as this shard's orders rest on it.
+/// One side of the book of one outcome.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BookSide {
-    /// The market, by the shard's index.
+    /// The market's index in the shard.
     pub market: MarketIndex,
     /// The outcome's index in the market.
     pub outcome: OutcomeIndex,
@@ -21,23 +21,23 @@ pub struct BookSide {
     pub side: Side,
 }
 
-/// The place of an open order in its book: better prices first, then older orders. There are many,
-/// so this is packed.
+/// The priority of an open order in its book: better prices first, then older orders. The fields
+/// are packed, since a shard has one priority per open order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Priority {
     /// From the highest bit: the market, 32 bits; the outcome, 8; the side, 1; and the rank, which
     /// rises as prices get worse.
     packed: u64,
-    /// The order's counter: older orders have lower ones.
+    /// The order's counter. Older orders have lower counters.
     pub(in crate::engine) counter: u64,
 }
 
-/// The number of bits of a rank: a price has at most a million steps.
+/// The number of bits in a rank. A price has at most a million steps.
 const RANK_BITS: u32 = 23;
 const RANK_MAX: u64 = (1 << RANK_BITS) - 1;
 
 impl Priority {
-    /// The place of an order with this limit.
+    /// Returns the priority of an order with this limit.
     pub fn new(on: BookSide, limit: Price, order: OrderId) -> Self {
         let micros = limit.micros().clamp(0, Price::ONE.micros());
         let rank = match on.side {
@@ -56,7 +56,7 @@ impl Priority {
         Self { packed: place | rank, counter }
     }
 
-    /// The book and side.
+    /// Returns the side of the book that the order rests on.
     pub fn on(&self) -> BookSide {
         let [.., outcome, _, _, _] = self.packed.to_be_bytes();
         let market = u32::try_from(self.packed >> 32).expect("the upper half");
@@ -68,7 +68,7 @@ impl Priority {
         }
     }
 
-    /// The limit price.
+    /// Returns the limit price.
     pub fn limit(&self) -> Price {
         let rank = Price::from_micros((self.packed & RANK_MAX).cast_signed());
         match self.on().side {
@@ -77,7 +77,7 @@ impl Priority {
         }
     }
 
-    /// The place before the first order on one side of a book.
+    /// Returns a priority ahead of every order on one side of a book.
     pub(in crate::engine) const fn before(on: BookSide) -> Self {
         Self::at(on, 0, 0)
     }
@@ -90,17 +90,18 @@ impl Priority {
 /// The open orders of a shard.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct OpenOrders {
-    /// The slots of the orders.
+    /// The slots of the resting orders, by priority.
     by_price: BTreeMap<Priority, u32>,
-    /// Those that wait for their first fresh book.
+    /// The orders that wait for their first fresh book.
     awaiting: BTreeSet<Priority>,
     by_expiry: BTreeSet<(Timestamp, u64)>,
 }
 
-/// One published book, as far as it matters whether it is newer than another one.
+/// The version of a published book, used to tell whether one book is newer than another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::engine) struct BookVersion {
-    /// The book's sequence, and in the lowest bit whether it is the other outcome's, mirrored.
+    /// The book's sequence plus 1, and in the lowest bit whether the book is a mirror image of the
+    /// other outcome's.
     packed: NonZeroU64,
 }
 
@@ -111,8 +112,8 @@ impl BookVersion {
         Self { packed: NonZeroU64::new(packed).expect("it counts from 1") }
     }
 
-    /// Whether an order that was placed on the book of this version may fill on a later one. It
-    /// has met all books up to its own.
+    /// Whether an order that was placed on this version may fill on `later`. The order has already
+    /// been matched with all versions up to its own.
     pub(in crate::engine) const fn is_before(self, later: Self) -> bool {
         let [placed_on, later] = [self.packed.get(), later.packed.get()];
         placed_on & 1 != later & 1 || placed_on < later
@@ -120,7 +121,7 @@ impl BookVersion {
 }
 
 impl OpenOrders {
-    /// The memory of the indexes.
+    /// Returns the heap memory of the indexes, in bytes.
     pub(in crate::engine) fn bytes(&self) -> usize {
         tree_bytes(&self.by_price) + set_bytes(&self.awaiting) + set_bytes(&self.by_expiry)
     }
@@ -143,7 +144,7 @@ impl OpenOrders {
         }
     }
 
-    /// Notes that the order has met its first fresh book.
+    /// Removes an order from those that wait for their first fresh book.
     pub(in crate::engine) fn admit(&mut self, priority: Priority) {
         self.awaiting.remove(&priority);
     }
@@ -152,13 +153,13 @@ impl OpenOrders {
         self.by_price.len()
     }
 
-    /// The best limit on one side of a book.
+    /// Returns the best limit price on one side of a book; `None` if no order rests there.
     pub(in crate::engine) fn best(&self, on: BookSide) -> Option<Price> {
         let (best, _) = self.by_price.range(Priority::before(on)..=Priority::last(on)).next()?;
         Some(best.limit())
     }
 
-    /// The orders on one side of a book that come after `after`, best first.
+    /// Returns the orders on one side of a book that come after `after`, best first.
     pub(in crate::engine) fn on_side(
         &self,
         on: BookSide,
@@ -166,7 +167,7 @@ impl OpenOrders {
     ) -> impl Iterator<Item = (Priority, u32)> + '_ {
         use std::ops::Bound::{Excluded, Included};
         let first = match after {
-            // The end of the range may not be before its start.
+            // `BTreeMap::range` panics if the end is before the start.
             Some(after) if after >= Priority::last(on) => Excluded(Priority::last(on)),
             Some(after) if after >= Priority::before(on) => Excluded(after),
             _ => Included(Priority::before(on)),
@@ -175,7 +176,7 @@ impl OpenOrders {
         range.map(|(&priority, &slot)| (priority, slot))
     }
 
-    /// The orders on one side of a book that wait for their first fresh book.
+    /// Returns the orders on one side of a book that wait for their first fresh book.
     pub(in crate::engine) fn awaiting(
         &self,
         on: BookSide,
@@ -184,7 +185,7 @@ impl OpenOrders {
         range.map(|priority| (*priority, self.by_price[priority]))
     }
 
-    /// The open orders of a market.
+    /// Returns the slots of the resting orders of a market.
     pub(in crate::engine) fn of_market(
         &self,
         market: MarketIndex,
@@ -195,19 +196,20 @@ impl OpenOrders {
         range.map(|(_, &slot)| slot)
     }
 
-    /// The sides of books on which orders rest.
+    /// Returns the book sides on which orders rest, without duplicates.
     pub(in crate::engine) fn sides(&self) -> impl Iterator<Item = BookSide> + '_ {
         let mut sides: Vec<BookSide> = self.by_price.keys().map(Priority::on).collect();
+        // Removes all duplicates, since priorities are sorted by side first.
         sides.dedup();
         sides.into_iter()
     }
 
-    /// The counters of the orders that have expired, the earliest first.
+    /// Returns the counters of the orders that have expired by `now`, earliest first.
     pub(in crate::engine) fn due(&self, now: Timestamp) -> impl Iterator<Item = u64> + '_ {
         self.by_expiry.range(..=(now, u64::MAX)).map(|&(_, counter)| counter)
     }
 
-    /// When the next order expires.
+    /// Returns the time at which the next order expires.
     pub(in crate::engine) fn next_expiry(&self) -> Option<Timestamp> {
         self.by_expiry.first().map(|&(at, _)| at)
     }

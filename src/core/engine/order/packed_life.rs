@@ -1,4 +1,4 @@
-//! Lives as a shard stores them.
+//! Packed storage of order lives.
 
 use std::num::NonZeroU32;
 
@@ -8,7 +8,7 @@ use crate::engine::order::terms::{EndReason, OrderKind, Terms, TimeInForce};
 use crate::ids::Timestamp;
 use crate::money::{Price, Shares, Usd};
 
-/// A [`Life`], packed, since there are many; and the book on which the order came to rest.
+/// A packed [`Life`], with the book on which the order came to rest.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct StoredLife {
     quantity: Shares,
@@ -19,8 +19,8 @@ pub(in crate::engine) struct StoredLife {
     /// The expiry of a good-til-date order.
     expires_at: Timestamp,
     ended_at: Timestamp,
-    /// The book on which the order came to rest, if that was in this process. Older ones do not
-    /// fill it.
+    /// The book on which the order came to rest; `None` if it came to rest before this process
+    /// started. Older books do not fill the order.
     pub(in crate::engine) placed_on: Option<BookVersion>,
     /// The price in micro-dollars, plus 1; 0 if there is none.
     price: u32,
@@ -31,16 +31,17 @@ pub(in crate::engine) struct StoredLife {
 
 const _: () = assert!(size_of::<Option<StoredLife>>() == 80, "there may be a million");
 
-/// Always set.
+/// Always set, so that the flags are never 0.
 const FLAG_SOME: u32 = 1;
 const FLAG_LIMIT: u32 = 1 << 1;
 const FLAG_POST_ONLY: u32 = 1 << 2;
 const FLAG_AWAITED_BOOK: u32 = 1 << 3;
 const FLAG_AWAITS_BOOK: u32 = 1 << 4;
 const FLAG_HELD: u32 = 1 << 5;
-/// Two bits: the time in force.
+/// The bit position of the time in force, which takes two bits.
 const TIME_IN_FORCE_SHIFT: u32 = 8;
-/// The bits from here on hold the reason of the end, counted from 1; 0 for none.
+/// The bit position of the end reason, which takes the remaining bits. Reasons count from 1; 0
+/// means that the order has not ended.
 const REASON_SHIFT: u32 = 16;
 
 impl StoredLife {

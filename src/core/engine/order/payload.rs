@@ -1,5 +1,4 @@
-//! An order as the caller wrote it, with every optional field, and the rules on which fields go
-//! together.
+//! An order as the caller wrote it, with every optional field, and the rules for combining fields.
 
 use smallvec::SmallVec;
 
@@ -9,8 +8,8 @@ use crate::ids::Timestamp;
 use crate::market::book::Side;
 use crate::money::{Price, Shares, Usd};
 
-/// An order of any kind, as the caller wrote it. Each field is within its range; whether they go
-/// together is decided by [`NewOrder::intent`].
+/// An order of any kind, as the caller wrote it. Each field is within its range.
+/// [`NewOrder::intent`] checks the combination of fields.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewOrder {
     /// The market's condition id.
@@ -21,25 +20,27 @@ pub struct NewOrder {
     pub side: Side,
     /// Market or limit.
     pub kind: OrderKind,
-    /// Above 0, at most a million shares.
+    /// The number of shares; above 0, at most a million.
     pub quantity: Option<Shares>,
-    /// Dollars to spend, above 0.
+    /// The dollars to spend, above 0.
     pub amount: Option<Usd>,
-    /// The limit, or the worst price of a market order.
+    /// The limit price, or the worst price that a market order accepts.
     pub price: Option<Price>,
-    /// How long the order may wait, if the caller said so.
+    /// The time in force, if the caller gave one.
     pub time_in_force: Option<NamedTimeInForce>,
-    /// When a good-til-date order expires. Clients send 1970 where there is none.
+    /// When a good-til-date order expires. The epoch counts as absent, since clients send it with
+    /// orders that do not expire.
     pub expiration: Option<Timestamp>,
     /// Whether the order must not take liquidity when it is placed.
     pub post_only: bool,
-    /// The price that the caller saw; the reference for slippage.
+    /// The price that the caller saw: the reference for slippage. If `None`, the reference is the
+    /// best price in the book.
     pub expected_price: Option<Price>,
-    /// How much worse than the reference price the fill may be, 0 to 10,000.
+    /// The maximum slippage from the reference price in basis points, 0 to 10,000.
     pub max_slippage_bps: Option<u16>,
 }
 
-/// A time in force by name.
+/// A time in force, by its name in the API.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NamedTimeInForce {
     /// Good til cancelled.
@@ -52,52 +53,53 @@ pub enum NamedTimeInForce {
     Fak,
 }
 
-/// Fields that do not go together.
+/// An invalid combination of fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PayloadFlaw {
-    /// Neither a quantity nor an amount.
+    /// An order with neither a quantity nor an amount.
     #[error("an order needs a quantity, or a market buy an amount")]
     NoSize,
-    /// Both a quantity and an amount.
+    /// An order with both a quantity and an amount.
     #[error("send either a quantity or an amount, not both")]
     TwoSizes,
-    /// An amount with a sale or a limit order.
+    /// A sale or a limit order with an amount.
     #[error("only a market buy takes an amount; send a quantity")]
     AmountNotTaken,
     /// A limit order without a price.
     #[error("a limit order needs a price")]
     NoPrice,
-    /// A market order that should wait until a date.
+    /// A good-til-date market order.
     #[error("a market order cannot be GTD; send FOK or FAK")]
     MarketGtd,
     /// A good-til-date order without an expiration in the future.
     #[error("a GTD order needs an expiration, in unix seconds, that lies in the future")]
     Expiration,
-    /// An expiration on an order that is not good-til-date.
+    /// An expiration for an order that is not good-til-date.
     #[error("only a GTD order takes an expiration; send `time_in_force` GTD with it")]
     ExpirationNotTaken,
-    /// Post-only on an order that cannot rest.
+    /// A post-only order that cannot rest.
     #[error("only a GTC or GTD limit order can be post-only")]
     PostOnly,
 }
 
-/// What a well-formed order asks for, apart from its market.
+/// A well-formed order, without its market.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Intent {
     /// Buy or sell.
     pub side: Side,
-    /// The terms. The quantity is 0 if the order is for an amount.
+    /// The terms. For an order by amount, the quantity is 0.
     pub terms: Terms,
-    /// Dollars to spend, instead of a quantity.
+    /// The dollars to spend, if the order has an amount instead of a quantity.
     pub amount: Option<Usd>,
-    /// The price that the caller saw; the reference for slippage.
+    /// The price that the caller saw: the reference for slippage. If `None`, the reference is the
+    /// best price in the book.
     pub expected_price: Option<Price>,
-    /// How much worse than the reference price the fill may be, 0 to 10,000.
+    /// The maximum slippage from the reference price in basis points, 0 to 10,000.
     pub max_slippage_bps: Option<u16>,
 }
 
 impl NewOrder {
-    /// A limit order that waits until it is cancelled.
+    /// Creates a good-til-cancelled limit order.
     #[must_use]
     pub fn limit(
         market_id: &str,
@@ -122,7 +124,7 @@ impl NewOrder {
         }
     }
 
-    /// Checks that the fields go together, at this time.
+    /// Checks the combination of fields at `now`, and returns the order's intent.
     pub fn intent(&self, now: Timestamp) -> Result<Intent, PayloadFlaw> {
         match (self.quantity, self.amount) {
             (Some(_), Some(_)) => return Err(PayloadFlaw::TwoSizes),
@@ -159,7 +161,7 @@ impl NewOrder {
             return Err(PayloadFlaw::PostOnly);
         }
         match self.time_in_force {
-            // Clients send GTC with market orders; there is nothing to wait for.
+            // Clients send GTC with market orders too, although a market order never waits.
             None | Some(NamedTimeInForce::Gtc | NamedTimeInForce::Fok) => {
                 Ok(TimeInForce::FillOrKill)
             }
@@ -193,8 +195,8 @@ impl RequestedOrder for NewOrder {
         &self.market_id
     }
 
-    /// A field at its default counts as absent, so a market order has the fingerprint of the same
-    /// order at `POST /trade`.
+    /// A field at its default counts as absent, so a market order has the same fingerprint as the
+    /// equivalent order sent to `POST /trade`.
     fn fingerprint(&self) -> Fingerprint {
         let is_default = match (self.kind, self.time_in_force) {
             (_, None) => true,
@@ -282,7 +284,7 @@ mod tests {
         check(&with(&limit, Gtd), Err(PayloadFlaw::Expiration));
         check(&until(with(&limit, Gtd), 100), Err(PayloadFlaw::Expiration));
         check(&until(with(&limit, Gtd), 101), Ok("GTD"));
-        // Clients send 0 for none.
+        // Clients send 0 to mean no expiration.
         for base in [&market, &limit] {
             for name in [None, Some(Gtc), Some(Fok), Some(Fak)] {
                 let named = NewOrder { time_in_force: name, ..base.clone() };

@@ -1,5 +1,5 @@
-//! Placing an order: whether it was placed before, its market, what it takes at once, and the event
-//! that says so.
+//! Placing an order: detecting a retry, finding the market, filling the marketable part, and
+//! creating the event.
 
 use smallvec::SmallVec;
 
@@ -27,21 +27,21 @@ use crate::ids::{OrderId, Place, Timestamp};
 use crate::market::book::Side;
 use crate::money::Shares;
 
-/// An order as it was placed, new or replayed.
+/// A placed order, new or replayed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placed {
-    /// The order's receipt. If the order is held, it says so, and the order has yet to be decided.
+    /// The order's receipt. If [`OrderReceipt::is_held`], the order has yet to be decided.
     pub receipt: OrderReceipt,
-    /// Whether the order had been placed before, and this changed nothing.
+    /// Whether the order had been placed before, so that this request changed nothing.
     pub is_replay: bool,
 }
 
-/// An order that was placed, and what the shard remembers of its market without journaling it.
+/// A placed order, and the data about its book that the shard keeps without journaling it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PlacedSubject {
     /// The order.
     pub order: OrderId,
-    /// What is remembered of an order that rests.
+    /// The data to keep if the order rests.
     pub(in crate::engine) rest: Option<Rest>,
 }
 
@@ -52,10 +52,10 @@ impl Placed {
     }
 }
 
-/// How a kind of requested order is decided.
+/// A kind of requested order that the shard can decide.
 pub trait DecidedOrder: RequestedOrder + Sized {
     /// Decides the command without changing the state. The order of the checks is part of the API:
-    /// if several fail, the client gets the first.
+    /// if several checks fail, the client gets the rejection of the first.
     fn decide(
         command: &OrderCommand<Self>,
         state: &State,
@@ -94,7 +94,7 @@ impl<O: DecidedOrder> Command for OrderCommand<O> {
     fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
         let place = self.depends_on(state);
         match rejection {
-            // This rejection discloses that the shard has used the market with other tokens.
+            // This rejection reveals that the shard has used the market with other tokens.
             Rejection::MarketChanged => {
                 place.max(state.introduction_place(self.order().market_id()))
             }
@@ -104,8 +104,8 @@ impl<O: DecidedOrder> Command for OrderCommand<O> {
 }
 
 impl DecidedOrder for TradeOrder {
-    /// Most orders are of this kind, so this does only what they need. Decided as all others and
-    /// applied, one would take 12 % more instructions.
+    /// The fast path for the most common kind of order. On the general path, deciding and applying
+    /// such an order would take 12 % more instructions.
     fn decide(
         command: &Trade,
         state: &State,
@@ -171,6 +171,8 @@ impl DecidedOrder for NewOrder {
         if let Some(order) = replayed(state, actor.id(), command.names(), command.fingerprint())? {
             return Ok(Verdict::Already(PlacedSubject { order, rest: None }));
         }
+        // Check this after the replay check, so that a retry still succeeds once its expiration has
+        // passed or the market has closed.
         let intent = order.intent(given.now).map_err(Rejection::Payload)?;
         let market = OpenMarket::of(state, given.quote, &order.market_id, &order.outcome)?;
         market.check_tokens(state)?;
@@ -179,7 +181,7 @@ impl DecidedOrder for NewOrder {
 }
 
 impl<O: RequestedOrder> OrderCommand<O> {
-    /// Places an order that was not placed before: it is decided now, or held until later.
+    /// Places a new order: decides it now, or holds it for the venue's taker delay.
     fn place(
         &self,
         state: &State,
@@ -212,8 +214,8 @@ impl<O: RequestedOrder> OrderCommand<O> {
             decided.0
         };
         let mut events = events_before(state, given, actor, &holdings, market);
-        // Without a log, each finished order counts as a fill, and one that is held may end
-        // without.
+        // Without a fill log, each finished order counts as one fill, but a held order may end
+        // without a fill.
         let logs_fills = account.is_some_and(|account| account.fill_log().is_some());
         if matches!(event, Event::OrderHeld(_)) && !logs_fills {
             events.push(Event::FillLogBegun { account: actor.id() });
@@ -241,8 +243,8 @@ impl<O: RequestedOrder> OrderCommand<O> {
     }
 }
 
-/// What comes before a new order: its account forgets its oldest ones or is opened, and its market
-/// is introduced.
+/// Returns the events that precede a new order: the account is opened or forgets its oldest orders,
+/// and a new market is introduced.
 fn events_before(
     state: &State,
     given: Given<'_, '_>,
@@ -265,8 +267,8 @@ fn events_before(
 }
 
 impl<'q> Taker<'_, 'q> {
-    /// Decides the order on the book of this moment: the event, and what is remembered if the rest
-    /// of the order rests.
+    /// Decides the order on the current book. Returns the event, and the data to keep if the
+    /// remainder rests.
     pub(in crate::engine) fn decide(
         &self,
         checked: &Checked<'q>,
@@ -294,7 +296,7 @@ impl<'q> Taker<'_, 'q> {
     }
 }
 
-/// The position after the part that an order takes at once.
+/// Returns the position after the part of an order that fills at once.
 fn position_after(
     held: &Position,
     side: Side,
@@ -305,7 +307,8 @@ fn position_after(
     position.ok_or(Rejection::Broken { rule: "a position outgrows its range" })
 }
 
-/// The event of a decided order. One that fills completely, as most do, has the short form.
+/// Creates the event of a decided order. The most common kind of order, a fill-or-kill market order
+/// that was not held, gets the shorter event.
 fn event(taken: Taken<'_>, placement: Placement, fill: Fill, slippage_bps: Option<u32>) -> Event {
     let Taken { terms, walk, book, end } = taken;
     let levels = walk.fills;
@@ -327,12 +330,13 @@ fn event(taken: Taken<'_>, placement: Placement, fill: Fill, slippage_bps: Optio
 }
 
 impl State {
-    /// The id of the next order.
+    /// Returns the id of the next order.
     pub(in crate::engine) fn next_order(&self) -> Result<OrderId, Rejection> {
         OrderId::new(self.shard, self.orders_ever + 1).ok_or(IDS_EXHAUSTED)
     }
 
-    /// Remembers on which book an order came to rest, and what it took of it before.
+    /// Records the book on which an order came to rest, and the sizes that it first took from that
+    /// book.
     pub(in crate::engine) fn remember_rest(&mut self, subject: &PlacedSubject) {
         let Some(Rest { on, placed_on, used }) = &subject.rest else { return };
         let slot = self.orders.slot(subject.order).expect("an order that was just placed is kept");

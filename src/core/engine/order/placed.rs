@@ -20,17 +20,18 @@ use crate::ids::{AccountId, OrderId};
 use crate::market::book::Level;
 use crate::money::{Shares, Usd};
 
-/// How many orders of its account a trade forgets at most. More than one, so that an account's
-/// surplus shrinks after the operator lowered the limit; bounded, so that the work of a command is.
+/// The maximum number of old orders that an account forgets when it places a new one. It is more
+/// than one, so that an account shrinks after the operator lowers the limit, and bounded, so that
+/// the command's work is bounded too.
 const FORGOTTEN_PER_TRADE_MAX: usize = 2;
 
 impl State {
-    /// The receipt of an order.
+    /// Returns the receipt of an order.
     pub fn receipt(&self, order: &Order) -> OrderReceipt {
         order.receipt(self.used_market(order.market()), self.orders.life_of(order).as_ref())
     }
 
-    /// Places, fills and finishes an order; a market order does all three at once.
+    /// Places, fills and finishes an order in one step, for a market order that fills at once.
     pub(in crate::engine) fn fill_order(
         &mut self,
         filled: &OrderFilled,
@@ -46,7 +47,8 @@ impl State {
         let account = self.check_placement(placement).map_err(flaw)?;
         let order = Order::filled(filled, position_in_log);
         let order = order.ok_or(flaw("has numbers out of range"))?;
-        // Before the account, so that the name index is read while the account's memory is fetched.
+        // Place the order before changing the account, so that the name index is read while the
+        // account's memory is being fetched.
         let order = self.place_order(order).ok_or(flaw("has a name that is used"))?;
         let &Placement { market, outcome, side, .. } = placement;
         let on = BookSide { market, outcome, side };
@@ -56,7 +58,7 @@ impl State {
         Ok(())
     }
 
-    /// Places an order that has a life, with what it took at once.
+    /// Places an order that has a life, and applies its fill at placement.
     pub(in crate::engine) fn place_new_order(
         &mut self,
         placed: &OrderPlaced,
@@ -107,10 +109,12 @@ impl State {
             return Ok(());
         }
         self.open_order(account, slot).map_err(flaw)?;
+        // The account dropped its used levels if the held order was its only order on this side.
         if !used.is_empty() {
             self.accounts[account].remember_used(on, used);
         }
-        // What rests is what the book did not offer, so nothing is left of these levels.
+        // The remainder rests because the order took all that the book offered, so nothing is left
+        // of these levels.
         if !levels.is_empty() {
             let noted = levels.iter().map(|level| NotedLevel::unseen(UsedLevel::whole(level)));
             self.accounts[account].note_used(on, noted);
@@ -118,7 +122,7 @@ impl State {
         Ok(())
     }
 
-    /// Checks what an order that took nothing says about its account.
+    /// Checks that an order without a fill leaves its account unchanged.
     fn check_unfilled(&self, account: u32, on: BookSide, fill: &Fill) -> Result<(), &'static str> {
         let account = &self.accounts[account];
         let held = account.holding(on.market, on.outcome);
@@ -165,8 +169,8 @@ impl State {
         self.orders.insert(order)
     }
 
-    /// Applies a fill to the account's money and position; `finishes` says whether it finishes its
-    /// order.
+    /// Applies a fill to the account's money and position. `finishes` tells whether the fill
+    /// completes its order.
     pub(in crate::engine) fn fill_position(
         &mut self,
         slot: u32,
@@ -212,7 +216,7 @@ impl State {
         Some(())
     }
 
-    /// Removes an order, which must be the oldest that its account keeps.
+    /// Removes an order, which must be the oldest finished order that its account keeps.
     pub(in crate::engine) fn forget_order(
         &mut self,
         id: OrderId,
@@ -234,7 +238,7 @@ impl State {
         Ok(())
     }
 
-    /// Removes the comments on an order that is gone.
+    /// Removes the comments on an order that was removed.
     pub(in crate::engine) fn forget_comments_of(&mut self, order: OrderId) {
         for comment in self.comments_of.remove(&order).unwrap_or_default().ids {
             self.remove_comment(comment).expect("every listed comment is kept");
@@ -242,7 +246,7 @@ impl State {
     }
 }
 
-/// The life of a new order.
+/// Returns the life of a new order.
 fn life_of(terms: &Terms, fill: &Fill, end: Option<EndReason>) -> Result<Life, &'static str> {
     let progress = Progress::default();
     let progress = if fill.quantity > Shares::ZERO {
@@ -262,8 +266,8 @@ fn life_of(terms: &Terms, fill: &Fill, end: Option<EndReason>) -> Result<Life, &
     (is_new && life.is_consistent()).then_some(life).ok_or("has terms that contradict each other")
 }
 
-/// Adds an event for each order that the account forgets to make room for a new one: the oldest, at
-/// most [`FORGOTTEN_PER_TRADE_MAX`].
+/// Adds an event for each order that the account forgets to make room for a new one: the oldest
+/// orders, at most [`FORGOTTEN_PER_TRADE_MAX`].
 pub(in crate::engine) fn forget_oldest(
     state: &State,
     account: &Account,
@@ -280,10 +284,10 @@ pub(in crate::engine) fn forget_oldest(
     }
 }
 
-/// The earlier order with the request's names, if the requests are the same.
+/// Returns the earlier order with the request's names, if the request repeats it.
 ///
-/// All names must be that order's: another one would not be remembered, and alone it would place
-/// the order again.
+/// All of the names must belong to that order. A further name would not be stored with it, so a
+/// later request with that name alone would place the order again.
 pub(in crate::engine) fn replayed(
     state: &State,
     account: AccountId,
@@ -297,7 +301,7 @@ pub(in crate::engine) fn replayed(
     let are_others = names.hashes().iter().filter_map(named).any(|it| it.id() != first.id());
     let is_other = first.fingerprint() != fingerprint || are_others;
     let is_known = |name| first.names().contains(name);
-    // An order from before entries of batches were also named by what they say has only its index.
+    // Older versions named a batch entry by its index only.
     let is_former = || names.is_batch_entry() && *first.names() == names.hashes()[..1];
     if !is_other && (names.hashes().iter().all(is_known) || is_former()) {
         return Ok(Some(first.id()));
@@ -309,7 +313,7 @@ pub(in crate::engine) fn replayed(
     })
 }
 
-/// Checks invariants of the result before anything changes.
+/// Checks the invariants of a fill's result before anything changes.
 pub(in crate::engine) fn audit(balance: Usd, position: &Position) -> Result<(), Rejection> {
     let rule = if balance < Usd::ZERO {
         "a fill leaves a debt"
@@ -325,8 +329,8 @@ pub(in crate::engine) fn audit(balance: Usd, position: &Position) -> Result<(), 
     Err(Rejection::Broken { rule })
 }
 
-/// Checks invariants of what an order took that do not depend on the state. Displayed sums and
-/// prices are computed from these numbers.
+/// Checks the invariants of a fill at placement that do not depend on the state. Displayed sums and
+/// prices are computed from the numbers checked here.
 pub(in crate::engine) fn check_fill(fill: &Fill, levels: &[Level]) -> Result<(), &'static str> {
     let mut taken = Shares::ZERO;
     for level in levels {

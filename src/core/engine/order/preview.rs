@@ -1,5 +1,5 @@
-//! Previewing an order: what it would do if it came now, on the present book and with what its
-//! account has. Nothing is written.
+//! Order previews: the result of an order if it were placed now, on the current book and with the
+//! account's current holdings. Nothing is written.
 
 use std::sync::Arc;
 
@@ -18,52 +18,53 @@ use crate::ids::Place;
 use crate::market::book::Side;
 use crate::money::{Shares, Usd};
 
-/// Asks what an order would do if it came now.
+/// Previews an order as if it were placed now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PreviewOrder(PlaceOrder);
 
-/// What an order would do.
+/// The result that an order would have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Preview {
     /// The condition id of the market.
     pub market_id: Arc<str>,
     /// The outcome's label.
     pub outcome: Arc<str>,
-    /// Whether it buys or sells.
+    /// Buy or sell.
     pub side: Side,
-    /// What it asks for. An order for an amount says how many shares that buys.
+    /// The order's terms. For an order by amount, the quantity is what the amount buys.
     pub terms: Terms,
-    /// What it takes at once, and the cash afterwards.
+    /// The immediate fill, and the account's cash after it.
     pub fill: Fill,
-    /// How many levels of the book it takes that from.
+    /// The number of book levels that the fill takes from.
     pub level_count: usize,
-    /// How much worse than the best or the expected price it fills, in basis points.
+    /// The slippage from the expected price, or else from the best price, in whole basis points
+    /// rounded up; `None` if there is no such price or it is 0.
     pub slippage_bps: Option<u32>,
-    /// Why what is left would end; `None` if it rests, or if nothing is left.
+    /// Why the remainder would end; `None` if it rests or if nothing remains.
     pub end: Option<EndReason>,
-    /// What it holds back while it rests.
+    /// The cash or shares that the resting remainder reserves.
     pub reserve: Reserve,
-    /// The cash that is neither spent nor held back afterwards.
+    /// The cash that is neither spent nor reserved after the order.
     pub available: Usd,
-    /// How long the venue's delay would hold the order before it is decided, on the book of that
-    /// moment, in milliseconds.
+    /// How long the venue's taker delay would hold the order before it is decided, in milliseconds.
+    /// The decision would then use the book at that time.
     pub delay_ms: u32,
 }
 
 impl PreviewOrder {
-    /// The question for an order of this owner.
+    /// Creates the preview of an order for this owner.
     pub fn new(owner: Owner, order: NewOrder) -> Self {
         Self(PlaceOrder::new(owner, order, OrderNames::default()))
     }
 }
 
 impl Preview {
-    /// What becomes of the order at once.
+    /// Returns the status that the order would have right after its placement.
     pub fn status(&self) -> OrderStatus {
         OrderStatus::of(self.fill.quantity, self.terms.quantity, self.end)
     }
 
-    /// The shares that rest.
+    /// Returns the number of shares that would rest.
     pub fn resting(&self) -> Shares {
         match self.end {
             None => self.terms.quantity - self.fill.quantity,
@@ -116,7 +117,7 @@ impl Command for PreviewOrder {
             other => unreachable!("a decided order is filled or placed: {other:?}"),
         };
         let terms = checked.terms;
-        // A market order of which something is left has ended.
+        // A market order with a remainder has ended, so only a limit order reserves anything here.
         let reserve = match (end, terms.price) {
             (None, Some(price)) => Reserve::of(intent.side, price, terms.quantity - fill.quantity),
             _ => Reserve::default(),

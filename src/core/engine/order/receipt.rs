@@ -17,29 +17,30 @@ use crate::ids::{AccountId, MarketIndex, OrderId, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
 use crate::money::{FeeRate, Shares, Usd};
 
-/// An order as it was placed, and what it took then. There are many, so this is packed;
-/// [`OrderRow`] is the unpacked form. Only its life changes, which is stored apart.
+/// An order as it was placed, with its fill at placement. The fields are packed, since a shard
+/// stores many orders; [`OrderRow`] is the unpacked form. Only an order's life changes, and lives
+/// are stored separately.
 #[derive(Clone, Debug)]
 pub struct Order {
     id: OrderId,
-    /// What the order took when it was placed, without the fee rate.
+    /// The fill at placement, without the fee rate.
     fill: FillAtPlacement,
-    /// The log position of the newest record that changed the order; 0 if it has been durable since
-    /// before the start.
+    /// The log position of the newest record that changed the order; 0 if that record was already
+    /// durable when the process started.
     position_in_log: u64,
     client_order_id: Option<Box<str>>,
     fingerprint: Fingerprint,
     names: [NameHash; NAMES_PER_ORDER_MAX],
-    /// The counter of the account.
+    /// The counter of the account's id. The account is in the same shard as the order.
     account: u32,
     market: MarketIndex,
     slippage_bps: u32,
     fee_rate_micros: u32,
-    /// The slot of the order's life; `None` if it filled completely when it was placed.
+    /// The slot of the order's life; `None` if the order filled completely when it was placed.
     pub(in crate::engine) life: Option<PackedSlot>,
     level_count: u16,
     outcome: OutcomeIndex,
-    /// The side, whether there is a slippage, and the number of names.
+    /// The side, whether the slippage is known, and the number of names.
     flags: u8,
 }
 
@@ -59,9 +60,9 @@ const _: () = assert!(size_of::<Option<Order>>() <= 160, "a million orders are 1
 
 /// Set for a sale.
 const FLAG_SELL: u8 = 1;
-/// Set when there is a slippage.
+/// Set if the slippage is known.
 const FLAG_SLIPPAGE: u8 = 1 << 1;
-/// The bits from here on hold the number of names.
+/// The bit position of the number of names, which takes the remaining bits.
 const NAME_COUNT_SHIFT: u8 = 2;
 
 impl Row for Order {
@@ -77,7 +78,7 @@ impl Row for Order {
 }
 
 impl Order {
-    /// Packs the order of an event; `None` if a field is out of range.
+    /// Packs the order of an [`OrderFilled`]; `None` if a field is out of range.
     pub(in crate::engine) fn filled(filled: &OrderFilled, position_in_log: u64) -> Option<Self> {
         let OrderFilled { placement, fill, levels, book_sequence: _, slippage_bps } = filled;
         let client_order_id = placement.client_order_id.clone();
@@ -85,7 +86,7 @@ impl Order {
         Self::new(placement, client_order_id, *fill, level_count, *slippage_bps, position_in_log)
     }
 
-    /// Packs the order of an event; `None` if a field is out of range.
+    /// Packs the order of an [`OrderPlaced`]; `None` if a field is out of range.
     pub(in crate::engine) fn placed(placed: &OrderPlaced, position_in_log: u64) -> Option<Self> {
         let OrderPlaced { placement, fill, levels, slippage_bps, .. } = placed;
         let client_order_id = placement.client_order_id.clone();
@@ -93,7 +94,7 @@ impl Order {
         Self::new(placement, client_order_id, *fill, level_count, *slippage_bps, position_in_log)
     }
 
-    /// Packs an order that took nothing yet; `None` if a field is out of range.
+    /// Packs a held order, which has not filled yet; `None` if a field is out of range.
     pub(in crate::engine) fn held(
         placement: &Placement,
         fill: Fill,
@@ -110,7 +111,7 @@ impl Order {
         Self::new(&placement, client_order_id, fill, level_count, slippage_bps, position_in_log)
     }
 
-    /// The memory of the text that the client gave as a name.
+    /// Returns the heap memory of the client order id, in bytes.
     #[inline]
     pub(in crate::engine) fn owned_bytes(&self) -> usize {
         self.client_order_id.as_ref().map_or(0, |text| text_bytes(text.len()))
@@ -156,7 +157,7 @@ impl Order {
         })
     }
 
-    /// The unpacked order, with its life and without its hold.
+    /// Returns the unpacked order, with this life and without its hold.
     pub(in crate::engine) fn row(&self, life: Option<&Life>) -> OrderRow {
         let placement = Placement {
             order: self.id,
@@ -173,7 +174,7 @@ impl Order {
         OrderRow { placement, fill, level_count, slippage_bps, life, hold: None }
     }
 
-    /// What the order took when it was placed.
+    /// Returns the fill at placement.
     #[inline]
     fn fill(&self) -> Fill {
         let FillAtPlacement { quantity, notional, fee, balance, .. } = self.fill;
@@ -182,47 +183,47 @@ impl Order {
         Fill { quantity, notional, fee, fee_rate, balance, position_shares, position_cost, at }
     }
 
-    /// The order's id.
+    /// Returns the order's id.
     pub const fn id(&self) -> OrderId {
         self.id
     }
 
-    /// The account that placed the order.
+    /// Returns the account that placed the order.
     pub fn account(&self) -> AccountId {
         AccountId::new(self.id.shard(), self.account.into()).expect("it was packed from an id")
     }
 
-    /// The market, by the shard's index.
+    /// Returns the market's index in the shard.
     pub const fn market(&self) -> MarketIndex {
         self.market
     }
 
-    /// The outcome's index in the market.
+    /// Returns the outcome's index in the market.
     pub const fn outcome(&self) -> OutcomeIndex {
         self.outcome
     }
 
-    /// The side of the book that the order is on.
+    /// Returns the side of the book that the order is on.
     pub(in crate::engine) const fn on(&self) -> BookSide {
         BookSide { market: self.market, outcome: self.outcome, side: self.side() }
     }
 
-    /// When the order was placed.
+    /// Returns the time at which the order was placed.
     pub const fn placed_at(&self) -> Timestamp {
         self.fill.at
     }
 
-    /// Buy or sell.
+    /// Returns the side of the order.
     pub const fn side(&self) -> Side {
         if self.flags & FLAG_SELL == 0 { Side::Buy } else { Side::Sell }
     }
 
-    /// The name from the request's body.
+    /// Returns the order's name from the request's body, if the body had one.
     pub(in crate::engine) fn client_order_id(&self) -> Option<&str> {
         self.client_order_id.as_deref()
     }
 
-    /// The hash of the trading fields as sent.
+    /// Returns the hash of the trading fields as sent.
     pub const fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
@@ -235,7 +236,7 @@ impl Order {
         self.position_in_log
     }
 
-    /// Notes that the record at this position changed the order.
+    /// Marks the order as changed by the record at this log position.
     pub(in crate::engine) const fn touch(&mut self, position_in_log: u64) {
         self.position_in_log = position_in_log;
     }
@@ -244,7 +245,7 @@ impl Order {
         (self.flags & FLAG_SLIPPAGE != 0).then_some(self.slippage_bps)
     }
 
-    /// The order's receipt; `market` must be the order's market, and `life` its life.
+    /// Returns the order's receipt. `market` must be the order's market, and `life` its life.
     pub(in crate::engine) fn receipt(
         &self,
         market: &UsedMarket,
@@ -264,14 +265,14 @@ impl Order {
         }
     }
 
-    /// The order's term in the state hash, including its names but not its life. It never changes,
-    /// so it is added once and subtracted when the order is forgotten.
+    /// Returns the order's term in the state hash, including its names but not its life. The term
+    /// never changes, so it is added once and subtracted when the order is removed.
     pub(in crate::engine) fn term(&self) -> StateHash {
         let fill = &self.fill;
         let place =
             u64::from(self.market.0) << 16 | u64::from(self.outcome.0) << 8 | u64::from(self.flags);
         let rates = u64::from(self.slippage_bps) << 32 | u64::from(self.fee_rate_micros);
-        // With this fault injected, something other than the hash must detect it.
+        // Keeps the hash blind to this injected fault, so that another check has to detect it.
         let is_nameless = faults::is_on(Fault::IdempotencyNotRestored);
         let [first, second] =
             if is_nameless { [NameHash::from_bytes([0; 16]); 2] } else { self.names };
@@ -290,7 +291,7 @@ impl Order {
     }
 }
 
-/// `None` if there are more than [`NAMES_PER_ORDER_MAX`].
+/// Packs the names; `None` if there are more than [`NAMES_PER_ORDER_MAX`].
 fn packed_names(names: &[NameHash]) -> Option<[NameHash; NAMES_PER_ORDER_MAX]> {
     let none = NameHash::from_bytes([0; 16]);
     match *names {
@@ -301,7 +302,7 @@ fn packed_names(names: &[NameHash]) -> Option<[NameHash; NAMES_PER_ORDER_MAX]> {
     }
 }
 
-/// There must be at most [`NAMES_PER_ORDER_MAX`] names.
+/// Packs the flags. There must be at most [`NAMES_PER_ORDER_MAX`] names.
 fn flags(side: Side, slippage_bps: Option<u32>, names: &[NameHash]) -> u8 {
     names.len().to_le_bytes()[0] << NAME_COUNT_SHIFT
         | if slippage_bps.is_some() { FLAG_SLIPPAGE } else { 0 }
@@ -313,15 +314,15 @@ fn flags(side: Side, slippage_bps: Option<u32>, names: &[NameHash]) -> u8 {
 pub struct OrderRow {
     /// The order's market, side and names.
     pub placement: Placement,
-    /// What it took when it was placed.
+    /// The fill at placement.
     pub fill: Fill,
-    /// The number of levels taken then.
+    /// The number of book levels taken at placement.
     pub level_count: u16,
     /// The slippage in basis points; `None` if the reference price was 0.
     pub slippage_bps: Option<u32>,
-    /// Its life, unless it filled completely when it was placed.
+    /// The order's life; `None` if an [`OrderFilled`] placed it.
     pub life: Option<Life>,
-    /// What is known of it while it is held.
+    /// The order's hold; `None` if the order is not held.
     pub hold: Option<Hold>,
 }
 
@@ -333,7 +334,7 @@ impl OrderRow {
 }
 
 /// Everything that an answer about an order shows. The first answer and every replay are written
-/// from what never changes, so they are identical byte for byte.
+/// from fields that never change, so they are identical byte for byte.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderReceipt {
     /// The order's id.
@@ -346,13 +347,13 @@ pub struct OrderReceipt {
     pub outcome: Arc<str>,
     /// Buy or sell.
     pub side: Side,
-    /// What the order took when it was placed.
+    /// The fill at placement.
     pub fill: Fill,
-    /// The number of levels taken then.
+    /// The number of book levels taken at placement.
     pub level_count: u16,
     /// The slippage in basis points; `None` if the reference price was 0.
     pub slippage_bps: Option<u32>,
-    /// The name from the request's body.
+    /// The order's name from the request's body, if the body had one.
     pub client_order_id: Option<Box<str>>,
     /// The order's life, unless it filled completely when it was placed.
     pub life: Option<Box<Life>>,

@@ -1,14 +1,15 @@
-//! When accounts with a heartbeat count as silent.
+//! The times from which accounts with a heartbeat count as silent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::state::heap::{set_bytes, tree_bytes};
 use crate::ids::{AccountId, Timestamp};
 
-/// When each account with a heartbeat counts as silent, unless it beats again.
+/// The time from which each account with a heartbeat counts as silent, unless it sends another
+/// heartbeat.
 ///
-/// This is working memory. After a start that is the epoch, until the account is given a whole
-/// interval.
+/// These times are not journaled. After a restart an account's time is the epoch, until the account
+/// is given a whole interval.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Silences {
     by_account: BTreeMap<AccountId, Timestamp>,
@@ -16,12 +17,12 @@ pub(in crate::engine) struct Silences {
 }
 
 impl Silences {
-    /// The memory of the timers.
+    /// Returns the heap memory of the timers, in bytes.
     pub(in crate::engine) fn bytes(&self) -> usize {
         tree_bytes(&self.by_account) + set_bytes(&self.by_time)
     }
 
-    /// Sets when the account counts as silent.
+    /// Sets the time from which the account counts as silent.
     pub(in crate::engine) fn insert(&mut self, account: AccountId, silent_at: Timestamp) {
         if let Some(before) = self.by_account.insert(account, silent_at) {
             self.by_time.remove(&(before, account));
@@ -35,12 +36,12 @@ impl Silences {
         }
     }
 
-    /// When the next account counts as silent.
+    /// Returns the time at which the next account counts as silent.
     pub(in crate::engine) fn next(&self) -> Option<Timestamp> {
         self.by_time.first().map(|&(silent_at, _)| silent_at)
     }
 
-    /// The accounts that count as silent by now, the longest silent ones first.
+    /// Returns the accounts that count as silent at `now`, longest silent first.
     pub(in crate::engine) fn due(
         &self,
         now: Timestamp,

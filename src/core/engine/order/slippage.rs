@@ -16,7 +16,8 @@ pub(in crate::engine) struct Slippage {
 }
 
 impl Slippage {
-    /// The slippage of a walk over this quantity.
+    /// Computes the slippage of a walk that takes `quantity`. The reference is the expected price,
+    /// or else the best price taken.
     #[inline]
     pub(in crate::engine) fn of(
         side: Side,
@@ -35,8 +36,9 @@ impl Slippage {
         Self { reference, adverse, at_reference, quantity }
     }
 
-    /// Rejects a fill strictly worse than the bound. There is no bound if the caller gave neither a
-    /// price nor a bound. A reference of 0 rejects every purchase: any price is infinitely worse.
+    /// Rejects a fill whose slippage exceeds the bound. There is no bound if the caller gave
+    /// neither an expected price nor a bound. A reference of 0 rejects every purchase, since any
+    /// price is infinitely worse.
     pub(in crate::engine) fn check(
         &self,
         expected_price: Option<Price>,
@@ -64,7 +66,8 @@ impl Slippage {
         Ok(())
     }
 
-    /// The slippage in whole basis points, rounded up, for display; 0 if the fill was no worse.
+    /// Returns the slippage in whole basis points, rounded up, for display; 0 if the fill was no
+    /// worse than the reference, `None` if the reference is 0.
     pub(in crate::engine) fn reported_bps(&self) -> Option<u32> {
         if self.at_reference == 0 {
             return None;
@@ -76,8 +79,8 @@ impl Slippage {
         Some(u32::try_from(bps).unwrap_or(u32::MAX))
     }
 
-    /// The difference × 10,000. An order has less than 2⁴⁰ micro-shares at prices below 2⁶³, so
-    /// neither this nor bound × reference overflows.
+    /// Returns the adverse difference × 10,000. An order has less than 2⁴⁰ micro-shares at prices
+    /// below 2⁶³, so neither this product nor bound × reference overflows.
     fn adverse_in_bps(&self) -> i128 {
         self.adverse.wrapping_mul(10_000)
     }

@@ -16,15 +16,15 @@ use crate::engine::state::slab::{PackedSlot, Slab, Table};
 use crate::ids::{AccountId, OrderId};
 
 /// The orders of a shard. The names of an order are stored in its row; the name index holds only
-/// slots. Most orders filled when they were placed and have no life of their own, so lives are
-/// stored apart.
+/// slots. Most orders filled when they were placed and have no life, so lives are stored
+/// separately.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct OrderTable {
     rows: Table<Order>,
     lives: Slab<StoredLife>,
     by_name: HashTable<NameEntry>,
     hasher: RandomState,
-    /// The memory of the texts that clients gave as names.
+    /// The heap memory of all client order ids, in bytes.
     text_bytes: usize,
 }
 
@@ -33,7 +33,7 @@ pub(in crate::engine) struct OrderTable {
 struct NameEntry {
     /// The slot, shifted left by one; the lowest bit is the index of the name.
     packed: u32,
-    /// Part of the name's hash, so that the index can grow without reading the orders.
+    /// Part of the name's hash, stored so that the index can grow without reading the orders.
     tag: Tag,
 }
 
@@ -53,7 +53,7 @@ impl NameEntry {
     }
 }
 
-/// 32 bits of a hash, all that the index stores of it.
+/// The 32 bits of a name's hash that the index stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Tag(u32);
 
@@ -63,7 +63,8 @@ impl Tag {
         Self(u32::from_le_bytes(*hash.first_chunk().expect("a hash has eight bytes")))
     }
 
-    /// The hash table takes the bucket from the lowest bits and a check byte from the highest.
+    /// Returns the tag as a hash. The hash table takes the bucket from the lowest bits and a check
+    /// byte from the highest, so both halves hold the tag.
     fn hash(self) -> u64 {
         u64::from(self.0) << 32 | u64::from(self.0)
     }
@@ -80,17 +81,17 @@ impl OrderTable {
         }
     }
 
-    /// The memory of the orders, without their lives.
+    /// Returns the memory of the orders in bytes, without their lives.
     pub(in crate::engine) fn bytes(&self) -> usize {
         self.rows.bytes() + self.by_name.allocation_size() + self.text_bytes
     }
 
-    /// The memory of the lives.
+    /// Returns the memory of the lives, in bytes.
     pub(in crate::engine) fn life_bytes(&self) -> usize {
         self.lives.bytes()
     }
 
-    /// Frees the memory of the name index that it no longer needs, after many orders were removed.
+    /// Shrinks the name index after many orders were removed.
     pub(in crate::engine) fn shrink(&mut self) {
         let needed = 2 * self.by_name.len();
         if self.by_name.capacity() > 2 * needed {
@@ -110,7 +111,7 @@ impl OrderTable {
         self.slot(order).map(|slot| &self.rows[slot])
     }
 
-    /// The order of an account with this name.
+    /// Returns the account's order with this name.
     pub(in crate::engine) fn named(&self, account: AccountId, name: NameHash) -> Option<&Order> {
         let name = (account, name);
         let tag = Tag::of(&self.hasher, name);
@@ -119,29 +120,31 @@ impl OrderTable {
         Some(&self.rows[entry.slot()])
     }
 
-    /// The life of the order in this slot, unless it filled completely when it was placed.
+    /// Returns the life of the order in this slot, unless it filled completely when it was placed.
     pub(in crate::engine) fn life(&self, slot: u32) -> Option<Life> {
         self.life_of(&self.rows[slot])
     }
 
-    /// The life of an order of this table, unless it filled completely when it was placed.
+    /// Returns the life of an order of this table, unless it filled completely when it was placed.
     #[inline]
     pub(in crate::engine) fn life_of(&self, order: &Order) -> Option<Life> {
         order.life.map(|life| self.lives[life.get()].unpack())
     }
 
-    /// Changes the life of the order in this slot, which must have one with the same price.
+    /// Replaces the life of the order in this slot. The order must already have a life with the
+    /// same price.
     pub(in crate::engine) fn set_life(&mut self, slot: u32, life: &Life) {
         let stored = self.stored_life_mut(slot);
         *stored = StoredLife::pack(life, stored.placed_on).expect("the price was packed before");
     }
 
-    /// The book on which the order in this slot came to rest, if that was in this process.
+    /// Returns the book on which the order in this slot came to rest; `None` if it does not rest,
+    /// or came to rest before this process started.
     pub(in crate::engine) fn placed_on(&self, slot: u32) -> Option<BookVersion> {
         self.rows[slot].life.and_then(|life| self.lives[life.get()].placed_on)
     }
 
-    /// Notes the book on which the order in this slot came to rest.
+    /// Records the book on which the order in this slot came to rest.
     pub(in crate::engine) fn note_placed(&mut self, slot: u32, book: BookVersion) {
         self.stored_life_mut(slot).placed_on = Some(book);
     }
@@ -151,8 +154,8 @@ impl OrderTable {
         &mut self.lives[life.get()]
     }
 
-    /// Adds an order that has a life; see [`Self::insert`]. `None` also if its price is out of
-    /// range.
+    /// Adds an order that has a life; see [`Self::insert`]. Also returns `None` if its price is out
+    /// of range.
     pub(in crate::engine) fn insert_with_life(
         &mut self,
         mut order: Order,
@@ -163,7 +166,7 @@ impl OrderTable {
         self.insert(order)
     }
 
-    /// Notes that the record at this position changed the order in this slot.
+    /// Marks the order in this slot as changed by the record at this log position.
     pub(in crate::engine) fn touch(&mut self, slot: u32, position_in_log: u64) {
         self.rows[slot].touch(position_in_log);
     }
@@ -171,7 +174,8 @@ impl OrderTable {
     /// Adds an order with a new id and returns its slot. `None` if another order of the account has
     /// one of its names; the table is then in an undefined state.
     pub(in crate::engine) fn insert(&mut self, order: Order) -> Option<u32> {
-        // Copied first, because reading the row right after moving it into the slab is slow.
+        // Copy the names first, because reading the row right after moving it into the slab is
+        // slow.
         let account = order.account();
         let names: SmallVec<[NameHash; NAMES_PER_ORDER_MAX]> = SmallVec::from_slice(order.names());
         self.text_bytes += order.owned_bytes();

@@ -1,5 +1,4 @@
-//! What an order takes of the book: the ordered checks, the walk, and whether what is left rests
-//! or ends.
+//! Taking from the book: the ordered checks, the walk, and whether the remainder rests or ends.
 
 use crate::engine::account::Holdings;
 use crate::engine::account::position::Position;
@@ -18,49 +17,49 @@ use crate::market::quote::QuotedBook;
 use crate::market::walk::Walk;
 use crate::money::{Price, Shares, Usd};
 
-/// An order at the moment of its decision: what it asks for, and what its account has.
+/// An order that is being decided, with its market and its account's holdings.
 pub(in crate::engine) struct Taker<'a, 'q> {
     pub(in crate::engine) intent: &'a Intent,
     pub(in crate::engine) market: &'a OpenMarket<'a, 'q>,
     pub(in crate::engine) holdings: &'a Holdings<'a>,
     /// The account's position in the outcome.
     pub(in crate::engine) held: &'a Position,
-    /// The most orders that the account may have open.
+    /// The maximum number of open orders the account may have.
     pub(in crate::engine) open_orders_max: u32,
 }
 
-/// An order that passed every check that comes before what the book offers is counted.
+/// An order that has passed every check before the walk over the book.
 pub(in crate::engine) struct Checked<'q> {
-    /// The terms, with the quantity of an order for an amount.
+    /// The terms. For an order by amount, the quantity is what the amount buys.
     pub(in crate::engine) terms: Terms,
-    /// The book; `None` if no fresh one is known, so that nothing can be taken.
+    /// The book; `None` if there is no fresh book, so that nothing can be taken.
     book: Option<QuotedBook<'q>>,
-    /// Whether the quantity spends the whole amount of an order for one.
+    /// Whether the quantity spends the whole amount; true for an order by quantity.
     is_whole: bool,
 }
 
-/// What an order takes when it is decided, and what becomes of the rest.
+/// The part of an order that fills when the order is decided, and the end of the remainder.
 pub(in crate::engine) struct Taken<'q> {
     pub(in crate::engine) terms: Terms,
     pub(in crate::engine) walk: Walk,
-    /// The book; `None` if no fresh one is known, so that nothing could be taken.
+    /// The book; `None` if there was no fresh book, so that nothing could be taken.
     pub(in crate::engine) book: Option<QuotedBook<'q>>,
-    /// Why the rest ends. `None` if it rests, or if there is none.
+    /// Why the remainder ends; `None` if it rests or if nothing remains.
     pub(in crate::engine) end: Option<EndReason>,
 }
 
-/// What a shard remembers of an order that came to rest.
+/// The data that a shard keeps about an order that came to rest. It is not journaled.
 #[derive(Clone, PartialEq, Debug)]
 pub(in crate::engine) struct Rest {
     pub(in crate::engine) on: BookSide,
     pub(in crate::engine) placed_on: BookVersion,
-    /// The displayed sizes that the order has used.
+    /// The displayed levels that the order has taken from.
     pub(in crate::engine) used: Option<UsedLevels>,
 }
 
 impl<'q> Taker<'_, 'q> {
-    /// The checks up to the number of open orders. Their order is part of the API: if several fail,
-    /// the client gets the first.
+    /// Runs the checks, the last of which is the limit on open orders. The order of the checks is
+    /// part of the API: if several checks fail, the client gets the rejection of the first.
     pub(in crate::engine) fn check(&self) -> Result<Checked<'q>, Rejection> {
         match self.intent.terms.kind {
             OrderKind::Market => self.check_market(),
@@ -78,7 +77,7 @@ impl<'q> Taker<'_, 'q> {
                 if affordable.quantity == Shares::ZERO && affordable.is_spent {
                     return Err(Rejection::AmountTooSmall { amount });
                 }
-                // A book of cheap shares may offer more than one order may be for.
+                // A book of cheap shares may offer more than the maximum quantity of an order.
                 let quantity = affordable.quantity.min(TradeOrder::QUANTITY_MAX);
                 (quantity, affordable.is_spent && quantity == affordable.quantity)
             }
@@ -130,9 +129,10 @@ impl<'q> Taker<'_, 'q> {
         Ok(())
     }
 
-    /// What the order holds back while it is held, as the venue holds orders that it could match at
-    /// once; `None` if it is not held. This is what the order would cost now, with the fee, or what
-    /// its price or its amount allows it to cost.
+    /// Returns the order's reserve while the venue's taker delay holds it. `None` if the order is
+    /// not held, because it is post-only or cannot fill now, or because the market has no delay. A
+    /// purchase reserves its amount; without an amount, its notional at its price; without a price,
+    /// the cost of the walk. The fee of the walk is added.
     pub(in crate::engine) fn held_reserve(
         &self,
         checked: &Checked<'q>,
@@ -162,7 +162,7 @@ impl<'q> Taker<'_, 'q> {
         Ok(Some(Reserve { cash: needed, shares: Shares::ZERO }))
     }
 
-    /// What the order takes of the book.
+    /// Walks the book and returns the part that the order takes.
     pub(in crate::engine) fn take(&self, checked: &Checked<'q>) -> Result<Taken<'q>, Rejection> {
         let &Checked { terms, book, is_whole } = checked;
         let Terms { quantity, price, time_in_force, .. } = terms;
@@ -185,7 +185,7 @@ impl<'q> Taker<'_, 'q> {
         }
     }
 
-    /// The rejection of a market order that must fill completely but cannot.
+    /// Returns the rejection of a market order that must fill completely but cannot.
     fn not_filled(&self, asked: Shares, walk: &Walk) -> Rejection {
         let available = asked - walk.shortfall;
         match (self.intent.amount, self.intent.terms.price) {
@@ -198,7 +198,7 @@ impl<'q> Taker<'_, 'q> {
     }
 }
 
-/// The quantity that a request names, which is within its range.
+/// Checks the quantity of a request. Requests are validated earlier, so a failure is a bug.
 pub(in crate::engine) fn checked_quantity(quantity: Shares) -> Result<Shares, Rejection> {
     if quantity <= Shares::ZERO || quantity > TradeOrder::QUANTITY_MAX {
         return Err(Rejection::Broken { rule: "an order is for no shares, or for too many" });
@@ -221,7 +221,7 @@ impl<'q> Taken<'q> {
         self.terms.quantity - self.walk.shortfall
     }
 
-    /// What the rest holds back from its account.
+    /// Returns the cash or shares that the resting remainder reserves.
     pub(in crate::engine) fn reserve(&self, side: Side) -> Reserve {
         match (self.end, self.terms.price) {
             (None, Some(price)) if self.terms.kind == OrderKind::Limit => {
@@ -231,15 +231,15 @@ impl<'q> Taken<'q> {
         }
     }
 
-    /// What is remembered if the rest of the order rests.
+    /// Returns the data to keep if the remainder rests.
     pub(in crate::engine) fn rest(&self, on: BookSide) -> Option<Rest> {
         let rests = self.end.is_none() && self.walk.shortfall > Shares::ZERO;
         let book = self.book.filter(|_| rests)?;
         Some(Rest { on, placed_on: BookVersion::of(&book), used: self.used(&book, on.side) })
     }
 
-    /// The levels that the order took before its rest came to rest: all of each, so nothing of what
-    /// they display is left for it.
+    /// Returns the levels that the order took before its remainder came to rest. The order took all
+    /// of each level, so none of the displayed size is left for it.
     fn used(&self, book: &QuotedBook<'q>, side: Side) -> Option<UsedLevels> {
         if self.walk.fills.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! What an order asks for beyond its market and side, and how an order ends.
+//! The terms of an order beyond its market and side, and the ways in which an order ends.
 
 use crate::ids::Timestamp;
 use crate::market::book::Side;
@@ -14,7 +14,7 @@ pub enum OrderKind {
 }
 
 impl OrderKind {
-    /// The name used on the wire.
+    /// Returns the name used on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Market => "market",
@@ -23,12 +23,12 @@ impl OrderKind {
     }
 }
 
-/// How long an order may wait for a fill.
+/// The time in force of an order: how long it may wait for a fill.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeInForce {
-    /// Until it is filled or cancelled.
+    /// Rests until it is filled or cancelled.
     GoodTilCancelled,
-    /// Until it is filled or cancelled, or until this time.
+    /// Rests until it is filled or cancelled, or until this time.
     GoodTilDate(Timestamp),
     /// Fills completely at once, or not at all.
     FillOrKill,
@@ -37,7 +37,7 @@ pub enum TimeInForce {
 }
 
 impl TimeInForce {
-    /// The name used on the wire.
+    /// Returns the name used on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::GoodTilCancelled => "GTC",
@@ -52,7 +52,7 @@ impl TimeInForce {
         matches!(self, Self::GoodTilCancelled | Self::GoodTilDate(_))
     }
 
-    /// The time from which the order no longer fills.
+    /// Returns the time from which the order no longer fills, if it has one.
     pub const fn expires_at(self) -> Option<Timestamp> {
         match self {
             Self::GoodTilDate(at) => Some(at),
@@ -61,30 +61,31 @@ impl TimeInForce {
     }
 }
 
-/// What an order asks for. Immutable.
+/// The immutable terms of an order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
     /// Market or limit.
     pub kind: OrderKind,
-    /// How long it may wait.
+    /// The time in force.
     pub time_in_force: TimeInForce,
-    /// Whether it must not take liquidity when it is placed.
+    /// Whether the order must not take liquidity when it is placed.
     pub post_only: bool,
-    /// Whether its book was not known to be fresh when it was placed. Such an order is matched like
+    /// Whether there was no fresh book when the order was placed. If so, the order is matched like
     /// a new one with the first fresh book.
     pub awaited_book: bool,
-    /// The quantity; for an order by amount, the quantity that the amount buys. That is 0 if it
-    /// buys nothing, and the order ends at once.
+    /// The quantity; for an order by amount, the quantity that the amount buys. If that is 0, the
+    /// order ends at once.
     pub quantity: Shares,
     /// The limit price, or the worst price of a market order; `None` if a market order has none.
     pub price: Option<Price>,
-    /// How long the order was held, as the venue holds marketable orders, in milliseconds; 0 if it
-    /// was not.
+    /// The time in milliseconds for which the venue's taker delay held the order; 0 if it was not
+    /// held.
     pub held_ms: u32,
 }
 
 impl Terms {
-    /// The terms of an order that is not post-only, and neither waited for a book nor was held.
+    /// Creates the terms of an order that is not post-only, did not wait for a book and was not
+    /// held.
     pub const fn of_order(
         kind: OrderKind,
         time_in_force: TimeInForce,
@@ -103,12 +104,12 @@ impl Terms {
     }
 }
 
-/// Why an order ended before it was filled.
+/// The reason why an order ended before it filled completely.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndReason {
-    /// The account cancelled it.
+    /// The account cancelled the order.
     User,
-    /// Its time came.
+    /// The good-til-date order expired.
     GtdExpired,
     /// The account's heartbeat stopped.
     Heartbeat,
@@ -118,13 +119,13 @@ pub enum EndReason {
     GameStart,
     /// The account was suspended.
     Suspended,
-    /// It was post-only, and the first fresh book crossed it.
+    /// The order was post-only, and its first fresh book crossed it.
     PostOnlyWouldCross,
-    /// It met its first fresh book, and the account could not pay the fee.
+    /// The account could not pay the fee when the order was matched with its first fresh book.
     InsufficientBalance,
-    /// It had to fill completely at once.
+    /// The order had to fill completely at once, and could not.
     FokNotFilled,
-    /// It had to fill at once, and this is what was left.
+    /// The order had to fill at once, and a remainder was left.
     FakNotFilled,
     /// The market was resolved.
     Resolved,
@@ -146,7 +147,7 @@ impl EndReason {
         Self::Resolved,
     ];
 
-    /// The name used on the wire.
+    /// Returns the name used on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -168,27 +169,27 @@ impl EndReason {
         matches!(self, Self::Reset | Self::Suspended | Self::Resolved)
     }
 
-    /// Whether an order can end for this reason when it is placed, and only then.
+    /// Whether an order can end for this reason only when it is placed.
     pub const fn is_at_placement(self) -> bool {
         matches!(self, Self::FokNotFilled | Self::FakNotFilled)
     }
 }
 
-/// The stage of an order's life.
+/// The status of an order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OrderStatus {
-    /// Open: it waits for a fill.
+    /// The order is open and waits for a fill.
     Pending,
-    /// Filled: completely, or as far as a fill-and-kill order could.
+    /// The order filled completely, or as far as a fill-and-kill order could.
     Filled,
-    /// Ended before it was filled.
+    /// The order ended before it filled completely.
     Cancelled,
-    /// Ended because its market was resolved.
+    /// The order ended because its market was resolved.
     Expired,
 }
 
 impl OrderStatus {
-    /// The name used on the wire.
+    /// Returns the name used on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",
@@ -198,10 +199,11 @@ impl OrderStatus {
         }
     }
 
-    /// The status of an order of which this much has filled and which ended for this reason.
+    /// Returns the status of an order with this filled quantity and this end.
     pub fn of(filled: Shares, quantity: Shares, ended: Option<EndReason>) -> Self {
         match ended {
-            // Also if there was nothing that it could have filled: an amount may buy no shares.
+            // This arm comes before the comparison with the quantity, which is also 0 if an amount
+            // buys no shares.
             Some(EndReason::FakNotFilled) if filled == Shares::ZERO => Self::Cancelled,
             _ if filled == quantity => Self::Filled,
             None => Self::Pending,
@@ -212,17 +214,17 @@ impl OrderStatus {
     }
 }
 
-/// What an open order holds back from its account.
+/// The cash or shares that an open order reserves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reserve {
-    /// Of a purchase: limit price × remaining quantity, rounded up.
+    /// For a purchase, limit price × remaining quantity, rounded up; otherwise 0.
     pub cash: Usd,
-    /// Of a sale: the remaining quantity.
+    /// For a sale, the remaining quantity; otherwise 0.
     pub shares: Shares,
 }
 
 impl Reserve {
-    /// The reserve of an order with this remaining quantity.
+    /// Returns the reserve of a resting order with this remaining quantity.
     pub fn of(side: Side, price: Price, remaining: Shares) -> Self {
         match side {
             Side::Buy => Self { cash: resting_notional(side, price, remaining), ..Self::default() },
@@ -231,8 +233,9 @@ impl Reserve {
     }
 }
 
-/// What a resting order costs or yields at its limit price. A part of it costs the difference
-/// before and after, so the parts add up to exactly the whole.
+/// Returns the cost or proceeds of a resting order at its limit price. A partial fill is charged
+/// the result for the quantity remaining before it, minus the result for the quantity remaining
+/// after it, so the parts add up to exactly the whole.
 pub fn resting_notional(side: Side, price: Price, quantity: Shares) -> Usd {
     let notional = Notional::of(price, quantity);
     match side {
@@ -245,7 +248,7 @@ pub fn resting_notional(side: Side, price: Price, quantity: Shares) -> Usd {
 mod tests {
     use super::*;
 
-    /// The whole table of statuses.
+    /// The complete table of statuses.
     #[test]
     fn the_status_follows_from_the_fill_and_the_end() {
         let status = |filled, ended| {

@@ -1,4 +1,4 @@
-//! Open orders within the state: how they open, change and close.
+//! State transitions of open orders: opening, changing and closing.
 
 use crate::engine::contradiction::{Flaw, NOT_KEPT};
 use crate::engine::order::life::Life;
@@ -9,22 +9,23 @@ use crate::ids::{OrderId, Timestamp};
 use crate::money::Price;
 
 impl State {
-    /// The best limit of the shard's orders on one side of a book.
+    /// Returns the best limit price of the shard's orders on one side of a book.
     pub fn best_limit(&self, on: BookSide) -> Option<Price> {
         self.open.best(on)
     }
 
-    /// The sides of books on which the shard's orders rest.
+    /// Returns the book sides on which the shard's orders rest, without duplicates.
     pub fn open_sides(&self) -> impl Iterator<Item = BookSide> + '_ {
         self.open.sides()
     }
 
-    /// When the shard has something to do next: an order expires, or an account falls silent.
+    /// Returns the time of the shard's next deadline, at which an order expires or an account
+    /// counts as silent.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         [self.open.next_expiry(), self.silences.next()].into_iter().flatten().min()
     }
 
-    /// The number of open orders.
+    /// Returns the number of open orders, including held ones.
     pub fn open_order_count(&self) -> usize {
         self.open.len() + self.holds.len()
     }
@@ -34,12 +35,12 @@ impl State {
         self.open_slot(order).is_ok()
     }
 
-    /// The side of the book on which an order rests or rested.
+    /// Returns the side of the book on which a kept order rests or rested.
     pub fn side_of(&self, order: OrderId) -> Option<BookSide> {
         self.orders.get(order).map(Order::on)
     }
 
-    /// The slot of an open order.
+    /// Returns the slot of an open order.
     pub(in crate::engine) fn open_slot(&self, id: OrderId) -> Result<u32, Flaw> {
         let slot = self.orders.slot(id).ok_or(Flaw::order(id, NOT_KEPT))?;
         match self.orders.life(slot) {
@@ -48,7 +49,7 @@ impl State {
         }
     }
 
-    /// The slot of an order that rests: it is open and not held.
+    /// Returns the slot of a resting order, which is open and not held.
     pub(in crate::engine) fn resting_slot(&self, id: OrderId) -> Result<u32, Flaw> {
         match self.holds.get(id) {
             Some(_) => Err(Flaw::order(id, "is held")),
@@ -56,15 +57,15 @@ impl State {
         }
     }
 
-    /// The place of the order in this slot among the open ones.
+    /// Returns the priority of the order in this slot among the open orders.
     pub(in crate::engine) fn priority_of(&self, slot: u32) -> Priority {
         let order = &self.orders[slot];
         let limit = self.orders.life(slot).map_or(Price::ZERO, |life| life.limit());
         Priority::new(order.on(), limit, order.id())
     }
 
-    /// Changes the life of an order, which must have one, and returns it. After an error the state
-    /// is undefined.
+    /// Applies `change` to the life of an order, which must have one, and returns the changed life.
+    /// After an error the state is undefined.
     pub(in crate::engine) fn change_life(
         &mut self,
         slot: u32,
@@ -79,8 +80,8 @@ impl State {
         Ok(life)
     }
 
-    /// Notes that the record at this position changed an order, and returns the slot of its
-    /// account.
+    /// Marks an order and its account as changed by the record at this log position, and returns
+    /// the slot of the account.
     pub(in crate::engine) fn touch_order(&mut self, slot: u32, position_in_log: u64) -> u32 {
         self.orders.touch(slot, position_in_log);
         let account = self.account_slot(self.orders[slot].account());
@@ -89,8 +90,8 @@ impl State {
         account
     }
 
-    /// Adds an open order to the indexes and reserves what it holds back. Fails if the account does
-    /// not have that.
+    /// Adds an open order to the indexes, and reserves its cash or shares in its account. Fails if
+    /// the account cannot cover the reserve.
     pub(in crate::engine) fn open_order(
         &mut self,
         account: u32,
@@ -107,7 +108,7 @@ impl State {
         opened.ok_or("holds back more than there is")
     }
 
-    /// Moves an order from the open ones to the finished ones.
+    /// Moves an order from its account's open orders to its finished orders.
     pub(in crate::engine) fn close_order(
         &mut self,
         account: u32,

@@ -1,7 +1,8 @@
-//! How much memory a shard's state takes, by what it holds.
+//! The memory footprint of a shard's state, by kind of content.
 //!
-//! [`heap`](crate::engine::state::heap) says how exact that is. Tables are counted without looking
-//! at their rows; what rows own beyond the tables is counted a bounded number of rows at a time.
+//! See [`heap`](crate::engine::state::heap) for the accuracy of the numbers. Tables are measured
+//! without visiting their rows. The heap memory that rows own is counted for a bounded number of
+//! rows at a time.
 
 use std::ops::AddAssign;
 use std::sync::Arc;
@@ -10,25 +11,25 @@ use crate::engine::state::State;
 use crate::engine::state::heap::{map_bytes, queue_bytes, set_bytes, tree_bytes, vec_bytes};
 use crate::ids::CommentId;
 
-/// The most slots to count in one visit.
+/// The maximum number of slots counted in one call.
 pub const SLOTS_PER_VISIT_MAX: u32 = 32;
 
-/// Memory of a state by what it holds, in bytes.
+/// Memory of a state by kind of content, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Footprint {
     /// Accounts with their money, positions, settlements and lists of orders.
     pub accounts: usize,
-    /// The fills that accounts log.
+    /// The fill logs of accounts.
     pub fills: usize,
-    /// Finished and open orders, with the names by which they are found again.
+    /// Finished and open orders, with the index of their names.
     pub orders: usize,
-    /// What only open orders have: their lives, and their places by price and expiry.
+    /// The lives of orders, and the indexes of open orders by price and expiry.
     pub open_orders: usize,
     /// API keys.
     pub keys: usize,
     /// Comments.
     pub comments: usize,
-    /// The markets that the shard has used, and how they were settled.
+    /// The markets that the shard has used, and their settlements.
     pub markets: usize,
 }
 
@@ -46,8 +47,8 @@ impl AddAssign for Footprint {
 }
 
 impl State {
-    /// Counts what the rows from this slot on own, [`SLOTS_PER_VISIT_MAX`] slots of them, and with
-    /// the first ones all tables. Returns the slot from which to continue.
+    /// Counts the heap memory of the rows in [`SLOTS_PER_VISIT_MAX`] slots, starting at `slot`. A
+    /// call for slot 0 also counts all tables. Returns the slot to continue from, if any are left.
     pub fn footprint_from(&self, slot: u32) -> (Footprint, Option<u32>) {
         let mut footprint = if slot == 0 { self.tables() } else { Footprint::default() };
         let end = slot.saturating_add(SLOTS_PER_VISIT_MAX);
@@ -64,7 +65,7 @@ impl State {
 
     fn tables(&self) -> Footprint {
         let settled = tree_bytes(&self.settled) + tree_bytes(&self.decisions);
-        // Two outcomes each, as a rule. The catalogue has the texts of their tokens.
+        // Markets usually have two outcomes. The texts of their tokens belong to the catalogue.
         let outcomes = self.markets.len() * 2 * size_of::<(Arc<str>, Arc<str>)>();
         let used = vec_bytes(&self.markets)
             + vec_bytes(&self.introductions)

@@ -11,12 +11,12 @@ use std::ops::{AddAssign, SubAssign};
 pub struct StateHash(u64);
 
 impl StateHash {
-    /// The hash as the journal stores it.
+    /// Decodes a hash from the journal.
     pub const fn from_u64(value: u64) -> Self {
         Self(value)
     }
 
-    /// The journal's form.
+    /// Encodes the hash for the journal.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -58,19 +58,19 @@ pub enum TermKind {
     Decision = 13,
     /// The settlement of a position.
     Settlement = 14,
-    /// A market that the shard settles or has settled.
+    /// A market that the shard is settling or has settled.
     SettledMarket = 15,
-    /// The terms, progress and end of an order that did not simply fill.
+    /// The life of an order: its terms, progress and end.
     Life = 16,
-    /// How many fills an account ever had, where that differs from the orders that it finished.
+    /// An account's number of fills, if it differs from its number of finished orders.
     Fills = 17,
     /// An account's heartbeat.
     Heartbeat = 18,
-    /// The beginning of an account's log of fills.
+    /// The start of an account's fill log.
     FillLog = 19,
     /// A fill in an account's log.
     LoggedFill = 20,
-    /// How an order is held.
+    /// The hold of an order.
     Hold = 21,
     /// The resets of an account.
     Resets = 22,
@@ -78,11 +78,11 @@ pub enum TermKind {
     ResetPosition = 23,
     /// The suspension of an account.
     Suspension = 24,
-    /// What operators have deposited in an account since it was opened or last reset.
+    /// The sum of an account's deposits since it was opened or last reset.
     Deposited = 25,
-    /// A deposit that an account remembers.
+    /// A deposit that an account keeps.
     Deposit = 26,
-    /// The tier that an operator gave an account.
+    /// The tier of an account as set by an operator.
     AccountTier = 27,
     /// An account that was erased.
     Erased = 28,
@@ -99,7 +99,7 @@ pub struct Term {
     key: u64,
 }
 
-/// An odd number without a pattern: the golden ratio.
+/// The fractional part of the golden ratio: an odd number without a pattern in its bits.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Term {
@@ -109,8 +109,8 @@ impl Term {
         Self { sum: (kind as u64).wrapping_mul(0xa076_1d64_78bd_642f), key: STEP }
     }
 
-    /// Adds two numbers, folding both halves of a 128-bit product, so that a small change of either
-    /// spreads over the whole term.
+    /// Adds two numbers. Folds both halves of their 128-bit product, so that a small change to
+    /// either number affects the whole term.
     #[inline]
     #[must_use]
     pub fn pair(self, one: u64, other: u64) -> Self {
@@ -157,10 +157,12 @@ impl Term {
         }
     }
 
-    /// Adds a text of any length.
+    /// Adds bytes of any length.
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Self {
         let (whole, rest) = bytes.as_chunks();
+        // The length distinguishes texts that differ only in trailing zeros, which pad the last
+        // chunk.
         let term = whole.iter().fold(self.number(bytes.len() as u64), Term::sixteen);
         if rest.is_empty() {
             return term;
@@ -178,7 +180,7 @@ impl Term {
         self.pair(one, other)
     }
 
-    /// The finished term.
+    /// Mixes the sum and returns the finished term.
     #[inline]
     pub const fn finish(self) -> StateHash {
         let mixed = (self.sum ^ (self.sum >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -229,7 +231,7 @@ mod tests {
         assert_eq!(one, other);
     }
 
-    /// The function is part of the format: these numbers never change.
+    /// The function is part of the journal's format, so these numbers must never change.
     #[test]
     fn the_function_is_pinned() {
         assert_eq!(position(1, 2, 3).get(), 16_044_455_732_117_323_091);

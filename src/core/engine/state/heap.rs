@@ -1,35 +1,36 @@
-//! Heap memory of collections: what they request from the allocator, spare capacity included,
-//! before it rounds up. How full the nodes of trees are is an estimate.
+//! Heap memory of collections, in bytes: the memory that they request from the allocator, including
+//! spare capacity, before the allocator rounds up. The fill level of tree nodes is an estimate.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// The rows of a vector.
+/// Returns the memory of a vector's elements.
 pub(in crate::engine) const fn vec_bytes<T>(vec: &Vec<T>) -> usize {
     vec.capacity() * size_of::<T>()
 }
 
-/// The rows of a queue.
+/// Returns the memory of a queue's elements.
 pub(in crate::engine) fn queue_bytes<T>(queue: &VecDeque<T>) -> usize {
     queue.capacity() * size_of::<T>()
 }
 
-/// A text of this many bytes on the heap, rounded up as allocators do.
+/// Returns the memory of a text of this many bytes, rounded up as allocators do.
 pub(in crate::engine) const fn text_bytes(length: usize) -> usize {
     length.next_multiple_of(8)
 }
 
-/// The nodes of a tree.
+/// Returns the memory of a map's tree nodes.
 pub(in crate::engine) fn tree_bytes<K, V>(tree: &BTreeMap<K, V>) -> usize {
     nodes_bytes(tree.len(), size_of::<K>() + size_of::<V>())
 }
 
-/// The nodes of a set.
+/// Returns the memory of a set's tree nodes.
 pub(in crate::engine) fn set_bytes<K>(set: &BTreeSet<K>) -> usize {
     nodes_bytes(set.len(), size_of::<K>())
 }
 
-/// Nodes hold up to 11 entries and are two thirds full on average; a tree has one at least. Inner
-/// nodes also point to others, of which there is one for every seven entries or so.
+/// Estimates the memory of a tree's nodes. Nodes hold up to 11 entries and are two thirds full on
+/// average. A tree that is not empty has at least one node. Inner nodes also have child pointers,
+/// about one for every seven entries.
 const fn nodes_bytes(len: usize, entry_bytes: usize) -> usize {
     const NODE_ENTRIES: usize = 11;
     const NODE_HEAD_BYTES: usize = 16;
@@ -41,10 +42,11 @@ const fn nodes_bytes(len: usize, entry_bytes: usize) -> usize {
     if filled < node_bytes { node_bytes } else { filled }
 }
 
-/// The buckets of a hash table: at most seven in eight are used, and each has a byte of control.
+/// Returns the memory of a hash table's buckets. At most seven in eight are used, and each has a
+/// control byte.
 ///
-/// This is a lower bound: a table does not count as capacity the buckets that removed entries have
-/// left unusable, so after many removals it may seem half as large as it is.
+/// This is a lower bound. The capacity of a table excludes buckets that removed entries have left
+/// unusable, so after many removals a table may appear half as large as it is.
 pub(in crate::engine) fn map_bytes<K, V, S>(map: &HashMap<K, V, S>) -> usize {
     match map.capacity() {
         0 => 0,

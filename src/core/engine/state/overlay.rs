@@ -1,9 +1,9 @@
-//! Values that a decision would change, without changing them.
+//! Pending changes of a decision, kept apart from the state.
 
 use smallvec::SmallVec;
 
-/// What a decision would set, by key. There are few, so they are searched in turn, the newest
-/// first.
+/// The values that a decision would set, by key. There are few, so lookups search them linearly,
+/// newest first.
 #[derive(Clone, PartialEq, Debug)]
 pub(in crate::engine) struct Overlay<K, V> {
     values: SmallVec<[(K, V); 4]>,

@@ -1,8 +1,8 @@
 //! Restores a state from rows.
 //!
-//! The rows come from disk and are not trusted: each is checked against those before it, and all of
-//! them together against the head's counts and hash. An error names the row that does not fit. A
-//! restored state depends on no place in the journal: all of it is durable.
+//! The rows come from disk and are not trusted. Each row is checked against the rows before it, and
+//! all of them together against the head's counts and hash. An error names the row that does not
+//! fit. A restored state depends on no place in the journal, since all of it is durable.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -28,17 +28,17 @@ use crate::faults::{self, Fault};
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Timestamp};
 use crate::money::{Shares, Usd};
 
-/// Why rows do not make a state.
+/// The reason why rows cannot be restored to a state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// A row contradicts those before it.
+    /// A row contradicts the rows before it.
     #[error("{kind} {id} {flaw}")]
     Row {
         /// The kind of row.
         kind: &'static str,
         /// The row's id.
         id: u64,
-        /// What is wrong with it.
+        /// The flaw, phrased to follow the kind and the id, such as "came before".
         flaw: &'static str,
     },
     /// The number of rows of a kind differs from the head's count.
@@ -46,7 +46,7 @@ pub enum RestoreError {
     Count {
         /// The kind of row.
         kind: &'static str,
-        /// The head's count.
+        /// The count in the head.
         expected: u64,
         /// The number of rows.
         found: u64,
@@ -54,15 +54,16 @@ pub enum RestoreError {
     /// The rows are consistent, but their hash differs from the head's.
     #[error("the rows hash to {found:016x} and the head says {expected:016x}")]
     Hash {
-        /// The head's hash.
+        /// The hash in the head.
         expected: u64,
         /// The hash of the rows.
         found: u64,
     },
 }
 
-/// Builds a state from rows: first markets, then accounts, then keys, orders, comments,
-/// settlements, decisions, logs of fills and used levels. Do not use it after an error.
+/// Builds a state from rows, which must come in this order: markets, settled markets, accounts,
+/// keys, finished orders, open orders, comments, settlements, decisions, fill logs and used levels.
+/// A restorer must not be used after an error.
 #[derive(Debug)]
 pub struct Restorer {
     head: StateHead,
@@ -74,7 +75,7 @@ pub struct Restorer {
 }
 
 impl Restorer {
-    /// Begins a state with this head.
+    /// Starts restoring the state with this head.
     pub fn new(head: StateHead) -> Self {
         let mut state = State::new(head.shard);
         state.sequence = head.sequence;
@@ -92,7 +93,7 @@ impl Restorer {
         inserted.ok_or(RestoreError::Row { kind: "market", id, flaw: "came before" })
     }
 
-    /// Adds a market that is being settled or is settled.
+    /// Adds a market that is being settled or has been settled.
     pub fn settled(
         &mut self,
         market: MarketIndex,
@@ -144,7 +145,7 @@ impl Restorer {
         added.map_err(|flaw| RestoreError::Row { kind: "decision", id, flaw })
     }
 
-    /// Adds the next account, in id order. All accounts come before the first key and order.
+    /// Adds the next account, in id order. All accounts must come before the first key and order.
     pub fn account(&mut self, row: AccountRow<'_>) -> Result<(), RestoreError> {
         let error = |flaw| RestoreError::Row { kind: "account", id: row.id.get(), flaw };
         let state = &mut self.state;
@@ -158,7 +159,8 @@ impl Restorer {
         if cash < Usd::ZERO {
             return Err(error("has a debt"));
         }
-        // One that keeps a single order has none left while the next one is open.
+        // The converse is not an error: an account that keeps a single order has no finished order
+        // left while its next order is open.
         if row.oldest_order.is_some() && row.order_count_ever == 0 {
             return Err(error("counts other orders than it keeps"));
         }
@@ -168,7 +170,7 @@ impl Restorer {
         let granted = row.ledger.granted;
         let mut account = Account::opened(row.id, digest, issuer, subject, granted, row.opened_at);
         if row.order_count_ever > 0 || row.ledger.cash() != granted || !row.positions.is_empty() {
-            // The open orders bring what they hold back.
+            // The open orders will add their reserves.
             account.set_ledger(Ledger { reserved: Usd::ZERO, ..row.ledger });
             account.set_order_count_ever(row.order_count_ever);
         }
@@ -227,8 +229,9 @@ impl Restorer {
         inserted.ok_or_else(|| error("is of no account, or was made with a key of none"))
     }
 
-    /// Adds an order, after those of its account that finished before it. Skips an order that
-    /// finished before the oldest that the account keeps, since it was forgotten.
+    /// Adds a finished order. The orders of an account must come in the order in which they
+    /// finished. Skips orders that finished before the oldest order that the account keeps, since
+    /// they were forgotten.
     pub fn order(&mut self, row: OrderRow) -> Result<(), RestoreError> {
         let OrderRow { placement, .. } = &row;
         let id = placement.order;
@@ -240,11 +243,11 @@ impl Restorer {
         let account =
             state.account_slot(placement.account).ok_or_else(|| error("is of no account"))?;
         if state.accounts[account].is_erased() {
-            // Forgotten with its account.
+            // The order was forgotten when its account was erased.
             return Ok(());
         }
         let Some(oldest) = self.oldest_orders[account as usize] else {
-            // The account may have forgotten all that it finished.
+            // The account may have forgotten all of its finished orders.
             let has_finished = state.accounts[account].order_count_ever() > 0;
             return has_finished
                 .then_some(())
@@ -266,7 +269,7 @@ impl Restorer {
         state.insert_order(order, life, account).ok_or_else(|| error("has a name that is used"))
     }
 
-    /// Adds an open order. All of them come before the first comment.
+    /// Adds an open order. All open orders must come before the first comment.
     pub fn open_order(&mut self, row: OrderRow) -> Result<(), RestoreError> {
         let id = row.placement.order;
         let error = |flaw| RestoreError::Row { kind: "open order", id: id.get(), flaw };
@@ -301,7 +304,8 @@ impl Restorer {
         Ok(())
     }
 
-    /// Adds the displayed sizes that an account's resting orders have used on one side of a book.
+    /// Adds the displayed levels that an account's resting orders have taken from on one side of a
+    /// book.
     pub fn used(&mut self, row: UsedRow) -> Result<(), RestoreError> {
         let UsedRow { account, on, levels } = row;
         let error =
@@ -326,7 +330,7 @@ impl Restorer {
         Ok(())
     }
 
-    /// Adds the log of an account's fills, oldest first.
+    /// Adds an account's fill log, oldest fill first.
     pub fn fill_log(
         &mut self,
         account: AccountId,
@@ -360,7 +364,7 @@ impl Restorer {
         Ok(())
     }
 
-    /// Adds the next comment, in id order and after the order that it is on.
+    /// Adds the next comment, in id order. Its order must already be restored.
     pub fn comment(&mut self, comment: Comment) -> Result<(), RestoreError> {
         let id = comment.id;
         let error = |flaw| RestoreError::Row { kind: "comment", id: id.get(), flaw };
@@ -383,7 +387,7 @@ impl Restorer {
         Ok(())
     }
 
-    /// The complete state, if it matches the head.
+    /// Returns the complete state if it matches the head.
     pub fn finish(self) -> Result<State, RestoreError> {
         let Self { head, mut state, oldest_orders, .. } = self;
         let found = state.accounts.len() as u64;
@@ -401,12 +405,13 @@ impl Restorer {
             let [expected, found] = [head.hash, state.hash].map(StateHash::get);
             return Err(RestoreError::Hash { expected, found });
         }
+        // Payments find unpaid positions by binary search.
         state.sort_unpaid_positions();
         Ok(state)
     }
 }
 
-/// Checks what a finished and an open order have in common.
+/// Checks the rules that finished and open orders have in common.
 fn check_order(state: &State, row: &OrderRow) -> Result<(), &'static str> {
     let OrderRow { placement, fill, life, .. } = row;
     if state.order(placement.order).is_some() {

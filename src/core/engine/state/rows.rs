@@ -18,7 +18,7 @@ use crate::engine::state::State;
 use crate::engine::state::hash::StateHash;
 use crate::ids::{AccountId, MarketIndex, OrderId, ShardId, Timestamp};
 
-/// The part of a state that is not rows.
+/// The part of a state that is not stored as rows: counters and the hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StateHead {
     /// The shard's id.
@@ -40,15 +40,15 @@ pub struct StateHead {
 /// The identity of an account's owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdentityRow<'a> {
-    /// SHA-256 of issuer, a zero byte, and subject.
+    /// SHA-256 of the issuer, a zero byte and the subject.
     pub digest: &'a [u8; 32],
     /// The issuer of the identity.
     pub issuer: &'a str,
-    /// The issuer's name for the person or program.
+    /// The issuer's identifier for the person or program.
     pub subject: &'a str,
 }
 
-/// The displayed sizes that an account's resting orders have used on one side of a book.
+/// The displayed levels that an account's resting orders have taken from on one side of a book.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UsedRow {
     /// The account.
@@ -76,18 +76,18 @@ pub struct AccountRow<'a> {
     pub oldest_order: Option<OrderId>,
     /// The number of orders ever finished, including forgotten ones.
     pub order_count_ever: u64,
-    /// The number of fills ever, less that of orders ever finished.
+    /// The number of fills ever, minus the number of orders ever finished.
     pub fill_surplus: i64,
-    /// How often it sends a heartbeat, in milliseconds; `None` if it does not.
+    /// The heartbeat interval in milliseconds; `None` without a heartbeat.
     pub heartbeat_ms: Option<u32>,
-    /// Its resets; `None` if there were none.
+    /// The account's resets; `None` if it was never reset.
     pub resets: Option<Resets>,
-    /// What operators have done to it, if anything is left of it.
+    /// The lasting effects of operators' acts, if there are any.
     pub standing: Option<&'a Standing>,
 }
 
 impl State {
-    /// The part of the state that is not rows.
+    /// Returns the counters and the hash of the state.
     pub fn head(&self) -> StateHead {
         StateHead {
             shard: self.shard,
@@ -100,22 +100,22 @@ impl State {
         }
     }
 
-    /// The number of finished orders kept.
+    /// Returns the number of finished orders that are kept.
     pub fn orders_kept(&self) -> u64 {
         (self.orders.len() - self.open_order_count()) as u64
     }
 
-    /// The markets that the shard has used, by index.
+    /// Returns the markets that the shard has used, by index.
     pub fn markets(&self) -> &[UsedMarket] {
         &self.markets
     }
 
-    /// The markets that the shard settles or has settled, by index.
+    /// Iterates over the markets that the shard is settling or has settled, by index.
     pub fn settled_markets(&self) -> impl ExactSizeIterator<Item = (MarketIndex, &SettledMarket)> {
         self.settled.iter().map(|(&market, settled)| (market, settled))
     }
 
-    /// All settlements, by account and index of the position.
+    /// Iterates over all settlements, by account and then by position index.
     pub fn settlements(&self) -> impl Iterator<Item = (AccountId, u32, &Settlement)> {
         self.accounts.iter().flat_map(|(_, account)| {
             let settlements = account.settlements().iter();
@@ -123,7 +123,7 @@ impl State {
         })
     }
 
-    /// All accounts, in id order.
+    /// Iterates over all accounts, in id order.
     pub fn accounts(&self) -> impl ExactSizeIterator<Item = AccountRow<'_>> {
         let slots = u32::try_from(self.accounts.len()).expect("slots are u32");
         (0..slots).map(|slot| self.account_row(&self.accounts[slot]))
@@ -149,29 +149,30 @@ impl State {
         }
     }
 
-    /// How many accounts were erased.
+    /// Returns the number of erased accounts.
     pub fn erased_count(&self) -> usize {
         self.accounts.iter().filter(|(_, account)| account.is_erased()).count()
     }
 
-    /// All keys, in id order. This sorts one number for each page of keys.
+    /// Iterates over all keys, in id order. First collects and sorts one number per page of the key
+    /// table.
     pub fn keys(&self) -> impl Iterator<Item = Key> {
         self.keys.by_id().map(|key| self.unpacked(key))
     }
 
-    /// All comments, in id order.
+    /// Iterates over all comments, in id order.
     pub fn comments(&self) -> impl ExactSizeIterator<Item = &Comment> {
         self.comments.values()
     }
 
-    /// The orders that an account keeps, in the order in which they finished.
+    /// Iterates over the orders that an account keeps, in the order in which they finished.
     pub fn orders_of(&self, account: AccountId) -> impl Iterator<Item = OrderRow> {
         let slots = self.account(account).into_iter().flat_map(Account::orders);
         slots.map(|slot| self.row_of(slot))
     }
 
-    /// The `count` orders of an account that finished last, or as many of them as it keeps, in the
-    /// order in which they finished.
+    /// Iterates over the `count` most recently finished orders of an account, or as many as it
+    /// keeps, in the order in which they finished.
     pub fn newest_orders_of(
         &self,
         account: AccountId,
@@ -183,13 +184,14 @@ impl State {
         slots.map(|slot| self.row_of(slot))
     }
 
-    /// The open orders, in the order of accounts and then of ids.
+    /// Iterates over the open orders, by account and then by id.
     pub fn open_orders(&self) -> impl Iterator<Item = OrderRow> {
         let slots = self.accounts.iter().flat_map(|(_, account)| account.open_orders());
         slots.map(|slot| self.row_of(slot))
     }
 
-    /// The displayed sizes that resting orders have used, in the order of accounts and of sides.
+    /// Iterates over the displayed levels that resting orders have taken from, by account and then
+    /// by book side.
     pub fn used_rows(&self) -> impl Iterator<Item = UsedRow> {
         self.accounts.iter().flat_map(|(_, account)| {
             account.used_sides().map(|(on, used)| UsedRow {
@@ -206,13 +208,13 @@ impl State {
         OrderRow { hold, ..order.row(self.orders.life(slot).as_ref()) }
     }
 
-    /// The unpacked order with this id, if it is kept.
+    /// Returns the unpacked order with this id, if it is kept.
     pub fn order_row(&self, order: OrderId) -> Option<OrderRow> {
         self.orders.slot(order).map(|slot| self.row_of(slot))
     }
 }
 
-/// Ignores positions in the log.
+/// Compares everything except log positions and data that is not journaled.
 impl PartialEq for State {
     fn eq(&self, other: &Self) -> bool {
         let orders = |state: &Self, account: AccountId| -> Vec<OrderRow> {

@@ -1,7 +1,8 @@
 //! A slab of rows addressed by slot, and a table that also finds rows by id.
 //!
 //! A slab grows one chunk at a time. Rows never move, so no command ever waits for all of them to
-//! be copied, and at most one chunk of memory was never used. A chunk is freed with its last row.
+//! be copied, and at most one chunk of the allocated memory has never been used. A chunk is freed
+//! when its last row is removed.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -10,7 +11,7 @@ use foldhash::fast::RandomState;
 
 use crate::engine::state::heap::{map_bytes, vec_bytes};
 
-/// Rows in a chunk, as a power of two.
+/// The number of rows in a chunk, as a power of two.
 const CHUNK_BITS: u32 = 6;
 const CHUNK_ROWS: usize = 1 << CHUNK_BITS;
 
@@ -18,7 +19,7 @@ const CHUNK_ROWS: usize = 1 << CHUNK_BITS;
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Slab<T> {
     chunks: Vec<Chunk<T>>,
-    /// The chunks with a slot for another row, each once.
+    /// The indexes of chunks with a free slot, without duplicates.
     roomy: Vec<u32>,
     len: usize,
 }
@@ -26,9 +27,9 @@ pub(in crate::engine) struct Slab<T> {
 /// The rows of consecutive slots.
 #[derive(Clone, Debug)]
 struct Chunk<T> {
-    /// Grows up to [`CHUNK_ROWS`]; without capacity while no slot has a row.
+    /// Grows up to [`CHUNK_ROWS`]. Has no capacity while the chunk is empty.
     rows: Vec<Option<T>>,
-    /// A bit for each slot whose row was removed.
+    /// One bit per slot, set if its row was removed.
     removed: u64,
 }
 
@@ -43,10 +44,11 @@ impl<T> Chunk<T> {
         self.rows.len() - self.removed.count_ones() as usize
     }
 
-    /// Adds a row where there is room, and returns its offset.
+    /// Adds a row and returns its offset. The chunk must have a free slot.
     fn insert(&mut self, row: T) -> usize {
         if self.removed == 0 {
             if self.rows.is_empty() {
+                // Reserve the whole chunk at once, so that its rows never move.
                 self.rows.reserve_exact(CHUNK_ROWS);
             }
             self.rows.push(Some(row));
@@ -81,7 +83,7 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// Adds a row and returns its slot. As long as none was removed, slots are consecutive.
+    /// Adds a row and returns its slot. Slots are consecutive as long as no row is removed.
     pub(in crate::engine) fn insert(&mut self, row: T) -> u32 {
         self.len += 1;
         let chunk_index = if let Some(&index) = self.roomy.last() {
@@ -94,6 +96,8 @@ impl<T> Slab<T> {
         };
         let chunk = &mut self.chunks[chunk_index];
         let slot = chunk_index * CHUNK_ROWS + chunk.insert(row);
+        // The chunk is the last one in `roomy`: it was either taken from there or pushed there
+        // above.
         if !chunk.has_room() {
             self.roomy.pop();
         }
@@ -109,24 +113,24 @@ impl<T> Slab<T> {
         chunk.remove(offset(slot))
     }
 
-    /// How many slots there are, free ones included.
+    /// Returns the number of slots, including free ones.
     pub(in crate::engine) fn slot_count(&self) -> u32 {
         to_u32(self.chunks.len() * CHUNK_ROWS)
     }
 
-    /// The rows in the slots from `start` to before `end`.
+    /// Iterates over the rows in the slots `start..end`.
     pub(in crate::engine) fn between(&self, start: u32, end: u32) -> impl Iterator<Item = &T> {
         let slots = start..end.min(self.slot_count());
         slots.filter_map(|slot| self.chunks[chunk(slot)].rows.get(offset(slot))?.as_ref())
     }
 
-    /// The memory of the rows, without what they own.
+    /// Returns the memory of the rows in bytes, without the heap memory they own.
     pub(in crate::engine) fn bytes(&self) -> usize {
         let chunks: usize = self.chunks.iter().map(|chunk| vec_bytes(&chunk.rows)).sum();
         chunks + vec_bytes(&self.chunks) + vec_bytes(&self.roomy)
     }
 
-    /// All rows with their slots, in slot order.
+    /// Iterates over all rows with their slots, in slot order.
     pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let chunks = (0..).step_by(CHUNK_ROWS).zip(&self.chunks);
         let slots = chunks.flat_map(|(first, chunk)| (first..).zip(&chunk.rows));
@@ -168,15 +172,15 @@ pub(in crate::engine) trait Row {
 
     fn id(&self) -> Self::Id;
 
-    /// The counter in an id, unique within a table.
+    /// Returns the counter in an id. Counters are unique within a table.
     fn counter(id: Self::Id) -> u64;
 }
 
 /// Rows by slot and by id.
 ///
 /// Ids are assigned in sequence. A page holds the slots of consecutive ids, so a new row usually
-/// finds its page in cache, and the index holds far fewer entries than there are rows. A page is
-/// freed with its last row.
+/// finds its page in cache, and the index has far fewer entries than there are rows. A page is
+/// freed when its last row is removed.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Table<T> {
     rows: Slab<T>,
@@ -189,7 +193,7 @@ type Page = [Option<PackedSlot>; PAGE_ROWS];
 const PAGE_ROWS: usize = 64;
 const _: () = assert!(size_of::<Page>() == PAGE_ROWS * size_of::<u32>());
 
-/// A slot whose `Option` is no larger than itself.
+/// A slot, stored so that an `Option` of it takes no more memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::engine) struct PackedSlot(NonZeroU32);
 
@@ -213,20 +217,22 @@ impl<T: Row> Table<T> {
         self.rows.len()
     }
 
-    /// The rows by slot.
+    /// Returns the slab of rows.
     pub(in crate::engine) const fn rows(&self) -> &Slab<T> {
         &self.rows
     }
 
-    /// The memory of the rows and their index, without what the rows own.
+    /// Returns the memory of the rows and their index in bytes, without the heap memory the rows
+    /// own.
     pub(in crate::engine) fn bytes(&self) -> usize {
         self.rows.bytes() + self.pages.len() * size_of::<Page>() + map_bytes(&self.pages)
     }
 
-    /// The slot of the row with this id.
+    /// Returns the slot of the row with this id.
     pub(in crate::engine) fn slot(&self, id: T::Id) -> Option<u32> {
         let (page, at) = Self::page(id);
         let slot = self.pages.get(&page)?[at]?.get();
+        // An id of another shard can have the same counter.
         (self.rows[slot].id() == id).then_some(slot)
     }
 
@@ -249,7 +255,7 @@ impl<T: Row> Table<T> {
         self.rows.remove(slot)
     }
 
-    /// All rows, in id order.
+    /// Iterates over all rows, in id order.
     pub(in crate::engine) fn by_id(&self) -> impl Iterator<Item = &T> {
         let mut numbers: Vec<u64> = self.pages.keys().copied().collect();
         numbers.sort_unstable();
@@ -328,7 +334,7 @@ mod tests {
         let slots: Vec<u32> = (0..ROWS).map(|row| slab.insert(row)).collect();
         assert!(slots.iter().copied().eq(0..to_u32(slots.len())), "slots are consecutive");
         let full = rows_bytes(&slab);
-        // Whichever row of a chunk goes last.
+        // The last row left in each chunk has a different offset.
         let kept = |slot: u32| slot.is_multiple_of(2 * to_u32(CHUNK_ROWS) + 7);
         for &slot in slots.iter().filter(|&&slot| !kept(slot)).rev() {
             assert_eq!(slab.remove(slot), u64::from(slot));

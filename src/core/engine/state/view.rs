@@ -1,4 +1,5 @@
-//! Reads of a shard, each of bounded work and with the place that it depends on.
+//! Reads of a shard's state. Each read does a bounded amount of work and returns the place of the
+//! newest record that its result depends on.
 
 use std::sync::Arc;
 
@@ -19,13 +20,13 @@ use crate::limits::tier::Tier;
 use crate::market::book::Side;
 use crate::money::{Shares, Usd};
 
-/// The most rows that one read returns; longer lists take several reads.
+/// The maximum number of rows that one read returns. Longer lists take several reads.
 pub const ROWS_PER_READ_MAX: usize = 200;
 
-/// The most orders that one read examines, whether or not they match its filter.
+/// The maximum number of orders that one read examines, whether or not they match its filter.
 const ORDERS_PER_READ_MAX: usize = 2_000;
 
-/// The most settlements that one read examines.
+/// The maximum number of settlements that one read examines.
 const SETTLEMENTS_PER_READ_MAX: usize = 2_000;
 
 /// A value read from the state, and the newest record that it depends on. The value must not be
@@ -34,12 +35,13 @@ const SETTLEMENTS_PER_READ_MAX: usize = 2_000;
 pub struct Observed<T> {
     /// The value.
     pub value: T,
-    /// The place of the newest record that it depends on.
+    /// The place of the newest record that the value depends on.
     pub place: Place,
 }
 
 impl<T> Observed<Option<T>> {
-    /// Nothing was found. That depends on the record at `place`, which may have removed it.
+    /// Creates the result of a read that found nothing. The result depends on the record at
+    /// `place`, which may have removed the value.
     const fn nothing(place: Place) -> Self {
         Self { value: None, place }
     }
@@ -56,9 +58,9 @@ pub struct PositionRow {
     pub outcome: Arc<str>,
     /// The outcome's index in the market.
     pub outcome_index: OutcomeIndex,
-    /// The position itself.
+    /// The shares, their cost and the realised profit.
     pub position: Position,
-    /// The part of its shares that open sales hold back.
+    /// The part of the position's shares that open sales reserve.
     pub reserved: Shares,
 }
 
@@ -69,42 +71,42 @@ pub struct AccountPage {
     pub account: AccountId,
     /// The account's money.
     pub ledger: Ledger,
-    /// The balance from which profit counts.
+    /// The balance against which profit is measured.
     pub baseline: Usd,
     /// When the account was opened.
     pub opened_at: Timestamp,
     /// When the account was last reset, if ever.
     pub reset_at: Option<Timestamp>,
-    /// The deposits since then that the account remembers, oldest first.
+    /// The kept deposits since the account was opened or last reset, oldest first.
     pub deposits: Vec<Deposit>,
-    /// How many fills the account ever had.
+    /// The number of fills the account has ever had.
     pub fill_count: u64,
     /// At most [`ROWS_PER_READ_MAX`] positions.
     pub positions: Vec<PositionRow>,
-    /// Whether there are positions after this page.
+    /// Whether more positions follow this page.
     pub has_more: bool,
 }
 
-/// Whose account it is, its money, and how many keys it has, at one moment.
+/// An account's owner, money and number of keys, at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Profile {
     /// The account's id.
     pub account: AccountId,
-    /// Who owns it, as the issuer of their access tokens names them.
+    /// The owner's identifier at the issuer of their access tokens.
     pub subject: Box<str>,
     /// When the account was opened.
     pub opened_at: Timestamp,
     /// The account's money.
     pub ledger: Ledger,
-    /// The balance from which profit counts.
+    /// The balance against which profit is measured.
     pub baseline: Usd,
-    /// How often the account was reset.
+    /// The number of times the account was reset.
     pub reset_count: u32,
-    /// The number of keys that work.
+    /// The number of active keys.
     pub active_key_count: usize,
 }
 
-/// An order as lists show it.
+/// An order in a list, with the token of its outcome.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ListedOrder {
     /// The order.
@@ -122,7 +124,7 @@ pub struct OrderFilter {
     pub token_id: Option<Box<str>>,
     /// Only orders on this side.
     pub side: Option<Side>,
-    /// Only orders at this stage.
+    /// Only orders with this status.
     pub status: Option<OrderStatus>,
     /// Only orders placed at or after this time.
     pub from: Option<Timestamp>,
@@ -130,20 +132,21 @@ pub struct OrderFilter {
     pub to: Option<Timestamp>,
 }
 
-/// Where a list of an account's orders goes on: first the open ones, newest first, then the
-/// finished ones, the last finished first. It stays right whatever happens between two reads. Only
-/// an order that finishes meanwhile may be shown twice, as open and as finished.
+/// A cursor into a list of an account's orders: first the open orders, newest first, and then the
+/// finished orders, most recently finished first. The cursor stays valid even if the list changes
+/// between two reads. An order that finishes between them may be listed twice, once as open and
+/// once as finished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OrderCursor {
-    /// With the open orders before this counter, and then the finished ones.
+    /// Continues with the open orders below this counter, and then with the finished orders.
     Open {
         /// The counter of the last open order examined.
         before: u64,
     },
-    /// With the finished orders before this number.
+    /// Continues with the finished orders below this number.
     Finished {
-        /// The number of the last finished order examined, among all that the account ever
-        /// finished.
+        /// The number of the last finished order examined. Numbers count all orders that the
+        /// account ever finished.
         before: u64,
     },
 }
@@ -153,7 +156,7 @@ pub enum OrderCursor {
 pub struct OrderPage {
     /// The orders that match the filter.
     pub orders: Vec<ListedOrder>,
-    /// The cursor of the next read; `None` if there are no orders after these.
+    /// The cursor of the next read; `None` if no orders follow this page.
     pub next: Option<OrderCursor>,
 }
 
@@ -177,42 +180,42 @@ pub struct SettlementRow {
     pub market_id: Arc<str>,
     /// The outcome's label.
     pub outcome: Arc<str>,
-    /// The settlement itself.
+    /// The settlement.
     pub settlement: Settlement,
 }
 
-/// A page of an account's settlements, the newest position first.
+/// A page of an account's settlements, newest position first.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SettlementPage {
     /// The settlements that match the filter.
     pub rows: Vec<SettlementRow>,
-    /// If there are older settlements, the number of the last position examined: the `before` of
-    /// the next read.
+    /// The number of the last position examined, which is the `before` of the next read; `None` if
+    /// there are no older settlements.
     pub next: Option<u64>,
 }
 
 impl State {
-    /// The account of an identity.
+    /// Looks up the account of the identity with this digest.
     pub fn observe_identity(&self, digest: &[u8; 32]) -> Observed<Option<AccountId>> {
         let account = self.account_of(digest).map(Account::id);
         let place = account.map_or_else(|| self.no_identity_place(), |it| self.account_place(it));
         Observed { value: account, place }
     }
 
-    /// The account of an identity, and the tier that an operator gave it.
+    /// Looks up the account of the identity with this digest, and the tier set by an operator.
     pub fn observe_owner(&self, digest: &[u8; 32]) -> Observed<Option<(AccountId, Option<Tier>)>> {
         let Observed { value, place } = self.observe_identity(digest);
         let tier = |account| self.account(account).and_then(Account::tier);
         Observed { value: value.map(|account| (account, tier(account))), place }
     }
 
-    /// The SHA-256 hashes of the keys of an account that the shard keeps.
+    /// Iterates over the SHA-256 hashes of an account's stored keys.
     pub fn key_hashes_of(&self, account: AccountId) -> impl Iterator<Item = [u8; 32]> + '_ {
         let account = self.account(account).into_iter();
         account.flat_map(|account| self.keys_of(account)).map(|key| key.hash)
     }
 
-    /// The money of an account, and its positions after the first `offset`.
+    /// Returns an account's money, and a page of its positions after the first `offset`.
     pub fn observe_account(
         &self,
         account: AccountId,
@@ -249,7 +252,7 @@ impl State {
         Observed { value: Some(value), place: self.place_at(account.position_in_log) }
     }
 
-    /// Whose account it is, its money, and how many of its keys work at `now`.
+    /// Returns an account's owner, money and number of active keys at `now`.
     pub fn observe_profile(&self, account: AccountId, now: Timestamp) -> Observed<Option<Profile>> {
         let Some(account) = self.account(account) else {
             return Observed::nothing(Place::START);
@@ -266,7 +269,7 @@ impl State {
         Observed { value: Some(profile), place: self.place_at(account.position_in_log) }
     }
 
-    /// An order, if it belongs to this account.
+    /// Returns an order, if it belongs to this account.
     pub fn observe_order(
         &self,
         account: AccountId,
@@ -276,7 +279,7 @@ impl State {
         Observed { value: value.map(|listed| listed.receipt), place }
     }
 
-    /// An order as lists show it, if it belongs to this account.
+    /// Returns an order with the token of its outcome, if the order belongs to this account.
     pub fn observe_listed(
         &self,
         account: AccountId,
@@ -287,7 +290,7 @@ impl State {
         Observed { value: own.map(|order| self.listed(order)), place }
     }
 
-    /// The order of this account with this name.
+    /// Returns the account's order with this name.
     pub fn observe_named(
         &self,
         account: AccountId,
@@ -299,8 +302,8 @@ impl State {
         }
     }
 
-    /// Orders of an account that match the filter, from the cursor on. At most `limit`, and
-    /// possibly fewer although there are more.
+    /// Returns up to `limit` of an account's orders that match the filter, starting at the cursor.
+    /// May return fewer even if more orders match.
     pub fn observe_orders(
         &self,
         account: AccountId,
@@ -312,7 +315,7 @@ impl State {
             return Observed::nothing(Place::START);
         };
         let limit = limit.min(ROWS_PER_READ_MAX);
-        // With a status, only the open or only the finished orders can match.
+        // If the filter has a status, either only open or only finished orders can match.
         let is_among = |is_open| {
             filter.status.is_none_or(|status| is_open == (status == OrderStatus::Pending))
         };
@@ -333,6 +336,8 @@ impl State {
                 break;
             }
             let Some((cursor, slot)) = rows.next() else { break };
+            // Set even for an order that does not match, so that a filtered read always makes
+            // progress.
             page.next = rows.peek().map(|_| cursor);
             if self.order_matches(slot, filter) {
                 page.orders.push(self.listed(&self.orders[slot]));
@@ -356,8 +361,9 @@ impl State {
         )
     }
 
-    /// Settlements of an account that match the filter, newest position first, from the position
-    /// before `before` on; at most `limit`.
+    /// Returns up to `limit` of an account's settlements that match the filter, newest position
+    /// first, starting below the position number `before`. May return fewer even if more
+    /// settlements match.
     pub fn observe_settlements(
         &self,
         account: AccountId,
@@ -396,8 +402,8 @@ impl State {
         Observed { value: Some(page), place: self.place_at(account.position_in_log) }
     }
 
-    /// Comments of an order, oldest first; `None` if there is no such order. At most
-    /// [`ROWS_PER_READ_MAX`].
+    /// Returns up to `limit` comments of an order after the first `offset`, oldest first, but never
+    /// more than [`ROWS_PER_READ_MAX`]; `None` if there is no such order.
     pub fn observe_comments(
         &self,
         order: OrderId,
@@ -414,7 +420,7 @@ impl State {
         Observed { value: Some(comments), place }
     }
 
-    /// The hash of a raw key.
+    /// Returns the SHA-256 hash of the raw key with this id.
     pub fn observe_key_hash(&self, key: KeyId) -> Observed<Option<[u8; 32]>> {
         match self.keys.slot(key).map(|slot| &self.keys[slot]) {
             Some(key) => {
@@ -426,16 +432,17 @@ impl State {
         }
     }
 
-    /// A key, if it belongs to this account.
+    /// Returns a key if it belongs to this account.
     pub fn observe_key(&self, account: AccountId, key: KeyId) -> Observed<Option<Key>> {
         let own = self.account(account).and_then(|account| {
             self.keys_of(account).find(|row| row.id == key).map(|row| self.unpacked(row))
         });
-        // A record that forgets a key also changes its account.
+        // A record that forgets a key also changes the account, so this place covers the absence of
+        // a key too.
         Observed { value: own, place: self.account_place(account) }
     }
 
-    /// The newest [`ROWS_PER_READ_MAX`] keys of an account, oldest first.
+    /// Returns the newest [`ROWS_PER_READ_MAX`] keys of an account, oldest first.
     pub fn observe_keys(&self, account: AccountId) -> Observed<Option<Vec<Key>>> {
         let Some(account) = self.account(account) else {
             return Observed::nothing(Place::START);
@@ -448,7 +455,7 @@ impl State {
 }
 
 impl OrderCursor {
-    /// The beginning of a list.
+    /// The cursor at the start of a list.
     pub const START: Self = Self::Open { before: u64::MAX };
 }
 

@@ -1,4 +1,4 @@
-//! The arithmetic of both windows: what they hold at a moment, and what follows from it.
+//! The arithmetic of both windows: their contents at one moment, and the decision that follows.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,16 +11,16 @@ use crate::limits::{LIMIT_MAX, Limit, MINUTE_NS, SECOND_NS, TICK_NS, UNLIMITED_S
 /// The length of a minute in ticks.
 pub(super) const MINUTE_TICKS: u32 = ticks(MINUTE_NS);
 
-/// The limits of a key's windows. They can be replaced while requests are decided on: each decision
-/// reads both at once.
+/// The limits of a key's windows. They can be replaced while requests are being decided: each
+/// decision reads both at once.
 #[derive(Debug)]
 pub struct WindowLimits(
-    /// Per minute in the upper half, per second in the lower; 0 is unlimited. A decision may use
+    /// Per minute in the upper half, per second in the lower; 0 means unlimited. A decision may use
     /// old or new limits, so the model checker need not see this.
     AtomicU64,
 );
 
-/// The limits that one decision goes by: per second and per minute.
+/// The limits that apply to one decision: per second and per minute.
 #[derive(Clone, Copy)]
 pub struct Limits([Limit; 2]);
 
@@ -30,39 +30,39 @@ struct Window {
     length: u32,
 }
 
-/// What a window holds at one moment.
+/// The contents of a window at one moment.
 #[derive(Clone, Copy)]
 pub(super) struct Usage {
     pub(super) count: u32,
-    /// The oldest stamp in the window, or its end if it is empty.
+    /// The oldest stamp in the window, or the window's end if the window is empty.
     pub(super) oldest: u32,
-    /// The slot of that stamp, or the next slot if there is none.
+    /// The slot of the oldest stamp, or the slot to be written next if the window is empty.
     pub(super) tail: usize,
 }
 
-/// The moment that a decision is made for.
+/// The moment for which a decision is made.
 #[derive(Clone, Copy)]
 pub(super) struct Moment {
-    /// The caller's clock.
+    /// The caller's clock, in nanoseconds.
     pub(super) now_ns: u64,
-    /// Tick 1 of the log.
+    /// Time of the log's stamp 1, in ticks of the clock.
     pub(super) since: u64,
     /// The end of the windows, in ticks of the log.
     pub(super) end: u32,
 }
 
 impl WindowLimits {
-    /// The limits of this tier.
+    /// Creates the limits of this tier.
     pub fn new(limits: &TierLimits) -> Self {
         Self(AtomicU64::new(Limits::of(limits).packed()))
     }
 
-    /// Decides by these limits from now on.
+    /// Applies these limits from now on.
     pub fn set(&self, limits: &TierLimits) {
         self.0.store(Limits::of(limits).packed(), Ordering::Relaxed);
     }
 
-    /// The limits in force.
+    /// Returns the limits in force.
     #[inline]
     pub fn get(&self) -> Limits {
         Limits::from_packed(self.0.load(Ordering::Relaxed))
@@ -85,8 +85,8 @@ impl Limits {
         Self([limit(packed as u32), limit((packed >> u32::BITS) as u32)])
     }
 
-    /// How long a stamp counts, in ticks: the length of the longest limited window; `None` if
-    /// neither is limited.
+    /// Returns how long a stamp counts, in ticks: the length of the longest limited window, or
+    /// `None` if neither is limited.
     #[inline]
     pub(super) fn retention(self) -> Option<u32> {
         let [second, minute] = self.0;
@@ -94,8 +94,8 @@ impl Limits {
         minute.get().map(|_| MINUTE_TICKS).or(of_second)
     }
 
-    /// The most stamps that these limits can admit within `retention` ticks, a whole number of
-    /// seconds.
+    /// Returns the maximum number of stamps that these limits can admit within `retention` ticks, a
+    /// whole number of seconds.
     pub(super) fn stamps_max(self, retention: u32) -> usize {
         let [second, minute] = self.0.map(|limit| limit.get().unwrap_or(LIMIT_MAX));
         let seconds = retention / ticks(SECOND_NS);
@@ -110,11 +110,12 @@ impl Limits {
         ]
     }
 
-    /// What both windows hold at this moment. The `tails` say roughly where they began before.
+    /// Returns the usage of both windows that end at `end`. The `tails` are the slots where the
+    /// windows began at an earlier decision.
     #[inline]
     pub(super) fn usages(self, view: &View<'_>, end: u32, tails: [usize; 2]) -> [Usage; 2] {
         let [second, minute] = self.windows();
-        // Both are read before either is looked at: the second may take a while to arrive.
+        // Both slots are loaded before either is used, because a load may take a while.
         let [in_second, in_minute] = tails.map(|tail| (tail, view.stamp_in(tail)));
         [second.usage(view, end, in_second), minute.usage(view, end, in_minute)]
     }
@@ -125,7 +126,7 @@ impl Limits {
         in_second.count < second.shown() && in_minute.count < minute.shown()
     }
 
-    /// The decision about a request that comes after these usages.
+    /// Returns the decision on a request, given the usage of both windows.
     #[inline]
     pub(super) fn decision(self, moment: Moment, usages: [Usage; 2]) -> Decision {
         let [second, minute] = self.windows();
@@ -139,7 +140,7 @@ impl Limits {
         }
     }
 
-    /// The decision about a request that comes at a time when nothing is in the windows.
+    /// Returns the decision on a request that finds both windows empty.
     pub(super) fn decision_at(self, now_ns: u64, tick: u64) -> Decision {
         let moment = Moment { now_ns, since: tick, end: 1 };
         self.decision(moment, [Usage { count: 0, oldest: moment.end, tail: 0 }; 2])
@@ -147,7 +148,7 @@ impl Limits {
 }
 
 impl Moment {
-    /// The time of a stamp, in ticks of the clock.
+    /// Returns the time of a stamp, in ticks of the clock.
     fn tick(self, stamp: u32) -> u64 {
         self.since + u64::from(stamp) - 1
     }
@@ -155,15 +156,15 @@ impl Moment {
 
 impl Window {
     /// Counts the stamps in the window that ends at `end`, which is no earlier than any of them.
-    /// More than the limit are as many as the limit, so older ones need no look.
+    /// The count stops at the limit, so older stamps need not be read.
     ///
-    /// The search starts at the stamp that was the oldest in the window before, and goes on in
-    /// steps of double length: usually few stamps have left the window since, and their slots are
-    /// in the same block.
+    /// The search starts at the stamp that was the oldest in the window at the last decision, and
+    /// continues in steps of doubling length. Usually few stamps have left the window since, and
+    /// their slots are in the same block.
     #[inline]
     fn usage(self, view: &View<'_>, end: u32, (tail, first): (usize, Option<u32>)) -> Usage {
         let candidates = self.limit.get().unwrap_or(0).min(count(view.len_max()));
-        // Another thread may overwrite a stamp under this view; the view then fails to confirm.
+        // Another thread may overwrite a stamp under this view, but then the view is not confirmed.
         let holds = |stamp: u32| stamp > 0 && end.saturating_sub(stamp) < self.length;
         let is_inside = |age: u32| holds(view.stamp(age as usize));
         let counted = first.map_or(0, |_| count(view.age(tail)));
@@ -171,7 +172,7 @@ impl Window {
             Some(stamp) if counted <= candidates => (counted, stamp),
             _ => (0, 0),
         };
-        // Ages up to `inside` lie in the window; ages from `outside` do not.
+        // Ages up to `inside` are in the window; ages from `outside` on are not.
         let (mut inside, mut outside) = (counted, counted);
         let mut step = 1;
         if counted > 0 && !holds(first) {
@@ -204,13 +205,15 @@ impl Window {
         }
     }
 
-    /// Time until one more request fits. A full window has room once its oldest stamp has left it.
+    /// Returns the nanoseconds until one more request fits. A full window has room once its oldest
+    /// stamp has left it.
     #[inline]
     fn wait_ns(self, usage: Usage, moment: Moment) -> u64 {
         if usage.count < self.limit.shown() {
             return 0;
         }
         let free_at = moment.tick(usage.oldest) + u64::from(self.length);
+        // Cannot underflow: the oldest stamp is still in a window that ends no earlier than now.
         free_at * TICK_NS - moment.now_ns
     }
 
@@ -224,14 +227,14 @@ impl Window {
     }
 }
 
-/// A length of time in ticks.
+/// Converts a length of time to ticks.
 #[expect(clippy::cast_possible_truncation, reason = "a minute has fewer than 2^31 ticks")]
 const fn ticks(length_ns: u64) -> u32 {
     assert!(length_ns.is_multiple_of(TICK_NS) && length_ns <= MINUTE_NS);
     (length_ns / TICK_NS) as u32
 }
 
-/// A number of slots.
+/// Converts a number of slots to the type of a count.
 #[expect(clippy::cast_possible_truncation, reason = "a log has room for the largest limit")]
 const fn count(slots: usize) -> u32 {
     slots as u32

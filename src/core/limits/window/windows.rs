@@ -1,5 +1,5 @@
-//! The windows of a key between two changes of its log: what a place holds that decides about the
-//! key's requests.
+//! The contents of a key's place: the windows that decide the key's requests until its log is
+//! replaced.
 
 use std::sync::atomic::{self, AtomicU64};
 
@@ -8,36 +8,37 @@ use super::{CAPACITY_MIN, Decision};
 use crate::limits::ring::{self, Ring, SLOTS_SPARE, STAMP_MAX, View};
 use crate::limits::{CLOCK_NS_MAX, LIMIT_MAX, SECOND_NS, TICK_NS};
 
-/// By how much a thread's clock may be behind that of the thread that begins a log; if it is behind
-/// by more, its requests count at the log's beginning.
+/// How far a thread's clock may lag behind the clock of the thread that begins a log. If it lags
+/// further, its requests count at the log's beginning.
 const LAG_TICKS: u64 = SECOND_NS / TICK_NS;
 
-/// Bits of the largest number of a slot.
+/// Number of bits in the largest slot number.
 const SLOT_BITS: u32 = 20;
 const _: () = assert!(SLOTS_MAX <= 1 << SLOT_BITS, "every slot has a number");
 
-/// The most slots that a log needs.
+/// Maximum number of slots that a log needs.
 const SLOTS_MAX: usize = LIMIT_MAX as usize + SLOTS_SPARE;
 
-/// The windows of one key. Decisions change the log. When it must be replaced, they return the
-/// windows with the new one, to be put in the same place if it still holds the old.
+/// The windows of one key. Decisions change the log. When the log must be replaced, a decision
+/// returns windows with the new log, to be stored in the same place if it still holds the old
+/// windows.
 pub struct Windows {
     /// The stamps that still count; `None` while there are none.
     log: Option<Ring>,
-    /// The time of stamp 1, in ticks. If there is no log: the earliest time at which one can begin,
-    /// since all that was freed has left the windows that end then or later.
+    /// Time of stamp 1, in ticks. Without a log, the earliest time at which a new log may begin:
+    /// from then on, every freed stamp is too old to count.
     since: u64,
-    /// The slots where the log is expected to go on, and where the last decision found the oldest
-    /// stamps of the minute and of the second. Nothing depends on it but the length of a search, so
-    /// the model checker need not see it. It lies beside the pointer to the log, so that all slots
-    /// can be fetched at once.
+    /// The slot where the log is expected to continue, and the slots where the last decision found
+    /// the oldest stamps of the minute and of the second. A wrong hint only makes a search longer,
+    /// so the model checker need not see this field. It is next to the pointer to the log, so that
+    /// all slots can be fetched at once.
     hint: AtomicU64,
 }
 
 #[cfg(not(paperbourse_loom))]
 const _: () = assert!(size_of::<Windows>() == 32, "the documented size of an idle key");
 
-/// Shares the log: for another attempt to put the windows in their place.
+/// Shares the log. Used to retry storing the windows in their place.
 impl Clone for Windows {
     fn clone(&self) -> Self {
         let hint = AtomicU64::new(self.hint.load(atomic::Ordering::Relaxed));
@@ -45,14 +46,14 @@ impl Clone for Windows {
     }
 }
 
-/// What a [`Windows::hint`] says.
+/// The slot numbers packed into a [`Windows::hint`].
 struct Hint {
     next: usize,
     tails: [usize; 2],
 }
 
 impl Windows {
-    /// Empty windows.
+    /// Creates empty windows.
     pub const fn empty() -> Self {
         Self::beginning(0)
     }
@@ -65,7 +66,7 @@ impl Windows {
         Self { since: log.header.since, log: Some(log), hint: AtomicU64::new(0) }
     }
 
-    /// Whether these windows, and not their successors, are those held in a place.
+    /// Whether `held`, read from a place, is these windows rather than their successors.
     pub fn are(&self, held: &Self) -> bool {
         self.since == held.since
             && match (&self.log, &held.log) {
@@ -75,7 +76,8 @@ impl Windows {
             }
     }
 
-    /// Decides about one request, and counts it if it is admitted.
+    /// Decides whether one request may pass, and counts it if so. Returns `Err` with the windows
+    /// that must replace these ones first.
     #[inline]
     pub fn decide(&self, limits: Limits, now_ns: u64) -> Result<Decision, Self> {
         let now_ns = now_ns.min(CLOCK_NS_MAX);
@@ -115,8 +117,8 @@ impl Windows {
         }
     }
 
-    /// What [`Windows::decide`] would find, without counting anything: `is_admitted` says whether a
-    /// request would be admitted, and the remaining counts do not include it.
+    /// Decides like [`Windows::decide`], but counts nothing: `is_admitted` tells whether a request
+    /// would be admitted, and the remaining counts do not include it.
     pub fn peek(&self, limits: Limits, now_ns: u64) -> Decision {
         let now_ns = now_ns.min(CLOCK_NS_MAX);
         let now = now_ns / TICK_NS;
@@ -150,10 +152,12 @@ impl Windows {
         }
     }
 
-    /// The windows without a log, if no stamp counts any more at this time, which has no effect on
-    /// later decisions. Keys that share their windows go on with the smallest log; and with the
-    /// newest one in any case, so that a key that sends nothing does not hold on to all that the
-    /// others have used since.
+    /// Frees the log if no stamp counts at this time. Returns the windows to store in its place, or
+    /// `None` if these ones should stay. Later decisions are unaffected.
+    ///
+    /// Keys that share their windows continue with a log of the smallest size instead of none. If a
+    /// shared log has been replaced, this returns windows with the newest log, so that an idle key
+    /// does not keep alive every log that the other keys have used since.
     pub fn release(&self, limits: Limits, now_ns: u64) -> Option<Self> {
         let now = now_ns.min(CLOCK_NS_MAX) / TICK_NS;
         let mut newer: Option<Self> = None;
@@ -179,7 +183,8 @@ impl Windows {
         }
     }
 
-    /// Shares these windows with one more key. `Err` has the windows that must replace them first.
+    /// Returns windows that share the log of these, for one more key. Returns `Err` with the
+    /// windows that must replace these ones first.
     pub fn share(&self, limits: Limits) -> Result<Self, Self> {
         let Some(log) = &self.log else {
             let since = (self.since, true);
@@ -202,15 +207,16 @@ impl Windows {
         self.log.as_ref()
     }
 
-    /// The memory of the log. If it is shared, the part of these windows in it and in those that
-    /// replace it, so that the parts of all keys add up to the whole.
+    /// Returns the size of the log in bytes. If the log is shared, returns only these windows' part
+    /// of it and of the logs that replace it, so that the parts of all keys add up to the whole.
     pub fn owned_bytes(&self) -> usize {
         let Some(log) = &self.log else { return 0 };
         let mut holders = Ring::strong_count(log);
         let mut bytes = ring::bytes(log) / holders;
         let mut successor = log.header.successor();
         while let Some(log) = successor {
-            // They share the part that the log before it has in it. This reference is none of them.
+            // The holders of this log include the previous log, whose part is divided among its own
+            // holders. The reference held here does not count.
             let others = Ring::strong_count(&log).saturating_sub(1).max(1);
             holders = holders.saturating_mul(others);
             bytes += ring::bytes(&log) / holders;
@@ -219,13 +225,13 @@ impl Windows {
         bytes
     }
 
-    /// The windows with their first log.
+    /// Returns the windows with their first log.
     #[cold]
     fn begun(&self, now_ns: u64) -> Self {
         Self::of(empty(self.since, false, now_ns / TICK_NS))
     }
 
-    /// The windows after a sealed log, with the stamps that still count.
+    /// Returns the windows that follow a sealed log, with the stamps that still count.
     #[cold]
     fn succeeded(&self, log: &Ring, sealed: &View<'_>, now_ns: u64, limits: Limits) -> Self {
         let retention = retention(log, limits);
@@ -243,6 +249,7 @@ impl Windows {
         let mut agreed = place.load();
         if agreed.is_none() {
             place.replace(&agreed, Some(triomphe::Arc::new(next())));
+            // Another thread may have been first. All keys must continue with the log it stored.
             agreed = place.load();
         }
         Self::of(Ring::clone(agreed.as_ref().expect("a place is filled once")))
@@ -265,8 +272,8 @@ impl Windows {
     }
 }
 
-/// The time that a request counts at in a log that began at `since`; `None` if it is too late for a
-/// stamp there.
+/// Returns the moment at which a request counts in a log that began at `since`, or `None` if the
+/// request is too late for a stamp in this log.
 #[inline]
 fn moment(since: u64, view: &View<'_>, now_ns: u64) -> Option<Moment> {
     let stamp = (now_ns / TICK_NS + 1).saturating_sub(since);
@@ -274,21 +281,21 @@ fn moment(since: u64, view: &View<'_>, now_ns: u64) -> Option<Moment> {
     Some(Moment { now_ns, since, end: stamp.max(view.newest()).max(1) })
 }
 
-/// How long a stamp is kept in this log, in ticks.
+/// Returns how long a stamp is kept in this log, in ticks.
 fn retention(log: &Ring, limits: Limits) -> u32 {
-    // The limits of other keys may differ. An unlimited key may become limited again.
+    // The limits of other keys may differ, and an unlimited key may become limited again.
     if log.header.is_shared() { None } else { limits.retention() }.unwrap_or(MINUTE_TICKS)
 }
 
-/// Whether a stamp of this age may count for another key, although none of this one's windows holds
-/// it. No window needs more stamps than the largest log has.
+/// Whether a stamp of this age may count for another key, although it has left all windows of this
+/// one. No window needs more stamps than the largest log holds.
 #[inline]
 fn is_kept_for_others(log: &Ring, age: u32) -> bool {
     age < MINUTE_TICKS && log.header.is_shared() && log.slice.len() < SLOTS_MAX
 }
 
-/// A log with the stamps of this one that are within `retention` of the newest. It has room for
-/// twice as many, or for as many as these limits admit.
+/// Copies the stamps that are within `retention` of the newest one into a new log. The new log has
+/// room for twice as many, or for as many as these limits admit if that is less.
 fn copy((since, is_shared): (u64, bool), view: &View<'_>, retention: u32, limits: Limits) -> Ring {
     let newest = view.newest();
     let counts = |&stamp: &u32| stamp > 0 && newest.saturating_sub(stamp) < retention;
@@ -299,14 +306,14 @@ fn copy((since, is_shared): (u64, bool), view: &View<'_>, retention: u32, limits
     let count = stamps.len();
     let needed = count + SLOTS_SPARE;
     let admitted = limits.stamps_max(retention) + SLOTS_SPARE;
-    // What other keys were admitted may be more than these limits allow.
+    // Other keys may have been admitted more often than these limits allow.
     let capacity_max = if is_shared && needed > admitted { SLOTS_MAX } else { admitted };
     let capacity = (2 * count).min(capacity_max).max(needed).max(CAPACITY_MIN);
     let stamps = stamps.into_iter().map(|stamp| stamp.saturating_sub(before));
     ring::log((since + u64::from(before), is_shared), capacity, stamps)
 }
 
-/// The time from which no stamp counts of a log that began at `since`, in ticks.
+/// Returns the time, in ticks, from which no stamp of a log that began at `since` counts.
 fn since_without(since: u64, view: &View<'_>, retention: u32) -> u64 {
     match view.newest() {
         0 => since,
@@ -314,7 +321,7 @@ fn since_without(since: u64, view: &View<'_>, retention: u32) -> u64 {
     }
 }
 
-/// A log without stamps that begins about now, but not before `since`.
+/// Returns a log without stamps that begins shortly before `now`, but not before `since`.
 fn empty(since: u64, is_shared: bool, now: u64) -> Ring {
     let since = since.max(now.saturating_sub(LAG_TICKS));
     ring::log((since, is_shared), CAPACITY_MIN, std::iter::empty())

@@ -1,16 +1,17 @@
-//! Candles of any width from stored bars, without holes. Pure.
+//! Candles of any width, built from stored bars without gaps. Pure.
 //!
-//! The price holds between changes, so a candle without a change repeats the last price. Only time
-//! in which the feed was down is left out, unless the price was the same before and after it.
+//! The price holds between changes, so a candle without a change repeats the last price. Candles
+//! are left out only for the time during which the feed was down, unless the price was the same
+//! before and after.
 
 use super::volume::Volumes;
 use super::{Bar, History, MINUTES_PER_HOUR, Unit};
 use crate::money::{Price, Shares};
 
-/// The most candles of one answer: all hours that are kept.
+/// Maximum number of candles in one answer: all hours that are kept.
 pub const CANDLES_MAX: u32 = super::HOURS_KEPT;
 
-/// The times of requested candles do not go beyond this, in seconds since 1970: the year 2554.
+/// Upper bound of the times of requested candles, in seconds since 1970: the year 2514.
 const SECONDS_MAX: i64 = 1 << 34;
 
 const HOUR: Width = Width { unit: Unit::Hour, units: 1 };
@@ -19,54 +20,54 @@ const HOUR: Width = Width { unit: Unit::Hour, units: 1 };
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Width {
     unit: Unit,
-    /// Above 0.
+    /// Number of units, above 0.
     units: u32,
 }
 
-/// Which candles are wanted. Times are in seconds since 1970.
+/// The span of the requested candles. Times are in seconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// Candles that end after this.
+    /// Only candles that end after this time.
     pub from: i64,
-    /// Candles that begin no later than this.
+    /// Only candles that begin no later than this time.
     pub to: i64,
-    /// How long the newest price is known to have held; `None` if it no longer means anything.
+    /// The time until which the newest price is known to have held; `None` if it no longer applies.
     pub present: Option<i64>,
 }
 
 /// The price at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PricePoint {
-    /// In seconds since 1970.
+    /// The moment, in seconds since 1970.
     pub at: i64,
-    /// The price that held then.
+    /// The price that held at that moment.
     pub price: Price,
 }
 
-/// The prices within a span of time, and how much was traded on this exchange.
+/// The prices and the volume on this exchange within a span of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Candle {
     /// The start of the candle, a multiple of its width, in seconds since 1970.
     pub start: i64,
-    /// The price when it began.
+    /// The price at the start of the candle.
     pub open: Price,
     /// The highest price.
     pub high: Price,
     /// The lowest price.
     pub low: Price,
-    /// The price when it ended, or the newest one.
+    /// The price at the end of the candle, or the newest price if the candle has not ended.
     pub close: Price,
-    /// The shares that changed hands on this exchange.
+    /// Shares traded on this exchange.
     pub volume: Shares,
 }
 
 impl Width {
-    /// This many minutes, from bars of a minute; `None` for 0.
+    /// Returns a width of this many minutes, built from minute bars, or `None` for 0.
     pub const fn minutes(count: u32) -> Option<Self> {
         Self::of(Unit::Minute, count)
     }
 
-    /// This many hours, from bars of an hour; `None` for 0.
+    /// Returns a width of this many hours, built from hour bars, or `None` for 0.
     pub const fn hours(count: u32) -> Option<Self> {
         Self::of(Unit::Hour, count)
     }
@@ -75,8 +76,8 @@ impl Width {
         if units == 0 { None } else { Some(Self { unit, units }) }
     }
 
-    /// This many minutes; from an hour on, rounded down to whole hours, whose bars are kept longer.
-    /// `None` for 0.
+    /// Returns a width of this many minutes. A width of an hour or more is rounded down to whole
+    /// hours, because hour bars are kept longer. Returns `None` for 0.
     pub const fn near(minutes: u32) -> Option<Self> {
         if minutes < MINUTES_PER_HOUR {
             Self::minutes(minutes)
@@ -85,14 +86,14 @@ impl Width {
         }
     }
 
-    /// Its length, in seconds.
+    /// Returns the length in seconds.
     pub fn seconds(self) -> i64 {
         self.unit.seconds() * i64::from(self.units)
     }
 }
 
 impl PricePoint {
-    /// The price of the other outcome of a market with two.
+    /// Returns the price of the other outcome of a binary market.
     #[must_use]
     pub const fn mirrored(self) -> Self {
         Self { price: self.price.complement(), ..self }
@@ -100,9 +101,10 @@ impl PricePoint {
 }
 
 impl Candle {
-    /// The candle of the other outcome of a market with two.
+    /// Returns the candle of the other outcome of a binary market.
     #[must_use]
     pub const fn mirrored(self) -> Self {
+        // The complement reverses the order of prices, so the high becomes the low.
         Self {
             open: self.open.complement(),
             high: self.low.complement(),
@@ -125,7 +127,7 @@ impl Candle {
 }
 
 impl History {
-    /// The newest [`CANDLES_MAX`] candles of a span, oldest first.
+    /// Returns the newest [`CANDLES_MAX`] candles of a span, oldest first.
     pub fn candles(&self, width: Width, span: Span, volumes: Option<&Volumes>) -> Vec<Candle> {
         let (series, unit_seconds) = (self.series(width.unit), width.unit.seconds());
         let start_of = |bar: &Bar| i64::from(bar.start) * unit_seconds;
@@ -166,9 +168,9 @@ impl History {
         candles
     }
 
-    /// The price at each multiple of a width within a span, and the newest one, oldest first. Where
-    /// no minutes are kept, the price at each full hour. At most twice [`CANDLES_MAX`], and the
-    /// newest one.
+    /// Returns the price at each multiple of a width within a span, and the newest price, oldest
+    /// first. Where no minute bars are kept, returns the price at each full hour. Besides the
+    /// newest price, there are at most twice [`CANDLES_MAX`] points.
     pub fn points(&self, width: Width, span: Span) -> Vec<PricePoint> {
         let fine = self.candles(width, span, None);
         let first = fine.first().map_or(i64::MAX, |candle| candle.start);
@@ -176,7 +178,7 @@ impl History {
             Unit::Minute => self.candles(HOUR, span, None),
             Unit::Hour => Vec::new(),
         };
-        // The first hour has no price at its start, so the minutes in it tell more.
+        // The first hour has no price at its start, so its minute bars are preferred.
         let oldest = self.hours.get(0).map_or(0, |bar| i64::from(bar.start) * HOUR.seconds());
         let is_older = |candle: &&Candle| {
             candle.start < first
@@ -184,7 +186,8 @@ impl History {
         };
         let point = |candle: &Candle| PricePoint { at: candle.start, price: candle.open };
         let points = coarse.iter().filter(is_older).chain(&fine).map(point);
-        // A candle that only reaches into the span began before it.
+        // A candle that began before the span may reach into it. Its opening price is not part of
+        // the span.
         let mut points: Vec<PricePoint> = points.filter(|it| span.from <= it.at).collect();
         let newest = self.newest_point(span.present).filter(|newest| {
             (span.from..=span.to).contains(&newest.at)
@@ -194,7 +197,7 @@ impl History {
         points
     }
 
-    /// The newest price, now or at the end of its bar.
+    /// Returns the newest price, at the present if it still holds, or else at the end of its bar.
     fn newest_point(&self, present: Option<i64>) -> Option<PricePoint> {
         let (unit, bar) = match self.minutes.newest {
             Some(bar) => (Unit::Minute, bar),

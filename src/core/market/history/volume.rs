@@ -1,4 +1,4 @@
-//! How many shares of an outcome changed hands on this exchange, by minute and by hour. Pure.
+//! Shares of an outcome traded on this exchange, by minute and by hour. Pure.
 
 use std::collections::VecDeque;
 
@@ -16,25 +16,25 @@ pub struct Volumes {
 /// Shares traded within a minute or an hour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Volume {
-    /// The number of the minute or hour since 1970.
+    /// Number of the minute or hour since 1970.
     pub start: u32,
-    /// The sum, at most what a [`Shares`] holds.
+    /// The sum, capped at the largest value of [`Shares`].
     pub shares: Shares,
 }
 
 impl Volumes {
-    /// What an earlier process has counted, in order.
+    /// Resumes from the hours that an earlier process counted, in order.
     pub fn resuming(hours: Vec<Volume>) -> Self {
         Self { minutes: VecDeque::new(), hours: hours.into() }
     }
 
-    /// The hours with trades, oldest first.
+    /// Iterates over the hours with trades, oldest first.
     pub fn hours(&self) -> impl ExactSizeIterator<Item = &Volume> {
         self.hours.iter()
     }
 
-    /// Counts a trade at this time. As with prices, a time before the newest one means that it
-    /// starts over from there; a trade before 1970 is ignored.
+    /// Counts a trade at this time. As with prices, if the time is before the newest one,
+    /// everything counted after it is dropped. A trade before 1970 is ignored.
     pub fn add(&mut self, at: Timestamp, shares: Shares) {
         for (unit, volumes) in [(Unit::Minute, &mut self.minutes), (Unit::Hour, &mut self.hours)] {
             let Some(start) = unit.number(at) else { continue };
@@ -51,7 +51,7 @@ impl Volumes {
         }
     }
 
-    /// The shares traded from `from` to before `to`, in seconds since 1970.
+    /// Returns the shares traded from `from` up to but excluding `to`, both in seconds since 1970.
     pub(super) fn sum(&self, unit: Unit, from: i64, to: i64) -> Shares {
         let volumes = match unit {
             Unit::Minute => &self.minutes,
@@ -64,7 +64,7 @@ impl Volumes {
     }
 }
 
-/// The sum, at most what fits.
+/// Adds two amounts, capped at the largest value.
 fn plus(sum: Shares, shares: Shares) -> Shares {
     sum.checked_add(shares).unwrap_or(Shares::from_micros(i64::MAX))
 }

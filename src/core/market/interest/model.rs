@@ -1,5 +1,5 @@
-//! Model checks: every interleaving in which a shard lets an order rest while the feed publishes a
-//! book that fills it. Run by `.ci/models`.
+//! Model checks of every interleaving in which a shard lets an order rest while the feed publishes
+//! a book that fills it. Run by `.ci/models`.
 
 use loom::model::Builder;
 use loom::sync::Arc;
@@ -10,26 +10,26 @@ use super::*;
 
 const OUTCOME: OutcomeIndex = OutcomeIndex(0);
 
-/// The books of an outcome by sequence: the best ask of each.
+/// The best ask of each of the outcome's books, by sequence number.
 const ASKS: [Price; 3] =
     [Price::from_micros(600_000), Price::from_micros(500_000), Price::from_micros(450_000)];
 
-/// The interest of one outcome, and the sequence of the newest book.
+/// The interest of one outcome, and the sequence number of the newest book.
 struct Shared {
     interest: Interest,
     newest: AtomicUsize,
 }
 
 impl Shared {
-    /// Publishes the next book and returns the shards that it may concern.
+    /// Publishes the next book and returns the shards whose orders it may fill.
     fn publish(&self, sequence: usize) -> ShardSet {
         self.newest.store(sequence, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.interest.reached_by(OUTCOME, Side::Buy, ASKS[sequence])
     }
 
-    /// Lets orders rest whose best limit is this, and returns the sequence of the book on which the
-    /// shard judges them.
+    /// Lets orders with this best limit rest, and returns the sequence number of the book that the
+    /// shard checks them against.
     fn rest(&self, shard: ShardId, limit: Price) -> usize {
         self.interest.set_best(OUTCOME, Side::Buy, shard, Some(limit));
         fence(Ordering::SeqCst);
@@ -37,8 +37,8 @@ impl Shared {
     }
 }
 
-/// Each shard's limits, set one after the other while the feed publishes books. A book that reaches
-/// the last limit is either seen by the shard or wakes it.
+/// Lets each shard set its limits in turn while the feed publishes books. Checks that the shard
+/// either sees a book that reaches its last limit, or is woken by it.
 fn check(limits: &'static [&[i64]], book_count: usize) {
     let mut model = Builder::new();
     model.preemption_bound = model.preemption_bound.or(Some(3));

@@ -1,4 +1,4 @@
-//! The page of metrics, and what it is read from.
+//! The metrics page and its sources.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -14,22 +14,23 @@ use paperbourse_store::journal::Journal;
 use paperbourse_store::snapshot::SnapshotMetrics;
 use paperbourse_venue::follow::status::LiveStatus;
 
-/// What metrics also show, each as soon as it exists: a standby has these and no exchange.
+/// Sources of metrics outside the exchange; each is set once it exists. A standby has no other
+/// sources.
 #[derive(Default)]
 pub struct Observed {
-    /// The copy of the log, while the node stands by.
+    /// The journal that a standby copies from the cluster's log.
     pub journal: OnceLock<Arc<Journal>>,
-    /// The snapshots, if data is kept on disk.
+    /// Metrics of the snapshots, if data is kept on disk.
     pub snapshots: OnceLock<Arc<SnapshotMetrics>>,
-    /// The connector to a live venue, while the node stands by.
+    /// The status of the live venue's connector, while the node is a standby.
     pub live: OnceLock<LiveStatus>,
-    /// The log of the cluster.
+    /// Metrics of the cluster's log.
     #[cfg(feature = "cluster")]
     pub log: OnceLock<Arc<LogMetrics>>,
 }
 
 impl Server {
-    /// All metrics, in the Prometheus text format.
+    /// Renders all metrics in the Prometheus text format.
     pub fn metrics_page(&self) -> String {
         let clock = clock::status();
         let app = self.app();

@@ -1,4 +1,4 @@
-//! What a connection is doing, and whether it has made no progress for too long.
+//! Tracks what a connection is doing, and detects when it makes no progress for too long.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -26,13 +26,14 @@ pub enum Phase {
     Head,
     /// The handler is waiting for the body.
     Body,
-    /// The handler is working, or the next part of a stream is being made, without a time limit.
+    /// The handler is working, or the next part of a stream is being produced. There is no time
+    /// limit.
     Handling,
     /// The response is being sent.
     Responding,
-    /// The response is a stream without an end, and the client has taken all of it so far.
+    /// The response is an endless stream, and the client has taken all of it so far.
     Streaming,
-    /// The response is out, the connection is closing, and the client is still sending.
+    /// The response has been sent, the connection is closing, and the client is still sending.
     Lingering,
 }
 
@@ -62,10 +63,10 @@ impl Phase {
 /// The progress of one connection: its phase, and a count of the events that restart the phase's
 /// deadline.
 ///
-/// It is also the waker that hyper gets. Once the last piece of a body is taken, hyper wakes the
-/// connection to read the next piece, although there is none; the whole connection would be polled
-/// once more per request. So wakes are held back while a body is polled, and forwarded only if
-/// something is left to do.
+/// This type is also the waker passed to hyper. Once the last piece of a body is taken, hyper wakes
+/// the connection to read the next piece, although there is none; the whole connection would be
+/// polled once more per request. So wakes are held back while a body is polled, and forwarded only
+/// if something is left to do.
 ///
 /// The transport, the body and the handler are polled by the same task as the watchdog, so these
 /// writes need no ordering. They are atomic because any thread may hold and use the waker.
@@ -74,32 +75,32 @@ pub struct Activity {
     note: AtomicU32,
     /// Whether part of the current request's body was not read.
     has_unread_body: AtomicBool,
-    /// How many bodies have been waited for and answers begun, and how many bytes of the newest
-    /// have moved.
+    /// Number of transfers begun: bodies waited for and answers started. `transfer_bytes` is the
+    /// number of bytes moved in the newest transfer.
     transfer_count: AtomicU32,
     transfer_bytes: AtomicU32,
-    /// The phase that follows once everything that was written is flushed: [`Phase::Idle`], in a
-    /// stream [`Phase::Handling`], and in one without an end [`Phase::Streaming`].
+    /// The phase that follows once everything written is flushed: [`Phase::Idle`],
+    /// [`Phase::Handling`] in a stream, or [`Phase::Streaming`] in an endless one.
     after_flush: AtomicU8,
-    /// Whether a part of the stream has not been flushed.
+    /// Whether a part of the stream has not been flushed yet.
     has_unflushed: AtomicBool,
     /// Whether hyper must be polled again after the flush.
     owes_poll: AtomicBool,
-    /// Whether the connection ends once it has finished what is in flight.
+    /// Whether the connection ends once its requests in flight are finished.
     is_ending: AtomicBool,
-    /// Whether it then closes, instead of moving to another process.
+    /// Whether an ending connection closes, rather than moving to another process.
     is_closing: AtomicBool,
     is_pipelined: AtomicBool,
     /// Whether the connection becomes a socket.
     is_socket: AtomicBool,
-    /// The memory reserved for the answer being sent: its share of the memory for answers if it is
-    /// large, or the share of a stream without an end.
+    /// The memory reserved for the answer being sent: a share of the answer budget for a large
+    /// answer, or the share of an endless stream.
     held: Mutex<Option<Share>>,
-    /// Whether that holds something.
+    /// Whether `held` has memory to release at the next flush.
     has_held: AtomicBool,
-    /// Whether the client of a stream without an end has refused something of its last part.
+    /// Whether the client of an endless stream did not take the last part in full at once.
     was_refused: AtomicBool,
-    /// Whether there was no room for what the client of a stream without an end has refused.
+    /// Whether the budget had no room for data that the client of an endless stream did not take.
     lacks_room: AtomicBool,
     /// The connection's task, once it has been polled.
     task: Mutex<Option<Waker>>,
@@ -114,6 +115,8 @@ pub struct Activity {
     is_traced: AtomicBool,
 }
 
+// The low bits of `note` are the phase. The bits above count events, so that every event changes
+// `note`.
 const PHASE_BITS: u32 = 3;
 
 impl Wake for Activity {
@@ -131,7 +134,7 @@ impl Wake for Activity {
 }
 
 impl Activity {
-    /// The current phase.
+    /// Returns the current phase.
     pub fn phase(&self) -> Phase {
         Self::phase_of(self.note.load(Ordering::Relaxed))
     }
@@ -142,20 +145,20 @@ impl Activity {
         self.note.store(count << PHASE_BITS | phase as u32, Ordering::Relaxed);
     }
 
-    /// A value that changes with each phase and with each progress in one.
+    /// Returns a value that changes whenever a phase begins or makes progress.
     pub(in crate::http) fn note(&self) -> u32 {
         self.note.load(Ordering::Relaxed)
     }
 
-    /// Records that the handler starts a request.
+    /// Records that the handler starts to handle a request.
     pub(super) fn begin_request(&self) {
-        // Nothing was read since the response before it.
+        // A phase other than `Head` means that no byte was read since the previous response.
         self.is_pipelined.store(self.phase() != Phase::Head, Ordering::Relaxed);
         self.enter(Phase::Handling);
         self.has_unread_body.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the current request was read together with the one before it.
+    /// Whether the current request was pipelined, that is, read together with the one before it.
     pub(in crate::http) fn is_pipelined(&self) -> bool {
         self.is_pipelined.load(Ordering::Relaxed)
     }
@@ -193,7 +196,7 @@ impl Activity {
     /// writes, between which the connection looks idle.
     pub(super) fn note_written(&self, bytes: usize) {
         match self.phase() {
-            // All that was written before has been taken.
+            // The client had taken everything written before.
             Phase::Idle => self.begin_answer(),
             Phase::Responding => self.enter(Phase::Responding),
             Phase::Head | Phase::Body | Phase::Handling | Phase::Streaming | Phase::Lingering => {
@@ -213,32 +216,33 @@ impl Activity {
         self.has_unread_body.load(Ordering::Relaxed)
     }
 
-    /// Records that the response is a stream. One without an end may have a share of the memory for
-    /// what clients have not read.
+    /// Records that the response is a stream. An endless stream may have a share of the memory
+    /// budget for data that clients have not read.
     pub(super) fn begin_stream(&self, is_endless: bool, unsent: Option<Share>) {
         let phase = if is_endless { Phase::Streaming } else { Phase::Handling };
         self.after_flush.store(phase as u8, Ordering::Relaxed);
         *self.held.lock() = unsent.filter(|_| is_endless);
     }
 
-    /// Records that hyper has dropped the body of a stream with an end, nearly always because it
-    /// has taken all of it. Of one whose length it knows, it does not even ask for the end.
+    /// Records that hyper has dropped the body of a finite stream, nearly always because it has
+    /// taken the whole body. If hyper knows the length, it does not even poll for the end.
     pub(super) fn drop_stream(&self) {
         self.after_flush.store(Phase::Idle as u8, Ordering::Relaxed);
-        // hyper may have read the next request by then, and would wait for more before it looks.
+        // hyper may have read the next request by then, and would wait for more bytes before
+        // parsing it.
         self.owes_poll.store(true, Ordering::Relaxed);
         if self.phase() == Phase::Handling {
             self.enter(Phase::Idle);
         }
     }
 
-    /// Whether the next part of a stream with an end is being made.
+    /// Whether the next part of a finite stream is being produced.
     fn is_making_part(&self) -> bool {
         self.phase() == Phase::Handling && self.after_flush() == Phase::Handling
     }
 
-    /// Records that the connection ends once it has finished what is in flight, so that a stream
-    /// without an end says its last.
+    /// Records that the connection ends once its requests in flight are finished, so that an
+    /// endless stream sends its farewell.
     pub(super) fn begin_ending(&self, is_handed_over: bool) {
         self.is_ending.store(true, Ordering::Relaxed);
         self.is_closing.store(!is_handed_over, Ordering::Relaxed);
@@ -254,7 +258,7 @@ impl Activity {
         self.note() == 0
     }
 
-    /// Whether the connection ends once it has finished what is in flight.
+    /// Whether the connection ends once its requests in flight are finished.
     pub(super) fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Relaxed)
     }
@@ -264,12 +268,12 @@ impl Activity {
         self.is_socket.store(true, Ordering::Relaxed);
     }
 
-    /// Whether more is sent as it happens: on a socket, or in a stream without an end.
+    /// Whether data is sent as events happen: on a socket, or in an endless stream.
     pub(super) fn is_live(&self) -> bool {
         self.is_socket.load(Ordering::Relaxed) || self.is_endless()
     }
 
-    /// Whether the response is a stream without an end, the last one on the connection.
+    /// Whether the response is an endless stream, the last response on the connection.
     pub(super) fn is_endless(&self) -> bool {
         self.after_flush() == Phase::Streaming
     }
@@ -284,16 +288,16 @@ impl Activity {
         self.enter(Phase::Responding);
     }
 
-    /// Whether all of the stream so far has been flushed, so that more may be made. If not, hyper,
-    /// which has asked for more, is polled again after the flush.
+    /// Whether all of the stream so far has been flushed, so that more may be produced. If not,
+    /// hyper, which has asked for more, is polled again after the flush.
     pub(super) fn wants_more(&self) -> bool {
         let wants_more = !self.has_unflushed.load(Ordering::Relaxed);
         self.owes_poll.store(!wants_more, Ordering::Relaxed);
         wants_more
     }
 
-    /// Whether everything so far has been flushed, the head included. If not, hyper is polled again
-    /// after the flush.
+    /// Whether everything so far has been flushed, including the head. If not, hyper is polled
+    /// again after the flush.
     pub(super) fn is_flushed(&self) -> bool {
         let is_flushed = self.phase() != Phase::Responding;
         self.has_unflushed.store(!is_flushed, Ordering::Relaxed);
@@ -301,7 +305,8 @@ impl Activity {
         is_flushed
     }
 
-    /// Whether hyper must be polled again now, since it knows of nothing to wait for. Says so once.
+    /// Whether hyper must be polled again now, because nothing else will wake it. Returns true only
+    /// once.
     pub(super) fn takes_poll(&self) -> bool {
         let takes_poll =
             self.owes_poll.load(Ordering::Relaxed) && !self.has_unflushed.load(Ordering::Relaxed);
@@ -325,14 +330,15 @@ impl Activity {
         }
     }
 
-    /// Holds this until the client has taken the answer that is being sent.
+    /// Keeps this share until the client has taken the answer being sent.
     pub(super) fn hold_until_sent(&self, held: Share) {
         *self.held.lock() = Some(held);
         self.has_held.store(true, Ordering::Relaxed);
     }
 
-    /// Records that the client has refused bytes for now, of which this many are left to write.
-    /// Returns whether there is room for them: always true for a response without a share.
+    /// Records that the client accepts no bytes for now, and that `bytes` are left to write.
+    /// Returns whether the budget has room for them, which is always true for a response without a
+    /// share.
     pub(super) fn hold_refused(&self, bytes: usize) -> bool {
         if !self.is_endless() {
             return true;
@@ -346,12 +352,13 @@ impl Activity {
         has_room
     }
 
-    /// Whether the client did not take all of the last part of a stream at once. Says so once.
+    /// Whether the client did not take the last part of a stream in full at once. Returns true only
+    /// once per refusal.
     pub(super) fn takes_refusal(&self) -> bool {
         self.was_refused.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether there was no room for what the client has refused.
+    /// Whether the budget had no room for data that the client did not take.
     pub(super) fn lacks_room(&self) -> bool {
         self.lacks_room.load(Ordering::Relaxed)
     }
@@ -368,7 +375,8 @@ impl Activity {
         }
     }
 
-    /// Ends this trace once the answer is sent; in a stream without an end, once its first part is.
+    /// Ends this trace once the answer is sent, or once the first part of an endless stream is
+    /// sent.
     #[cfg(feature = "traces")]
     pub(in crate::http) fn end_trace_when_sent(&self, trace: Box<Trace>) {
         *self.trace.lock() = Some(trace);
@@ -413,7 +421,7 @@ impl Activity {
         }
     }
 
-    /// Whether the client may still be sending something that nobody will read: a dropped body, the
+    /// Whether the client may still be sending bytes that will not be read: a dropped body, the
     /// rest of a refused head, or requests that follow the last one to be answered.
     pub(super) fn has_unread(&self) -> bool {
         let sends_ahead = self.is_closing() && self.is_pipelined();
@@ -425,7 +433,7 @@ impl Activity {
     }
 }
 
-/// Fires when a phase made no progress until its deadline.
+/// Fires when a phase makes no progress before its deadline.
 ///
 /// The clock is read once per poll that finds new progress in a phase with a deadline. The timer is
 /// reset only when it would fire too late; if it fires too early, it is set again. It is polled
@@ -433,16 +441,16 @@ impl Activity {
 pub(super) struct Watchdog<'a> {
     activity: &'a Activity,
     deadlines: Deadlines,
-    /// The last progress seen, and when.
+    /// The last progress seen, and when it was seen.
     seen: u32,
     since: Instant,
     /// The last body or answer seen, and when it began.
     transfer_seen: u32,
     transfer_since: Instant,
-    /// Since when the next part of a stream is being made.
+    /// When work on the next part of a stream began, if that part is still being produced.
     making_since: Option<Instant>,
     timer: Pin<Box<Sleep>>,
-    /// The task that the timer wakes; `None` until it is polled.
+    /// The task that the timer wakes; `None` until the timer is polled.
     waker: Option<Waker>,
 }
 
@@ -478,12 +486,14 @@ impl<'a> Watchdog<'a> {
             self.seen = note;
             self.since = Instant::now();
         }
+        // Time spent producing a part must not count against the client's rate.
         if let Some(making_since) = self.making_since.take() {
             let made = self.since.saturating_duration_since(making_since);
             self.transfer_since += made;
         }
         let mut deadline = self.since + limit;
-        // A stream without an end has a bound on what its client has not taken instead.
+        // An endless stream has no deadline for the whole. Instead, the memory for data that its
+        // client has not taken is limited.
         if phase == Phase::Body || phase == Phase::Responding && !self.activity.is_endless() {
             deadline = deadline.min(self.transfer_deadline(phase));
         }
@@ -505,7 +515,7 @@ impl<'a> Watchdog<'a> {
         Poll::Pending
     }
 
-    /// When a body or an answer as a whole is overdue, even if it never stalls.
+    /// Returns the time at which a whole body or answer is overdue, even if it never stalls.
     fn transfer_deadline(&mut self, phase: Phase) -> Instant {
         let count = self.activity.transfer_count.load(Ordering::Relaxed);
         if count != self.transfer_seen {

@@ -1,10 +1,10 @@
-//! Connection slots: how many connections there may be in total and per address, which one is
-//! closed to make room, and what a refused one receives.
+//! Connection slots: the limits in total and per address, the choice of a connection to close when
+//! room is needed, and the answer to refused connections.
 //!
-//! Bots keep their connections. A connection is a *stranger* until it presents a valid credential.
-//! While all slots are taken, a new connection gets the slot of the stranger whose last request is
-//! the longest ago. Sending requests only moves a stranger behind idler ones, so strangers that
-//! all keep sending them still make room.
+//! Bots keep their connections open. A connection is a *stranger* until it presents a valid
+//! credential. While all slots are taken, a new connection gets the slot of the stranger with the
+//! oldest last request. A request only moves its stranger behind idler ones, so strangers that all
+//! keep sending requests still make room.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use paperbourse_core::limits::bucket::Origin;
 
-/// The answer to a connection beyond the limit, whatever it requests.
+/// The answer to a connection over the limit, whatever it requests.
 pub const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: application/json\r\n\
     x-polysim-code: SERVER_BUSY\r\n\
@@ -29,10 +29,10 @@ pub const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     {\"detail\":\"The server is busy; nothing was done. Retry.\",\"error\":\"SERVER_BUSY\",\
     \"message\":\"The server is busy; nothing was done. Retry.\"}";
 
-/// How many dismissed connections may still be open. This many may exist beyond the limit.
+/// Maximum number of dismissed connections that are still open, in addition to the limit.
 pub const LEAVING_MAX: usize = 64;
 
-/// The number of connections, and its limits.
+/// Limits the number of connections.
 #[derive(Debug)]
 pub struct ConnectionLimit {
     count_max: usize,
@@ -44,7 +44,7 @@ pub struct ConnectionLimit {
 #[derive(Default, Debug)]
 struct Table {
     count: usize,
-    /// Dismissed connections, which no longer count.
+    /// Number of dismissed connections that are still open; they no longer count towards the limit.
     leaving: usize,
     by_origin: HashMap<Origin, usize>,
     /// The connections that were strangers when last checked, idlest first.
@@ -52,28 +52,29 @@ struct Table {
     next_number: u64,
 }
 
-/// When a stranger was last known to send a request, and its number.
+/// The time of a stranger's last known request, and the connection's number.
 type Listed = (u64, u64);
 
 #[derive(Default, Debug)]
 struct Slot {
-    /// When the last request arrived, or else the connection, in nanoseconds of the monotonic
-    /// clock.
+    /// When the last request arrived, in nanoseconds of the monotonic clock. Before the first
+    /// request, when the connection arrived.
     asked_at_ns: AtomicU64,
-    /// The time under which it is listed among the strangers; changes only with the table locked.
+    /// The time under which the slot is listed among the strangers; changes only with the table
+    /// locked.
     listed_ns: AtomicU64,
     /// Whether a valid credential has been presented.
     is_known: AtomicBool,
     is_leaving: AtomicBool,
     leave: Notify,
-    /// The address that it counts for.
+    /// The origin that the connection counts towards; `None` for a trusted proxy or another node.
     origin: Option<Origin>,
 }
 
 /// Why a connection gets no slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NoSlot {
-    /// All slots are taken, none of them by a stranger.
+    /// All slots are taken, and no stranger can be dismissed.
     #[error("all connection slots are taken")]
     Full,
     /// The address has reached its limit.
@@ -81,7 +82,7 @@ pub enum NoSlot {
     AddressFull,
 }
 
-/// A slot, taken until this is dropped.
+/// A taken slot, freed when this is dropped.
 #[derive(Debug)]
 pub struct ConnectionGuard {
     limit: Arc<ConnectionLimit>,
@@ -90,20 +91,20 @@ pub struct ConnectionGuard {
 }
 
 impl ConnectionLimit {
-    /// At most `count_max` connections, without a limit per address.
+    /// Allows at most `count_max` connections, without a limit per address.
     pub fn new(count_max: usize) -> Arc<Self> {
         Self::with_address_cap(count_max, count_max)
     }
 
-    /// At most `count_max` connections in total and `per_address_max` per address; IPv6 addresses
-    /// count by their /64.
+    /// Allows at most `count_max` connections in total and `per_address_max` per address. IPv6
+    /// addresses count by their /64.
     pub fn with_address_cap(count_max: usize, per_address_max: usize) -> Arc<Self> {
         let (count, table) = (AtomicUsize::new(0), Mutex::default());
         Arc::new(Self { count_max, per_address_max, count, table })
     }
 
-    /// Takes a slot; if there is none left, that of the idlest stranger. `address` is `None` for a
-    /// proxy, which serves many clients.
+    /// Takes a free slot, or else the slot of the idlest stranger. `address` is `None` for a proxy,
+    /// which serves many clients.
     pub fn admit(
         self: &Arc<Self>,
         address: Option<IpAddr>,
@@ -131,7 +132,7 @@ impl ConnectionLimit {
         Ok(ConnectionGuard { limit: self.clone(), slot, number })
     }
 
-    /// How many connections count towards the limit.
+    /// Returns the number of connections that count towards the limit.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
@@ -143,15 +144,16 @@ impl Table {
         self.strangers.insert((at_ns, number), slot);
     }
 
-    /// Dismisses the stranger that has been idle the longest. False if there is none, or while too
-    /// many dismissed ones are still open.
+    /// Dismisses the stranger that has been idle longest. Returns false if there is none, or while
+    /// too many dismissed ones are still open.
     fn dismiss_idlest(&mut self) -> bool {
         if self.leaving >= LEAVING_MAX {
             return false;
         }
-        // A bound, since they may send requests meanwhile.
+        // Bounds the loop, since strangers may send requests in the meantime.
         let mut relists_left = self.strangers.len();
         while let Some(((listed_ns, number), slot)) = self.strangers.pop_first() {
+            // No longer a stranger: it stays off the list for good.
             if slot.is_known.load(Ordering::Relaxed) {
                 continue;
             }
@@ -202,7 +204,7 @@ impl ConnectionGuard {
         self.slot.is_known.load(Ordering::Relaxed)
     }
 
-    /// Resolves when the slot was given to another connection.
+    /// Resolves when the slot has been given to another connection.
     pub async fn dismissed(&self) {
         self.slot.leave.notified().await;
     }
@@ -211,6 +213,7 @@ impl ConnectionGuard {
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let mut table = self.limit.table.lock();
+        // Does nothing if the connection was already taken off the list.
         table.strangers.remove(&(self.slot.listed_ns.load(Ordering::Relaxed), self.number));
         if self.slot.is_leaving.load(Ordering::Relaxed) {
             table.leaving -= 1;
@@ -269,7 +272,7 @@ mod tests {
         let next = limit.admit(None, 5).unwrap();
         let gone = [&bot, &asks, &idle, &next].map(is_dismissed);
         assert_eq!(gone, [false, false, true, false]);
-        // Its slot was already reassigned and is not freed a second time.
+        // Its slot was already reassigned and must not be freed a second time.
         assert_eq!(limit.count(), 3);
         drop(idle);
         assert_eq!(limit.count(), 3);
@@ -285,7 +288,7 @@ mod tests {
         assert!(limit.table.lock().strangers.is_empty());
     }
 
-    /// However recent their requests are, one of them is the idlest.
+    /// However recent the strangers' requests are, one of the strangers is the idlest.
     #[test]
     fn strangers_that_all_sent_requests_make_room_at_once() {
         let limit = ConnectionLimit::new(3);
@@ -305,7 +308,7 @@ mod tests {
         let others = [3, 4].map(|at_ns| limit.admit(Some(other), at_ns).unwrap());
         assert_eq!(before.each_ref().map(is_dismissed), [true, true]);
         let again = limit.admit(Some(bot), 5).unwrap();
-        // What is dismissed is not subtracted a second time.
+        // Dismissed connections must not be subtracted a second time.
         drop(before);
         let second = limit.admit(Some(bot), 6).unwrap();
         assert_eq!(limit.admit(Some(bot), 7).err(), Some(NoSlot::AddressFull));

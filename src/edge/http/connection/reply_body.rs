@@ -1,4 +1,4 @@
-//! The body of a response: all of it at once, or a stream, made while it is sent.
+//! Response bodies: complete in memory, or a stream produced while it is sent.
 
 use std::fmt;
 use std::pin::Pin;
@@ -15,39 +15,41 @@ use paperbourse_core::limits::budget::Share;
 /// The body of a response.
 #[derive(Debug)]
 pub enum ReplyBody {
-    /// All of it, and what it holds of the memory for answers until the client has taken it.
+    /// A complete body, and its share of the answer budget, which is held until the client has
+    /// taken the body.
     Whole(Full<Bytes>, Option<Share>),
-    /// A stream, with or without an end. One without an end may have a share of the memory for what
-    /// clients have not read: it holds what its client refuses.
+    /// A stream, finite or endless. An endless one may have a share of the budget for unread data,
+    /// which covers the bytes that its client has not taken.
     Stream(Box<dyn Source>, Option<Share>),
 }
 
-/// What a stream consists of.
+/// A source of the bytes of a stream.
 ///
-/// A stream without an end lasts as long as its connection. It ends with the client's leaving or
-/// stalling, the end of the server, or the loss of the connection's slot, and never cleanly: many
-/// clients reconnect at once and without limit after a clean end.
+/// An endless stream lasts as long as its connection. It ends when the client leaves or stalls, the
+/// server shuts down, or the connection loses its slot. It never ends cleanly: after a clean end,
+/// many clients reconnect at once and without limit.
 ///
-/// In HTTP/1.0 every end looks clean, so such requests must not get a stream.
+/// In HTTP/1.0 every end looks clean, so a request in that version must not get a stream.
 pub trait Source: Send {
-    /// The next bytes, never an empty piece; `None` at the end. Only called once the client has
-    /// taken all earlier bytes, so a slow client holds up only its own stream.
+    /// Polls for the next bytes, which are never empty; returns `None` at the end. Called only once
+    /// the client has taken all earlier bytes, so a slow client holds up only its own stream.
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>>;
 
-    /// The client did not take the last bytes at once: send it little next, so that less of it
-    /// grows old on the way.
+    /// Notes that the client did not take the last bytes at once. The source should then send
+    /// little at a time, so that less data grows stale on the way.
     fn note_slow(&mut self) {}
 
-    /// Whether it has no end.
+    /// Whether the stream is endless.
     fn is_endless(&self) -> bool;
 
-    /// What a stream without an end says last, when the server shuts down; may be empty.
+    /// Returns the last bytes of an endless stream at a server shutdown; may be empty.
     fn farewell(&mut self) -> Bytes {
         Bytes::new()
     }
 }
 
-/// A stream cannot go on. Its connection is closed without the last chunk, so the client can tell.
+/// The rest of a stream cannot be produced. Its connection is closed without the last chunk, so
+/// that the client can tell that the stream is incomplete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the rest of the stream cannot be made")]
 pub struct CutOff;
@@ -72,13 +74,13 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// Begins to send a response of the connection with this activity.
+    /// Starts sending a response on the connection with this activity.
     pub(super) fn begin(mut body: ReplyBody, activity: Arc<Activity>) -> Self {
         match &mut body {
             ReplyBody::Stream(source, unsent) => {
                 activity.begin_stream(source.is_endless(), unsent.take());
             }
-            // hyper takes all of it at once, and the client piece by piece.
+            // hyper takes the whole body at once, but the client takes it piece by piece.
             ReplyBody::Whole(_, held) => {
                 if let Some(held) = held.take() {
                     activity.hold_until_sent(held);
@@ -106,7 +108,8 @@ impl Body for Sending {
             ReplyBody::Stream(..) if !activity.wants_more() => Poll::Pending,
             ReplyBody::Stream(source, _) => {
                 let bytes = if activity.is_ending() && source.is_endless() {
-                    // Of a stream that is cut off, hyper drops what it has not written.
+                    // hyper drops unwritten bytes when a stream is cut off, so they must be flushed
+                    // first.
                     if !activity.is_flushed() {
                         return Poll::Pending;
                     }

@@ -14,10 +14,11 @@ use super::unsent::limit_unsent;
 
 /// Buffer size for discarding what a client still sends while its connection closes.
 const LINGER_CHUNK_BYTES: usize = 4 * 1024;
-/// Responses up to this size are copied into one buffer: a single write costs the kernel less than
-/// a list of slices, by more than the copy costs.
+/// Responses up to this size are copied into one buffer: the kernel handles a single write faster
+/// than a list of slices, by more than the copy costs.
 const FLAT_BYTES_MAX: usize = 2 * 1024;
-/// How much is discarded in total: more than any body that is refused by accident.
+/// Maximum number of bytes discarded in total. A body that is too large by mistake is smaller than
+/// this.
 const LINGER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 pub(super) struct Timed<Io> {
@@ -30,12 +31,12 @@ pub(super) struct Timed<Io> {
     lingered_bytes: usize,
 }
 
-/// Whether it shows when the client of a stream without an end has closed its side.
+/// Whether the client of an endless stream can be seen to close its side.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaving {
     Visible,
-    /// It may be behind what the client has sent after the request, which nobody reads: no request
-    /// follows a stream.
+    /// The client sent more bytes after the request. They are not read, because no request follows
+    /// a stream, so it may go unnoticed that the client closes its side.
     Hidden,
 }
 
@@ -66,6 +67,7 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Timed<Io> {
         let before = buffer.filled().len();
         let had_room = buffer.remaining() > 0;
         ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
+        // A read into a full buffer also returns no bytes, but is not the end.
         if buffer.filled().len() == before {
             self.is_at_end |= had_room;
             return Poll::Ready(Ok(()));
@@ -86,15 +88,15 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Timed<Io> {
 
 impl<Io: AsyncRead + AsyncWrite + Unpin> Timed<Io> {
     /// Records whether the client accepted some of these bytes. A response may take several writes,
-    /// between which the connection looks idle. Fails if it accepted none, and there is no room to
-    /// keep them.
+    /// between which the connection looks idle. Fails if the client accepted none and there is no
+    /// room to keep them.
     fn note_write(&self, polled: Poll<io::Result<usize>>, bytes: usize) -> Poll<io::Result<usize>> {
         match &polled {
             Poll::Ready(Ok(written)) => self.activity.note_written(*written),
             Poll::Ready(Err(_)) => {}
             Poll::Pending => {
-                // A task that has used up its turn gets the same answer, and is polled again at
-                // once: that says nothing about the client.
+                // A task that has used up its tokio budget also gets `Pending`, and is polled again
+                // at once. That says nothing about the client.
                 if coop::has_budget_remaining() && !self.activity.hold_refused(bytes) {
                     return Poll::Ready(Err(io::Error::new(
                         io::ErrorKind::OutOfMemory,
@@ -106,7 +108,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Timed<Io> {
         polled
     }
 
-    /// Fails if the client of a stream has closed its side, which hyper does not look for. Without
+    /// Fails if the client of a stream has closed its side, which hyper does not check. Without
     /// this, a stream would live on until a write fails.
     fn check_presence(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         if self.leaving == Leaving::Hidden {
@@ -127,7 +129,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Timed<Io> {
         }
     }
 
-    /// Reads and discards what the client still sends: closing a socket with unread bytes resets
+    /// Reads and discards what the client still sends. Closing a socket with unread bytes resets
     /// it, and the client might lose the response that says what was wrong.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut chunk = [0_u8; LINGER_CHUNK_BYTES];

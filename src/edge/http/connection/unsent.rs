@@ -1,4 +1,4 @@
-//! How much the kernel holds for a client that reads slowly.
+//! Limits how much unsent data the kernel holds for a slow client.
 
 #[cfg(target_os = "linux")]
 use std::any::Any;
@@ -6,9 +6,9 @@ use std::any::Any;
 #[cfg(target_os = "linux")]
 use tokio::net::TcpStream;
 
-/// Has the kernel take only about
-/// [`KERNEL_UNSENT_BYTES_MAX`](crate::ws::bounds::KERNEL_UNSENT_BYTES_MAX) more of a TCP connection
-/// than it can send now. Prices that wait here instead are replaced by newer ones.
+/// Limits the kernel's unsent data of a TCP connection to about
+/// [`KERNEL_UNSENT_BYTES_MAX`](crate::ws::bounds::KERNEL_UNSENT_BYTES_MAX). Prices that wait in
+/// this process, rather than in the kernel, can still be replaced by newer ones.
 #[cfg(target_os = "linux")]
 pub(super) fn limit_unsent<Io: 'static>(io: &Io) {
     let Some(stream) = (io as &dyn Any).downcast_ref::<TcpStream>() else { return };
@@ -18,6 +18,6 @@ pub(super) fn limit_unsent<Io: 'static>(io: &Io) {
     }
 }
 
-/// Other systems keep their default.
+/// Does nothing: other systems keep their default.
 #[cfg(not(target_os = "linux"))]
 pub(super) const fn limit_unsent<Io>(_io: &Io) {}

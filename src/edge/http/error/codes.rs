@@ -1,4 +1,4 @@
-//! The table of error codes: which status each one has.
+//! The table of error codes, by status.
 
 use hyper::StatusCode;
 
@@ -92,7 +92,7 @@ pub static CODES: [(StatusCode, &[&str]); 13] = [
     (StatusCode::GATEWAY_TIMEOUT, &["OUTCOME_UNKNOWN"]),
 ];
 
-/// The status of a code.
+/// Returns the status of a code, or `None` if the code is not in [`CODES`].
 pub fn status_of(code: &str) -> Option<StatusCode> {
     CODES.iter().find(|(_, codes)| codes.contains(&code)).map(|(status, _)| *status)
 }

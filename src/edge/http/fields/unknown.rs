@@ -1,18 +1,19 @@
-//! What becomes of the fields of an order that its operation does not read: a near miss of one that
-//! moves money is refused, any other one is named in the answer's `warnings`.
+//! Handles the fields of an order that its operation does not read. A near miss of a field that
+//! moves money is refused; any other field is named in the answer's `warnings`.
 //!
-//! Nothing here runs for a request whose fields are all known.
+//! None of this runs for a request whose fields are all known.
 
 use super::Fields;
 use crate::http::json::read::RawText;
 
-/// The most warnings of one object; the last one counts the rest.
+/// Maximum number of warnings about one object; the last one counts the rest.
 pub(in crate::http) const WARNINGS_MAX: usize = 8;
 
-/// How much of an unknown name a warning repeats, in characters. A credential is longer.
+/// Maximum number of characters of an unknown name that a warning repeats. A credential is longer,
+/// so a warning never repeats one in full.
 const SHOWN_CHARACTERS_MAX: usize = 40;
 
-/// Fields of an order that other services call otherwise, and the name here.
+/// Names that other services use for fields of an order, each with the name used here.
 pub(in crate::http) const OTHER_NAMES: [(&str, &str); 9] = [
     ("limit_price", "price"),
     ("type", "order_type"),
@@ -25,8 +26,8 @@ pub(in crate::http) const OTHER_NAMES: [(&str, &str); 9] = [
     ("tif", "time_in_force"),
 ];
 
-/// Fields of `POST /v1/orders` that `POST /trade` does not take, each with the value that says no
-/// more than what a trade does anyway.
+/// Fields of `POST /v1/orders` that `POST /trade` does not take. The value beside each field is
+/// accepted, because it only describes what a trade does anyway.
 pub(in crate::http) const NOT_OF_TRADES: [(&str, &str); 7] = [
     ("price", ""),
     ("limit_price", ""),
@@ -37,24 +38,24 @@ pub(in crate::http) const NOT_OF_TRADES: [(&str, &str); 7] = [
     ("post_only", "false"),
 ];
 
-/// Fields that known clients send and that mean nothing here: an account has one wallet.
+/// Fields that known clients send but that have no effect here: an account has one wallet.
 const WITHOUT_EFFECT: [&str; 1] = ["wallet_id"];
 
 /// The fields that an operation reads.
 pub(in crate::http) struct KnownFields {
-    /// Their names.
+    /// The names of the fields.
     pub(in crate::http) names: &'static [&'static str],
-    /// What a misspelt name may have meant.
+    /// The names to consider as corrections of a misspelt name.
     pub(in crate::http) meant: &'static [&'static str],
-    /// What they are called elsewhere, each with the name here.
+    /// Names used by other services, each with the name used here.
     pub(in crate::http) other_names: &'static [(&'static str, &'static str)],
     /// The fields that only `POST /v1/orders` takes, each with a value that changes nothing.
     pub(in crate::http) not_taken: &'static [(&'static str, &'static str)],
 }
 
 impl Fields<'_, '_> {
-    /// Refuses near misses of the known fields, all of which were asked for before, and returns a
-    /// sentence about each other field that was ignored.
+    /// Refuses near misses of the known fields, and returns a warning about each other unknown
+    /// field, which is ignored. Must be called after all known fields have been read.
     #[inline]
     pub(in crate::http) fn judge_unknown(&mut self, known: &KnownFields) -> Vec<String> {
         if self.known_count == self.object.field_count() {
@@ -90,7 +91,8 @@ impl Fields<'_, '_> {
 }
 
 impl KnownFields {
-    /// If the name is a near miss: the name again, if it is a listed one, and what to do.
+    /// If the name is a near miss, returns advice on what to do instead. The advice comes with the
+    /// name if a table lists the name exactly.
     fn near_miss(&self, name: &str, value: RawText<'_>) -> Option<(Option<&'static str>, String)> {
         if let Some((listed, harmless)) = listed(self.not_taken, name) {
             let is_harmless = match value {
@@ -112,7 +114,7 @@ impl KnownFields {
     }
 }
 
-/// The row of a table whose name differs from this one in case and punctuation at most.
+/// Returns the row of a table whose name differs from this one at most in case and punctuation.
 fn listed(
     rows: &[(&'static str, &'static str)],
     name: &str,
@@ -125,10 +127,10 @@ fn exact(listed: &'static str, name: &str) -> Option<&'static str> {
     (listed == name).then_some(listed)
 }
 
-/// The known name that this one is most likely a misspelling of: the same letters, or one mistake
-/// in five letters and more, or two in ten and more.
+/// Returns the known name that this one most likely misspells: one with the same letters, with one
+/// mistake if it has at least five letters, or with two if it has at least ten.
 pub(in crate::http) fn closest(name: &str, known: &[&'static str]) -> Option<&'static str> {
-    // Nothing that long is close to a name.
+    // A name this long is not close to any known one.
     if name.len() > SHOWN_CHARACTERS_MAX {
         return None;
     }
@@ -143,13 +145,15 @@ pub(in crate::http) fn closest(name: &str, known: &[&'static str]) -> Option<&'s
     distances.min_by_key(|(mistakes, _)| *mistakes).map(|(_, known)| known)
 }
 
-/// The letters and digits of a name, in lower case: `limitPrice` and `limit_price` are one name.
+/// Returns the letters and digits of a name, in lower case, so that `limitPrice` and `limit_price`
+/// are the same name.
 fn letters(name: &str) -> String {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     letters.take(SHOWN_CHARACTERS_MAX).map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
-/// A sentence about each name, and one that counts those past [`WARNINGS_MAX`].
+/// Returns a sentence about each name. If there are more than [`WARNINGS_MAX`] names, the last
+/// sentence counts those that are left out.
 pub(in crate::http) fn warnings(names: &[impl AsRef<str>], fault: &str) -> Vec<String> {
     let shown = if names.len() > WARNINGS_MAX { WARNINGS_MAX - 1 } else { names.len() };
     let mut sentences: Vec<String> =
@@ -160,7 +164,7 @@ pub(in crate::http) fn warnings(names: &[impl AsRef<str>], fault: &str) -> Vec<S
     sentences
 }
 
-/// A name as it can be shown anywhere: in ASCII, without control characters, not too long.
+/// Makes a name safe to show anywhere: in ASCII, without control characters, and not too long.
 fn cut(name: &str) -> String {
     let mut shown: String = name.chars().take(SHOWN_CHARACTERS_MAX).collect();
     if shown.len() < name.len() {

@@ -1,4 +1,4 @@
-//! The owner's side: answers what other nodes pass on.
+//! The owner's side: answers the requests that other nodes forward.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -33,14 +33,15 @@ use paperbourse_core::limits::budget::Share;
 use paperbourse_exchange::service::Moment;
 use paperbourse_store::journal::replicated::NodeName;
 
-/// How long to wait before links are accepted after that has failed.
+/// Pause before links are accepted again after a failure.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// How much of an answer is given to HTTP/2 at a time, which keeps it until the other node has it.
+/// Size of the pieces in which an answer is handed to HTTP/2, which keeps each piece until the
+/// other node has received it.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// The most requests and sockets that a node passes on at a time. Its own limit of connections is
-/// lower.
+/// Maximum number of requests and sockets that a node forwards at a time. A node's own connection
+/// limit is lower.
 const STREAMS_MAX: u32 = 1 << 20;
 
 /// Accepts links from other nodes as the owner of the log since `epoch`. Returns when listening
@@ -55,7 +56,7 @@ pub(super) async fn accept(
     match links.listen(epoch).await {
         Ok(mut listener) => {
             while let Some(opening) = listener.next().await {
-                // Once the worker has drained, it takes no more.
+                // A worker that has drained accepts no more links.
                 let Some(alive) = alive.upgrade() else { break };
                 let now_ns = Moment::at(Instant::now()).monotonic_ns;
                 let Ok(guard) = worker.server.connections.admit(None, now_ns) else {
@@ -63,7 +64,7 @@ pub(super) async fn accept(
                     opening.refuse().await;
                     continue;
                 };
-                // It serves many clients, so it is never closed to make room for one.
+                // A link serves many clients, so it is never closed to make room for one.
                 guard.recognize();
                 let slot = ConnectionSlot::new(guard, alive);
                 if let Some(link) = opening.accept().await {
@@ -76,7 +77,7 @@ pub(super) async fn accept(
     sleep(RETRY_PAUSE).await;
 }
 
-/// Answers the requests that come over a link, until it ends or the server shuts down.
+/// Answers the requests received over a link, until it ends or the server shuts down.
 pub(super) async fn serve<Io>(worker: Arc<Worker>, node: NodeName, link: Io, slot: ConnectionSlot)
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -108,7 +109,7 @@ where
         .initial_connection_window_size(LINK_WINDOW_BYTES)
         .max_header_list_size(HEADER_BYTES_MAX)
         .max_concurrent_streams(STREAMS_MAX)
-        // Clients may come and go.
+        // Clients may come and go at any rate, and each one that leaves early resets its stream.
         .max_pending_accept_reset_streams(usize::MAX)
         .max_local_error_reset_streams(None)
         .enable_connect_protocol();
@@ -126,8 +127,8 @@ where
     }
 }
 
-/// The request as its client sent it, and the client's address. `None` if it does not come from a
-/// node.
+/// Restores a request as its client sent it. Returns it with the client's address, or `None` if the
+/// request does not come from a node.
 fn received(mut request: Request<Incoming>) -> Option<(IpAddr, Request<RequestBody>)> {
     let headers = request.headers_mut();
     let client: IpAddr = headers.remove(&CLIENT)?.to_str().ok()?.parse().ok()?;
@@ -139,11 +140,11 @@ fn received(mut request: Request<Incoming>) -> Option<(IpAddr, Request<RequestBo
         *request.method_mut() = Method::GET;
     }
     *request.version_mut() = if is_old { Version::HTTP_10 } else { Version::HTTP_11 };
-    // The deadlines of bodies are the other node's, which has read all of it.
+    // The deadlines of bodies were enforced by the other node, which has read the whole body.
     Some((client, request.map(|body| RequestBody::new(body, Arc::new(Activity::default())))))
 }
 
-/// The answer as a node gets it.
+/// Converts an answer for the node that forwards it.
 fn answered(response: Response<ReplyBody>, is_head: bool, worker: &Worker) -> Response<PassedBack> {
     let (mut head, body) = response.into_parts();
     let mut body = match body {
@@ -151,12 +152,12 @@ fn answered(response: Response<ReplyBody>, is_head: bool, worker: &Worker) -> Re
         ReplyBody::Stream(source, _) => Sent::Stream(source),
     };
     if is_head && let Sent::Whole { bytes, .. } = &mut body {
-        // hyper would send the body.
+        // hyper would otherwise send the body.
         head.headers.insert(CONTENT_LENGTH, bytes.len().into());
         bytes.clear();
     }
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
-        // How HTTP/2 says so.
+        // HTTP/2 accepts an upgrade with 200.
         head.status = StatusCode::OK;
     }
     head.headers.remove(CONNECTION);
@@ -181,7 +182,7 @@ fn closing(server: &Server) -> Closing {
 
 type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// All bytes of a body.
+/// Returns all bytes of a body.
 fn bytes_of(mut body: Full<Bytes>) -> Bytes {
     let mut context = Context::from_waker(Waker::noop());
     match Pin::new(&mut body).poll_frame(&mut context) {
@@ -190,9 +191,9 @@ fn bytes_of(mut body: Full<Bytes>) -> Bytes {
     }
 }
 
-/// What is sent to another node.
+/// The content of a body sent to another node.
 enum Sent {
-    /// All of it, and what it holds of the memory for answers.
+    /// A complete body, and its share of the answer budget.
     Whole {
         bytes: Bytes,
         _held: Option<Share>,
@@ -203,7 +204,7 @@ enum Sent {
 /// A body on its way to another node.
 pub(super) struct PassedBack {
     body: Sent,
-    /// Resolves when a stream without an end is to be cut off.
+    /// Resolves when an endless stream must be cut off.
     closing: Option<Closing>,
     has_said_farewell: bool,
 }
@@ -228,7 +229,7 @@ impl Body for PassedBack {
     ) -> Poll<Option<Result<Frame<Bytes>, CutOff>>> {
         let Self { body, closing, has_said_farewell } = self.get_mut();
         let source = match body {
-            // In pieces: hyper takes each only once the other node has room for it.
+            // Sent in pieces: hyper takes each piece only once the other node has room for it.
             Sent::Whole { bytes, .. } => {
                 let piece = bytes.split_to(bytes.len().min(PIECE_BYTES));
                 return Poll::Ready((!piece.is_empty()).then(|| Ok(Frame::data(piece))));
@@ -238,7 +239,7 @@ impl Body for PassedBack {
         let is_closing = *has_said_farewell
             || closing.as_mut().is_some_and(|closing| closing.as_mut().poll(context).is_ready());
         if is_closing {
-            // For the other node, such a stream has no end.
+            // Ends cleanly here. The other node still cuts off its client's stream.
             let is_over = std::mem::replace(has_said_farewell, true);
             let last = if is_over { Bytes::new() } else { source.farewell() };
             return Poll::Ready((!last.is_empty()).then(|| Ok(Frame::data(last))));

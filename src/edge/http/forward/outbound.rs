@@ -1,4 +1,4 @@
-//! The side of a node that does not own the log: sends requests to the owner.
+//! The other nodes' side: forwards requests to the owner of the log.
 
 use std::error::Error as _;
 use std::net::IpAddr;
@@ -47,25 +47,25 @@ use paperbourse_cluster::link::{LinkError, Links};
 use paperbourse_core::limits::bucket::Origin;
 use paperbourse_exchange::service::Moment;
 
-/// How long to wait before the next try to open a link.
+/// Pause before the next attempt to open a link.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// How long to wait before a request is given to the next link.
+/// Pause before an unsent request is retried on the next link.
 const RESEND_PAUSE: Duration = Duration::from_millis(5);
 
-/// How long a request waits for a node that can answer it.
+/// Maximum time that a request waits for a node that can answer it.
 const OWNER_WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// Answers up to this size are sent in one piece, and do not count towards the memory for answers.
+/// Answers up to this size are sent in one piece, and do not count towards the answer budget.
 const WHOLE_BYTES_MAX: u64 = 16 * 1024;
 
-/// The name of the owner in requests to it. Its address is the link.
+/// The authority in requests to the owner. The link itself determines where they go.
 const AUTHORITY: &str = "owner";
 
-/// How many abandoned answers the link remembers, to ignore what still comes of them.
+/// Maximum number of abandoned answers that a link keeps track of, so that late frames are ignored.
 const RESET_STREAMS_MAX: usize = 10_000;
 
-/// What a client cannot declare to belong to its connection.
+/// Headers that are forwarded even if the client names them in `Connection`.
 static NOT_OF_CONNECTION: [HeaderName; 5] = [
     HOST,
     AUTHORIZATION,
@@ -77,7 +77,7 @@ static NOT_OF_CONNECTION: [HeaderName; 5] = [
 static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
-/// Sends requests to the owner.
+/// The sending half of a link to the owner.
 type Sender = SendRequest<Full<Bytes>>;
 
 /// A worker's link to the owner of the log, while there is one.
@@ -93,7 +93,7 @@ impl ToOwner {
         self.0.send_replace(None);
     }
 
-    /// Waits for a link to which requests can be given.
+    /// Waits until a link to the owner is open, and returns its sending half.
     async fn get(&self) -> Sender {
         let mut link = self.0.subscribe();
         let link = link.wait_for(|link| link.as_ref().is_some_and(|link| !link.is_closed())).await;
@@ -101,9 +101,9 @@ impl ToOwner {
     }
 }
 
-/// Who answers a request.
+/// The node that answers a request.
 enum Answering {
-    /// This node has come to own the log.
+    /// This node, which has become the owner of the log.
     Here,
     /// The owner at the other end of the link.
     There(Sender),
@@ -112,7 +112,7 @@ enum Answering {
     Halted,
 }
 
-/// Waits a moment until a node can answer: in a planned hand-over another one soon does.
+/// Waits up to `time_max` for a node that can answer. During a planned handover, there is soon one.
 async fn answering(worker: &Worker, time_max: Duration) -> Answering {
     let mut owner = worker.server.place.owner.subscribe();
     let is_settled = |owner: &Owner| matches!(owner, Owner::Here { .. } | Owner::Halted);
@@ -127,12 +127,12 @@ async fn answering(worker: &Worker, time_max: Duration) -> Answering {
     }
 }
 
-/// Keeps a link to the node that owns the log since this epoch.
+/// Keeps a link to the node that has owned the log since this epoch.
 pub(super) async fn keep_link(worker: &Worker, links: &Links, epoch: u64) {
     loop {
         match links.open(epoch).await {
             Ok(link) => follow(worker, link).await,
-            // It may be about to.
+            // The owner may be about to accept links.
             Err(LinkError::Nobody { .. }) => {}
             Err(error) => tracing::debug!(%error, "no link to the owner of the log"),
         }
@@ -140,7 +140,7 @@ pub(super) async fn keep_link(worker: &Worker, links: &Links, epoch: u64) {
     }
 }
 
-/// Passes on requests over this link until it ends.
+/// Forwards requests over this link until it ends.
 pub(super) async fn follow<Io>(worker: &Worker, link: Io)
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -154,13 +154,14 @@ where
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(LINK_WINDOW_BYTES)
         .max_header_list_size(HEADER_BYTES_MAX)
-        // However many clients leave before they have their answers.
+        // Any number of clients may leave before they have their answers.
         .max_concurrent_reset_streams(RESET_STREAMS_MAX)
         .max_local_error_reset_streams(None);
     match builder.handshake(TokioIo::new(link)).await {
         Ok((sender, connection)) => {
             worker.to_owner.set(sender);
-            // A task of its own: what was sent is still answered once the owner is another.
+            // Spawned, so that requests already sent are still answered after the log has a new
+            // owner.
             let ended = tokio::spawn(connection).await;
             worker.to_owner.clear();
             if let Ok(Err(error)) = ended {
@@ -171,7 +172,7 @@ where
     }
 }
 
-/// Answers a request, at the owner of the log if this node does not own it.
+/// Answers a request, through the owner of the log if this node does not own it.
 pub fn handle_anywhere(
     worker: &Worker,
     slot: &Arc<ConnectionSlot>,
@@ -184,7 +185,7 @@ pub fn handle_anywhere(
         && let Ok(operation) = find(request.method(), request.uri().path())
         && !operation.is_answered_by_any_node(server.is_draining())
     {
-        // In a box: it takes more room than what this node answers itself.
+        // Boxed, because this future is larger than that of a request answered by this node.
         Either::Left(Box::pin(async move {
             let began = Instant::now();
             match answering(worker, OWNER_WAIT_MAX).await {
@@ -207,7 +208,7 @@ async fn pass_on(
     let (mut head, mut body) = request.into_parts();
     let origin = worker.server.cors.of(&head.headers);
     let request_id = RequestId::of(RequestHeaders::of(&head.headers).request_id.first());
-    // Both nodes log it under the same id.
+    // Both nodes log the request under the same id.
     head.headers.insert(&REQUEST_ID, request_id.to_value());
     let from = (slot, peer, began);
     let response = match answer(worker, from, operation, (head, &mut body)).await {
@@ -230,7 +231,7 @@ async fn pass_on(
     response
 }
 
-/// What the owner answers.
+/// Forwards a request to the owner and returns its answer.
 async fn answer(
     worker: &Worker,
     (slot, peer, began): (&Arc<ConnectionSlot>, IpAddr, Instant),
@@ -258,6 +259,8 @@ async fn answer(
     let bytes = if upgrading.is_some() { Bytes::new() } else { whole.bytes() };
     let request = request_to_owner(head, client, bytes, upgrading.is_some());
     let response = send(worker, operation, request).await?;
+    // The owner has answered, so the body need not count towards the budget while the answer is
+    // sent.
     drop(whole);
     if response.headers().contains_key(&RATE_LIMIT_TIER) {
         // The owner has identified the caller.
@@ -293,7 +296,7 @@ async fn send(
             if Instant::now() >= deadline {
                 return Err(ApiError::not_ready());
             }
-            // The link has just ended, unnoticed. There may soon be another.
+            // The link had ended unnoticed. Another may open soon.
             sleep(RESEND_PAUSE).await;
             request = unsent;
             continue;
@@ -303,14 +306,14 @@ async fn send(
     }
 }
 
-/// The connection that becomes a socket if the owner agrees. `None` if the request does not ask for
-/// that.
+/// Returns the connection that becomes a socket if the owner agrees; `None` if the request does not
+/// ask for an upgrade.
 fn upgrading(operation: &Operation, head: &mut Parts) -> Option<OnUpgrade> {
     let asks = matches!(operation.run, Run::Socket(_)) && asks_for_upgrade(head);
     asks.then(|| head.extensions.remove()).flatten()
 }
 
-/// The request as the owner gets it.
+/// Builds the request that is sent to the owner.
 pub(super) fn request_to_owner(
     head: Parts,
     client: IpAddr,
@@ -353,8 +356,8 @@ pub(super) fn request_to_owner(
     request
 }
 
-/// Whether the owner says that it has not looked at the request: it was on its way when the owner
-/// began to end.
+/// Whether the owner reports that it has not processed the request, which was on its way when the
+/// owner began to close the link.
 fn is_refused(error: &hyper::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
     cause.is_some_and(|cause| {
@@ -364,7 +367,7 @@ fn is_refused(error: &hyper::Error) -> bool {
     })
 }
 
-/// The error for a request whose answer will not come.
+/// Returns the error for a request that the owner will never answer.
 fn lost(operation: &Operation, is_unsent: bool) -> ApiError {
     if is_unsent || operation.method == Verb::Get {
         ApiError::not_ready()
@@ -373,7 +376,7 @@ fn lost(operation: &Operation, is_unsent: bool) -> ApiError {
     }
 }
 
-/// The owner's answer for the client.
+/// Converts the owner's answer into the answer to the client.
 async fn answered(
     operation: &Operation,
     response: Response<Incoming>,
@@ -392,7 +395,7 @@ async fn answered(
     Ok(Response::from_parts(head, body))
 }
 
-/// Brings back what HTTP/2 has no room for.
+/// Restores what HTTP/2 cannot express.
 fn restore(head: &mut hyper::http::response::Parts) {
     head.version = Version::HTTP_11;
     if let Some(protocol) = head.headers.remove(&UPGRADE_TO) {
@@ -401,7 +404,7 @@ fn restore(head: &mut hyper::http::response::Parts) {
     }
 }
 
-/// A long answer of the owner, or one without an end, as it comes.
+/// A long or endless answer from the owner, passed on as it arrives.
 struct PassedOn {
     incoming: Incoming,
     is_endless: bool,
@@ -412,12 +415,12 @@ impl Source for PassedOn {
         loop {
             let frame = ready!(std::pin::Pin::new(&mut self.incoming).poll_frame(context));
             match frame.map(|frame| frame.map(Frame::into_data)) {
-                // A stream without an end must not look as if it had one.
+                // An endless stream must not appear to end cleanly.
                 None if self.is_endless => return Poll::Ready(Some(Err(CutOff))),
                 None => return Poll::Ready(None),
                 Some(Err(_)) => return Poll::Ready(Some(Err(CutOff))),
                 Some(Ok(Ok(bytes))) if !bytes.is_empty() => return Poll::Ready(Some(Ok(bytes))),
-                // Nothing, or trailers, which the owner does not send.
+                // An empty frame, or trailers, which the owner does not send.
                 Some(Ok(_)) => {}
             }
         }
@@ -428,7 +431,7 @@ impl Source for PassedOn {
     }
 }
 
-/// Answers that the connection is a socket from now on, and carries its bytes until it or the link
+/// Answers that the connection is now a socket, and carries its bytes until the socket or the link
 /// ends, or the server shuts down.
 fn switch_protocols(
     worker: &Worker,

@@ -1,4 +1,4 @@
-//! A socket that is passed on to the owner: its bytes, in both directions.
+//! Carries the bytes of a socket between a client and the owner, in both directions.
 
 use std::io;
 use std::pin::pin;
@@ -9,20 +9,21 @@ use tokio::io::{
 };
 use tokio::time::timeout;
 
-/// How long the client may take for what one read from the owner has brought.
+/// Maximum time for the client to take the bytes of one read from the owner.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How long the client may take to close its side once the owner has ended the socket.
+/// Maximum time for the client to close its side once the owner has ended the socket.
 const LINGER_MAX: Duration = Duration::from_secs(1);
 
-/// Bytes that are read at a time.
+/// Maximum number of bytes read at a time.
 const BUFFER_BYTES: usize = 8 * 1024;
 
-/// The first byte of a close frame. The owner begins with one if it does not know the caller.
+/// The first byte of a close frame. If the owner does not recognize the caller, a close frame is
+/// the first thing it sends.
 const CLOSE: u8 = 0x88;
 
-/// Carries bytes until the owner ends the socket, or the client is gone or takes nothing.
-/// `recognize` is called if the owner accepts the credential.
+/// Carries bytes until the owner ends the socket, or the client leaves or stops reading. Calls
+/// `recognize` if the owner accepts the credential.
 pub(super) async fn carry<Client, Owner>(
     client: Client,
     owner: Owner,
@@ -36,7 +37,7 @@ where
     let (from_owner, mut to_owner) = tokio::io::split(owner);
     let mut up = pin!(async {
         tokio::io::copy(&mut from_client, &mut to_owner).await?;
-        // The owner ends the socket then.
+        // The owner then ends the socket.
         to_owner.shutdown().await
     });
     let mut down = pin!(carry_down(from_owner, to_client, recognize));
@@ -54,7 +55,8 @@ where
         }
     }
     if !is_up_over {
-        // What the client still sends must not reset the connection before it has read the end.
+        // Bytes that the client still sends must not reset the connection before the client has
+        // read everything up to the end.
         let _ = timeout(LINGER_MAX, up).await;
     }
     Ok(())
@@ -91,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// A socket that is carried: the client's end, the owner's, and how it ended.
+    /// The client's and the owner's end of a socket under test.
     struct Carried {
         client: DuplexStream,
         owner: DuplexStream,

@@ -1,12 +1,12 @@
 //! Finds where the text of a JSON string stops being plain: at a quote, a backslash or a control
-//! character. Both the reader and the writer of JSON need that for every string.
+//! character. Both the reader and the writer of JSON need this for every string.
 
-/// Each byte of a word holds 1.
+/// A word whose bytes are all 1.
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
 /// The highest bit of each byte of a word.
 const HIGH_BITS: u64 = ONES << 7;
 
-/// How many bytes at the start of `bytes` need no escape in a JSON string.
+/// Returns the number of bytes at the start of `bytes` that need no escape in a JSON string.
 pub(super) fn plain_length(bytes: &[u8]) -> usize {
     let mut length = 0;
     while let Some(word) = bytes[length..].first_chunk::<8>() {
@@ -20,13 +20,13 @@ pub(super) fn plain_length(bytes: &[u8]) -> usize {
     length + bytes[length..].iter().take_while(|byte| is_plain(byte)).count()
 }
 
-/// The high bit of each byte that is not plain. Bits above the lowest such byte are unreliable,
-/// since a subtraction borrows from the byte above.
+/// Returns the high bit of each byte that is not plain. Bits above the lowest such byte are
+/// unreliable, since a subtraction borrows from the byte above.
 const fn special_bytes(word: u64) -> u64 {
     let control = word.wrapping_sub(ONES * 0x20);
     let quote = (word ^ (ONES * b'"' as u64)).wrapping_sub(ONES);
     let backslash = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
-    // A byte from 0x80 on is plain.
+    // Bytes from 0x80 up are plain.
     (control | quote | backslash) & !word & HIGH_BITS
 }
 

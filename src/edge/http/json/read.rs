@@ -1,12 +1,12 @@
 //! Reads JSON one level at a time: the fields of an object and the elements of a list, each still
-//! as text. Only the code that knows what a value should be parses it further.
+//! as text. Only the code that knows the type of a value parses it further.
 //!
-//! Most objects are plain: names and values without escapes, and nothing nested. Those are read in
-//! one pass. Everything else, including all invalid JSON, is left to serde, whose error messages
-//! reach the client.
+//! Most objects are plain: names and values without escapes, and nothing nested. A plain object is
+//! read in one pass. Everything else, including all invalid JSON, is left to serde, whose error
+//! messages reach the client.
 //!
-//! Stricter than most readers: the whole text must be one value, an object may not name a field
-//! twice, and nothing may nest deeper than [`DEPTH_MAX`].
+//! This reader is stricter than most: the whole text must be one value, an object may not name a
+//! field twice, and nothing may nest deeper than [`DEPTH_MAX`].
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -20,15 +20,15 @@ use super::plain::plain_length;
 use super::scan::scan;
 use crate::http::invalid::{FieldError, Location};
 
-/// The deepest nesting that is accepted.
+/// Maximum nesting depth that is accepted.
 const DEPTH_MAX: usize = 64;
-/// Up to this many fields, repeated names are found by comparing all pairs.
+/// Maximum number of fields for which repeated names are found by comparing all pairs.
 pub(super) const FIELDS_COMPARED_MAX: usize = 16;
 
 /// One JSON value, not parsed any further.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::http) enum RawText<'a> {
-    /// A string without escapes: what is between its quotes.
+    /// A string without escapes, as the text between its quotes.
     Plain(&'a str),
     /// Any other value, without spaces around it.
     Other(&'a str),
@@ -52,7 +52,7 @@ pub(in crate::http) struct Object<'a>(pub(super) ObjectFields<'a>);
 pub(super) type ObjectFields<'a> = SmallVec<[(Cow<'a, str>, RawText<'a>); 10]>;
 
 impl<'a> Object<'a> {
-    /// Reads a body that should be an object.
+    /// Reads a body, which should be an object.
     pub(in crate::http) fn of_body(body: &'a [u8]) -> Result<Self, FieldError> {
         let location = Location::body();
         let Some(first) = body.iter().find(|byte| !is_space(**byte)) else {
@@ -76,7 +76,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Reads a value that should be an object and stands at `location`.
+    /// Reads the value at `location`, which should be an object.
     pub(in crate::http) fn of_value(
         value: RawText<'a>,
         location: &Location,
@@ -102,6 +102,8 @@ impl<'a> Object<'a> {
         let object = reader.deserialize_map(ObjectVisitor).map_err(|cause| malformed(&cause))?;
         reader.end().map_err(|cause| malformed(&cause))?;
         for (_, value) in &object.0 {
+            // Each step of the location is a level above the value. There are always fewer steps
+            // than `DEPTH_MAX`.
             if nests_deeper(*value, DEPTH_MAX - location.steps().count()) {
                 let message = format!("nested deeper than {DEPTH_MAX} levels");
                 return Err(error(Location::body(), "json_invalid", message));
@@ -110,24 +112,24 @@ impl<'a> Object<'a> {
         Ok(object)
     }
 
-    /// The value of a field; `None` if it is absent or null.
+    /// Returns the value of a field; `None` if it is absent or null.
     pub(in crate::http) fn get(&self, name: &str) -> Option<RawText<'a>> {
         self.find(name).filter(|value| *value != RawText::NULL)
     }
 
-    /// The value of a field, also if it is null; `None` if it is absent.
+    /// Returns the value of a field, even if it is null; `None` if it is absent.
     #[inline]
     pub(in crate::http) fn find(&self, name: &str) -> Option<RawText<'a>> {
         let (_, value) = self.0.iter().find(|(field, _)| field == name)?;
         Some(*value)
     }
 
-    /// The number of fields.
+    /// Returns the number of fields.
     pub(in crate::http) fn field_count(&self) -> usize {
         self.0.len()
     }
 
-    /// The fields, in the order in which they were sent.
+    /// Returns the fields, in the order in which they were sent.
     pub(in crate::http) fn fields(&self) -> impl Iterator<Item = (&str, RawText<'a>)> {
         self.0.iter().map(|(name, value)| (&**name, *value))
     }
@@ -138,7 +140,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// The first elements of a list, and the number of all.
+/// The first elements of a list, and the number of all its elements.
 pub(in crate::http) struct List<'a> {
     /// At most `kept_max` elements.
     pub(in crate::http) elements: Vec<RawText<'a>>,
@@ -159,8 +161,8 @@ impl<'a> List<'a> {
     }
 }
 
-/// The text of a JSON string; `None` if the value is not a string or has an escape that is not
-/// Unicode.
+/// Returns the text of a JSON string; `None` if the value is not a string or has an escape that is
+/// not valid Unicode.
 pub(in crate::http) fn text(value: RawText<'_>) -> Option<Cow<'_, str>> {
     match value {
         RawText::Plain(text) => Some(Cow::Borrowed(text)),
@@ -171,7 +173,7 @@ pub(in crate::http) fn text(value: RawText<'_>) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The name of a field, borrowed if it has no escapes.
+/// Reads the name of a field, borrowed if it has no escapes.
 struct FieldName;
 
 impl<'de> serde::de::DeserializeSeed<'de> for FieldName {
@@ -209,7 +211,7 @@ impl<'de> Visitor<'de> for ObjectVisitor {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
         let mut fields = ObjectFields::new();
-        // Comparing all pairs of names is cheap for an order and not for 10,000 fields.
+        // Comparing all pairs of names is cheap for an order, but not for 10,000 fields.
         let mut names: HashSet<Cow<'de, str>, foldhash::fast::RandomState> = HashSet::default();
         while let Some(name) = map.next_key_seed(FieldName)? {
             let is_known = if fields.len() < FIELDS_COMPARED_MAX {
@@ -271,7 +273,7 @@ fn is_form(text: &str) -> bool {
     name.len() < text.len() && !name.is_empty() && name.bytes().all(is_name)
 }
 
-/// Whether brackets outside of strings nest deeper than this.
+/// Whether brackets outside of strings nest deeper than `depth_max`.
 fn nests_deeper(value: RawText<'_>, depth_max: usize) -> bool {
     let RawText::Other(text) = value else { return false };
     if !text.starts_with(['{', '[']) {

@@ -1,14 +1,14 @@
 //! Reads an object of plain fields in one pass over its text.
 //!
-//! It reports no errors: whatever it cannot read is left to serde.
+//! The scanner reports no errors: anything that it cannot read is left to serde.
 
 use std::borrow::Cow;
 
 use super::plain::plain_length;
 use super::read::{FIELDS_COMPARED_MAX, ObjectFields, RawText, is_space};
 
-/// Reads the whole text as an object into `fields`. `None` if it is not one, is not plain, or has
-/// many fields. `fields` must be empty; after `None` its content is meaningless.
+/// Reads the whole text as an object into `fields`. Returns `None` if it is not an object, is not
+/// plain, or has too many fields. `fields` must be empty; after `None` its content is meaningless.
 #[inline]
 pub(super) fn scan<'a>(text: &'a str, fields: &mut ObjectFields<'a>) -> Option<()> {
     Scanner { text, place: 0 }.object(fields)
@@ -66,7 +66,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The text of a string without escapes.
+    /// Reads a string without escapes and returns its text.
     fn string(&mut self) -> Option<&'a str> {
         self.expect(b'"')?;
         let start = self.place;
@@ -79,11 +79,13 @@ impl<'a> Scanner<'a> {
     fn word(&mut self, word: &str) -> Option<RawText<'a>> {
         let start = self.place;
         let is_there = self.text.as_bytes()[start..].starts_with(word.as_bytes());
+        // Moving past a missing word is harmless, because the scan then fails as a whole.
         self.place += word.len();
         is_there.then(|| self.since(start))
     }
 
-    /// A number in JSON syntax: no plus sign, no leading zero, digits on both sides of a point.
+    /// Reads a number in JSON syntax: no plus sign, no leading zero, digits on both sides of a
+    /// point.
     fn number(&mut self) -> Option<RawText<'a>> {
         let start = self.place;
         let _ = self.expect(b'-');
@@ -103,7 +105,7 @@ impl<'a> Scanner<'a> {
         Some(self.since(start))
     }
 
-    /// At least one digit.
+    /// Reads at least one digit.
     fn digits(&mut self) -> Option<()> {
         let start = self.place;
         while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
@@ -133,7 +135,8 @@ impl<'a> Scanner<'a> {
         self.text.as_bytes().get(self.place).copied()
     }
 
-    /// The text read since `start`. Both ends are next to ASCII, so they are character boundaries.
+    /// Returns the text read since `start`. Both ends are next to ASCII, so they are character
+    /// boundaries.
     fn since(&self, start: usize) -> RawText<'a> {
         RawText::Other(&self.text[start..self.place])
     }
@@ -147,7 +150,7 @@ mod tests {
     use crate::http::invalid::Location;
     use crate::http::json::read::Object;
 
-    /// Fragments of valid and invalid JSON.
+    /// Generates fragments of valid and invalid JSON.
     fn piece() -> impl Strategy<Value = &'static str> {
         prop::sample::select(vec![
             "{",
@@ -189,7 +192,7 @@ mod tests {
         ])
     }
 
-    /// Plain values of every kind.
+    /// Generates plain values of every kind.
     fn plain_value() -> impl Strategy<Value = String> {
         prop_oneof![
             "\"[^\"\\\\\\x00-\\x1f]{0,20}\"",

@@ -33,12 +33,12 @@ impl<'a> JsonObject<'a> {
         self.out
     }
 
-    /// A string.
+    /// Writes a string.
     pub fn text(&mut self, name: &'static str, text: &str) {
         write_text(self.value(name), text);
     }
 
-    /// A string or null.
+    /// Writes a string or null.
     pub fn text_or_null(&mut self, name: &'static str, text: Option<&str>) {
         match text {
             Some(text) => self.text(name, text),
@@ -46,7 +46,7 @@ impl<'a> JsonObject<'a> {
         }
     }
 
-    /// A string that must need no escapes.
+    /// Writes a string that must need no escapes.
     pub fn word(&mut self, name: &'static str, word: &'static str) {
         let out = self.value(name);
         out.push(b'"');
@@ -54,18 +54,18 @@ impl<'a> JsonObject<'a> {
         out.push(b'"');
     }
 
-    /// An integer.
+    /// Writes an integer.
     pub fn integer(&mut self, name: &'static str, number: u64) {
         let out = self.value(name);
         out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     }
 
-    /// Millionths as a JSON number.
+    /// Writes millionths as a JSON number.
     pub fn number(&mut self, name: &'static str, micros: i64) {
         write_micros(self.value(name), micros);
     }
 
-    /// Millionths as a JSON number, or null.
+    /// Writes millionths as a JSON number, or null.
     pub fn number_or_null(&mut self, name: &'static str, micros: Option<i64>) {
         match micros {
             Some(micros) => self.number(name, micros),
@@ -73,12 +73,12 @@ impl<'a> JsonObject<'a> {
         }
     }
 
-    /// Millionths as decimal text in a string.
+    /// Writes millionths as decimal text in a string.
     pub fn decimal(&mut self, name: &'static str, micros: i64) {
         write_decimal(self.value(name), micros);
     }
 
-    /// Millionths as decimal text in a string, or null.
+    /// Writes millionths as decimal text in a string, or null.
     pub fn decimal_or_null(&mut self, name: &'static str, micros: Option<i64>) {
         match micros {
             Some(micros) => self.decimal(name, micros),
@@ -86,12 +86,12 @@ impl<'a> JsonObject<'a> {
         }
     }
 
-    /// A time, RFC 3339 in UTC.
+    /// Writes a time as RFC 3339 in UTC.
     pub fn time(&mut self, name: &'static str, time: Timestamp) {
         write!(self.value(name), "\"{time}\"").expect("a buffer takes every byte");
     }
 
-    /// A time or null.
+    /// Writes a time or null.
     pub fn time_or_null(&mut self, name: &'static str, time: Option<Timestamp>) {
         match time {
             Some(time) => self.time(name, time),
@@ -99,13 +99,13 @@ impl<'a> JsonObject<'a> {
         }
     }
 
-    /// True or false.
+    /// Writes true or false.
     pub fn flag(&mut self, name: &'static str, flag: bool) {
         let text: &[u8] = if flag { b"true" } else { b"false" };
         self.value(name).extend_from_slice(text);
     }
 
-    /// A null.
+    /// Writes null.
     pub fn null(&mut self, name: &'static str) {
         self.value(name).extend_from_slice(b"null");
     }
@@ -167,7 +167,7 @@ pub fn write_text(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// The output of `write`, which must be valid JSON.
+/// Returns the output of `write`, which must be valid JSON.
 #[cfg(test)]
 pub(in crate::http) fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
     let mut out = Vec::new();

@@ -1,5 +1,5 @@
-//! The schemas of answers that are written by hand, because bots poll them or send the request in a
-//! loop. A test compares them with what the server answers.
+//! The schemas of answers whose JSON is written by hand for speed: bots poll these answers, or send
+//! the requests for them in a loop. A test compares the schemas with the server's answers.
 #![expect(dead_code, reason = "only the schemas are used")]
 #![expect(
     clippy::struct_excessive_bools,

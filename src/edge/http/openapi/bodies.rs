@@ -1,5 +1,5 @@
-//! The schemas of request bodies. What reads them is written by hand, and collects every error; a
-//! test sends what these schemas allow and what they forbid, and compares.
+//! The schemas of request bodies. The code that reads bodies is written by hand and collects every
+//! error. A test sends bodies that these schemas allow and forbid, and checks that the code agrees.
 #![expect(dead_code, reason = "only the schemas are used")]
 
 use std::borrow::Cow;
@@ -78,8 +78,8 @@ pub(in crate::http) struct BatchRequest {
     orders: Vec<BatchOrder>,
 }
 
-/// An entry of a batch. What tells its two forms apart stands beside their references, so that
-/// clients which are made from the document have a union of the two.
+/// An entry of a batch. The constraints that tell its two forms apart are placed beside the
+/// references to the forms, so that clients generated from the document get a union of the two.
 struct BatchOrder;
 
 impl JsonSchema for BatchOrder {
@@ -104,7 +104,8 @@ impl JsonSchema for BatchOrder {
     }
 }
 
-/// No control characters but newlines and tabs, and something that is not space.
+/// Allows no control characters but newlines and tabs, and requires a character that is not a
+/// space.
 const CONTENT_PATTERN: &str = concat!(
     r"^[^\u0000-\u0008\u000b-\u001f\u007f-\u009f]*",
     r"[^\s\u0000-\u001f\u007f-\u009f]",
@@ -181,7 +182,7 @@ pub(in crate::http) struct HeartbeatRequest {
     client_label: Option<String>,
 }
 
-/// A type that stands for a schema.
+/// Declares a type that stands for a schema.
 macro_rules! schema {
     ($name:ident, $schema:tt) => {
         struct $name;
@@ -208,7 +209,7 @@ schema!(KindWord, { "anyOf": in_any_case(&words(&KINDS)) });
 
 schema!(TimeInForceWord, { "anyOf": in_any_case(&words(&TIMES_IN_FORCE)) });
 
-// Numbers are accepted as text, too, with at most six decimals.
+// Numbers are also accepted as text, with at most six decimals.
 
 schema!(Quantity, { "anyOf": [
     { "type": "number", "minimum": 0.000_001, "maximum": 1_000_000 },

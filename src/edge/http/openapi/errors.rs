@@ -1,5 +1,5 @@
-//! The errors of the document: one response and one schema for each set of codes that an operation
-//! can answer with one status.
+//! The errors of the OpenAPI document: one response and one schema for each set of codes that an
+//! operation can answer with one status.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use super::{codes_of, json_response};
 use crate::http::operation::Operation;
 use crate::http::operations::OPERATIONS;
 
-/// What every error says, besides its code.
+/// The name of the schema with the fields that every error has besides its code.
 const MESSAGE: &str = "ErrorMessage";
 
-/// The names of sets that are too long to be named by their codes, each with an operation and a
-/// status that has the set.
+/// Names for sets with too many codes to be named after their codes. Each name comes with an
+/// operation and a status that have the set.
 const NAMES: [(&str, &str, StatusCode); 11] = [
     ("TradeRefused", "POST /trade", StatusCode::BAD_REQUEST),
     ("OrderRefused", "POST /v1/orders", StatusCode::BAD_REQUEST),
@@ -33,7 +33,7 @@ const NAMES: [(&str, &str, StatusCode); 11] = [
 pub(super) struct Errors {
     /// The names in [`NAMES`], with their codes.
     names: Vec<(&'static str, Vec<&'static str>)>,
-    /// Status and codes, by name.
+    /// The status and codes of each name in use.
     used: BTreeMap<String, (StatusCode, Vec<&'static str>)>,
 }
 
@@ -43,12 +43,12 @@ impl Errors {
         Self { names: NAMES.map(named).into(), used: BTreeMap::new() }
     }
 
-    /// A reference to the response with an error that has one of these codes.
+    /// Returns a reference to the response for an error with one of these codes.
     pub(super) fn response(&mut self, status: StatusCode, codes: &[&'static str]) -> Value {
         reference("responses", &self.add(status, codes))
     }
 
-    /// A reference to the schema of an error that has one of these codes.
+    /// Returns a reference to the schema of an error with one of these codes.
     pub(super) fn schema(&mut self, status: StatusCode, codes: &[&'static str]) -> Value {
         reference("schemas", &self.add(status, codes))
     }
@@ -61,7 +61,7 @@ impl Errors {
         name
     }
 
-    /// The name of a set of codes: `InvalidHost`, `AccountOrWalletNotFound`.
+    /// Returns the name of a set of codes: `InvalidHost`, `AccountOrWalletNotFound`.
     fn name_of(&self, codes: &[&str]) -> String {
         match self.names.iter().find(|(_, named)| *named == codes) {
             Some((name, _)) => (*name).to_owned(),
@@ -69,7 +69,7 @@ impl Errors {
         }
     }
 
-    /// The responses, by their names.
+    /// Returns the responses, by name.
     pub(super) fn responses(&self) -> Value {
         let responses = self.used.iter().map(|(name, (status, codes))| {
             let listed: Vec<String> = codes.iter().map(|code| format!("`{code}`")).collect();
@@ -84,7 +84,7 @@ impl Errors {
         Value::Object(responses.collect())
     }
 
-    /// The schemas, by their names.
+    /// Returns the schemas, by name.
     pub(super) fn schemas(&self) -> Map<String, Value> {
         let sets = self.used.iter().map(|(name, (status, codes))| {
             let schema = match *status {
@@ -101,25 +101,26 @@ fn reference(kind: &str, name: &str) -> Value {
     json!({ "$ref": format!("#/components/{kind}/{name}") })
 }
 
-/// The operation with this method and path.
+/// Returns the operation with this method and path. Panics if there is none.
 fn called(name: &str) -> &'static Operation {
     let is_it = |it: &&Operation| format!("{} {}", it.method.as_str(), it.path.as_str()) == name;
     OPERATIONS.iter().find(is_it).unwrap_or_else(|| panic!("no operation is called {name}"))
 }
 
-/// The codes in one name, which says what they have in common only once.
+/// Joins codes into one name, in which the words that they share appear only once.
 fn joined(codes: &[&str]) -> String {
     let codes: Vec<Vec<&str>> = codes.iter().map(|code| code.split('_').collect()).collect();
     let first = &codes[0];
     let shortest = codes.iter().map(Vec::len).min().unwrap_or_default();
-    // At least one word is left of `INVALID_TOKEN` beside `INVALID_TOKEN_ID`.
+    // Leaves at least one word of each code, for example of `INVALID_TOKEN` beside
+    // `INVALID_TOKEN_ID`.
     let before = (0..shortest.saturating_sub(1))
         .take_while(|at| codes.iter().all(|words| words[*at] == first[*at]))
         .count();
     let after = (1..=shortest - before)
         .take_while(|at| codes.iter().all(|it| it[it.len() - at] == first[first.len() - at]))
         .count();
-    // What is not found has a name, except the path.
+    // Only the code for a missing path, `NOT_FOUND`, has no word of its own.
     let between = codes.iter().map(|words| match &words[before..words.len() - after] {
         [] if codes.len() > 1 => "Path".to_owned(),
         words => camel(words),
@@ -133,7 +134,7 @@ fn joined(codes: &[&str]) -> String {
     [camel(&first[..before]), listed, camel(&first[first.len() - after..])].concat()
 }
 
-/// `NOT_FOUND` as `NotFound`.
+/// Converts `NOT_FOUND` to `NotFound`.
 fn camel(words: &[&str]) -> String {
     let words = words.iter().map(|word| match word.split_at_checked(1) {
         Some((first, rest)) => [first, &rest.to_lowercase()].concat(),
@@ -142,7 +143,7 @@ fn camel(words: &[&str]) -> String {
     words.collect()
 }
 
-/// An error whose code is one of these.
+/// Returns the schema of an error whose code is one of these.
 fn schema(codes: &[&str]) -> Value {
     let mut properties = json!({ "error": code_schema(codes) });
     if codes.contains(&"INVALID_INTERVAL") {

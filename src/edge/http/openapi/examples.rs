@@ -1,5 +1,5 @@
-//! The examples of the document: requests to a server, and what it answered. A test compares them
-//! with what the server answers, and writes them.
+//! The examples of the document: requests to a server, and its answers. A test writes them, and
+//! compares them with the server's current answers.
 
 use serde_json::{Map, Value};
 
@@ -15,27 +15,27 @@ impl Examples {
         Self(serde_json::from_str(FILE).expect("a test writes the file"))
     }
 
-    /// An error with each code.
+    /// Returns an example error for each code.
     pub(super) fn errors(&self) -> impl Iterator<Item = (&String, &Value)> {
         self.0["errors"].as_object().into_iter().flatten()
     }
 
-    /// The value of a parameter of the operation.
+    /// Returns the example value of a parameter of the operation.
     pub(super) fn parameter(&self, operation: &Operation, name: &str) -> Option<&Value> {
         self.of(operation)?.get("parameters")?.get(name)
     }
 
-    /// The operation's body.
+    /// Returns the example of the operation's body.
     pub(super) fn body(&self, operation: &Operation) -> Option<&Value> {
         self.of(operation)?.get("body")
     }
 
-    /// What the operation answered.
+    /// Returns the example of the operation's answer.
     pub(super) fn answer(&self, operation: &Operation) -> Option<&Value> {
         self.of(operation)?.get("answer")
     }
 
-    /// What the operation answered when a check failed.
+    /// Returns the example of the operation's answer when a check fails.
     pub(super) fn failed(&self, operation: &Operation) -> Option<&Value> {
         self.of(operation)?.get("failed")
     }

@@ -1,4 +1,4 @@
-//! The links of the document: which values of an answer are what other operations take.
+//! The links of the document: the values in an answer that other operations take as input.
 
 use serde_json::{Map, Value, json};
 
@@ -6,16 +6,16 @@ use crate::http::operation::{Operation, Verb};
 use Gives::{Body, Parameter};
 use Verb::{Delete, Get, Patch, Post};
 
-/// What an answer gives to operations that take it.
+/// A link from an answer to the operations that take one of its values.
 struct Link {
     from: (Verb, &'static str),
     gives: Gives,
     to: &'static [(Verb, &'static str)],
 }
 
-/// Values are texts, or JSON pointers into the answer after `#`.
+/// Values are literal text, or JSON pointers into the answer if they start with `#`.
 enum Gives {
-    /// The value of this parameter, with its place.
+    /// The name of a parameter, preceded by its location, and its value.
     Parameter(&'static str, &'static str),
     /// A body with these fields.
     Body(&'static [(&'static str, &'static str)]),
@@ -27,7 +27,7 @@ const KEY: [(Verb, &str); 3] = [
     (Delete, "/v1/keys/{key_id}"),
 ];
 
-/// From answers that always have the value: lists may be empty.
+/// All links. They come only from answers that always have the value; a list may be empty.
 const LINKS: [Link; 10] = [
     Link {
         from: (Post, "/v1/keys/bootstrap"),
@@ -89,7 +89,7 @@ const LINKS: [Link; 10] = [
     },
 ];
 
-/// The links of an operation's answer; empty if it has none.
+/// Returns the links of an operation's answer; empty if it has none.
 pub(super) fn links(operation: &Operation, id_of: impl Fn(Verb, &str) -> String) -> Value {
     let mut links = Map::new();
     let from = (operation.method, operation.path.as_str());

@@ -1,4 +1,4 @@
-//! An account's balance, positions, fills and settlements, and what it was worth.
+//! An account's balance, positions, fills, settlements and past value.
 
 mod equity;
 mod history;
@@ -26,7 +26,7 @@ use paperbourse_core::money::Price;
 use paperbourse_core::wire::{Decimal, Time};
 use paperbourse_exchange::service::{Balance, MarkedPosition, Wallet};
 
-/// The most rows in a list of settlements.
+/// Maximum number of rows in a list of settlements.
 const SETTLEMENTS_MAX: usize = 500;
 
 const POSITION_STATUSES: [(&str, bool); 2] = [("OPEN", true), ("CLOSED", false)];
@@ -75,13 +75,13 @@ pub(in crate::http) async fn settlements(call: &Call<'_>) -> Answer {
     Ok(Reply::ok(&SettlementsAnswer::of(&page)))
 }
 
-/// Reads which account the request is about.
+/// Reads the wallet that the request names.
 pub(super) fn read_wallet(mut query: Query<'_>) -> Result<Wallet, Invalid> {
     let wallet = query.wallet();
     query.finish(wallet)
 }
 
-/// Reads whether only open or only closed positions are asked for.
+/// Reads the wallet and the status filter, which is `None` for both open and closed positions.
 fn read_positions(mut query: Query<'_>) -> Result<(Option<bool>, Wallet), Invalid> {
     let is_open = query.choice("status", &POSITION_STATUSES);
     let wallet = query.wallet();
@@ -91,7 +91,7 @@ fn read_positions(mut query: Query<'_>) -> Result<(Option<bool>, Wallet), Invali
 #[derive(Clone, PartialEq, Debug)]
 struct SettlementsQuery {
     filter: SettlementFilter,
-    /// Only of positions before this one, by number; an empty cursor is none.
+    /// Selects settlements of positions with a lower number than this; `None` for an empty cursor.
     before: Option<u64>,
     limit: usize,
     wallet: Wallet,
@@ -108,7 +108,7 @@ fn read_settlements(mut query: Query<'_>) -> Result<SettlementsQuery, Invalid> {
     query.finish(request)
 }
 
-/// Reads a market and a period. A date as the end of the period includes the whole day.
+/// Reads a market and a period. If the period ends with a date, it includes the whole day.
 pub(super) fn read_settlement_filter(query: &mut Query<'_>) -> SettlementFilter {
     SettlementFilter {
         market_id: query.text("market_id", 1, MARKET_ID_CHARACTERS_MAX).map(Into::into),
@@ -286,7 +286,7 @@ impl<'a> SettledRow<'a> {
     }
 }
 
-/// The result of a settled position.
+/// Returns the result of a settled position.
 fn result(payout_per_share: Price) -> &'static str {
     const HALF: Price = Price::from_micros(500_000);
     match payout_per_share {
@@ -309,7 +309,7 @@ mod tests {
     use paperbourse_core::ids::{AccountId, MarketIndex, OutcomeIndex, Timestamp};
     use paperbourse_core::money::{Shares, Usd};
 
-    /// Checks that a line of a CSV file has these fields of the JSON object, in this order.
+    /// Checks that a line of a CSV file consists of these fields of the JSON object, in this order.
     #[track_caller]
     pub(super) fn check_csv(
         columns: &str,

@@ -23,11 +23,11 @@ use paperbourse_core::engine::order::terms::OrderKind;
 use paperbourse_core::wire::Decimal;
 use paperbourse_exchange::service::PlaceRequest;
 
-/// The most entries of a batch, whatever the caller's tier allows.
+/// Maximum number of entries in a batch, whatever the caller's tier allows.
 pub const BATCH_ENTRIES_MAX: usize = 100;
 
-/// An entry with one of these fields is read as `POST /v1/orders` reads it, any other one as
-/// `POST /trade` does.
+/// An entry with any of these fields is an order of any kind, and is read as by `POST /v1/orders`.
+/// An entry without them is read as by `POST /trade`.
 pub(in crate::http) const FIELDS_OF_ANY_KIND: [&str; 6] =
     ["order_type", "price", "amount", "time_in_force", "expiration", "post_only"];
 
@@ -44,8 +44,8 @@ pub(in crate::http) async fn place_batch(call: &Call<'_>) -> Answer {
 }
 
 /// Reads the body and the `Idempotency-Key` header, and returns the entries in order. The header
-/// names the batch, and through it every entry without a name of its own: by its index, and by what
-/// it says.
+/// names the batch. Each entry without a name of its own gets two names derived from the name of
+/// the batch: one by its index, and one by its content.
 ///
 /// The tier's limit on entries is not checked here.
 pub fn read_batch(
@@ -55,11 +55,11 @@ pub fn read_batch(
     read_batch_warned(body, idempotency_key).map(|(requests, _)| requests)
 }
 
-/// What was ignored in a batch.
+/// Warnings about the ignored fields of a batch.
 struct BatchWarnings {
-    /// Beside the entries.
+    /// Warnings about fields beside `orders`.
     batch: Vec<String>,
-    /// In each entry.
+    /// Warnings about the fields of each entry, in order.
     entries: Vec<Vec<String>>,
 }
 
@@ -67,7 +67,8 @@ struct BatchWarnings {
 const BATCH_FIELDS: KnownFields =
     KnownFields { names: &["orders"], meant: &["orders"], other_names: &[], not_taken: &[] };
 
-/// The fields of an entry that is read as a trade. With any other one it would be of any kind.
+/// The fields of an entry that is read as a trade. An entry with any other field of an order is
+/// read as an order of any kind.
 const ENTRY_FIELDS: KnownFields = KnownFields { names: TRADE_FIELDS.names, ..ORDER_FIELDS };
 
 fn read_batch_warned(
@@ -101,6 +102,8 @@ fn read_batch_warned(
             let names = match (client_order_id, header) {
                 (None, Some(batch)) => {
                     let fingerprint = order.fingerprint();
+                    // Equal entries need different names, so each name includes the number of equal
+                    // entries before it.
                     let twins = unnamed.iter().filter(|&&other| other == fingerprint);
                     let twin_count = twins.fold(0, |count, _| count + 1);
                     unnamed.push(fingerprint);
@@ -143,7 +146,7 @@ fn read_entry(
     Some((order?, warnings))
 }
 
-/// A trade as an order of any kind, with the same fingerprint.
+/// Converts a trade to an order of any kind, with the same fingerprint.
 fn market_order(trade: TradeOrder) -> NewOrder {
     let TradeOrder { market_id, outcome, side, quantity, expected_price, max_slippage_bps } = trade;
     NewOrder {

@@ -1,4 +1,4 @@
-//! The book of one outcome. Bots poll it, so it is written straight into the buffer.
+//! The book of one outcome. Bots poll it, so its JSON is written straight into the buffer.
 
 use std::borrow::Cow;
 
@@ -17,9 +17,9 @@ use paperbourse_core::market::catalogue::MarketInfo;
 use paperbourse_core::money::write_micros_to_thousandths;
 use paperbourse_exchange::service::OutcomeSnapshot;
 
-/// The largest `depth`; without one, all levels are shown.
+/// Maximum `depth`. If a request has no `depth`, all levels are shown.
 const DEPTH_MAX: usize = 500;
-/// The widest spread shown; a wider one is shown as this.
+/// Maximum spread shown, in millionths of a dollar; a wider spread is shown as this one.
 const SPREAD_SHOWN_MAX: i64 = 100_000;
 
 pub(in crate::http) const LABEL_QUERY: [Parameter; 2] = [
@@ -80,14 +80,14 @@ fn read_book(mut query: Query<'_>) -> Result<(Cow<'_, str>, Option<usize>), Inva
     query.finish((token_id, depth))
 }
 
-/// A book to show. With `mirror` it is the other outcome's, because the outcome has none.
+/// A book to show. With `mirror`, `book` belongs to the other outcome, because this one has none.
 #[derive(Clone, Copy, Debug)]
 struct ShownBook<'a> {
     info: &'a MarketInfo,
     outcome: OutcomeIndex,
     book: &'a Book,
     mirror: bool,
-    /// How many of the best levels to show per side; `None` for all.
+    /// Number of levels to show per side, best first; `None` for all.
     depth: Option<usize>,
 }
 
@@ -128,12 +128,13 @@ fn write_ladder(out: &mut Vec<u8>, shown: ShownBook<'_>, ladder: &Ladder) {
             text.push(b'"');
         }
         None if hash.is_some() => body.text("last_trade_price", ""),
-        // Some clients cannot read the venue's empty text, so only a hash needs it.
+        // Some clients cannot read the venue's empty text, so it is sent only where a hash requires
+        // it.
         None => body.null("last_trade_price"),
     }
     let touch = ladder.best_bid().zip(ladder.best_ask());
     let touch = touch.map(|(bid, ask)| (bid.price.micros(), ask.price.micros()));
-    // Exact: prices are multiples of a ten-thousandth.
+    // Exact, because prices are multiples of a ten-thousandth.
     body.decimal_or_null("mid", touch.map(|(bid, ask)| i64::midpoint(bid, ask)));
     body.decimal_or_null("spread", touch.map(|(bid, ask)| (ask - bid).min(SPREAD_SHOWN_MAX)));
     if book.stale {
@@ -142,7 +143,7 @@ fn write_ladder(out: &mut Vec<u8>, shown: ShownBook<'_>, ladder: &Ladder) {
     body.end();
 }
 
-/// The best levels of a side.
+/// Returns the best levels of a side, at most `depth`.
 fn best(levels: &[Level], depth: usize) -> &[Level] {
     &levels[levels.len().saturating_sub(depth)..]
 }

@@ -43,7 +43,7 @@ struct CandlesQuery<'a> {
     span: Span,
 }
 
-/// Reads which candles are wanted: by default those of an hour.
+/// Reads the query. By default, candles are an hour wide.
 fn read_candles(mut query: Query<'_>) -> Result<CandlesQuery<'_>, ApiError> {
     let label = query.text("outcome", 1, OUTCOME_CHARACTERS_MAX);
     let interval = query.get("interval").unwrap_or("1h".into());
@@ -54,7 +54,7 @@ fn read_candles(mut query: Query<'_>) -> Result<CandlesQuery<'_>, ApiError> {
     Ok(CandlesQuery { label, width, span: Span { from, to, present: None } })
 }
 
-/// The width of the candles of an interval.
+/// Returns the width of an interval's candles; `None` if the interval is not supported.
 fn width(interval: &str) -> Option<Width> {
     match interval {
         "1m" => Width::minutes(1),

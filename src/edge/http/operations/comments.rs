@@ -16,9 +16,9 @@ use paperbourse_core::ids::{CommentId, OrderId};
 use paperbourse_core::wire::Time;
 use paperbourse_exchange::service::Page;
 
-/// The most characters of a comment.
+/// Maximum length of a comment, in characters.
 pub(in crate::http) const COMMENT_CHARACTERS_MAX: usize = 1_000;
-/// The most rows in a list.
+/// Maximum number of rows in a list.
 const ROWS_MAX: usize = 100;
 
 pub(in crate::http) async fn add(call: &Call<'_>) -> Answer {
@@ -44,7 +44,7 @@ pub(in crate::http) async fn delete(call: &Call<'_>) -> Answer {
     Ok(Reply::message("The comment is deleted."))
 }
 
-/// Reads the content and trims it.
+/// Reads the content of a comment and trims it.
 pub fn read_comment(body: &[u8]) -> Result<Box<str>, Invalid> {
     let mut errors = Vec::new();
     let mut fields = Fields::new(Object::of_body(body)?, Location::body(), &mut errors);

@@ -1,9 +1,9 @@
-//! The console, `/console`: a page on which people watch markets and an account, and trade.
+//! The console at `/console`: a page on which people watch markets and an account, and trade.
 //!
-//! Its modules lie beside this one and are served as one script, since thirty requests take
-//! longer than the work of all of them. The three libraries in `console/vendor` are byte for byte
-//! as npm has them (`.ci/console` compares). The page knows nothing that the API does not tell
-//! everyone, so the server has nothing for it but these files.
+//! Its modules are stored beside this one and served as one script, because fetching thirty files
+//! would take longer than all of the work that the modules do. The three libraries in
+//! `console/vendor` are byte-for-byte copies from npm (`.ci/console` compares them). The page uses
+//! only the public API, so these files are all that the server has for it.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use super::docs::{HTML, POLICY};
 use crate::http::app::Server;
 use crate::http::file::File;
 
-/// A file: its name, and its text.
+/// The name and the text of a file.
 type Source = (&'static str, &'static str);
 
 /// The media types of the files.
@@ -23,7 +23,7 @@ macro_rules! sources {
     };
 }
 
-/// The modules, each after those that it imports.
+/// The modules, each after the modules that it imports.
 static MODULES: &[Source] = sources! { "":
     "decimal.js" "store.js" "api.js" "names.js" "order.js" "walk.js" "preview.js" "prices.js"
     "book.js" "markets.js" "account.js" "ticket.js" "keyboard.js"
@@ -42,17 +42,17 @@ static LIBRARIES: &[Source] = sources! { "vendor/":
 static PAGE: LazyLock<File> =
     LazyLock::new(|| File::new(HTML, include_str!("console/index.html")).header(POLICY));
 
-/// The files of this folder as they are served.
+/// The style sheet and the combined script, as they are served.
 static PARTS: LazyLock<Vec<(&str, File)>> = LazyLock::new(|| {
     let (style_name, style) = STYLE;
     [(style_name, style.to_owned()), ("console.js", script())].map(made).into()
 });
 
-/// The files of [`LIBRARIES`].
+/// The files of [`LIBRARIES`], as they are served.
 static LIBRARY_FILES: LazyLock<Vec<(&str, File)>> =
     LazyLock::new(|| LIBRARIES.iter().map(|&(name, text)| made((name, text.to_owned()))).collect());
 
-/// Makes the files, which takes a while.
+/// Builds the files ahead of the first request, because building them takes a while.
 pub(in crate::http) fn prepare() {
     LazyLock::force(&PAGE);
     LazyLock::force(&PARTS);
@@ -79,7 +79,7 @@ fn find(server: &Server, files: &'static [(&str, File)], name: &str) -> Option<&
     server.has_console().then_some(file)
 }
 
-/// The names that this parameter of a path can have.
+/// Returns the values that this path parameter can have.
 pub(in crate::http) fn names(parameter: &str) -> Vec<&'static str> {
     let files = if parameter == "library" { &*LIBRARY_FILES } else { &*PARTS };
     files.iter().map(|(name, _)| *name).collect()
@@ -89,8 +89,8 @@ fn made((name, text): (&'static str, String)) -> (&'static str, File) {
     (name, File::new(kind(name), text))
 }
 
-/// All modules as one. They share one scope, so no name at the top of a module may be that of
-/// another, and what they import from each other is there already.
+/// Joins all modules into one script. They share one scope, so each top-level name must be unique,
+/// and imports between modules are dropped.
 fn script() -> String {
     let lines = MODULES.iter().flat_map(|(_, text)| text.lines());
     let is_there = |line: &str| line.starts_with("import ") && !line.contains("/vendor/");
@@ -98,7 +98,7 @@ fn script() -> String {
     kept.map(|line| line.replace("\"../vendor/", "\"./vendor/") + "\n").collect()
 }
 
-/// The media type of a file with this name.
+/// Returns the media type of a file with this name.
 fn kind(name: &str) -> &'static str {
     match name.rsplit_once('.').map(|(_, ending)| ending) {
         Some("js" | "mjs") => "text/javascript; charset=utf-8",
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// What a browser loads, compressed.
+    /// Maximum size of all the files that a browser loads, compressed.
     const BYTES_MAX: usize = 60_000;
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(modules.chain(libraries).collect::<BTreeSet<_>>(), found);
     }
 
-    /// The page fetches all files at once only if it names them.
+    /// A browser fetches all files at once only if the page names them.
     #[test]
     fn the_page_names_every_script_and_style() {
         let page = include_str!("console/index.html");
@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    /// The name that this line declares, if it declares one at the top of its module.
+    /// Returns the name that this line declares at the top level of its module, if any.
     fn declared(line: &str) -> Option<&str> {
         let line = line.strip_prefix("export ").unwrap_or(line);
         let line = line.strip_prefix("async ").unwrap_or(line);
@@ -199,8 +199,8 @@ mod tests {
         assert!(imports.clone().all(|line| line.contains("\"./vendor/")));
     }
 
-    /// A style attribute would break the policy of the page, and text from a venue must never
-    /// become markup.
+    /// A style attribute would violate the page's policy, and text from a venue must never become
+    /// markup.
     #[test]
     fn text_never_becomes_markup() {
         for (name, text) in MODULES.iter().chain([&STYLE]) {

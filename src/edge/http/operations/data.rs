@@ -1,7 +1,7 @@
-//! Orders and fills in the form of the venue's own interface, for clients that were written for it.
+//! Orders and fills in the form of the venue's API, for clients that were written for it.
 //!
-//! Such clients refuse a null, and a number where they expect text. Times are text of seconds under
-//! the venue's names, and of milliseconds under the names that newer clients prefer.
+//! These clients refuse a null, and a number where they expect text. Times are text: seconds under
+//! the venue's names, and milliseconds under the names that newer clients prefer.
 
 mod orders;
 mod trades;
@@ -35,7 +35,7 @@ const AFTER: Parameter =
 const BEFORE: Parameter =
     Parameter::own("before", "^[0-9]*$", "only before this time, in seconds since 1970");
 
-/// What both lists take besides parameters of their own.
+/// The parameters that both lists share.
 const LIST: [Parameter; 7] = [
     MARKET,
     TOKEN,
@@ -46,7 +46,7 @@ const LIST: [Parameter; 7] = [
     Parameter::cursor("next_cursor"),
 ];
 
-/// The parameters of a list: its own, then those of both.
+/// Returns the parameters of a list: its own, then the shared ones.
 const fn list_query<const ALL: usize>(own: &[Parameter]) -> [Parameter; ALL] {
     assert!(own.len() + LIST.len() == ALL);
     let mut all = [MARKET; ALL];
@@ -58,7 +58,7 @@ const fn list_query<const ALL: usize>(own: &[Parameter]) -> [Parameter; ALL] {
     all
 }
 
-/// The most rows in a list.
+/// Maximum number of rows in a list.
 const ROWS_MAX: usize = 500;
 const ROWS_DEFAULT: usize = 100;
 
@@ -75,7 +75,7 @@ pub(in crate::http) struct Page<Row> {
     data: Vec<Row>,
 }
 
-/// Where a list goes on.
+/// The position at which a page starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Cursor<C> {
     Start,
@@ -90,7 +90,7 @@ impl<Row> Page<Row> {
     }
 }
 
-/// What a query says with the parameters of [`LIST`].
+/// The values of the parameters of [`LIST`].
 struct List<C> {
     market_id: Option<Box<str>>,
     token_id: Option<Box<str>>,
@@ -100,7 +100,7 @@ struct List<C> {
     cursor: Cursor<C>,
 }
 
-/// Reads the last parameters of a query, and refuses it if any was wrong.
+/// Reads the shared parameters. Fails if any parameter of the query was invalid.
 fn read_list<C>(mut query: Query<'_>, read: fn(&str) -> Option<C>) -> Result<List<C>, ApiError> {
     let limit = query.number("limit", 1, ROWS_MAX).unwrap_or(ROWS_DEFAULT);
     let [market_id, token_id] = ["market", "asset_id"]
@@ -112,7 +112,7 @@ fn read_list<C>(mut query: Query<'_>, read: fn(&str) -> Option<C>) -> Result<Lis
     Ok(List { market_id, token_id, from, to, limit, cursor })
 }
 
-/// Reads the cursor, which has two names.
+/// Reads the cursor, which can be sent under two names.
 fn read_cursor<C>(query: &mut Query<'_>, read: fn(&str) -> Option<C>) -> Cursor<C> {
     let cursor = query.cursor_of(["next_cursor", "cursor"], |text| match text {
         START => Some(Cursor::Start),
@@ -122,7 +122,7 @@ fn read_cursor<C>(query: &mut Query<'_>, read: fn(&str) -> Option<C>) -> Cursor<
     cursor.unwrap_or(Cursor::Start)
 }
 
-/// Reads the bounds in time, and returns the first and the last moment between them.
+/// Reads the time bounds, and returns the first and the last moment between them.
 fn read_times(query: &Query<'_>) -> Result<[Option<Timestamp>; 2], ApiError> {
     let read = |name| {
         let Some(text) = query.get_filled(name) else { return Ok(None) };
@@ -133,6 +133,7 @@ fn read_times(query: &Query<'_>) -> Result<[Option<Timestamp>; 2], ApiError> {
     };
     let (after, before) = (read("after")?, read("before")?);
     let after = after.map(|nanos| Timestamp::from_nanos(nanos.saturating_add(1)));
+    // The digits have no sign, so this cannot overflow.
     let before = before.map(|nanos| Timestamp::from_nanos(nanos - 1));
     Ok([after, before])
 }

@@ -1,8 +1,9 @@
-//! The pages for people: `/`, which says what this is and whether it is ready, and `/docs`, which
-//! shows `/openapi.json` and `/asyncapi.json` and tries operations, and the guide below it.
+//! The human-readable pages: `/` describes this server and says whether it is ready, and `/docs`
+//! shows `/openapi.json` and `/asyncapi.json` and lets people try operations. The guide is below
+//! `/docs`.
 //!
-//! They are plain files beside this one. They load nothing from elsewhere, and their policy lets a
-//! browser run no script and apply no style but these files.
+//! The pages are plain files beside this one. They load nothing from elsewhere, and their content
+//! security policy allows no scripts or styles but these files.
 
 pub(in crate::http) mod bots;
 pub(in crate::http) mod guide;
@@ -26,10 +27,11 @@ use crate::http::file::{File, items};
 use crate::http::reply::Reply;
 
 pub(super) const HTML: &str = "text/html; charset=utf-8";
-/// The link to the console on the first page.
+/// The link to the console on the home page.
 const CONSOLE: &str =
     "<li><a href=\"console\">The console</a>: a page to watch markets and trade</li>\n";
-/// How many folders deep a path may be that gets a page. Each makes all links of the page longer.
+/// Maximum depth of a missing path that is answered with a page. Each level makes all links of the
+/// page longer.
 const DEPTH_MAX: usize = 8;
 
 pub(super) const POLICY: (HeaderName, HeaderValue) = (
@@ -40,7 +42,7 @@ pub(super) const POLICY: (HeaderName, HeaderValue) = (
     ),
 );
 
-/// The page of `GET /docs` without a link to the console, and with one.
+/// The page of `GET /docs`, without and with a link to the console.
 static PAGES: LazyLock<[File; 2]> = LazyLock::new(|| {
     ["", "<p><a href=\"console\">The console</a></p>\n"].map(|console| {
         let page = include_str!("docs/page.html")
@@ -62,7 +64,7 @@ pub(in crate::http) static STYLE: LazyLock<File> =
 pub(in crate::http) static CODE_SCRIPT: LazyLock<File> =
     LazyLock::new(|| File::new("text/javascript; charset=utf-8", include_str!("docs/code.js")));
 
-/// Makes all pages but `/`.
+/// Builds all pages but `/`.
 pub(in crate::http) fn prepare() {
     bots::prepare();
     guide::prepare();
@@ -87,7 +89,7 @@ pub(in crate::http) fn home(server: &Server) -> Reply {
     reply(StatusCode::OK, page)
 }
 
-/// A page that changes.
+/// Builds a reply with a page that clients must not store.
 fn reply(status: StatusCode, page: String) -> Reply {
     let headers = HeaderMap::from_iter([
         (CONTENT_TYPE, HeaderValue::from_static(HTML)),
@@ -97,8 +99,8 @@ fn reply(status: StatusCode, page: String) -> Reply {
     Reply { headers, ..Reply::json(status, page.into_bytes()) }
 }
 
-/// What is sent instead of an error about a path that does not exist: a browser gets a page, and a
-/// page with a slash behind it is where it is without. `None` if the error itself is sent.
+/// Returns the reply sent instead of an error about a missing path: a page for a browser or, for a
+/// page's name with a trailing slash, a redirect to the page. `None` if the error itself is sent.
 pub(in crate::http) fn instead(head: &Parts, error: &ApiError) -> Option<Reply> {
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
     if error.code != "NOT_FOUND" || !is_read {
@@ -112,7 +114,7 @@ pub(in crate::http) fn instead(head: &Parts, error: &ApiError) -> Option<Reply> 
     if path == "/docs/" { Some(moved("docs")) } else { missing(head, error) }
 }
 
-/// A redirect to the name without a slash behind it.
+/// Builds a redirect to the name without its trailing slash.
 fn moved(name: &str) -> Reply {
     let mut reply = reply(StatusCode::PERMANENT_REDIRECT, String::new());
     let location = HeaderValue::try_from(format!("../{name}"));
@@ -120,7 +122,7 @@ fn moved(name: &str) -> Reply {
     reply
 }
 
-/// The page for a browser that looks for what does not exist.
+/// Builds the page for a browser that requests a missing path; `None` for any other client.
 fn missing(head: &Parts, error: &ApiError) -> Option<Reply> {
     let media_type = |item: &str| item.split(';').next().unwrap_or_default().trim().to_owned();
     if !items(&head.headers, &ACCEPT).any(|item| media_type(item) == "text/html") {
@@ -142,14 +144,15 @@ fn missing(head: &Parts, error: &ApiError) -> Option<Reply> {
     Some(reply)
 }
 
-/// The text as HTML.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     let mut page = String::new();
     html::push_html(&mut page, iter::once(Event::Text(text.into())));
     page
 }
 
-/// Whether the server is ready, as a sentence. No reason has characters that HTML would escape.
+/// Returns text that says whether the server is ready. No reason contains characters that HTML
+/// would escape.
 fn state(server: &Server) -> String {
     let Some(troubles) = health::troubles(server) else {
         return "not ready: it is starting or shutting down".to_owned();

@@ -32,10 +32,10 @@ pub(in crate::http) const HEADERS: [Parameter; 1] = [Parameter::own(
      out; an id that does not apply is ignored",
 )];
 
-/// Tells nginx to pass on each event at once.
+/// Tells nginx to pass on each event immediately.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// The original service streams prices of currencies here, and prices of markets on request.
+/// If no markets are named, the original service streams currency prices here.
 const NO_MARKETS: RouteError = RouteError::NotOffered {
     reason: "This server has no prices of currencies: name markets in condition_ids.",
 };
@@ -85,7 +85,7 @@ fn open_stream(call: &Call<'_>, condition_ids: &[String]) -> Result<EventStream,
     })
 }
 
-/// The ids, each once, in their order.
+/// Returns the ids in order, without duplicates.
 fn condition_ids(query: &Query<'_>) -> Result<Vec<String>, FieldError> {
     let list = query.get(CONDITION_IDS).unwrap_or_default();
     let refuse = |kind, message: String| {

@@ -14,13 +14,13 @@ use crate::http::reply::Reply;
 use paperbourse_core::market::price::MarketPrices;
 use paperbourse_exchange::service::{EventFilter, EventMarkets, Page, SearchText};
 
-/// The most events in a list.
+/// Maximum number of events in a list.
 const EVENTS_MAX: usize = 200;
-/// How many markets of an event are listed without `markets_per_event`.
+/// Number of markets listed per event if the request has no `markets_per_event`.
 const MARKETS_PER_EVENT_DEFAULT: usize = 20;
-/// The most markets of an event in a list.
+/// Maximum number of markets listed per event.
 const MARKETS_PER_EVENT_MAX: usize = 100;
-/// The most markets in an answer.
+/// Maximum number of markets in an answer.
 const MARKETS_MAX: usize = 4_000;
 
 pub(in crate::http) const QUERY: [Parameter; 7] = [

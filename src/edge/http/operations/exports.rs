@@ -1,7 +1,7 @@
-//! The fills and the settlements of an account as CSV files, the newest first.
+//! The fills and the settlements of an account as CSV files, newest first.
 //!
-//! A file is sent page by page, each read from the account's shard once the client has taken the
-//! one before it. Fills are read by number, so those that happen meanwhile do not shift the rest.
+//! A file is sent page by page. Each page is read from the account's shard once the client has
+//! taken the one before it. Fills are read by number, so new fills do not shift the rest.
 
 mod file;
 
@@ -28,16 +28,16 @@ use paperbourse_core::engine::state::view::{SettlementFilter, SettlementRow};
 use paperbourse_exchange::service::{Caller, RequestContext, ServiceError, Wallet};
 use paperbourse_store::journal::Waiters;
 
-/// The most rows of a file; a last line says if there are more.
+/// Maximum number of rows in a file; a last line says if there are more.
 pub(in crate::http) const ROWS_PER_FILE_MAX: usize = 1_000_000;
 
-/// How many exports of an account may be sent at the same time.
+/// Maximum number of exports of an account that are sent at the same time.
 const EXPORTS_PER_ACCOUNT_MAX: u32 = 2;
 
 /// The parameters of the query.
 pub(in crate::http) const QUERY: [Parameter; 4] = [FROM, TO, MARKET, Parameter::WALLET];
 
-/// The errors of an export.
+/// The error codes of an export, besides those of every operation.
 pub(in crate::http) const ERRORS: [&str; 4] =
     ["HTTP_VERSION_TOO_OLD", "ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND", "EXPORT_LIMIT_EXCEEDED"];
 
@@ -52,7 +52,7 @@ pub(in crate::http) async fn settlements(call: &Call<'_>) -> Answer {
     send(call, Settlements { reader: Reader::of(call), filter, before: None }).await
 }
 
-/// Checks what comes before the first read.
+/// Makes the checks that precede the first read.
 fn open(call: &Call<'_>) -> Result<SettlementFilter, ApiError> {
     call.require_streams()?;
     let (filter, wallet) = read_query(call.query())?;
@@ -60,7 +60,8 @@ fn open(call: &Call<'_>) -> Result<SettlementFilter, ApiError> {
     Ok(filter)
 }
 
-/// Reads the first page, so that what goes wrong there is an error, and then sends the file.
+/// Reads the first page, so that a failure there is answered with an error, and then sends the
+/// file.
 async fn send<L: List>(call: &Call<'_>, list: L) -> Answer {
     let open = open_export(call)?;
     let mut file = File::new(list, ROWS_PER_FILE_MAX, open);
@@ -88,14 +89,14 @@ fn open_export(call: &Call<'_>) -> Result<OpenExport, ApiError> {
     open.ok_or_else(|| ApiError::export_limit_exceeded(EXPORTS_PER_ACCOUNT_MAX))
 }
 
-/// Reads what is exported, and of which wallet. Fills are selected like settlements.
+/// Reads the filter and the wallet. Fills are filtered like settlements.
 fn read_query(mut query: Query<'_>) -> Result<(SettlementFilter, Wallet), Invalid> {
     let filter = read_settlement_filter(&mut query);
     let wallet = query.wallet();
     query.finish((filter, wallet))
 }
 
-/// What an export needs to read on after its request was answered.
+/// The state with which an export continues reading after its request has been answered.
 struct Reader {
     app: Arc<AppState>,
     waiters: Arc<Waiters>,
@@ -113,14 +114,14 @@ impl Reader {
         }
     }
 
-    /// The context of the next read.
+    /// Returns a context for the next read.
     fn context(&self) -> RequestContext<'_> {
         let moment = self.app.service.moment();
         RequestContext { moment, address: self.address, waiters: &self.waiters }
     }
 
-    /// Refuses what was read if the credential is no longer valid or the account was erased. An
-    /// erased account has no rows, so its file would look complete.
+    /// Fails if the credential is no longer valid or the account was erased. An erased account has
+    /// no rows, so its file would look complete.
     fn require_valid(&self) -> Result<(), ServiceError> {
         let service = &self.app.service;
         service.require_valid(&self.caller, service.moment().now)?;
@@ -143,6 +144,7 @@ impl List for Fills {
         let Reader { app, caller, .. } = &self.reader;
         let (filter, context) = (self.filter.clone(), self.reader.context());
         let page = app.service.fill_page(caller, filter, self.from, limit, context).await?;
+        // Checked after the read, during which the key may have been revoked or the account erased.
         self.reader.require_valid()?;
         self.from = page.next.unwrap_or(self.from);
         Ok((page.fills, page.next.is_some()))
@@ -156,7 +158,7 @@ impl List for Fills {
 struct Settlements {
     reader: Reader,
     filter: SettlementFilter,
-    /// The position before which the list goes on; `None` at its start.
+    /// The position before which the next page starts; `None` at the start of the list.
     before: Option<u64>,
 }
 

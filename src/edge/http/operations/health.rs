@@ -1,4 +1,4 @@
-//! Liveness and readiness. Answered to every caller, even while the server is starting.
+//! Liveness and readiness, answered to every caller, even while the server is starting.
 
 use std::sync::Arc;
 
@@ -29,9 +29,10 @@ pub(in crate::http) fn live() -> Reply {
 pub(in crate::http) const READY_QUERY: [Parameter; 1] =
     [Parameter::flag("strict", "whether a degraded server counts as not ready")];
 
-/// Ready from the end of recovery until draining begins. Without fresh books from the venue the
-/// server is degraded: reads and accounts work, trades do not. A jump of the system clock degrades
-/// it too, and so does a lack of memory. With `strict`, a degraded server is not ready.
+/// Reports readiness, which lasts from the end of recovery until draining begins. Without fresh
+/// books from the venue, the server is degraded: reads and accounts work, trades do not. A jump of
+/// the system clock or a lack of memory degrades it too. With `strict`, a degraded server is not
+/// ready.
 pub(in crate::http) fn ready(server: &Server, mut query: Query<'_>) -> Answer {
     let is_strict = query.flag("strict");
     let is_strict = query.finish(is_strict)?;
@@ -39,7 +40,7 @@ pub(in crate::http) fn ready(server: &Server, mut query: Query<'_>) -> Answer {
     Ok(report(&troubles, is_strict))
 }
 
-/// What degrades a server that is ready.
+/// The conditions that degrade a ready server.
 #[derive(Default)]
 pub(super) struct Troubles {
     venue: Option<&'static str>,
@@ -48,13 +49,13 @@ pub(super) struct Troubles {
 }
 
 impl Troubles {
-    /// The first of them, if there is any.
+    /// Returns the first trouble, if there is any.
     pub(super) fn first(&self) -> Option<&str> {
         self.venue.or(self.memory).or(self.clock.as_deref())
     }
 }
 
-/// `None` while the server starts or drains.
+/// Returns the server's troubles; `None` while it starts or drains.
 pub(super) fn troubles(server: &Server) -> Option<Troubles> {
     let is_serving = !server.is_draining() && server.may_answer();
     let app = server.app().filter(|_| is_serving)?;
@@ -129,13 +130,14 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Why trades cannot be trusted to fill, if that is so.
+/// Returns the reason why trades cannot be relied on to fill, if there is one.
 pub(super) fn venue_trouble(app: &AppState) -> Option<&'static str> {
     trouble_of(app.service.markets().listing().markets())
 }
 
-/// Fresh books that no hash can prove or contradict, as of markets that never traded, count only
-/// where there are no others: they look fresh whatever has happened to all others.
+/// Returns the reason why no book can be relied on, if there is one. A fresh book that no hash can
+/// confirm or contradict, as in a market that has never traded, counts only if no open market has a
+/// provable book: it looks fresh whatever has happened to the other books.
 fn trouble_of(markets: &[Arc<Market>]) -> Option<&'static str> {
     if markets.is_empty() {
         return Some("no market is listed");
@@ -158,7 +160,7 @@ fn trouble_of(markets: &[Arc<Market>]) -> Option<&'static str> {
     }
 }
 
-/// What is refused for lack of memory, if anything is.
+/// Says what is refused for lack of memory, if anything is.
 pub(super) fn memory_trouble(app: &AppState) -> Option<&'static str> {
     let room = app.service.room();
     if room.is_full() {
@@ -182,7 +184,7 @@ mod tests {
     use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
     use paperbourse_core::money::{Price, Shares};
 
-    /// A market, and the books of its outcomes: whether each is stale, and whether it has traded.
+    /// The status of a market, and for the book of each outcome whether it is stale and has traded.
     type Listed<'a> = (MarketStatus, &'a [(bool, bool)]);
 
     const FRESH: (bool, bool) = (false, true);
@@ -235,10 +237,10 @@ mod tests {
             (&[open(&[STALE, STALE]), open(&[FRESH_UNTRADED, FRESH_UNTRADED])], none_proven),
             (&[open(&[FRESH_UNTRADED, FRESH_UNTRADED]), open(&[STALE, STALE])], none_proven),
             (&[open(&[FRESH, FRESH]), open(&[FRESH_UNTRADED, FRESH_UNTRADED])], None),
-            // A trade of one outcome is one of the other.
+            // A trade in one outcome is also a trade in the other.
             (&[open(&[STALE, STALE]), open(&[FRESH_UNTRADED, FRESH])], None),
             (&[open(&[]), open(&[FRESH_UNTRADED])], None),
-            // Nothing fills in these, however fresh or stale their books are.
+            // No order fills in these markets, however fresh or stale their books are.
             (&[(MarketStatus::Paused, &[FRESH, FRESH])], none_fresh),
             (&[(MarketStatus::Closed, &[FRESH, FRESH]), open(&[STALE])], none_fresh),
             (&[(MarketStatus::Paused, &[STALE, STALE]), open(&[FRESH_UNTRADED])], None),

@@ -11,10 +11,10 @@ use crate::http::reply::Reply;
 use paperbourse_core::engine::order::heartbeats::INTERVAL_MS;
 use paperbourse_core::money::MICROS_PER_UNIT;
 
-/// The interval of clients that send none, such as the venue's own.
+/// The interval for clients that do not send one, such as the venue's own clients.
 const INTERVAL_MS_DEFAULT: u32 = 10_000;
 
-/// The most characters of a client's label.
+/// Maximum length of a client's label, in characters.
 pub(in crate::http) const LABEL_CHARACTERS_MAX: usize = 64;
 
 pub(in crate::http) async fn beat(call: &Call<'_>) -> Answer {
@@ -42,7 +42,7 @@ fn read_beat(body: &[u8]) -> Result<u32, Invalid> {
         }
     };
     if let Some(label) = fields.optional("client_label") {
-        // Nothing shows it; it is checked so that a client learns of a label that is too long.
+        // The label is not used. It is checked so that the client learns that it is too long.
         fields.bounded_text("client_label", label, 0, LABEL_CHARACTERS_MAX);
     }
     unless_invalid(errors, interval_ms)

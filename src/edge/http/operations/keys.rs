@@ -21,9 +21,9 @@ use paperbourse_core::money::MICROS_PER_UNIT;
 use paperbourse_core::wire::Time;
 use paperbourse_exchange::service::{KeyListing, NewKey, NewKeyRequest};
 
-/// The most characters of a key's name.
+/// Maximum length of a key's name, in characters.
 pub(in crate::http) const KEY_NAME_CHARACTERS_MAX: usize = 100;
-/// The most permissions in a request, counting repetitions.
+/// Maximum number of permissions in a request, counting repetitions.
 pub(in crate::http) const PERMISSIONS_LISTED_MAX: usize = 32;
 
 pub(in crate::http) async fn create(call: &Call<'_>, is_bootstrap: bool) -> Answer {
@@ -86,8 +86,8 @@ fn both<T>(call: &Call<'_>, body: Result<T, Invalid>) -> Result<(Option<KeyId>, 
     ApiError::both(call.id(KeyId::from_raw).map_err(Invalid::from), body)
 }
 
-/// Reads the properties of a new key. The defaults, also of an empty body, are no name, the tier
-/// `free`, and the permissions to read and trade.
+/// Reads the properties of a new key. The defaults, which also apply to an empty body, are no name,
+/// the tier `free`, and the permissions to read and trade.
 pub fn read_new_key(body: &[u8]) -> Result<NewKeyRequest, Invalid> {
     let mut errors = Vec::new();
     let body = or_empty_object(body);
@@ -114,7 +114,7 @@ fn read_name(body: &[u8]) -> Result<Option<Box<str>>, Invalid> {
     unless_invalid(errors, Some(name))
 }
 
-/// Reads for how many seconds the old key keeps working. The body may be empty.
+/// Reads how long the old key keeps working, in seconds. The body may be empty.
 fn read_overlap(body: &[u8]) -> Result<u32, Invalid> {
     const RANGE: Range =
         Range { above: None, min: 0, max: OVERLAP_SECONDS_MAX as i64 * MICROS_PER_UNIT };
@@ -162,7 +162,7 @@ fn read_permissions<'a>(fields: &mut Fields<'a, '_>, value: RawText<'a>) -> Opti
     Permissions::of(permissions)
 }
 
-/// Reads whether to revoke the keys created with the key too.
+/// Reads whether to also revoke the keys that the key created.
 fn read_descendants(mut query: Query<'_>) -> Result<bool, Invalid> {
     let descendants = query.flag("descendants");
     query.finish(descendants)

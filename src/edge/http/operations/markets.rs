@@ -21,12 +21,12 @@ use paperbourse_exchange::service::{
     MarketFilter, MarketOrder, MarketPage, MarketValue, Page, SearchText, Stage, is_hot,
 };
 
-/// The most rows in a list.
+/// Maximum number of rows in a list.
 const ROWS_MAX: usize = 200;
-/// The most characters of a search text.
+/// Maximum length of a search text, in characters.
 pub(super) const SEARCH_CHARACTERS_MAX: usize = 120;
 
-/// The values that a list can be sorted by, also as the venue's own API names them.
+/// The values that a list can be sorted by, including their names in the venue's API.
 const SORTS: [(&str, MarketValue); 8] = [
     ("volume_total", MarketValue::VolumeTotal),
     ("volume", MarketValue::VolumeTotal),
@@ -99,7 +99,7 @@ fn show(market: &MarketSnapshot) -> Reply {
 #[derive(PartialEq, Debug)]
 struct MarketsQuery<'a> {
     page: Page,
-    /// Whether the rows come with a cursor, as in the venue's own API.
+    /// Whether the rows come with a cursor, as in the venue's API.
     is_enveloped: bool,
     stages: Vec<Stage>,
     text: Option<Cow<'a, str>>,
@@ -108,8 +108,8 @@ struct MarketsQuery<'a> {
     order: MarketOrder,
 }
 
-/// `search` is the older name of `q`, and `cursor` that of `next_cursor`. A cursor takes the place
-/// of an offset.
+/// Reads the query. `search` is the older name of `q`, and `cursor` that of `next_cursor`. A cursor
+/// replaces the offset.
 fn read_markets(mut query: Query<'_>) -> Result<MarketsQuery<'_>, Invalid> {
     let mut page = query.page(50, ROWS_MAX);
     let cursor = query.cursor("next_cursor").or_else(|| query.cursor("cursor"));
@@ -140,7 +140,7 @@ fn read_markets(mut query: Query<'_>) -> Result<MarketsQuery<'_>, Invalid> {
     query.finish(request)
 }
 
-/// Writes a page as the venue's own API does.
+/// Writes a page in the form of the venue's API.
 fn write_page(out: &mut Vec<u8>, shown: &MarketPage, page: Page) {
     let next = if shown.has_more { Cursor::At(page.offset + page.limit) } else { Cursor::End };
     let mut body = JsonObject::new(out);
@@ -163,7 +163,7 @@ pub(super) fn write_market_row(out: &mut Vec<u8>, info: &MarketInfo, prices: &Ma
     row.end();
 }
 
-/// Writes the fields of the list's row, and more.
+/// Writes a market: the fields of a row in a list, and more.
 fn write_market(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices) {
     let mut body = JsonObject::new(out);
     write_summary(&mut body, info, prices);
@@ -194,7 +194,7 @@ fn write_market(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices) {
 }
 
 fn write_summary(row: &mut JsonObject<'_>, info: &MarketInfo, prices: &MarketPrices) {
-    // Some clients demand an `id` of each row, and ask for the market by it.
+    // Some clients require an `id` in each row, and request the market by it.
     row.text("id", &info.condition_id);
     row.text("condition_id", &info.condition_id);
     row.text_or_null("slug", info.slug.as_deref());

@@ -1,4 +1,4 @@
-//! The caller: whose account it is, and what the credential may do.
+//! The caller's account, and the permissions of the credential.
 
 use schemars::JsonSchema;
 use serde::Serialize;

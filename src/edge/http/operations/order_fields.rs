@@ -1,4 +1,4 @@
-//! Reads the fields that every order has, wherever it is placed, and its names.
+//! Reads the fields that all orders have, whichever operation places them, and the names of orders.
 
 use std::borrow::Cow;
 
@@ -16,11 +16,11 @@ use paperbourse_core::engine::order::idempotency::NameHash;
 use paperbourse_core::market::book::Side;
 use paperbourse_core::money::{MICROS_PER_UNIT, Price, Rounding, Shares};
 
-/// The most characters of a market id.
+/// Maximum length of a market id, in characters.
 pub const MARKET_ID_CHARACTERS_MAX: usize = 256;
-/// The most characters of an outcome's label.
+/// Maximum length of an outcome's label, in characters.
 pub const OUTCOME_CHARACTERS_MAX: usize = 200;
-/// The most characters of a client's name for an order, in the header or the body.
+/// Maximum length of a client's name for an order, in the header or the body, in characters.
 pub const ORDER_NAME_CHARACTERS_MAX: usize = 256;
 
 /// The header with a name for the order.
@@ -84,14 +84,14 @@ pub(super) const ORDER_FIELDS: KnownFields = KnownFields {
     not_taken: &[],
 };
 
-/// What a body says, and the client's name for it.
+/// The content of a body, and the name that the client gave the order.
 pub(super) type Named<T> = (T, Option<Box<str>>);
 
-/// A request, and a sentence about each field of it that was ignored.
+/// A request, and a sentence about each of its fields that was ignored.
 pub(super) type Warned<R> = (R, Vec<String>);
 
-/// Reads the body of a request for one order, with the names from the body and the header. `make`
-/// makes the request of them.
+/// Reads the body of a request for one order. `make` builds the request from the order and its
+/// names, which come from the body and the header.
 #[inline]
 pub(super) fn read_named<T, R>(
     body: &[u8],
@@ -134,7 +134,7 @@ pub(super) fn read_outcome<'a>(fields: &mut Fields<'a, '_>) -> Option<Cow<'a, st
     fields.bounded_text("outcome", value, 1, OUTCOME_CHARACTERS_MAX)
 }
 
-/// The side, in any case.
+/// Reads the side, ignoring case.
 #[inline]
 pub(super) fn read_side(fields: &mut Fields<'_, '_>) -> Option<Side> {
     match fields.required("side")? {
@@ -164,7 +164,7 @@ pub(super) fn read_max_slippage_bps(fields: &mut Fields<'_, '_>) -> Option<u16> 
     Some(u16::try_from(bps).expect("at most 10,000"))
 }
 
-/// The name in the body; an empty one counts as absent.
+/// Reads the order's name from the body; an empty name counts as absent.
 #[inline]
 pub(super) fn read_client_order_id<'a>(fields: &mut Fields<'a, '_>) -> Option<Cow<'a, str>> {
     let value = fields.optional("client_order_id")?;
@@ -172,7 +172,7 @@ pub(super) fn read_client_order_id<'a>(fields: &mut Fields<'a, '_>) -> Option<Co
     (!name.is_empty()).then_some(name)
 }
 
-/// The value of the header with a name for the order.
+/// Returns the value of the `Idempotency-Key` header, which names the order.
 pub(super) fn idempotency_key<'a>(call: &Call<'a>) -> Option<Cow<'a, [u8]>> {
     match call.headers.idempotency_key {
         Sent::Never => None,
@@ -181,13 +181,15 @@ pub(super) fn idempotency_key<'a>(call: &Call<'a>) -> Option<Cow<'a, [u8]>> {
     }
 }
 
-/// The name in the header; an empty one counts as absent, an invalid one adds an error.
+/// Reads the order's name from the header. An empty name counts as absent; an invalid one adds an
+/// error.
 pub(super) fn read_idempotency_key<'h>(
     header: Option<&'h [u8]>,
     errors: &mut Vec<FieldError>,
 ) -> Option<&'h str> {
     let value = header.filter(|value| !value.is_empty())?;
-    // Looking at every byte is faster than stopping at the first bad one: most names are good.
+    // Checking every byte is faster than stopping at the first bad one, because most names are
+    // valid.
     let is_visible =
         value.iter().fold(true, |is_visible, byte| is_visible & byte.is_ascii_graphic());
     if is_visible && value.len() <= ORDER_NAME_CHARACTERS_MAX {

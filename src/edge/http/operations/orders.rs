@@ -1,4 +1,4 @@
-//! Orders of any kind: placing them, reading them, cancelling them. Amounts of money are strings.
+//! Orders of any kind: placing, reading and cancelling them. Amounts of money are strings.
 
 pub(super) mod answer;
 pub(super) mod cancel;

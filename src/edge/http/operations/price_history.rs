@@ -1,4 +1,4 @@
-//! The price of an outcome over time, in the venue's own form.
+//! The price of an outcome over time, in the venue's form.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use paperbourse_exchange::service::Period;
 /// The supported intervals.
 const INTERVALS: [&str; 7] = ["1h", "6h", "1d", "1w", "1m", "max", "all"];
 
-/// The largest `fidelity`, in minutes: a month.
+/// Maximum `fidelity`, in minutes: 30 days.
 const FIDELITY_MAX: usize = 30 * 24 * 60;
 
 const HOUR: i64 = 3_600;
@@ -41,7 +41,7 @@ pub(in crate::http) const QUERY: [Parameter; 7] = [
     ),
 ];
 
-/// Any text: an unknown token has no prices.
+/// A token may be any text: an unknown one has no prices.
 const TOKEN: &str = ".+";
 
 const FORMATS: [(&str, Format); 2] = [("pm", Format::Points), ("ohlcv", Format::Candles)];
@@ -77,7 +77,7 @@ enum Format {
     Candles,
 }
 
-/// Reads which prices are wanted. Without times it is the last `interval`, by default an hour.
+/// Reads the query. Without times, the period is the last `interval`, by default an hour.
 fn read_history(mut query: Query<'_>) -> Result<HistoryQuery<'_>, ApiError> {
     let token_id = query.get("market").or_else(|| query.get("token_id"));
     let from = query.seconds("startTs", Bound::From);
@@ -98,7 +98,7 @@ fn read_history(mut query: Query<'_>) -> Result<HistoryQuery<'_>, ApiError> {
     Ok(HistoryQuery { token_id, width, period, format })
 }
 
-/// The period that the `interval` parameter asks for; `None` if it is invalid.
+/// Returns the period that an `interval` stands for; `None` if it is invalid.
 fn last(interval: &str) -> Option<Period> {
     match interval {
         "1h" => Some(Period::Last(HOUR)),

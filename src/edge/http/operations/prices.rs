@@ -14,7 +14,7 @@ use paperbourse_core::market::catalogue::MarketInfo;
 use paperbourse_core::market::price::{MarketPrices, PriceSource};
 use paperbourse_core::money::Price;
 
-/// The most markets in a request, whatever the caller's tier allows.
+/// Maximum number of markets in a request, whatever the caller's tier allows.
 pub(in crate::http) const MARKETS_MAX: usize = 50;
 
 pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
@@ -66,7 +66,7 @@ fn write_unpriced(out: &mut Vec<u8>, condition_id: &str) {
     row.end();
 }
 
-/// Writes the price fields of a market, which several answers share.
+/// Writes the price fields of a market, which several answers have in common.
 pub(super) fn write_prices(row: &mut JsonObject<'_>, info: &MarketInfo, prices: &MarketPrices) {
     row.decimal_or_null("buy", prices.buy().map(Price::micros));
     row.decimal_or_null("sell", prices.sell().map(Price::micros));

@@ -1,8 +1,8 @@
-//! The sockets: the token that opens one, and the upgrade.
+//! Opens sockets: creates the tokens that open them, and upgrades connections.
 //!
-//! A browser reveals nothing to its scripts but a close code, so a caller with an insufficient
-//! credential is upgraded anyway and then closed. Only requests that are not upgrades, and those
-//! beyond a rate limit, are answered in plain HTTP.
+//! A browser tells a page's scripts only a close code. So a caller with an insufficient credential
+//! is upgraded anyway, and its socket is then closed. Only requests that are not upgrades, and
+//! those over a rate limit, are answered in plain HTTP.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,7 +42,7 @@ use paperbourse_exchange::auth::ws_token::WS_TOKEN_SECONDS;
 use paperbourse_exchange::service::{Denied, RequestContext, ServiceError, SocketCaller};
 use paperbourse_store::journal::Waiters;
 
-/// What a socket streams.
+/// The data that a socket streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::http) enum Stream {
     /// The prices of markets that the client subscribes to.
@@ -51,11 +51,11 @@ pub(in crate::http) enum Stream {
     Executions,
 }
 
-/// The query of a socket.
+/// The query parameters of a socket.
 pub(in crate::http) const QUERY: [Parameter; 1] =
     [Parameter::own("token", "", "a token of `POST /v1/keys/ws-token`, in place of a key")];
 
-/// The most characters of a socket token.
+/// Maximum length of a socket token, in characters.
 const TOKEN_CHARACTERS_MAX: usize = 4_096;
 
 /// A token for the `token` parameter of a socket.
@@ -81,7 +81,7 @@ pub(in crate::http) async fn open(
     context: RequestContext<'_>,
 ) -> Answer {
     let token = Query::new(operation, head.uri.query()).get("token");
-    // A text that is too long cannot be a valid token.
+    // Text that is too long cannot be a valid token.
     let token = token.filter(|token| token.len() <= TOKEN_CHARACTERS_MAX);
     let presented = presented(headers, operation.access);
     let identified = app.service.identify_socket(token.as_deref(), &presented, context).await;
@@ -122,7 +122,7 @@ pub(in crate::http) async fn open(
     Ok(Reply { headers: head.headers, ..Reply::json(head.status, Vec::new()) })
 }
 
-/// Takes one of the account's socket slots, if its tier has one left.
+/// Takes one of the account's socket slots, if its tier allows another one.
 fn admit(app: &Arc<AppState>, caller: SocketCaller) -> Result<(Peer, MarketsMax), CloseReason> {
     let TierLimits { sockets_max, socket_markets_max, .. } = app.service.tiers().get(caller.tier);
     let account_id = caller.account;
@@ -156,10 +156,10 @@ struct Serving {
 impl Serving {
     async fn run(self, upgrading: Upgrading, peer: Result<(Peer, MarketsMax), CloseReason>) {
         let Some(upgraded) = upgrading.done().await else { return };
-        // A task of its own each, which has no room for what this one did.
+        // Spawned as a task of its own, which reserves no memory for the steps of this one.
         match transport_of::<TcpStream>(upgraded) {
             Ok(transport) => drop(tokio::spawn(self.serve(transport, peer))),
-            // Not a TCP connection: a socket that another node passes on, or a pipe in a test.
+            // Not a TCP connection: a socket that another node forwards, or a pipe in a test.
             Err(upgraded) => {
                 let batch_bytes = WRITE_BYTES_GOAL;
                 let peer = peer.map(|(peer, most)| (Peer { batch_bytes, ..peer }, most));
@@ -185,7 +185,7 @@ impl Serving {
                 match app.service.follow_fills(peer.account_id, &waiters) {
                     Some(follower) => {
                         let from = (follower, &app.executions);
-                        // In a box: it takes more room than that of prices.
+                        // Boxed, because this future is larger than the one that serves prices.
                         Box::pin(serve_executions((io, received), peer, from, &watch)).await
                     }
                     None => refuse(io, CloseReason::Busy).await,

@@ -60,7 +60,7 @@ pub(in crate::http) fn status(call: &Call<'_>) -> Reply {
     })
 }
 
-/// The whole seconds since 1970, as a bare number.
+/// Returns the whole seconds since 1970, as a bare number.
 pub(in crate::http) fn time(call: &Call<'_>) -> Reply {
     let seconds = call.context.moment.now.seconds();
     Reply::json(StatusCode::OK, seconds.to_string().into_bytes())

@@ -1,4 +1,4 @@
-//! What is known of an outcome by its token.
+//! Looks up an outcome by its token.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -30,8 +30,8 @@ pub(in crate::http) fn fee_rate(call: &Call<'_>) -> Answer {
     Ok(Reply::ok(&FeeRateAnswer::of(fees).ok_or_else(ApiError::fee_rate_not_found)?))
 }
 
-/// Reads the token, which is a decimal number. Clients of the venue expect one error for whatever
-/// is none, even for a missing one.
+/// Reads the token, which is a decimal number. Clients of the venue expect the same error for every
+/// other value, even for a missing one.
 fn read_token(query: &Query<'_>) -> Option<String> {
     let token_id = query.get("token_id")?;
     let is_number = (1..=ID_BYTES_MAX).contains(&token_id.len())
@@ -77,7 +77,7 @@ impl<'a> TokenAnswer<'a> {
 }
 
 impl FeeRateAnswer {
-    /// `None` if the fee cannot be computed.
+    /// Returns the fee rate to show; `None` if the fee cannot be computed.
     fn of(fees: Fees) -> Option<Self> {
         const MICROS_PER_BASIS_POINT: i64 = FeeRate::MAX.micros() / 10_000;
         match fees {

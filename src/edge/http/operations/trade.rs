@@ -1,4 +1,4 @@
-//! `POST /trade`: a market order, answered with its result in numbers.
+//! `POST /trade`: a market order. Amounts in the answer are JSON numbers.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ pub(in crate::http) async fn trade(call: &Call<'_>) -> Answer {
         read_trade_warned(&call.take_body(), idempotency_key(call).as_deref())?;
     let metrics = call.metrics;
     let traded = call.service().trade(&call.caller, request, call.context);
-    // In a `match` that awaits it, the trade's future would be stored twice.
+    // A `match` that awaits the trade's future would store it twice.
     let durable = traded.inspect_err(|_| metrics.orders_rejected.increment())?;
     let (receipt, is_replay) =
         durable.await.inspect_err(|_| metrics.orders_rejected.increment())?;
@@ -58,8 +58,8 @@ fn read_trade_warned(
     read_named(body, idempotency_key, &TRADE_FIELDS, read_order, make)
 }
 
-/// Reads the order and its name from the body. Invalid fields add errors, and optional ones are
-/// then left out.
+/// Reads the order and its name from the body. An invalid field adds an error, and is left out if
+/// it is optional.
 #[inline]
 pub(super) fn read_order(fields: &mut Fields<'_, '_>) -> Option<Named<TradeOrder>> {
     let market_id = read_market_id(fields);
@@ -80,7 +80,7 @@ pub(super) fn read_order(fields: &mut Fields<'_, '_>) -> Option<Named<TradeOrder
     Some((order, client_order_id.map(Cow::into)))
 }
 
-/// Adds the warnings about the request to an answer, which is an object.
+/// Adds the warnings about the request to an answer, which must be a JSON object.
 #[cold]
 pub(in crate::http) fn add_warnings(object: &mut Vec<u8>, warnings: &[String]) {
     let end = object.pop();
@@ -96,7 +96,7 @@ pub(in crate::http) fn add_warnings(object: &mut Vec<u8>, warnings: &[String]) {
 pub fn write_trade(out: &mut Vec<u8>, receipt: &OrderReceipt) {
     let mut buffer = itoa::Buffer::new();
     let order_id = buffer.format(receipt.order.get());
-    // The most frequent answer: field names are written together with their punctuation.
+    // This is the most frequent answer, so field names are written together with their punctuation.
     out.extend_from_slice(b"{\"order_id\":");
     out.extend_from_slice(order_id.as_bytes());
     out.extend_from_slice(b",\"status\":\"FILLED\",\"price\":");

@@ -18,11 +18,11 @@ use paperbourse_core::market::updown::{Interval, UpDown, shown_window};
 use paperbourse_core::money::Price;
 use paperbourse_exchange::service::UpDownList;
 
-/// The number of rows without a `limit`.
+/// Number of rows in a list if the request has no `limit`.
 const ROWS_DEFAULT: usize = 200;
-/// The most rows in a list.
+/// Maximum number of rows in a list.
 const ROWS_MAX: usize = 500;
-/// The most characters of an asset's symbol in a query.
+/// Maximum length of an asset's symbol in a query, in characters.
 const ASSET_CHARACTERS_MAX: usize = 64;
 
 pub(in crate::http) const QUERY: [Parameter; 3] = [
@@ -59,7 +59,7 @@ pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
     let assets = shown.asset_counts.iter().map(|(asset, count)| (asset.as_str(), *count));
     write_counts(object.value("asset_counts"), assets.clone());
     write_list(object.value("available_assets"), assets, |out, (asset, _)| write_text(out, asset));
-    // This server has no prices of currencies. Clients read this as a map by asset.
+    // This server has no prices of currencies. Clients expect a map by asset here.
     write_counts(object.value("crypto_prices"), std::iter::empty());
     object.time("timestamp", call.context.moment.now);
     object.end();
@@ -108,7 +108,7 @@ fn write_intervals(object: &mut JsonObject<'_>, shown: &UpDownList) {
     });
 }
 
-/// Writes a map of numbers.
+/// Writes a JSON object that maps each name to its count.
 fn write_counts<'n>(out: &mut Vec<u8>, counts: impl Iterator<Item = (&'n str, usize)>) {
     out.push(b'{');
     for (index, (name, count)) in counts.enumerate() {
@@ -140,7 +140,7 @@ fn write_row(out: &mut Vec<u8>, updown: &UpDown, market: &MarketSnapshot) {
     row.flag("active", !info.status.is_closed());
     row.flag("closed", info.status.is_closed());
     row.flag("resolved", info.status == MarketStatus::Resolved);
-    // The price to beat is the price of a currency, which this server does not know.
+    // The price to beat is a currency's price, which this server does not have.
     row.null("group_item_threshold");
     row.null("event_metadata_ptb");
     write_list(row.value("tags"), [""; 0], write_text);
@@ -163,7 +163,7 @@ fn write_live_price(row: &mut JsonObject<'_>, prices: &MarketPrices) {
     live.end();
 }
 
-/// Writes the outcomes in lists that are JSON in a string, which clients decode once more.
+/// Writes the outcomes as JSON lists inside strings, which clients decode a second time.
 fn write_market(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices) {
     let mut market = JsonObject::new(out);
     market.text("id", &info.condition_id);
@@ -180,7 +180,7 @@ fn write_market(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices) {
     market.end();
 }
 
-/// A list as JSON.
+/// Returns a list as JSON text.
 fn encoded<T>(elements: impl IntoIterator<Item = T>, write: impl FnMut(&mut Vec<u8>, T)) -> String {
     let mut list = Vec::new();
     write_list(&mut list, elements, write);

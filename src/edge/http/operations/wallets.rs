@@ -9,7 +9,7 @@ use crate::http::reply::Reply;
 use paperbourse_core::engine::state::view::Profile;
 use paperbourse_core::wire::{Decimal, Time};
 
-/// The most rows in a list.
+/// Maximum number of rows in a list.
 const ROWS_MAX: usize = 200;
 
 pub(in crate::http) const PAGE_QUERY: [Parameter; 2] =

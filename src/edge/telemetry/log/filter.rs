@@ -1,14 +1,14 @@
-//! Which log lines to write: a level, and other levels for some modules.
+//! The log filter: a default level, and other levels for some modules.
 
 use std::fmt;
 use std::str::FromStr;
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-/// The name that the targets of our own log lines begin with.
+/// The prefix of our own log targets.
 const CRATE: &str = "paperbourse";
 
-/// Our packages, and the module path that each root has in filters and in JSON lines.
+/// Our packages, and the module path that stands for each in filters and JSON lines.
 const PACKAGES: [(&str, &str); 7] = [
     (CRATE, CRATE),
     ("paperbourse_cluster", "paperbourse::cluster"),
@@ -19,7 +19,7 @@ const PACKAGES: [(&str, &str); 7] = [
     ("paperbourse_venue", "paperbourse::venue"),
 ];
 
-/// The modules that may follow [`CRATE`] in a filter: those in `src/README.md`, and the access log.
+/// The modules that may follow [`CRATE`] in a filter: those of `src/README.md`, and the access log.
 const MODULES: [&str; 36] = [
     "access",
     "allocator",
@@ -59,14 +59,14 @@ const MODULES: [&str; 36] = [
     "histogram",
 ];
 
-/// A level, and other levels for single modules, such as `info,paperbourse::venue=debug`.
+/// A default level, and other levels for some modules, such as `info,paperbourse::venue=debug`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogFilter {
     default: LevelFilter,
     modules: Vec<(Box<str>, LevelFilter)>,
 }
 
-/// Why text is not a [`LogFilter`].
+/// Why a text is not a valid [`LogFilter`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LogFilterError {
     /// No level has this name.
@@ -81,7 +81,7 @@ pub enum LogFilterError {
              paperbourse::venue=debug"
     )]
     Module(Box<str>),
-    /// Two levels for one thing.
+    /// A module, or the default, has two levels.
     #[error("there are two levels for {0}: keep one of them")]
     Twice(Box<str>),
 }
@@ -101,7 +101,8 @@ impl LogFilter {
             PACKAGES.into_iter().filter_map(of)
         });
         let targets = Targets::new().with_default(self.default).with_targets(modules);
-        // It logs two lines for each connection, and a node has one for each worker.
+        // At level info, `async_nats` logs two lines for each connection, and a node has a
+        // connection for each worker.
         let is_chatty = self.default == LevelFilter::INFO;
         if is_chatty { targets.with_target("async_nats", LevelFilter::WARN) } else { targets }
     }
@@ -155,7 +156,7 @@ fn level_from(name: &str) -> Result<LevelFilter, LogFilterError> {
     level.ok_or_else(|| LogFilterError::Level(name.into()))
 }
 
-/// Whether log lines may come from here. Of the path, only the first module is checked.
+/// Whether this is a valid module path of ours. Only the first module below [`CRATE`] is checked.
 fn is_module(target: &str) -> bool {
     let mut path = target.split("::");
     path.next() == Some(CRATE)

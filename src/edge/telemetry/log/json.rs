@@ -14,7 +14,7 @@ use tracing_subscriber::registry::LookupSpan;
 use super::{filter, is_unsafe};
 use paperbourse_venue::client::with_causes;
 
-/// Writes each event as an object.
+/// Formats each event as a JSON object.
 pub(super) struct JsonLines;
 
 impl<S, N> FormatEvent<S, N> for JsonLines
@@ -42,7 +42,7 @@ where
     }
 }
 
-/// The fields of an event: its message as text, the others as the inside of an object.
+/// The fields of an event: its message as text, and the others as the members of a JSON object.
 #[derive(Default)]
 struct Fields {
     message: String,
@@ -99,7 +99,7 @@ impl Visit for Fields {
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        // JSON has no other numbers.
+        // JSON has no infinity and no NaN, so these values are written as text.
         if value.is_finite() {
             self.number(field, value);
         } else {
@@ -108,7 +108,7 @@ impl Visit for Fields {
     }
 }
 
-/// Writes a JSON string. What could control a terminal is escaped too.
+/// Writes a JSON string. Characters that could control a terminal are escaped too.
 fn write_text(out: &mut impl Write, text: &str) -> fmt::Result {
     out.write_char('"')?;
     for char in text.chars() {

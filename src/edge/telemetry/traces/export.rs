@@ -13,23 +13,23 @@ use super::{Counts, Ended, Message, origin};
 use crate::telemetry::Throttle;
 use paperbourse_venue::client::Client;
 
-/// The most traces in one export request.
+/// The maximum number of traces in an export request.
 const BATCH_MAX: usize = 256;
 
-/// How long a trace waits for others to share its request.
+/// How long a trace waits for others to fill the batch.
 const BATCH_TIME: Duration = Duration::from_millis(500);
 
-/// Length limit of a response, which holds an error message at most.
+/// The maximum size of a response, in bytes. It holds at most an error message.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
-/// Shortest time between two log lines of a kind.
+/// The minimum time between two log lines of the same kind.
 const LINE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The media type of a request and its response.
+/// The media type of export requests and responses.
 const PROTOBUF: &str = "application/x-protobuf";
 
 /// The task that sends traces, one request at a time. It never retries: holding traces until a
-/// collector is back would cost more memory than they are worth.
+/// collector is back would cost more memory than the traces are worth.
 pub struct Exporter {
     client: Client,
     endpoint: Uri,
@@ -50,7 +50,7 @@ impl Exporter {
         Self { client, endpoint, queue, counts, failures, overflows }
     }
 
-    /// Sends traces as they end, until none can end any more.
+    /// Sends traces as they end. Returns once all [`Traces`](super::Traces) are gone.
     pub async fn run(mut self) {
         while let Some(first) = self.queue.recv().await {
             let mut batch = Vec::new();
@@ -72,7 +72,7 @@ impl Exporter {
             }
             self.log_overflow();
             if let Some(done) = flushed {
-                // The caller may have run out of patience.
+                // An error means that the caller has stopped waiting.
                 let _ = done.send(());
             }
         }
@@ -80,15 +80,15 @@ impl Exporter {
 
     async fn export(&self, batch: Vec<Ended>) {
         let span_count = batch.iter().map(Ended::span_count).sum();
-        // Thousands of spans keep a core busy for milliseconds, and this thread has the venue to
-        // follow.
+        // Encoding thousands of spans takes milliseconds of processor time, and this thread also
+        // follows the venue.
         let encoded = tokio::task::spawn_blocking(move || otlp::request(&batch).encode_to_vec());
         let bytes = encoded.await.expect("encoding does not panic");
         let address = self.endpoint.clone();
         let response = self.client.post(address, PROTOBUF, bytes, RESPONSE_BYTES_MAX).await;
         let (rejected, reason) = match response {
             Err(error) => (span_count, error.to_string()),
-            // Whatever else the collector says, it has taken them.
+            // A successful response accepts the spans, even if its body cannot be decoded.
             Ok(bytes) => ExportResponse::decode(bytes).unwrap_or_default().rejected(span_count),
         };
         self.counts.exported.fetch_add(span_count - rejected, Ordering::Relaxed);
@@ -106,7 +106,8 @@ impl Exporter {
             );
         }
     }
-    /// Logs that traces found the queue full. Those who end traces do not: they answer requests.
+    /// Logs that traces found the queue full. Logged here because the threads that end traces are
+    /// busy answering requests.
     fn log_overflow(&self) {
         let turned_away = &self.counts.turned_away;
         if turned_away.load(Ordering::Relaxed) > 0 && self.overflows.pass(Instant::now()).is_some()

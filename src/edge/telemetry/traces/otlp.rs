@@ -1,6 +1,5 @@
-//! What a collector receives: the OTLP messages for traces, and how a trace becomes spans.
-//! Attributes follow OpenTelemetry's semantic conventions for HTTP; those that begin with
-//! `paperbourse.` are our own.
+//! The OTLP messages for traces, and the conversion of traces into spans. Attributes follow
+//! OpenTelemetry's semantic conventions for HTTP; those that start with `paperbourse.` are our own.
 
 use prost::{Message, Oneof};
 
@@ -11,12 +10,12 @@ const KIND_INTERNAL: i32 = 1;
 const KIND_SERVER: i32 = 2;
 const STATUS_ERROR: i32 = 2;
 
-/// The span is sampled, and it is known whether its parent is in another process.
+/// Flags of a sampled span that has no parent, or one in this process.
 const FLAGS_LOCAL_PARENT: u32 = 0x101;
-/// The parent span belongs to another process.
+/// Flags of a sampled span whose parent is in another process.
 const FLAGS_REMOTE_PARENT: u32 = 0x301;
 
-/// The most characters of a collector's error message that are logged.
+/// The maximum number of characters logged of a collector's error message.
 const COMPLAINT_MAX: usize = 200;
 
 #[derive(Message)]
@@ -116,7 +115,7 @@ struct ArrayValue {
     values: Vec<AnyValue>,
 }
 
-/// A collector's response.
+/// A collector's response to an export request.
 #[derive(Message)]
 pub(super) struct ExportResponse {
     #[prost(message, optional, tag = "1")]
@@ -132,7 +131,7 @@ struct PartialSuccess {
 }
 
 impl ExportResponse {
-    /// How many of `span_count` spans were rejected, and why.
+    /// Returns the number of spans rejected, at most `span_count`, and the collector's reason.
     pub(super) fn rejected(self, span_count: u64) -> (u64, String) {
         let Some(partial) = self.partial_success else { return (0, String::new()) };
         let rejected = u64::try_from(partial.rejected_spans).unwrap_or(0).min(span_count);
@@ -156,7 +155,7 @@ fn attribute(key: &str, value: impl Into<AnyValue>) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(value.into()) }
 }
 
-/// The export request for these traces.
+/// Builds the export request for these traces.
 pub(super) fn request(batch: &[Ended]) -> ExportRequest {
     let attributes = vec![
         attribute("service.name", "paperbourse"),
@@ -179,12 +178,12 @@ pub(super) fn request(batch: &[Ended]) -> ExportRequest {
 }
 
 impl Ended {
-    /// The time this long after the start, since 1970.
+    /// Returns the Unix time in nanoseconds, this long after the request began.
     fn time_at(&self, elapsed_ns: u64) -> u64 {
         self.began_at.nanos().unsigned_abs().saturating_add(elapsed_ns)
     }
 
-    /// The span of the request.
+    /// Builds the span of the request itself.
     fn span(&self) -> Span {
         let mut attributes = self.asked.attributes();
         match &self.answered {
@@ -208,7 +207,7 @@ impl Ended {
         }
     }
 
-    /// The span of a part of the request, numbered from 1.
+    /// Builds the span of a part of the request, numbered from 1.
     fn span_of_part(&self, number: u64, part: &Part) -> Span {
         let &Part { stage, began_ns, ended_ns, position } = part;
         let position = position.map(|it| attribute("paperbourse.journal.position", it));
@@ -265,7 +264,7 @@ impl Answered {
     }
 }
 
-/// The name of a part's span.
+/// Returns the name of a part's span.
 const fn name_of(stage: Stage) -> &'static str {
     match stage {
         Stage::Admission => "admission",

@@ -1,23 +1,22 @@
-//! The trace that a request belongs to, as its caller names it in `traceparent` (W3C Trace
-//! Context).
+//! The caller's trace, from a request's `traceparent` header (W3C Trace Context).
 
-/// The version of the header that is known here; later ones begin like it.
+/// The length of a version 0 header, in bytes. Headers of later versions start the same way.
 const VERSION_LENGTH: usize = 55;
 
-/// What a `traceparent` says about the caller.
+/// The caller's span, which is the parent of the request's own span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parent {
-    /// The id of the trace, not 0.
+    /// The id of the trace, never 0.
     pub trace_id: [u8; 16],
-    /// The id of the span that sent the request, not 0.
+    /// The id of the span that sent the request, never 0.
     pub span_id: [u8; 8],
-    /// Whether the caller records the trace.
+    /// Whether the caller samples the trace.
     pub is_sampled: bool,
 }
 
 impl Parent {
-    /// Reads a `traceparent`: `00-TRACE_ID-SPAN_ID-FLAGS`, all in lower-case hexadecimal digits.
-    /// `None` if it is malformed; the header is then ignored.
+    /// Parses a `traceparent`: `00-TRACE_ID-SPAN_ID-FLAGS`, all in lower-case hexadecimal digits.
+    /// `None` if it is malformed, in which case the header must be ignored.
     pub fn from_header(header: &[u8]) -> Option<Self> {
         let (first, more) = header.split_at_checked(VERSION_LENGTH)?;
         let [version] = bytes(&first[..2])?;
@@ -35,7 +34,7 @@ impl Parent {
     }
 }
 
-/// Reads two hexadecimal digits per byte.
+/// Decodes two hexadecimal digits per byte.
 fn bytes<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -59,10 +58,10 @@ mod tests {
         for (header, expected) in [
             (format!("00-{IDS}-01"), Some(true)),
             (format!("00-{IDS}-00"), Some(false)),
-            // Other flags mean nothing here.
+            // Other flags have no meaning here.
             (format!("00-{IDS}-03"), Some(true)),
             (format!("00-{IDS}-fe"), Some(false)),
-            // A later version may have more.
+            // A later version may have more fields.
             (format!("01-{IDS}-01"), Some(true)),
             (format!("cc-{IDS}-01-more"), Some(true)),
             (format!("cc-{IDS}-01.more"), None),

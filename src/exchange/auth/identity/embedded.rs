@@ -1,7 +1,7 @@
 //! The built-in issuer, so that a new operator needs no identity provider.
 //!
-//! It signs with Ed25519. The command that mints tokens and the server that verifies them are two
-//! processes that share nothing but the key in the data directory.
+//! The issuer signs with Ed25519. The command that mints tokens and the server that verifies them
+//! are two processes that share only the key in the data directory.
 
 use std::fmt;
 use std::path::Path;
@@ -16,14 +16,14 @@ use paperbourse_core::ids::Timestamp;
 use paperbourse_core::limits::tier::Tier;
 use paperbourse_store::key_file::{self, KeyFileError};
 
-/// The `iss` of its tokens. Account identities derive from it, so it never changes, not even with
-/// the key.
+/// The `iss` claim of the built-in issuer's tokens. Account identities derive from it, so it never
+/// changes, even if the key does.
 pub const EMBEDDED_ISSUER: &str = "paperbourse";
 
-/// The `aud` of its tokens.
+/// The `aud` claim of the built-in issuer's tokens.
 pub const EMBEDDED_AUDIENCE: &str = "paperbourse";
 
-/// A key pair that signs and verifies access tokens.
+/// An issuer with a key pair that signs and verifies access tokens.
 pub struct EmbeddedIssuer {
     signing: EncodingKey,
     verifying: DecodingKey,
@@ -32,7 +32,7 @@ pub struct EmbeddedIssuer {
 }
 
 impl EmbeddedIssuer {
-    /// Opens the issuer of this data directory and creates its key if there is none.
+    /// Opens the issuer of this data directory, creating its key if it has none.
     ///
     /// Any number of processes may call this at the same time; all get the same key. Blocks on disk
     /// I/O.
@@ -42,14 +42,14 @@ impl EmbeddedIssuer {
         Ok(Self::with_key(&pkcs8, &pair))
     }
 
-    /// Opens the issuer of this data directory, if it has a key.
+    /// Opens the issuer of this data directory. Returns `None` if the directory has no key.
     pub fn open_existing(data_directory: &Path) -> Result<Option<Self>, IssuerError> {
         let Some(pkcs8) = key_file::load_existing(data_directory)? else { return Ok(None) };
         let pair = key_file::key_pair(data_directory, &pkcs8)?;
         Ok(Some(Self::with_key(&pkcs8, &pair)))
     }
 
-    /// An issuer whose key exists only as long as the process.
+    /// Creates an issuer whose key exists only as long as the process.
     pub fn in_memory() -> Result<Self, IssuerError> {
         let pkcs8 = generate_pkcs8().ok_or(IssuerError::Generate)?;
         let pair = Ed25519KeyPair::from_pkcs8(&pkcs8);
@@ -68,7 +68,7 @@ impl EmbeddedIssuer {
 
     /// Mints an access token for this user, valid from `now` for `expires_seconds`.
     ///
-    /// Without a tier, the token entitles to the server's default.
+    /// Without a tier, the token entitles its bearer to the server's default.
     pub fn mint(
         &self,
         subject: &str,
@@ -97,7 +97,7 @@ impl EmbeddedIssuer {
         token::verify(text, &self.verifying, &self.validation, Some(&self.tier_claim), now)
     }
 
-    /// The raw 32 bytes of the public key.
+    /// Returns the raw 32 bytes of the public key.
     #[cfg(test)]
     pub(super) fn public_key(&self) -> &[u8] {
         self.verifying.try_get_as_bytes().unwrap()
@@ -122,7 +122,8 @@ impl fmt::Debug for EmbeddedIssuer {
     }
 }
 
-/// A new key pair in PKCS#8; `None` if the operating system provides no randomness.
+/// Generates a key pair in PKCS#8, or returns `None` if the operating system provides no
+/// randomness.
 fn generate_pkcs8() -> Option<Vec<u8>> {
     let pair = Ed25519KeyPair::generate().ok()?;
     Some(pair.to_pkcs8().ok()?.as_ref().to_vec())
@@ -139,7 +140,7 @@ struct MintedClaims<'a> {
     tier: Option<&'a str>,
 }
 
-/// Why the issuer cannot be opened.
+/// The error for an issuer that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum IssuerError {
     /// The key file cannot be read or created.
@@ -150,7 +151,7 @@ pub enum IssuerError {
     Generate,
 }
 
-/// Why a token cannot be minted.
+/// The error for a token that cannot be minted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MintError {
     /// The subject is empty or too long.

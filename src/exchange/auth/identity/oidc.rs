@@ -1,9 +1,9 @@
-//! Tokens of an OIDC provider, verified under the keys that it publishes.
+//! Tokens of an OIDC provider, verified with the keys that it publishes.
 //!
-//! Requests read the newest good keys through one pointer, without locking or waiting. One task
-//! replaces them, on a schedule and when a token names an unknown key. If the provider fails, the
-//! last good keys stay in use. Only a request whose token names an unknown key may wait for that
-//! task, and only briefly.
+//! Requests read the newest good keys through one pointer, without locking or waiting. A single
+//! task replaces them, on a schedule and when a token names an unknown key. If the provider fails,
+//! the last good keys stay in use. Only a request whose token names an unknown key may wait for
+//! that task, and only briefly.
 
 pub mod discovery;
 pub mod key_set;
@@ -23,13 +23,13 @@ use super::tier_claim::TierClaim;
 use super::{TokenError, TokenFlaw, VerifiedIdentity, token};
 use paperbourse_core::ids::Timestamp;
 
-/// How long a request waits for keys that may be on their way.
+/// Maximum time that a request waits for keys that may be on their way.
 pub const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// A provider, and its keys as far as they are known.
+/// An OIDC provider and its known keys.
 pub struct OidcIssuer {
     url: IssuerUrl,
-    /// One per algorithm, in the order of [`SignatureAlgorithm::ALL`].
+    /// The checks for each algorithm, in the order of [`SignatureAlgorithm::ALL`].
     validations: [Validation; SignatureAlgorithm::ALL.len()],
     tier_claim: Option<TierClaim>,
     /// The last good keys; `None` before the first fetch succeeds.
@@ -38,7 +38,7 @@ pub struct OidcIssuer {
 }
 
 impl OidcIssuer {
-    /// An issuer at this address, without keys yet.
+    /// Creates an issuer at this address, without keys.
     pub fn new(url: IssuerUrl, audience: &str, tier_claim: Option<TierClaim>) -> Self {
         let validations = SignatureAlgorithm::ALL
             .map(|algorithm| token::validation(algorithm.of_library(), url.as_str(), audience));
@@ -60,8 +60,9 @@ impl OidcIssuer {
         token::verify(text, &public.key, validation, self.tier_claim.as_ref(), now)
     }
 
-    /// Like [`Self::verify`], but if newer keys could change the outcome, requests them, unless
-    /// that happened recently, and waits for them, at most [`WAIT_MAX`].
+    /// Verifies like [`Self::verify`]. If newer keys could change the outcome, waits at most
+    /// [`WAIT_MAX`] for a fetch. Triggers the fetch itself if none is running and none was
+    /// triggered recently.
     ///
     /// One fetch serves any number of concurrent requests.
     pub async fn verify_with_newer_keys(
@@ -70,7 +71,7 @@ impl OidcIssuer {
         now: Timestamp,
     ) -> Result<VerifiedIdentity, TokenError> {
         let seen = self.refresh.seen();
-        // Keys may have arrived before that: look again before waiting.
+        // Keys may have arrived before `seen` was taken, so check once more before waiting.
         let verified = self.verify(text, now);
         if !verified.as_ref().is_err_and(TokenError::may_pass_with_newer_keys) {
             return verified;
@@ -85,7 +86,7 @@ impl OidcIssuer {
         }
     }
 
-    /// Resolves once there are keys, which [`Self::keep_fresh`] fetches.
+    /// Waits until there are keys, which [`Self::keep_fresh`] fetches.
     pub async fn ready(&self) {
         loop {
             let seen = self.refresh.seen();
@@ -96,7 +97,7 @@ impl OidcIssuer {
         }
     }
 
-    /// Keeps the keys fresh with what `fetch` returns, for as long as it is polled.
+    /// Keeps the keys fresh by calling `fetch`, for as long as this future is polled.
     pub async fn keep_fresh<F>(&self, fetch: impl Fn() -> F)
     where
         F: Future<Output = Result<KeySet, FetchError>>,

@@ -1,4 +1,4 @@
-//! HS256 with a secret that the provider and this server share, as Supabase uses it.
+//! HS256 with a secret that the provider and this server share, as used by Supabase.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,14 @@ use super::{TokenError, VerifiedIdentity, token};
 use paperbourse_core::ids::Timestamp;
 use paperbourse_store::key_file::{self, KeyFileError};
 
-/// Shortest secret, in bytes; a shorter one can be guessed from one token (RFC 7518, section 3.2).
+/// Shortest secret, in bytes. A shorter secret can be guessed from a single token (RFC 7518,
+/// section 3.2).
 pub const SECRET_BYTES_MIN: usize = 32;
 
-/// The `aud` in Supabase's tokens for signed-in users.
+/// The `aud` claim in Supabase's tokens for signed-in users.
 pub const AUDIENCE_DEFAULT: &str = "authenticated";
 
-/// The secret, and what a token must contain.
+/// A shared secret, and the checks that a token must pass.
 pub struct SharedSecret {
     key: DecodingKey,
     validation: Validation,
@@ -68,7 +69,7 @@ fn without_line_end(content: &[u8]) -> &[u8] {
     content.strip_suffix(b"\r").unwrap_or(content)
 }
 
-/// Why the secret cannot be used.
+/// The error for a secret that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The file cannot be read, or other users can read it.
@@ -121,7 +122,7 @@ mod tests {
         SharedSecret::open(&path, ISSUER, AUDIENCE_DEFAULT, claim)
     }
 
-    /// A signed Supabase token whose claims include these changes.
+    /// Signs a Supabase token whose claims include these changes.
     fn signed(algorithm: Algorithm, secret: &[u8], changes: &Value) -> String {
         let mut claims = json!({
             "iss": ISSUER, "sub": "3f333df6-90a4-4fda-8dd3-9485d27cee36", "aud": "authenticated",

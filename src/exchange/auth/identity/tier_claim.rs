@@ -1,7 +1,7 @@
-//! The claim that holds the tier a token entitles to.
+//! The claim that holds the tier to which a token entitles its bearer.
 //!
-//! Providers put it where their rules allow: at the top level, below `app_metadata`, or under a
-//! name that is a URL. Pure.
+//! Providers put the claim where their rules allow: at the top level, below `app_metadata`, or
+//! under a name that is a URL. Pure.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::TokenFlaw;
 use paperbourse_core::limits::tier::Tier;
 
-/// How deep the claim may be nested.
+/// Maximum nesting depth of the claim.
 const STEPS_MAX: usize = 8;
 
 /// Longest path to the claim, in bytes.
@@ -24,11 +24,11 @@ const USERS_OWN: &str = "user_metadata";
 /// The path to the tier in a token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TierClaim {
-    /// Member names from the outermost object inwards; never empty.
+    /// Member names, from the outermost object inwards; never empty.
     steps: Box<[Box<str>]>,
 }
 
-/// Why text is not a path to a claim.
+/// The error for text that is not a path to a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TierClaimError {
     /// Users could grant themselves any tier.
@@ -64,12 +64,12 @@ impl FromStr for TierClaim {
 }
 
 impl TierClaim {
-    /// The claim that the embedded issuer uses.
+    /// Returns the claim that the embedded issuer uses.
     pub(super) fn embedded() -> Self {
         Self { steps: [Box::from("tier")].into() }
     }
 
-    /// The tier in these claims; `None` if the claim is absent or null.
+    /// Returns the tier in these claims, or `None` if the claim is absent or null.
     pub(super) fn read(&self, claims: &RawValue) -> Result<Option<Tier>, TokenFlaw> {
         let mut value = claims;
         for step in &self.steps {
@@ -88,7 +88,7 @@ impl TierClaim {
     }
 }
 
-/// Finds the member of an object with this name; a duplicate is an error.
+/// Finds the member with this name in an object. A duplicate is an error.
 struct Member<'n> {
     name: &'n str,
 }

@@ -1,4 +1,4 @@
-//! The rules for tokens that all identity sources share.
+//! Token rules shared by all identity sources.
 
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
@@ -12,7 +12,7 @@ use super::{
 };
 use paperbourse_core::ids::Timestamp;
 
-/// The claims we read ourselves; `jsonwebtoken` also validates `iss` and `aud`.
+/// The claims that are read here; `jsonwebtoken` also validates `iss` and `aud`.
 #[derive(Deserialize)]
 struct Claims<'t> {
     iss: Option<String>,
@@ -42,7 +42,8 @@ impl NumericDate {
     }
 }
 
-/// The library's checks: everything but time, for which it would read a clock.
+/// Returns the checks that the library performs: all but the time checks, for which it would read a
+/// clock.
 pub(super) fn validation(algorithm: Algorithm, issuer: &str, audience: &str) -> Validation {
     let mut validation = Validation::new(algorithm);
     validation.set_required_spec_claims(&["iss", "aud"]);
@@ -75,7 +76,7 @@ fn is_access_type(kind: &str) -> bool {
     ["JWT", ACCESS_TYPE].into_iter().any(|known| is_type(kind, known))
 }
 
-/// Compares a `typ`, with or without the `application/` prefix.
+/// Compares a `typ` value, with or without the `application/` prefix.
 fn is_type(kind: &str, known: &str) -> bool {
     let short = kind
         .get(.."application/".len())
@@ -87,12 +88,13 @@ fn is_type(kind: &str, known: &str) -> bool {
 const ACCESS_TYPE: &str = "at+jwt";
 
 impl Claims<'_> {
-    /// Whether these are the claims of an ID token, which the same issuer signs with the same key.
+    /// Whether these claims are from an ID token, which the same issuer signs with the same key.
     ///
-    /// OIDC puts some claims into ID tokens only: the `nonce` of a sign-in, a hash of what was
-    /// issued with it, or the requesting client (`azp`) as the only audience. Keycloak states the
-    /// type in a claim `typ`, which then decides, since its access tokens used to carry a `nonce`,
-    /// too. An ID token with none of these differs from an access token only in its audience.
+    /// OIDC puts some claims only into ID tokens: the `nonce` of a sign-in, a hash of something
+    /// issued together with the token, or the requesting client (`azp`) as the only audience.
+    /// Keycloak states the type in a `typ` claim, which takes precedence, because its access tokens
+    /// used to carry a `nonce`, too. An ID token with none of these differs from an access token
+    /// only in its audience.
     fn are_of_id_token(&self) -> bool {
         match self.typ.map(text_of).as_deref() {
             Some("ID") => return true,
@@ -113,12 +115,13 @@ impl Claims<'_> {
     }
 }
 
-/// The text of a claim, or its JSON if it is not a string.
+/// Returns the text of a claim, or its JSON if it is not a string.
 fn text_of(value: &RawValue) -> String {
     serde_json::from_str(value.get()).unwrap_or_else(|_| value.get().to_owned())
 }
 
-/// Verifies a token, whose header has been checked, under this key, and its times against `now`.
+/// Verifies a token whose header has been checked: its signature under this key, and its times
+/// against `now`.
 pub(super) fn verify(
     token: &str,
     key: &DecodingKey,
@@ -150,6 +153,7 @@ pub(super) fn verify(
     if later_by_leeway(now) < issued_at {
         return Err(TokenFlaw::IssuedLater { issued_at }.into());
     }
+    // Checked last, so that only a token without any other flaw is reported as expired.
     if now >= later_by_leeway(expires_at) {
         return Err(TokenError::Expired { expired_at: expires_at });
     }

@@ -1,4 +1,4 @@
-//! The rate limits of callers without a key: of addresses, accounts and access tokens.
+//! Rate limits of callers without a key: per address, per account and per access token.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(in crate::service) struct AccessLimits {
     pub(super) keys_made: AccountTable,
     pub(super) sockets_opened: AccountTable,
     /// Limiters of access tokens, by identity and tier. An identity with tokens of several tiers
-    /// has one limiter for each.
+    /// has one limiter for each tier.
     pub(super) tokens: papaya::HashMap<([u8; 32], Tier), Arc<KeyLimiter>, RandomState>,
 }
 
@@ -53,7 +53,7 @@ impl AccessLimits {
 }
 
 impl AccessLimits {
-    /// Limits by these rules from now on. What was drawn so far stays drawn.
+    /// Applies these rules from now on. Tokens drawn so far stay drawn.
     pub(super) fn set_rules(&self, rules: Option<AddressRules>, rates: AccountRates, now_ns: u64) {
         if let Some(AddressRules { public, bootstrap, failures }) = rules {
             self.addresses.public.set_rule(public, now_ns);
@@ -65,7 +65,7 @@ impl AccessLimits {
         self.sockets_opened.set_rate(rates.sockets, now_ns);
     }
 
-    /// The limits of addresses, unless they are off.
+    /// Returns the limits of addresses, or `None` if addresses are not limited.
     fn addresses(&self) -> Option<&AddressLimits> {
         self.are_addresses_limited.load(Ordering::Relaxed).then_some(&self.addresses)
     }

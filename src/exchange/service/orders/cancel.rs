@@ -6,12 +6,12 @@ use paperbourse_core::engine::order::cancel::{Cancelled, CancelledOrders};
 use paperbourse_core::engine::rejection::Rejection;
 use paperbourse_core::ids::OrderId;
 
-/// Selects the open orders to cancel; without a field, all of the account.
+/// Selects the open orders to cancel. If every field is `None`, selects all orders of the account.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CancelRequest {
     /// Only orders in the market with this condition id.
     pub market_id: Option<Box<str>>,
-    /// Only orders in the outcome with this token.
+    /// Only orders for the outcome with this token.
     pub token_id: Option<Box<str>>,
 }
 
@@ -30,7 +30,7 @@ impl Service {
     }
 
     /// Cancels the open orders that the request selects, oldest first, and returns their ids. If
-    /// the shard refuses a later visit, what earlier ones cancelled stays cancelled.
+    /// the shard refuses a later visit, the orders cancelled by earlier ones stay cancelled.
     pub async fn cancel_all(
         &self,
         caller: &Caller,

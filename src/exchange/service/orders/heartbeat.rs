@@ -5,8 +5,8 @@ use paperbourse_core::engine::command::SetHeartbeat;
 use paperbourse_core::ids::Timestamp;
 
 impl Service {
-    /// Notes a heartbeat of the caller's account. Returns when its open orders are cancelled unless
-    /// another one arrives.
+    /// Records a heartbeat of the caller's account. Returns when its open orders will be cancelled
+    /// unless another heartbeat arrives.
     pub async fn beat(
         &self,
         caller: &Caller,

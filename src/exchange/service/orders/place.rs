@@ -21,9 +21,9 @@ use paperbourse_store::journal::Waiters;
 /// A market order to place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderRequest {
-    /// What to buy or sell.
+    /// The market, outcome, side and quantity to trade.
     pub order: TradeOrder,
-    /// Names by which the caller can find or repeat the order.
+    /// Names that let the caller find or repeat the order.
     pub names: OrderNames,
 }
 
@@ -32,13 +32,13 @@ pub struct OrderRequest {
 pub struct PlaceRequest {
     /// The order as the caller wrote it.
     pub order: NewOrder,
-    /// Names by which the caller can find or repeat the order.
+    /// Names that let the caller find or repeat the order.
     pub names: OrderNames,
 }
 
 impl Service {
-    /// Places a market order. It is executed or queued before this returns; the returned future
-    /// resolves when the result is durable. The flag is true for a replay.
+    /// Places a market order, which is executed or queued before this function returns. The
+    /// returned future resolves once the result is durable. The flag is true for a replay.
     pub fn trade<'s>(
         &'s self,
         caller: &Caller,
@@ -53,7 +53,7 @@ impl Service {
         let waiters = context.waiters;
         let mut executed = self.shards.execute(shard, command, waiters);
         let mut held = None;
-        // Not an `async` block, which would store the receipt several times.
+        // Not an `async` block, because that would store the receipt several times.
         Ok(poll_fn(move |context| {
             if held.is_none() {
                 match ready!(Pin::new(&mut executed).poll(context)) {
@@ -74,7 +74,7 @@ impl Service {
         }))
     }
 
-    /// Places an order of any kind. The flag is true for a replay.
+    /// Places an order of any kind. The returned flag is true for a replay.
     pub async fn place(
         &self,
         caller: &Caller,
@@ -91,7 +91,7 @@ impl Service {
         Ok(outcome.map_err(|refusal| self.explained_refusal(refusal))?)
     }
 
-    /// Says what an order would do if it came now.
+    /// Previews what an order would do if it arrived now.
     pub async fn preview(
         &self,
         caller: &Caller,
@@ -114,7 +114,7 @@ impl Service {
         }
     }
 
-    /// Places the orders of a batch in sequence. Each succeeds or fails on its own.
+    /// Places the orders of a batch in sequence. Each order succeeds or fails on its own.
     pub async fn place_all(
         &self,
         caller: &Caller,
@@ -132,7 +132,7 @@ impl Service {
             })
             .collect();
         let answers = self.shards.execute_all(owner.shard(), commands, context.waiters).await?;
-        // Held ones wait side by side: each began to wait when it was placed.
+        // Held orders wait concurrently: the wait of each began when it was placed.
         let outcomes: Vec<_> =
             answers.into_iter().map(|placed| self.outcome(placed, context.waiters)).collect();
         let mut decided = Vec::with_capacity(outcomes.len());
@@ -142,15 +142,15 @@ impl Service {
         Ok(decided)
     }
 
-    /// What became of an order that was placed: if it is held, the future waits until it is
-    /// decided, and returns the outcome however late it is polled.
+    /// Returns the outcome of a placed order. If the order is held, the future waits until the
+    /// order is decided, and resolves to the outcome however late it is polled.
     fn outcome<'s>(
         &'s self,
         placed: Result<Placed, Refusal>,
         waiters: &'s Arc<Waiters>,
     ) -> impl Future<Output = Result<(OrderReceipt, bool), Refusal>> + use<'s> {
         let held = placed.as_ref().ok().map(|placed| &placed.receipt);
-        // On the heap, since every request would have to make room for it.
+        // On the heap, since otherwise the future of every request would reserve space for it.
         let decided = held
             .filter(|receipt| receipt.is_held())
             .map(|receipt| Box::pin(self.shards.held_outcome(receipt, waiters)));
@@ -174,7 +174,7 @@ impl Service {
     }
 }
 
-/// The receipt of a trade that filled. One that ended while it was held did not.
+/// Returns the receipt of a trade that filled. A trade that ended while it was held is refused.
 fn traded(receipt: OrderReceipt) -> Result<OrderReceipt, Refusal> {
     if receipt.fill.quantity > Shares::ZERO {
         return Ok(receipt);

@@ -14,32 +14,33 @@ pub struct OrdersRequest {
     pub only: Option<OnlyOrder>,
     /// Only orders that match this filter.
     pub filter: OrderFilter,
-    /// Where the list begins.
+    /// The position at which the list begins.
     pub from: OrderCursor,
-    /// The page to return, counted from there; ignored for a single order.
+    /// The page to return, counted from `from`; ignored for a single order.
     pub page: Page,
 }
 
-/// A single order.
+/// Selects a single order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnlyOrder {
-    /// The one with this name.
+    /// The order with this name.
     Named(NameHash),
-    /// The one with this id; `None` if it cannot be an id.
+    /// The order with this id; `None` stands for text that cannot be an id.
     WithId(Option<OrderId>),
 }
 
-/// Orders: the open ones, newest first, then the finished ones, the last finished first.
+/// A page of orders. Open orders come first, newest first, then finished ones, most recently
+/// finished first.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct OrderList {
     /// The orders of this page.
     pub orders: Vec<ListedOrder>,
-    /// Where the list goes on; `None` if no order follows that may match.
+    /// Where the list continues; `None` if no further order can match.
     pub next: Option<OrderCursor>,
 }
 
 impl Service {
-    /// An order of the caller's account.
+    /// Returns an order of the caller's account.
     pub async fn order(
         &self,
         caller: &Caller,
@@ -57,7 +58,7 @@ impl Service {
         found.ok_or_else(|| Rejection::OrderNotFound.into())
     }
 
-    /// Orders of the caller's account.
+    /// Returns the requested orders of the caller's account.
     pub async fn orders(
         &self,
         caller: &Caller,
@@ -92,7 +93,8 @@ impl Service {
             .await?)
     }
 
-    /// A page of the orders that match the filter, in as many reads of the shard as that takes.
+    /// Returns a page of the orders that match the filter, in as many reads of the account's shard
+    /// as necessary.
     async fn orders_in_pages(
         &self,
         caller: &Caller,

@@ -1,4 +1,4 @@
-//! The content of one file: what readers see, what is durable, and what may become durable.
+//! The content of one file: the visible bytes, the durable ones, and those that may become durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -8,7 +8,7 @@ use super::random::Random;
 
 pub(super) const SECTOR_BYTES: usize = 512;
 
-/// The unit in which the system writes.
+/// The unit in which the operating system writes.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 const PAGE_SECTORS: usize = PAGE_BYTES / SECTOR_BYTES;
@@ -17,9 +17,9 @@ type Sector = [u8; SECTOR_BYTES];
 
 #[derive(Default, Debug)]
 pub(super) struct Content {
-    /// What readers see.
+    /// The bytes that readers see.
     cached: Vec<u8>,
-    /// What survives a power loss if nothing else reaches the disk.
+    /// The bytes that survive a power loss if nothing else reaches the disk.
     durable: Vec<u8>,
     /// All versions of a sector written since the last sync, newest last: any of them may have
     /// reached the disk.
@@ -61,7 +61,7 @@ impl Content {
         }
     }
 
-    /// Makes everything durable that is marked dirty.
+    /// Makes all dirty data durable.
     pub(super) fn sync(&mut self) {
         self.durable.resize(self.cached.len(), 0);
         for (index, versions) in std::mem::take(&mut self.pending) {
@@ -69,8 +69,8 @@ impl Content {
         }
     }
 
-    /// A part of the pending data reaches the disk, and all of it is marked clean. Readers still
-    /// see what was written.
+    /// Simulates a failed sync: makes part of the pending data durable, and marks all of it clean.
+    /// Readers still see the written bytes.
     pub(super) fn fail_sync(&mut self, random: &mut Random, is_torn: bool) {
         let (durable, cached) = (self.durable.len(), self.cached.len());
         let shorter = durable.min(cached);
@@ -80,9 +80,9 @@ impl Content {
             _ => shorter + random.below(durable.max(cached) - shorter + 1),
         };
         self.durable.resize(length, 0);
-        // So that all or none of many sectors are as likely as any subset.
+        // The density is random, so that writing all or none of many sectors is not too rare.
         let density = random.below(5);
-        // The system writes pages, but some disks write sectors.
+        // The operating system writes whole pages, but some disks write single sectors.
         let unit = if random.one_in(2) { PAGE_SECTORS } else { 1 };
         let mut newest = None;
         for (index, versions) in std::mem::take(&mut self.pending) {
@@ -102,7 +102,7 @@ impl Content {
         }
     }
 
-    /// The power fails: only what reaches the disk survives.
+    /// Simulates a power failure: only the data that reaches the disk survives.
     pub(super) fn lose(&mut self, random: &mut Random, is_torn: bool, is_faded: bool) {
         let changing = if is_faded { self.changing_pages() } else { BTreeSet::new() };
         self.fail_sync(random, is_torn);
@@ -114,7 +114,7 @@ impl Content {
         self.cached.clone_from(&self.durable);
     }
 
-    /// The pages that a write would change if it reached the disk.
+    /// Returns the pages that a pending write would change if it reached the disk.
     fn changing_pages(&self) -> BTreeSet<usize> {
         let is_change = |index: usize, versions: &[Sector]| {
             let old = &self.durable[sector_range(index, self.durable.len())];
@@ -125,7 +125,7 @@ impl Content {
         changing.map(|(index, _)| index / PAGE_SECTORS).collect()
     }
 
-    /// Zeroes some of a page's sectors, whatever they held.
+    /// Zeroes some of a page's sectors, whether or not they are durable.
     fn fade(&mut self, page: usize, random: &mut Random) {
         for index in page * PAGE_SECTORS..(page + 1) * PAGE_SECTORS {
             if random.one_in(2) {
@@ -134,7 +134,8 @@ impl Content {
         }
     }
 
-    /// Keeps the old bytes in some of a sector's words: after some offset, or anywhere.
+    /// Keeps the old bytes in some of a sector's words: in all words after some offset, or in a
+    /// random subset.
     fn tear(&self, index: usize, sector: &mut Sector, random: &mut Random) {
         const WORD_BYTES: usize = 8;
         let mut old = [0; SECTOR_BYTES];
@@ -165,7 +166,7 @@ impl Content {
     }
 }
 
-/// The range of the sector in a file of this length.
+/// Returns the range of a sector in a file of this length.
 fn sector_range(index: usize, length: usize) -> Range<usize> {
     let start = (index * SECTOR_BYTES).min(length);
     start..(start + SECTOR_BYTES).min(length)

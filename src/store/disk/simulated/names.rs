@@ -1,4 +1,4 @@
-//! The content of all directories: what readers see, what is durable, and the changes in between.
+//! The names in all directories: the visible ones, the durable ones, and the changes in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ pub(super) type Inode = u64;
 /// A name in a directory.
 pub(super) type Key = (Inode, String);
 
-/// A change of names. A rename is atomic.
+/// A name removed, a name added, or both: a rename is atomic.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) taken: Option<Key>,
@@ -64,7 +64,7 @@ impl Names {
         self.settle(|change| change.keys().any(|key| key.0 == directory));
     }
 
-    /// Some of the pending changes reach the disk. The others may follow later.
+    /// Makes some of the pending changes durable. The others may follow later.
     pub(super) fn fail_sync(&mut self, random: &mut Random) {
         let density = random.below(5);
         self.settle(|_| random.below(4) < density);
@@ -78,8 +78,7 @@ impl Names {
     }
 
     /// Makes the chosen changes durable, and with each of them the earlier changes of the same
-    /// name. Otherwise a file could end up with two names or, although it always had one, with
-    /// none.
+    /// name. Otherwise a file that always had one name could end up with two names or with none.
     fn settle(&mut self, mut is_chosen: impl FnMut(&Change) -> bool) {
         let mut needed = BTreeSet::new();
         let mut chosen = vec![false; self.pending.len()];

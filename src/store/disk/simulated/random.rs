@@ -1,16 +1,16 @@
 //! A deterministic random number generator, splitmix64.
 
-/// The same seed gives the same sequence.
+/// A random sequence. The same seed produces the same sequence.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of this seed.
+    /// Creates the sequence of this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Any number.
+    /// Returns the next number, from the whole range.
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -19,12 +19,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which must not be 0.
+    /// Returns a number below `end`, which must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end as u64).expect("below a usize")
     }
 
-    /// True with a probability of 1 / `times`, which must not be 0.
+    /// Returns true with a probability of 1 / `times`, which must not be 0.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.next().is_multiple_of(times)
     }

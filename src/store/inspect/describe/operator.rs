@@ -1,4 +1,4 @@
-//! Describes what operators do.
+//! Describes operator actions.
 
 use std::fmt;
 
@@ -10,19 +10,19 @@ use paperbourse_core::engine::event::OperatorActed;
 use paperbourse_core::ids::Timestamp;
 use paperbourse_core::money::Usd;
 
-/// An act of an operator.
+/// An action of an operator.
 #[derive(Debug, Serialize)]
 #[expect(missing_docs, reason = "the fields are those of the event")]
 pub struct ActRow<'a> {
     pub account: u64,
     pub act: &'static str,
-    /// The tier that was given.
+    /// The tier that the account was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier: Option<&'static str>,
-    /// What was deposited.
+    /// The amount deposited, in dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub amount: Option<Text<Usd>>,
-    /// In hexadecimal digits, what tells a repeat of the deposit from another one.
+    /// The deposit's token in hexadecimal, which distinguishes a repeated deposit from a new one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     pub uid: u32,

@@ -19,9 +19,9 @@ use paperbourse_core::money::{FeeRate, Price, Shares, Usd};
 /// A price level of a fill.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LevelRow {
-    /// Dollars per share.
+    /// The price, in dollars per share.
     pub price: Text<Price>,
-    /// Shares.
+    /// Number of shares.
     pub size: Text<Shares>,
 }
 
@@ -31,14 +31,14 @@ impl LevelRow {
     }
 }
 
-/// How much of a price level resting orders have used.
+/// Use of a price level by an account's resting orders.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct UsedLevelRow {
-    /// Dollars per share.
+    /// The price, in dollars per share.
     pub price: Text<Price>,
-    /// The shares that it displayed.
+    /// Number of shares that the level displayed.
     pub shown: Text<Shares>,
-    /// The shares of these that the account's orders may still take.
+    /// Number of the displayed shares that the account's orders may still take.
     pub left: Text<Shares>,
 }
 
@@ -49,17 +49,17 @@ impl UsedLevelRow {
     }
 }
 
-/// A fill.
+/// The fill of an order.
 #[derive(Debug, Serialize)]
 #[expect(missing_docs, reason = "the fields are those of the event")]
 pub struct FillRow<'a> {
     pub order: u64,
     pub account: u64,
     pub market_index: u32,
-    /// None when the record that names the market is gone.
+    /// `None` if the record that names the market is gone.
     pub market_id: Option<Text<Arc<str>>>,
     pub outcome_index: u8,
-    /// None when the record that names the market is gone.
+    /// `None` if the record that names the market is gone.
     pub outcome: Option<Text<Arc<str>>>,
     pub side: &'static str,
     pub quantity: Text<Shares>,
@@ -88,13 +88,13 @@ pub struct PlacedRow<'a> {
     pub post_only: bool,
     /// Whether the order was accepted while its book was stale.
     pub awaited_book: bool,
-    /// How long it was held before; 0 if it was not.
+    /// Time for which the order was held, in milliseconds; 0 if it was not held.
     pub held_ms: u32,
     pub asked: Text<Shares>,
     pub limit_price: Option<Text<Price>>,
-    /// Why the order ended at once.
+    /// Reason the order ended at once. `None` if the order did not end at once.
     pub end: Option<&'static str>,
-    /// What it took at once.
+    /// The part of the order that was filled when it was placed.
     #[serde(flatten)]
     pub taken: FillRow<'a>,
 }
@@ -106,10 +106,10 @@ pub struct HeldRow<'a> {
     pub order: u64,
     pub account: u64,
     pub market_index: u32,
-    /// None when the record that names the market is gone.
+    /// `None` if the record that names the market is gone.
     pub market_id: Option<Text<Arc<str>>>,
     pub outcome_index: u8,
-    /// None when the record that names the market is gone.
+    /// `None` if the record that names the market is gone.
     pub outcome: Option<Text<Arc<str>>>,
     pub side: &'static str,
     pub order_type: &'static str,
@@ -139,7 +139,7 @@ pub struct RestingFillRow {
     /// The best level that the venue displayed.
     pub displayed: LevelRow,
     pub book_sequence: u64,
-    /// What the order used of the displayed levels.
+    /// The displayed levels that the order used.
     pub used: Vec<UsedLevelRow>,
     pub balance: Text<Usd>,
     pub position_shares: Text<Shares>,
@@ -148,8 +148,8 @@ pub struct RestingFillRow {
 }
 
 impl<'a> FillRow<'a> {
-    /// Describes what an order took when it was placed: the fill, its levels, the sequence of its
-    /// book, and its slippage.
+    /// Describes the part of an order that was filled when it was placed: the fill, its levels, the
+    /// sequence of its book, and its slippage.
     pub(super) fn new(
         placement: &'a Placement,
         (fill, levels, book_sequence, slippage_bps): (&Fill, &[Level], u64, Option<u32>),
@@ -200,7 +200,7 @@ impl<'a> PlacedRow<'a> {
     }
 }
 
-/// The label of the order's outcome.
+/// Returns the label of the order's outcome.
 fn label(placement: &Placement, market: Option<&UsedMarket>) -> Option<Text<Arc<str>>> {
     let (label, _) = market?.outcomes.get(placement.outcome.index())?;
     Some(Text(label.clone()))
@@ -267,7 +267,7 @@ fn write_outcome(
     write!(formatter, " in {}", MarketName(market_index, market_id))
 }
 
-/// Writes the names of an order, as the rest of a line.
+/// Writes the client order id and the number of names, as the rest of a line.
 fn write_names(
     formatter: &mut fmt::Formatter<'_>,
     client_order_id: Option<&str>,

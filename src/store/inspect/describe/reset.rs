@@ -1,4 +1,4 @@
-//! Describes a reset.
+//! Describes account resets.
 
 use std::fmt;
 

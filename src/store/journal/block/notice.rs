@@ -1,7 +1,8 @@
-//! The blocks of a replicated log: those of the journal, and notices. Pure: bytes in, bytes out.
+//! The blocks of a replicated log: blocks of records, as in any journal, and notices. Pure: bytes
+//! in, bytes out.
 //!
-//! A notice says who owns the log from here on. It is a block without records; its header has a
-//! flag, and in place of the records is
+//! A notice states who owns the log from this block on. It is a block without records; its header
+//! has a flag, and in place of the records it holds
 //!
 //! ```text
 //!        ┌───────────────────────────────┬───────────────────────────────┐
@@ -10,13 +11,13 @@
 //! ```
 //!
 //! - *fence* (flag 1): the node takes the log and begins an epoch, one above the last.
-//! - *release* (flag 2): the owner gives the log up. The epoch stays the same.
-//! - *heartbeat* (flag 4): the owner has nothing to write and is alive. The epoch stays the same.
+//! - *release* (flag 2): the owner gives up the log. The epoch stays the same.
+//! - *heartbeat* (flag 4): the owner is alive and has nothing to write. The epoch stays the same.
 //!
-//! The nonce is random and tells two attempts apart, even of the same node: the bytes of a fence in
-//! the log prove whose attempt it was.
+//! The nonce is random and distinguishes two attempts, even by the same node: the bytes of a fence
+//! in the log prove which attempt wrote it.
 //!
-//! The journal of a single server has no notices and takes a block with a flag for damage.
+//! The journal of a single server has no notices and treats a block with a flag as damage.
 
 use std::fmt;
 
@@ -31,8 +32,8 @@ use crate::journal::ChainMark;
 /// Longest block of a replicated log, in bytes. A broker's messages are at most 1 MiB.
 pub const REPLICATED_BLOCK_BYTES_MAX: usize = 512 << 10;
 
-/// The greatest position and epoch of a block that is believed without those before it: no log gets
-/// there, and nothing that is counted on from there overflows.
+/// Maximum position and epoch of a block that is trusted without its predecessors. No log gets that
+/// far, and arithmetic on these values does not overflow.
 const COUNT_MAX: u64 = 1 << 62;
 
 /// Longest name of a node, in bytes.
@@ -47,7 +48,7 @@ const _: () = assert!(super::alone_bytes(super::RECORD_BYTES_MAX) <= REPLICATED_
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeName(String);
 
-/// A text that cannot be the name of a node.
+/// Error for text that cannot be the name of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "the name of a node is 1 to {NAME_BYTES_MAX} letters, digits, dots, hyphens or underscores"
@@ -55,7 +56,7 @@ pub struct NodeName(String);
 pub struct NotAName;
 
 impl NodeName {
-    /// Checks the name.
+    /// Validates the name.
     pub fn new(name: &str) -> Result<Self, NotAName> {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_allowed) {
@@ -64,7 +65,7 @@ impl NodeName {
         Ok(Self(name.to_owned()))
     }
 
-    /// The name.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -76,12 +77,12 @@ impl fmt::Display for NodeName {
     }
 }
 
-/// What a notice announces.
+/// The announcement that a notice makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoticeKind {
     /// The node takes the log and begins an epoch.
     Fence,
-    /// The node gives the log up.
+    /// The node gives up the log.
     Release,
     /// The node owns the log and has nothing to write.
     Heartbeat,
@@ -102,23 +103,23 @@ impl NoticeKind {
     }
 }
 
-/// A block without records that says who owns the log.
+/// A block without records that states who owns the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notice {
-    /// What it announces.
+    /// The announcement.
     pub kind: NoticeKind,
-    /// Who wrote it.
+    /// The node that wrote the notice.
     pub node: NodeName,
-    /// A random number that no other notice has.
+    /// A random number, unique to this notice.
     pub nonce: [u8; NONCE_BYTES],
 }
 
-/// What a block of a replicated log holds.
+/// The content of a block of a replicated log.
 #[derive(Clone, Debug)]
 pub enum Entry<'a> {
     /// Records.
     Records(Records<'a>),
-    /// Who owns the log.
+    /// A notice of who owns the log.
     Notice(Notice),
 }
 
@@ -127,12 +128,12 @@ pub enum Entry<'a> {
 pub struct Records<'a>(Block<'a>);
 
 impl<'a> Records<'a> {
-    /// The position of the first record.
+    /// Returns the position of the first record.
     pub const fn first_position(&self) -> u64 {
         self.0.first_position
     }
 
-    /// The records, in order.
+    /// Iterates over the records in order.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.0.records()
     }
@@ -143,23 +144,23 @@ impl<'a> Records<'a> {
 pub struct ReplicatedChain(Chain);
 
 impl ReplicatedChain {
-    /// The chain of a log that has no blocks yet.
+    /// Returns the chain of a log that has no blocks yet.
     pub fn start(log: LogId) -> Self {
         Self(Chain::start(log))
     }
 
-    /// The chain at the mark stored in a snapshot.
+    /// Returns the chain at the mark stored in a snapshot.
     pub fn at(log: LogId, mark: ChainMark) -> Self {
         Self(Chain::at(log, mark))
     }
 
-    /// The mark that a snapshot stores.
+    /// Returns the mark that a snapshot stores.
     pub const fn mark(&self) -> ChainMark {
         self.0.mark()
     }
 
-    /// The chain that this block claims to continue. `None` if it is no block of this log, or
-    /// claims a position or an epoch that no log reaches.
+    /// Returns the chain that this block claims to continue. `None` if it is not a block of this
+    /// log, or claims a position or an epoch that no log reaches.
     pub(in crate::journal) fn before(&self, block: &[u8]) -> Option<Self> {
         let flags = u32_at(block.get(..HEADER_BYTES)?, FLAGS_AT);
         let header = Header::read_flagged(block, self.0.log_crc, flags).ok()?;
@@ -175,14 +176,14 @@ impl ReplicatedChain {
         }))
     }
 
-    /// The chain behind this block, if it is an intact block of this log, wherever it stands.
+    /// Returns the chain after this block if it is an intact block of this log, at any position.
     pub(in crate::journal) fn behind(&self, block: &[u8]) -> Option<Self> {
         let mut chain = self.before(block)?;
         chain.read(block).ok().map(|_| chain)
     }
 
-    /// Reads the block, which must be complete and nothing else, and advances the chain past it if
-    /// it is intact.
+    /// Reads the block and, if it is intact, advances the chain past it. `block` must be one
+    /// complete block and nothing else.
     pub fn read<'a>(&mut self, block: &'a [u8]) -> Result<Entry<'a>, Damage> {
         if block.len() < HEADER_BYTES || block.len() > REPLICATED_BLOCK_BYTES_MAX {
             return Err(Damage::NoBlock);
@@ -190,6 +191,7 @@ impl ReplicatedChain {
         if let Some(kind) = NoticeKind::of_flags(u32_at(block, FLAGS_AT)) {
             return self.read_notice(kind, block).map(Entry::Notice);
         }
+        // `block::read` requires at least a page.
         if block.len() < PAGE_BYTES {
             return Err(Damage::NoBlock);
         }
@@ -233,18 +235,18 @@ impl ReplicatedChain {
         Ok(Notice { kind, node, nonce: *nonce })
     }
 
-    /// Makes the records, of which there must be some, the next block, and advances the chain past
-    /// it.
+    /// Seals the records as the next block, and advances the chain past it. There must be at least
+    /// one record.
     pub(in crate::journal) fn seal(&mut self, records: &mut Builder) -> Bytes {
         assert!(records.record_count > 0, "only a fence begins an epoch");
         let unsealed_bytes = records.buffer.len();
         let block = Bytes::copy_from_slice(records.seal(&mut self.0));
-        // They can be sealed again, in another chain.
+        // The records stay in the builder unsealed: they can be sealed again, in another chain.
         records.buffer.truncate(unsealed_bytes);
         block
     }
 
-    /// Makes the notice the next block, and advances the chain past it.
+    /// Seals the notice as the next block, and advances the chain past it.
     pub fn seal_notice(&mut self, notice: &Notice) -> Bytes {
         let chain = &mut self.0;
         let name = notice.node.as_str().as_bytes();
@@ -276,13 +278,13 @@ impl ReplicatedChain {
 pub struct ReplicatedBuilder(Builder);
 
 impl ReplicatedBuilder {
-    /// An empty block.
+    /// Creates a builder without records.
     pub fn new() -> Self {
         Self(Builder::new())
     }
 
     /// Appends a record. Returns false, without appending it, if the block would exceed
-    /// [`REPLICATED_BLOCK_BYTES_MAX`]. A block without records takes any record of at most
+    /// [`REPLICATED_BLOCK_BYTES_MAX`]. An empty block accepts any record of at most
     /// [`RECORD_BYTES_MAX`](crate::journal::RECORD_BYTES_MAX) bytes.
     pub fn push(&mut self, record: &[u8]) -> bool {
         self.0.push(record, REPLICATED_BLOCK_BYTES_MAX)
@@ -293,8 +295,8 @@ impl ReplicatedBuilder {
         self.0.record_count == 0
     }
 
-    /// Makes the records the next block, which must not be empty, advances the chain past it, and
-    /// starts another block.
+    /// Seals the records as the next block, advances the chain past it, and starts another block.
+    /// There must be at least one record.
     pub fn seal(&mut self, chain: &mut ReplicatedChain) -> Bytes {
         let block = chain.seal(&mut self.0);
         self.0.clear();
@@ -319,7 +321,7 @@ mod tests {
         Notice { kind, node: NodeName::new("node-1.example").unwrap(), nonce: [9; NONCE_BYTES] }
     }
 
-    /// A log of a fence, a block with these records, and a release.
+    /// Returns a log of a fence, a block with these records, and a release.
     fn log(records: &[&[u8]]) -> Vec<Bytes> {
         let mut chain = ReplicatedChain::start(LOG);
         let fence = chain.seal_notice(&notice(NoticeKind::Fence));
@@ -386,7 +388,7 @@ mod tests {
                 assert_eq!(start.behind(&block), None, "{position} {epoch}");
             }
         }
-        // Two records at the last position of all.
+        // A block of two records whose first position is `u64::MAX`.
         let chain = ReplicatedChain(Chain { position: COUNT_MAX - 1, epoch: 1, ..start.0 });
         let mut builder = ReplicatedBuilder::new();
         assert!(builder.push(b"one") && builder.push(b"two"));

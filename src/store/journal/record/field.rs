@@ -1,4 +1,4 @@
-//! The fields of each kind of event, in the order in which they stand.
+//! The fields of each kind of event, in the order in which they are stored.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use paperbourse_core::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, T
 use paperbourse_core::limits::tier::Tier;
 use paperbourse_core::money::Usd;
 
-/// Writes fields behind what is there.
+/// Appends fields to a buffer.
 pub(crate) struct Fields<'a>(pub(crate) &'a mut Vec<u8>);
 
 impl Fields<'_> {
-    /// Writes the body of an event and tells its kind.
+    /// Writes the body of an event and returns its kind.
     pub(crate) fn event(&mut self, event: &Event) -> u16 {
         match event {
             Event::AccountOpened { account, identity, granted, at } => {
@@ -199,7 +199,8 @@ pub(super) const fn tier_of(code: u8) -> Option<Tier> {
     }
 }
 
-/// Bytes whose number is known when this is compiled: reading a field at a known place cannot fail.
+/// A byte array of a length known at compile time, so that reading a field at a constant offset
+/// cannot fail.
 #[derive(Clone, Copy)]
 pub(super) struct Chunk<'a, const N: usize>(pub(super) &'a [u8; N]);
 
@@ -230,10 +231,10 @@ impl<const N: usize> Chunk<'_, N> {
     }
 }
 
-/// Reads fields, and keeps its offset for errors.
+/// Reads fields and tracks the offset for errors.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
-    /// Where `bytes` begins within the record.
+    /// Offset of `bytes` within the record.
     base: usize,
     at: usize,
 }
@@ -250,7 +251,7 @@ impl<'a> Reader<'a> {
         self.base + self.at
     }
 
-    /// Reads the body of an event; `None` for a kind that is not known.
+    /// Reads the body of an event. `None` for an unknown kind.
     pub(crate) fn event(&mut self, kind: u16) -> Read<Option<Event>> {
         Ok(Some(match kind {
             kind::ACCOUNT_OPENED => {
@@ -381,13 +382,13 @@ impl<'a> Reader<'a> {
         self.at == self.bytes.len()
     }
 
-    /// The next `count` bytes as a reader of their own.
+    /// Returns a reader of the next `count` bytes.
     pub(crate) fn part(&mut self, count: usize, field: &'static str) -> Read<Reader<'a>> {
         let base = self.offset();
         Ok(Reader { bytes: self.take(count, field)?, base, at: 0 })
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     #[inline]
     pub(super) fn chunk<const N: usize>(&mut self, field: &'static str) -> Read<Chunk<'a, N>> {
         let (offset, rest) = (self.offset(), &self.bytes[self.at..]);
@@ -396,7 +397,7 @@ impl<'a> Reader<'a> {
         Ok(Chunk(bytes))
     }
 
-    /// Reads something that may turn out not to be what should stand there.
+    /// Reads a value that may be invalid. Fails at the value's offset if `read` returns `None`.
     #[inline]
     pub(crate) fn valid<T>(
         &mut self,
@@ -486,7 +487,7 @@ impl<'a> Reader<'a> {
         self.i64(field).map(Timestamp::from_nanos)
     }
 
-    /// A value that is absent stands as zero, so that there is one way to write it.
+    /// Reads an optional time. An absent time is stored as zero, so that it has only one encoding.
     pub(crate) fn optional_time(&mut self, field: &'static str) -> Read<Option<Timestamp>> {
         self.valid(field, |reader| {
             let is_some = reader.flag(field)?;

@@ -1,4 +1,4 @@
-//! The numbers of the kinds of events. They are part of the format: never reused, never changed.
+//! The numbers of the event kinds. They are part of the format: never reused, never changed.
 
 pub(crate) const ACCOUNT_OPENED: u16 = 1;
 pub(crate) const KEY_CREATED: u16 = 2;

@@ -1,4 +1,5 @@
-//! The fields of orders that may rest: their placement, their fills, and their lives in snapshots.
+//! The fields of orders that may rest: their placement, their fills, and their [`Life`] in
+//! snapshots.
 
 use smallvec::SmallVec;
 
@@ -15,9 +16,9 @@ use paperbourse_core::market::book::Level;
 use paperbourse_core::market::walk::Fills;
 use paperbourse_core::money::{Price, Shares, Usd};
 
-/// Set beside the flag of an awaited book in the terms of an order that was held.
+/// Flag for an order that was held, in the byte that also says whether the order awaited a book.
 const WAS_HELD: u8 = 2;
-/// Set beside the flag of an awaited book in the life of an order that is held.
+/// Flag for an order that is held, in the byte that also says whether the order awaits a book.
 const IS_HELD: u8 = 2;
 
 impl Fields<'_> {
@@ -37,7 +38,7 @@ impl Fields<'_> {
         self.u8(end.map_or(0, end_reason_code));
     }
 
-    /// Writes a fill of an open order and tells its kind.
+    /// Writes a fill of an open order and returns its kind.
     pub(super) fn resting_filled(&mut self, filled: &RestingFilled) -> u16 {
         let RestingFilled { order, fill, displayed, book_sequence, used } = filled;
         self.u64(order.get());
@@ -51,7 +52,7 @@ impl Fields<'_> {
         kind::RESTING_FILLED_OF_LEVELS
     }
 
-    /// Levels that orders have used.
+    /// Writes the levels that orders have used.
     pub(crate) fn used_levels(&mut self, levels: &[UsedLevel]) {
         self.length(levels.len());
         for UsedLevel { price, shown, left } in levels {
@@ -61,7 +62,7 @@ impl Fields<'_> {
         }
     }
 
-    /// Terms, progress and end of an order.
+    /// Writes the terms, progress and end of an order.
     pub(crate) fn life(&mut self, life: &Life) {
         let Life { terms, progress, end, awaits_book, is_held } = life;
         self.terms(terms);
@@ -85,7 +86,7 @@ impl Fields<'_> {
         self.i64(at.nanos());
     }
 
-    /// How an order is held.
+    /// Writes an order's hold: the hold's end and reserve, and the order's amount and price limits.
     pub(crate) fn hold(&mut self, hold: &Hold) {
         let Hold { due, reserve, amount, expected_price, max_slippage_bps } = *hold;
         self.i64(due.nanos());
@@ -235,7 +236,7 @@ impl Reader<'_> {
         Ok(Hold { due, reserve, amount, expected_price, max_slippage_bps })
     }
 
-    /// A number behind a flag; 0 if there is none.
+    /// Reads a flag and the number after it, which must be 0 if the flag is unset.
     fn optional_number(&mut self, field: &'static str) -> Read<Option<i64>> {
         self.valid(field, |reader| {
             let is_some = reader.flag(field)?;
@@ -244,7 +245,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Two flags in one byte.
+    /// Reads two flags from one byte.
     fn two_flags(&mut self, field: &'static str) -> Read<(bool, bool)> {
         self.valid(field, |reader| {
             let byte = reader.u8(field)?;
@@ -305,7 +306,7 @@ impl Reader<'_> {
     }
 }
 
-/// The number of a reason on disk, above 0.
+/// Returns the number that stands for a reason on disk; at least 1.
 pub(super) const fn end_reason_code(reason: EndReason) -> u8 {
     match reason {
         EndReason::User => 1,

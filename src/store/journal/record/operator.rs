@@ -1,4 +1,4 @@
-//! The fields of what operators do.
+//! The fields of operator actions.
 
 use super::field::{Fields, Read, Reader, tier_code, tier_of};
 use paperbourse_core::engine::admin::standing::{Act, Deposit, Operator, Suspension};
@@ -30,7 +30,7 @@ impl Fields<'_> {
         self.optional_text(by.user.as_deref());
     }
 
-    /// One more than the number of a tier; 0 if there is none.
+    /// Writes the tier's number plus one; 0 if there is no tier.
     pub(crate) fn optional_tier(&mut self, tier: Option<Tier>) {
         self.u8(tier.map_or(0, |tier| tier_code(tier) + 1));
     }
@@ -102,7 +102,7 @@ impl Reader<'_> {
     }
 }
 
-/// The number of an act on disk.
+/// Returns the number that stands for an act on disk.
 const fn act_code(act: &Act) -> u8 {
     match act {
         Act::Suspend => 1,

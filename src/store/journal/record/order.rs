@@ -1,4 +1,4 @@
-//! The fields of an order and of its fill, in the order in which they stand.
+//! The fields of an order and of its fill, in the order in which they are stored.
 
 use smallvec::SmallVec;
 
@@ -12,8 +12,7 @@ use paperbourse_core::market::book::{Level, Side};
 use paperbourse_core::market::walk::Fills;
 use paperbourse_core::money::{FeeRate, Price, Shares, Usd};
 
-/// Where the fields stand that every filled order has, in front of its names, its levels and its
-/// text.
+/// Offsets of the fixed-size fields, which precede a filled order's names, levels and text.
 mod order_at {
     pub(super) const ORDER: usize = 0;
     pub(super) const ACCOUNT: usize = ORDER + 8;
@@ -30,10 +29,10 @@ mod order_at {
     pub(super) const END: usize = FINGERPRINT + 16;
 }
 
-/// What a fill gave: eight numbers.
+/// Length of a fill, in bytes: eight numbers.
 const FILL_BYTES: usize = 8 * 8;
 
-/// A name, and a level with its price and its size.
+/// Lengths in bytes of a name, and of a level: its price and its size.
 const NAME_BYTES: usize = 16;
 const LEVEL_BYTES: usize = 16;
 
@@ -52,7 +51,7 @@ impl Fields<'_> {
         self.optional_text(placement.client_order_id.as_deref());
     }
 
-    /// The head of an order, in a record and in a snapshot, as one piece.
+    /// Appends the head of an order, for a record or a snapshot, in a single write.
     #[inline]
     pub(crate) fn order_head(&mut self, placement: &Placement, slippage_bps: Option<u32>) {
         use order_at as at;
@@ -70,7 +69,8 @@ impl Fields<'_> {
         self.0.extend_from_slice(&head);
     }
 
-    /// The fingerprint and the names of an order. Its head has the number of names.
+    /// Appends the fingerprint and the names of an order. The number of names is in the order's
+    /// head.
     #[inline]
     pub(crate) fn order_names(&mut self, placement: &Placement) {
         self.0.extend_from_slice(&placement.fingerprint.to_bytes());
@@ -79,12 +79,11 @@ impl Fields<'_> {
         }
     }
 
-    /// Buy or sell.
     pub(crate) fn side(&mut self, side: Side) {
         self.u8(side_code(side));
     }
 
-    /// What a fill gave: [`FILL_BYTES`], as one piece.
+    /// Appends the numbers of a fill, [`FILL_BYTES`] in all, in a single write.
     #[inline]
     pub(crate) fn fill(&mut self, fill: &Fill) {
         let numbers = [
@@ -105,17 +104,17 @@ impl Fields<'_> {
     }
 }
 
-/// The head of an order that is being read.
+/// The decoded head of an order.
 pub(crate) struct OrderHead {
-    /// The placement, of which the names and the text have yet to be read.
+    /// The placement. Its fingerprint, names and text have yet to be read.
     pub(crate) placement: Placement,
     name_count: u8,
     pub(crate) slippage_bps: Option<u32>,
 }
 
 impl Reader<'_> {
-    /// Most records are fills, and a start reads millions of them: each part of a known length is
-    /// taken as a whole, so that its fields are loads from places that are known.
+    /// Reads a filled order. Most records are fills, and startup reads millions of them. So the
+    /// fixed-size part is read as one array, whose fields are then loads from constant offsets.
     pub(super) fn order_filled(&mut self) -> Read<Box<OrderFilled>> {
         let base = self.offset();
         let fixed = self.chunk::<{ order_at::END }>("fill")?;
@@ -138,7 +137,7 @@ impl Reader<'_> {
         let levels = self.take(level_count.saturating_mul(LEVEL_BYTES), "levels")?;
         let names = names.as_chunks::<NAME_BYTES>().0.iter();
         let levels = levels.as_chunks::<LEVEL_BYTES>().0.iter();
-        // The lists are filled where they stay, so that nothing of their size is moved.
+        // Fill the lists in place, inside the box, so that they are not moved afterwards.
         let mut filled = Box::new(OrderFilled {
             placement: Placement {
                 order: order.ok_or_else(|| invalid(order_at::ORDER, "order"))?,
@@ -160,7 +159,7 @@ impl Reader<'_> {
         Ok(filled)
     }
 
-    /// What a fill gave.
+    /// Reads the numbers of a fill. `field` is used in errors.
     #[inline]
     pub(crate) fn fill(&mut self, field: &'static str) -> Read<Fill> {
         self.chunk(field).map(fill_of)
@@ -171,7 +170,8 @@ impl Reader<'_> {
         self.valid("side", |reader| Ok(side_of(reader.u8("side")?)))
     }
 
-    /// The head of an order, in a record and in a snapshot. Its names and its text follow later.
+    /// Reads the head of an order, from a record or a snapshot. The order's names and text follow
+    /// later.
     pub(crate) fn order_head(&mut self) -> Read<OrderHead> {
         let placement = Placement {
             order: self.id("order", OrderId::from_raw)?,
@@ -191,7 +191,7 @@ impl Reader<'_> {
         Ok(OrderHead { placement, name_count, slippage_bps })
     }
 
-    /// The fingerprint and the names of the order with this head.
+    /// Reads the fingerprint and the names of the order with this head.
     pub(crate) fn order_names(&mut self, head: &mut OrderHead) -> Read<()> {
         head.placement.fingerprint = Fingerprint::from_bytes(self.array("fingerprint")?);
         for _ in 0..head.name_count {

@@ -1,4 +1,4 @@
-//! The fields of the events of a settlement, in the order in which they stand.
+//! The fields of settlement events, in the order in which they are stored.
 
 use std::sync::Arc;
 

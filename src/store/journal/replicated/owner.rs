@@ -9,39 +9,40 @@ use super::{
 };
 use paperbourse_core::faults::{self, Fault};
 
-/// Appends without an answer are logged at the first and then at every so many tries.
+/// Number of tries between two warnings about an append without an answer. The first try is logged
+/// too.
 const TRIES_PER_WARNING: u32 = 100;
 
-/// Writes a log for one epoch, from its fence until another node's.
+/// Writes a log for one epoch, from its own fence until another node's.
 pub struct Owner<L> {
-    /// At the newest block that is acknowledged.
+    /// Positioned at the newest acknowledged block.
     pub(super) reader: Reader<L>,
     node: NodeName,
     pub(super) builder: ReplicatedBuilder,
-    /// A block that may be in the log already, and the chain behind it. Nothing else is sent until
-    /// that is known.
+    /// A block that may already be in the log, and the chain after it. Nothing else is sent until
+    /// its outcome is known.
     pub(super) unacknowledged: Option<(Bytes, ReplicatedChain)>,
 }
 
-/// What came of [`Owner::take_at_end`].
+/// The outcome of [`Owner::take_at_end`].
 pub enum Taking<L> {
     /// The log was taken.
     Taken(Owner<L>),
-    /// There is more in the log than the reader has read.
+    /// The log continues past the blocks that the reader has read.
     Outrun(Reader<L>),
 }
 
-/// Why a node does not own a log any more. Its other logs are not affected.
+/// Reason a node no longer owns a log. Its other logs are not affected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Lost {
-    /// Another block is where the owner's next one should be.
+    /// Another node's block took the place of the owner's next block.
     #[error("the log {log} belongs to {} from block {sequence} on", taker(by.as_ref()))]
     Fenced {
         /// The name of the log.
         log: String,
-        /// The sequence of that block.
+        /// The sequence of the block that took the place.
         sequence: u64,
-        /// The node that took the log; `None` if the block is no fence.
+        /// The node that took the log; `None` if the block in that place is not a fence.
         by: Option<NodeName>,
     },
     /// The log is damaged.
@@ -53,26 +54,27 @@ fn taker(by: Option<&NodeName>) -> String {
     by.map_or_else(|| "another node".to_owned(), |node| format!("the node {node}"))
 }
 
-/// Whose block is in the place for which one was sent.
+/// Whether the block in the expected place is the one that was sent.
 enum Settled {
     Ours,
     Theirs(Option<NodeName>),
 }
 
 impl<L: Log> Owner<L> {
-    /// Takes the log: begins an epoch, and reads everything up to its fence, which goes to `show`.
-    /// Whatever a former owner had acknowledged has been shown when this returns. It tries until
-    /// its fence is the newest block, so an owner that keeps writing may hold it off for a while.
+    /// Takes the log: appends a fence, which begins an epoch, and passes all blocks up to it to
+    /// `show`. Every block that a former owner had acknowledged has been shown when this returns.
+    /// Retries until its fence is the newest block, so a current owner that keeps writing can delay
+    /// it for a while.
     ///
-    /// If the future is dropped, and after an error, the fence may be in the log all the same; it
-    /// then begins an epoch without an owner. The reader that comes with an error is at the newest
-    /// block that was shown.
+    /// If the future is dropped, or after an error, the fence may still be in the log; it then
+    /// begins an epoch without an owner. The reader returned with an error is positioned at the
+    /// newest block that was shown.
     pub async fn take(
         mut reader: Reader<L>,
         node: NodeName,
         mut show: impl FnMut(u64, &Bytes, Entry<'_>),
     ) -> Result<Self, (Reader<L>, ReadError)> {
-        // What is read now need not be read while no node serves.
+        // Catch up before the fence: the blocks read now need not be read while no node serves.
         let mut result = reader.catch_up(&mut show).await;
         while result.is_ok() {
             let fence = match place_fence(&reader, &node).await {
@@ -92,7 +94,7 @@ impl<L: Log> Owner<L> {
         Err((reader, result.expect_err("the loop ends with an error")))
     }
 
-    /// Takes the log if it ends where the reader is: begins an epoch there.
+    /// Takes the log and begins an epoch, provided that the reader is at the end of the log.
     pub async fn take_at_end(reader: Reader<L>, node: NodeName) -> Result<Taking<L>, Halt> {
         let mut after = reader.chain;
         let fence = after.seal_notice(&notice(NoticeKind::Fence, &node));
@@ -110,7 +112,7 @@ impl<L: Log> Owner<L> {
         })
     }
 
-    /// Takes the log at its end, whatever is there, for [`Fault::FenceUnread`].
+    /// Takes the log at its end without reading the blocks before it, for [`Fault::FenceUnread`].
     async fn take_unread(reader: Reader<L>, node: NodeName) -> Result<Taking<L>, Halt> {
         let Ok(Some(fence)) = place_fence(&reader, &node).await else {
             return Ok(Taking::Outrun(reader));
@@ -125,17 +127,17 @@ impl<L: Log> Owner<L> {
         Ok(Taking::Taken(Self { reader, node, builder, unacknowledged: None }))
     }
 
-    /// The epoch.
+    /// Returns the owner's epoch, which started with its fence.
     pub const fn epoch(&self) -> u64 {
         self.reader.chain.mark().epoch
     }
 
-    /// The sequence of the newest acknowledged block.
+    /// Returns the sequence of the newest acknowledged block.
     pub const fn sequence(&self) -> u64 {
         self.reader.sequence
     }
 
-    /// The position of the newest acknowledged record.
+    /// Returns the position of the newest acknowledged record.
     pub const fn position(&self) -> u64 {
         self.reader.chain.mark().position
     }
@@ -146,10 +148,12 @@ impl<L: Log> Owner<L> {
         self.builder.push(record)
     }
 
-    /// Appends the records that were pushed. Returns once they are on the disks of a majority,
-    /// however long that takes, or the log is lost. [`Self::position`] then is that of the last.
+    /// Appends the pushed records. Returns once they are on the disks of a majority, however long
+    /// that takes, or once the log is lost. On success, [`Self::position`] is that of the last
+    /// record.
     ///
-    /// If the future is dropped, the block may be in the log; the next call finds out first.
+    /// If the future is dropped, the block may be in the log; the next call first finds out whether
+    /// it is.
     pub async fn flush(&mut self) -> Result<(), Lost> {
         self.send().await?;
         if !self.builder.is_empty() {
@@ -159,7 +163,7 @@ impl<L: Log> Owner<L> {
         Ok(())
     }
 
-    /// Appends the block that `seal` makes, as [`Self::flush`] does for records that were pushed.
+    /// Appends the block that `seal` makes, as [`Self::flush`] does for the pushed records.
     pub async fn append(
         &mut self,
         seal: impl FnOnce(&mut ReplicatedChain) -> Bytes,
@@ -171,13 +175,14 @@ impl<L: Log> Owner<L> {
         self.send().await
     }
 
-    /// Shows others that the owner is alive, and the owner that the log is still its own.
+    /// Appends a heartbeat. It shows other nodes that the owner is alive, and confirms that this
+    /// node still owns the log.
     pub async fn beat(&mut self) -> Result<(), Lost> {
         let heartbeat = notice(NoticeKind::Heartbeat, &self.node);
         self.append(|chain| chain.seal_notice(&heartbeat)).await
     }
 
-    /// Gives the log up, so that the next owner need not wait. Records that were pushed go first.
+    /// Gives up the log, so that the next owner need not wait. Pushed records are appended first.
     pub async fn release(mut self) -> Result<Reader<L>, (Reader<L>, Lost)> {
         let mut result = self.flush().await;
         if result.is_ok() {
@@ -218,13 +223,15 @@ impl<L: Log> Owner<L> {
 }
 
 fn notice(kind: NoticeKind, node: &NodeName) -> Notice {
+    // Without a nonce, the fences of two attempts would be the same bytes.
     let mut nonce = [0; 16];
     getrandom::fill(&mut nonce).expect("the operating system gives random numbers");
     Notice { kind, node: node.clone(), nonce }
 }
 
-/// Puts a fence at the end of the log. Returns its sequence; `None` if another node was faster.
-/// The fence vouches for the newest block, which vouches for the others; they are read later.
+/// Appends a fence at the end of the log. Returns its sequence; `None` if another node was faster.
+/// The fence vouches for the newest block and, through it, for the earlier ones, which are read
+/// later.
 async fn place_fence<L: Log>(
     reader: &Reader<L>,
     node: &NodeName,
@@ -237,8 +244,8 @@ async fn place_fence<L: Log>(
     }
 }
 
-/// Sends the block that follows the reader's newest, the same bytes with the same condition, until
-/// it is known what is in its place.
+/// Appends `block` after the reader's newest block. Resends the same bytes with the same condition
+/// until it is known which block is in that place.
 async fn settle<L: Log>(reader: &Reader<L>, block: &Bytes) -> Result<Settled, Halt> {
     let (mut unknown_count, mut short_count) = (0, 0);
     loop {
@@ -257,7 +264,8 @@ async fn settle<L: Log>(reader: &Reader<L>, block: &Bytes) -> Result<Settled, Ha
             }
             // The broker may count a block that is not in the log and may never be.
             Appended::Stale { .. } => match reader.extent().await {
-                // Others went on long ago. Our block may be in the log, but the log is not ours.
+                // Other nodes have long continued the log. Our block may be in it, but the log is
+                // not ours.
                 Ok(extent) if extent.first > reader.sequence + 1 => {
                     return Ok(Settled::Theirs(None));
                 }
@@ -287,7 +295,7 @@ async fn settle<L: Log>(reader: &Reader<L>, block: &Bytes) -> Result<Settled, Ha
     }
 }
 
-/// Whose block follows the reader's newest.
+/// Reads the block after the reader's newest one and compares it with `block`.
 async fn in_place<L: Log>(reader: &Reader<L>, block: &Bytes) -> Result<Settled, ReadError> {
     let see = |bytes: &Bytes, entry: Entry<'_>| match entry {
         _ if bytes == block => Settled::Ours,

@@ -12,19 +12,22 @@ use super::{
 };
 use paperbourse_core::faults::{self, Fault};
 
-/// How often the newest block is requested without a pause. Two of three replicas may be behind.
+/// Number of times the newest block is requested without a pause. Two of three replicas may be
+/// behind.
 const QUICK_TRIES_MAX: u32 = 5;
 
-/// How many blocks are asked for before the first of them is there.
+/// Maximum number of blocks requested ahead.
 pub(super) const AHEAD_MAX: usize = 64;
 
-/// How many bytes they may take together, if they are no longer than those before them. A broker
-/// hangs up on a client for which more than 64 MiB wait, and all logs share a connection.
+/// Maximum total length of the blocks requested ahead, in bytes, estimated from the blocks read
+/// before. A broker disconnects a client with more than 64 MiB pending, and all logs share a
+/// connection.
 pub(super) const AHEAD_BYTES: usize = 1 << 20;
 
 const _: () = assert!(AHEAD_BYTES >= REPLICATED_BLOCK_BYTES_MAX);
 
-/// A replica that lacks a block this often is not just a moment behind.
+/// Number of times that a block must be missing or damaged before a warning is logged. By then, the
+/// replica is more than briefly behind.
 const FLAWS_PER_WARNING: u32 = 20;
 
 /// Reads a log in order. Everything up to [`Self::sequence`] has been read.
@@ -35,32 +38,33 @@ pub struct Reader<L> {
     pub(super) sequence: u64,
 }
 
-/// Why a log cannot be read any further.
+/// Reason a log cannot be read any further.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReadError {
     /// The log is damaged.
     #[error(transparent)]
     Halted(#[from] Halt),
-    /// The brokers do not answer. The reader has lost nothing and can continue later.
+    /// The brokers do not answer. The reader is unaffected and can continue later.
     #[error("the log {log} cannot be read: {reason}")]
     Unreachable {
         /// The name of the log.
         log: String,
-        /// What the last try came to.
+        /// The error of the last try.
         reason: NoAnswer,
     },
 }
 
 impl<L: Log> Reader<L> {
-    /// A reader that has read up to this block, where the chain is `chain`. Begin with sequence 0
-    /// and [`ReplicatedChain::start`].
+    /// Creates a reader that has read up to block `sequence`, where the chain is `chain`. To read
+    /// from the beginning, pass sequence 0 and [`ReplicatedChain::start`].
     pub const fn new(log: L, chain: ReplicatedChain, sequence: u64) -> Self {
         Self { log, chain, sequence }
     }
 
-    /// A reader that goes on behind this record, of which there may be none yet: its next block is
-    /// the newest that does not begin further on, whose header it takes as it is. Halts if the log
-    /// begins after the record. `start` is what the first block of the log continues.
+    /// Returns a reader that continues after the record at `position`, which need not exist yet.
+    /// The reader's next block is the newest one whose first position is at most `position + 1`;
+    /// the header of that block is trusted. Halts if the log begins after the record. `start` is
+    /// the chain that the first block of the log continues.
     pub async fn seek(log: L, start: ReplicatedChain, position: u64) -> Result<Self, ReadError> {
         let mut reader = Self::new(log, start, 0);
         let begins_behind = start.mark().position;
@@ -69,12 +73,12 @@ impl<L: Log> Reader<L> {
             return Err(reader.halt(1, reason).into());
         }
         let Extent { mut first, last } = reader.extent().await?;
-        // The next block is at least `at`, and less than `end`.
+        // Binary search: blocks below `at` begin early enough, blocks from `end` on begin too late.
         let (mut at, mut end) = (first, last + 1);
         while at < end {
             let middle = at + (end - at) / 2;
             let before = match reader.before(middle).await {
-                // Blocks were removed meanwhile.
+                // Blocks were trimmed in the meantime.
                 Err(ReadError::Halted(Halt {
                     reason: HaltReason::Trimmed { first: newer },
                     ..
@@ -97,7 +101,7 @@ impl<L: Log> Reader<L> {
         Ok(reader)
     }
 
-    /// The record at this position, which is at least 1; `None` if the log ends before it.
+    /// Returns the record at `position`, which is at least 1; `None` if the log ends before it.
     pub async fn record(
         log: L,
         start: ReplicatedChain,
@@ -119,7 +123,7 @@ impl<L: Log> Reader<L> {
         Ok(found)
     }
 
-    /// The chain that the block with this sequence, which must exist, claims to continue.
+    /// Returns the chain that the block with this sequence, which must exist, claims to continue.
     async fn before(&self, sequence: u64) -> Result<ReplicatedChain, ReadError> {
         let mut flaws = 0;
         let began = Instant::now();
@@ -143,22 +147,23 @@ impl<L: Log> Reader<L> {
         }
     }
 
-    /// The newest block that has been read.
+    /// Returns the sequence of the newest block that has been read.
     pub const fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// The chain at that block.
+    /// Returns the chain after the newest block that has been read.
     pub const fn chain(&self) -> ReplicatedChain {
         self.chain
     }
 
-    /// What carries the blocks.
+    /// Returns the log that carries the blocks.
     pub const fn log(&self) -> &L {
         &self.log
     }
 
-    /// Reads to the end of the log as it is now, and passes each block to `show`, with its bytes.
+    /// Reads to the current end of the log, and passes each block to `show` with its sequence and
+    /// bytes.
     pub async fn catch_up(
         &mut self,
         mut show: impl FnMut(u64, &Bytes, Entry<'_>),
@@ -171,15 +176,15 @@ impl<L: Log> Reader<L> {
         self.read_to(extent.last, &mut show).await
     }
 
-    /// Reads up to this block, which must exist, and passes each block to `show`. Asks for many
-    /// blocks before the first is there; for one that is not what it should be, again and alone.
+    /// Reads up to block `last`, which must exist, and passes each block to `show`. Requests many
+    /// blocks ahead; a block that is missing or damaged is requested again on its own.
     pub(super) async fn read_to(
         &mut self,
         last: u64,
         show: &mut impl FnMut(u64, &Bytes, Entry<'_>),
     ) -> Result<(), ReadError> {
         let mut ahead = FuturesOrdered::new();
-        // How long a block is shows only when it is there.
+        // The length of a block is known only once it has been read.
         let (mut asked, mut bytes_lately) = (self.sequence, REPLICATED_BLOCK_BYTES_MAX);
         while self.sequence < last {
             let count_max = AHEAD_MAX.min(AHEAD_BYTES / bytes_lately);
@@ -203,8 +208,7 @@ impl<L: Log> Reader<L> {
         Ok(())
     }
 
-    /// Reads the next block, which must exist, and passes it to `show`. Returns the chain behind
-    /// it.
+    /// Reads the next block, which must exist, and passes it to `show`. Returns the chain after it.
     async fn next(
         &self,
         show: &mut impl FnMut(u64, &Bytes, Entry<'_>),
@@ -217,8 +221,9 @@ impl<L: Log> Reader<L> {
         }
     }
 
-    /// A reader at the end of the log, which takes from the newest block what came before it.
-    /// `None` if no replica has that block at hand, as when more are being written.
+    /// Returns a reader at the end of the log, whose chain is taken from the newest block without
+    /// reading the blocks before it. Returns `None` if no replica returned that block, which can
+    /// happen while further blocks are being written.
     pub(super) async fn at_end(&self) -> Result<Option<Reader<&L>>, ReadError> {
         let extent = self.extent().await?;
         if extent.last == self.sequence {
@@ -234,8 +239,8 @@ impl<L: Log> Reader<L> {
         Ok(None)
     }
 
-    /// Reads the block behind the newest, which must exist, again and again until some replica has
-    /// it undamaged. Returns the chain behind it. The reader stays where it is.
+    /// Reads the next block, which must exist, until some replica returns it undamaged. Returns the
+    /// result of `see` and the chain after the block. The reader itself does not advance.
     pub(super) async fn fetch<T>(
         &self,
         mut see: impl FnMut(&Bytes, Entry<'_>) -> T,
@@ -272,13 +277,13 @@ impl<L: Log> Reader<L> {
                     }
                 }
             }
-            // A replica may only be behind by a moment.
+            // A replica may be only briefly behind, so the first pauses are short.
             let tries = flaws.saturating_add(silences).min(6);
             sleep(PAUSE.min(Duration::from_millis(1) * 2_u32.pow(tries))).await;
         }
     }
 
-    /// The error for a block that no replica has intact.
+    /// Returns the error for a block that no replica has intact.
     async fn lacking(&self, sequence: u64, reason: HaltReason) -> ReadError {
         match self.extent().await {
             Ok(Extent { first, .. }) if first > sequence => {
@@ -289,7 +294,8 @@ impl<L: Log> Reader<L> {
         }
     }
 
-    /// What the log holds. Halts if it stays shorter than what has been read.
+    /// Returns the range of blocks in the log. Halts if the log keeps ending before blocks that
+    /// were already read.
     pub(super) async fn extent(&self) -> Result<Extent, ReadError> {
         let mut flaws = 0;
         let began = Instant::now();
@@ -321,7 +327,7 @@ impl<L: Log> Reader<L> {
         ReadError::Unreachable { log: self.log.name().to_owned(), reason }
     }
 
-    /// The chain as if the next block were not there, for [`Fault::GapSkipped`].
+    /// Returns the chain as if the next block did not exist, for [`Fault::GapSkipped`].
     async fn skip(&self) -> Result<ReplicatedChain, ReadError> {
         for _ in 0..TRIES_MAX {
             match self.log.read(self.sequence + 2).await {

@@ -1,5 +1,5 @@
-//! Replicated logs for tests: a naive log in memory that misbehaves, what every carrier of a log
-//! must do, and owners that take a log from each other.
+//! Test utilities for replicated logs: a naive in-memory log that misbehaves, the contract that
+//! every carrier of a log must meet, and owners that take a log from each other.
 
 #![expect(clippy::unwrap_used, reason = "in a test, an error is a failure")]
 
@@ -31,7 +31,7 @@ pub fn node(number: usize) -> NodeName {
     NodeName::new(&format!("node-{number}")).unwrap()
 }
 
-/// What [`Owner::take`] and [`Reader::catch_up`] show if nobody is interested.
+/// Ignores the blocks that [`Owner::take`] and [`Reader::catch_up`] show.
 pub fn unseen(_: u64, _: &Bytes, _: Entry<'_>) {}
 
 /// Takes the log for this node.

@@ -1,4 +1,4 @@
-//! An assumption, and the count of what was seen of it.
+//! Assumptions about the venue, and the tally of each.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -6,90 +6,92 @@ use std::fmt::Display;
 use super::samples::{Sample, scrubbed, scrubbed_text};
 use super::seen::{Observation, Origin};
 
-/// How many different values are counted for one assumption. Any others are counted together.
+/// Maximum number of distinct values counted per assumption. Further values are counted together.
 const VALUES_MAX: usize = 16;
 
-/// How many samples are kept for one assumption.
+/// Maximum number of samples kept per assumption.
 const SAMPLES_PER_ASSUMPTION_MAX: usize = 3;
 
-/// How many values a row shows.
+/// Maximum number of values shown in one row of the report.
 const VALUES_SHOWN_MAX: usize = 5;
 
-/// What would be wrong if an assumption did not hold.
+/// The part of the exchange that relies on an assumption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RestsOn {
     /// Fills: orders would fill on wrong books, at wrong fees, or not at all.
     Fills,
     /// Payouts of resolved markets.
     Payouts,
-    /// Nothing that costs anybody money.
+    /// Nothing that affects money.
     Nothing,
 }
 
-/// What was seen of an assumption.
+/// The verdict on an assumption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It held each time.
+    /// The assumption held in every observation.
     Ok,
-    /// It did not hold.
+    /// The assumption did not hold in some observation.
     Broken,
-    /// Nothing was seen that it is about.
+    /// No observation concerned the assumption.
     NotSeen,
 }
 
-/// Something that the connector assumes about the venue.
+/// An assumption of the connector about the venue.
 pub(super) trait Assumption: Send {
-    /// What holds, as a clause of at most [`super::report::NAME_CHARACTERS_MAX`] characters.
+    /// Returns the assumption as a clause of at most [`super::report::NAME_CHARACTERS_MAX`]
+    /// characters.
     fn name(&self) -> &'static str;
 
-    /// What would be wrong if it did not hold.
+    /// Returns the part of the exchange that relies on the assumption.
     fn rests_on(&self) -> RestsOn;
 
-    /// Whether it is about reaching a service, not about what that says.
+    /// Returns whether the assumption is about reaching a service rather than about what the
+    /// service returns.
     fn is_about_reaching(&self) -> bool {
         false
     }
 
-    /// Counts this if it is about the assumption.
+    /// Updates the tally if the observation concerns this assumption.
     fn observe(&mut self, seen: &Observation<'_>, tally: &mut Tally);
 
-    /// The verdict on everything so far.
+    /// Returns the verdict on all observations so far.
     fn verdict(&self, tally: &Tally) -> Verdict {
         tally.verdict()
     }
 
-    /// What was seen, for people.
+    /// Formats the observations for the report.
     fn saw(&self, tally: &Tally) -> String {
         tally.saw()
     }
 }
 
-/// What was seen of an assumption so far.
+/// The counts and samples of one assumption.
 #[derive(Default)]
 pub(super) struct Tally {
     held: u64,
     broken: u64,
     values: BTreeMap<String, u64>,
-    /// How often values beyond [`VALUES_MAX`] were seen.
+    /// Number of observed values that are not in `values` because it already has [`VALUES_MAX`].
     further: u64,
-    /// The first thing that did not fit.
+    /// The first problem.
     problem: Option<String>,
     samples: Vec<Sample>,
 }
 
 impl Tally {
-    /// It held once.
+    /// Counts an observation in which the assumption held.
     pub(super) fn holds(&mut self) {
         self.held += 1;
     }
 
-    /// It held once, with this value.
+    /// Counts an observation in which the assumption held, and the observed value.
     pub(super) fn holds_with(&mut self, value: impl Into<String>) {
         self.held += 1;
         self.note(value);
     }
 
-    /// Counts a value without a judgement.
+    /// Counts a value without judging it.
     pub(super) fn note(&mut self, value: impl Into<String>) {
         let value = value.into();
         if let Some(count) = self.values.get_mut(&value) {
@@ -101,7 +103,8 @@ impl Tally {
         }
     }
 
-    /// It did not hold once.
+    /// Counts an observation in which the assumption did not hold, and keeps a sample if there is
+    /// room.
     pub(super) fn breaks(&mut self, problem: impl Display, origin: Origin<'_>) {
         self.broken += 1;
         let is_kept = self.samples.len() < SAMPLES_PER_ASSUMPTION_MAX;
@@ -122,17 +125,17 @@ impl Tally {
         self.problem.get_or_insert(problem);
     }
 
-    /// How often it held.
+    /// Returns the number of observations in which the assumption held.
     pub(super) fn held(&self) -> u64 {
         self.held
     }
 
-    /// How often it did not.
+    /// Returns the number of observations in which the assumption did not hold.
     pub(super) fn broken(&self) -> u64 {
         self.broken
     }
 
-    /// How often anything was seen that it is about.
+    /// Returns the number of observations that tested the assumption.
     pub(super) fn seen(&self) -> u64 {
         self.held + self.broken
     }
@@ -145,7 +148,7 @@ impl Tally {
         self.problem.as_deref()
     }
 
-    /// Broken once is broken.
+    /// Returns the default verdict: a single failure breaks the assumption.
     pub(super) fn verdict(&self) -> Verdict {
         match (self.broken, self.held) {
             (0, 0) => Verdict::NotSeen,
@@ -154,7 +157,7 @@ impl Tally {
         }
     }
 
-    /// The first problem, then the most frequent values.
+    /// Formats the first problem, then the most frequent values.
     pub(super) fn saw(&self) -> String {
         let mut parts = Vec::new();
         if let Some(problem) = &self.problem {
@@ -171,7 +174,7 @@ impl Tally {
         parts.join(", ")
     }
 
-    /// The samples of an assumption with this name.
+    /// Returns the samples, labelled with the name of their assumption.
     pub(super) fn into_samples(self, name: &'static str) -> impl Iterator<Item = Sample> {
         self.samples.into_iter().map(move |sample| Sample { assumption: name, ..sample })
     }

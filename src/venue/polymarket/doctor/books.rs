@@ -1,8 +1,8 @@
-//! Our copy of the books, and how the hashes and best prices that the venue states fit it.
+//! The doctor's copy of the books, and its checks against the venue's hashes and best prices.
 //!
-//! A statement that does not fit yet waits for a moment: a trade arrives after the book that it
-//! changed, one hash may stand for several frames of the same time, and a best price may come
-//! before the change that explains it.
+//! A statement (a hash or a best price) that does not fit the book yet is kept for a while: a trade
+//! is reported after the book that it changed, several frames with the same time may share one
+//! hash, and a best price may arrive before the change that explains it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -16,68 +16,71 @@ use paperbourse_core::ids::Timestamp;
 use paperbourse_core::market::book::Ladder;
 use paperbourse_core::money::{Price, Shares};
 
-/// The most tokens whose books are kept.
+/// Maximum number of tokens whose books are kept.
 const TOKENS_MAX: usize = 1_000;
 
-/// The most statements of each kind that wait for one token.
+/// Maximum number of waiting statements of each kind per token.
 const WAITING_MAX: usize = 8;
 
-/// How many best prices of the past are kept for one token.
+/// Maximum number of past best prices kept per token.
 const TOPS_MAX: usize = 32;
 
-/// Whether what waits since then has waited for longer than this.
+/// Returns whether more than `grace` has passed since `since`.
 pub(super) fn has_waited(since: Timestamp, now: Timestamp, grace: Duration) -> bool {
     let waited = u64::try_from(now.millis().saturating_sub(since.millis()));
     waited.is_ok_and(|waited_ms| Duration::from_millis(waited_ms) > grace)
 }
 
-/// Where a hash was stated.
+/// The source of a hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Subject {
-    /// In a book that was requested.
+    /// A requested book.
     Requested,
-    /// In a frame.
+    /// A frame on the socket.
     Socket,
 }
 
-/// Where best prices were stated.
+/// The source of best prices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Statement {
-    /// In a `price_change`.
+    /// A `price_change` message.
     Change,
-    /// In a `best_bid_ask`.
+    /// A `best_bid_ask` message.
     BestBidAsk,
 }
 
-/// How a statement fits our book. Texts are empty unless it does not fit.
+/// The result of comparing a statement with our book. `text` is the JSON of the statement's
+/// message; it is empty if the statement fits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Judged {
     /// A hash of one book.
     Hash { subject: Subject, is_v2: bool, neg_risk: bool, is_proven: bool, text: String },
-    /// A hash in one of several frames with the same time: its own book's, or the last one's.
+    /// A hash from one of several frames with the same time. It covers the book after either that
+    /// frame or the last of those frames.
     Group { is_own: bool, is_proven: bool, text: String },
-    /// Best prices, and if they fit, whether they came before or after the change.
+    /// Best prices. If they fit, `fit` says whether they arrived before or after their change.
     Top { stated_by: Statement, fit: Option<&'static str>, text: String },
     /// The first book of a token on the socket.
     FirstBook,
 }
 
-/// The books of all tokens that were requested.
+/// The books of all requested tokens.
 pub(super) struct Books {
-    /// How long a statement may wait for what explains it.
+    /// Time that a statement may wait for the message that explains it.
     grace: Duration,
     tokens: BTreeMap<String, Token>,
     hasher: BookHasher,
 }
 
-/// What a hash covers besides market, token, time and levels.
+/// The inputs of a hash besides market, token, time and levels.
 #[derive(Clone)]
 struct Terms {
     order_size_min: Shares,
     tick: Price,
     neg_risk: bool,
     is_v2: bool,
-    /// The prices of the newest trade and the one before it; `None` if there was none.
+    /// The prices of the newest trade and of the trade before it; each is `None` if there was no
+    /// trade.
     trade_prices: [Option<Price>; 2],
 }
 
@@ -86,11 +89,11 @@ type Tops = (Option<Price>, Option<Price>);
 struct Token {
     market: String,
     terms: Terms,
-    /// As the socket has it.
+    /// The levels according to the socket; `None` before the first book of the token.
     ladder: Option<Ladder>,
     /// The time of the newest frame with a hash.
     hashed_at: Timestamp,
-    /// The newest last.
+    /// Past best prices, the newest last.
     tops: VecDeque<Tops>,
     hashes: Vec<WaitingHash>,
     statements: Vec<WaitingTop>,
@@ -100,7 +103,7 @@ struct WaitingHash {
     hash: String,
     at: Timestamp,
     ladder: Ladder,
-    /// The book after a later frame with the same time.
+    /// The book after the last of the later frames with the same time, if there were any.
     last_of_group: Option<Ladder>,
     text: String,
     since: Timestamp,
@@ -114,12 +117,14 @@ struct WaitingTop {
 }
 
 impl Books {
-    /// No books yet; statements may wait this long for what explains them.
+    /// Creates an empty set of books. A statement may wait up to `grace` for another message that
+    /// explains it.
     pub(super) fn new(grace: Duration) -> Self {
         Self { grace, tokens: BTreeMap::new(), hasher: BookHasher::default() }
     }
 
-    /// Checks a requested book, and follows it from now on. `None` if its hash cannot be checked.
+    /// Checks the hash of a requested book, and follows the token from now on. Returns `None` if
+    /// the book lacks a field that the hash covers.
     pub(super) fn requested(
         &mut self,
         book: &BookMessage<'_>,
@@ -223,11 +228,11 @@ impl Books {
             if let Some(token) = self.tokens.get_mut(entry.asset_id)
                 && let Some(ladder) = &mut token.ladder
             {
-                // A level that no book can have is refused; the hash then tells.
+                // An invalid level is refused, and the mismatched hash will show it.
                 let _ = ladder.set(entry.side, entry.price, entry.size);
             }
         }
-        // Hashes and best prices are those after the whole frame.
+        // Hashes and best prices describe the books after the whole frame.
         for (index, entry) in change.entries.iter().enumerate() {
             let is_last =
                 change.entries[index + 1..].iter().all(|later| later.asset_id != entry.asset_id);
@@ -244,7 +249,7 @@ impl Books {
         }
     }
 
-    /// Forgets what waits, because what explains it was lost.
+    /// Discards all waiting statements, because the messages that explain them may be lost.
     pub(super) fn forget_waiting(&mut self) {
         for token in self.tokens.values_mut() {
             token.hashes.clear();
@@ -252,7 +257,7 @@ impl Books {
         }
     }
 
-    /// Judges what still waits and has had time.
+    /// Judges the statements that have waited for longer than the grace period by `now`.
     pub(super) fn finish(&mut self, now: Timestamp) -> Vec<Judged> {
         let grace = self.grace;
         let mut judged = Vec::new();
@@ -265,11 +270,11 @@ impl Books {
     }
 }
 
-/// What a token needs to judge a message.
+/// The context in which a token judges a message.
 struct Desk<'a> {
     hasher: &'a mut BookHasher,
     judged: &'a mut Vec<Judged>,
-    /// The message.
+    /// The JSON of the message.
     text: &'a str,
     now: Timestamp,
     grace: Duration,
@@ -284,7 +289,8 @@ impl Terms {
 }
 
 impl Token {
-    /// The levels have changed.
+    /// Records the new best prices after a change of levels, and judges the statements they
+    /// explain.
     fn changed(&mut self, desk: &mut Desk<'_>) {
         let Some(ladder) = &self.ladder else { return };
         let top =
@@ -309,7 +315,7 @@ impl Token {
         if self.ladder.is_none() || tops == (None, None) {
             return;
         }
-        // A best_bid_ask may also come when its change is no longer the newest.
+        // A best_bid_ask may also arrive when its change is no longer the newest.
         let known = if stated_by == Statement::Change { 1 } else { TOPS_MAX };
         if self.tops.iter().rev().take(known).any(|ours| fits(tops, *ours)) {
             let fit = Some("after its change");
@@ -356,7 +362,7 @@ impl Token {
         });
     }
 
-    /// Compares the hashes that wait with what is known now.
+    /// Compares the waiting hashes with the terms known now.
     fn recheck(&mut self, id: &str, desk: &mut Desk<'_>) {
         for waiting in std::mem::take(&mut self.hashes) {
             let mut matches = |ladder: &Ladder| {
@@ -374,7 +380,7 @@ impl Token {
         }
     }
 
-    /// Gives up on what has waited for too long.
+    /// Judges the statements that have waited too long to be unexplained.
     fn expire(&mut self, desk: &mut Desk<'_>) {
         for waiting in std::mem::take(&mut self.hashes) {
             if has_waited(waiting.since, desk.now, desk.grace) {
@@ -412,13 +418,14 @@ impl WaitingTop {
     }
 }
 
-/// Whether best prices are ours. A side that is empty, or not stated, says nothing.
+/// Returns whether stated best prices match ours. A stated side that is empty or missing matches
+/// any price.
 fn fits(stated: Tops, ours: Tops) -> bool {
     let fits = |stated: Option<Price>, ours| stated.is_none() || stated == ours;
     fits(stated.0, ours.0) && fits(stated.1, ours.1)
 }
 
-/// What the hash of this book covers.
+/// Returns the inputs of this book's hash.
 fn hashed_book<'a>(
     (market, token_id): (&'a str, &'a str),
     terms: &Terms,

@@ -1,4 +1,4 @@
-//! Whether the venue's clocks agree with ours.
+//! Assumptions about the venue's clocks.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::polymarket::wire::NO_TIMESTAMP;
 use crate::polymarket::wire::socket::Message;
 use paperbourse_core::ids::Timestamp;
 
-/// How far two clocks may be apart, and how late a frame may come.
+/// Maximum difference between two clocks, and maximum lateness of a frame.
 const DIFFERENCE_MAX: Duration = Duration::from_secs(5);
 
 /// The resolution of a `Date` header and of the CLOB service's clock.
 const SECOND_MS: i64 = 1_000;
 
-/// The assumptions of this module.
+/// Returns the assumptions of this module.
 pub(super) fn all() -> Vec<Box<dyn Assumption>> {
     vec![Box::new(Clocks::default()), Box::new(Timestamps::default())]
 }
@@ -23,8 +23,9 @@ fn difference_max_ms() -> i64 {
     i64::try_from(DIFFERENCE_MAX.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The timestamp of a message if that is when it was sent. The first books are as old as their last
-/// change, and some messages are about no book.
+/// Returns the timestamp of a message if it is the time at which the message was sent. The first
+/// book of a token carries the time of its last change, and messages about a whole market are not
+/// checked.
 pub(super) fn sent_at(message: &Message<'_>) -> Option<Timestamp> {
     match message {
         Message::PriceChange(change) => Some(change.at),
@@ -35,11 +36,11 @@ pub(super) fn sent_at(message: &Message<'_>) -> Option<Timestamp> {
     }
 }
 
-/// The service clocks agree with ours.
+/// Assumes that the service clocks agree with ours.
 #[derive(Default)]
 struct Clocks {
-    /// By service: how far its clock is ahead of ours at least, in milliseconds. Negative if it is
-    /// behind.
+    /// For each service, the largest lead of its clock over ours that the duration of a request
+    /// cannot explain, in milliseconds. Negative if the service's clock is behind.
     ahead_ms: Vec<(Service, i64)>,
 }
 
@@ -57,8 +58,8 @@ impl Assumption for Clocks {
         let seconds = || answered.body.trim().parse().ok().map(Timestamp::from_seconds);
         let stated = if answered.asked == Asked::Time { seconds() } else { None };
         for theirs in answered.headers.date.into_iter().chain(stated) {
-            // Their clock was read somewhere between our sending and receiving, and shows the
-            // beginning of its second.
+            // The service read its clock at some time between our request and its answer, and
+            // rounded down to the second.
             let theirs_ms = theirs.millis();
             let ahead_ms = theirs_ms.saturating_sub(answered.received_at.millis());
             let behind_ms = answered.sent_at.millis().saturating_sub(theirs_ms + SECOND_MS);
@@ -90,10 +91,10 @@ impl Assumption for Clocks {
     }
 }
 
-/// What the socket says happens now.
+/// Assumes that frames arrive near their timestamps.
 #[derive(Default)]
 struct Timestamps {
-    /// The least and the most that a message came after its timestamp, in milliseconds.
+    /// Minimum and maximum time from a message's timestamp to its arrival, in milliseconds.
     late_ms: Option<(i64, i64)>,
 }
 

@@ -1,4 +1,4 @@
-//! What descriptions of markets say: whether they can be read, agree, and have known values.
+//! Assumptions about descriptions of markets: that they can be read, agree, and have known values.
 
 use std::fmt::Write as _;
 
@@ -15,14 +15,14 @@ use paperbourse_core::money::Price;
 /// The ticks that the venue documents, in millionths of a dollar.
 const TICKS: [i64; 6] = [100_000, 10_000, 5_000, 2_500, 1_000, 100];
 
-/// Where services state how long they hold marketable orders.
+/// Fields in which services state how long they hold marketable orders.
 const DELAY_FIELDS: [&str; 6] =
     ["itode", "sd", "secondsDelay", "seconds_delay", "takerDelayMs", "taker_delay_ms"];
 
-/// What version 2 of the protocol calls the stages of a resolution.
+/// Names of the stages of a resolution in version 2 of the protocol.
 const RESOLUTION_STATUSES: [&str; 3] = ["inactive", "active", "resolved"];
 
-/// The assumptions of this module.
+/// Returns the assumptions of this module.
 pub(super) fn all() -> Vec<Box<dyn Assumption>> {
     vec![
         Box::new(GammaReadable),
@@ -36,7 +36,7 @@ pub(super) fn all() -> Vec<Box<dyn Assumption>> {
     ]
 }
 
-/// Gamma's markets can be read.
+/// Assumes that Gamma's markets can be read.
 struct GammaReadable;
 
 impl Assumption for GammaReadable {
@@ -53,7 +53,7 @@ impl Assumption for GammaReadable {
     }
 }
 
-/// The CLOB service's markets can be read.
+/// Assumes that the CLOB service's markets can be read.
 struct ClobReadable;
 
 impl Assumption for ClobReadable {
@@ -85,7 +85,7 @@ fn readable(seen: &Observation<'_>, tally: &mut Tally, is_of: impl Fn(Source) ->
     }
 }
 
-/// Gamma and the CLOB service say the same about a market.
+/// Assumes that Gamma and the CLOB service describe a market alike.
 struct Agreement;
 
 impl Assumption for Agreement {
@@ -120,7 +120,8 @@ impl Assumption for Agreement {
     }
 }
 
-/// The tick is left out: it changes, and Gamma's may be some minutes old.
+/// Returns the first difference between two descriptions. Ignores the tick, since ticks change and
+/// Gamma's may be some minutes old.
 fn difference(gamma: &Description, clob: &Description) -> Option<&'static str> {
     let tokens = |of: &Description| {
         let mut tokens: Vec<_> = of.info.outcomes.iter().map(|it| it.token_id.clone()).collect();
@@ -141,7 +142,7 @@ fn difference(gamma: &Description, clob: &Description) -> Option<&'static str> {
         ))
 }
 
-/// Fees have the form that this server computes.
+/// Assumes that fees follow a schedule that this server can compute.
 struct FeeCurves;
 
 impl Assumption for FeeCurves {
@@ -178,7 +179,7 @@ impl Assumption for FeeCurves {
     }
 }
 
-/// The assumption that all ticks are among those that the venue documents.
+/// Assumes that all ticks are among those that the venue documents.
 struct Ticks;
 
 impl Assumption for Ticks {
@@ -209,7 +210,7 @@ impl Assumption for Ticks {
     }
 }
 
-/// The delay of marketable orders is where it is looked for.
+/// Assumes that the delay on marketable orders is stated in a known field.
 struct Delays;
 
 impl Assumption for Delays {
@@ -238,7 +239,7 @@ impl Assumption for Delays {
     }
 }
 
-/// A value as a column can hold it.
+/// Formats a value, truncated to fit into a column.
 fn short(value: &Value) -> String {
     let mut text = String::new();
     let _ = match value {
@@ -249,7 +250,7 @@ fn short(value: &Value) -> String {
     text
 }
 
-/// The stages of resolutions are words that the connector knows.
+/// Assumes that the connector knows the stages of all resolutions.
 struct Statuses;
 
 impl Assumption for Statuses {
@@ -283,7 +284,7 @@ impl Assumption for Statuses {
     }
 }
 
-/// The abbreviated fields have not changed.
+/// Assumes that `/clob-markets` sends no new fields.
 struct CompactFields;
 
 impl Assumption for CompactFields {

@@ -1,15 +1,15 @@
-//! The fields that the venue is known to send.
+//! The known fields of the venue's messages.
 
 use serde_json::Value;
 
-/// Of `/clob-markets/{condition id}`. Those that nobody reads here are about makers' rewards, times
-/// and other kinds of orders.
+/// Fields of `/clob-markets/{condition id}`. The fields that this code does not read are about
+/// rewards for makers, times and other kinds of orders.
 pub(super) const COMPACT: [&str; 18] = [
     "c", "t", "mos", "mts", "mbf", "tbf", "ao", "aot", "nr", "fd", "r", "itode", "ibce", "cbos",
     "sd", "rfqe", "oas", "gst",
 ];
 
-/// Of a book, requested or on the socket.
+/// Fields of a book, whether requested or from the socket.
 const BOOK: [&str; 12] = [
     "event_type",
     "market",
@@ -47,18 +47,19 @@ const TICK_SIZE_CHANGE: [&str; 6] =
 const BEST_BID_ASK: [&str; 7] =
     ["event_type", "market", "asset_id", "best_bid", "best_ask", "spread", "timestamp"];
 
-/// The first field of this object that is not among these.
+/// Returns the first field of this object that is not in `known`.
 pub(super) fn unknown<'a>(object: &'a Value, known: &[&str]) -> Option<&'a str> {
     let names = object.as_object()?.keys();
     names.map(String::as_str).find(|name| !known.contains(name))
 }
 
-/// The first unknown field of a requested book.
+/// Returns the first unknown field of a requested book.
 pub(super) fn unknown_in_book(book: &Value) -> Option<&str> {
     unknown(book, &BOOK)
 }
 
-/// Whether the fields of this kind of message matter, and the first of them that is unknown.
+/// Returns the first unknown field of a message, if any. The outer `None` means that the fields of
+/// this kind of message do not matter.
 pub(super) fn unknown_in_message(message: &Value) -> Option<Option<&str>> {
     Some(match message["event_type"].as_str()? {
         "book" => unknown(message, &BOOK),

@@ -1,5 +1,5 @@
-//! Whether the socket sends what it should: known frames, a book of each token, and best prices
-//! that fit the books.
+//! Assumptions about the socket: known frames, a book for each token, and best prices that fit the
+//! books.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::seen::{Observation, Origin};
 use crate::polymarket::wire::WireError;
 use paperbourse_core::ids::Timestamp;
 
-/// The assumptions of this module. Books may come this long after they were subscribed to.
+/// Returns the assumptions of this module. Books may arrive up to `grace` after the subscription.
 pub(super) fn all(grace: Duration) -> Vec<Box<dyn Assumption>> {
     vec![
         Box::new(Readable),
@@ -23,7 +23,7 @@ pub(super) fn all(grace: Duration) -> Vec<Box<dyn Assumption>> {
     ]
 }
 
-/// Frames can be read.
+/// Assumes that frames can be read.
 struct Readable;
 
 impl Assumption for Readable {
@@ -40,7 +40,7 @@ impl Assumption for Readable {
             Observation::NotJson { origin } => tally.breaks("not JSON", *origin),
             Observation::Message { error, origin, .. } => match error {
                 None => tally.holds(),
-                // Another assumption is about these.
+                // `Types` counts these.
                 Some(WireError::UnknownType { .. }) => {}
                 Some(error) => tally.breaks(error, *origin),
             },
@@ -49,7 +49,7 @@ impl Assumption for Readable {
     }
 }
 
-/// Frames are of known types.
+/// Assumes that frames are of known types.
 struct Types;
 
 impl Assumption for Types {
@@ -70,7 +70,7 @@ impl Assumption for Types {
     }
 }
 
-/// Books and frames have known fields.
+/// Assumes that books and frames have known fields.
 struct Fields;
 
 impl Assumption for Fields {
@@ -100,13 +100,13 @@ impl Assumption for Fields {
     }
 }
 
-/// A subscription is answered with the book of each token.
+/// Assumes that a subscription is answered with the book of each token.
 struct FirstBooks {
-    /// How long they may take.
+    /// Maximum time between the subscription and the books.
     grace: Duration,
     opened_at: Option<Timestamp>,
     wanted_count: u64,
-    /// Whether there was time to send them.
+    /// Whether the run lasted long enough for the books to arrive.
     is_due: bool,
 }
 
@@ -134,7 +134,8 @@ impl Assumption for FirstBooks {
         }
     }
 
-    /// Some markets close between the request for their books and the subscription.
+    /// Some markets close between the request for their books and the subscription, so up to a
+    /// tenth of the books may be missing.
     fn verdict(&self, tally: &Tally) -> Verdict {
         if self.is_due && tally.held() * 10 < self.wanted_count * 9 {
             Verdict::Broken
@@ -151,7 +152,7 @@ impl Assumption for FirstBooks {
     }
 }
 
-/// The connection lasts, which needs its answers to `PING`.
+/// Assumes that the connection stays open, which it does only if our `PING`s are answered.
 struct StaysOpen;
 
 impl Assumption for StaysOpen {
@@ -172,7 +173,7 @@ impl Assumption for StaysOpen {
     }
 }
 
-/// The best prices in a `price_change` are those of the book after it.
+/// Assumes that the best prices in a `price_change` describe the book after that change.
 struct ChangesStateTops;
 
 impl Assumption for ChangesStateTops {
@@ -196,7 +197,7 @@ impl Assumption for ChangesStateTops {
     }
 }
 
-/// Each `best_bid_ask` is explained by a change, before or after it.
+/// Assumes that each `best_bid_ask` is explained by a change that arrives before or after it.
 struct TopsAreExplained;
 
 impl Assumption for TopsAreExplained {

@@ -1,10 +1,10 @@
-//! Whether the venue's hashes are those of our books.
+//! Assumptions about the venue's hashes of books.
 
 use super::assumption::{Assumption, RestsOn, Tally};
 use super::books::{Judged, Subject};
 use super::seen::{Observation, Origin, Source};
 
-/// The assumptions of this module.
+/// Returns the assumptions of this module.
 pub(super) fn all() -> Vec<Box<dyn Assumption>> {
     let mut all: Vec<Box<dyn Assumption>> = vec![Box::new(BooksReadable)];
     for subject in [Subject::Requested, Subject::Socket] {
@@ -16,7 +16,7 @@ pub(super) fn all() -> Vec<Box<dyn Assumption>> {
     all
 }
 
-/// Requested books can be read.
+/// Assumes that requested books can be read.
 struct BooksReadable;
 
 impl Assumption for BooksReadable {
@@ -42,7 +42,7 @@ impl Assumption for BooksReadable {
     }
 }
 
-/// Hashes match the books that they are about.
+/// Assumes that hashes match the books that they describe.
 struct Hashes {
     subject: Subject,
     is_v2: bool,
@@ -80,7 +80,8 @@ impl Assumption for Hashes {
     }
 }
 
-/// Frames with one timestamp have hashes of their own, or that of the last book.
+/// Assumes that frames with the same timestamp carry either their own hashes or that of the last
+/// book.
 struct GroupHashes;
 
 impl Assumption for GroupHashes {

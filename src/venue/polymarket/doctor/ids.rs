@@ -1,29 +1,29 @@
-//! How wide ids are.
+//! Assumptions about the length of ids.
 
 use super::assumption::{Assumption, RestsOn, Tally};
 use super::seen::{MarketSeen, Observation, Origin, Source};
 
-/// Hexadecimal digits of a condition id.
+/// Number of hexadecimal digits in a condition id.
 const DIGITS: usize = 64;
 
-/// Hexadecimal digits of a condition id of version 2 where Gamma states it.
+/// Number of hexadecimal digits in a condition id of version 2, as stated by Gamma.
 const NARROW_DIGITS: usize = 62;
 
-/// Decimal digits of a number of 256 bits.
+/// Maximum number of decimal digits in a 256-bit number.
 const TOKEN_DIGITS_MAX: usize = 78;
 
-/// The assumptions of this module.
+/// Returns the assumptions of this module.
 pub(super) fn all() -> Vec<Box<dyn Assumption>> {
     vec![Box::new(ConditionIds), Box::new(NarrowConditionIds), Box::new(TokenIds)]
 }
 
-/// How many digits follow `0x`; `None` if it is no hexadecimal number.
+/// Returns the number of digits after `0x`; `None` if the id is not hexadecimal.
 fn hex_digits(id: &str) -> Option<usize> {
     let digits = id.strip_prefix("0x")?;
     digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(digits.len())
 }
 
-/// Where a condition id stands, and whether it is of version 2.
+/// Returns a condition id, its source and origin, and whether the market is of version 2.
 fn stated<'a>(seen: &'a Observation<'_>) -> Option<(Source, &'a str, bool, Origin<'a>)> {
     match seen {
         Observation::Market(MarketSeen { source, fields, is_v2, origin, .. }) => {
@@ -41,7 +41,7 @@ fn stated<'a>(seen: &'a Observation<'_>) -> Option<(Source, &'a str, bool, Origi
     }
 }
 
-/// The assumption that condition ids of version 1 have 32 bytes.
+/// Assumes that condition ids of version 1 have 32 bytes.
 struct ConditionIds;
 
 impl Assumption for ConditionIds {
@@ -62,7 +62,8 @@ impl Assumption for ConditionIds {
     }
 }
 
-/// Those of version 2 have 31 bytes, and a zero after them everywhere but in Gamma.
+/// Assumes that condition ids of version 2 have 31 bytes, followed by a zero byte everywhere except
+/// in Gamma.
 struct NarrowConditionIds;
 
 impl Assumption for NarrowConditionIds {
@@ -91,7 +92,7 @@ fn described(digits: Option<usize>) -> String {
     digits.map_or("not hexadecimal".to_owned(), |digits| format!("{digits} digits"))
 }
 
-/// Token ids are numbers of 256 bits.
+/// Assumes that token ids are 256-bit numbers.
 struct TokenIds;
 
 impl Assumption for TokenIds {

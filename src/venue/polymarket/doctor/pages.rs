@@ -1,16 +1,16 @@
-//! Whether listings are read to their end.
+//! Assumptions about the pages of a listing.
 
 use std::collections::BTreeSet;
 
 use super::assumption::{Assumption, RestsOn, Tally};
 use super::seen::{Observation, PageSeen};
 
-/// The assumptions of this module.
+/// Returns the assumptions of this module.
 pub(super) fn all() -> Vec<Box<dyn Assumption>> {
     vec![Box::new(CursorMoves::default()), Box::new(PageSize)]
 }
 
-/// A cursor leads to other markets.
+/// Assumes that a cursor leads to different markets.
 #[derive(Default)]
 struct CursorMoves {
     listed: BTreeSet<String>,
@@ -34,7 +34,7 @@ impl Assumption for CursorMoves {
         if after.is_none() {
             return;
         }
-        // A few markets move from page to page while both are read.
+        // A few markets may move from one page to another while the pages are read.
         if after == next_cursor {
             tally.breaks("the page has its own cursor", *origin);
         } else if known * 2 > ids.len() {
@@ -48,7 +48,7 @@ impl Assumption for CursorMoves {
     }
 }
 
-/// A page before the last one is full.
+/// Assumes that every page before the last one is full.
 struct PageSize;
 
 impl Assumption for PageSize {

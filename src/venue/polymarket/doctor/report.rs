@@ -1,4 +1,4 @@
-//! The report: a table for people, 100 columns wide, and an object for scripts.
+//! The doctor's report: a human-readable table, 100 columns wide, and a JSON object for scripts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,51 +9,52 @@ use serde::ser::{SerializeStruct as _, Serializer};
 
 use super::assumption::{Assumption, RestsOn, Tally, Verdict};
 
-/// The longest name of an assumption.
+/// Maximum length of an assumption's name, in characters.
 pub(super) const NAME_CHARACTERS_MAX: usize = 38;
 
-/// How many columns there are for what was seen.
+/// Width of the column with the details, in characters.
 const SAW_COLUMNS: usize = 33;
 
-/// What became of one assumption.
+/// The result for one assumption.
 #[derive(Serialize, Debug)]
 pub struct Finding {
-    /// The assumption.
+    /// The assumption, as a clause.
     pub assumption: &'static str,
-    /// What would be wrong if it did not hold.
+    /// The part of the exchange that relies on the assumption.
     pub rests_on: RestsOn,
-    /// Whether it holds.
+    /// Whether the assumption held, failed, or was never tested.
     pub verdict: Verdict,
-    /// How often anything was seen that it is about.
+    /// Number of observations that tested the assumption.
     pub seen: u64,
-    /// How often it did not hold.
+    /// Number of observations that contradicted the assumption.
     pub broken: u64,
-    /// The first time that it did not, for people.
+    /// The first problem, in words.
     pub problem: Option<String>,
-    /// The values that were seen, and how often.
+    /// The observed values and how often each occurred.
     pub values: BTreeMap<String, u64>,
-    /// A human-readable summary of what was seen.
+    /// A human-readable summary of the observations.
     pub saw: String,
-    /// Whether it is about reaching a service, not about what that says.
+    /// Whether the assumption is about reaching a service rather than about what the service
+    /// returns.
     #[serde(skip)]
     pub is_about_reaching: bool,
 }
 
-/// What a look took.
+/// The cost of a doctor run.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Requests, the upgrade to a socket included.
+    /// Number of requests, including the upgrade to a socket.
     pub request_count: u32,
-    /// How long it took.
+    /// Duration of the run.
     pub elapsed: Duration,
 }
 
-/// What became of all assumptions.
+/// The results for all assumptions.
 #[derive(Debug)]
 pub struct Report {
-    /// In the order of the table.
+    /// The findings, in the order of the table.
     pub findings: Vec<Finding>,
-    /// What the look took.
+    /// The cost of the run.
     pub effort: Effort,
 }
 
@@ -78,13 +79,14 @@ impl Finding {
 }
 
 impl Report {
-    /// Whether everything holds on which fills and payouts rest, as far as it was seen.
+    /// Returns whether no assumption that fills or payouts rest on is broken. Ignores assumptions
+    /// about reaching a service and those without observations.
     pub fn is_sound(&self) -> bool {
         let mut about_content = self.findings.iter().filter(|it| !it.is_about_reaching);
         !about_content.any(|it| it.is_broken() && it.rests_on != RestsOn::Nothing)
     }
 
-    /// Whether all services could be reached.
+    /// Returns whether all services could be reached.
     pub fn is_reached(&self) -> bool {
         !self.findings.iter().any(|it| it.is_about_reaching && it.is_broken())
     }
@@ -170,7 +172,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Breaks text into lines of at most `columns` characters, within a word only if that is longer.
+/// Breaks text into lines of at most `columns` characters. Splits a word only if it is longer than
+/// a line.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

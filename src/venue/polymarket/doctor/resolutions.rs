@@ -1,15 +1,15 @@
-//! Whether the resolution sources agree.
+//! Assumptions about the resolution sources.
 
 use super::assumption::{Assumption, RestsOn, Tally};
 use super::seen::Observation;
 use crate::polymarket::resolution::{Pending, Resolution};
 
-/// The assumptions of this module.
+/// Returns the assumptions of this module.
 pub(super) fn all() -> Vec<Box<dyn Assumption>> {
     vec![Box::new(SourcesAgree)]
 }
 
-/// No two sources contradict each other about a closed market.
+/// Assumes that no two sources contradict each other about a closed market.
 struct SourcesAgree;
 
 impl Assumption for SourcesAgree {
@@ -28,7 +28,7 @@ impl Assumption for SourcesAgree {
                 let said: Vec<String> = reports.iter().map(ToString::to_string).collect();
                 tally.breaks(format!("{id}: {}", said.join("; ")), *origin);
             }
-            // This says nothing yet.
+            // A pending resolution proves nothing yet.
             Resolution::Pending(why) => tally.note(format!("pending: {why:?}")),
             Resolution::Final { .. } => {
                 tally.holds_with(format!("{} sources", reports.len()));

@@ -3,14 +3,14 @@
 use serde::Serialize;
 use serde_json::Value;
 
-/// The longest text of a sample, in bytes. Longer ones are cut.
+/// Maximum length of a sample's text, in bytes. Longer texts are truncated.
 const SAMPLE_BYTES_MAX: usize = 8 << 10;
 
-/// How many bytes all samples have together, and how many there are.
+/// Maximum size of all samples together, in bytes, and their maximum number.
 const SAMPLES_BYTES_MAX: usize = 256 << 10;
 const SAMPLES_MAX: usize = 64;
 
-/// Fields that identify a person or their property, by a part of the name.
+/// Field names with one of these parts identify a person or their property.
 const PRIVATE: [&str; 13] = [
     "transaction",
     "secret",
@@ -30,26 +30,26 @@ const PRIVATE: [&str; 13] = [
 /// Fields whose value is a condition id.
 const MARKETS: [&str; 5] = ["market", "condition_id", "conditionId", "c", "condition_ids"];
 
-/// From this many digits on, a hexadecimal number can identify a person.
+/// Hexadecimal numbers with at least this many digits may identify a person.
 const HEX_DIGITS_MAX: usize = 24;
 
-/// Hexadecimal digits of a wallet's address.
+/// Number of hexadecimal digits in a wallet's address.
 const ADDRESS_DIGITS: usize = 40;
 
-/// Something unexpected, without anybody's address.
+/// A sample of unexpected data, without personal data.
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
 pub struct Sample {
-    /// The assumption that it breaks.
+    /// The name of the assumption that the data breaks.
     pub assumption: &'static str,
-    /// Why.
+    /// The problem, in words.
     pub problem: String,
     /// The path of the request; `None` for the socket.
     pub request: Option<String>,
-    /// What was received.
+    /// The JSON received, scrubbed and truncated.
     pub payload: String,
 }
 
-/// As many of these as there is room for.
+/// Returns as many of these samples as the limits allow.
 pub(super) fn within_limits(samples: Vec<Sample>) -> Vec<Sample> {
     let mut bytes_left = SAMPLES_BYTES_MAX;
     let fits = |sample: &Sample| {
@@ -62,7 +62,8 @@ pub(super) fn within_limits(samples: Vec<Sample>) -> Vec<Sample> {
     samples.into_iter().filter(fits).take(SAMPLES_MAX).collect()
 }
 
-/// JSON without what identifies anybody, as a cut text. Of other text, only the length.
+/// Removes identifying data from JSON and truncates the text. For text that is not JSON, returns
+/// only its length.
 pub(super) fn scrubbed(payload: &str) -> String {
     let Ok(mut value) = serde_json::from_str::<Value>(payload) else {
         return format!("({} bytes that are not JSON)", payload.len());
@@ -73,7 +74,7 @@ pub(super) fn scrubbed(payload: &str) -> String {
     text
 }
 
-/// Scrubs text that is not JSON, such as a message.
+/// Scrubs text that is not JSON, such as an error message.
 pub(super) fn scrubbed_text(text: &str) -> String {
     let mut text = without_hosts(&without_hex(text, ""));
     text.truncate(text.floor_char_boundary(SAMPLE_BYTES_MAX));
@@ -96,7 +97,7 @@ fn scrub(value: &mut Value, name: &str) {
         }
         Value::Array(items) => items.iter_mut().for_each(|item| scrub(item, name)),
         Value::String(text) => {
-            // Gamma puts JSON into strings.
+            // Gamma nests JSON in strings.
             let hidden: Option<Value> = serde_json::from_str(text).ok();
             if let Some(mut inner @ (Value::Object(_) | Value::Array(_))) = hidden {
                 scrub(&mut inner, name);
@@ -135,7 +136,7 @@ fn without_hex(text: &str, name: &str) -> String {
     out
 }
 
-/// Keeps only the path of each URL, and nothing of an email address.
+/// Reduces each URL to its path and removes email addresses.
 fn without_hosts(text: &str) -> String {
     let words = text.split(' ').map(|word| {
         if let Some((before, after)) = word.split_once("://") {

@@ -1,4 +1,4 @@
-//! What is seen of the venue: as it comes from the network, and as the assumptions get it.
+//! Observations of the venue, both as received from the network and as passed to the assumptions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use paperbourse_core::ids::Timestamp;
 /// A service of the venue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Service {
-    /// The catalogue.
+    /// The catalogue of markets.
     Gamma,
     /// The order books.
     Clob,
@@ -35,115 +35,115 @@ impl fmt::Display for Service {
     }
 }
 
-/// What a service was asked for.
+/// A request to a service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Asked {
     /// The CLOB service's clock.
     Time,
-    /// A page of Gamma's open markets, after which there are more.
+    /// A page of Gamma's listing of open markets.
     Page {
-        /// The most markets that it may have.
+        /// Maximum number of markets on the page.
         limit: usize,
-        /// The cursor that was sent.
+        /// The cursor that was sent; `None` for the first page.
         after: Option<String>,
     },
-    /// Other markets of Gamma.
+    /// Other markets from Gamma.
     Markets {
-        /// Whether the connector does without this request, so that the service may refuse it.
+        /// Whether the connector can do without this request, so that the service may refuse it.
         is_optional: bool,
     },
     /// The CLOB service's compact description of a market.
     Compact,
-    /// Its long description of a market.
+    /// The CLOB service's long description of a market.
     Long,
-    /// Books.
+    /// Books from the CLOB service.
     Books,
     /// The data API's resolution of a market.
     Resolution,
 }
 
-/// The headers of an answer that matter here.
+/// The headers of an answer that the doctor uses.
 #[derive(Clone, Default, Debug)]
 pub struct Headers {
-    /// `Date`, in whole seconds.
+    /// The `Date` header, in whole seconds.
     pub date: Option<Timestamp>,
-    /// The names of those about rate limits, with their values.
+    /// Names and values of the rate-limit headers.
     pub rate_limits: Vec<(String, String)>,
 }
 
 /// A complete answer.
 #[derive(Clone, Debug)]
 pub struct Answered {
-    /// Who answered.
+    /// The service that answered.
     pub service: Service,
-    /// What it was asked for.
+    /// The request that was answered.
     pub asked: Asked,
     /// The path of the request, without its query.
     pub path: String,
-    /// Some of its headers.
+    /// The headers that the doctor uses.
     pub headers: Headers,
-    /// When the request was sent.
+    /// The time at which the request was sent.
     pub sent_at: Timestamp,
-    /// When the answer was complete.
+    /// The time at which the answer was complete.
     pub received_at: Timestamp,
-    /// The body.
+    /// The body of the answer.
     pub body: Arc<str>,
 }
 
-/// Why there is no usable answer.
+/// The reason why a request has no usable answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// An error status.
     Status(u16),
-    /// The connection failed, took too long, or sent something that is no answer.
+    /// The connection failed, timed out, or did not yield a valid answer.
     Unreachable(String),
 }
 
-/// Something that was seen.
+/// An event while the doctor observes the venue.
 #[derive(Clone, Debug)]
 pub enum Seen {
     /// A service answered.
     Answered(Answered),
     /// A service did not answer, or the socket did not open.
     Failed {
-        /// Who.
+        /// The service.
         service: Service,
-        /// What it was asked for; `None` for the socket.
+        /// The request; `None` for the socket.
         asked: Option<Asked>,
-        /// Why.
+        /// The reason.
         failure: Failure,
     },
-    /// What three sources say about a closed market.
+    /// The reports of three sources on a closed market.
     Closed {
         /// Gamma's description.
         gamma: String,
-        /// The CLOB service's long description, if it answered.
+        /// The CLOB service's long description, if that service answered.
         clob: Option<Arc<str>>,
-        /// The answer of the data API, if there is one.
+        /// The data API's answer, if there is one.
         data: Option<Arc<str>>,
     },
     /// The socket is open.
     Opened {
-        /// How many tokens are subscribed to.
+        /// Number of subscribed tokens.
         token_count: usize,
-        /// Since when.
+        /// The time at which the socket opened.
         at: Timestamp,
     },
     /// The socket sent a text frame.
     Frame {
-        /// The text.
+        /// The text of the frame.
         text: String,
-        /// When it was received.
+        /// The time at which the frame was received.
         at: Timestamp,
     },
-    /// The open socket was closed, or gave no sign of life.
+    /// The open socket was closed or went silent.
     Lost {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// Where something was seen, for samples.
+/// The origin of an observation, for samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin<'a> {
     /// The path of the request; empty for the socket.
@@ -153,18 +153,18 @@ pub(super) struct Origin<'a> {
 }
 
 impl Origin<'_> {
-    /// Of something that cannot be shown.
+    /// The origin of an observation that has nothing to show.
     pub(super) const NONE: Self = Origin { request: "", payload: "" };
 }
 
-/// A document of a service.
+/// A kind of document that a service returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Source {
     /// Gamma's description of a market.
     Gamma,
     /// The CLOB service's compact description.
     Compact,
-    /// Its long description.
+    /// The CLOB service's long description.
     Long,
     /// A requested book.
     Book,
@@ -185,7 +185,7 @@ impl fmt::Display for Source {
 pub(super) struct MarketSeen<'a> {
     pub(super) source: Source,
     pub(super) fields: &'a Value,
-    /// Whether it is traded under version 2 of the protocol.
+    /// Whether the market is traded under version 2 of the protocol.
     pub(super) is_v2: bool,
     pub(super) description: Result<&'a Description, &'a WireError>,
     pub(super) origin: Origin<'a>,
@@ -193,35 +193,35 @@ pub(super) struct MarketSeen<'a> {
 
 /// A page of a listing.
 pub(super) struct PageSeen<'a> {
-    /// The most markets that it may have.
+    /// Maximum number of markets on the page.
     pub(super) limit: usize,
-    /// The cursor that was sent.
+    /// The cursor that was sent; `None` for the first page.
     pub(super) after: Option<&'a str>,
-    /// The condition ids of its markets.
+    /// The condition ids of the page's markets.
     pub(super) ids: &'a [String],
-    /// The cursor of the next page.
+    /// The cursor of the next page, if stated.
     pub(super) next_cursor: Option<&'a str>,
     pub(super) origin: Origin<'a>,
 }
 
-/// Something that was seen, read once for all assumptions.
+/// An observation, parsed once for all assumptions.
 pub(super) enum Observation<'a> {
     /// A service answered.
     Answered(&'a Answered),
-    /// A service did not, or the socket did not open.
+    /// A service did not answer, or the socket did not open.
     Failed { service: Service, asked: &'a Option<Asked>, failure: &'a Failure },
-    /// An answer that is no list.
+    /// An answer that cannot be parsed as a list.
     Unreadable { what: Source, problem: &'a str, origin: Origin<'a> },
     /// A page of a listing.
     Page(PageSeen<'a>),
-    /// A description.
+    /// A description of a market.
     Market(&'a MarketSeen<'a>),
     /// Two descriptions of one market.
     Twice { gamma: &'a Description, clob: &'a Description, origin: Origin<'a> },
     /// A requested book, and Gamma's description of its market, if known.
     Book {
         fields: &'a Value,
-        /// Whether its market is traded under version 2 of the protocol.
+        /// Whether the book's market is traded under version 2 of the protocol.
         is_v2: bool,
         book: &'a Result<BookMessage<'a>, WireError>,
         gamma: Option<&'a Description>,
@@ -236,22 +236,22 @@ pub(super) enum Observation<'a> {
     /// A message from the socket.
     Message {
         fields: &'a Value,
-        /// Why it cannot be read.
+        /// The parse error, if the message cannot be parsed.
         error: Option<&'a WireError>,
-        /// Its timestamp, if that is when it was sent.
+        /// The message's timestamp, if that is the time at which the message was sent.
         sent_at: Option<Timestamp>,
         received_at: Timestamp,
         origin: Origin<'a>,
     },
-    /// How a hash or a best price fits the book that it is about.
+    /// The result of comparing a hash or best prices with the book that they describe.
     Judged(&'a Judged),
-    /// What the sources say about a closed market.
+    /// The reports of the sources on a closed market.
     Resolution {
         id: &'a str,
         reports: &'a [SourceReport],
         decision: &'a Resolution,
         origin: Origin<'a>,
     },
-    /// The look is over.
+    /// The run is over.
     Over { at: Timestamp },
 }

@@ -1,11 +1,11 @@
-//! Whether the services can be reached and take our requests.
+//! Assumptions about reaching the services and about our requests.
 
 use std::collections::BTreeMap;
 
 use super::assumption::{Assumption, RestsOn, Tally, Verdict};
 use super::seen::{Asked, Failure, Observation, Origin, Service};
 
-/// The assumptions of this module.
+/// Returns the assumptions of this module.
 pub(super) fn all() -> Vec<Box<dyn Assumption>> {
     let answers = [Service::Gamma, Service::Clob, Service::Data, Service::Socket].map(Answers);
     let mut all: Vec<Box<dyn Assumption>> = Vec::new();
@@ -15,27 +15,28 @@ pub(super) fn all() -> Vec<Box<dyn Assumption>> {
     all
 }
 
-/// What an error status says.
+/// The meaning of an error status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Refusal {
-    /// The request is wrong, or its path is gone.
+    /// The request is wrong, or its path no longer exists.
     Misunderstood,
     /// There were too many requests.
     RateLimited,
-    /// The service is down, or closed to us.
+    /// The service is down, or denies us access.
     Closed,
 }
 
 fn refusal(status: u16) -> Refusal {
     match status {
         429 => Refusal::RateLimited,
-        // 403: the edge takes us for a robot; 425: the matching engine restarts; 451: the law.
+        // 403: the edge takes us for a robot; 425: the matching engine restarts; 451: legal
+        // reasons.
         403 | 425 | 451 | 500.. => Refusal::Closed,
         _ => Refusal::Misunderstood,
     }
 }
 
-/// The service answers.
+/// Assumes that the service answers.
 struct Answers(Service);
 
 impl Assumption for Answers {
@@ -60,7 +61,7 @@ impl Assumption for Answers {
                 Failure::Unreachable(reason) => tally.breaks(reason, Origin::NONE),
                 Failure::Status(status) => match refusal(*status) {
                     Refusal::Closed => tally.breaks(format!("status {status}"), Origin::NONE),
-                    // It answers, if not what we want.
+                    // The service does answer, although it refuses this request.
                     Refusal::Misunderstood | Refusal::RateLimited => tally.holds(),
                 },
             },
@@ -72,7 +73,8 @@ impl Assumption for Answers {
         true
     }
 
-    /// One request that is lost on the way says nothing about the venue.
+    /// A single lost request says nothing about the venue, so up to a tenth of the requests may
+    /// fail.
     fn verdict(&self, tally: &Tally) -> Verdict {
         match tally.seen() {
             0 => Verdict::NotSeen,
@@ -82,10 +84,10 @@ impl Assumption for Answers {
     }
 }
 
-/// Requests have the form that the services expect.
+/// Assumes that requests have the form that the services expect.
 #[derive(Default)]
 struct Understood {
-    /// By kind of request: how many were answered, and how many refused.
+    /// Numbers of answered and of refused requests, by kind of request.
     kinds: BTreeMap<&'static str, [u64; 2]>,
 }
 
@@ -119,8 +121,8 @@ impl Assumption for Understood {
         }
     }
 
-    /// The CLOB service does not know a market for some minutes after Gamma does, so only refusals
-    /// of most requests of a kind count.
+    /// The CLOB service lacks a market for some minutes after Gamma lists it, so refused requests
+    /// of one kind are ignored while more requests of that kind are answered.
     fn verdict(&self, tally: &Tally) -> Verdict {
         match tally.verdict() {
             Verdict::Broken if self.kinds.values().all(|[held, refused]| held > refused) => {
@@ -143,7 +145,7 @@ fn request_name(asked: &Asked) -> &'static str {
     }
 }
 
-/// We are below the limits, by far.
+/// Assumes that requests stay within the rate limits.
 struct RateLimits;
 
 impl Assumption for RateLimits {

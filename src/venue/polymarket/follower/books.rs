@@ -1,5 +1,6 @@
-//! Takes the answers of the book endpoint. An answer proves the book that the socket has made, or
-//! has the socket send it again: the endpoint has served books that never were.
+//! Processes the answers of the book endpoint. An answer either proves the book built from the
+//! socket's changes, or makes the follower request that book from the socket again: the endpoint
+//! has served books that never existed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,22 +15,24 @@ use crate::follow::request::{BookRequest, Notice, Request};
 use crate::polymarket::wire::clob::{self, BookMessage, UnreadableBook};
 use crate::polymarket::wire::{self, NO_TIMESTAMP};
 
-/// How many answers in a row may settle nothing about a book, because they are older than it and
-/// different. Then either changes come faster than answers and one was lost, or the venue's clock
-/// was set back, so the connection is replaced: a new one starts with a full book.
+/// Maximum number of consecutive inconclusive answers about a book: answers that differ from the
+/// book but are older, and so prove nothing. After more of them, it is likely that a change was
+/// lost while changes kept arriving faster than answers, or that the venue's clock was set back.
+/// The connection is then replaced, since a new one starts with a full book.
 const INCONCLUSIVE_ANSWERS_MAX: u32 = 3;
 
 type Rows<'a> = Result<Vec<Result<BookMessage<'a>, UnreadableBook<'a>>>, serde_json::Error>;
 
-/// The books of an answer.
+/// A parsed answer of the book endpoint.
 #[derive(Default)]
 struct Answer<'a> {
     books: HashMap<&'a str, BookMessage<'a>>,
-    /// Tokens whose books cannot be read.
+    /// Tokens whose books cannot be parsed.
     unreadable: HashSet<&'a str>,
     unreadable_count: usize,
     first_error: Option<String>,
-    /// Whether a token that is not in it has no book: it was read, and every row has a token.
+    /// Whether a token that is missing from the answer has no book. True if the answer was parsed
+    /// and every row names a token.
     is_complete: bool,
 }
 
@@ -48,15 +51,15 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Whether the venue has no book for a token that was asked for.
+    /// Returns whether the venue has no book for a requested token.
     fn lacks(&self, token_id: &str) -> bool {
         self.is_complete && !self.unreadable.contains(token_id)
     }
 }
 
 impl<B: Books> Follower<B> {
-    /// Takes an answer, or `None` if the request failed. `asked_at` is the time of the request
-    /// since the start: the answer shows the books as of then or later.
+    /// Processes an answer, or `None` if the request failed. `asked_at` is the time of the request
+    /// since the start: the answer shows the books as of that time or later.
     pub fn answer(
         &mut self,
         asked: &BookRequest,
@@ -105,7 +108,8 @@ impl<B: Books> Follower<B> {
         }
     }
 
-    /// The venue has no book for a token: its market is closed or about to close.
+    /// Expires the book of a token for which the venue has none, and requests the description of
+    /// its market, which is closed or about to close.
     fn miss_book(&mut self, token_id: &str, received: Stamp) {
         self.trust.signal(token_id, Signal::Expired, received);
         if let Some((_, token)) = self.trust.token(token_id) {
@@ -139,6 +143,7 @@ impl<B: Books> Follower<B> {
         if is_unconfirmed || is_unsettled {
             self.trust.confirm(token_id, received);
         }
+        // The answer may show the book as of the request, so the proof counts from that time.
         self.trust.judge(&findings, Stamp { elapsed: asked_at, ..received });
         if finding == Some(Finding::Unproven)
             && self.trust.unproven_answer_count(token_id) > INCONCLUSIVE_ANSWERS_MAX

@@ -1,4 +1,4 @@
-//! Takes the frames of a socket.
+//! Processes the frames of a socket.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::polymarket::wire::socket::{self as frames, Frame, Message, Messages, 
 use crate::polymarket::wire::{self, NO_TIMESTAMP, WireError};
 use paperbourse_core::ids::Timestamp;
 
-/// How much the log shows of a frame that is not a message.
+/// Maximum number of characters logged from a frame that is not a message.
 const LOGGED_CHARACTERS_MAX: usize = 80;
 
-/// Whether a message may only need a more lenient reader.
+/// Returns whether a message may only need a more lenient parser.
 fn is_odd(message: &Result<Message<'_>, WireError>) -> bool {
     matches!(message, Err(WireError::Json(_)))
 }
 
 impl<B: Books> Follower<B> {
-    /// Takes a text frame of a socket.
+    /// Processes a text frame from a socket.
     pub fn frame(&mut self, socket: usize, text: &str, received: Stamp) {
         if !self.trust.frame(socket, received) {
             return;
@@ -48,7 +48,7 @@ impl<B: Books> Follower<B> {
         let mut texts = None;
         for (index, message) in messages.into_iter().enumerate() {
             if self.trust.is_given_up(socket) {
-                // An earlier message of this frame made us give up the connection.
+                // An earlier message of this frame caused the connection to be given up.
                 break;
             }
             match message {
@@ -67,9 +67,9 @@ impl<B: Books> Follower<B> {
         }
     }
 
-    /// Handles a message that cannot be parsed. One that changes no book is only counted. If its
-    /// token or its market is known, only their books become stale: otherwise one odd market would
-    /// keep taking down its whole socket.
+    /// Handles a message that cannot be parsed. A message that changes no book is only counted. If
+    /// the message names its token or market, only the books concerned become stale: if the socket
+    /// were given up instead, one odd market could take it down again and again.
     fn unreadable(
         &mut self,
         socket: usize,
@@ -81,7 +81,7 @@ impl<B: Books> Follower<B> {
         let market = subject.market.and_then(|id| self.followed_name(id));
         let market = market.and_then(|id| self.markets.get(id));
         match (subject.event_type, market) {
-            // Announcements are broadcast.
+            // Announcements are broadcast, and change no book of this socket.
             (Some("new_market" | "market_resolved"), _) => self.trust.counts.unknown_messages += 1,
             (Some("last_trade_price" | "best_bid_ask"), _) => {
                 self.trust.counts.unreadable_messages += 1;
@@ -105,7 +105,7 @@ impl<B: Books> Follower<B> {
         }
     }
 
-    /// Distrusts the book of a token, if this socket carries it.
+    /// Marks the book of a token contradicted and stale, if this socket carries the token.
     fn distrust(&mut self, socket: usize, token_id: &str, received: Stamp) {
         let token = self.trust.token(token_id).filter(|(_, token)| token.socket == socket);
         if let Some(token_id) = token.map(|(token_id, _)| token_id.clone()) {
@@ -140,8 +140,8 @@ impl<B: Books> Follower<B> {
             {
                 token_id.clone()
             }
-            // The other token of a market, or one that is no longer followed. The books do not know
-            // the empty id, and count the message as one for an unknown token.
+            // The token is carried by another socket or no longer followed. No book has the empty
+            // id, so the message counts as one for an unknown token.
             _ => Arc::default(),
         };
         let mut unreadable: Vec<Arc<str>> = Vec::new();
@@ -167,8 +167,8 @@ impl<B: Books> Follower<B> {
         }
     }
 
-    /// The time of a message, clamped if it is implausible; `None` if it is a change that came too
-    /// late to describe the present. [`NO_TIMESTAMP`] stays as it is.
+    /// Returns the time of a message, clamped if it is implausible; `None` if it is a change that
+    /// arrived too late to describe the present. [`NO_TIMESTAMP`] is returned unchanged.
     fn trusted_time(
         &mut self,
         socket: usize,

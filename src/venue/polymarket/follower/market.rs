@@ -1,4 +1,4 @@
-//! One followed market, and how descriptions and sockets change it.
+//! The state of one followed market, and its updates from descriptions and sockets.
 
 use std::time::Duration;
 
@@ -9,33 +9,34 @@ use crate::polymarket::wire::clob::BookMessage;
 use paperbourse_core::ids::Timestamp;
 use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus, Outcome};
 
-/// A market that is not resolved yet and is followed, or was until it closed.
+/// An unresolved market that is followed, or was followed until it closed.
 pub(super) struct Followed {
     pub(super) info: MarketInfo,
-    /// The timestamp of the newest description that had one. Older descriptions are ignored.
+    /// The timestamp of the newest description that had a timestamp. Older descriptions are
+    /// ignored.
     described_at: Option<Timestamp>,
-    /// When the tick was last reported other than by a description. Older descriptions do not
-    /// change the tick back.
+    /// The time at which a source other than a description last reported the tick. Older
+    /// descriptions do not change the tick back.
     tick_reported_at: Option<Timestamp>,
     /// A socket's report that the market has a winner.
     winner_report: Option<SourceReport>,
-    /// Whether the newest description names other tokens.
+    /// Whether the newest description lists different tokens.
     has_other_tokens: bool,
     pub(super) is_subscribed: bool,
-    /// How long marketable orders are held, by Gamma.
+    /// The delay on marketable orders according to Gamma.
     listed_delay: Delay,
-    /// How long they are held by the CLOB service, which is requested once.
+    /// The delay on marketable orders according to the CLOB service, which is requested once.
     own_delay: Delay,
 }
 
-/// How long a source says that marketable orders are held.
+/// The delay on marketable orders according to one source.
 #[derive(Clone, Copy, Default)]
 struct Delay {
-    /// In milliseconds; 0 if it states none.
+    /// The delay in milliseconds; 0 if none is stated.
     ms: u32,
-    /// Whether it was stated in milliseconds.
+    /// Whether the source states the delay in milliseconds.
     is_exact: bool,
-    /// Whether orders are held for a time that it does not state.
+    /// Whether orders are held for a time that the source does not state.
     is_unstated: bool,
 }
 
@@ -49,11 +50,11 @@ impl Delay {
 
 /// Gamma's description of a market and, if it is closed, those of the other services.
 pub struct Described {
-    /// By Gamma.
+    /// Gamma's description.
     pub gamma: Description,
     /// The CLOB service's description, if one was requested.
     pub clob: Option<Description>,
-    /// By the data API, if it was asked.
+    /// The data API's description, if one was requested.
     pub data: Option<Description>,
 }
 
@@ -77,14 +78,14 @@ impl Followed {
         }
     }
 
-    /// Takes a tick reported by a socket. Returns whether it has changed.
+    /// Sets the tick reported by a socket. Returns whether the tick has changed.
     pub(super) fn set_tick(&mut self, tick: paperbourse_core::money::Price, at: Timestamp) -> bool {
         self.tick_reported_at = Some(at);
         std::mem::replace(&mut self.info.tick, tick) != tick
     }
 
-    /// Takes tick, minimum size and negative-risk flag from a book of the book endpoint: the hash
-    /// covers them, and they are newer than the catalogue's. Returns whether they have changed.
+    /// Takes tick, minimum size and negative-risk flag from a requested book: the hash covers them,
+    /// and they are newer than the catalogue's. Returns whether any of them has changed.
     pub(super) fn set_grid(&mut self, book: &BookMessage<'_>, at: Timestamp) -> bool {
         let info = &mut self.info;
         let before = (info.tick, info.order_size_min, info.neg_risk);
@@ -98,8 +99,8 @@ impl Followed {
         is_changed
     }
 
-    /// Takes the delay of marketable orders from the CLOB service, which states some that Gamma
-    /// does not. Returns whether it has changed.
+    /// Takes the delay on marketable orders from the CLOB service, which states some delays that
+    /// Gamma does not. Returns whether the delay has changed.
     pub(super) fn set_delay(&mut self, description: &Description) -> bool {
         self.own_delay = Delay::of(description);
         let known = (self.info.taker_delay_ms, self.info.has_unstated_delay);
@@ -107,9 +108,9 @@ impl Followed {
         (self.info.taker_delay_ms, self.info.has_unstated_delay) != known
     }
 
-    /// The longest delay that is stated, in milliseconds: a source that states none may not know of
-    /// it. Also whether it may be longer: no source states it in milliseconds, and one says that
-    /// orders are held.
+    /// Returns the longest stated delay in milliseconds, since a source that states no delay may be
+    /// unaware of one. Also returns whether the delay may be longer, because a source says that
+    /// orders are held and no source states the time in milliseconds.
     fn taker_delay(&self) -> (u32, bool) {
         let delays = [self.listed_delay, self.own_delay];
         let is_unstated = delays.iter().any(|delay| delay.is_unstated)
@@ -117,7 +118,7 @@ impl Followed {
         (self.listed_delay.ms.max(self.own_delay.ms), is_unstated)
     }
 
-    /// Closes the market because a socket reports a winner. Returns whether it was open.
+    /// Closes the market because a socket reported a winner. Returns whether the market was open.
     pub(super) fn end(&mut self, winning_token: Option<&str>, at: Timestamp) -> bool {
         self.winner_report = Some(SourceReport::winner(winning_token, at, &self.info.outcomes));
         let was_open = !self.info.status.is_closed();
@@ -127,7 +128,7 @@ impl Followed {
         was_open
     }
 
-    /// Takes a description. Returns whether it has changed anything.
+    /// Applies a description. Returns whether the market has changed.
     pub(super) fn describe(
         &mut self,
         described: &Described,
@@ -136,11 +137,11 @@ impl Followed {
         notices: &mut Vec<Notice>,
     ) -> bool {
         let description = &described.gamma;
-        // A page may come from a cache, and be older than the one before it.
+        // A description from a cached page may be older than the previous description.
         if description.updated_at.is_some() && description.updated_at < self.described_at {
             return false;
         }
-        // A time in the future would shut out all descriptions until then.
+        // A timestamp in the future would block all descriptions until that time.
         let described_at = description.updated_at.map(|at| at.min(now));
         self.described_at = described_at.or(self.described_at);
         let market = &description.info.condition_id;
@@ -190,7 +191,7 @@ impl Followed {
         is_changed
     }
 
-    /// Whether the known tick is newer than a description with this timestamp.
+    /// Returns whether the known tick is newer than a description with this timestamp.
     fn is_tick_newer(&self, described_at: Option<Timestamp>) -> bool {
         match (self.tick_reported_at, described_at) {
             (Some(tick_reported_at), Some(described_at)) => described_at < tick_reported_at,
@@ -199,8 +200,9 @@ impl Followed {
         }
     }
 
-    /// Whether a description disproves the socket's report of the end: the market still accepts
-    /// orders, so long after the report that the catalogue's lag cannot explain it.
+    /// Returns whether a description disproves the socket's report that the market has ended. The
+    /// market must still accept orders, so long after the report that the catalogue's lag cannot
+    /// explain it.
     fn is_end_retracted(
         &self,
         described: &MarketInfo,
@@ -222,7 +224,7 @@ impl Followed {
 }
 
 impl Described {
-    /// What each service reports on the resolution of a market with these outcomes.
+    /// Returns each service's report on the resolution of a market with these outcomes.
     pub(crate) fn reports(&self, outcomes: &[Outcome]) -> Vec<SourceReport> {
         let descriptions = [
             (Source::Gamma, Some(&self.gamma)),
@@ -235,9 +237,9 @@ impl Described {
         reports.collect()
     }
 
-    /// Whether Gamma and the CLOB service both list the tokens in the order known here. The data
-    /// API names no tokens, so its payouts are read in Gamma's order: if that is wrong, the data
-    /// API would only seem to agree.
+    /// Returns whether Gamma and the CLOB service both list the tokens in the order known here. The
+    /// data API names no tokens, so its payouts are read in Gamma's order. If that order is wrong,
+    /// the data API would only seem to agree.
     fn is_order_certain(&self, outcomes: &[Outcome]) -> bool {
         let is_same = |description: &Description| {
             let tokens = description.info.outcomes.iter().map(|outcome| &outcome.token_id);

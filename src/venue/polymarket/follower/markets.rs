@@ -1,4 +1,4 @@
-//! Which markets are followed, and what their descriptions change.
+//! The set of followed markets, and its updates from lists, descriptions and announcements.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use paperbourse_core::ids::{Timestamp, condition};
 use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
 use paperbourse_core::money::Price;
 
-/// How many unknown stages of resolutions are logged.
+/// Maximum number of unknown resolution stages that are logged.
 const LOGGED_STAGES_MAX: usize = 100;
 
 impl<B: Books> Follower<B> {
-    /// Follows these markets too, by condition id: accounts hold shares in them. They are followed
-    /// whatever the filter says, and until they are resolved.
+    /// Also follows these markets, by condition id, because accounts hold shares in them. They are
+    /// followed regardless of the filter, until they are resolved.
     pub fn hold(&mut self, condition_ids: impl IntoIterator<Item = Arc<str>>) {
         for id in condition_ids {
             if self.followed_name(&id).is_none() {
@@ -31,19 +31,20 @@ impl<B: Books> Follower<B> {
         self.request_unresolved();
     }
 
-    /// Those of these markets that the catalogue has yet to describe.
+    /// Returns the held markets that the catalogue has yet to describe.
     pub fn held(&self) -> impl Iterator<Item = &Arc<str>> {
         self.held.iter()
     }
 
-    /// Takes a list of markets and follows the new ones, as far as there is room.
+    /// Applies a list of markets, and follows the new ones while there is room.
     pub fn listed(&mut self, descriptions: Vec<Description>, now: Stamp) {
         self.trust.counts.is_listed = true;
         let subscribed_count_max = 2 * self.filter.count_max;
         let mut subscribed_count = self.subscribed_count();
         let mut known = Vec::with_capacity(descriptions.len());
         let mut new = Vec::new();
-        // Markets move between the pages of a list while it is read, so it may have one twice.
+        // Markets move between the pages of a list while it is read, so a market may be listed
+        // twice.
         let mut seen = HashSet::new();
         for description in descriptions {
             let id = &description.info.condition_id;
@@ -53,7 +54,7 @@ impl<B: Books> Follower<B> {
             if self.followed_name(id).is_some() {
                 known.push(Described::from(description));
             } else if self.take_held(id)
-                // A page of the catalogue may be older than the end of a market.
+                // A page of the catalogue may be older than the resolution of a market.
                 || (subscribed_count < subscribed_count_max && !self.trust.books.is_resolved(id))
             {
                 subscribed_count += 1;
@@ -67,7 +68,7 @@ impl<B: Books> Follower<B> {
         self.described(known, now);
     }
 
-    /// Takes descriptions of markets that are followed or held.
+    /// Applies descriptions of markets that are followed or held.
     pub fn described(&mut self, all: Vec<Described>, now: Stamp) {
         self.follow_held(&all, now);
         let mut changed = Vec::new();
@@ -89,7 +90,7 @@ impl<B: Books> Follower<B> {
                 _ => {}
             }
             if status == MarketStatus::Resolved {
-                // A resolution is final, so there is nothing more to ask about this market.
+                // A resolution is final, so this market needs no more descriptions.
                 self.markets.remove(condition_id);
             }
         }
@@ -101,7 +102,7 @@ impl<B: Books> Follower<B> {
         self.request_unresolved();
     }
 
-    /// Logs a notice. An unknown stage is logged once, whichever markets have it.
+    /// Logs a notice. An unknown stage is logged only once, even if several markets have it.
     fn log(&mut self, notice: Notice) {
         if let Notice::UnknownStage { stage, .. } = &notice
             && (self.logged_stages.len() == LOGGED_STAGES_MAX
@@ -141,8 +142,8 @@ impl<B: Books> Follower<B> {
         }
     }
 
-    /// Takes the CLOB service's description of a market, of which only the delay of marketable
-    /// orders is used.
+    /// Takes the delay on marketable orders from the CLOB service's description of a market, and
+    /// ignores the rest of it.
     pub fn delay_described(&mut self, description: &Description, now: Stamp) {
         let info = &description.info;
         let Some(market) = self.followed_mut(&info.condition_id) else { return };
@@ -152,7 +153,8 @@ impl<B: Books> Follower<B> {
         }
     }
 
-    /// A socket reports a winner: closes the market, and asks the catalogue to confirm.
+    /// Closes a market because a socket reported its winner, and requests a description to confirm
+    /// the report.
     pub(super) fn ended(&mut self, message: &MarketResolved<'_>, received: Stamp) {
         let Some(market) = self.followed_mut(message.market) else { return };
         // The venue's clock may be ahead of ours.
@@ -168,13 +170,14 @@ impl<B: Books> Follower<B> {
         }
     }
 
-    /// A new market was announced: asks for its description if it might be one to follow.
+    /// Handles the announcement of a new market: requests its description if the market might be
+    /// followed.
     pub(super) fn announced(&mut self, condition_id: &Arc<str>) {
         let filter = &self.filter;
-        // With a selective filter there is as much room for new markets as a list would get.
-        // Without one the most traded markets have already filled it.
+        // With a selective filter, announced markets get as much room as listed ones. Without one,
+        // the most traded markets have already filled the room.
         let count_max = filter.count_max * if filter.is_selective() { 2 } else { 1 };
-        // A new market has no volume yet.
+        // A new market has no volume yet, so it cannot reach a minimum.
         let is_wanted = filter.volume_24h_min.is_none()
             && self.followed_name(condition_id).is_none()
             && self.subscribed_count() < count_max;
@@ -184,7 +187,8 @@ impl<B: Books> Follower<B> {
         }
     }
 
-    /// The name under which this market is followed, however the venue writes it.
+    /// Returns the key under which this market is followed, whichever form of its id the venue
+    /// uses.
     pub(super) fn followed_name(&self, condition_id: &str) -> Option<&Arc<str>> {
         let key = |name: &str| self.markets.get_key_value(name).map(|(name, _)| name);
         condition::find(condition_id, key)
@@ -195,7 +199,8 @@ impl<B: Books> Follower<B> {
         self.markets.get_mut(&name)
     }
 
-    /// Whether this market waits for its description; it does not from now on.
+    /// Removes a market from the held markets that wait for a description. Returns whether it was
+    /// one of them.
     fn take_held(&mut self, condition_id: &str) -> bool {
         let is_held = self.held.remove(condition_id);
         condition::others(condition_id).fold(is_held, |it, name| self.held.remove(&*name) || it)
@@ -228,7 +233,7 @@ impl<B: Books> Follower<B> {
         }
     }
 
-    /// Starts following those of these markets that are held.
+    /// Starts following the held markets among those described.
     fn follow_held(&mut self, all: &[Described], now: Stamp) {
         let descriptions = all.iter().map(|described| &described.gamma);
         let complete = descriptions.filter(|it| it.info.status != MarketStatus::Hydrating);
@@ -267,9 +272,9 @@ impl<B: Books> Follower<B> {
     }
 }
 
-/// Whether the venue may hold marketable orders in a market without Gamma stating it. It does so in
-/// selected markets on which way a price goes, with the outcomes Up and Down. No field of Gamma's
-/// says which of them are selected.
+/// Returns whether the venue may hold marketable orders in this market although Gamma states no
+/// delay. It does so in some up-or-down markets, those on the direction of a price, and no field
+/// from Gamma tells which.
 fn may_have_unlisted_delay(info: &MarketInfo) -> bool {
     let is_either =
         |label: &str| ["up", "down"].iter().any(|name| label.eq_ignore_ascii_case(name));

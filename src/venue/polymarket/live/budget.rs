@@ -1,6 +1,6 @@
-//! The rate at which one service of the venue is asked: well below its own limit, and not at all
-//! for a while after it answered that the rate was too high, that access is forbidden, or that it
-//! is restarting.
+//! The request budget of one service of the venue. It stays well below the service's own limit, and
+//! pauses after the service answers that the rate was too high, that access is forbidden, or that
+//! it is restarting or failing.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::client::ClientError;
 use crate::follow::timing::Refusals;
 use paperbourse_core::limits::bucket::{BucketRule, TokenBucket};
 
-/// The longest pause after a refusal.
+/// Maximum pause after a refusal.
 const PAUSE_MAX: Duration = Duration::from_mins(5);
 
 /// The request budget of one service.
@@ -25,7 +25,7 @@ pub(super) struct Budget {
 struct State {
     bucket: TokenBucket,
     paused_until: Option<Instant>,
-    /// Consecutive refusals.
+    /// Number of consecutive refusals.
     refusal_count: u32,
 }
 
@@ -35,14 +35,14 @@ impl Budget {
         Self { began: Instant::now(), refusals, state: Mutex::new(state) }
     }
 
-    /// Waits until another request may be sent, and counts it.
+    /// Waits until another request may be sent, and counts that request.
     pub(super) async fn ready(&self) {
         while let Some(at) = self.draw(Instant::now()) {
             tokio::time::sleep_until(at).await;
         }
     }
 
-    /// Counts a request, or returns when to try again.
+    /// Counts a request, or returns the time at which to try again.
     fn draw(&self, now: Instant) -> Option<Instant> {
         let mut state = self.state.lock();
         if let Some(until) = state.paused_until.filter(|&until| now < until) {
@@ -53,7 +53,7 @@ impl Budget {
         (!draw.is_admitted).then(|| now + Duration::from_nanos(draw.wait_ns))
     }
 
-    /// Takes the outcome of a request. Returns the pause if it was a refusal.
+    /// Records the outcome of a request. Returns the pause if the request was refused.
     pub(super) fn note<T>(&self, result: &Result<T, ClientError>) -> Option<Duration> {
         let mut state = self.state.lock();
         let Err(ClientError::Status { status, retry_after }) = result else {

@@ -1,8 +1,8 @@
 //! Polls the venue's catalogue.
 //!
-//! One task requests the list of markets on a schedule, and descriptions of single markets at once
-//! when a message concerns them. It hands everything on to the task that keeps the books, which
-//! decides what that changes.
+//! One task requests the list of markets on a schedule, and descriptions of single markets as soon
+//! as a message concerns them. It passes everything to the task that maintains the books, which
+//! decides what to change.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,20 +18,22 @@ use crate::polymarket::resolution::{self, Pending, Resolution};
 use crate::polymarket::wire::{Description, WireError, split};
 use paperbourse_core::ids::{Timestamp, condition};
 
-/// How many markets can wait to be described at once. Any others wait for the schedule.
+/// Maximum number of markets that wait for an urgent description. Further markets wait for the next
+/// scheduled refresh.
 pub(super) const URGENT_MAX: usize = 1_024;
 
-/// How many new markets can wait to accept orders. Any others wait for the schedule.
+/// Maximum number of new markets that wait to accept orders. Further markets wait for the next
+/// scheduled refresh.
 const ANNOUNCED_MAX: usize = 1_024;
 
-/// How often a new market is requested until it accepts orders. The venue announces markets some
-/// minutes before its catalogue knows their tokens.
+/// Maximum number of requests for a new market until it accepts orders. The venue announces markets
+/// some minutes before its catalogue has their tokens.
 const ANNOUNCED_TRIES_MAX: u32 = 20;
 
-/// How many more pages are read than would be needed if every listed market were taken.
+/// Maximum number of pages read beyond those that would suffice if every listed market were taken.
 const SPARE_PAGES_MAX: usize = 50;
 
-/// Markets to describe at once, by condition id.
+/// Markets to describe immediately, by condition id.
 pub(super) enum Urgent {
     /// A followed market.
     Followed(Arc<str>),
@@ -41,20 +43,20 @@ pub(super) enum Urgent {
     Announced(Arc<str>),
 }
 
-/// Requests descriptions.
+/// The task that requests lists and descriptions.
 pub(super) struct Cataloguer {
     pub(super) rest: Arc<Rest>,
     pub(super) config: Arc<LiveConfig>,
-    /// The markets that are followed and not resolved.
+    /// The followed markets that are not resolved.
     pub(super) followed: watch::Receiver<Arc<[Arc<str>]>>,
     pub(super) urgent: mpsc::Receiver<Urgent>,
-    /// New markets that do not accept orders yet, and how often they were requested.
+    /// New markets that do not accept orders yet, with the number of requests for each.
     pub(super) announced: Vec<(Arc<str>, u32)>,
     pub(super) untold: Untold,
     pub(super) events: mpsc::Sender<Event>,
 }
 
-/// The markets to follow.
+/// The markets to follow, as listed by the catalogue.
 struct List {
     markets: Vec<Description>,
     /// The slugs of the filter that no open market has; `None` if not all pages were read.
@@ -62,7 +64,7 @@ struct List {
 }
 
 impl Cataloguer {
-    /// Runs until the receiver of the events is gone.
+    /// Runs until the receiver of the events is dropped.
     pub(super) async fn run(mut self) {
         loop {
             let next = Instant::now() + self.config.timing.refresh_interval;
@@ -82,8 +84,8 @@ impl Cataloguer {
         }
     }
 
-    /// Requests the list, and then the followed markets that it lacks. `None` if the receiver of
-    /// the events is gone.
+    /// Requests the list, and then the followed markets that are missing from it. `None` if the
+    /// receiver of the events has been dropped.
     async fn refresh(&mut self) -> Option<()> {
         let mut seen: HashSet<Arc<str>> = HashSet::new();
         match self.list().await {
@@ -136,9 +138,9 @@ impl Cataloguer {
         Some(())
     }
 
-    /// Lists those of these new markets that pass the filter and accept orders. Those that do not
-    /// accept orders yet are requested again with the next list. `None` if the receiver of the
-    /// events is gone.
+    /// Requests descriptions of new markets, and lists those that pass the filter and accept
+    /// orders. Markets that do not accept orders yet are requested again with the next list. `None`
+    /// if the receiver of the events has been dropped.
     async fn describe_announced(&mut self, announced: Vec<(Arc<str>, u32)>) -> Option<()> {
         let filter = &self.config.filter;
         let ids: Vec<Arc<str>> = announced.iter().map(|(id, _)| id.clone()).collect();
@@ -178,7 +180,8 @@ impl Cataloguer {
             let Page { markets, next_cursor } = self.rest.page(filter, cursor.as_deref()).await?;
             let now = Timestamp::now();
             let page = readable(markets);
-            // Pages are sorted by volume: after a market below the minimum, all are below it.
+            // Pages are sorted by volume: once a market is below the minimum, so are all markets
+            // after it.
             let is_below = filter.series.is_empty()
                 && page.last().is_some_and(|it| it.info.volume_24h < filter.volume_24h_min);
             unknown_slugs.retain(|slug| {
@@ -199,9 +202,10 @@ impl Cataloguer {
         Ok(List { markets: listed, unknown_slugs: is_complete.then_some(unknown_slugs) })
     }
 
-    /// Requests descriptions of these markets. `None` if the receiver of the events is gone.
+    /// Requests descriptions of these markets. `None` if the receiver of the events has been
+    /// dropped.
     async fn describe(&self, ids: &[Arc<str>]) -> Option<()> {
-        // Gamma answers with either closed markets or the others, never both.
+        // An answer from Gamma never contains both closed markets and markets that are not closed.
         let mut missing: Vec<Arc<str>> = ids.to_vec();
         for closed in [false, true] {
             if missing.is_empty() {
@@ -230,8 +234,8 @@ impl Cataloguer {
         Some(())
     }
 
-    /// If Gamma calls the market closed, adds the CLOB service's description, and the data API's if
-    /// that does not suffice, so that a resolution rests on more than one source.
+    /// If Gamma reports the market as closed, adds the CLOB service's description, and the data
+    /// API's if that does not suffice, so that a resolution rests on more than one source.
     async fn with_other_sources(&self, gamma: Description) -> Described {
         let mut described = Described { gamma, clob: None, data: None };
         if !described.gamma.info.status.is_closed() {
@@ -264,8 +268,8 @@ impl Cataloguer {
     }
 }
 
-/// Drops the descriptions that cannot be parsed, and logs the first of them: an answer may have
-/// thousands.
+/// Drops the descriptions that cannot be parsed, and logs only the first error, since an answer may
+/// have thousands.
 fn readable(answer: impl IntoIterator<Item = Result<Description, WireError>>) -> Vec<Description> {
     let (descriptions, unreadable) = split(answer);
     if let Some(error) = unreadable.first() {

@@ -18,16 +18,17 @@ pub struct LiveConfig {
     pub data: Uri,
     /// The address of the market socket, path included.
     pub socket: Uri,
-    /// Certificates to trust.
+    /// The TLS configuration, with the certificates to trust.
     pub tls: Arc<ClientConfig>,
-    /// Which markets to follow.
+    /// The selection of markets to follow.
     pub filter: MarketFilter,
     /// Intervals and timeouts.
     pub timing: Timing,
 }
 
 impl LiveConfig {
-    /// Bundles the settings.
+    /// Creates a configuration from the addresses of Gamma, the CLOB service, the data API and the
+    /// socket, in this order, and the other settings.
     pub fn new(
         [gamma, clob, data, socket]: [Uri; 4],
         tls: ClientConfig,

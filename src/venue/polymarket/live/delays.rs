@@ -1,4 +1,4 @@
-//! Asks the CLOB service how long markets hold marketable orders, where the catalogue does not say.
+//! Requests the delay on marketable orders from the CLOB service, since the catalogue may omit it.
 
 use std::sync::Arc;
 
@@ -10,26 +10,26 @@ use super::{Event, LiveConfig};
 use crate::polymarket::filter::MARKETS_WANTED_MAX;
 use paperbourse_core::market::catalogue::MarketStatus;
 
-/// How many markets can wait to be asked about. As many are followed at most.
+/// Maximum number of markets that wait for a request. No more markets than this are followed.
 pub(super) const DELAYS_MAX: usize = 2 * MARKETS_WANTED_MAX;
 
-/// How often the delay of a market is requested until the answer is usable. A market may be missing
-/// in the service for some minutes after it is in the catalogue.
+/// Maximum number of requests for a market's delay until an answer is usable. A market may be
+/// missing from the service for some minutes after it appears in the catalogue.
 const TRIES_MAX: u32 = 20;
 
-/// Requests the compact description of each market until it has one usable answer.
+/// The task that requests the compact description of each market until it gets a usable answer.
 pub(super) struct Delays {
     pub(super) rest: Arc<Rest>,
     pub(super) config: Arc<LiveConfig>,
-    /// Markets to ask about, by condition id.
+    /// Condition ids of the markets to request.
     pub(super) wanted: mpsc::Receiver<Arc<str>>,
     pub(super) events: mpsc::Sender<Event>,
 }
 
 impl Delays {
-    /// Runs until the receiver of the events is gone.
+    /// Runs until the receiver of the events is dropped.
     pub(super) async fn run(mut self) {
-        // With the number of failures.
+        // Markets to retry, with their number of failures.
         let mut failed: Vec<(Arc<str>, u32)> = Vec::new();
         let mut retry = tokio::time::interval(self.config.timing.refresh_interval);
         retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -53,11 +53,11 @@ impl Delays {
         }
     }
 
-    /// Asks about one market. Returns whether the answer was usable; `None` if the receiver of the
-    /// events is gone.
+    /// Requests one market. Returns whether the answer was usable; `None` if the receiver of the
+    /// events has been dropped.
     async fn ask(&self, id: &str) -> Option<bool> {
         match self.rest.compact_market(id).await {
-            // Before it has tokens, its other fields are not final either.
+            // Until a market has tokens, its other fields are not final either.
             Ok(Ok(description)) if description.info.status != MarketStatus::Hydrating => {
                 self.events.send(Event::Delay(Box::new(description))).await.ok()?;
                 return Some(true);

@@ -25,10 +25,11 @@ use tower_service::Service;
 
 use crate::client::{AGENT, with_causes};
 
-/// What a server appends to the key to prove that it speaks WebSocket (RFC 6455).
+/// Suffix that a server appends to the key before hashing it, to prove that it speaks WebSocket
+/// (RFC 6455).
 const ACCEPT_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Why a socket could not be opened.
+/// An error from opening a socket.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HandshakeError {
     /// The handshake took too long.
@@ -37,16 +38,16 @@ pub(super) enum HandshakeError {
         /// The timeout.
         timeout: Duration,
     },
-    /// The address is not that of a WebSocket server.
+    /// The address is not a valid WebSocket address.
     #[error("the address is not ws://HOST or wss://HOST")]
     Address,
     /// TCP or TLS failed.
     #[error("{0}")]
     Connection(#[from] io::Error),
-    /// HTTP failed.
+    /// The HTTP exchange failed.
     #[error("{0}")]
     Http(#[from] hyper::Error),
-    /// The system has no random bytes for the key.
+    /// The system provides no random bytes for the key.
     #[error("the system provides no random bytes")]
     Random,
     /// The server refused the upgrade.
@@ -57,10 +58,10 @@ pub(super) enum HandshakeError {
     NotASocket,
 }
 
-/// A connection after the upgrade.
+/// The connection after the upgrade.
 pub(super) type Stream = TokioIo<Upgraded>;
 
-/// Opens a socket at this address.
+/// Opens a socket at this address within `timeout`.
 pub(super) async fn open(
     address: &Uri,
     tls: &Arc<ClientConfig>,
@@ -79,7 +80,7 @@ async fn open_untimed(address: &Uri, tls: &Arc<ClientConfig>) -> Result<Stream, 
         _ => return Err(HandshakeError::Address),
     };
     let port = address.port_u16().unwrap_or(default_port);
-    // Only a URI puts an IPv6 address in brackets.
+    // A URI has brackets around an IPv6 address; a server name has none.
     let bare_host = host.trim_start_matches('[').trim_end_matches(']');
     let stream = connect(HttpConnector::new(), host, port).await?;
     if is_secure {
@@ -115,7 +116,7 @@ async fn upgrade(
 ) -> Result<Stream, HandshakeError> {
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // Ends with the upgrade. Its errors also surface in the request.
+    // This task ends with the upgrade. Its errors also surface in the request.
     tokio::spawn(async move {
         let _ = connection.with_upgrades().await;
     });

@@ -1,5 +1,5 @@
-//! Looks at the venue for a while on behalf of a [`Doctor`], as the connector would: requests
-//! descriptions and books, and listens to one socket. It only reads, and has limits of its own.
+//! Observes the venue for a while on behalf of a [`Doctor`], as the connector would: requests
+//! descriptions and books, and listens to one socket. It only reads, and has its own limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,49 +23,50 @@ use paperbourse_core::ids::{Timestamp, condition};
 use paperbourse_core::limits::bucket::{BucketRule, BucketRuleError};
 use paperbourse_core::market::catalogue::MarketStatus;
 
-/// The most requests of a look, the upgrade to a socket included.
+/// Maximum number of requests in a run, including the upgrade to a socket.
 pub const REQUESTS_MAX: u32 = 150;
 
-/// The longest look.
+/// Maximum duration of a run.
 pub const DURATION_MAX: Duration = Duration::from_secs(55);
 
-/// The longest answer. A page of 100 markets has about 2 MB.
+/// Maximum size of an answer. A page of 100 markets has about 2 MB.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
-/// The longest wait for an answer; less in a short look, so that a service that does not answer is
-/// noticed.
+/// Maximum wait for an answer. The wait is shorter in a short run, so that a service that does not
+/// answer is noticed.
 const PATIENCE_MAX: Duration = Duration::from_secs(10);
 
-/// How long what the socket states may wait for what explains it; less in a short look. A trade is
-/// told a fifth of a second after the book that it changed.
+/// Maximum time that a statement from the socket may wait for the message that explains it. The
+/// time is shorter in a short run. A trade is reported a fifth of a second after the book that it
+/// changed.
 const GRACE_MAX: Duration = Duration::from_secs(1);
 
-/// How many frames may be queued, and how many bytes they may have.
+/// Maximum number of queued frames, and their maximum total size in bytes.
 const FRAMES_MAX: usize = 8_192;
 const FRAME_BYTES_MAX: usize = 16 << 20;
 
-/// How much of what was seen may wait for the doctor.
+/// Maximum number of steps queued for the doctor.
 const STEPS_MAX: usize = 16;
 
-/// A small part of what each service allows: the least is 300 requests in 10 s.
+/// A small part of each service's limit, the lowest of which is 300 requests in 10 s.
 const RULE: Result<BucketRule, BucketRuleError> = BucketRule::per_second(10, 40);
 
-/// Markets in a page: the most that Gamma allows.
+/// Number of markets per page: the maximum that Gamma allows.
 const PAGE_MARKETS: usize = 100;
 
-/// How many markets are listened to and their books requested.
+/// Maximum number of markets whose books are requested and whose tokens are subscribed to.
 const MARKETS_HEARD_MAX: usize = 40;
 
-/// How many markets are described by the CLOB service too.
+/// Maximum number of markets whose descriptions by Gamma and the CLOB service are compared.
 const MARKETS_COMPARED_MAX: usize = 24;
 
-/// How many closed markets are looked up in all services.
+/// Maximum number of closed markets that are looked up in all services.
 const MARKETS_CLOSED_MAX: usize = 5;
 
-/// How often the books are requested.
+/// Time between two requests for the books.
 const BOOKS_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Looks for this long, at most [`DURATION_MAX`], and returns what was found.
+/// Observes the venue for `duration`, at most [`DURATION_MAX`], and returns the report and samples.
 pub async fn look(config: LiveConfig, duration: Duration) -> (Report, Vec<Sample>) {
     let duration = duration.min(DURATION_MAX);
     let began = Instant::now();
@@ -86,7 +87,8 @@ pub async fn look(config: LiveConfig, duration: Duration) -> (Report, Vec<Sample
         while is_asking || socket.is_some() {
             tokio::select! {
                 () = &mut over => break,
-                // What was asked ends when everything was handed on.
+                // The requests end only after their steps are in the channel, which is drained
+                // below.
                 Some(step) = received_steps.recv() => match step {
                     Step::Saw(seen) => doctor.observe(&seen),
                     Step::Listen(tokens) => {
@@ -107,7 +109,7 @@ pub async fn look(config: LiveConfig, duration: Duration) -> (Report, Vec<Sample
                         doctor.observe(&Seen::Frame { text: frame.text, at });
                     }
                     Event::Lost { lost, .. } => {
-                        // It would connect again, which is a request too.
+                        // The socket would reconnect, and a reconnect counts as a request too.
                         socket = None;
                         doctor.observe(&seen_lost(is_open, &lost));
                     }
@@ -139,25 +141,25 @@ fn seen_lost(is_open: bool, lost: &Lost) -> Seen {
     Seen::Failed { service: Service::Socket, asked: None, failure }
 }
 
-/// What the requests lead to.
+/// A message from the [`Asker`] to the loop of [`look`].
 enum Step {
-    /// Something was seen.
+    /// Pass an observation to the doctor.
     Saw(Seen),
-    /// It is known to which tokens to listen.
+    /// Subscribe to these tokens.
     Listen(Vec<Arc<str>>),
 }
 
-/// Sends requests and hands on the answers.
+/// Sends requests and passes the answers on.
 struct Asker {
     client: Client,
-    /// Of Gamma, the CLOB service and the data API, without a trailing slash.
+    /// The base addresses of Gamma, the CLOB service and the data API, without a trailing slash.
     bases: [String; 3],
     budget: Budget,
     request_count: AtomicU32,
     steps: mpsc::Sender<Step>,
 }
 
-/// The look is over, or has used up its requests.
+/// The run is over, or has used up its requests.
 struct Over;
 
 impl Asker {
@@ -174,7 +176,7 @@ impl Asker {
         }
     }
 
-    /// Requests this; `None` without a usable answer.
+    /// Requests a document. Returns its body; `None` without a usable answer.
     async fn get(
         &self,
         service: Service,
@@ -234,7 +236,7 @@ impl Asker {
         }
     }
 
-    /// Counts a request.
+    /// Counts a request. Fails if [`REQUESTS_MAX`] have been sent.
     fn count(&self) -> Result<(), Over> {
         if self.request_count.fetch_add(1, Ordering::Relaxed) < REQUESTS_MAX {
             return Ok(());
@@ -271,13 +273,13 @@ fn headers_of(headers: &HeaderMap) -> Headers {
     Headers { date, rate_limits: rate_limits.take(8).collect() }
 }
 
-/// Asks for everything once, and for books again and again.
+/// Sends every request once, and then requests the books repeatedly.
 async fn ask_all(asker: &Asker) -> Result<(), Over> {
     asker.get(Service::Clob, Asked::Time, "/time").await?;
     let markets = list(asker).await?;
     let is_heard = |it: &&Description| it.info.status == MarketStatus::Open;
     let mut heard: Vec<&Description> = markets.iter().filter(is_heard).collect();
-    // Those of unusual kinds are few, and first.
+    // Put markets of unusual kinds first, since there are few of them.
     heard.sort_by_key(|it| !is_unusual(it));
     heard.truncate(MARKETS_HEARD_MAX);
     let tokens: Vec<Arc<str>> =
@@ -298,8 +300,8 @@ async fn ask_all(asker: &Asker) -> Result<(), Over> {
     }
 }
 
-/// Markets of which there are few: traded under version 2 of the protocol, on which way a price
-/// goes, of several of which one wins, or with a delay.
+/// Returns whether a market is of a rare kind: traded under version 2 of the protocol, an
+/// up-or-down market, or with a delay.
 fn is_unusual(market: &Description) -> bool {
     let info = &market.info;
     let is_v2 = info.condition_id.len() < condition::wide(&info.condition_id).len();
@@ -340,7 +342,7 @@ async fn list(asker: &Asker) -> Result<Vec<Description>, Over> {
     Ok(markets)
 }
 
-/// Requests the books of these tokens; returns the tokens that have one.
+/// Requests the books of these tokens, and returns the tokens that have one.
 async fn books(asker: &Asker, tokens: &[Arc<str>]) -> Result<Vec<Arc<str>>, Over> {
     if tokens.is_empty() {
         return Ok(Vec::new());

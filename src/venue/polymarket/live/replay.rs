@@ -1,6 +1,6 @@
-//! Plays a tape to a [`Follower`]. It receives the same input as when the tape was made, in the
-//! same order and at the same times, and so makes the same decisions. Decisions that depended on
-//! the clock are on the tape. The follower's own requests are not carried out.
+//! Replays a tape into a [`Follower`]. The follower receives the same input as when the tape was
+//! recorded, in the same order and at the same times, and so makes the same decisions. Decisions
+//! that depended on the clock are on the tape. The follower's own requests are not executed.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,57 +23,56 @@ use crate::polymarket::wire::{Description, WireError, clob, data, gamma};
 use crate::tape::{Line, VERSION};
 use paperbourse_core::ids::{Timestamp, condition};
 
-/// How many sockets a tape can have.
+/// Maximum number of sockets on a tape.
 const SOCKETS_MAX: usize = 1_024;
 
-/// How many requests for books may still be answered.
+/// Maximum number of requests for books that wait for their answers.
 const ASKED_MAX: usize = 64;
 
-/// How many descriptions are kept until the tape says which are used. The longest list has half as
-/// many.
+/// Maximum number of descriptions kept until the tape states which are used. The longest list has
+/// half as many.
 const DESCRIPTIONS_MAX: usize = 20_000;
 
-/// Plays a tape.
+/// A player of tapes recorded from live sessions.
 pub struct Replay {
     follower: Follower<Feed>,
-    /// When the session began.
+    /// The time at which the session began.
     began: Timestamp,
-    /// The newest time of a line.
+    /// The newest time of any line so far.
     now: Timestamp,
-    /// Whether the first line of the session was played.
+    /// Whether the first line of the session has been played.
     has_begun: bool,
-    /// By Gamma.
+    /// Gamma's descriptions, by the wide form of the condition id.
     descriptions: HashMap<Arc<str>, Description>,
-    /// By the CLOB service.
+    /// The CLOB service's long descriptions, by the wide form of the condition id.
     clob_descriptions: HashMap<Arc<str>, Description>,
-    /// By the CLOB service, in the compact form.
+    /// The CLOB service's compact descriptions, by the wide form of the condition id.
     compact_descriptions: HashMap<Arc<str>, Description>,
-    /// Answers of the data API, by the market in the request.
+    /// Answers of the data API, by the wide form of the condition id in the request.
     data_answers: HashMap<Arc<str>, String>,
     asked: HashMap<u64, BookRequest>,
     counts: ReplayCounts,
 }
 
-/// What a replay has played.
+/// Counters of a replay.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ReplayCounts {
-    /// Socket frames.
+    /// Frames received from sockets.
     pub frames: u64,
-    /// Answers of services.
+    /// Answers of services, including failed requests.
     pub answers: u64,
-    /// Gaps: lines that are missing or were never written.
+    /// Gaps in the tape, where lines are missing or were never written.
     pub gaps: u64,
-    /// Lines that were skipped because the first line of their session is missing or has an
-    /// unknown version.
+    /// Lines skipped because the first line of their session is missing or has an unknown version.
     pub unbegun: u64,
     /// Lines of an unknown kind.
     pub unknown: u64,
-    /// Lines that lack what their kind needs.
+    /// Lines that cannot be parsed, or lack a field that their kind requires.
     pub unusable: u64,
 }
 
 impl Replay {
-    /// Plays to this feed.
+    /// Creates a replay that publishes to this feed.
     pub fn new(feed: Feed) -> Self {
         Self {
             follower: follower(feed, MarketFilter::default(), Timing::VENUE),
@@ -89,17 +88,17 @@ impl Replay {
         }
     }
 
-    /// The feed to which it plays.
+    /// Returns the feed that the replay publishes to.
     pub fn feed(&self) -> &Feed {
         self.follower.books()
     }
 
-    /// What was played so far.
+    /// Returns the counters so far.
     pub fn counts(&self) -> ReplayCounts {
         self.counts
     }
 
-    /// Takes note of missing lines. No socket can be trusted until it is opened again.
+    /// Records missing lines. No socket can be trusted until it is opened again.
     pub fn miss(&mut self, count: u64) {
         tracing::warn!(lines = count, "gap in the tape, all books are stale until sent again");
         self.counts.gaps += 1;
@@ -160,17 +159,18 @@ impl Replay {
         Stamp { elapsed: Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)), time }
     }
 
-    /// The time at which the current line is processed.
+    /// Returns the time at which the current line is processed.
     fn now(&self) -> Stamp {
         self.stamp(self.now)
     }
 
-    /// The time at which a line was received, which may be older than lines before it.
+    /// Returns the time at which a line was received, which may be earlier than that of the lines
+    /// before it.
     fn received(&self, line: &Line<'_>) -> Stamp {
         self.stamp(Timestamp::from_nanos(line.ns))
     }
 
-    /// Starts a session. Nothing from the one before can be relied on.
+    /// Starts a session. Nothing from the previous session can be relied on.
     fn begin(&mut self, line: &Line<'_>, now: Timestamp) {
         let market_count = line.markets_max.unwrap_or(MARKETS_WANTED_MAX);
         let filter = MarketFilter {
@@ -199,10 +199,10 @@ impl Replay {
         }
     }
 
-    /// Keeps the answer of a service until the tape says how it was used.
+    /// Keeps the answer of a service until the tape states how it was used.
     fn answer(&mut self, line: &Line<'_>) -> Option<()> {
         self.counts.answers += 1;
-        // A failed request has no payload: its error is only for people.
+        // A failed request has no payload, only an error message.
         let Some(body) = line.payload().ok()? else { return Some(()) };
         let get = line.get.as_deref()?;
         let body = str::from_utf8(&body).ok()?;
@@ -211,7 +211,7 @@ impl Replay {
         } else if get.starts_with("/events/keyset") {
             keep(&mut self.descriptions, read_events(body.as_bytes()).ok()?.markets.into_iter());
         } else if get.starts_with("/markets?") {
-            // Tapes from before the keyset pages have this form.
+            // Tapes from before the keyset pages use this form.
             let rows: Vec<&RawValue> = serde_json::from_str(body).ok()?;
             keep(&mut self.descriptions, rows.iter().map(|row| gamma::market(row.get())));
         } else if get.starts_with(COMPACT_PATH) {
@@ -232,8 +232,8 @@ impl Replay {
         let listed =
             ids.iter().filter_map(|id| self.descriptions.get(&*condition::wide(id)).cloned());
         let listed = listed.collect();
-        // Most markets of a page are not followed, and come again with the next list. The others
-        // stay: a `described` line may still refer to them.
+        // Most markets on a page are not followed, and the next list has them again. Below this
+        // limit they are kept, because a `described` line may still refer to them.
         if self.descriptions.len() > DESCRIPTIONS_MAX / 2 {
             self.descriptions.clear();
         }
@@ -244,7 +244,7 @@ impl Replay {
     fn described(&mut self, line: &Line<'_>) -> Option<()> {
         let (ids, second) = (line.ids.as_ref()?, line.second.as_ref()?);
         let described = ids.iter().filter_map(|id| {
-            // Gamma's names of markets may be shorter than those of the other services.
+            // Gamma's condition ids may be shorter than those of the other services.
             let wide = condition::wide(id);
             let gamma = self.descriptions.remove(&*wide)?;
             let has_clob = second.contains(id);
@@ -268,7 +268,8 @@ impl Replay {
         Some(())
     }
 
-    /// Uses the socket that had these tokens then, which may not be the one chosen today.
+    /// Assigns tokens to the socket that carried them when the tape was recorded, which may differ
+    /// from the socket that today's code would choose.
     fn follow(&mut self, line: &Line<'_>) -> Option<()> {
         let socket = self.socket(line)?;
         self.follower.assign(socket, line.tokens.as_ref()?, self.now());
@@ -314,13 +315,13 @@ impl Replay {
         // The request may be in a gap of the tape.
         let Some(asked) = self.asked.remove(&line.ask?) else { return Some(()) };
         let body = line.payload().ok()?;
-        // The time of the request only matters for the expiry, which is on the tape.
+        // The time of the request matters only for expiries, which are on the tape.
         let asked_at = self.now().elapsed;
         self.follower.answer(&asked, body.as_deref(), asked_at, self.received(line));
         Some(())
     }
 
-    /// The socket of a line, created if necessary.
+    /// Returns the socket of a line, created if necessary.
     fn socket(&mut self, line: &Line<'_>) -> Option<usize> {
         let socket = line.socket.filter(|&socket| socket < SOCKETS_MAX)?;
         self.follower.ensure_socket(socket);
@@ -341,7 +342,7 @@ fn keep(
     }
 }
 
-/// One line of text.
+/// Formats the counters as one line of text.
 impl fmt::Display for ReplayCounts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { frames, answers, gaps, unbegun, unknown, unusable } = self;

@@ -18,28 +18,28 @@ use crate::tape::Folder;
 use paperbourse_core::ids::condition;
 use paperbourse_core::limits::bucket::BucketRule;
 
-/// The longest answer. A page of 100 markets has about 2 MB.
+/// Maximum size of an answer, in bytes. A page of 100 markets has about 2 MB.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// Markets per page: the most that Gamma allows.
+/// Number of markets per page: the maximum that Gamma allows.
 pub(super) const PAGE_MARKETS_MAX: usize = 100;
 
-/// More rows than the venue sends in a page, whatever we ask for.
+/// Maximum number of rows in a page, which is more than the venue sends for any request.
 const ROWS_PER_PAGE_MAX: usize = 2_000;
 
-/// More markets than a page of events has.
+/// Maximum number of markets in a page of events, which is more than the venue sends.
 const MARKETS_PER_EVENT_PAGE_MAX: usize = 20_000;
 
-/// Events per page. Those of families of short markets have one market each.
+/// Number of events per page. Events in families of short markets have one market each.
 const PAGE_EVENTS_MAX: usize = 100;
 
-/// Markets named by one request. Their ids make its address about 6 KB long.
+/// Maximum number of markets in one request. Their ids make its address about 6 KB long.
 pub(super) const NAMED_MARKETS_MAX: usize = 50;
 
-/// The data API's path of resolutions.
+/// The path of resolutions in the data API.
 pub(super) const RESOLUTIONS_PATH: &str = "/v2/resolutions";
 
-/// Idle connections kept open to each service.
+/// Maximum number of idle connections to each service.
 const KEPT_CONNECTIONS_MAX: usize = 4;
 
 /// A tenth of the venue's limit for lists of markets, which is 300 in 10 s.
@@ -55,19 +55,20 @@ const CLOB_RULE: Result<BucketRule, paperbourse_core::limits::bucket::BucketRule
 const COMPACT_RULE: Result<BucketRule, paperbourse_core::limits::bucket::BucketRuleError> =
     BucketRule::per_second(20, 40);
 
-/// The CLOB service's path of compact descriptions.
+/// The path of compact descriptions in the CLOB service.
 pub(super) const COMPACT_PATH: &str = "/clob-markets/";
 
 /// A tenth of the venue's limit for the whole data API, which is 1,000 in 10 s.
 const DATA_RULE: Result<BucketRule, paperbourse_core::limits::bucket::BucketRuleError> =
     BucketRule::per_second(10, 20);
 
-/// The clients of the three services.
+/// A client for the three services.
 pub(super) struct Rest {
     client: Client,
     gamma: Service,
     clob: Service,
-    /// The CLOB service's compact descriptions, which must not delay requests for books.
+    /// The CLOB service's compact descriptions, with a budget of their own so that they do not
+    /// delay requests for books.
     compact: Service,
     data: Service,
     tap: Tap,
@@ -75,30 +76,30 @@ pub(super) struct Rest {
 
 struct Service {
     name: &'static str,
-    /// The folder of its answers on a tape.
+    /// The folder for the service's answers on a tape.
     folder: Folder,
     /// The base address, without a trailing slash.
     base: String,
     budget: Budget,
 }
 
-/// Why a request failed.
+/// An error from a request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RestError {
     /// The address is malformed.
     #[error("{address} is not an address: {source}")]
     Address {
-        /// Without its query.
+        /// The address, without its query.
         address: String,
         /// The syntax error.
         source: InvalidUri,
     },
-    /// There is no usable answer.
+    /// The request did not get a usable answer.
     #[error("{name} at {address}: {source}")]
     Client {
-        /// Which service.
+        /// The name of the service.
         name: &'static str,
-        /// Without its query.
+        /// The address, without its query.
         address: String,
         /// The error of the HTTP client.
         source: ClientError,
@@ -106,20 +107,20 @@ pub(super) enum RestError {
     /// The answer cannot be parsed.
     #[error("{name} at {address}: {source}")]
     Answer {
-        /// Which service.
+        /// The name of the service.
         name: &'static str,
-        /// Without its query.
+        /// The address, without its query.
         address: String,
         /// The parse error.
         source: serde_json::Error,
     },
 }
 
-/// A page of markets. Each is parsed on its own, so that an unreadable one does not cost the
-/// others.
+/// A page of markets. Each market is parsed on its own, so that an unreadable one does not affect
+/// the others.
 pub(super) struct Page {
     pub(super) markets: Vec<Result<Description, WireError>>,
-    /// The cursor of the next page; `None` on the last one.
+    /// The cursor of the next page; `None` on the last page.
     pub(super) next_cursor: Option<String>,
 }
 
@@ -167,8 +168,8 @@ impl Rest {
         }
     }
 
-    /// Requests a page of open markets: the most traded of the day first, or for a filter with
-    /// series those whose events end soonest.
+    /// Requests a page of open markets, highest 24-hour volume first. If the filter names series,
+    /// the markets whose events end soonest come first instead.
     pub(super) async fn page(
         &self,
         filter: &MarketFilter,
@@ -191,7 +192,7 @@ impl Rest {
         let page = if filter.series.is_empty() { read_page(&body) } else { read_events(&body) };
         let Page { markets, next_cursor } =
             page.map_err(|source| unreadable(&self.gamma, &address, source))?;
-        // The last page has either no cursor or the cursor `LTE=`. A cursor that does not move
+        // The last page has either no cursor or the cursor `LTE=`. A cursor that does not advance
         // would loop forever.
         let next_cursor = next_cursor
             .filter(|next| !next.is_empty() && next != "LTE=" && Some(next.as_str()) != cursor);
@@ -213,8 +214,8 @@ impl Rest {
         Ok(of_event.filter_map(|info| info.slug).collect())
     }
 
-    /// Requests those of these markets that are closed, or those that are not. At most
-    /// [`NAMED_MARKETS_MAX`].
+    /// Requests descriptions of these markets, at most [`NAMED_MARKETS_MAX`]. Returns only the
+    /// closed markets if `closed`, and otherwise only those that are not closed.
     pub(super) async fn markets(
         &self,
         condition_ids: &[Arc<str>],
@@ -223,8 +224,8 @@ impl Rest {
         self.named(condition_ids, closed, &MarketFilter::default()).await
     }
 
-    /// Requests those of these new markets that match the filter's tags and series. At most
-    /// [`NAMED_MARKETS_MAX`].
+    /// Requests descriptions of these new markets, at most [`NAMED_MARKETS_MAX`]. Returns those
+    /// that match the filter's tags and series.
     pub(super) async fn announced(
         &self,
         condition_ids: &[Arc<str>],
@@ -256,12 +257,12 @@ impl Rest {
         leniently(&body, read).map_err(|source| unreadable(&self.gamma, &address, source))
     }
 
-    /// Waits until [`Self::books`] may be called once.
+    /// Waits until the budget allows one call of [`Self::books`].
     pub(super) async fn books_ready(&self) {
         self.clob.budget.ready().await;
     }
 
-    /// Requests the CLOB service's description of a market.
+    /// Requests the CLOB service's long description of a market.
     pub(super) async fn clob_market(
         &self,
         condition_id: &str,
@@ -296,8 +297,7 @@ impl Rest {
     }
 
     /// Requests the books of these tokens, at most `BOOKS_PER_REQUEST_MAX`, as text for
-    /// [`clob::books`]. The venue leaves out tokens that have no book. Await [`Self::books_ready`]
-    /// first.
+    /// [`clob::books`]. The venue omits tokens without a book. Await [`Self::books_ready`] first.
     pub(super) async fn books(&self, token_ids: &[Arc<str>]) -> Result<Bytes, RestError> {
         let address = format!("{}/books", self.clob.base);
         let json = books_wanted(token_ids);
@@ -316,7 +316,7 @@ impl Rest {
 }
 
 impl Service {
-    /// Adjusts the budget to the outcome of a request.
+    /// Records the outcome of a request in the budget, and logs a refusal.
     fn check(&self, address: &str, result: Result<Bytes, ClientError>) -> Result<Bytes, RestError> {
         if let Some(pause) = self.budget.note(&result)
             && let Err(error) = &result
@@ -329,21 +329,21 @@ impl Service {
     }
 }
 
-/// The body of a request for the books of these tokens.
+/// Returns the body of a request for the books of these tokens.
 pub(super) fn books_wanted(token_ids: &[Arc<str>]) -> Vec<u8> {
     let rows: Vec<String> =
         token_ids.iter().map(|id| format!(r#"{{"token_id":"{id}"}}"#)).collect();
     format!("[{}]", rows.join(",")).into_bytes()
 }
 
-/// Adds a parameter once per value.
+/// Adds a query parameter once per value.
 fn add(address: &mut String, name: &str, values: impl IntoIterator<Item = impl AsRef<str>>) {
     for value in values {
         let _ = write!(address, "&{name}={}", Encoded(value.as_ref()));
     }
 }
 
-/// Adds the ids of markets, in each way that Gamma may write them.
+/// Adds the condition ids of markets, in every form that Gamma may use.
 fn add_condition_ids(address: &mut String, ids: &[impl AsRef<str>]) {
     add(address, "condition_ids", ids.iter().flat_map(|id| condition::catalogued(id.as_ref())));
 }
@@ -380,7 +380,7 @@ fn events_of(text: &str) -> Result<Page, serde_json::Error> {
     Ok(Page { markets, next_cursor: page.next_cursor })
 }
 
-/// Reads an answer; if that fails, without what is not JSON in single rows.
+/// Parses an answer. If that fails, parses the text again as rewritten by [`lenient`].
 fn leniently<T>(
     body: &[u8],
     read: impl Fn(&str) -> Result<T, serde_json::Error>,
@@ -394,7 +394,7 @@ fn unreadable(service: &Service, address: &str, source: serde_json::Error) -> Re
     RestError::Answer { name: service.name, address: without_query(address), source }
 }
 
-/// Shortens an address for the log: a query can have thousands of characters.
+/// Shortens an address for the log, since a query can have thousands of characters.
 fn without_query(address: &str) -> String {
     address.split('?').next().unwrap_or_default().to_owned()
 }
@@ -403,7 +403,7 @@ fn uri(address: &str) -> Result<Uri, RestError> {
     address.parse().map_err(|source| RestError::Address { address: without_query(address), source })
 }
 
-/// A percent-encoded value of a query.
+/// A query value that is percent-encoded when formatted.
 pub(super) struct Encoded<'a>(pub(super) &'a str);
 
 impl std::fmt::Display for Encoded<'_> {

@@ -1,27 +1,27 @@
-//! Warns the operator once about each filter that matches nothing: a slug that no market has, which
-//! may be an event's, and a filter that leaves no market at all.
+//! Warns the operator once about filters that match nothing: a slug that no market has (it may be
+//! that of an event), or filters that no market passes.
 
 use std::collections::HashSet;
 
 use super::rest::Rest;
 
-/// How many slugs of the filter are looked up among those of events.
+/// Maximum number of unknown slugs looked up as slugs of events, per list.
 const EVENTS_ASKED_MAX: usize = 10;
 
-/// How many slugs a line of the log has.
+/// Maximum number of slugs in one line of the log.
 const SLUGS_SHOWN_MAX: usize = 5;
 
-/// What was told so far.
+/// The warnings already given, and the slugs that need no warning.
 #[derive(Default)]
 pub(super) struct Untold {
-    /// Slugs that a market has had, or of which the operator was told.
+    /// Slugs that a market has had, or that the operator was warned about.
     known_slugs: HashSet<String>,
     is_nothing_told: bool,
 }
 
 impl Untold {
-    /// A whole list was read. `unknown` are the slugs of the filter that no market on it has, and
-    /// `market_count` is how many markets passed.
+    /// Warns about a list after all of its pages were read. `unknown` holds the filter's slugs that
+    /// no listed market has, and `market_count` is the number of markets that passed the filter.
     pub(super) async fn tell(&mut self, rest: &Rest, unknown: &[String], market_count: usize) {
         let is_new = |slug: &&String| self.known_slugs.insert((*slug).clone());
         let new: Vec<&str> = unknown.iter().filter(is_new).map(String::as_str).collect();
@@ -47,13 +47,13 @@ impl Untold {
         self.is_nothing_told = is_nothing;
     }
 
-    /// Markets with these slugs were listed: if they close, that is no mistake.
+    /// Records the slugs of listed markets, which need no warning if these markets close later.
     pub(super) fn note_known<'a>(&mut self, slugs: impl Iterator<Item = &'a String>) {
         self.known_slugs.extend(slugs.cloned());
     }
 }
 
-/// The first of these slugs, and how many more there are.
+/// Formats the first of these slugs and the number of the others.
 fn first_few(slugs: &[impl AsRef<str>]) -> String {
     let shown: Vec<&str> = slugs.iter().take(SLUGS_SHOWN_MAX).map(AsRef::as_ref).collect();
     let more_count = slugs.len() - shown.len();

@@ -1,8 +1,8 @@
 //! One market socket: keeps a connection open and alive, and subscribes to the wanted tokens.
 //!
-//! It hands all frames on, in order, through one bounded queue, and understands none but the
-//! `PONG`. When the queue is full it gives up the connection instead of dropping a frame: a book
-//! with a missing change is worse than one known to be stale.
+//! It passes all frames on, in order, through a bounded queue, and interprets only `PONG`. When the
+//! queue is full, it gives up the connection instead of dropping a frame: a book with a missing
+//! change is worse than one known to be stale.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use super::{Event, LiveConfig};
 use crate::follow::backoff::Backoff;
 use crate::follow::timing::Timing;
 
-/// The longest message, over all of its fragments. 200 books are 2 MB.
+/// Maximum size of a message over all of its fragments, in bytes. 200 books take 2 MB.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 /// Maximum number of frame bytes queued, across all sockets.
 pub(super) const QUEUE_BYTES_MAX: usize = 64 << 20;
 
-/// How many full books may wait to be asked for again: more than a socket has tokens.
+/// Maximum number of queued requests for a full book: more than a socket has tokens.
 const RENEWALS_MAX: usize = 256;
 
-/// How many pings of the server may wait for an answer.
+/// Maximum number of pings from the server that wait for an answer.
 const PINGS_MAX: usize = 4;
 
 /// The tokens to subscribe to.
@@ -36,19 +36,19 @@ pub(super) type Wanted = Arc<[Arc<str>]>;
 /// The reason for giving up connections when the process shuts down.
 const SHUTDOWN: &str = "shutting down";
 
-/// Why a connection ended.
+/// The reason for the end of a connection.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Lost {
-    /// It could not be opened.
+    /// The connection could not be opened.
     #[error("{0}")]
     Handshake(#[from] HandshakeError),
-    /// The server or the network closed it.
+    /// The server or the network closed the connection.
     #[error("closed: {0}")]
     Closed(String),
     /// The server did not answer our `PING`.
     #[error("no PONG within {} s", timeout.as_secs())]
     NoPong {
-        /// How long we waited.
+        /// The time limit for the answer.
         timeout: Duration,
     },
     /// The server sent a frame that is not UTF-8 text.
@@ -60,12 +60,12 @@ pub(super) enum Lost {
     /// The queue is full.
     #[error("frames arrived faster than they were processed")]
     Overflow,
-    /// We gave it up.
+    /// We gave up the connection.
     #[error("given up: {0}")]
     GivenUp(&'static str),
 }
 
-/// Controls a socket, and keeps it open until dropped.
+/// A handle that controls a socket and keeps it open until dropped.
 pub(super) struct Handle {
     wanted: watch::Sender<Wanted>,
     renewals: mpsc::Sender<Arc<str>>,
@@ -73,8 +73,8 @@ pub(super) struct Handle {
     _task: AbortOnDrop,
 }
 
-/// The newest connection that was given up. Naming its number keeps a delayed request from closing
-/// the connection after it.
+/// The newest connection that was given up. Its number keeps a delayed request from closing the
+/// next connection.
 #[derive(Clone, Copy, Default)]
 struct GivenUp {
     connection: u64,
@@ -120,7 +120,7 @@ impl Handle {
         self.wanted.send_replace(tokens);
     }
 
-    /// Has the server send the full book of a token again.
+    /// Requests the full book of a token from the server again. Dropped if the queue is full.
     pub(super) fn renew(&self, token: Arc<str>) {
         let _ = self.renewals.try_send(token);
     }
@@ -134,14 +134,14 @@ impl Handle {
 struct Socket {
     number: usize,
     config: Arc<LiveConfig>,
-    /// Held for a while by the socket that connects, so that connections are spaced out.
+    /// Held briefly by each socket that connects, to space out connections.
     connect_lock: Arc<tokio::sync::Mutex<()>>,
     bytes: Arc<Semaphore>,
     events: mpsc::Sender<Event>,
     wanted: watch::Receiver<Wanted>,
     renewals: mpsc::Receiver<Arc<str>>,
     given_up: watch::Receiver<GivenUp>,
-    /// The number of the newest connection, from 1.
+    /// The number of the newest connection, starting at 1.
     connection: u64,
 }
 
@@ -169,9 +169,10 @@ impl Socket {
         }
     }
 
-    /// Opens a connection, and runs it to its end.
+    /// Opens a connection and runs it until it ends.
     async fn connect(&mut self) -> Lost {
         let timing = &self.config.timing;
+        // Held only for the spacing, so that a slow handshake does not delay other sockets.
         {
             let _held = self.connect_lock.lock().await;
             tokio::time::sleep(timing.connect_spacing).await;
@@ -192,7 +193,7 @@ impl Socket {
         let ponged_receiver = ponged.subscribe();
         let reader = Reader::new(read_half, &self.events, self.bytes.clone(), self.number);
         let writer = Writer { socket: writing(write_half), subscribed: HashSet::new() };
-        // The new connection begins with all books.
+        // A new connection starts with all books, so queued renewals are obsolete.
         while self.renewals.try_recv().is_ok() {}
         let wants = (&mut self.wanted, &mut self.renewals);
         let mut given_up = self.given_up.clone();
@@ -208,7 +209,7 @@ impl Socket {
     }
 }
 
-/// A uniformly distributed random number.
+/// Returns a uniformly distributed random number.
 fn chance() -> u32 {
     let mut bytes = [0; 4];
     // Without random bytes, every socket takes the shortest back-off.
@@ -236,7 +237,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         let mut socket = WebSocket::after_handshake(joined, Role::Client);
         socket.set_auto_close(false);
         socket.set_auto_pong(false);
-        // The limit of the crate is exclusive.
+        // The crate's limit is exclusive.
         socket.set_max_message_size(MESSAGE_BYTES_MAX + 1);
         Self { socket, events, bytes, number, partial: Vec::new() }
     }
@@ -291,7 +292,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
 pub(super) struct Received {
     /// The number of the socket.
     pub(super) socket: usize,
-    /// When it was received.
+    /// The instant at which it was received.
     pub(super) at: Instant,
     pub(super) text: String,
     /// Its share of [`QUEUE_BYTES_MAX`].
@@ -299,7 +300,7 @@ pub(super) struct Received {
 }
 
 impl Received {
-    /// A frame received now.
+    /// Creates a frame received now.
     pub(super) fn new(socket: usize, text: String, room: OwnedSemaphorePermit) -> Self {
         Self { socket, at: Instant::now(), text, _room: room }
     }
@@ -396,7 +397,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         Ok(())
     }
 
-    /// The server sends the full book of a token after each subscription to it.
+    /// Resubscribes to a token: the server sends its full book after each subscription.
     async fn renew(&mut self, token: Arc<str>) -> Result<(), WebSocketError> {
         if !self.subscribed.contains(&token) {
             return Ok(());
@@ -411,7 +412,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
     }
 }
 
-/// The ids of tokens need no escaping: they were checked when parsed.
+/// Formats a change of subscriptions. Token ids need no escaping: they were checked when parsed.
 fn subscription(tokens: &[Arc<str>], operation: &str) -> String {
     let ids: Vec<String> = tokens.iter().map(|token| format!(r#""{token}""#)).collect();
     let ids = ids.join(",");

@@ -1,5 +1,5 @@
-//! Records on a tape what the venue sent, verbatim and in the order in which it was processed,
-//! together with all decisions that depended on the clock. [`super::replay`] plays it.
+//! Records the venue's data on a tape, verbatim and in the order in which it was processed,
+//! together with all decisions that depended on the clock. [`super::replay`] replays it.
 //!
 //! [`crate::tape`] documents the lines.
 
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::LiveConfig;
 use crate::tape::{Folder, Payload, TapeSender, VERSION};
 
-/// The recorder, if there is one.
+/// The recorder of a tape, if there is one.
 #[derive(Clone, Default)]
 pub struct Tap(Option<TapeSender>);
 
@@ -23,7 +23,7 @@ impl From<TapeSender> for Tap {
 }
 
 impl Tap {
-    /// How many gaps the tape has.
+    /// Returns the number of gaps in the tape.
     pub(super) fn gap_count(&self) -> u64 {
         self.0.as_ref().map_or(0, TapeSender::gap_count)
     }
@@ -43,20 +43,20 @@ impl Tap {
         });
     }
 
-    /// A service answered a request. `get` is the address relative to the service's base.
+    /// Records the answer of a service. `get` is the address relative to the service's base.
     pub(super) fn answer<E: Display>(&self, from: Folder, get: &str, answer: &Result<Bytes, E>) {
         if self.0.is_some() {
             self.send(from, payload(answer), || Fields::of("answer").text("get", get));
         }
     }
 
-    /// The markets to follow.
+    /// Records the list of markets to follow.
     pub(super) fn listed<'a>(&self, ids: impl Iterator<Item = &'a Arc<str>>) {
         self.send(Folder::Gamma, Payload::None, || Fields::of("listed").list("ids", ids));
     }
 
-    /// Markets that were described, and those of them also described by the CLOB service and by the
-    /// data API.
+    /// Records which markets were described. `second` holds those also described by the CLOB
+    /// service, and `third` those also described by the data API.
     pub(super) fn described<'a>(
         &self,
         ids: impl Iterator<Item = &'a Arc<str>>,
@@ -68,28 +68,28 @@ impl Tap {
         });
     }
 
-    /// The CLOB service's delay of this market is used.
+    /// Records that the delay stated by the CLOB service is used for this market.
     pub(super) fn delay(&self, id: &Arc<str>) {
         self.send(Folder::Clob, Payload::None, || {
             Fields::of("delay").list("ids", std::iter::once(id))
         });
     }
 
-    /// A socket carries these tokens.
+    /// Records that a socket carries these tokens from now on.
     pub(super) fn follow(&self, socket: usize, ids: &[Arc<str>]) {
         self.send(Folder::Ws, Payload::None, || {
             Fields::of("follow").number("socket", socket).list("tokens", ids.iter())
         });
     }
 
-    /// A connection was opened.
+    /// Records that a connection was opened.
     pub(super) fn open(&self, socket: usize, connection: u64) {
         self.send(Folder::Ws, Payload::None, || {
             Fields::of("open").number("socket", socket).number("connection", connection)
         });
     }
 
-    /// A text frame was received.
+    /// Records a text frame.
     pub(super) fn frame(&self, at: Instant, socket: usize, text: &str) {
         if let Some(sender) = &self.0 {
             let Fields(fields) = Fields::of("frame").number("socket", socket);
@@ -97,21 +97,21 @@ impl Tap {
         }
     }
 
-    /// A connection ended, or could not be opened.
+    /// Records that a connection ended or could not be opened.
     pub(super) fn lost(&self, socket: usize, why: impl Display) {
         self.send(Folder::Ws, Payload::None, || {
             Fields::of("lost").number("socket", socket).text("why", &why.to_string())
         });
     }
 
-    /// A connection was given up.
+    /// Records that a connection was given up.
     pub(super) fn given_up(&self, socket: usize, why: &str) {
         self.send(Folder::Ws, Payload::None, || {
             Fields::of("given_up").number("socket", socket).text("why", why)
         });
     }
 
-    /// These books expired.
+    /// Records that the proof of these books expired.
     pub(super) fn expired(&self, ids: &[Arc<str>]) {
         if !ids.is_empty() {
             self.send(Folder::Ws, Payload::None, || {
@@ -120,14 +120,14 @@ impl Tap {
         }
     }
 
-    /// The books of these tokens were requested.
+    /// Records a request for the books of these tokens.
     pub(super) fn ask<'a>(&self, ask: u64, ids: impl Iterator<Item = &'a Arc<str>>) {
         self.send(Folder::Clob, Payload::None, || {
             Fields::of("ask").number("ask", ask).list("tokens", ids)
         });
     }
 
-    /// A request for books was answered, or failed.
+    /// Records the answer to a request for books, or its failure.
     pub(super) fn books<E: Display>(
         &self,
         ask: u64,

@@ -1,5 +1,5 @@
-//! The path of a frame without a network: frames of benches and fuzz targets are processed as if a
-//! socket had received them.
+//! Processes frames from benches and fuzz targets as if a socket had received them, without a
+//! network.
 
 use tokio::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::polymarket::filter::MarketFilter;
 use crate::polymarket::follower::Follower;
 use crate::polymarket::wire::Description;
 
-/// Follows markets on one simulated socket, whose frames the caller provides.
+/// A follower of markets on one simulated socket, whose frames the caller provides.
 pub struct Unconnected {
     follower: Follower<Feed>,
     began: Instant,
@@ -32,7 +32,7 @@ impl Unconnected {
         unconnected
     }
 
-    /// Replaces the connection. Full books have to come first.
+    /// Replaces the connection. The caller must then provide full books before other frames.
     pub fn open(&mut self) {
         self.connection += 1;
         self.follower.opened(0, self.connection, stamp(self.began, Instant::now()));
@@ -45,7 +45,7 @@ impl Unconnected {
         self.carry_out();
     }
 
-    /// The current status.
+    /// Returns the current status.
     pub fn status(&self) -> LiveSnapshot {
         snapshot(&self.follower)
     }

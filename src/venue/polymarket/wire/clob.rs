@@ -1,4 +1,4 @@
-//! The CLOB service: books, and descriptions of markets in three forms (compact, long,
+//! Parses the CLOB service's books, and its descriptions of markets in three forms (compact, long,
 //! simplified).
 
 use std::fmt;
@@ -23,21 +23,22 @@ use paperbourse_core::money::{Price, Rounding, Shares};
 /// A full book, from the book endpoints or the socket. Its ids borrow from the text.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BookMessage<'a> {
-    /// The condition id.
+    /// The market's condition id.
     pub market: &'a str,
-    /// The token.
+    /// The token's id.
     pub asset_id: &'a str,
     /// The venue's timestamp.
     pub at: Timestamp,
-    /// The venue's hash.
+    /// The venue's hash of the book, if sent with a timestamp.
     pub hash: Option<&'a str>,
-    /// Both sides.
+    /// The bids and asks.
     pub ladder: Ladder,
-    /// The smallest resting order. The socket does not send it.
+    /// The minimum size of a resting order, in shares. The socket does not send it.
     pub order_size_min: Option<Shares>,
-    /// The tick. The socket sends it only with the first book.
+    /// The price increment. The socket sends it only with the first book.
     pub tick: Option<Price>,
-    /// Whether exactly one of several markets of an event wins. The socket does not send it.
+    /// Whether the market's event has several markets, exactly one of which wins. The socket does
+    /// not send this flag.
     pub neg_risk: Option<bool>,
     /// The newest trade; `None` if the message does not state it.
     pub newest_trade: Option<NewestTrade>,
@@ -45,7 +46,7 @@ pub struct BookMessage<'a> {
     pub version: Option<&'a str>,
 }
 
-/// The fields of a book. On the socket, other messages share them.
+/// The fields of a book. Other messages on the socket share them.
 #[derive(Deserialize)]
 pub(super) struct BookObject<'a> {
     #[serde(borrow)]
@@ -117,18 +118,18 @@ pub fn book(text: &str) -> Result<BookMessage<'_>, WireError> {
     object::<BookObject<'_>>(text)?.message()
 }
 
-/// More books than a request asks for.
+/// Maximum number of books in an answer, which is more than a request asks for.
 const BOOKS_PER_ANSWER_MAX: usize = 1_000;
 
-/// The books of an answer.
+/// The books of an answer, bounded in number.
 type Books<T> = Bounded<T, BOOKS_PER_ANSWER_MAX>;
 
-/// A book that cannot be read.
+/// A book that cannot be parsed.
 #[derive(Debug)]
 pub struct UnreadableBook<'a> {
-    /// The token, as far as that can be read.
+    /// The token's id, if it can be parsed.
     pub asset_id: Option<&'a str>,
-    /// What is wrong with the book.
+    /// The parse error.
     pub error: WireError,
 }
 
@@ -189,7 +190,7 @@ impl<'a> BookObject<'a> {
     }
 }
 
-/// A required field.
+/// Returns a required field, or an error if it is missing.
 pub(super) fn needed<T>(field: &'static str, value: Option<T>) -> Result<T, WireError> {
     value.ok_or(WireError::Missing { field })
 }
@@ -235,11 +236,12 @@ struct CompactFees<'a> {
     e: Raw<'a>,
 }
 
-/// Parses the compact form of a market. Without a fee, trading is free.
+/// Parses the compact form of a market. If it states no fee, trading is free.
 ///
-/// This is the only form that states the delay of markets on which way a price goes: `itode`, which
-/// is left out if it is false. It does not say how long the delay is; see
-/// [`crate::polymarket::unstated_delay`]. `sd` is the delay of other markets, in seconds.
+/// This is the only form that reports a delay for up-or-down markets (markets on the direction of a
+/// price): the flag `itode`, which is omitted if it is false. The form does not state the length of
+/// that delay; see [`crate::polymarket::unstated_delay`]. `sd` is the delay of other markets, in
+/// seconds.
 pub fn compact_market(text: &str) -> Result<Description, WireError> {
     let row: CompactObject<'_> = object(text)?;
     let condition_id = scalar("c", row.c)?.ok_or(WireError::Missing { field: "c" })?;
@@ -362,7 +364,8 @@ pub fn long_market(text: &str) -> Result<Description, WireError> {
     info.slug = shown(row.market_slug);
     info.end_date = shown(row.end_date_iso).and_then(|text| time(&text));
     info.image_url = shown(row.image);
-    // A named winner determines the payouts. Old markets and ½ name none, so prices have to do.
+    // A named winner determines the payouts. Otherwise, as in old markets and for payouts of ½, use
+    // the prices.
     let numbers: Vec<Price> = prices
         .iter()
         .map(|&(price, is_winner)| match (has_winner, is_winner) {
@@ -396,7 +399,8 @@ fn status(info: &MarketInfo, closed: bool, accepting: bool) -> MarketStatus {
     }
 }
 
-/// Sets the tick and the smallest order, if stated. Archived markets have a tick of 0.
+/// Sets the tick and the minimum order size, if stated. Archived markets have a tick of 0, which is
+/// ignored.
 pub(super) fn set_grid(
     info: &mut MarketInfo,
     (tick_field, tick): (&'static str, Raw<'_>),

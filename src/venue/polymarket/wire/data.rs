@@ -1,4 +1,4 @@
-//! The data API: the resolutions of markets on the chain.
+//! Parses the data API's resolutions of markets, which it reads from the chain.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -26,7 +26,8 @@ struct ResolutionObject<'a> {
 }
 
 /// Parses the resolution of a market that Gamma describes; `None` if there is none yet. Payouts
-/// name no tokens: their order is that in which the venue created the outcomes, which is Gamma's.
+/// name no tokens: they are in the order in which the venue created the outcomes, which is Gamma's
+/// order.
 pub fn resolution(text: &str, gamma: &Description) -> Result<Option<Description>, WireError> {
     let rows = object::<ResolutionsObject<'_>>(text)?.data.unwrap_or_default();
     for row in rows {
@@ -56,8 +57,8 @@ pub fn resolution(text: &str, gamma: &Description) -> Result<Option<Description>
     Ok(None)
 }
 
-/// Parses what each outcome pays, in any unit: everything to one outcome, or half to each of two.
-/// `None` for anything else.
+/// Parses the payout of each outcome, in any unit: everything to one outcome, or half to each of
+/// two. `None` for anything else.
 fn payouts(raw: Raw<'_>) -> Result<Option<Vec<Price>>, WireError> {
     let texts = list("payouts", raw)?;
     let parts = texts.iter().map(|text| {

@@ -1,4 +1,4 @@
-//! Gamma: descriptions of markets and events.
+//! Parses Gamma's descriptions of markets and events.
 //!
 //! Only the condition id is required. A malformed field is an error if orders depend on it
 //! (outcomes, tokens, tick, flags), and ignored if it is only displayed (volume, dates, image).
@@ -89,7 +89,7 @@ struct MarketObject<'a> {
     events: Raw<'a>,
 }
 
-/// The event of a market.
+/// The event of a market, as nested in the market's description.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct EventStub<'a> {
@@ -105,7 +105,7 @@ struct EventStub<'a> {
     neg_risk_augmented: Raw<'a>,
 }
 
-/// More markets than an event of the venue has.
+/// Maximum number of markets in an event, which is more than the venue has.
 const MARKETS_PER_EVENT_MAX: usize = 2_000;
 
 #[derive(Deserialize)]
@@ -151,7 +151,7 @@ struct TagObject<'a> {
     label: Raw<'a>,
 }
 
-/// A fee schedule of Gamma or the socket, with numbers or strings.
+/// A fee schedule from Gamma or the socket, with numbers or strings.
 #[derive(Deserialize)]
 struct ScheduleObject<'a> {
     #[serde(borrow)]
@@ -160,7 +160,7 @@ struct ScheduleObject<'a> {
     exponent: Raw<'a>,
 }
 
-/// What the venue calls an answer that has no name yet, before a letter or two: `Person A`.
+/// Nouns in the titles of answers without a name. The venue appends a letter or two: `Person A`.
 const PLACEHOLDER_NOUNS: [&str; 16] = [
     "Actor",
     "Artist",
@@ -186,7 +186,8 @@ pub fn market(text: &str) -> Result<Description, WireError> {
     market_of(text, false)
 }
 
-/// Parses a market, whose event may be known to be one to which answers are added later.
+/// Parses a market. `is_event_augmented` says whether answers may be added to the market's event
+/// later.
 fn market_of(text: &str, is_event_augmented: bool) -> Result<Description, WireError> {
     let object: MarketObject<'_> = object(text)?;
     let condition_id = scalar("conditionId", object.condition_id)?
@@ -248,8 +249,8 @@ fn market_of(text: &str, is_event_augmented: bool) -> Result<Description, WireEr
 }
 
 impl<'a> MarketObject<'a> {
-    /// The traded tokens, and the field they come from. Version 2 of the protocol trades position
-    /// ids. Any token ids beside them are not traded.
+    /// Returns the traded tokens and the name of their field. Version 2 of the protocol trades
+    /// position ids, and any token ids beside them are not traded.
     fn tokens(&self) -> Result<(&'static str, Vec<Cow<'a, str>>), WireError> {
         let (field, raw) = match scalar("version", self.version)?.as_deref() {
             None | Some("v1") => ("clobTokenIds", self.clob_token_ids),
@@ -259,7 +260,7 @@ impl<'a> MarketObject<'a> {
         Ok((field, list(field, raw)?))
     }
 
-    /// When the venue clears the books, if it does.
+    /// Returns the time at which the venue clears the books, if it does.
     fn books_cleared_at(&self) -> Result<Option<Timestamp>, WireError> {
         if flag("clearBookOnStart", self.clear_book_on_start)? != Some(true) {
             return Ok(None);
@@ -268,17 +269,17 @@ impl<'a> MarketObject<'a> {
         time(&text).map(Some).ok_or_else(|| expected("gameStartTime", "a time"))
     }
 
-    /// How long marketable orders are held, if stated. Gamma does not state it for markets on which
-    /// way a price goes; see [`super::clob::compact_market`]. The name of the field in milliseconds
-    /// is the one that the venue's own clients would give it; no answer with it was seen.
+    /// Returns the delay on marketable orders, if stated. Gamma does not state it for up-or-down
+    /// markets; see [`super::clob::compact_market`]. `takerDelayMs`, the field in milliseconds, has
+    /// the name that the venue's own clients would use; no answer with this field has been seen.
     fn taker_delay_ms(&self) -> Result<(Option<u32>, bool), WireError> {
         let seconds = ("secondsDelay", self.seconds_delay);
         taker_delay_ms(("takerDelayMs", self.taker_delay_ms), seconds)
     }
 
-    /// Whether it stands for what no other market of its event names. Such an event is augmented:
-    /// answers get one of its nameless markets later, and what `Other` means changes with each. The
-    /// venue tells its users to trade only what has a name.
+    /// Returns whether the market stands for answers that no market of its event names. In an
+    /// augmented event, a nameless market may get an answer later, which also changes the meaning
+    /// of `Other`. The venue tells its users to trade only named answers.
     fn is_placeholder(&self, is_event_augmented: bool) -> Result<bool, WireError> {
         let is_other = flag("negRiskOther", self.neg_risk_other)?.unwrap_or(false);
         let title = shown(self.group_item_title);
@@ -292,7 +293,7 @@ impl<'a> MarketObject<'a> {
     }
 }
 
-/// Whether the title of an answer is a noun and one or two letters.
+/// Returns whether the title of an answer is a placeholder noun with one or two letters.
 fn is_nameless(title: &str) -> bool {
     title.split_once(' ').is_some_and(|(noun, letters)| {
         PLACEHOLDER_NOUNS.contains(&noun)
@@ -301,7 +302,8 @@ fn is_nameless(title: &str) -> bool {
     })
 }
 
-/// Whether a flag of an event is set. Events are only displayed, so a malformed one is not.
+/// Returns whether a flag of an event is set. Events are only displayed, so a malformed flag counts
+/// as unset.
 fn is_set(raw: Raw<'_>) -> bool {
     flag("negRiskAugmented", raw).is_ok_and(|flag| flag == Some(true))
 }
@@ -323,13 +325,14 @@ pub fn event(text: &str) -> Result<Vec<Result<Description, WireError>>, WireErro
     Ok(markets.collect())
 }
 
-/// The event with this id. It is only displayed, so a malformed or missing id means none.
+/// Creates an event. It is only displayed, so the result is `None` if the id is malformed or
+/// missing.
 fn event_of(id: Raw<'_>, slug: Raw<'_>, title: Raw<'_>) -> Option<Event> {
     let id = shown(id).filter(|id| id.len() <= ID_BYTES_MAX)?;
     Some(Event { id, slug: shown(slug), title: shown(title) })
 }
 
-/// Parses the ids of the series to which a market's events belong, as far as stated.
+/// Parses the ids of the series that a market's events belong to, as far as stated.
 pub fn series(text: &str) -> Vec<Box<str>> {
     let Ok(market) = object::<SeriesOf<'_>>(text) else { return Vec::new() };
     let events = market.events.into_iter().flatten();
@@ -340,7 +343,7 @@ pub fn series(text: &str) -> Vec<Box<str>> {
         .collect()
 }
 
-/// Parses the taker's fee; `None` if it is not stated, which means free.
+/// Parses the taker fee; `None` if it is not stated, which means free.
 pub(super) fn fees(enabled: Raw<'_>, schedule: Raw<'_>) -> Result<Option<Fees>, WireError> {
     if flag("feesEnabled", enabled)? == Some(false) {
         return Ok(Some(Fees::Free));
@@ -353,7 +356,7 @@ pub(super) fn fees(enabled: Raw<'_>, schedule: Raw<'_>) -> Result<Option<Fees>, 
     Ok(Some(computed.unwrap_or(Fees::Unsupported)))
 }
 
-/// The fee curve with this rate and exponent; `None` if they are unsupported.
+/// Returns the fees for this rate and exponent; `None` if they are malformed.
 pub(super) fn curve(rate: Raw<'_>, exponent: Raw<'_>) -> Option<Fees> {
     let rate = FeeRate::from_micros(micros("rate", rate, Rounding::Exact).ok()??);
     let exponent = micros("exponent", exponent, Rounding::Exact).ok()??;
@@ -369,7 +372,7 @@ fn prices(raw: Raw<'_>) -> Result<Vec<Price>, WireError> {
     prices.collect()
 }
 
-/// The first object of an array; `None` if it is malformed. Only for fields that are displayed.
+/// Parses the first object of an array; `None` if it is malformed. Only for displayed fields.
 fn first<'a, T: Deserialize<'a>>(raw: Raw<'a>) -> Option<T> {
     let items: Vec<&'a RawValue> = object(raw?.get()).ok()?;
     object(items.first()?.get()).ok()

@@ -1,7 +1,7 @@
-//! The text frames of the market socket.
+//! Parses the text frames of the market socket.
 //!
 //! A frame is one object, an array of objects, or plain text such as `PONG`. All numbers are
-//! strings. Messages borrow their ids from the frame, so that nothing is copied needlessly.
+//! strings. Messages borrow their ids from the frame, to avoid copies.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -21,7 +21,7 @@ use paperbourse_core::market::catalogue::{
 };
 use paperbourse_core::money::{Price, Rounding, Shares};
 
-/// The messages of a frame, each parsed on its own.
+/// The messages of a frame, each parsed separately.
 pub type Messages<'a> = SmallVec<[Result<Message<'a>, WireError>; 1]>;
 
 /// The content of a text frame.
@@ -34,7 +34,7 @@ pub enum Frame<'a> {
     Pong,
     /// The answer to a subscription that adds nothing.
     NoNewAssets,
-    /// No text, which the server sends at times.
+    /// An empty text frame, which the server sends at times.
     Empty,
     /// Text that is not JSON, to be logged and ignored.
     Other,
@@ -43,99 +43,101 @@ pub enum Frame<'a> {
 /// One message of the market channel.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Message<'a> {
-    /// A full book, which replaces the known one.
+    /// A full book, which replaces the token's previous book.
     Book(BookMessage<'a>),
-    /// New absolute sizes at some levels.
+    /// New total sizes at some levels.
     PriceChange(PriceChange<'a>),
     /// A trade.
     LastTradePrice(TradeMessage<'a>),
-    /// A new tick for a token. May come twice.
+    /// A new tick for a token. May be sent twice.
     TickSizeChange(TickSizeChange<'a>),
-    /// The best bid and ask of a token: redundant, but good for a cross-check.
+    /// The best bid and ask of a token: redundant, but useful for a cross-check.
     BestBidAsk(BestBidAsk<'a>),
     /// A market was created, anywhere on the platform.
     NewMarket(Box<NewMarket>),
-    /// A market has a winner. Not final until the catalogue confirms it.
+    /// A market has a winner, which is not final until the catalogue confirms it.
     MarketResolved(MarketResolved<'a>),
 }
 
-/// The entries of one message, which take effect together.
+/// The level changes of one message, which take effect together.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PriceChange<'a> {
-    /// The condition id.
+    /// The market's condition id.
     pub market: &'a str,
     /// The venue's timestamp.
     pub at: Timestamp,
-    /// In the order of the wire, for both tokens of the market.
+    /// The changes in the order of the wire, for both tokens of the market.
     pub entries: SmallVec<[PriceChangeEntry<'a>; 2]>,
-    /// The first entry of each token that cannot be read.
+    /// The first unreadable entry of each token that has any.
     pub unreadable: Vec<UnreadableEntry<'a>>,
 }
 
-/// An entry that cannot be read.
+/// A level change that cannot be parsed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnreadableEntry<'a> {
-    /// The token whose book lacks a change.
+    /// The token whose book lacks this change.
     pub asset_id: &'a str,
-    /// What is wrong with the entry.
+    /// The parse error.
     pub error: String,
 }
 
 /// A new size at one level.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PriceChangeEntry<'a> {
-    /// The token.
+    /// The token's id.
     pub asset_id: &'a str,
-    /// `Buy` for bids.
+    /// `Buy` for bids, `Sell` for asks.
     pub side: Side,
     /// The price of the level.
     pub price: Price,
-    /// The absolute new size; 0 removes the level.
+    /// The new total size in shares; 0 removes the level.
     pub size: Shares,
     /// The venue's hash of the token's book after the whole frame.
     pub hash: Option<&'a str>,
-    /// The token's best bid after the whole frame; `None` if there is none or it is not stated.
+    /// The token's best bid once all of the frame's changes are applied; `None` if there is no bid
+    /// or the frame does not state it.
     pub best_bid: Option<Price>,
-    /// The token's best ask after the whole frame; `None` if there is none or it is not stated.
+    /// The token's best ask once all of the frame's changes are applied; `None` if there is no ask
+    /// or the frame does not state it.
     pub best_ask: Option<Price>,
 }
 
 /// A trade. It has no id, and several trades can share a transaction.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TradeMessage<'a> {
-    /// The condition id.
+    /// The market's condition id.
     pub market: &'a str,
-    /// The token.
+    /// The token's id.
     pub asset_id: &'a str,
     /// The venue's timestamp.
     pub at: Timestamp,
-    /// Dollars per share.
+    /// The price in dollars per share.
     pub price: Price,
-    /// Shares; 0 if not stated.
+    /// The number of shares; 0 if not stated.
     pub size: Shares,
     /// The taker's side on this token, if stated.
     pub side: Option<Side>,
-    /// The transaction that settles it, if stated.
+    /// The hash of the transaction that settles the trade, if stated.
     pub transaction_hash: Option<&'a str>,
 }
 
-/// A new tick.
+/// A change of the price increment of a token.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TickSizeChange<'a> {
-    /// The condition id.
+    /// The market's condition id.
     pub market: &'a str,
-    /// The token.
+    /// The token's id.
     pub asset_id: &'a str,
     /// The venue's timestamp.
     pub at: Timestamp,
-    /// The tick from now on.
+    /// The new price increment.
     pub tick: Price,
 }
 
 /// The best bid and ask of a token.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BestBidAsk<'a> {
-    /// The token.
+    /// The token's id.
     pub asset_id: &'a str,
     /// The venue's timestamp.
     pub at: Timestamp,
@@ -145,23 +147,23 @@ pub struct BestBidAsk<'a> {
     pub best_ask: Option<Price>,
 }
 
-/// A market that was created.
+/// The announcement of a new market.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewMarket {
     /// The venue's timestamp.
     pub at: Timestamp,
-    /// As far as the announcement describes it.
+    /// The market, as far as the announcement describes it.
     pub description: Description,
 }
 
-/// The end of a market.
+/// The end of a market, as reported by the socket.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MarketResolved<'a> {
-    /// The condition id.
+    /// The market's condition id.
     pub market: &'a str,
     /// The venue's timestamp.
     pub at: Timestamp,
-    /// The token that pays, if stated.
+    /// The winning token, if stated.
     pub winning_asset_id: Option<&'a str>,
 }
 
@@ -180,7 +182,7 @@ pub fn frame(text: &str) -> Frame<'_> {
     if !text.starts_with('[') {
         return Frame::Other;
     }
-    // The initial frame has the books of hundreds of tokens. Well-formed ones take a single pass.
+    // The initial frame has the books of hundreds of tokens, so try a single pass first.
     if let Some(messages) = messages(text) {
         return Frame::Messages(messages);
     }
@@ -190,14 +192,14 @@ pub fn frame(text: &str) -> Frame<'_> {
     }
 }
 
-/// Far more messages than the venue sends in a frame: the first one has a book of each token. They
-/// take some 7 MB.
+/// Maximum number of messages in a frame. The venue's largest frame is the first one, with a book
+/// of each token. This many messages take some 7 MB.
 const MESSAGES_PER_FRAME_MAX: usize = 20_000;
 
-/// More changes than a message of the venue has: one for each level of both books.
+/// Maximum number of changes in a message: more than one for each level of both books.
 const ENTRIES_PER_MESSAGE_MAX: usize = 50_000;
 
-/// The messages of a frame.
+/// The messages of a frame, bounded in number.
 type Rows<T> = Bounded<T, MESSAGES_PER_FRAME_MAX>;
 
 /// Parses an array of frequent messages; `None` if it contains anything else.
@@ -206,7 +208,7 @@ fn messages(text: &str) -> Option<Messages<'_>> {
     objects.0.into_iter().map(MessageObject::message).collect()
 }
 
-/// The fields of all messages but [`NewMarket`].
+/// The fields of all messages except [`NewMarket`].
 #[derive(Deserialize)]
 struct MessageObject<'a> {
     #[serde(borrow)]
@@ -246,14 +248,14 @@ struct EntryObject<'a> {
     best_ask: Option<&'a str>,
 }
 
-/// What an unreadable message is about, as far as that can be parsed.
+/// The subject of a message that cannot be parsed, as far as it is readable.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Subject<'a> {
     /// The type of the message.
     pub event_type: Option<&'a str>,
     /// The condition id of its market.
     pub market: Option<&'a str>,
-    /// The token, of messages about one.
+    /// The token's id, if the message concerns a single token.
     pub asset_id: Option<&'a str>,
 }
 
@@ -267,7 +269,7 @@ struct SubjectObject<'a> {
     asset_id: Option<&'a RawValue>,
 }
 
-/// The texts of the messages of a frame, each as [`subject`] reads it.
+/// Splits a frame into the texts of its messages, for [`subject`].
 pub fn texts(frame: &str) -> Vec<&str> {
     match serde_json::from_str::<Rows<&RawValue>>(frame) {
         Ok(items) => items.0.into_iter().map(RawValue::get).collect(),
@@ -275,7 +277,7 @@ pub fn texts(frame: &str) -> Vec<&str> {
     }
 }
 
-/// Parses the subject of a message.
+/// Parses the subject of a message. Unreadable fields are `None`.
 pub fn subject<'a>(text: &'a str) -> Subject<'a> {
     let object: SubjectObject<'_> = serde_json::from_str(text).unwrap_or_default();
     let text = |value: Option<&'a RawValue>| serde_json::from_str(value?.get()).ok();
@@ -370,7 +372,7 @@ impl<'a> MessageObject<'a> {
             match entry.read(asset_id, at) {
                 Ok(entry) => change.entries.push(entry),
                 Err(_) if change.unreadable.iter().any(|it| it.asset_id == asset_id) => {}
-                // More tokens than a market has: it is no message about one.
+                // A message about one market cannot name this many tokens, so refuse all of it.
                 Err(error) if change.unreadable.len() == OUTCOMES_PER_MARKET_MAX => {
                     return Err(error);
                 }

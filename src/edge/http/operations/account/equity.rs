@@ -1,4 +1,4 @@
-//! What an account was worth at each full hour.
+//! An account's value at each full hour.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use paperbourse_exchange::service::{EQUITY_HOURS_MAX, Wallet};
 
 const HOURS_PER_DAY: usize = 24;
 
-/// The days of an answer if neither days nor rows are asked for.
+/// Number of days in an answer if the request gives neither `days` nor `limit`.
 const DAYS_DEFAULT: usize = 7;
 
 pub(in crate::http) const QUERY: [Parameter; 3] = [
@@ -39,7 +39,7 @@ pub(in crate::http) async fn equity(call: &Call<'_>) -> Answer {
     Ok(Reply::ok(&history.equity.points().iter().map(row).collect::<Vec<_>>()))
 }
 
-/// Reads how many rows are asked for, and whose.
+/// Reads the number of rows and the wallet.
 fn read_equity(mut query: Query<'_>) -> Result<(u32, Wallet), Invalid> {
     let days = query.number("days", 1, ROWS_MAX / HOURS_PER_DAY);
     let limit = query.number("limit", 1, ROWS_MAX);

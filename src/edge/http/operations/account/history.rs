@@ -15,7 +15,7 @@ use paperbourse_core::engine::fills::{FillCursor, FillFilter, PastFill};
 use paperbourse_core::wire::{Decimal, Time};
 use paperbourse_exchange::service::{Page, Wallet};
 
-/// The most rows in a list.
+/// Maximum number of rows in a list.
 const ROWS_MAX: usize = 200;
 
 pub(in crate::http) const QUERY: [Parameter; 5] =

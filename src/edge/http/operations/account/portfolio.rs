@@ -1,4 +1,4 @@
-//! Balance, open positions and success of an account in one answer.
+//! An account's balance, open positions and win rate in one answer.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -38,7 +38,8 @@ impl<'a> PortfolioAnswer<'a> {
     }
 }
 
-/// A share in percent, rounded half up to one decimal; `None` of nothing.
+/// Returns the percentage of closed positions that were won, rounded half up to one decimal; `None`
+/// if no position is closed.
 fn win_rate(won_count: usize, closed_count: usize) -> Option<String> {
     let per_mille = (won_count * 2_000 + closed_count).checked_div(2 * closed_count)?;
     Some(format!("{}.{}%", per_mille / 10, per_mille % 10))

@@ -24,7 +24,7 @@ pub(in crate::http) const ORDERS_QUERY: [Parameter; 9] = list_query(&[
     Parameter::choice("status", &words(&STATUSES), "only orders with this status; else open ones"),
 ]);
 
-/// The venue's names, as it writes them and in short, and those of this server's other lists.
+/// Names of statuses: the venue's full and short names, and those in this server's other lists.
 const STATUSES: [(&str, OrderStatus); 12] = [
     ("ORDER_STATUS_LIVE", OrderStatus::Pending),
     ("LIVE", OrderStatus::Pending),
@@ -137,7 +137,7 @@ impl<'a> OrderRow<'a> {
     }
 }
 
-/// The venue's name of a status.
+/// Returns the venue's name for a status.
 const fn status(status: OrderStatus) -> &'static str {
     match status {
         OrderStatus::Pending => "ORDER_STATUS_LIVE",

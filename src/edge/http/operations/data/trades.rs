@@ -40,7 +40,7 @@ struct TradesRequest {
     limit: usize,
 }
 
-/// Reads the filter and the page; `None` behind the last page, and for the id of no fill.
+/// Reads the filter and the page; `None` after the last page, and for an id that no fill can have.
 fn read_trades(query: Query<'_>) -> Result<Option<TradesRequest>, ApiError> {
     let part_of = query.get_filled("id").map(|id| read_trade_id(&id));
     let List { market_id, token_id, from, to, limit, cursor } =
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(fails("after=x"), "INVALID_TIME_FILTER");
     }
 
-    /// A fill of an order that rested, beside one that was taken at once.
+    /// Shows a fill of an order that rested, beside a fill that was taken at once.
     #[test]
     fn a_fill_is_shown_without_a_null() {
         let order = OrderId::from_raw(711).unwrap();

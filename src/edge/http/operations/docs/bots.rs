@@ -1,10 +1,10 @@
-//! The recipes for bots in `src/guide/bots`: files to download, whose text the guide shows too.
+//! The recipes for bots in `src/guide/bots`: files to download, which the guide also shows.
 
 use std::sync::LazyLock;
 
 use crate::http::file::File;
 
-/// A recipe: its file and its text.
+/// A recipe: the name of its file, and its text.
 type Recipe = (&'static str, &'static str);
 
 macro_rules! recipes {
@@ -13,16 +13,16 @@ macro_rules! recipes {
     };
 }
 
-/// All recipes.
 static RECIPES: [Recipe; 6] =
     recipes!["maker.py" "maker.ts" "taker.py" "taker.ts" "recorder.py" "recorder.ts"];
 
-/// The files of [`RECIPES`]. A browser shows plain text, and would save anything else.
+/// The files of [`RECIPES`], as plain text, because a browser shows plain text but would save other
+/// types.
 static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
     RECIPES.iter().map(|(_, text)| File::new("text/plain; charset=utf-8", *text)).collect()
 });
 
-/// Makes the files, which takes a while.
+/// Builds the files ahead of the first request, because building them takes a while.
 pub(super) fn prepare() {
     LazyLock::force(&FILES);
 }
@@ -33,12 +33,12 @@ pub(in crate::http) fn file(name: &str) -> Option<&'static File> {
     Some(&FILES[at])
 }
 
-/// The names of all files.
+/// Returns the names of all files.
 pub(in crate::http) fn names() -> Vec<&'static str> {
     RECIPES.iter().map(|(file, _)| *file).collect()
 }
 
-/// The recipe in this file, in Markdown's word for its language, and its text.
+/// Returns the recipe in this file: the name of its language in Markdown, and its text.
 pub(super) fn recipe(file: &str) -> Option<(&'static str, &'static str)> {
     let (file, text) = RECIPES.iter().find(|(known, _)| *known == file)?;
     let is_python = file.strip_suffix(".py").is_some();

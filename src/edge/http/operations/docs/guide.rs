@@ -1,4 +1,4 @@
-//! The guide for the authors of bots and for operators: the Markdown of `src/guide`, as HTML.
+//! The guide for bot authors and operators: the Markdown of `src/guide`, rendered as HTML.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -18,7 +18,7 @@ macro_rules! pages {
     };
 }
 
-/// The pages by their readers.
+/// The pages, grouped by their readers.
 static GUIDE: [(&str, &[Page]); 2] = [
     ("For bots", &pages!["first-bot" "bots" "orders" "streams" "data" "keys" "api" "sdk" "paper"]),
     (
@@ -27,41 +27,43 @@ static GUIDE: [(&str, &[Page]); 2] = [
     ),
 ];
 
-/// The files of [`pages()`].
+/// The files of [`pages()`], in the same order.
 static FILES: LazyLock<Vec<File>> =
     LazyLock::new(|| pages().map(|page| File::new(HTML, document(page)).header(POLICY)).collect());
 
-/// Around what may be wider than a narrow screen: it can be scrolled, also with the keyboard.
+/// Wraps content that may be wider than a narrow screen, so that it can be scrolled, even with the
+/// keyboard.
 const TABLE: &str = r#"<div class="wide" role="group" aria-label="Table" tabindex="0">"#;
 const CODE: &str = r#"<div class="wide" role="group" aria-label="Code" tabindex="0">"#;
 const END: &str = "</div>\n";
 
-/// A page with fewer headings than this has no list of them.
+/// Minimum number of headings for a page to list them.
 const OUTLINE_MIN: usize = 3;
 
-/// Makes the pages, which takes a while.
+/// Builds the pages ahead of the first request, because building them takes a while.
 pub(super) fn prepare() {
     LazyLock::force(&FILES);
 }
 
-/// The page with this name.
+/// Returns the page with this name.
 pub(in crate::http) fn page(name: &str) -> Option<&'static File> {
-    // A name that there is not makes no page.
+    // An unknown name must not build the pages.
     let at = pages().position(|(known, _)| *known == name)?;
     Some(&FILES[at])
 }
 
-/// The names of all pages.
+/// Returns the names of all pages.
 pub(in crate::http) fn names() -> Vec<&'static str> {
     pages().map(|(name, _)| *name).collect()
 }
 
-/// All pages, in their order.
+/// Returns all pages, in order.
 fn pages() -> impl Iterator<Item = &'static Page> {
     GUIDE.iter().flat_map(|(_, pages)| pages.iter())
 }
 
-/// Links to all pages, for a page from which `folder` leads to them. The `current` one is marked.
+/// Builds links to all pages. `folder` is the path to the guide from the page with the links. The
+/// link to the `current` page is marked.
 pub(super) fn contents(folder: &str, current: Option<&str>) -> String {
     let mut list = String::new();
     for (readers, pages) in &GUIDE {
@@ -77,7 +79,7 @@ pub(super) fn contents(folder: &str, current: Option<&str>) -> String {
     list
 }
 
-/// Links to the pages before and after the one with this name.
+/// Builds links to the pages before and after the one with this name.
 fn neighbours(name: &str) -> String {
     let pages: Vec<&Page> = pages().collect();
     let at = pages.iter().position(|(known, _)| *known == name).expect("the page is in the guide");
@@ -102,9 +104,9 @@ fn document((name, text): &Page) -> String {
         .replace("{text}", &rendered(text))
 }
 
-/// The HTML of this Markdown. Headings get ids, and links lead to pages of the guide. Of a link to
-/// another file of the repository, only the text remains. Recipes follow the paragraph that links
-/// them. A long page lists its headings.
+/// Renders Markdown as HTML. Headings get ids, and links lead to pages of the guide. A link to
+/// another file of the repository is reduced to its text. Recipes follow the paragraph that links
+/// to them. A long page lists its headings.
 fn rendered(text: &str) -> String {
     let mut events: Vec<Event<'_>> = Parser::new_ext(text, Options::ENABLE_TABLES).collect();
     let mut outline = Vec::new();
@@ -152,8 +154,8 @@ fn rendered(text: &str) -> String {
     page
 }
 
-/// A list of headings, each with its id and its HTML. The script of the page opens it where there
-/// is room.
+/// Builds a list of headings, each given by its id and its HTML. The page's script opens the list
+/// where there is room.
 fn outline_html(headings: &[(String, String)]) -> String {
     let mut list = "<details class=\"outline\"><summary>On this page</summary>\n<ul>\n".to_owned();
     for (id, text) in headings {
@@ -163,12 +165,12 @@ fn outline_html(headings: &[(String, String)]) -> String {
     list
 }
 
-/// The cells of tables. Each carries the name of its column, which a narrow screen shows beside it.
+/// Labels each table cell with the name of its column, which a narrow screen shows beside the cell.
 #[derive(Default)]
 struct Cells {
-    /// The names of the columns so far.
+    /// The names of the columns read so far.
     names: Vec<String>,
-    /// The columns of the row so far.
+    /// Number of columns read so far in the current row.
     count: usize,
     is_head: bool,
 }
@@ -195,12 +197,12 @@ impl Cells {
     }
 }
 
-/// The events of the heading that these begin with.
+/// Returns the events of the heading at the start of `events`.
 fn events_of_heading<'e, 't>(events: &'e [Event<'t>]) -> impl Iterator<Item = &'e Event<'t>> {
     events.iter().take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_))))
 }
 
-/// The HTML of the heading whose text these events begin with, without links.
+/// Returns the HTML of the heading at the start of `events`, without links.
 fn heading(events: &[Event<'_>]) -> String {
     let is_text = |event: &&Event<'_>| matches!(event, Event::Text(_) | Event::Code(_));
     let mut text = String::new();
@@ -208,18 +210,18 @@ fn heading(events: &[Event<'_>]) -> String {
     text
 }
 
-/// The recipe to which a link of a page leads.
+/// Returns the recipe that a link on a page leads to.
 fn recipe(link: &str) -> Option<(&'static str, &'static str)> {
     bots::recipe(link.strip_prefix("bots/")?)
 }
 
-/// A recipe as a code block.
+/// Renders a recipe as a code block.
 fn recipe_html((language, text): (&str, &str)) -> String {
     let text = escaped(text);
     format!("{CODE}<pre><code class=\"language-{language}\">{text}</code></pre>\n{END}")
 }
 
-/// The id of the heading whose text these events begin with, as code hosts make it.
+/// Returns the id of the heading at the start of `events`, formed as code hosts do.
 fn anchor(events: &[Event<'_>]) -> String {
     let words = events_of_heading(events).filter_map(|event| match event {
         Event::Text(text) | Event::Code(text) => Some(text.to_lowercase()),
@@ -230,7 +232,8 @@ fn anchor(events: &[Event<'_>]) -> String {
     words.chars().filter(is_kept).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
 }
 
-/// Where a link of a page leads on the server.
+/// Returns the target on this server of a link in the Markdown; `None` if the server does not have
+/// it.
 fn target(link: &CowStr<'_>) -> Option<String> {
     if link.starts_with('#') || link.starts_with("https://") || recipe(link).is_some() {
         return Some(link.to_string());
@@ -247,7 +250,7 @@ mod tests {
 
     use super::*;
 
-    /// The targets of the Markdown links of a text.
+    /// Returns the targets of the Markdown links in a text.
     fn links(text: &str) -> Vec<String> {
         let links = Parser::new_ext(text, Options::ENABLE_TABLES).filter_map(|event| match event {
             Event::Start(Tag::Link { dest_url, .. }) => Some(dest_url.to_string()),

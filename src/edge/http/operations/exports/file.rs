@@ -13,17 +13,17 @@ use crate::ws::counts::OpenExport;
 use paperbourse_exchange::service::ServiceError;
 use paperbourse_exchange::shard::Refusal;
 
-/// The most rows of a page: what is read, and sent, before other requests get their turn.
+/// Maximum number of rows in a page. A page is read and sent before other requests get their turn.
 const ROWS_PER_PAGE: usize = 100;
 
-/// The pause before each page. Without it, an export to a fast client would take a whole worker,
-/// and the worker's other connections would wait for many pages: tokio looks for what they have
-/// sent only every 61 turns as long as any task is ready.
+/// The pause before each page. Without it, an export to a fast client would take up a whole worker,
+/// and the worker's other connections would wait for many pages: as long as any task is ready,
+/// tokio checks for new input only every 61 turns.
 const PAGE_PAUSE: Duration = Duration::from_millis(1);
 
-/// How long a page waits for a busy shard before it tries again.
+/// Pause before a page is requested again from a busy shard.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
-/// How many times a page tries again before the file is cut off.
+/// Maximum number of retries of a page before the file is cut off.
 const BUSY_RETRIES_MAX: u32 = 100;
 
 /// Rows that are read page by page.
@@ -36,8 +36,8 @@ pub(super) trait List: Send + 'static {
     /// The names of the columns, separated by commas.
     const COLUMNS: &'static str;
 
-    /// The next rows, at most `limit`, and whether there may be more: possibly none although there
-    /// are. Not called again after the last ones.
+    /// Reads the next rows, at most `limit`, and returns whether there may be more. May return no
+    /// rows although there are more. Not called again after the last rows.
     fn read(
         &mut self,
         limit: usize,
@@ -52,14 +52,14 @@ pub(super) struct File<L> {
     list: L,
     rows_max: usize,
     rows_left: usize,
-    /// Counts the file as one of its account's.
+    /// Counts the file as one of its account's open exports.
     _open: OpenExport,
 }
 
-/// A page of a file, and the file if there is more of it.
+/// A page of a file, and the rest of the file if there is more.
 type Page<L> = (Bytes, Option<File<L>>);
 
-/// A page that is being made.
+/// A page that is being read.
 type PageFuture<L> = Pin<Box<dyn Future<Output = Result<Page<L>, CutOff>> + Send>>;
 
 /// A file that is being sent.
@@ -69,7 +69,7 @@ struct Rest<L> {
 }
 
 impl<L: List> File<L> {
-    /// A file of at most this many rows.
+    /// Creates a file of at most `rows_max` rows.
     pub(super) fn new(list: L, rows_max: usize, open: OpenExport) -> Self {
         Self { list, rows_max, rows_left: rows_max, _open: open }
     }
@@ -95,13 +95,13 @@ impl<L: List> File<L> {
         Ok(has_more)
     }
 
-    /// What is sent: first these bytes, then the rest of the file.
+    /// Returns a stream of `first` and then the rest of the file.
     pub(super) fn into_source(self, first: Vec<u8>) -> Box<dyn Source> {
         let first = future::ready(Ok((first.into(), Some(self))));
         Box::new(Rest { next: Some(Box::pin(first)) })
     }
 
-    /// The next page with rows; an empty one if there are no more.
+    /// Reads the next page with rows; returns an empty page if there are no more.
     async fn next_page(mut self) -> Result<Page<L>, CutOff> {
         tokio::time::sleep(PAGE_PAUSE).await;
         let mut out = Vec::new();
@@ -110,7 +110,7 @@ impl<L: List> File<L> {
             match self.write_page(&mut out).await {
                 Ok(false) => return Ok((out.into(), None)),
                 Ok(true) if !out.is_empty() => return Ok((out.into(), Some(self))),
-                // A task that yields lets other connections run; one that is ready does not.
+                // Yields explicitly: a task that stays ready does not let other connections run.
                 Ok(true) => tokio::task::yield_now().await,
                 Err(ServiceError::Refused(Refusal::Busy)) if retries_left > 0 => {
                     retries_left -= 1;
@@ -128,6 +128,7 @@ impl<L: List> Source for Rest<L> {
             return Poll::Ready(None);
         };
         let page = ready!(next.as_mut().poll(context));
+        // The future is done and must not be polled again, even if the page failed.
         self.next = None;
         Poll::Ready(match page {
             Ok((bytes, rest)) => {
@@ -156,7 +157,7 @@ mod tests {
     use paperbourse_core::ids::AccountId;
     use paperbourse_exchange::service::Denied;
 
-    /// Numbers from 1 on, after each of these refusals and empty pages.
+    /// A list of numbers from 1. Before each page come these refusals and empty pages.
     struct Numbers {
         count: u64,
         read_count: u64,
@@ -192,7 +193,8 @@ mod tests {
         }
     }
 
-    /// The lines of a file, the most lines of a piece, and whether it is cut off.
+    /// Returns the lines of a file, the maximum number of lines in a piece, and whether it was cut
+    /// off.
     async fn sent(list: Numbers, rows_max: usize) -> (Vec<String>, usize, bool) {
         let counts = Arc::new(ExportCounts::default());
         let account = AccountId::from_raw(64).unwrap();

@@ -8,7 +8,7 @@ use paperbourse_core::engine::order::receipt::OrderReceipt;
 use paperbourse_core::wire::{Decimal, Time};
 use paperbourse_exchange::service::PositionStatus;
 
-// Clients of this API take an answer with an `error`, `message` or `detail` as a refusal.
+// Clients of this API treat an answer with an `error`, `message` or `detail` as a refusal.
 /// An order that was placed, now or before.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "PlacedOrder")]
@@ -89,8 +89,8 @@ struct AnswerPosition<'a> {
 }
 
 impl<'a> OrderAnswer<'a> {
-    /// The answer, for a replay the same one with a flag. The warnings are those about this
-    /// request.
+    /// Builds the answer. A replay repeats the first answer and adds a flag. The warnings are about
+    /// this request.
     pub(in crate::http::operations) fn of(
         receipt: &'a OrderReceipt,
         is_replay: bool,

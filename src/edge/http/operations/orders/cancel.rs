@@ -1,4 +1,4 @@
-//! Cancelling open orders: one by its id, all, or those in a market or an outcome.
+//! Cancels open orders: one by its id, all of them, or all in a market or an outcome.
 
 use hyper::header::HeaderName;
 use schemars::JsonSchema;
@@ -69,7 +69,7 @@ pub(in crate::http) async fn cancel_all_confirmed(call: &Call<'_>) -> Answer {
     cancel_all(call).await
 }
 
-/// `DELETE /v1/cancel-all`. The venue's own clients send this, and no confirmation.
+/// `DELETE /v1/cancel-all`, which the venue's own clients send without a confirmation.
 pub(in crate::http) async fn cancel_all(call: &Call<'_>) -> Answer {
     cancel_selected(call, CancelRequest::default()).await
 }
@@ -88,8 +88,8 @@ async fn cancel_selected(call: &Call<'_>, request: CancelRequest) -> Answer {
     Ok(Reply::ok(&CancelAllAnswer { canceled, not_canceled: NotCanceled {} }))
 }
 
-/// Reads what to cancel from the query, or else from the body. Empty text counts as absent, since
-/// clients send it for what they do not mean.
+/// Reads what to cancel from the query, or else from the body. Empty text counts as absent, because
+/// clients send it for parameters that they leave out.
 fn read_cancel(mut query: Query<'_>, body: &[u8]) -> Result<CancelRequest, ApiError> {
     let sent =
         SELECTORS.map(|name| query.filled_text(name, MARKET_ID_CHARACTERS_MAX).map(Into::into));

@@ -1,4 +1,4 @@
-//! The account's orders, one by its id or a list.
+//! Reads the account's orders: one by its id, or a list.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -22,7 +22,7 @@ use paperbourse_core::ids::OrderId;
 use paperbourse_core::wire::{Decimal, Time};
 use paperbourse_exchange::service::{OnlyOrder, OrderList, OrdersRequest, Page, Wallet};
 
-/// The most rows in a list.
+/// Maximum number of rows in a list.
 const ROWS_MAX: usize = 200;
 
 const STATUSES: [(&str, OrderStatus); 5] = [
@@ -82,7 +82,7 @@ fn read_orders(mut query: Query<'_>) -> Result<(OrdersRequest, Wallet), Invalid>
     query.finish((OrdersRequest { only, filter, from, page }, wallet))
 }
 
-/// Reads what [`write_cursor`] wrote.
+/// Parses a cursor that [`write_cursor`] wrote.
 pub(in crate::http::operations) fn read_cursor(text: &str) -> Option<OrderCursor> {
     let (kind, number) = text.split_at_checked(1)?;
     let is_number = number.bytes().all(|byte| byte.is_ascii_digit());

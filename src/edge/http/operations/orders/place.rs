@@ -36,7 +36,7 @@ pub(in crate::http) const TIMES_IN_FORCE: [(&str, NamedTimeInForce); 5] = [
     ("IOC", NamedTimeInForce::Fak),
 ];
 
-/// The latest expiration, in unix seconds: the last one that a [`Timestamp`] holds.
+/// Maximum expiration, in unix seconds: the last second that a [`Timestamp`] holds.
 const EXPIRATION_MAX: i64 = i64::MAX / 1_000_000_000;
 
 pub(in crate::http) async fn place(call: &Call<'_>) -> Answer {
@@ -53,7 +53,7 @@ pub(in crate::http) async fn place(call: &Call<'_>) -> Answer {
     Ok(reply)
 }
 
-/// Counts an order by what became of it when it was placed.
+/// Counts an order by its result at placement: rejected, replayed, filled, rested or killed.
 pub(in crate::http::operations) fn count_placed(
     metrics: &Metrics,
     placed: &Result<(OrderReceipt, bool), ApiError>,
@@ -83,8 +83,9 @@ fn read_place_warned(
     read_named(body, idempotency_key, &ORDER_FIELDS, read_new_order, make)
 }
 
-/// Reads the order and its name from the body. Invalid fields add errors, and optional ones are
-/// then left out. Whether the fields go together is decided later, since a replay comes first.
+/// Reads the order and its name from the body. An invalid field adds an error, and is left out if
+/// it is optional. Whether the fields fit together is checked later, because a replay takes
+/// precedence.
 pub(in crate::http::operations) fn read_new_order(
     fields: &mut Fields<'_, '_>,
 ) -> Option<Named<NewOrder>> {
@@ -96,7 +97,7 @@ pub(in crate::http::operations) fn read_new_order(
         .map_or(Some(OrderKind::Market), |value| fields.choice("order_type", value, &KINDS));
     let quantity = fields.optional("quantity").and_then(|value| read_quantity(fields, value));
     let amount = fields.optional("amount").and_then(|value| {
-        // A share costs at most a dollar, so no order costs more than the most shares.
+        // A share costs at most a dollar, so no order costs more than the maximum quantity.
         let range = Range { above: Some(0), min: 0, max: TradeOrder::QUANTITY_MAX.micros() };
         fields.micros("amount", value, Rounding::TowardZero, &range).map(Usd::from_micros)
     });
@@ -128,7 +129,7 @@ pub(in crate::http::operations) fn read_new_order(
     Some((order, client_order_id.map(Cow::into)))
 }
 
-/// Reads unix seconds, and tells who sends milliseconds.
+/// Reads unix seconds. A value in milliseconds gets an error that says so.
 fn read_expiration<'a>(fields: &mut Fields<'a, '_>, value: RawText<'a>) -> Option<Timestamp> {
     let (RawText::Plain(text) | RawText::Other(text)) = value;
     let is_in_millis =

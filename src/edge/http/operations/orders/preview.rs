@@ -1,4 +1,4 @@
-//! `POST /v1/orders/preview`: what an order would do now.
+//! `POST /v1/orders/preview`: the effect that an order would have now.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use paperbourse_core::market::book::Side;
 use paperbourse_core::money::Shares;
 use paperbourse_core::wire::Decimal;
 
-/// What a preview fails with: what the order would be refused with.
+/// The error codes of a preview, which are those that the order itself would be refused with.
 pub(in crate::http) const ERRORS: [&str; 18] = [
     "ACCOUNT_SUSPENDED",
     "INVALID_ORDER_PAYLOAD",
@@ -37,7 +37,7 @@ pub(in crate::http) const ERRORS: [&str; 18] = [
 ];
 
 pub(in crate::http) async fn preview(call: &Call<'_>) -> Answer {
-    // Names are of no account here: nothing is placed, so nothing is repeated.
+    // Names are ignored: nothing is placed, so nothing can be replayed.
     let read = read_named(&call.take_body(), None, &ORDER_FIELDS, read_new_order, |order, _| order);
     let (order, warnings) = read?;
     let preview = call.service().preview(&call.caller, order, call.context).await;

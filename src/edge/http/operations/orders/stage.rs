@@ -1,4 +1,4 @@
-//! An order at one moment of its life, in the terms of the API.
+//! An order at one moment of its life, in the API's terms.
 
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -11,13 +11,13 @@ use paperbourse_core::market::book::Side;
 use paperbourse_core::money::{Price, Shares, Usd};
 use paperbourse_core::wire::Decimal;
 
-/// The most fills of an order that an answer names.
+/// Maximum number of an order's fills that an answer names.
 const TRADE_IDS_MAX: u32 = 100;
 
-/// The order waits for a book that is known to be fresh.
+/// The hold reason of an order that waits for a book known to be fresh.
 const VENUE_OUTAGE: &str = "venue_outage";
 
-/// The order waits as long as the venue makes it wait.
+/// The hold reason of an order that waits until the venue's delay has passed.
 const VENUE_DELAY: &str = "venue_delay";
 
 /// An order as it was placed, or as it is now.
@@ -29,8 +29,8 @@ pub(in crate::http::operations) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// The order as it was placed. This uses only what never changes, so that the answer to a
-    /// repeated request repeats the first one, whatever became of the order.
+    /// Shows the order as it was placed. This uses only facts that never change, so that the answer
+    /// to a repeated request repeats the first answer, whatever has happened to the order since.
     pub(in crate::http::operations) fn at_placement(receipt: &'a OrderReceipt) -> Self {
         let fill = &receipt.fill;
         let progress = if fill.quantity > Shares::ZERO {
@@ -48,7 +48,7 @@ impl<'a> Stage<'a> {
         Self {
             receipt,
             progress,
-            // One that ended while it was held was answered then.
+            // If an order ended while it was held, its first answer was sent only after it ended.
             end: life.and_then(|life| {
                 life.end.filter(|end| life.is_held || end.reason.is_at_placement())
             }),
@@ -56,7 +56,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The order as it is now.
+    /// Shows the order in its current state.
     pub(in crate::http::operations) fn now(receipt: &'a OrderReceipt) -> Self {
         match receipt.life.as_deref() {
             Some(life) => Self {
@@ -86,34 +86,35 @@ impl<'a> Stage<'a> {
         life.map_or(TimeInForce::FillOrKill, |life| life.terms.time_in_force)
     }
 
-    /// The price of a limit order.
+    /// Returns the price of a limit order.
     pub(in crate::http::operations) fn limit_price(&self) -> Option<Price> {
         self.worst_price().filter(|_| self.kind() == OrderKind::Limit)
     }
 
-    /// The worst price that the order accepts, if it has one.
+    /// Returns the worst price that the order accepts, if it has one.
     pub(in crate::http::operations) fn worst_price(&self) -> Option<Price> {
         self.receipt.life.as_ref().and_then(|life| life.terms.price)
     }
 
-    /// The average price of the fills; without any, the worst price that the order accepts.
+    /// Returns the average price of the fills or, without any, the worst price that the order
+    /// accepts.
     pub(in crate::http::operations) fn shown_price(&self) -> Price {
         self.fill_price().or(self.worst_price()).unwrap_or(Price::ZERO)
     }
 
-    /// How much of the quantity has filled.
+    /// Returns the quantity that has filled.
     pub(in crate::http::operations) fn filled(&self) -> Shares {
         self.progress.filled
     }
 
-    /// The quantity that the order asks for.
+    /// Returns the quantity that the order asked for.
     pub(in crate::http::operations) fn asked(&self) -> Shares {
         let life = self.receipt.life.as_ref();
         life.map_or(self.receipt.fill.quantity, |life| life.terms.quantity)
     }
 
-    /// The order's quantity. One that may fill in part at once counts as having asked for what it
-    /// got.
+    /// Returns the order's quantity. If the order filled in part and counts as filled, this is the
+    /// filled quantity.
     pub(in crate::http::operations) fn quantity(&self) -> Shares {
         match self.status() {
             OrderStatus::Filled => self.progress.filled,
@@ -121,7 +122,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The quantities of an order that got only a part of what it asked for, and counts as filled.
+    /// Returns the filled and the requested quantity of an order that filled in part and counts as
+    /// filled.
     pub(in crate::http::operations) fn partial_fill(&self) -> Option<(Shares, Shares)> {
         let (filled, asked) = (self.progress.filled, self.asked());
         (self.status() == OrderStatus::Filled && filled < asked).then_some((filled, asked))
@@ -135,33 +137,34 @@ impl<'a> Stage<'a> {
         self.progress.fee
     }
 
-    /// The average price of the fills.
+    /// Returns the average price of the fills; `None` if there are none.
     pub(in crate::http::operations) fn fill_price(&self) -> Option<Price> {
         self.progress.notional.per_share(self.progress.filled)
     }
 
-    /// The time of the newest fill.
+    /// Returns the time of the newest fill; `None` if there is none.
     pub(in crate::http::operations) fn filled_at(&self) -> Option<Timestamp> {
         (self.progress.fill_count > 0).then_some(self.progress.filled_at)
     }
 
-    /// How the order ended, if it counts as cancelled or expired.
+    /// Returns how the order ended, if it counts as cancelled or expired.
     pub(in crate::http::operations) fn end(&self) -> Option<End> {
         self.end.filter(|_| self.status() != OrderStatus::Filled)
     }
 
-    /// Why the order cannot fill yet.
+    /// Returns why the order cannot fill yet, if it is on hold.
     pub(in crate::http::operations) fn hold_reason(&self) -> Option<&'static str> {
         self.hold_reason.filter(|_| self.status() == OrderStatus::Pending)
     }
 
-    /// How long the order was held before it was decided, in milliseconds, if it was.
+    /// Returns how long the order was held before it was decided, in milliseconds; `None` if it was
+    /// not held.
     pub(in crate::http::operations) fn held_ms(&self) -> Option<u32> {
         let held_ms = self.receipt.life.as_ref()?.terms.held_ms;
         (held_ms > 0).then_some(held_ms)
     }
 
-    /// The ids of the fills.
+    /// Returns the ids of the fills.
     pub(in crate::http::operations) fn trade_ids(&self) -> TradeIds {
         TradeIds { order: self.receipt.order, fill_count: self.progress.fill_count }
     }
@@ -200,8 +203,8 @@ pub(in crate::http) struct Amounts {
     trade_ids: TradeIds,
 }
 
-/// The ids of an order's fills, the oldest first: the order's id and the number of the fill. Of
-/// many fills, the newest.
+/// The ids of an order's fills, oldest first. Each is the order's id and the number of the fill. If
+/// there are more than `TRADE_IDS_MAX`, only the newest are included.
 pub(in crate::http) struct TradeIds {
     order: OrderId,
     fill_count: u32,

@@ -1,4 +1,4 @@
-//! Finds and fetches the keys that a provider publishes (OIDC Discovery 1.0).
+//! Discovers and fetches the keys that a provider publishes (OIDC Discovery 1.0).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -19,17 +19,17 @@ pub const KEY_SET_BYTES_MAX: usize = 256 * 1024;
 /// Length limit of an issuer's address, in bytes.
 const URL_BYTES_MAX: usize = 512;
 
-/// An issuer's identifier, which is also its address. Compared byte for byte.
+/// An issuer's identifier, which is also its address. Identifiers are compared byte for byte.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IssuerUrl {
     text: String,
     uri: Uri,
 }
 
-/// Why text is not an issuer's address.
+/// The error for text that is not an issuer's address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IssuerUrlError {
-    /// Not a URL, or one with parts that an issuer's address cannot have.
+    /// Not a URL, or a URL with parts that an issuer's address cannot have.
     #[error(
         "not the address of an issuer: use https://HOST/PATH without a query, a fragment or a \
              user, as the `issuer` of its discovery document has it"
@@ -56,7 +56,7 @@ impl FromStr for IssuerUrl {
 }
 
 impl IssuerUrl {
-    /// The address as written, which tokens must match exactly.
+    /// Returns the address as written, which tokens must match exactly.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -107,28 +107,28 @@ fn is_loopback(host: &str) -> bool {
         || address.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// The fields we need of a discovery document.
+/// The required fields of a discovery document.
 #[derive(Deserialize)]
 struct Document {
     issuer: String,
     jwks_uri: String,
 }
 
-/// Why fetching the keys failed.
+/// The error for keys that could not be fetched.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FetchError {
     /// A document could not be fetched.
     #[error("{address}: {error}")]
     Unreachable {
-        /// The address that was requested.
+        /// The requested address.
         address: String,
-        /// Why the request failed.
+        /// The error of the request.
         error: ClientError,
     },
     /// The response is not a discovery document.
     #[error("{address} is not JSON with an `issuer` and a `jwks_uri`")]
     Malformed {
-        /// The address that was requested.
+        /// The requested address.
         address: String,
     },
     /// The document belongs to another issuer.
@@ -143,15 +143,15 @@ pub enum FetchError {
     /// `jwks_uri` points to an address that cannot be trusted.
     #[error("its `jwks_uri` cannot be used: {error}")]
     KeysAddress {
-        /// What is wrong with the address.
+        /// The flaw of the address.
         error: IssuerUrlError,
     },
     /// The key set was fetched, but none of its keys can be used.
     #[error("{address}: {error}")]
     Keys {
-        /// The address that was requested.
+        /// The requested address.
         address: String,
-        /// What is wrong with the keys.
+        /// The flaw of the key set.
         error: KeySetError,
     },
 }
@@ -181,14 +181,14 @@ fn keys_address(document: &[u8], issuer: &IssuerUrl, address: &Uri) -> Result<Ur
     }
     let failed = |error| FetchError::KeysAddress { error };
     let keys = secure_uri(&document.jwks_uri).map_err(failed)?;
-    // A remote provider has no business pointing us at this machine.
+    // A remote provider has no business directing us to this machine.
     if issuer.is_https() && !is_https(&keys) {
         return Err(failed(IssuerUrlError::Insecure));
     }
     Ok(keys)
 }
 
-/// The beginning of what another server sent, safe for a log line.
+/// Returns the beginning of text that another server sent, safe for a log line.
 fn shown(text: &str) -> String {
     const CHARACTERS_MAX: usize = 200;
     text.chars().filter(|c| !c.is_control()).take(CHARACTERS_MAX).collect()

@@ -1,8 +1,8 @@
-//! The keys that an issuer publishes (RFC 7517), and which of them may verify a token.
+//! The keys that an issuer publishes (RFC 7517), reduced to those that may verify a token.
 //!
 //! Pure. Each key is bound to one algorithm when it is read, and no token can change that. Keys
-//! that are not for signatures, or of an unsupported kind, are skipped, since issuers publish them
-//! next to the ones that matter.
+//! that are not for signatures, or are of an unsupported kind, are skipped, since issuers publish
+//! them alongside the usable ones.
 
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
@@ -12,7 +12,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Most keys in a set; a larger set is refused. Large providers publish about ten.
+/// Maximum number of keys in a set; a larger set is refused. Large providers publish about ten.
 pub const KEYS_MAX: usize = 100;
 
 /// Longest key id, in bytes; a key with a longer one is skipped.
@@ -25,7 +25,7 @@ const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 /// Longest RSA exponent, in bytes. The usual one takes three.
 const RSA_EXPONENT_BYTES_MAX: usize = 5;
 
-/// The algorithms we accept, whatever a token or a key says.
+/// The accepted algorithms, whatever a token or a key says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SignatureAlgorithm {
     /// RSA with PKCS #1 v1.5 and SHA-256.
@@ -37,10 +37,10 @@ pub enum SignatureAlgorithm {
 }
 
 impl SignatureAlgorithm {
-    /// Every algorithm.
+    /// All algorithms.
     pub const ALL: [Self; 3] = [Self::Rs256, Self::Es256, Self::EdDsa];
 
-    /// The library's constant for it.
+    /// Returns the JWT library's constant for this algorithm.
     pub(super) const fn of_library(self) -> Algorithm {
         match self {
             Self::Rs256 => Algorithm::RS256,
@@ -49,7 +49,7 @@ impl SignatureAlgorithm {
         }
     }
 
-    /// Its name in keys and tokens.
+    /// Returns the algorithm's name in keys and tokens.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Rs256 => "RS256",
@@ -62,21 +62,21 @@ impl SignatureAlgorithm {
 /// A key that may verify tokens.
 #[derive(Clone, Debug)]
 pub(super) struct PublicKey {
-    /// Its `kid`; an issuer with a single key may omit it.
+    /// The key's `kid`. An issuer with a single key may omit it.
     id: Option<Box<str>>,
     pub(super) algorithm: SignatureAlgorithm,
     pub(super) key: DecodingKey,
 }
 
-/// The usable keys of an issuer: at least one.
+/// The usable keys of an issuer; there is at least one.
 #[derive(Clone, Debug)]
 pub struct KeySet {
     keys: Vec<PublicKey>,
-    /// How many published keys cannot be used.
+    /// Number of published keys that cannot be used.
     passed_over: usize,
 }
 
-/// Why a key set cannot be used.
+/// The error for a key set that cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KeySetError {
     /// Not an object with a list of keys.
@@ -85,13 +85,13 @@ pub enum KeySetError {
     /// More than [`KEYS_MAX`].
     #[error("the key set has {count} keys; at most {KEYS_MAX} are allowed")]
     TooMany {
-        /// How many keys the set has.
+        /// Number of keys in the set.
         count: usize,
     },
     /// No key is a public signature key of a supported algorithm.
     #[error("none of the {count} keys is a public key for RS256, ES256 or EdDSA signatures")]
     NoneUsable {
-        /// How many keys the set has.
+        /// Number of keys in the set.
         count: usize,
     },
 }
@@ -102,7 +102,7 @@ struct Document<'a> {
     keys: Vec<&'a RawValue>,
 }
 
-/// The members that decide whether and how a key is used.
+/// The members of a JWK that decide whether and how the key is used.
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -138,8 +138,8 @@ impl KeySet {
         Ok(Self { keys, passed_over })
     }
 
-    /// Finds a key by its id, the first if several share it; without an id, the only key of the
-    /// set.
+    /// Finds a key by its id, or the first one if several share the id. Without an id, returns the
+    /// only key of the set, or `None` if there are several.
     pub(super) fn find(&self, id: Option<&str>) -> Option<&PublicKey> {
         match (id, self.keys.as_slice()) {
             (Some(id), keys) => keys.iter().find(|key| key.id.as_deref() == Some(id)),
@@ -148,12 +148,12 @@ impl KeySet {
         }
     }
 
-    /// How many keys can be used.
+    /// Returns the number of usable keys.
     pub fn key_count(&self) -> usize {
         self.keys.len()
     }
 
-    /// How many published keys cannot be used.
+    /// Returns the number of published keys that cannot be used.
     pub fn passed_over(&self) -> usize {
         self.passed_over
     }
@@ -186,7 +186,7 @@ impl PublicKey {
 }
 
 impl Jwk {
-    /// The one algorithm that we use with a key of this kind.
+    /// Returns the one algorithm accepted for keys of this kind.
     fn algorithm(&self) -> Option<SignatureAlgorithm> {
         match (self.kty.as_str(), self.crv.as_deref()) {
             ("RSA", _) => Some(SignatureAlgorithm::Rs256),
@@ -207,7 +207,7 @@ fn is_sound(key: &DecodingKey, algorithm: SignatureAlgorithm) -> bool {
                 && e.len() <= RSA_EXPONENT_BYTES_MAX
                 && components.to_parsed_public_key(&RSA_PKCS1_2048_8192_SHA256).is_ok()
         }
-        // Both coordinates, after the byte that marks an uncompressed point.
+        // Both coordinates, 32 bytes each, after the byte that marks an uncompressed point.
         (SignatureAlgorithm::Es256, DecodingKeyKind::SecretOrDer(point)) => {
             point.len() == 65 && ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).is_ok()
         }

@@ -1,24 +1,25 @@
-//! When a provider's keys are fetched: on a schedule, or earlier at the request of a token.
+//! The schedule for fetching a provider's keys: at intervals, or earlier when a token needs them.
 
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// How often keys are fetched when all is well. A key that the provider withdraws stays accepted
-/// for up to this long.
+/// Time between fetches when all is well. A key that the provider withdraws stays accepted for up
+/// to this long.
 pub(super) const REFRESH_INTERVAL: Duration = Duration::from_mins(5);
 
-/// How often tokens with unknown keys may trigger a fetch, whether it succeeds or not.
+/// Minimum time between fetches triggered by tokens with unknown keys, successful or not.
 pub(super) const REQUESTED_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Delay before the first retry; doubles with each further failure.
+/// Delay before the first retry. It doubles with each further failure.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 
 /// Longest delay between two attempts.
 const RETRY_MAX: Duration = Duration::from_mins(1);
 
-/// What requests see of the task that fetches keys, and how they wake it.
+/// The state shared by requests and the task that fetches keys. Requests also use it to wake the
+/// task.
 pub(super) struct Refresh {
     progress: watch::Sender<Progress>,
     wanted: Notify,
@@ -26,9 +27,9 @@ pub(super) struct Refresh {
 
 #[derive(Clone, Copy)]
 struct Progress {
-    /// How many attempts have ended.
+    /// Number of attempts that have ended.
     ended: u64,
-    /// Whether an attempt is under way. True before the first one, too.
+    /// Whether an attempt is running. Also true before the first one.
     is_running: bool,
     /// Whether the last attempt failed.
     has_failed: bool,
@@ -40,7 +41,7 @@ struct Progress {
     next_requested: Instant,
 }
 
-/// The progress that a request saw before it looked at the keys.
+/// The progress that a request observed before it read the keys.
 pub(super) struct Seen {
     progress: watch::Receiver<Progress>,
     ended: u64,
@@ -68,15 +69,16 @@ impl Refresh {
         Self { progress: watch::Sender::new(progress), wanted: Notify::new() }
     }
 
-    /// Taken before looking at the keys, so that keys which arrive right afterwards are not missed.
+    /// Returns the current progress. Requests take it before they read the keys, so that keys which
+    /// arrive right afterwards are not missed.
     pub(super) fn seen(&self) -> Seen {
         let mut progress = self.progress.subscribe();
         let ended = progress.borrow_and_update().ended;
         Seen { progress, ended }
     }
 
-    /// Waits for the current attempt to end, or for one that this call may trigger. Returns at once
-    /// if there is neither.
+    /// Waits for the running attempt to end, or triggers one and waits for that. Returns at once if
+    /// none is running and it is too early to trigger one.
     pub(super) async fn wait(&self, mut seen: Seen, wait_max: Duration) {
         let progress = *self.progress.borrow();
         if !progress.is_running {
@@ -86,7 +88,7 @@ impl Refresh {
             self.wanted.notify_one();
         }
         let ended = seen.progress.wait_for(|progress| progress.ended != seen.ended);
-        // On timeout, the caller makes do with the keys that are there.
+        // On timeout, the caller makes do with the keys it has.
         let _ = timeout(wait_max, ended).await;
     }
 
@@ -102,7 +104,7 @@ impl Refresh {
         self.progress.borrow().has_failed
     }
 
-    /// Whole seconds until the next scheduled attempt, rounded up and at least 1.
+    /// Returns the whole seconds until the next scheduled attempt, rounded up and at least 1.
     pub(super) fn seconds_until_next(&self) -> u64 {
         let next = self.progress.borrow().next;
         next.saturating_duration_since(Instant::now()).as_secs() + 1
@@ -129,7 +131,8 @@ impl Refresh {
         });
     }
 
-    /// Returns when an attempt is due, or when a request asks for one and the interval allows it.
+    /// Waits until an attempt is due, or until a request asks for one and enough time has passed
+    /// since the last.
     pub(super) async fn pause(&self) {
         let next = self.progress.borrow().next;
         loop {

@@ -58,7 +58,7 @@ pub const TROUBLE: Rates = Rates {
 pub struct MemoryLog(Arc<Mutex<State>>);
 
 struct State {
-    /// The block with sequence 1 is the first; `None` if every replica has lost it.
+    /// The blocks, from sequence 1; an element is `None` if every replica has lost that block.
     blocks: Vec<Option<Bytes>>,
     /// The sequence of the oldest block.
     first: u64,
