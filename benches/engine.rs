@@ -12,7 +12,7 @@ use paperbourse::engine::command::{Identity, OpenAccount, OrderNames, Owner, Tra
 use paperbourse::engine::event::{Event, Events};
 use paperbourse::engine::order::idempotency::NameHash;
 use paperbourse::engine::{Command, Rules, State, Verdict};
-use paperbourse::ids::{AccountId, Place, ShardId, Timestamp};
+use paperbourse::ids::{AccountId, Lsn, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};
 use paperbourse::market::book::{Book, Ladder, Side};
 use paperbourse::market::catalogue::MarketInfo;
@@ -82,7 +82,7 @@ fn account(number: u64) -> AccountId {
 fn run<C: Command>(state: &mut State, command: &C, quote: &Quote<'_>) -> Events {
     let verdict = state.decide(command, Some(quote), NOW, &rules());
     let Ok(Verdict::Happens(events, _)) = verdict else { panic!("nothing happens") };
-    state.apply(&events, Place::new(0, state.sequence() + 1));
+    state.apply(&events, Lsn::new(0, state.sequence() + 1));
     events
 }
 
@@ -199,7 +199,7 @@ fn timed_records(states: &mut [State; 2], quote: &Quote<'_>, shape: Shape, count
         let start = Instant::now();
         for bytes in &records {
             let (_, events) = record::decode(bytes).expect("it was encoded");
-            follower.apply(&events, Place::START);
+            follower.apply(&events, Lsn::START);
         }
         elapsed += start.elapsed();
         left -= batch;

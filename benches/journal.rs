@@ -1,4 +1,4 @@
-//! The journal's part of a trade: reserving a place, copying the record, and waiting for the disk.
+//! The journal's part of a trade: reserving an LSN, copying the record, and waiting for the disk.
 //!
 //! Every trade pays for the reservation while it holds its shard. The local figures depend on the
 //! disk: compare them only on the same machine, next to a bare `fdatasync`.
@@ -9,14 +9,14 @@ use std::hint::black_box;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use paperbourse::disk::Disk;
 use paperbourse::journal::{
-    DataDirectory, Journal, JournalConfig, MemoryJournal, Place, Refused, SyncMode,
+    DataDirectory, Journal, JournalConfig, Lsn, MemoryJournal, Refused, SyncMode,
 };
 use tempfile::TempDir;
 
 /// Roughly the size of a filled market order.
 const RECORD: [u8; 200] = [0x5a; 200];
 
-fn write(journal: &Journal) -> Place {
+fn write(journal: &Journal) -> Lsn {
     loop {
         match journal.reserve(RECORD.len()) {
             Ok(reservation) => return reservation.fill_from(&RECORD),
@@ -64,8 +64,8 @@ fn round_trip(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(64));
         group.bench_function(format!("64 records, {name}"), |bencher| {
             bencher.iter(|| {
-                let places: [Place; 64] = std::array::from_fn(|_| write(&journal));
-                journal.wait_blocking(places[63]);
+                let lsns: [Lsn; 64] = std::array::from_fn(|_| write(&journal));
+                journal.wait_blocking(lsns[63]);
             });
         });
     }

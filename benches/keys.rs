@@ -16,7 +16,7 @@ use paperbourse::auth::key_table::KEYS_MAX;
 use paperbourse::engine::command::{CreateKey, Identity, Owner, RotateKey};
 use paperbourse::engine::key::{KeyGrant, OVERLAP_SECONDS_DEFAULT, Permissions};
 use paperbourse::engine::{Command, Rules, State, Verdict};
-use paperbourse::ids::{KeyId, Place, SHARD_COUNT, ShardId, Timestamp};
+use paperbourse::ids::{KeyId, Lsn, SHARD_COUNT, ShardId, Timestamp};
 use paperbourse::limits::tier::{Tier, TierTable, Tiers};
 use paperbourse::service::{Keys, key_observer};
 use paperbourse::shard::Observer;
@@ -108,7 +108,7 @@ impl Server {
         for event in &events {
             (self.observer)(event, state);
         }
-        state.apply(&events, Place::new(0, state.sequence() + 1));
+        state.apply(&events, Lsn::new(0, state.sequence() + 1));
     }
 }
 

@@ -17,7 +17,7 @@ use paperbourse::engine::key::{KeyGrant, Permissions};
 use paperbourse::engine::order::idempotency::NameHash;
 use paperbourse::engine::order::payload::NewOrder;
 use paperbourse::engine::{Command, Rules, State, Verdict};
-use paperbourse::ids::{Place, SHARD_COUNT, ShardId, Timestamp};
+use paperbourse::ids::{Lsn, SHARD_COUNT, ShardId, Timestamp};
 use paperbourse::limits::tier::Tier;
 use paperbourse::market::book::{Book, Ladder, Level, Side};
 use paperbourse::market::catalogue::{MarketInfo, Outcome};
@@ -74,7 +74,7 @@ impl Server {
             let quote = Quote::new(&self.markets[market], [Some(&self.book), None]);
             let verdict = state.decide(&command, Some(&quote), NOW, &Rules::default());
             let Ok(Verdict::Happens(events, _)) = verdict else { panic!("nothing happens") };
-            state.apply(&events, Place::new(0, state.sequence() + 1));
+            state.apply(&events, Lsn::new(0, state.sequence() + 1));
         }
         let bytes = allocator::live_bytes() - before;
         #[expect(clippy::cast_precision_loss, reason = "a mean to print")]

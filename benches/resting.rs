@@ -16,7 +16,7 @@ use paperbourse::engine::command::{
 use paperbourse::engine::event::{Event, Events};
 use paperbourse::engine::order::payload::NewOrder;
 use paperbourse::engine::{Command, Rules, State, Verdict};
-use paperbourse::ids::{AccountId, OrderId, OutcomeIndex, Place, ShardId, Timestamp};
+use paperbourse::ids::{AccountId, Lsn, OrderId, OutcomeIndex, ShardId, Timestamp};
 use paperbourse::market::Markets;
 use paperbourse::market::book::{Book, Ladder, Side};
 use paperbourse::market::catalogue::{MarketInfo, Outcome};
@@ -91,7 +91,7 @@ fn limit_order(account_number: u64, market_number: u64, cents: i64) -> PlaceOrde
 fn run<C: Command>(state: &mut State, command: &C, quote: Option<&Quote<'_>>) -> Events {
     let verdict = state.decide(command, quote, NOW, &rules());
     let Ok(Verdict::Happens(events, subject)) = verdict else { panic!("nothing happens") };
-    state.apply(&events, Place::new(0, state.sequence() + 1));
+    state.apply(&events, Lsn::new(0, state.sequence() + 1));
     C::remember(state, &subject);
     events
 }

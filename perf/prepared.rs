@@ -16,7 +16,7 @@ use paperbourse::engine::key::{KeyGrant, Permissions};
 use paperbourse::engine::order::idempotency::NameHash;
 use paperbourse::engine::order::payload::NewOrder;
 use paperbourse::engine::{Command, Rules, State, Verdict};
-use paperbourse::ids::{AccountId, Place, SHARD_COUNT, ShardId, Timestamp};
+use paperbourse::ids::{AccountId, Lsn, SHARD_COUNT, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};
 use paperbourse::journal::{Journal, JournalConfig, Refused, SyncMode};
 use paperbourse::limits::tier::Tier;
@@ -131,7 +131,7 @@ fn happen<C: Command>(journal: &Journal, state: &mut State, command: &C, quote: 
             Err(Refused::Busy | Refused::Full) => std::thread::yield_now(),
         }
     }
-    state.apply(&events, Place::START);
+    state.apply(&events, Lsn::START);
 }
 
 /// Returns the identity of an account. Accounts are distributed over the shards in turn.

@@ -57,7 +57,7 @@ use paperbourse::engine::order::terms::{EndReason, OrderKind, Reserve, Terms, Ti
 use paperbourse::engine::state::rows::AccountRow;
 use paperbourse::engine::state::view::ROWS_PER_READ_MAX;
 use paperbourse::ids::{
-    AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Place, ShardId, Timestamp,
+    AccountId, CommentId, KeyId, Lsn, MarketIndex, OrderId, OutcomeIndex, ShardId, Timestamp,
 };
 use paperbourse::journal::record::{self, RecordHeader};
 use paperbourse::journal::{Journal, JournalConfig, SegmentReader};
@@ -185,14 +185,14 @@ fn happen(state: &mut State, journal: &Journal, mut events: Vec<Event>) {
     };
     let mut bytes = Vec::new();
     record::encode(header, &events, &mut bytes);
-    state.apply(&events, Place::START);
-    let place = loop {
+    state.apply(&events, Lsn::START);
+    let lsn = loop {
         match journal.reserve(bytes.len()) {
             Ok(reservation) => break reservation.fill_from(&bytes),
             Err(_) => std::thread::yield_now(),
         }
     };
-    journal.wait_blocking(place);
+    journal.wait_blocking(lsn);
 }
 
 /// Writes records of every kind, half of them before a snapshot and half after it.

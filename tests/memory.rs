@@ -21,7 +21,7 @@ use paperbourse::engine::order::idempotency::NameHash;
 use paperbourse::engine::order::payload::NewOrder;
 use paperbourse::engine::state::footprint::Footprint;
 use paperbourse::engine::{Command, Rules, State, Verdict};
-use paperbourse::ids::{AccountId, OrderId, Place, ShardId, Timestamp};
+use paperbourse::ids::{AccountId, Lsn, OrderId, ShardId, Timestamp};
 use paperbourse::limits::tier::{Tier, Tiers};
 use paperbourse::limits::window::KeyLimiter;
 use paperbourse::market::book::{Book, Ladder, Level, Side};
@@ -137,7 +137,7 @@ impl Shard {
             let command = command(number);
             let verdict = self.state.decide(&command, Some(&quote), NOW, &Rules::default());
             let Ok(Verdict::Happens(events, _)) = verdict else { panic!("{what}: refused") };
-            self.state.apply(&events, Place::new(0, self.state.sequence() + 1));
+            self.state.apply(&events, Lsn::new(0, self.state.sequence() + 1));
         }
         let (live, after) = (allocator::live_bytes() - live_before, self.footprint());
         let grown = counted(&after) - counted(&before);
@@ -158,7 +158,7 @@ impl Shard {
             while let Ok(Verdict::Happens(events, acted)) =
                 self.state.decide(&command, None, NOW, &Rules::default())
             {
-                self.state.apply(&events, Place::new(0, self.state.sequence() + 1));
+                self.state.apply(&events, Lsn::new(0, self.state.sequence() + 1));
                 if !acted.has_more {
                     break;
                 }

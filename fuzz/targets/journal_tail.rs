@@ -63,8 +63,8 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
                 std::thread::yield_now();
                 reserved = journal.reserve(record.len());
             }
-            let place = reserved.expect("the loop ends with a reservation").fill_from(record);
-            journal.wait_blocking(place);
+            let lsn = reserved.expect("the loop ends with a reservation").fill_from(record);
+            journal.wait_blocking(lsn);
         }
     }
     let paths = (1..).map(|number| segment(data.path(), number));

@@ -15,7 +15,7 @@ use paperbourse::engine::order::idempotency::NameHash;
 use paperbourse::engine::order::receipt::OrderReceipt;
 use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::http::operations::trade::{read_trade, write_trade};
-use paperbourse::ids::{AccountId, KeyId, OrderId, Place, ShardId, Timestamp};
+use paperbourse::ids::{AccountId, KeyId, Lsn, OrderId, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};
 use paperbourse::limits::tier::{Tier, Tiers};
 use paperbourse::limits::window::KeyLimiter;
@@ -226,7 +226,7 @@ fn happen<C: Command>(state: &mut State, command: &C, quote: &Quote<'_>) -> Even
     let rules = Rules { starting_balance: Usd::from_micros(1_000_000_000_000), ..Rules::default() };
     let verdict = state.decide(command, Some(quote), NOW, &rules);
     let Ok(Verdict::Happens(events, _)) = verdict else { panic!("nothing happens") };
-    state.apply(&events, Place::new(0, state.sequence() + 1));
+    state.apply(&events, Lsn::new(0, state.sequence() + 1));
     events
 }
 

@@ -133,8 +133,8 @@ mod tests {
         assert_eq!(newest(), None);
         let journal = open();
         for record in [&b"one"[..], b"two", b"three"] {
-            let place = journal.reserve(record.len()).unwrap().fill_from(record);
-            journal.wait_blocking(place);
+            let lsn = journal.reserve(record.len()).unwrap().fill_from(record);
+            journal.wait_blocking(lsn);
         }
         drop(journal);
         let first = origin();

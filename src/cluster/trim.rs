@@ -131,7 +131,7 @@ fn subject(log: &JetStreamLog) -> String {
 pub async fn report(log: JetStreamLog, node: NodeName, journal: Arc<Journal>) {
     let (client, subject) = (log.client(), subject(&log));
     loop {
-        let text = format!("{node} {}", journal.durable_place().position());
+        let text = format!("{node} {}", journal.durable_lsn().position());
         // A lost report does no harm: the next one supersedes it.
         let _ = client.publish(subject.clone(), text.into()).await;
         sleep(REPORT_INTERVAL).await;
@@ -165,7 +165,7 @@ pub async fn keep_trimmed(
                 let Some((position, sequence)) = seat.end().await else { return };
                 let now = Instant::now();
                 trim.mark(position, sequence, now);
-                let Some(below) = trim.due(journal.durable_place().position(), now) else {
+                let Some(below) = trim.due(journal.durable_lsn().position(), now) else {
                     if trim.is_stuck(now) && !is_told {
                         tracing::warn!(
                             "cannot trim the log: no other node reports that it has the records \

@@ -148,14 +148,14 @@ impl OutcomeIndex {
 /// The place of a record in its log. Places in the same log are ordered; places in different logs
 /// are not. Only a journal assigns them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Place {
+pub struct Lsn {
     /// The number of the log.
     pub log: u8,
     /// The number of the record in its log, from 1.
     pub position: u64,
 }
 
-impl Place {
+impl Lsn {
     /// The place before the first record of every log. It stands for anything that depends on no
     /// record, and is always durable.
     pub const START: Self = Self { log: 0, position: 0 };
@@ -178,7 +178,7 @@ impl Place {
     }
 }
 
-impl PartialOrd for Place {
+impl PartialOrd for Lsn {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         let is_comparable = self.log == other.log || *self == Self::START || *other == Self::START;
         is_comparable.then(|| self.position.cmp(&other.position))

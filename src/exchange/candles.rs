@@ -12,7 +12,7 @@ use crate::shard::facts::{FactStream, Facts, SubscribeError};
 use paperbourse_core::engine::State;
 use paperbourse_core::engine::event::Event;
 use paperbourse_core::engine::state::view::Observed;
-use paperbourse_core::ids::{MarketIndex, OrderId, OutcomeIndex, Place, SHARD_COUNT, ShardId};
+use paperbourse_core::ids::{Lsn, MarketIndex, OrderId, OutcomeIndex, SHARD_COUNT, ShardId};
 use paperbourse_core::market::Markets;
 use paperbourse_core::money::Shares;
 use paperbourse_store::journal::{Journal, Waiters};
@@ -170,7 +170,7 @@ impl Counter {
     ) -> T {
         loop {
             let read = read.clone();
-            let observe = move |state: &State| Observed { value: read(state), place: Place::START };
+            let observe = move |state: &State| Observed { value: read(state), lsn: Lsn::START };
             match self.shards.observe(shard, &self.waiters, observe).await {
                 Ok(value) => return value,
                 Err(_) => tokio::time::sleep(BUSY_DELAY).await,

@@ -384,7 +384,7 @@ mod tests {
         ENDED_KEYS_PER_ACCOUNT_MAX, OVERLAP_SECONDS_MAX, Permissions,
     };
     use paperbourse_core::engine::{Command, Rules, Verdict};
-    use paperbourse_core::ids::{KeyId, Place, Timestamp};
+    use paperbourse_core::ids::{KeyId, Lsn, Timestamp};
 
     /// A shard and a key table that follows it.
     struct World {
@@ -405,7 +405,7 @@ mod tests {
             let verdict = self.state.decide(command, None, now, &Rules::default());
             let Ok(Verdict::Happens(events, _)) = verdict else { panic!("no events") };
             events.iter().for_each(|event| (self.observer)(event, &self.state));
-            self.state.apply(&events, Place::START);
+            self.state.apply(&events, Lsn::START);
         }
 
         /// Creates a key whose hash is this byte repeated.

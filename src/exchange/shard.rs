@@ -5,7 +5,7 @@
 //! no thread switch, and no thread ever waits for a lock.
 //!
 //! State runs ahead of the disk. Each answer, whether a result, a refusal or a read, carries the
-//! place of the newest record it depends on, and is withheld until that place is durable.
+//! LSN of the newest record it depends on, and is withheld until that LSN is durable.
 
 mod core;
 pub mod facts;
@@ -46,7 +46,7 @@ use paperbourse_core::engine::rejection::Rejection;
 use paperbourse_core::engine::state::view::Observed;
 use paperbourse_core::engine::{Command, Rules, State};
 use paperbourse_core::faults::{self, Fault};
-use paperbourse_core::ids::{Place, ShardId};
+use paperbourse_core::ids::{Lsn, ShardId};
 use paperbourse_core::market::Markets;
 use paperbourse_store::journal::{DurableWait, Journal, Refused, Waiters};
 use paperbourse_store::snapshot::Recovered;
@@ -254,16 +254,16 @@ impl Shards {
         C: Command<Answer: Send> + Send + 'static,
     {
         self.enqueue(shard, waiters, move |core, environment| {
-            let mut place = Place::START;
+            let mut lsn = Lsn::START;
             let value = commands
                 .iter()
                 .map(|command| {
                     let observed = core.execute(command, environment);
-                    place = place.max(observed.place);
+                    lsn = lsn.max(observed.lsn);
                     observed.value
                 })
                 .collect();
-            Observed { value, place }
+            Observed { value, lsn }
         })
         .await
         .ok_or(Refusal::Busy)
@@ -280,7 +280,7 @@ impl Shards {
         let read = move |core: &mut Core, _: &Environment| {
             let mut observed = read(&core.state);
             if faults::is_on(Fault::ReadAnsweredEarly) {
-                observed.place = Place::START;
+                observed.lsn = Lsn::START;
             }
             observed
         };
@@ -301,7 +301,7 @@ impl Shards {
             move |core: &mut Core, environment: &Environment| {
                 let deciding = waiting.then(Stage::Decision);
                 let observed = task(core, environment);
-                deciding.then_wait_for(observed.place.position());
+                deciding.then_wait_for(observed.lsn.position());
                 observed
             }
         };
@@ -377,7 +377,7 @@ impl Shards {
 
 impl<'w, T> TaskWait<'w, T> {
     fn ran(observed: Observed<T>, waiters: &'w Arc<Waiters>) -> Self {
-        let wait = waiters.durable(observed.place);
+        let wait = waiters.durable(observed.lsn);
         Self { waiters, state: TaskState::Ran(observed.value, wait) }
     }
 }
@@ -393,14 +393,14 @@ impl<T> Future for TaskWait<'_, T> {
         if let TaskState::Queued(ticket) = &this.state {
             let mut observed = ready!(ticket.poll(context));
             if faults::is_on(Fault::HandedOverAnsweredEarly) {
-                observed.place = Place::START;
+                observed.lsn = Lsn::START;
             }
             *this = Self::ran(observed, this.waiters);
         }
         if let TaskState::Ran(_, wait) = &mut this.state {
             ready!(Pin::new(&mut *wait).poll(context));
             #[cfg(feature = "traces")]
-            trace::durable(wait.place().position());
+            trace::durable(wait.lsn().position());
         }
         match std::mem::replace(&mut this.state, TaskState::Done) {
             TaskState::Ran(value, _) => Poll::Ready(Some(value)),

@@ -165,7 +165,7 @@ impl Member {
         let Some(position) = ownership.leave(time_left) else { return };
         // All records up to this position are in the log and are answered as durable. No later
         // record ever will be.
-        while journal.durable_place().position() < position {
+        while journal.durable_lsn().position() < position {
             tokio::time::sleep(FLUSH_CHECK_INTERVAL).await;
         }
         server.give_up(position);
@@ -290,7 +290,7 @@ impl Standby {
         let OpenedData { journal, mut recovered, folder, .. } = opened;
         let folder = folder.context("a node has a data folder")?;
         let keys = prepared::keys_of(recovered.states(), self.arguments.limits().tiers)?;
-        let position = journal.newest_place().position;
+        let position = journal.newest_lsn().position;
         // The owner is unknown until the log is read.
         self.server.place.set_owner(Owner::Unknown);
         let (log, id) = (log.log, log.id);
@@ -360,7 +360,7 @@ impl Standby {
             let opened = start::open_data(&self.arguments, None)?;
             let folder = opened.folder.clone().context("a node has a data folder")?;
             let (node, disk) = (&self.node, &Disk::System);
-            let position = opened.journal.newest_place().position;
+            let position = opened.journal.newest_lsn().position;
             let entry = Entry { node, log, disk, folder: &folder, position };
             let halted = || {
                 self.server.place.set_owner(Owner::Halted);

@@ -129,10 +129,10 @@ fn watch(heart: &Heart, supervisor: &Supervisor, app: &AppState, pause: Duration
     supervisor.alive();
     let mut known = BTreeSet::new();
     // The end of the journal one beat ago, which must be durable by now.
-    let mut owed = app.journal.newest_place();
+    let mut owed = app.journal.newest_lsn();
     for beat in 1.. {
         heart.beats.send_replace(beat);
-        let newest = app.journal.newest_place();
+        let newest = app.journal.newest_lsn();
         thread::sleep(pause);
         let mut hanging = heart.hanging(beat);
         if !app.journal.is_durable(owed) {

@@ -328,7 +328,7 @@ impl World {
             let disk = Disk::Simulated(machine.disk.clone());
             let (opened, _) = open_stepped(disk, Path::new(DATA), &journal_config())
                 .map_err(|error| format!("node {index} does not start: {error}"))?;
-            let position = opened.journal.newest_place().position();
+            let position = opened.journal.newest_lsn().position();
             held.push((index, position, hashes(&opened.recovered)));
         }
         let mut all = Recovered::default();

@@ -30,7 +30,7 @@ use crate::engine::order::cancel::{Cancelled, CancelledOrders};
 use crate::engine::order::place::Placed;
 use crate::engine::order::receipt::OrderReceipt;
 use crate::engine::state::view::{AccountPage, Observed};
-use crate::ids::{Place, ShardId, Timestamp};
+use crate::ids::{Lsn, ShardId, Timestamp};
 use crate::journal::{Journal, Steps, Waiters};
 use crate::market::Markets;
 use crate::service::matcher::Matcher;
@@ -232,7 +232,7 @@ impl Process {
                 assert!(poll(future).is_pending(), "the shard is busy");
                 assert!(poll(after).is_pending(), "the shard is busy");
             }
-            Observed { value: prepared, place: Place::START }
+            Observed { value: prepared, lsn: Lsn::START }
         });
         let Poll::Ready(Ok(prepared)) = pin!(blocker).poll(&mut Context::from_waker(Waker::noop()))
         else {
@@ -421,7 +421,7 @@ impl Process {
                     jumps,
                     hash: state.hash().get(),
                 };
-                Observed { value: noted, place: Place::START }
+                Observed { value: noted, lsn: Lsn::START }
             });
             observation.await.expect("there is room in the queue")
         })
@@ -463,7 +463,7 @@ impl Process {
             let is_held = self.shards.observe(shard, &self.waiters, move |state| {
                 let row = order.row_in(state, &digest);
                 let value = row.is_some_and(|row| row.hold.is_some());
-                Observed { value, place: Place::START }
+                Observed { value, lsn: Lsn::START }
             });
             let Poll::Ready(is_held) = pin!(is_held).poll(&mut Context::from_waker(Waker::noop()))
             else {

@@ -5,12 +5,12 @@
 //!
 //! # The contract
 //!
-//! - [`Journal::reserve`] takes the next place without blocking, or refuses and changes nothing.
-//!   After a successful reservation **nothing may fail**: dropping it unfilled would leave a hole
-//!   in the log, so it aborts the process.
-//! - [`Reservation::fill`] copies the record. Records become durable in the order of their places:
+//! - [`Journal::reserve`] takes the next LSN (log sequence number) without blocking, or refuses and
+//!   changes nothing. After a successful reservation **nothing may fail**: dropping it unfilled
+//!   would leave a hole in the log, so it aborts the process.
+//! - [`Reservation::fill`] copies the record. Records become durable in the order of their LSNs:
 //!   an unfilled one holds back every record after it.
-//! - [`Waiters::durable`] completes when the record at a place and every record before it are on
+//! - [`Waiters::durable`] completes when the record at an LSN and every record before it are on
 //!   disk. No response that depends on a record may be sent before then.
 //! - **Flushing needs no help**: the flush of a filled record begins within [`FLUSH_DELAY_MAX`],
 //!   even if nothing waits for it and all workers are busy. [`Journal::tend`] starts it sooner.
@@ -116,7 +116,7 @@ pub use local::Steps;
 pub use log_id::{LogId, NotALogId};
 pub use memory::{Gate, MemoryJournal};
 pub use metrics::JournalMetrics;
-pub use paperbourse_core::ids::Place;
+pub use paperbourse_core::ids::Lsn;
 #[cfg(test)]
 pub(crate) use patience::SAME_READINGS_MIN;
 pub(crate) use patience::{Patience, READING_PAUSE};
@@ -138,7 +138,7 @@ pub const RECORD_BYTES_MAX: usize = 256 * 1024;
 /// Exit code of a process whose journal is lost: `EX_IOERR` of `sysexits`.
 pub const EXIT_JOURNAL_LOST: i32 = 74;
 
-/// The log id of every place in a journal on disk.
+/// The log id of every LSN of a journal on disk.
 const LOCAL_LOG: u8 = 0;
 
 /// Reason a reservation was refused. A refusal changes nothing.
@@ -346,25 +346,25 @@ impl Journal {
         }
     }
 
-    /// Whether the record at `place` is on disk.
-    pub fn is_durable(&self, place: Place) -> bool {
-        self.progress().is_durable(place)
+    /// Whether the record at `lsn` is on disk.
+    pub fn is_durable(&self, lsn: Lsn) -> bool {
+        self.progress().is_durable(lsn)
     }
 
     /// Returns the newest durable place.
-    pub fn durable_place(&self) -> Place {
-        self.progress().durable_place()
+    pub fn durable_lsn(&self) -> Lsn {
+        self.progress().durable_lsn()
     }
 
-    /// Blocks the thread until the record at `place` is on disk. For startup and shutdown.
-    pub fn wait_blocking(&self, place: Place) {
-        self.progress().wait_blocking(place);
+    /// Blocks the thread until the record at `lsn` is on disk. For startup and shutdown.
+    pub fn wait_blocking(&self, lsn: Lsn) {
+        self.progress().wait_blocking(lsn);
     }
 
     /// Blocks the thread until every reserved record is on disk. For shutdown, once no new
     /// reservation can be made.
     pub fn flush_blocking(&self) {
-        self.progress().wait_blocking(self.newest_place());
+        self.progress().wait_blocking(self.newest_lsn());
     }
 
     /// Raises the epoch of new records to at least `epoch`. Each node of a cluster counts its own
@@ -391,12 +391,12 @@ impl Journal {
     }
 
     /// Returns the newest reserved place.
-    pub fn newest_place(&self) -> Place {
+    pub fn newest_lsn(&self) -> Lsn {
         let newest = match self {
             Self::Local(local) => local.newest_position(),
             Self::Memory(memory) => memory.newest_position(),
         };
-        self.progress().place(newest)
+        self.progress().lsn(newest)
     }
 
     /// Creates the waiter group of one worker. At most [`WAITER_GROUPS_MAX`] groups may exist at a
@@ -480,7 +480,7 @@ impl From<MemoryJournal> for Journal {
     }
 }
 
-/// A reserved place, which must be filled: a hole would hold back every later record, so dropping
+/// A reserved LSN, which must be filled: a hole would hold back every later record, so dropping
 /// this unfilled aborts the process.
 #[must_use = "dropping an unfilled reservation aborts the process"]
 pub struct Reservation<'a> {
@@ -492,13 +492,13 @@ pub struct Reservation<'a> {
 
 impl Reservation<'_> {
     /// Returns the place of the record.
-    pub fn place(&self) -> Place {
-        self.journal.progress().place(self.claim.position)
+    pub fn lsn(&self) -> Lsn {
+        self.journal.progress().lsn(self.claim.position)
     }
 
     /// Writes the record into an empty buffer and publishes it: any later flush includes it. Panics
     /// if the record is longer than was reserved.
-    pub fn fill(mut self, write: impl FnOnce(&mut Vec<u8>)) -> Place {
+    pub fn fill(mut self, write: impl FnOnce(&mut Vec<u8>)) -> Lsn {
         let record_bytes = self.record_bytes;
         let write = |buffer: &mut Vec<u8>| {
             write(buffer);
@@ -509,11 +509,11 @@ impl Reservation<'_> {
             Journal::Memory(memory) => memory.fill(&self.claim, write),
         }
         self.is_filled = true;
-        self.place()
+        self.lsn()
     }
 
     /// Copies the record and publishes it. Panics if it is longer than was reserved.
-    pub fn fill_from(self, record: &[u8]) -> Place {
+    pub fn fill_from(self, record: &[u8]) -> Lsn {
         self.fill(|buffer| buffer.extend_from_slice(record))
     }
 }

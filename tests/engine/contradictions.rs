@@ -12,7 +12,7 @@ use paperbourse::engine::contradiction::{Contradiction, Flaw};
 use paperbourse::engine::event::{Event, OrderFilled};
 use paperbourse::engine::order::idempotency::NameHash;
 use paperbourse::ids::{
-    AccountId, CommentId, KeyId, MarketIndex, OrderId, Place, ShardId, Timestamp,
+    AccountId, CommentId, KeyId, Lsn, MarketIndex, OrderId, ShardId, Timestamp,
 };
 use paperbourse::journal::record;
 use paperbourse::market::book::Side;
@@ -33,7 +33,7 @@ pub(crate) fn history(records: &[Vec<u8>]) -> History {
 pub(crate) fn replay(history: &[Vec<Event>], shard: ShardId) -> Result<State, Contradiction> {
     let mut state = State::new(shard);
     for events in history {
-        state.replay(events, Place::START)?;
+        state.replay(events, Lsn::START)?;
     }
     Ok(state)
 }
@@ -292,7 +292,7 @@ fn a_state_is_checked_right_before_the_check_event() {
             assert_eq!(checked.as_ref(), Ok(&world.state), "record {record}, event {event}");
             let Some(next) = events.get(event) else { break };
             let before = state.hash();
-            state.replay(std::slice::from_ref(next), Place::START).expect("an event of a world");
+            state.replay(std::slice::from_ref(next), Lsn::START).expect("an event of a world");
             let error = check_at(record, event + 1, before).expect_err("the state before");
             assert_eq!(error.sequence, record as u64 + 1);
             assert!(error.to_string().contains("when this was written"), "{error}");

@@ -15,7 +15,7 @@ use paperbourse::engine::order::life::Life;
 use paperbourse::engine::order::receipt::OrderRow;
 use paperbourse::engine::order::terms::{EndReason, OrderKind, TimeInForce};
 use paperbourse::engine::{Command, State, Verdict};
-use paperbourse::ids::{AccountId, OrderId, Place, Timestamp};
+use paperbourse::ids::{AccountId, Lsn, OrderId, Timestamp};
 use paperbourse::market::MarketSnapshot;
 use paperbourse::market::book::Level;
 use paperbourse::money::{Price, Shares, Usd};
@@ -325,7 +325,7 @@ pub(crate) fn apply<C: Command>(
     let (subject, is_new) =
         match state.decide(command, quote.as_ref(), world.now, &world.rules).ok()? {
             Verdict::Happens(events, subject) => {
-                state.apply(&events, Place::START);
+                state.apply(&events, Lsn::START);
                 (subject, true)
             }
             Verdict::Already(subject) => (subject, false),

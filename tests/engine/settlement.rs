@@ -10,7 +10,7 @@ use paperbourse::engine::event::Event;
 use paperbourse::engine::market::payout::{Decision, PositionsSettled};
 use paperbourse::engine::market::settlement::POSITIONS_PER_RECORD_MAX;
 use paperbourse::engine::{Command as _, Verdict};
-use paperbourse::ids::{AccountId, MarketIndex, OutcomeIndex, Place};
+use paperbourse::ids::{AccountId, Lsn, MarketIndex, OutcomeIndex};
 use paperbourse::market::book::{Level, Side};
 use paperbourse::money::{Price, Shares, Usd};
 
@@ -324,12 +324,12 @@ fn answers_depend_on_the_settlement() {
         Trade::new(owner, order, OrderNames::default()).depends_on(&world.state)
     };
     // Six orders, then the settlement, then the decision about another market.
-    let (settled, decided) = (Place::new(0, 7), Place::new(0, 8));
-    for (market, expected) in [("M1", settled), ("M2", Place::START), ("M9", Place::START)] {
+    let (settled, decided) = (Lsn::new(0, 7), Lsn::new(0, 8));
+    for (market, expected) in [("M1", settled), ("M2", Lsn::START), ("M9", Lsn::START)] {
         assert_eq!(stranger(market), expected, "an order in {market}");
         assert_eq!(Settle(decision(market)).depends_on(&world.state), expected, "{market}");
     }
-    for (market, expected) in [(HOME_MARKET, decided), ("M1", Place::START)] {
+    for (market, expected) in [(HOME_MARKET, decided), ("M1", Lsn::START)] {
         assert_eq!(
             DecideSettlement(decision(market)).depends_on(&world.state),
             expected,

@@ -16,7 +16,7 @@ use paperbourse::engine::order::matching::{EVENTS_PER_VISIT_MAX, Matched};
 use paperbourse::engine::order::receipt::OrderRow;
 use paperbourse::engine::rejection::Rejection;
 use paperbourse::engine::{Command, Rules, State, Verdict};
-use paperbourse::ids::{OutcomeIndex, Place, ShardId, Timestamp};
+use paperbourse::ids::{Lsn, OutcomeIndex, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};
 use paperbourse::market::book::{Book, Ladder, Level};
 use paperbourse::market::catalogue::{MarketInfo, Outcome};
@@ -224,7 +224,7 @@ impl World {
     #[track_caller]
     fn record(&mut self, events: &[Event]) {
         let sequence = self.state.sequence() + 1;
-        let place = Place::new(0, sequence);
+        let lsn = Lsn::new(0, sequence);
         let header =
             RecordHeader { shard: self.state.shard(), epoch: EPOCH, sequence, at: self.now };
         let mut bytes = Vec::new();
@@ -234,9 +234,9 @@ impl World {
         assert_eq!(&*read_events, events);
         self.records.push(bytes);
 
-        self.state.apply(events, place);
+        self.state.apply(events, lsn);
         for (state, name) in [(&mut self.follower, "follower"), (&mut self.restored, "restored")] {
-            state.apply(&read_events, place);
+            state.apply(&read_events, lsn);
             assert_eq!(state.hash(), self.state.hash(), "{name}: hash after record {sequence}");
             assert!(*state == self.state, "{name}: state after record {sequence}");
         }

@@ -19,7 +19,7 @@ use paperbourse::engine::admin::standing::{Act, Operator};
 use paperbourse::http::app::{AppState, ConnectionSlot, Server, Worker};
 use paperbourse::http::connection::{Deadlines, serve_connection};
 use paperbourse::http::handle::handle;
-use paperbourse::ids::{AccountId, Place, ShardId, Timestamp};
+use paperbourse::ids::{AccountId, Lsn, ShardId, Timestamp};
 use paperbourse::journal::{Gate, Journal, JournalConfig, MemoryJournal, Waiters};
 use paperbourse::limits::bucket::AccountRates;
 use paperbourse::limits::tier::{Tier, TierTable, Tiers};
@@ -261,8 +261,8 @@ impl Held<'_> {
 
     /// Releases some of the held records, and checks that every request still waits.
     pub(crate) async fn release_in_vain(&self, records: u64) {
-        let position = self.world.journal.durable_place().position() + records;
-        self.world.gate.release_to(Place::new(0, position));
+        let position = self.world.journal.durable_lsn().position() + records;
+        self.world.gate.release_to(Lsn::new(0, position));
         self.assert_all_wait().await;
     }
 

@@ -94,7 +94,7 @@ fn check_parts(span: &Span, parts: &[Span], expected: &[&str]) {
 }
 
 #[test]
-fn a_trade_shows_where_its_time_went_and_its_place_in_the_journal() {
+fn a_trade_shows_where_its_time_went_and_its_lsn() {
     let collector = Collector::start(Mood::Takes);
     let world = World::with(&collector, "all");
     let before_ns = now_ns();

@@ -7,31 +7,31 @@ use crate::engine::event::Event;
 use crate::engine::key::Key;
 use crate::engine::market::payout::Decision;
 use crate::engine::state::State;
-use crate::ids::Place;
+use crate::ids::Lsn;
 
 impl State {
-    /// Applies the events of the next record, which this process has just decided. `place` is the
-    /// record's place in the journal.
+    /// Applies the events of the next record, which this process has just decided. `lsn` is the
+    /// record's LSN.
     ///
     /// # Panics
     ///
     /// If an event contradicts the state. One of the two is wrong, so the process must not
     /// continue.
-    pub fn apply(&mut self, events: &[Event], place: Place) {
-        if let Err(contradiction) = self.replay(events, place) {
+    pub fn apply(&mut self, events: &[Event], lsn: Lsn) {
+        if let Err(contradiction) = self.replay(events, lsn) {
             panic!("{contradiction}");
         }
     }
 
     /// Applies the events of the next record, read from disk and therefore not trusted. After an
     /// error the state is undefined and must not be used.
-    pub fn replay(&mut self, events: &[Event], place: Place) -> Result<(), Contradiction> {
+    pub fn replay(&mut self, events: &[Event], lsn: Lsn) -> Result<(), Contradiction> {
         // Reaching the maximum would take a shard centuries of writing.
         self.sequence = self.sequence.saturating_add(1);
-        self.log = place.log;
+        self.log = lsn.log;
         events
             .iter()
-            .try_for_each(|event| self.apply_event(event, place.position))
+            .try_for_each(|event| self.apply_event(event, lsn.position))
             .map_err(|flaw| Contradiction { shard: self.shard, sequence: self.sequence, flaw })
     }
 

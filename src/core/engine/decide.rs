@@ -4,7 +4,7 @@ use crate::engine::event::Events;
 use crate::engine::rejection::Rejection;
 use crate::engine::rules::Rules;
 use crate::engine::state::State;
-use crate::ids::{Place, Timestamp};
+use crate::ids::{Lsn, Timestamp};
 use crate::market::quote::Quote;
 
 /// A request to change a shard's state. It is validated and owns its data. The decision also
@@ -37,12 +37,12 @@ pub trait Command {
     /// Updates the state's working memory, which is not journaled, once the events are applied.
     fn remember(_state: &mut State, _subject: &Self::Subject) {}
 
-    /// Returns the place of the newest record that the answer depends on if the command changes
+    /// Returns the LSN of the newest record that the answer depends on if the command changes
     /// nothing.
-    fn depends_on(&self, state: &State) -> Place;
+    fn depends_on(&self, state: &State) -> Lsn;
 
-    /// Returns the place of the newest record that this rejection depends on.
-    fn refusal_depends_on(&self, state: &State, _: &Rejection) -> Place {
+    /// Returns the LSN of the newest record that this rejection depends on.
+    fn refusal_depends_on(&self, state: &State, _: &Rejection) -> Lsn {
         self.depends_on(state)
     }
 }

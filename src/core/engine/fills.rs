@@ -18,7 +18,7 @@ use crate::engine::order::open::BookSide;
 use crate::engine::order::receipt::Order;
 use crate::engine::state::State;
 use crate::engine::state::view::{Observed, ROWS_PER_READ_MAX};
-use crate::ids::{AccountId, OrderId, Place, Timestamp, condition};
+use crate::ids::{AccountId, Lsn, OrderId, Timestamp, condition};
 use crate::market::book::Side;
 use crate::money::FeeRate;
 use crate::sizes::Size;
@@ -238,15 +238,15 @@ impl State {
         limit: usize,
     ) -> Observed<Option<FillPage>> {
         let Some(account) = self.account(account) else {
-            return Observed { value: None, place: Place::START };
+            return Observed { value: None, lsn: Lsn::START };
         };
         let (oldest, newest) = (account.oldest_fill(), account.fill_count_ever());
         let numbers = oldest.max(after.saturating_add(1))..=newest;
         let rows = numbers.take(limit.min(ROWS_PER_READ_MAX));
         let rows = rows.map(|number| self.fill_row(account, number)).collect();
         // Every record with a fill also changes the account.
-        let place = self.place_at(account.position_in_log);
-        Observed { value: Some(FillPage { oldest, newest, rows }), place }
+        let lsn = self.lsn_at(account.position_in_log);
+        Observed { value: Some(FillPage { oldest, newest, rows }), lsn }
     }
 
     /// Returns up to `limit` fills of an account that match the filter, newest first, starting at
@@ -259,7 +259,7 @@ impl State {
         limit: usize,
     ) -> Observed<Option<FillHistory>> {
         let Some(account) = self.account(account) else {
-            return Observed { value: None, place: Place::START };
+            return Observed { value: None, lsn: Lsn::START };
         };
         let limit = limit.min(ROWS_PER_READ_MAX);
         let (oldest, newest) = (account.oldest_fill(), account.fill_count_ever());
@@ -289,8 +289,8 @@ impl State {
         }
         let next = (before > oldest).then_some(FillCursor { before, skip });
         // Every record with a fill also changes the account.
-        let place = self.place_at(account.position_in_log);
-        Observed { value: Some(FillHistory { fills, next }), place }
+        let lsn = self.lsn_at(account.position_in_log);
+        Observed { value: Some(FillHistory { fills, next }), lsn }
     }
 
     /// Returns the attributes of the fill with this number, which must be kept.

@@ -31,7 +31,7 @@ use crate::engine::order::table::OrderTable;
 use crate::engine::state::hash::StateHash;
 use crate::engine::state::slab::{Slab, Table};
 use crate::ids::{
-    AccountId, CommentId, MarketIndex, OrderId, OutcomeIndex, Place, ShardId, condition,
+    AccountId, CommentId, Lsn, MarketIndex, OrderId, OutcomeIndex, ShardId, condition,
 };
 
 /// The state of one shard.
@@ -189,76 +189,76 @@ impl State {
         condition::find(condition_id, |name| self.market_of.get(name).copied())
     }
 
-    /// Returns the place of the newest record of a market's settlement, or [`Place::START`] if
+    /// Returns the LSN of the newest record of a market's settlement, or [`Place::START`] if
     /// there is no such record.
-    pub(super) fn settled_place(&self, condition_id: &str) -> Place {
+    pub(super) fn settled_lsn(&self, condition_id: &str) -> Lsn {
         let market = self.market_named(condition_id);
         let settled = market.and_then(|market| self.settled.get(&market));
-        settled.map_or(Place::START, |settled| self.place_at(settled.position_in_log))
+        settled.map_or(Lsn::START, |settled| self.lsn_at(settled.position_in_log))
     }
 
     /// Returns the place of the record that introduced a market to this shard, or [`Place::START`]
     /// if the shard has not used it.
-    pub(super) fn introduction_place(&self, condition_id: &str) -> Place {
+    pub(super) fn introduction_lsn(&self, condition_id: &str) -> Lsn {
         let market = self.market_named(condition_id);
-        market.map_or(Place::START, |market| self.place_at(self.introductions[market.0 as usize]))
+        market.map_or(Lsn::START, |market| self.lsn_at(self.introductions[market.0 as usize]))
     }
 
-    /// Returns the place of the newest record that changed the owner's account.
-    pub(super) fn owner_place(&self, owner: &Owner) -> Place {
+    /// Returns the LSN of the newest record that changed the owner's account.
+    pub(super) fn owner_lsn(&self, owner: &Owner) -> Lsn {
         match owner {
-            Owner::Account(account) => self.account_place(*account),
-            Owner::Identity(identity) => self.identity_place(identity),
+            Owner::Account(account) => self.account_lsn(*account),
+            Owner::Identity(identity) => self.identity_lsn(identity),
         }
     }
 
-    pub(super) fn identity_place(&self, identity: &Identity) -> Place {
+    pub(super) fn identity_lsn(&self, identity: &Identity) -> Lsn {
         match self.account_of(&identity.digest) {
-            Some(account) => self.place_at(account.position_in_log),
-            None => self.no_identity_place(),
+            Some(account) => self.lsn_at(account.position_in_log),
+            None => self.no_identity_lsn(),
         }
     }
 
     /// Returns the place that the absence of an identity depends on: the newest erasure, which may
     /// have removed its account.
-    pub(super) fn no_identity_place(&self) -> Place {
-        self.place_at(self.last_erasure)
+    pub(super) fn no_identity_lsn(&self) -> Lsn {
+        self.lsn_at(self.last_erasure)
     }
 
-    pub(super) fn account_place(&self, account: AccountId) -> Place {
-        self.account(account).map_or(Place::START, |account| self.place_at(account.position_in_log))
+    pub(super) fn account_lsn(&self, account: AccountId) -> Lsn {
+        self.account(account).map_or(Lsn::START, |account| self.lsn_at(account.position_in_log))
     }
 
-    /// Returns the place of the newest record that an order and its comments depend on. If the
+    /// Returns the LSN of the newest record that an order and its comments depend on. If the
     /// order is absent, returns the place that its absence depends on.
-    pub(super) fn order_place(&self, order: OrderId) -> Place {
+    pub(super) fn order_lsn(&self, order: OrderId) -> Lsn {
         let Some(row) = self.order(order) else {
-            return self.absence_place(order.shard(), order.counter(), self.orders_ever);
+            return self.absence_lsn(order.shard(), order.counter(), self.orders_ever);
         };
         let comments = self.comments_of.get(&order);
         let commented = comments.map_or(0, |comments| comments.position_in_log);
-        self.place_at(row.position_in_log().max(commented))
+        self.lsn_at(row.position_in_log().max(commented))
     }
 
-    /// Like [`Self::order_place`], but if the order has no comments, also covers the newest
+    /// Like [`Self::order_lsn`], but if the order has no comments, also covers the newest
     /// removal, which may have deleted them.
-    pub(super) fn comments_place(&self, order: OrderId) -> Place {
-        let place = self.order_place(order);
+    pub(super) fn comments_lsn(&self, order: OrderId) -> Lsn {
+        let lsn = self.order_lsn(order);
         let has_comments = self.comments_of.contains_key(&order);
-        if has_comments { place } else { place.max(self.place_at(self.last_removal)) }
+        if has_comments { lsn } else { lsn.max(self.lsn_at(self.last_removal)) }
     }
 
     /// Returns the place that the absence of an id depends on: the newest removal, or
     /// [`Place::START`] if the id was never assigned.
-    pub(super) fn absence_place(&self, shard: ShardId, counter: u64, counter_max: u64) -> Place {
+    pub(super) fn absence_lsn(&self, shard: ShardId, counter: u64, counter_max: u64) -> Lsn {
         let was_assigned = shard == self.shard && counter <= counter_max;
-        if was_assigned { self.place_at(self.last_removal) } else { Place::START }
+        if was_assigned { self.lsn_at(self.last_removal) } else { Lsn::START }
     }
 
-    pub(super) fn place_at(&self, position_in_log: u64) -> Place {
+    pub(super) fn lsn_at(&self, position_in_log: u64) -> Lsn {
         match position_in_log {
-            0 => Place::START,
-            position => Place::new(self.log, position),
+            0 => Lsn::START,
+            position => Lsn::new(self.log, position),
         }
     }
 

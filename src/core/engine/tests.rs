@@ -10,7 +10,7 @@ use crate::engine::key::{KeyGrant, Permissions};
 use crate::engine::order::idempotency::NameHash;
 use crate::engine::rejection::Rejection;
 use crate::engine::state::hash::StateHash;
-use crate::ids::{AccountId, CommentId, KeyId, OrderId, Place, ShardId, Timestamp};
+use crate::ids::{AccountId, CommentId, KeyId, Lsn, OrderId, ShardId, Timestamp};
 use crate::limits::tier::Tier;
 use crate::market::book::{Book, Ladder, Level, Side};
 use crate::market::catalogue::{MarketInfo, Outcome};
@@ -85,11 +85,11 @@ fn create_key(created_by: Option<KeyId>) -> CreateKey {
 /// Decides and applies a command, at the next position of a log of its own.
 #[track_caller]
 fn happen<C: Command>(state: &mut State, command: &C, rules: &Rules) {
-    happen_at(state, command, rules, Place::new(0, state.sequence() + 1));
+    happen_at(state, command, rules, Lsn::new(0, state.sequence() + 1));
 }
 
 #[track_caller]
-fn happen_at<C: Command>(state: &mut State, command: &C, rules: &Rules, place: Place) {
+fn happen_at<C: Command>(state: &mut State, command: &C, rules: &Rules, lsn: Lsn) {
     let market = market();
     let quote = quote(&market);
     let verdict = state.decide(command, Some(&quote), Timestamp::from_seconds(9), rules);
@@ -97,7 +97,7 @@ fn happen_at<C: Command>(state: &mut State, command: &C, rules: &Rules, place: P
     else {
         panic!("no events");
     };
-    state.apply(&events, place);
+    state.apply(&events, lsn);
 }
 
 /// The hash of a state, computed from scratch.
@@ -167,17 +167,17 @@ fn a_market_relisted_with_other_outcomes_is_not_traded() {
         state.decide(&trade(Side::Buy, 1), Some(&quote(market)), Timestamp::from_seconds(9), &rules)
     };
     let Ok(Verdict::Happens(events, _)) = decide(&state, &market()) else { panic!("it fills") };
-    state.apply(&events, Place::new(0, 1));
+    state.apply(&events, Lsn::new(0, 1));
     assert!(matches!(decide(&state, &market()), Ok(Verdict::Happens(..))));
     assert_eq!(decide(&state, &listed(["No", "Yes"])), Err(Rejection::MarketChanged));
     // To another account, this rejection discloses how the market was used, so it must wait for
     // the record that introduced the market.
     let others = trade_of(identity(1), Side::Buy, 1);
     let depends_on = |rejection| others.refusal_depends_on(&state, &rejection);
-    assert_eq!(depends_on(Rejection::MarketChanged), Place::new(0, 1));
+    assert_eq!(depends_on(Rejection::MarketChanged), Lsn::new(0, 1));
     assert_eq!(
         depends_on(Rejection::NameReused { order: OrderId::from_raw(71).unwrap() }),
-        Place::START
+        Lsn::START
     );
 }
 
@@ -318,50 +318,50 @@ fn an_absence_depends_on_the_removal() {
     };
     let delete = DeleteComment { comment, author: account };
     let mut state = State::new(shard);
-    let at = |position| Place::new(3, position);
+    let at = |position| Lsn::new(3, position);
 
     happen_at(&mut state, &trade(Side::Buy, 1), &rules, at(10));
-    assert_eq!(state.observe_order(account, order(1)).place, at(10));
+    assert_eq!(state.observe_order(account, order(1)).lsn, at(10));
     happen_at(&mut state, &say(order(1)), &rules, at(20));
-    assert_eq!(state.observe_order(account, order(1)).place, at(20));
-    assert_eq!(state.observe_comments(order(1), 0, 9).place, at(20));
+    assert_eq!(state.observe_order(account, order(1)).lsn, at(20));
+    assert_eq!(state.observe_comments(order(1), 0, 9).lsn, at(20));
     assert_eq!(say(order(1)).depends_on(&state), at(20));
     assert_eq!(delete.depends_on(&state), at(20));
     assert_eq!(RemoveComment(comment).depends_on(&state), at(20));
-    assert_eq!(state.observe_comments_by(account, None, 9).place, at(20));
-    assert_eq!(state.observe_order(account, order(2)).place, Place::START);
-    assert_eq!(say(order(2)).depends_on(&state), Place::START);
+    assert_eq!(state.observe_comments_by(account, None, 9).lsn, at(20));
+    assert_eq!(state.observe_order(account, order(2)).lsn, Lsn::START);
+    assert_eq!(say(order(2)).depends_on(&state), Lsn::START);
 
     happen_at(&mut state, &RemoveComment(comment), &rules, at(30));
-    assert_eq!(state.observe_comments_by(account, None, 9).place, at(30));
+    assert_eq!(state.observe_comments_by(account, None, 9).lsn, at(30));
     assert_eq!(delete.depends_on(&state), at(30));
-    assert_eq!(state.observe_comments(order(1), 0, 9).place, at(30));
+    assert_eq!(state.observe_comments(order(1), 0, 9).lsn, at(30));
     happen_at(&mut state, &say(order(1)), &rules, at(40));
-    assert_eq!(state.observe_comments(order(1), 0, 9).place, at(40));
+    assert_eq!(state.observe_comments(order(1), 0, 9).lsn, at(40));
 
     happen_at(&mut state, &trade(Side::Buy, 2), &rules, at(50));
     assert!(state.order(order(1)).is_none());
     let second = CommentId::new(shard, 2).unwrap();
     let delete_second = DeleteComment { comment: second, author: account };
     let name = NameHash::of_order("never used");
-    for place in [
-        state.observe_order(account, order(1)).place,
-        state.observe_comments(order(1), 0, 9).place,
-        state.observe_named(account, name).place,
+    for lsn in [
+        state.observe_order(account, order(1)).lsn,
+        state.observe_comments(order(1), 0, 9).lsn,
+        state.observe_named(account, name).lsn,
         say(order(1)).depends_on(&state),
         delete.depends_on(&state),
         delete_second.depends_on(&state),
     ] {
-        assert_eq!(place, at(50));
+        assert_eq!(lsn, at(50));
     }
     let elsewhere = OrderId::new(ShardId::new(1).unwrap(), 1).unwrap();
-    assert_eq!(state.observe_order(account, elsewhere).place, Place::START);
-    assert_eq!(state.observe_key_hash(KeyId::new(shard, 1).unwrap()).place, Place::START);
+    assert_eq!(state.observe_order(account, elsewhere).lsn, Lsn::START);
+    assert_eq!(state.observe_key_hash(KeyId::new(shard, 1).unwrap()).lsn, Lsn::START);
 
     for position in (60..).step_by(2).take(103) {
         let key = KeyId::new(shard, (position - 58) / 2).unwrap();
         happen_at(&mut state, &create_key(None), &rules, at(position));
-        assert_eq!(state.observe_key_hash(key).place, at(position));
+        assert_eq!(state.observe_key_hash(key).lsn, at(position));
         happen_at(
             &mut state,
             &RevokeKey { account, key, descendants: false },
@@ -370,7 +370,7 @@ fn an_absence_depends_on_the_removal() {
         );
     }
     let forgotten = state.observe_key_hash(KeyId::new(shard, 2).unwrap());
-    assert_eq!((forgotten.value, forgotten.place), (None, at(60 + 2 * 102)));
+    assert_eq!((forgotten.value, forgotten.lsn), (None, at(60 + 2 * 102)));
     assert!(state.observe_key_hash(KeyId::new(shard, 3).unwrap()).value.is_some());
     let held = state.observe_keys(account).value.unwrap();
     assert_eq!(held.len(), key::ENDED_KEYS_PER_ACCOUNT_MAX + 1);

@@ -11,7 +11,7 @@ use paperbourse_core::engine::comment::{Comment, Written};
 use paperbourse_core::engine::rejection::Rejection;
 use paperbourse_core::engine::state::view::Observed;
 use paperbourse_core::engine::{Command, State};
-use paperbourse_core::ids::{AccountId, CommentId, OrderId, Place, ShardId};
+use paperbourse_core::ids::{AccountId, CommentId, Lsn, OrderId, ShardId};
 use paperbourse_store::journal::Waiters;
 
 impl Service {
@@ -141,7 +141,7 @@ impl Service {
         self.authors.left(author).await;
         for shard in ShardId::all() {
             let mut retry = Retry::default();
-            let read = |_: &State| Observed { value: (), place: Place::START };
+            let read = |_: &State| Observed { value: (), lsn: Lsn::START };
             while self.shards.observe(shard, waiters, read).await.is_err() {
                 retry.wait().await;
             }

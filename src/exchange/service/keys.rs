@@ -8,7 +8,7 @@ use paperbourse_core::engine::command::{CreateKey, RenameKey, RevokeKey, RotateK
 use paperbourse_core::engine::key::{Key, KeyGrant, Permission, Permissions};
 use paperbourse_core::engine::rejection::Rejection;
 use paperbourse_core::engine::state::view::Observed;
-use paperbourse_core::ids::{KeyId, Place, Timestamp};
+use paperbourse_core::ids::{KeyId, Lsn, Timestamp};
 use paperbourse_core::limits::tier::Tier;
 
 /// The properties of a key to create.
@@ -128,7 +128,7 @@ impl Service {
         let key = key.ok_or(Rejection::KeyNotFound)?;
         let actor = caller.actor().ok_or(Denied::MissingCredential)?;
         let allow = move |state: &State| {
-            let Observed { value, place } = state.observe_key(account, key);
+            let Observed { value, lsn } = state.observe_key(account, key);
             let allowed = match value {
                 None => Err(Rejection::KeyNotFound.into()),
                 Some(Key { grant, .. }) => actor
@@ -137,8 +137,8 @@ impl Service {
             };
             // Only a refusal is answered from this read. Otherwise, the answer waits for the
             // rotation's own record, which comes after everything read here.
-            let place = if allowed.is_ok() { Place::START } else { place };
-            Observed { value: allowed, place }
+            let lsn = if allowed.is_ok() { Lsn::START } else { lsn };
+            Observed { value: allowed, lsn }
         };
         // A key's permissions never change. If an operator gives all keys another tier meanwhile,
         // the new key gets it too.

@@ -16,7 +16,7 @@ use paperbourse_core::engine::command::{DecideSettlement, Settle};
 use paperbourse_core::engine::market::payout::{Decision, EVIDENCE_BYTES_MAX};
 use paperbourse_core::engine::market::settlement::Payment;
 use paperbourse_core::engine::state::view::Observed;
-use paperbourse_core::ids::{Place, SHARD_COUNT, ShardId};
+use paperbourse_core::ids::{Lsn, SHARD_COUNT, ShardId};
 use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
 use paperbourse_core::market::{Market, Markets};
 use paperbourse_store::journal::{Journal, Waiters};
@@ -136,7 +136,7 @@ impl Settler {
                 let value = ids.iter().map(|id| state.is_unsettled(id)).collect();
                 // The value is not published, so this need not wait for the disk. Any record that
                 // follows from it comes later in the journal.
-                Observed { value, place: Place::START }
+                Observed { value, lsn: Lsn::START }
             });
             match read.await {
                 Ok(unsettled) => return unsettled,
@@ -166,7 +166,7 @@ impl Settler {
             let id = decision.condition_id.clone();
             let read = self.shards.observe(home, &self.waiters, move |state| {
                 let value = state.decision(&id).map(|decided| decided.decision.clone());
-                Observed { value, place: Place::START }
+                Observed { value, lsn: Lsn::START }
             });
             match read.await {
                 Ok(made) => break made.expect("it was decided"),

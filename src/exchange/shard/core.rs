@@ -15,7 +15,7 @@ use paperbourse_core::engine::rejection::Rejection;
 use paperbourse_core::engine::state::view::Observed;
 use paperbourse_core::engine::{Command, Rules, State, Verdict};
 use paperbourse_core::faults::{self, Fault};
-use paperbourse_core::ids::{Place, Timestamp};
+use paperbourse_core::ids::{Lsn, Timestamp};
 use paperbourse_core::market::{MarketSnapshot, Markets};
 use paperbourse_store::journal::Journal;
 use paperbourse_store::journal::record::{self, RecordHeader};
@@ -98,13 +98,13 @@ impl Core {
                 self.remember::<C>(&subject, environment);
                 let state = &self.state;
                 let answer = C::answer(state, subject, false);
-                Observed { value: Ok(answer), place: command.depends_on(state) }
+                Observed { value: Ok(answer), lsn: command.depends_on(state) }
             }
             Ok(Verdict::Happens(events, subject)) => match self.commit(events, now, environment) {
                 Err(refusal) => self.refuse(command, refusal),
-                Ok(place) => {
+                Ok(lsn) => {
                     self.remember::<C>(&subject, environment);
-                    Observed { value: Ok(C::answer(&self.state, subject, true)), place }
+                    Observed { value: Ok(C::answer(&self.state, subject, true)), lsn }
                 }
             },
         }
@@ -118,14 +118,14 @@ impl Core {
         }
     }
 
-    /// Journals and applies events. Reserving the record's place may be refused; after that,
+    /// Journals and applies events. Reserving the record's LSN may be refused; after that,
     /// nothing may fail.
     fn commit(
         &mut self,
         mut events: Events,
         now: Timestamp,
         environment: &Environment,
-    ) -> Result<Place, Refusal> {
+    ) -> Result<Lsn, Refusal> {
         if environment.room.is_full() && events.iter().any(Event::takes_memory) {
             return Err(Refusal::ServerFull);
         }
@@ -147,7 +147,7 @@ impl Core {
             return Err(RECORD_TOO_LONG.into());
         }
         let reservation = environment.journal.reserve(self.record.len())?;
-        let place = reservation.place();
+        let lsn = reservation.lsn();
         self.decided_at = now;
         self.checked_segment = segment;
         // The observer is given the state before the record, so it runs before the events are
@@ -158,7 +158,7 @@ impl Core {
                 environment.account_count.fetch_add(1, Ordering::Relaxed);
             }
         }
-        self.state.apply(&events, place);
+        self.state.apply(&events, lsn);
         if events.iter().any(Event::concerns_open_orders) {
             self.published.follow(&events, &self.state, environment);
             environment.held_orders.announce(&events, &self.state);
@@ -168,10 +168,10 @@ impl Core {
         // before it is queued or known to be missing.
         if !self.subscribers.is_empty() {
             let shard = self.state.shard();
-            self.subscribers.publish(Facts { shard, sequence, place, events });
+            self.subscribers.publish(Facts { shard, sequence, lsn, events });
         }
         reservation.fill_from(&self.record);
-        Ok(place)
+        Ok(lsn)
     }
 
     fn refuse<C: Command>(
@@ -180,12 +180,12 @@ impl Core {
         refusal: Refusal,
     ) -> Observed<Result<C::Answer, Refusal>> {
         let is_early = faults::is_on(Fault::RejectionAnsweredEarly);
-        let place = match &refusal {
-            _ if is_early => Place::START,
+        let lsn = match &refusal {
+            _ if is_early => Lsn::START,
             Refusal::Rejected(rejection) => command.refusal_depends_on(&self.state, rejection),
             _ => command.depends_on(&self.state),
         };
-        Observed { value: Err(refusal), place }
+        Observed { value: Err(refusal), lsn }
     }
 }
 

@@ -3,7 +3,7 @@
 //! A shard queues the events of each record for its subscribers as it applies them, and never waits
 //! for a subscriber. A subscriber receives the records of each shard in order, each once it is
 //! durable. The queue is bounded. When it is full, the subscription is cut, and the subscriber
-//! learns the place from which it must catch up in the journal.
+//! learns the LSN (log sequence number) from which it must catch up in the journal.
 //!
 //! Waking a thread costs more than a trade, so a subscriber is not woken for each record. It polls
 //! its queue every [`LOOK_INTERVAL`], and is woken when the queue is half full.
@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use super::{Refusal, Shards};
 use paperbourse_core::engine::event::Events;
 use paperbourse_core::engine::state::view::Observed;
-use paperbourse_core::ids::{Place, SHARD_COUNT, ShardId};
+use paperbourse_core::ids::{Lsn, SHARD_COUNT, ShardId};
 use paperbourse_store::journal::Waiters;
 
 /// Maximum number of subscribers at a time.
@@ -39,8 +39,8 @@ pub struct Facts {
     pub shard: ShardId,
     /// The record's number within the shard.
     pub sequence: u64,
-    /// The record's place in the journal.
-    pub place: Place,
+    /// The record's LSN.
+    pub lsn: Lsn,
     /// The events, in order.
     pub events: Events,
 }
@@ -49,9 +49,9 @@ pub struct Facts {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the subscriber is behind: the journal has the facts from place {} on", .from.position)]
 pub struct Behind {
-    /// Every record before this place was delivered, and the journal has the rest. A few later
+    /// Every record before this LSN was delivered, and the journal has the rest. A few later
     /// records of other shards may have been delivered, too.
-    pub from: Place,
+    pub from: Lsn,
 }
 
 /// The error for a failed subscription.
@@ -112,7 +112,7 @@ impl Shards {
                 missing_from: AtomicU64::new(NONE_MISSING),
             }),
             waiters: waiters.clone(),
-            log: journal.durable_place().log,
+            log: journal.durable_lsn().log,
             next: None,
             begins_after: [0; SHARD_COUNT],
         };
@@ -125,12 +125,12 @@ impl Shards {
             let shared = stream.shared.clone();
             let added = self.enqueue(shard, waiters, move |core, _| {
                 let value = core.subscribers.add(shared).then(|| core.state.sequence());
-                Observed { value, place: Place::START }
+                Observed { value, lsn: Lsn::START }
             });
             let sequence = added.await.ok_or(Refusal::Busy)?;
             stream.begins_after[shard.index()] = sequence.ok_or(SubscribeError::TooMany)?;
         }
-        waiters.durable(journal.newest_place()).await;
+        waiters.durable(journal.newest_lsn()).await;
         Ok(stream)
     }
 }
@@ -169,7 +169,7 @@ impl FactStream {
                 self.next = self.shared.queue.pop();
             }
             if let Some(facts) = &self.next {
-                self.waiters.durable(facts.place).await;
+                self.waiters.durable(facts.lsn).await;
                 return Ok(self.next.take().expect("it is `Some`, as just matched"));
             }
             let missing_from = self.shared.missing_from.load(Ordering::Acquire);
@@ -180,12 +180,12 @@ impl FactStream {
                 continue;
             }
             // A shard queues a record before it fills in the record's bytes in the journal. So once
-            // this place is durable, every record before it is queued or known to be missing.
-            self.waiters.durable(Place::new(self.log, missing_from)).await;
+            // this LSN is durable, every record before it is queued or known to be missing.
+            self.waiters.durable(Lsn::new(self.log, missing_from)).await;
             self.next = self.shared.queue.pop();
             if self.next.is_none() {
                 let missing_from = self.shared.missing_from.load(Ordering::Acquire);
-                return Err(Behind { from: Place::new(self.log, missing_from) });
+                return Err(Behind { from: Lsn::new(self.log, missing_from) });
             }
         }
     }
@@ -232,7 +232,7 @@ impl Shared {
     /// Queues a record. Returns false if the subscription is cut: the queue is full now, or was
     /// full when another shard pushed.
     fn push(&self, facts: Facts) -> bool {
-        let position = facts.place.position;
+        let position = facts.lsn.position;
         let is_queued = !self.is_cut() && self.queue.push(facts).is_ok();
         if !is_queued {
             self.missing_from.fetch_min(position, Ordering::AcqRel);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{QUEUE_CAPACITY, Refusal, Shards, Task};
 use paperbourse_core::engine::state::footprint::Footprint;
 use paperbourse_core::engine::state::view::Observed;
-use paperbourse_core::ids::{Place, SHARD_COUNT, ShardId};
+use paperbourse_core::ids::{Lsn, SHARD_COUNT, ShardId};
 use paperbourse_store::journal::Waiters;
 
 /// Delay before a shard whose queue was full is visited again.
@@ -48,7 +48,7 @@ impl Shards {
         loop {
             let count = self.observe(shard, waiters, move |state| {
                 // Only sums leave the shard, so this need not wait for the disk.
-                Observed { value: state.footprint_from(slot), place: Place::START }
+                Observed { value: state.footprint_from(slot), lsn: Lsn::START }
             });
             match count.await {
                 Err(Refusal::Busy) if tries < VISIT_TRIES_MAX => tries += 1,

@@ -431,7 +431,7 @@ fn queue_reads<'w>(
         let ran = ran.clone();
         let mut wait = Box::pin(world.shards.observe(shard_id(), waiters, move |_| {
             ran.fetch_add(1, Ordering::Relaxed);
-            Observed { value: (), place: Place::START }
+            Observed { value: (), lsn: Lsn::START }
         }));
         assert!(is_pending(wait.as_mut()));
         wait
@@ -451,7 +451,7 @@ fn a_full_queue_refuses_and_a_long_one_is_continued_in_a_task() {
         assert_busy(pin!(one));
         let all = world.shards.execute_all(shard_id(), vec![buy(1, "a"), buy(1, "b")], &waiters);
         assert_busy(pin!(all));
-        let nothing = |_: &State| Observed { value: (), place: Place::START };
+        let nothing = |_: &State| Observed { value: (), lsn: Lsn::START };
         assert_busy(pin!(world.shards.observe(shard_id(), &waiters, nothing)));
         reads
     });

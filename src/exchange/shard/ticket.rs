@@ -29,10 +29,10 @@ impl<T> Ticket<T> {
     /// Stores the result. The owner is woken once: by the flush that makes the result durable, or
     /// at once if the result is already durable.
     pub(super) fn fill(&self, observed: Observed<T>) {
-        let place = observed.place;
+        let lsn = observed.lsn;
         let before = std::mem::replace(&mut *self.state.lock(), State::Filled(observed));
         match before {
-            State::Waiting(Some(waker)) => self.waiters.wake_when_durable(place, waker),
+            State::Waiting(Some(waker)) => self.waiters.wake_when_durable(lsn, waker),
             State::Waiting(None) => {}
             State::Filled(_) | State::Taken => unreachable!("a task runs once"),
         }

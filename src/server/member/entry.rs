@@ -123,7 +123,7 @@ pub(crate) fn require_whole<L: Log>(
         "the folder has records of epoch {newest}, and the log is at {epoch}: set it aside and \
          start this node on an empty one"
     );
-    let (position, found) = (owner.position(), journal.newest_place().position);
+    let (position, found) = (owner.position(), journal.newest_lsn().position);
     ensure!(
         found == position,
         "the data folder ends at record {found}, and the log of the cluster at {position}: set it \

@@ -122,7 +122,7 @@ impl Node {
         let Opened { journal, mut recovered, folder, .. } = opened;
         let upkeep = Upkeep::new(folder.clone(), snapshot_config(), Arc::default());
         let (journal, steps) = (Arc::new(journal), RefCell::new(steps));
-        let position = journal.newest_place().position;
+        let position = journal.newest_lsn().position;
         let entry =
             Entry { node: &self.name, log: &self.log, disk: &self.disk, folder: &folder, position };
         let (reader, membership) = entry.enter(|| ()).await?;
@@ -139,7 +139,7 @@ impl Node {
         let mut failure = None;
         let looked = |_| {
             failure = steps.borrow_mut().flush().err().or(failure.take());
-            self.port.position.set(journal.durable_place().position());
+            self.port.position.set(journal.durable_lsn().position());
             match (is_set(self.port.is_leaving.get()), self.port.takes_anyway.take()) {
                 (true, _) => MayTake::No,
                 (false, true) => MayTake::Anyway,
@@ -201,7 +201,7 @@ impl Node {
     ) -> anyhow::Result<()> {
         loop {
             let has_flushed = steps.flush_through(async |block| seat.write(block).await).await?;
-            self.port.position.set(journal.durable_place().position());
+            self.port.position.set(journal.durable_lsn().position());
             if steps.make_segment()? {
                 let closed = journal.segment().context("the journal is on disk")? - 1;
                 upkeep.keep(closed, &mut Uninterrupted)?;
@@ -268,12 +268,12 @@ fn append(journal: &Journal, steps: &mut Steps, record: &[u8]) -> anyhow::Result
 /// and no other record will ever get there.
 async fn give_up(journal: &Journal, seat: &Seat<Line>, serving: &Serving) {
     let wait_for = async |position: u64| {
-        while journal.durable_place().position() < position {
+        while journal.durable_lsn().position() < position {
             sleep(Duration::from_millis(1)).await;
         }
     };
     let ends_at = Instant::now() + RELEASE_TIME_MAX;
-    let _ = timeout(RELEASE_TIME_MAX, wait_for(journal.newest_place().position())).await;
+    let _ = timeout(RELEASE_TIME_MAX, wait_for(journal.newest_lsn().position())).await;
     let left = match timeout_at(ends_at, seat.leave()).await {
         Ok(left) => left,
         // The owner left too late: try once more.

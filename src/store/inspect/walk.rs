@@ -269,13 +269,13 @@ mod tests {
         let (journal, _) = Journal::open(&directory, &config, replay).unwrap();
         for _ in 0..count {
             let record = [7; 2_000];
-            let place = loop {
+            let lsn = loop {
                 if let Ok(reservation) = journal.reserve(record.len()) {
                     break reservation.fill_from(&record);
                 }
                 thread::yield_now();
             };
-            journal.wait_blocking(place);
+            journal.wait_blocking(lsn);
         }
     }
 

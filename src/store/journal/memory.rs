@@ -1,6 +1,6 @@
 //! The journal without a disk, for tests, benchmarks and servers that need no persistence.
 //!
-//! It either discards records or keeps them. If it discards them, every place is durable from the
+//! It either discards records or keeps them. If it discards them, every LSN is durable from the
 //! start. If it keeps them, a record is durable once it and all records before it are filled,
 //! unless a [`Gate`] is held: then nothing beyond the gate is durable until the test releases it.
 //! This is how a test proves that no response is sent early.
@@ -13,9 +13,9 @@ use parking_lot::Mutex;
 use super::block::alone_bytes;
 use super::ring::{Claim, Drain, Ring};
 use super::waiters::Progress;
-use super::{JournalConfig, Place, Refused};
+use super::{JournalConfig, Lsn, Refused};
 
-/// The log id of every place in a journal in memory.
+/// The log id of every LSN of a journal in memory.
 const LOG: u8 = 0;
 
 /// A journal in memory. Clones share the same journal.
@@ -136,7 +136,7 @@ impl MemoryJournal {
     /// Must run under the state lock, so that positions are published in order.
     fn publish(&self, state: &State) {
         let durable = state.filled.min(state.gate);
-        if durable > self.shared.progress.durable_place().position {
+        if durable > self.shared.progress.durable_lsn().position {
             self.shared.progress.publish(durable);
         }
     }
@@ -153,9 +153,9 @@ impl Gate {
         self.set(u64::MAX);
     }
 
-    /// Releases records up to `place` and holds back later ones. Durable records stay durable.
-    pub fn release_to(&self, place: Place) {
-        self.set(place.position);
+    /// Releases records up to `lsn` and holds back later ones. Durable records stay durable.
+    pub fn release_to(&self, lsn: Lsn) {
+        self.set(lsn.position);
     }
 
     /// Holds back every record that is not durable yet.

@@ -22,7 +22,7 @@ use super::reader::{Batch, ChainMark, JournalMark, Parsed, Segment, SegmentReade
 use super::segment;
 use super::tail;
 use super::writer::Tail;
-use super::{DataDirectory, Journal, JournalConfig, Place, SyncMode};
+use super::{DataDirectory, Journal, JournalConfig, Lsn, SyncMode};
 use crate::disk::{self, Disk, DiskError};
 
 /// The result of opening a journal.
@@ -32,8 +32,8 @@ pub struct RecoveryReport {
     pub records: u64,
     /// Number of segments that hold blocks.
     pub segments: u64,
-    /// The place of the newest record.
-    pub last: Place,
+    /// The LSN of the newest record.
+    pub last: Lsn,
     /// The epoch that this startup began.
     pub epoch: u64,
     /// The torn tail that was cut, if any.
@@ -318,7 +318,7 @@ impl UnopenedJournal {
         RecoveryReport {
             records: self.records,
             segments: self.segments,
-            last: Place { log: super::LOCAL_LOG, position: self.end.chain.position },
+            last: Lsn { log: super::LOCAL_LOG, position: self.end.chain.position },
             epoch: self.end.chain.epoch,
             torn: None,
             elapsed: self.began.elapsed(),

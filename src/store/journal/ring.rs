@@ -1,4 +1,4 @@
-//! The ring buffer between the threads that reserve places and the writer that takes the records.
+//! The ring buffer between the threads that reserve LSNs and the writer that takes the records.
 //!
 //! A reservation is first promised the bytes that its record may need on disk, with one
 //! compare-and-swap, and then takes the next position with one atomic addition. The position
@@ -400,7 +400,7 @@ mod tests {
 mod model {
     use super::*;
 
-    /// Takes a place and fills it with two bytes; `None` if the ring refuses.
+    /// Takes an LSN and fills its record with two bytes; `None` if the ring refuses.
     fn fill(ring: &Ring, byte: u8) -> Option<(u64, [u8; 2])> {
         let claim = ring.reserve(10).ok()?;
         ring.fill(&claim, |bytes| bytes.extend([byte, byte + 1]));

@@ -76,7 +76,7 @@ fn scratch() -> TempDir {
 }
 
 /// Writes a record, retrying until there is room.
-fn write(journal: &Journal, record: &[u8]) -> Place {
+fn write(journal: &Journal, record: &[u8]) -> Lsn {
     loop {
         match journal.reserve(record.len()) {
             Ok(reservation) => return reservation.fill_from(record),
@@ -86,10 +86,10 @@ fn write(journal: &Journal, record: &[u8]) -> Place {
 }
 
 /// Writes a record as a block of its own.
-fn write_alone(journal: &Journal, record: &[u8]) -> Place {
-    let place = write(journal, record);
-    journal.wait_blocking(place);
-    place
+fn write_alone(journal: &Journal, record: &[u8]) -> Lsn {
+    let lsn = write(journal, record);
+    journal.wait_blocking(lsn);
+    lsn
 }
 
 /// A record without zero bytes.

@@ -1,4 +1,4 @@
-//! Waiting until a place is on disk.
+//! Waiting until an LSN (log sequence number) is on disk.
 //!
 //! A flush covers the records of many commands, whose tasks belong to a few workers. The thread
 //! that flushed wakes each worker's group once; the group's own task then wakes that worker's other
@@ -19,7 +19,7 @@ use parking_lot::Condvar;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 
-use super::Place;
+use super::Lsn;
 use super::primitives::{AtomicU64, Mutex, RwLock};
 use super::wakeup::FlushWakeup;
 
@@ -54,17 +54,17 @@ impl Progress {
         }
     }
 
-    pub(super) fn place(&self, position: u64) -> Place {
-        Place { log: self.log, position }
+    pub(super) fn lsn(&self, position: u64) -> Lsn {
+        Lsn { log: self.log, position }
     }
 
-    pub(super) fn durable_place(&self) -> Place {
-        self.place(self.durable.load(Ordering::Acquire))
+    pub(super) fn durable_lsn(&self) -> Lsn {
+        self.lsn(self.durable.load(Ordering::Acquire))
     }
 
-    pub(super) fn is_durable(&self, place: Place) -> bool {
-        debug_assert!(place.log == self.log || place == Place::START, "{place:?} of another log");
-        place.position <= self.durable.load(Ordering::Acquire)
+    pub(super) fn is_durable(&self, lsn: Lsn) -> bool {
+        debug_assert!(lsn.log == self.log || lsn == Lsn::START, "{lsn:?} of another log");
+        lsn.position <= self.durable.load(Ordering::Acquire)
     }
 
     /// Advances the durable position and wakes the waiters that it covers. Only one thread at a
@@ -92,10 +92,10 @@ impl Progress {
         self.advanced.notify_all();
     }
 
-    pub(super) fn wait_blocking(&self, place: Place) {
+    pub(super) fn wait_blocking(&self, lsn: Lsn) {
         self.wakeup.request();
         let mut blocked = self.blocked.lock();
-        while !self.is_durable(place) {
+        while !self.is_durable(lsn) {
             self.advanced.wait(&mut blocked);
         }
     }
@@ -150,14 +150,14 @@ impl Waiting {
 }
 
 impl Waiters {
-    /// Waits until the record at `place` is on disk. The worker must be running [`Self::run`].
-    pub fn durable(self: &Arc<Self>, place: Place) -> DurableWait {
-        self.asked.store(place.position, std::sync::atomic::Ordering::Relaxed);
+    /// Waits until the record at `lsn` is on disk. The worker must be running [`Self::run`].
+    pub fn durable(self: &Arc<Self>, lsn: Lsn) -> DurableWait {
+        self.asked.store(lsn.position, std::sync::atomic::Ordering::Relaxed);
         #[cfg(feature = "cluster")]
         if self.first_asked() == 0 {
-            self.first_asked.store(place.position, std::sync::atomic::Ordering::Relaxed);
+            self.first_asked.store(lsn.position, std::sync::atomic::Ordering::Relaxed);
         }
-        DurableWait { waiters: self.clone(), place, entry: None }
+        DurableWait { waiters: self.clone(), lsn, entry: None }
     }
 
     /// Returns the position of the newest wait since the last call, or 0 if there was no wait.
@@ -174,24 +174,24 @@ impl Waiters {
         self.first_asked.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Wakes a task of this worker once the record at `place` is on disk, or at once if it already
+    /// Wakes a task of this worker once the record at `lsn` is on disk, or at once if it already
     /// is.
-    pub fn wake_when_durable(&self, place: Place, waker: Waker) {
+    pub fn wake_when_durable(&self, lsn: Lsn, waker: Waker) {
         let mut waiting = self.waiting.lock();
-        if self.progress.is_durable(place) {
+        if self.progress.is_durable(lsn) {
             drop(waiting);
             waker.wake();
         } else {
-            waiting.enter(place.position, waker);
+            waiting.enter(lsn.position, waker);
         }
     }
 
-    /// Wakes this worker's tasks as their places become durable. Never returns. Each worker spawns
+    /// Wakes this worker's tasks as their LSNs become durable. Never returns. Each worker spawns
     /// this once on its own runtime.
     pub async fn run(&self) {
         loop {
             self.due.notified().await;
-            self.wake_up_to(self.progress.durable_place().position);
+            self.wake_up_to(self.progress.durable_lsn().position);
         }
     }
 
@@ -234,20 +234,20 @@ impl Waiters {
 #[must_use = "a wait does nothing unless it is awaited"]
 pub struct DurableWait {
     waiters: Arc<Waiters>,
-    place: Place,
+    lsn: Lsn,
     entry: Option<u64>,
 }
 
 impl DurableWait {
     /// Returns the place that this waits for.
     #[cfg(feature = "traces")]
-    pub const fn place(&self) -> Place {
-        self.place
+    pub const fn lsn(&self) -> Lsn {
+        self.lsn
     }
 
     fn leave(&mut self) {
         if let Some(entry) = self.entry.take() {
-            let left = self.waiters.waiting.lock().wakers.remove(&(self.place.position, entry));
+            let left = self.waiters.waiting.lock().wakers.remove(&(self.lsn.position, entry));
             drop(left);
         }
     }
@@ -258,7 +258,7 @@ impl Future for DurableWait {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        if this.waiters.progress.is_durable(this.place) {
+        if this.waiters.progress.is_durable(this.lsn) {
             this.leave();
             return Poll::Ready(());
         }
@@ -266,12 +266,12 @@ impl Future for DurableWait {
         let mut waiting = this.waiters.waiting.lock();
         // Check again under the lock: `wake` may have run in between, without finding an entry
         // here.
-        if this.waiters.progress.is_durable(this.place) {
+        if this.waiters.progress.is_durable(this.lsn) {
             drop(waiting);
             this.leave();
             return Poll::Ready(());
         }
-        let position = this.place.position;
+        let position = this.lsn.position;
         if let Some(entry) = this.entry {
             let replaced = waiting.wakers.insert((position, entry), waker);
             // Drop the old waker outside the lock: that may drop another wait of this group.
@@ -334,7 +334,7 @@ mod tests {
         assert!(!is_ready(run.as_mut(), &completer));
         let counts: Vec<_> = (0..200).map(|_| Arc::new(Count::default())).collect();
         let mut waits: Vec<_> =
-            (1..=200).map(|position| Box::pin(waiters.durable(progress.place(position)))).collect();
+            (1..=200).map(|position| Box::pin(waiters.durable(progress.lsn(position)))).collect();
         for (wait, count) in waits.iter_mut().zip(&counts) {
             assert!(!is_ready(wait.as_mut(), count));
         }
@@ -356,11 +356,11 @@ mod tests {
         let (progress, waiters) = group();
         let count = Arc::new(Count::default());
         for _ in 0..3 {
-            let mut wait = pin!(waiters.durable(progress.place(1)));
+            let mut wait = pin!(waiters.durable(progress.lsn(1)));
             assert!(!is_ready(wait.as_mut(), &count));
             assert!(!is_ready(wait.as_mut(), &count), "polled twice, entered once");
             assert_eq!(waiters.len(), 1);
-            wait.set(waiters.durable(progress.place(2)));
+            wait.set(waiters.durable(progress.lsn(2)));
             assert_eq!(waiters.len(), 0);
         }
         assert_eq!(Arc::strong_count(&count), 1);
@@ -370,7 +370,7 @@ mod tests {
     fn a_wait_completed_by_a_second_poll_leaves_no_entry() {
         let (progress, waiters) = group();
         let count = Arc::new(Count::default());
-        let mut wait = pin!(waiters.durable(progress.place(1)));
+        let mut wait = pin!(waiters.durable(progress.lsn(1)));
         assert!(!is_ready(wait.as_mut(), &count));
         progress.publish(1);
         assert!(is_ready(wait.as_mut(), &count), "a poll sees it without a wake-up");
@@ -381,13 +381,13 @@ mod tests {
     fn a_registered_waker_is_woken_once() {
         let (progress, waiters) = group();
         let early = Arc::new(Count::default());
-        waiters.wake_when_durable(progress.place(3), early.clone().into());
+        waiters.wake_when_durable(progress.lsn(3), early.clone().into());
         progress.publish(3);
         waiters.wake_up_to(3);
         waiters.wake_up_to(3);
         let late = Arc::new(Count::default());
-        waiters.wake_when_durable(progress.place(3), late.clone().into());
-        waiters.wake_when_durable(Place::START, late.clone().into());
+        waiters.wake_when_durable(progress.lsn(3), late.clone().into());
+        waiters.wake_when_durable(Lsn::START, late.clone().into());
         assert_eq!((early.get(), late.get(), waiters.len()), (1, 2, 0));
     }
 
@@ -401,10 +401,10 @@ mod tests {
             fn wake(self: Arc<Self>) {}
         }
         let (progress, waiters) = group();
-        let mut inner = waiters.durable(progress.place(9));
+        let mut inner = waiters.durable(progress.lsn(9));
         assert!(!is_ready(Pin::new(&mut inner), &Arc::default()));
         let task = Arc::new(Task(parking_lot::Mutex::new(Some(inner))));
-        waiters.wake_when_durable(progress.place(1), task.into());
+        waiters.wake_when_durable(progress.lsn(1), task.into());
         progress.publish(1);
         waiters.wake_up_to(1);
         assert_eq!(waiters.len(), 0);
@@ -445,12 +445,12 @@ mod tests {
                 };
                 for position in 1..=ROUNDS {
                     sender.send(position).unwrap();
-                    waiters.durable(progress.place(position)).await;
+                    waiters.durable(progress.lsn(position)).await;
                 }
                 completer.abort();
             });
             drop(sender);
         });
-        progress.wait_blocking(progress.place(ROUNDS));
+        progress.wait_blocking(progress.lsn(ROUNDS));
     }
 }

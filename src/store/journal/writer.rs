@@ -42,7 +42,7 @@ const QUICK_FLUSH_US_MAX: u64 = 500;
 /// p99 of trades over 16 connections is 1.85 times as long.
 const TENDED_FLUSHES_MAX: usize = 2;
 
-/// State shared between the writer and the threads that reserve places and wait.
+/// State shared between the writer and the threads that reserve LSNs and wait.
 pub(super) struct Shared {
     pub(super) ring: Arc<Ring>,
     pub(super) progress: Arc<Progress>,

@@ -4,7 +4,7 @@ use crate::journal::record::{self, RecordError, RecordHeader};
 use paperbourse_core::engine::State;
 use paperbourse_core::engine::contradiction::Contradiction;
 use paperbourse_core::engine::event::{Event, Events};
-use paperbourse_core::ids::{Place, ShardId, Timestamp};
+use paperbourse_core::ids::{Lsn, ShardId, Timestamp};
 
 /// Observes the events that a recovery reads, before they are checked against the state.
 pub type RecordObserver<'o> = &'o (dyn Fn(&Event, &State) + Sync);
@@ -97,7 +97,7 @@ impl ShardState {
             return Err(ReplayError::Epoch { shard, before: self.epoch, epoch: header.epoch });
         }
         events.iter().for_each(|event| observer(event, &self.state));
-        self.state.replay(&events, Place::START)?;
+        self.state.replay(&events, Lsn::START)?;
         self.epoch = header.epoch;
         self.decided_at = header.at;
         Ok(())

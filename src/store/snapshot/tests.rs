@@ -23,7 +23,7 @@ use paperbourse_core::engine::key::{KeyGrant, Permissions};
 use paperbourse_core::engine::order::idempotency::{Fingerprint, NameHash};
 use paperbourse_core::engine::order::terms::{EndReason, OrderKind, Terms, TimeInForce};
 use paperbourse_core::ids::{
-    AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Place, SHARD_COUNT, ShardId,
+    AccountId, CommentId, KeyId, Lsn, MarketIndex, OrderId, OutcomeIndex, SHARD_COUNT, ShardId,
     Timestamp,
 };
 use paperbourse_core::limits::tier::Tier;
@@ -116,14 +116,14 @@ impl World {
         };
         let mut bytes = Vec::new();
         record::encode(header, &events, &mut bytes);
-        folded.state.apply(&events, Place::START);
-        let place = loop {
+        folded.state.apply(&events, Lsn::START);
+        let lsn = loop {
             match self.journal.reserve(bytes.len()) {
                 Ok(reservation) => break reservation.fill_from(&bytes),
                 Err(Refused::Busy | Refused::Full) => std::thread::yield_now(),
             }
         };
-        self.journal.wait_blocking(place);
+        self.journal.wait_blocking(lsn);
         self.turn += 1;
     }
 

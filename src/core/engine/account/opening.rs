@@ -12,7 +12,7 @@ use crate::engine::event::Event;
 use crate::engine::rejection::Rejection;
 use crate::engine::rules::Rules;
 use crate::engine::state::State;
-use crate::ids::{AccountId, Place, Timestamp};
+use crate::ids::{AccountId, Lsn, Timestamp};
 use crate::money::Usd;
 
 impl Command for OpenAccount {
@@ -33,8 +33,8 @@ impl Command for OpenAccount {
         account
     }
 
-    fn depends_on(&self, state: &State) -> Place {
-        state.identity_place(&self.0)
+    fn depends_on(&self, state: &State) -> Lsn {
+        state.identity_lsn(&self.0)
     }
 }
 

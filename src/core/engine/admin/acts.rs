@@ -17,7 +17,7 @@ use crate::engine::rejection::Rejection;
 use crate::engine::state::State;
 use crate::engine::state::view::Observed;
 use crate::faults::{self, Fault};
-use crate::ids::{AccountId, Place, Timestamp};
+use crate::ids::{AccountId, Lsn, Timestamp};
 use crate::money::Usd;
 
 /// Performs an act on an account on behalf of an operator. Repeat while [`Acted::has_more`] is set.
@@ -101,8 +101,8 @@ impl Command for OperatorCommand {
         acted
     }
 
-    fn depends_on(&self, state: &State) -> Place {
-        state.account_place(self.account)
+    fn depends_on(&self, state: &State) -> Lsn {
+        state.account_lsn(self.account)
     }
 }
 
@@ -193,7 +193,7 @@ impl State {
     /// Checks whether the account accepts writes.
     pub fn observe_writable(&self, id: AccountId) -> Observed<Result<(), Rejection>> {
         let value = self.writable_account(id).map(drop);
-        Observed { value, place: self.account_place(id) }
+        Observed { value, lsn: self.account_lsn(id) }
     }
 
     pub(in crate::engine) fn operator_acted(

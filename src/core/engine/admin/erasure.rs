@@ -13,7 +13,7 @@ use crate::engine::decide::{Command, Given, Verdict};
 use crate::engine::event::{Event, Events};
 use crate::engine::rejection::Rejection;
 use crate::engine::state::State;
-use crate::ids::{AccountId, CommentId, Place, Timestamp};
+use crate::ids::{AccountId, CommentId, Lsn, Timestamp};
 use crate::money::Usd;
 
 /// The maximum number of comments that one command examines.
@@ -72,9 +72,9 @@ impl Command for EraseComments {
         erased
     }
 
-    fn depends_on(&self, state: &State) -> Place {
+    fn depends_on(&self, state: &State) -> Lsn {
         // If no comment is left, an earlier command may have deleted the last one.
-        state.place_at(state.last_removal)
+        state.lsn_at(state.last_removal)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::engine::order::cancel::end_at_most;
 use crate::engine::order::terms::EndReason;
 use crate::engine::rejection::Rejection;
 use crate::engine::state::State;
-use crate::ids::{AccountId, Place};
+use crate::ids::{AccountId, Lsn};
 use crate::money::Usd;
 
 /// The maximum number of orders that one record of a reset ends. An account can have more open
@@ -49,8 +49,8 @@ impl Command for ResetAccount {
         reset
     }
 
-    fn depends_on(&self, state: &State) -> Place {
-        state.account_place(self.0)
+    fn depends_on(&self, state: &State) -> Lsn {
+        state.account_lsn(self.0)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::engine::admin::standing::Suspension;
 use crate::engine::key::stored::KeyRow;
 use crate::engine::state::State;
 use crate::engine::state::view::{Observed, ROWS_PER_READ_MAX};
-use crate::ids::{AccountId, Place, Timestamp};
+use crate::ids::{AccountId, Lsn, Timestamp};
 use crate::limits::tier::Tier;
 use crate::money::Usd;
 
@@ -62,7 +62,7 @@ impl State {
         now: Timestamp,
     ) -> Observed<Option<AccountSummary>> {
         let value = self.account(account).map(|account| self.summary(account, now));
-        Observed { value, place: self.account_place(account) }
+        Observed { value, lsn: self.account_lsn(account) }
     }
 
     /// Summarises, at `now`, up to `count` accounts with counters from `first` on, but never more
@@ -77,19 +77,19 @@ impl State {
         let first = usize::try_from(first.saturating_sub(1)).unwrap_or(usize::MAX);
         let end = first.saturating_add(count.min(ROWS_PER_READ_MAX)).min(self.accounts.len());
         let mut page = SummaryPage { accounts: Vec::new(), has_more: end < self.accounts.len() };
-        let mut place = Place::START;
+        let mut lsn = Lsn::START;
         for slot in first..end {
             let account = &self.accounts[u32::try_from(slot).expect("slots are u32")];
             page.accounts.push(self.summary(account, now));
-            place = place.max(self.place_at(account.position_in_log));
+            lsn = lsn.max(self.lsn_at(account.position_in_log));
         }
-        Observed { value: page, place }
+        Observed { value: page, lsn }
     }
 
     /// Returns the issuers of all accounts' identities; usually there is only one.
     pub fn observe_issuers(&self) -> Observed<Vec<Box<str>>> {
         // No place is needed: reading an account of the issuer returns the account's own place.
-        Observed { value: self.issuers.clone(), place: Place::START }
+        Observed { value: self.issuers.clone(), lsn: Lsn::START }
     }
 
     fn summary(&self, account: &Account, now: Timestamp) -> AccountSummary {

@@ -11,7 +11,7 @@ use crate::engine::rejection::Rejection;
 use crate::engine::state::State;
 use crate::engine::state::heap::text_bytes;
 use crate::engine::state::view::Observed;
-use crate::ids::{AccountId, CommentId, Place};
+use crate::ids::{AccountId, CommentId, Lsn};
 
 impl Command for WriteComment {
     type Subject = CommentId;
@@ -45,15 +45,15 @@ impl Command for WriteComment {
         state.comment(comment).expect("just added").clone()
     }
 
-    fn depends_on(&self, state: &State) -> Place {
-        state.comments_place(self.order)
+    fn depends_on(&self, state: &State) -> Lsn {
+        state.comments_lsn(self.order)
     }
 
-    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
-        let place = self.depends_on(state);
+    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Lsn {
+        let lsn = self.depends_on(state);
         match rejection {
-            Rejection::WrittenLimitExceeded { .. } => place.max(state.written_place(self.author)),
-            _ => place,
+            Rejection::WrittenLimitExceeded { .. } => lsn.max(state.written_lsn(self.author)),
+            _ => lsn,
         }
     }
 }
@@ -72,8 +72,8 @@ impl Command for DeleteComment {
 
     fn answer(_: &State, (): (), _: bool) {}
 
-    fn depends_on(&self, state: &State) -> Place {
-        state.comment_place(self.comment)
+    fn depends_on(&self, state: &State) -> Lsn {
+        state.comment_lsn(self.comment)
     }
 }
 
@@ -90,8 +90,8 @@ impl Command for RemoveComment {
         comment
     }
 
-    fn depends_on(&self, state: &State) -> Place {
-        state.comment_place(self.0)
+    fn depends_on(&self, state: &State) -> Lsn {
+        state.comment_lsn(self.0)
     }
 }
 
@@ -106,7 +106,7 @@ impl State {
 
     /// Summarises an account's comments on this shard's orders.
     pub fn observe_written(&self, author: AccountId) -> Observed<Written> {
-        Observed { value: self.written_by(author), place: self.written_place(author) }
+        Observed { value: self.written_by(author), lsn: self.written_lsn(author) }
     }
 
     /// Returns up to `limit` of an account's comments on this shard's orders, oldest first,
@@ -120,21 +120,21 @@ impl State {
         let is_later = |comment: &&Comment| after.is_none_or(|after| comment.id > after);
         let own = self.comments_by(author).filter(is_later).take(limit);
         // A deletion may have shortened the list, so cover the newest removal too.
-        let place = self.written_place(author).max(self.place_at(self.last_removal));
-        Observed { value: own.cloned().collect(), place }
+        let lsn = self.written_lsn(author).max(self.lsn_at(self.last_removal));
+        Observed { value: own.cloned().collect(), lsn }
     }
 
     /// Returns the place that a comment, or its absence, depends on.
-    fn comment_place(&self, id: CommentId) -> Place {
+    fn comment_lsn(&self, id: CommentId) -> Lsn {
         match self.comment(id) {
-            Some(comment) => self.comments_place(comment.order),
-            None => self.absence_place(id.shard(), id.counter(), self.comments_ever),
+            Some(comment) => self.comments_lsn(comment.order),
+            None => self.absence_lsn(id.shard(), id.counter(), self.comments_ever),
         }
     }
 
-    fn written_place(&self, author: AccountId) -> Place {
+    fn written_lsn(&self, author: AccountId) -> Lsn {
         let newest = self.comments_by(author).last();
-        newest.map_or(Place::START, |newest| self.comments_place(newest.order))
+        newest.map_or(Lsn::START, |newest| self.comments_lsn(newest.order))
     }
 
     /// Iterates over an account's comments on this shard's orders, oldest first.

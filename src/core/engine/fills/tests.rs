@@ -70,7 +70,7 @@ impl World {
         let verdict = self.state.decide(command, Some(&quote), now, &self.rules);
         let Ok(Verdict::Happens(events, _)) = verdict else { panic!("no events") };
         self.records.push(events.clone());
-        self.state.apply(&events, Place::new(0, self.records.len() as u64));
+        self.state.apply(&events, Lsn::new(0, self.records.len() as u64));
     }
 
     #[track_caller]
@@ -111,7 +111,7 @@ impl World {
     /// The numbers of the oldest and the newest fill, and the fills after this number.
     fn page(&self, after: u64) -> (u64, u64, Vec<Short>) {
         let observed = self.state.observe_fills(account(), after, 1_000);
-        assert_eq!(observed.place, Place::new(0, self.records.len() as u64));
+        assert_eq!(observed.lsn, Lsn::new(0, self.records.len() as u64));
         let FillPage { oldest, newest, rows } = observed.value.unwrap();
         let short = |row: &FillRow| {
             (row.number, row.order.counter(), row.part, row.fill.quantity.micros() / 1_000_000)
@@ -127,8 +127,8 @@ impl World {
     #[track_caller]
     fn check(&self) {
         let mut replayed = State::new(shard());
-        for (place, events) in (1..).zip(&self.records) {
-            replayed.replay(events, Place::new(0, place)).unwrap();
+        for (lsn, events) in (1..).zip(&self.records) {
+            replayed.replay(events, Lsn::new(0, lsn)).unwrap();
         }
         assert!(replayed == self.state, "the replay differs");
         let restored = self.restored().unwrap();
@@ -301,7 +301,7 @@ fn check_history(world: &World, filter: &FillFilter) {
         let (mut cursor, mut found) = (Some(FillCursor::newest(skip as u64)), Vec::new());
         while let Some(from) = cursor {
             let observed = world.state.observe_fill_history(account(), filter, from, 2);
-            assert_eq!(observed.place, Place::new(0, world.records.len() as u64));
+            assert_eq!(observed.lsn, Lsn::new(0, world.records.len() as u64));
             let history = observed.value.unwrap();
             assert!(history.fills.len() <= 2);
             found.extend(history.fills);

@@ -17,7 +17,7 @@ use crate::engine::state::State;
 use crate::engine::state::hash::StateHash;
 use crate::engine::state::slab::PackedSlot;
 use crate::faults::{self, Fault};
-use crate::ids::{KeyId, Place, Timestamp};
+use crate::ids::{KeyId, Lsn, Timestamp};
 
 /// The maximum number of ended keys that creating a key forgets. It is more than one, so that an
 /// account over the limit shrinks, and bounded, so that the command's work is bounded too.
@@ -65,8 +65,8 @@ impl Command for CreateKey {
         state.key(key).expect("just created")
     }
 
-    fn depends_on(&self, state: &State) -> Place {
-        state.owner_place(&self.owner)
+    fn depends_on(&self, state: &State) -> Lsn {
+        state.owner_lsn(&self.owner)
     }
 }
 
@@ -88,8 +88,8 @@ impl Command for RenameKey {
         state.key(key).expect("a key that was just found or renamed")
     }
 
-    fn depends_on(&self, state: &State) -> Place {
-        state.account_place(self.account)
+    fn depends_on(&self, state: &State) -> Lsn {
+        state.account_lsn(self.account)
     }
 }
 
@@ -148,8 +148,8 @@ impl Command for RotateKey {
         state.key(key).expect("just created")
     }
 
-    fn depends_on(&self, state: &State) -> Place {
-        state.account_place(self.account)
+    fn depends_on(&self, state: &State) -> Lsn {
+        state.account_lsn(self.account)
     }
 }
 
@@ -171,8 +171,8 @@ impl Command for RevokeKey {
 
     fn answer(_: &State, (): (), _: bool) {}
 
-    fn depends_on(&self, state: &State) -> Place {
-        state.account_place(self.account)
+    fn depends_on(&self, state: &State) -> Lsn {
+        state.account_lsn(self.account)
     }
 }
 

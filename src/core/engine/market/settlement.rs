@@ -25,7 +25,7 @@ use crate::engine::order::cancel::{ENDED_PER_RECORD_MAX, ended};
 use crate::engine::order::terms::EndReason;
 use crate::engine::rejection::Rejection;
 use crate::engine::state::State;
-use crate::ids::{MarketIndex, OrderId, OutcomeIndex, Place, Timestamp};
+use crate::ids::{Lsn, MarketIndex, OrderId, OutcomeIndex, Timestamp};
 use crate::money::Price;
 
 /// The maximum number of positions that one record pays.
@@ -57,9 +57,9 @@ impl Command for DecideSettlement {
     fn answer(_: &State, (): (), _: bool) {}
 
     /// Decisions are never removed. If there is none, the answer therefore depends on no record.
-    fn depends_on(&self, state: &State) -> Place {
+    fn depends_on(&self, state: &State) -> Lsn {
         let made = state.decision(&self.0.condition_id);
-        made.map_or(Place::START, |decided| state.place_at(decided.position_in_log))
+        made.map_or(Lsn::START, |decided| state.lsn_at(decided.position_in_log))
     }
 }
 
@@ -123,16 +123,16 @@ impl Command for Settle {
         payment
     }
 
-    fn depends_on(&self, state: &State) -> Place {
-        state.settled_place(&self.0.condition_id)
+    fn depends_on(&self, state: &State) -> Lsn {
+        state.settled_lsn(&self.0.condition_id)
     }
 
-    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
-        let place = self.depends_on(state);
+    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Lsn {
+        let lsn = self.depends_on(state);
         match rejection {
             // This rejection reveals that the shard has used the market with other tokens.
-            Rejection::MarketChanged => place.max(state.introduction_place(&self.0.condition_id)),
-            _ => place,
+            Rejection::MarketChanged => lsn.max(state.introduction_lsn(&self.0.condition_id)),
+            _ => lsn,
         }
     }
 }

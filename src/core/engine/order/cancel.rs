@@ -12,7 +12,7 @@ use crate::engine::order::receipt::{Order, OrderReceipt};
 use crate::engine::order::terms::{EndReason, OrderStatus, Reserve};
 use crate::engine::rejection::Rejection;
 use crate::engine::state::State;
-use crate::ids::{OrderId, Place, Timestamp, condition};
+use crate::ids::{Lsn, OrderId, Timestamp, condition};
 
 /// The maximum number of orders that one record ends.
 pub const ENDED_PER_RECORD_MAX: usize = 64;
@@ -69,13 +69,13 @@ impl Command for CancelOrder {
         Cancelled { receipt: state.receipt(order), released }
     }
 
-    fn depends_on(&self, state: &State) -> Place {
-        state.order_place(self.order)
+    fn depends_on(&self, state: &State) -> Lsn {
+        state.order_lsn(self.order)
     }
 
-    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
+    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Lsn {
         match rejection {
-            Rejection::AccountSuspended => state.account_place(self.account),
+            Rejection::AccountSuspended => state.account_lsn(self.account),
             _ => self.depends_on(state),
         }
     }
@@ -102,8 +102,8 @@ impl Command for CancelOrders {
         cancelled
     }
 
-    fn depends_on(&self, state: &State) -> Place {
-        state.account_place(self.account)
+    fn depends_on(&self, state: &State) -> Lsn {
+        state.account_lsn(self.account)
     }
 }
 
@@ -142,8 +142,8 @@ impl Command for ExpireOrders {
         has_more
     }
 
-    fn depends_on(&self, _: &State) -> Place {
-        Place::START
+    fn depends_on(&self, _: &State) -> Lsn {
+        Lsn::START
     }
 }
 
@@ -166,8 +166,8 @@ impl Command for ClearBooks {
         has_more
     }
 
-    fn depends_on(&self, _: &State) -> Place {
-        Place::START
+    fn depends_on(&self, _: &State) -> Lsn {
+        Lsn::START
     }
 }
 

@@ -15,7 +15,7 @@ use crate::engine::order::receipt::Order;
 use crate::engine::order::terms::EndReason;
 use crate::engine::rejection::Rejection;
 use crate::engine::state::State;
-use crate::ids::{AccountId, Place, Timestamp};
+use crate::ids::{AccountId, Lsn, Timestamp};
 
 /// The range of permitted intervals, in milliseconds.
 pub const INTERVAL_MS: std::ops::RangeInclusive<u32> = 1_000..=60_000;
@@ -65,8 +65,8 @@ impl Command for SetHeartbeat {
         state.silences.insert(account, deadline);
     }
 
-    fn depends_on(&self, state: &State) -> Place {
-        state.account_place(self.account)
+    fn depends_on(&self, state: &State) -> Lsn {
+        state.account_lsn(self.account)
     }
 }
 
@@ -123,8 +123,8 @@ impl Command for CancelOnDisconnect {
         }
     }
 
-    fn depends_on(&self, _: &State) -> Place {
-        Place::START
+    fn depends_on(&self, _: &State) -> Lsn {
+        Lsn::START
     }
 }
 

@@ -24,7 +24,7 @@ use crate::engine::order::take::{Rest, Taker};
 use crate::engine::order::terms::{Reserve, Terms};
 use crate::engine::rejection::Rejection;
 use crate::engine::state::State;
-use crate::ids::{OrderId, Place};
+use crate::ids::{Lsn, OrderId};
 use crate::money::{FeeRate, Shares, Usd};
 
 /// Decides a held order. Send it once the delay is over.
@@ -95,8 +95,8 @@ impl Command for DecideHeld {
         }
     }
 
-    fn depends_on(&self, state: &State) -> Place {
-        state.order_place(self.order)
+    fn depends_on(&self, state: &State) -> Lsn {
+        state.order_lsn(self.order)
     }
 }
 

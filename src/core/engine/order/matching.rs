@@ -28,7 +28,7 @@ use crate::engine::order::terms::{EndReason, Reserve};
 use crate::engine::rejection::Rejection;
 use crate::engine::state::State;
 use crate::engine::state::overlay::Overlay;
-use crate::ids::{MarketIndex, OrderId, OutcomeIndex, Place, Timestamp};
+use crate::ids::{Lsn, MarketIndex, OrderId, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
 use crate::market::catalogue::Fees;
 use crate::market::quote::{Quote, QuotedBook, QuotedBooks};
@@ -97,8 +97,8 @@ impl Command for MatchOrders {
         }
     }
 
-    fn depends_on(&self, _: &State) -> Place {
-        Place::START
+    fn depends_on(&self, _: &State) -> Lsn {
+        Lsn::START
     }
 }
 

@@ -23,7 +23,7 @@ use crate::engine::order::take::{Checked, Rest, Taken, Taker, checked_quantity};
 use crate::engine::order::terms::{OrderKind, Terms, TimeInForce};
 use crate::engine::rejection::Rejection;
 use crate::engine::state::State;
-use crate::ids::{OrderId, Place, Timestamp};
+use crate::ids::{Lsn, OrderId, Timestamp};
 use crate::market::book::Side;
 use crate::money::Shares;
 
@@ -87,18 +87,16 @@ impl<O: DecidedOrder> Command for OrderCommand<O> {
         state.remember_rest(subject);
     }
 
-    fn depends_on(&self, state: &State) -> Place {
-        state.owner_place(&self.owner).max(state.settled_place(self.order().market_id()))
+    fn depends_on(&self, state: &State) -> Lsn {
+        state.owner_lsn(&self.owner).max(state.settled_lsn(self.order().market_id()))
     }
 
-    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
-        let place = self.depends_on(state);
+    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Lsn {
+        let lsn = self.depends_on(state);
         match rejection {
             // This rejection reveals that the shard has used the market with other tokens.
-            Rejection::MarketChanged => {
-                place.max(state.introduction_place(self.order().market_id()))
-            }
-            _ => place,
+            Rejection::MarketChanged => lsn.max(state.introduction_lsn(self.order().market_id())),
+            _ => lsn,
         }
     }
 }

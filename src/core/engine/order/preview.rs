@@ -14,7 +14,7 @@ use crate::engine::order::take::Taker;
 use crate::engine::order::terms::{EndReason, OrderStatus, Reserve, Terms};
 use crate::engine::rejection::Rejection;
 use crate::engine::state::State;
-use crate::ids::Place;
+use crate::ids::Lsn;
 use crate::market::book::Side;
 use crate::money::{Shares, Usd};
 
@@ -142,11 +142,11 @@ impl Command for PreviewOrder {
         preview
     }
 
-    fn depends_on(&self, state: &State) -> Place {
+    fn depends_on(&self, state: &State) -> Lsn {
         self.0.depends_on(state)
     }
 
-    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
+    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Lsn {
         self.0.refusal_depends_on(state, rejection)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The rows come from disk and are not trusted. Each row is checked against the rows before it, and
 //! all of them together against the head's counts and hash. An error names the row that does not
-//! fit. A restored state depends on no place in the journal, since all of it is durable.
+//! fit. A restored state depends on no LSN, since all of it is durable.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! A state as rows, for writing snapshots and comparing states.
 //!
 //! The rows of each kind come in a fixed order, so that equal states give equal bytes. Rows hold no
-//! places in the journal, since a restored state is durable as a whole.
+//! LSNs, since a restored state is durable as a whole.
 
 use crate::engine::account::Account;
 use crate::engine::account::ledger::{Ledger, Resets};

@@ -1,4 +1,4 @@
-//! Reads of a shard's state. Each read does a bounded amount of work and returns the place of the
+//! Reads of a shard's state. Each read does a bounded amount of work and returns the LSN of the
 //! newest record that its result depends on.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::engine::order::life::Life;
 use crate::engine::order::receipt::{Order, OrderReceipt};
 use crate::engine::order::terms::OrderStatus;
 use crate::engine::state::State;
-use crate::ids::{AccountId, KeyId, OrderId, OutcomeIndex, Place, Timestamp, condition};
+use crate::ids::{AccountId, KeyId, Lsn, OrderId, OutcomeIndex, Timestamp, condition};
 use crate::limits::tier::Tier;
 use crate::market::book::Side;
 use crate::money::{Shares, Usd};
@@ -35,15 +35,15 @@ const SETTLEMENTS_PER_READ_MAX: usize = 2_000;
 pub struct Observed<T> {
     /// The value.
     pub value: T,
-    /// The place of the newest record that the value depends on.
-    pub place: Place,
+    /// The LSN of the newest record that the value depends on.
+    pub lsn: Lsn,
 }
 
 impl<T> Observed<Option<T>> {
     /// Creates the result of a read that found nothing. The result depends on the record at
-    /// `place`, which may have removed the value.
-    const fn nothing(place: Place) -> Self {
-        Self { value: None, place }
+    /// `lsn`, which may have removed the value.
+    const fn nothing(lsn: Lsn) -> Self {
+        Self { value: None, lsn }
     }
 }
 
@@ -198,15 +198,15 @@ impl State {
     /// Looks up the account of the identity with this digest.
     pub fn observe_identity(&self, digest: &[u8; 32]) -> Observed<Option<AccountId>> {
         let account = self.account_of(digest).map(Account::id);
-        let place = account.map_or_else(|| self.no_identity_place(), |it| self.account_place(it));
-        Observed { value: account, place }
+        let lsn = account.map_or_else(|| self.no_identity_lsn(), |it| self.account_lsn(it));
+        Observed { value: account, lsn }
     }
 
     /// Looks up the account of the identity with this digest, and the tier set by an operator.
     pub fn observe_owner(&self, digest: &[u8; 32]) -> Observed<Option<(AccountId, Option<Tier>)>> {
-        let Observed { value, place } = self.observe_identity(digest);
+        let Observed { value, lsn } = self.observe_identity(digest);
         let tier = |account| self.account(account).and_then(Account::tier);
-        Observed { value: value.map(|account| (account, tier(account))), place }
+        Observed { value: value.map(|account| (account, tier(account))), lsn }
     }
 
     /// Iterates over the SHA-256 hashes of an account's stored keys.
@@ -222,7 +222,7 @@ impl State {
         offset: usize,
     ) -> Observed<Option<AccountPage>> {
         let Some(account) = self.account(account) else {
-            return Observed::nothing(Place::START);
+            return Observed::nothing(Lsn::START);
         };
         let page = account.positions().iter().enumerate().skip(offset).take(ROWS_PER_READ_MAX);
         let positions = page.map(|(index, position)| {
@@ -249,13 +249,13 @@ impl State {
             positions: positions.collect(),
             has_more: account.positions().len() > offset.saturating_add(ROWS_PER_READ_MAX),
         };
-        Observed { value: Some(value), place: self.place_at(account.position_in_log) }
+        Observed { value: Some(value), lsn: self.lsn_at(account.position_in_log) }
     }
 
     /// Returns an account's owner, money and number of active keys at `now`.
     pub fn observe_profile(&self, account: AccountId, now: Timestamp) -> Observed<Option<Profile>> {
         let Some(account) = self.account(account) else {
-            return Observed::nothing(Place::START);
+            return Observed::nothing(Lsn::START);
         };
         let profile = Profile {
             account: account.id,
@@ -266,7 +266,7 @@ impl State {
             reset_count: account.resets().map_or(0, |resets| resets.count),
             active_key_count: self.keys_of(account).filter(|key| key.is_active(now)).count(),
         };
-        Observed { value: Some(profile), place: self.place_at(account.position_in_log) }
+        Observed { value: Some(profile), lsn: self.lsn_at(account.position_in_log) }
     }
 
     /// Returns an order, if it belongs to this account.
@@ -275,8 +275,8 @@ impl State {
         account: AccountId,
         order: OrderId,
     ) -> Observed<Option<OrderReceipt>> {
-        let Observed { value, place } = self.observe_listed(account, order);
-        Observed { value: value.map(|listed| listed.receipt), place }
+        let Observed { value, lsn } = self.observe_listed(account, order);
+        Observed { value: value.map(|listed| listed.receipt), lsn }
     }
 
     /// Returns an order with the token of its outcome, if the order belongs to this account.
@@ -285,9 +285,9 @@ impl State {
         account: AccountId,
         order: OrderId,
     ) -> Observed<Option<ListedOrder>> {
-        let place = self.order_place(order);
+        let lsn = self.order_lsn(order);
         let own = self.order(order).filter(|order| order.account() == account);
-        Observed { value: own.map(|order| self.listed(order)), place }
+        Observed { value: own.map(|order| self.listed(order)), lsn }
     }
 
     /// Returns the account's order with this name.
@@ -298,7 +298,7 @@ impl State {
     ) -> Observed<Option<ListedOrder>> {
         match self.order_named(account, name) {
             Some(order) => self.observe_listed(account, order.id()),
-            None => Observed::nothing(self.place_at(self.last_removal)),
+            None => Observed::nothing(self.lsn_at(self.last_removal)),
         }
     }
 
@@ -312,7 +312,7 @@ impl State {
         limit: usize,
     ) -> Observed<Option<OrderPage>> {
         let Some(account) = self.account(account) else {
-            return Observed::nothing(Place::START);
+            return Observed::nothing(Lsn::START);
         };
         let limit = limit.min(ROWS_PER_READ_MAX);
         // If the filter has a status, either only open or only finished orders can match.
@@ -343,7 +343,7 @@ impl State {
                 page.orders.push(self.listed(&self.orders[slot]));
             }
         }
-        Observed { value: Some(page), place: self.place_at(account.position_in_log) }
+        Observed { value: Some(page), lsn: self.lsn_at(account.position_in_log) }
     }
 
     fn listed(&self, order: &Order) -> ListedOrder {
@@ -372,7 +372,7 @@ impl State {
         limit: usize,
     ) -> Observed<Option<SettlementPage>> {
         let Some(account) = self.account(account) else {
-            return Observed::nothing(Place::START);
+            return Observed::nothing(Lsn::START);
         };
         let limit = limit.min(ROWS_PER_READ_MAX);
         // A position's number is its index plus one.
@@ -399,7 +399,7 @@ impl State {
                 });
             }
         }
-        Observed { value: Some(page), place: self.place_at(account.position_in_log) }
+        Observed { value: Some(page), lsn: self.lsn_at(account.position_in_log) }
     }
 
     /// Returns up to `limit` comments of an order after the first `offset`, oldest first, but never
@@ -410,25 +410,21 @@ impl State {
         offset: usize,
         limit: usize,
     ) -> Observed<Option<Vec<Comment>>> {
-        let place = self.comments_place(order);
+        let lsn = self.comments_lsn(order);
         if self.order(order).is_none() {
-            return Observed::nothing(place);
+            return Observed::nothing(lsn);
         }
         let ids = self.comments_of.get(&order).map_or(&[][..], |comments| &comments.ids);
         let page = ids.iter().skip(offset).take(limit.min(ROWS_PER_READ_MAX));
         let comments = page.filter_map(|&id| self.comment(id)).cloned().collect();
-        Observed { value: Some(comments), place }
+        Observed { value: Some(comments), lsn }
     }
 
     /// Returns the SHA-256 hash of the raw key with this id.
     pub fn observe_key_hash(&self, key: KeyId) -> Observed<Option<[u8; 32]>> {
         match self.keys.slot(key).map(|slot| &self.keys[slot]) {
-            Some(key) => {
-                Observed { value: Some(key.hash), place: self.account_place(key.account()) }
-            }
-            None => {
-                Observed::nothing(self.absence_place(key.shard(), key.counter(), self.keys_ever))
-            }
+            Some(key) => Observed { value: Some(key.hash), lsn: self.account_lsn(key.account()) },
+            None => Observed::nothing(self.absence_lsn(key.shard(), key.counter(), self.keys_ever)),
         }
     }
 
@@ -439,18 +435,18 @@ impl State {
         });
         // A record that forgets a key also changes the account, so this place covers the absence of
         // a key too.
-        Observed { value: own, place: self.account_place(account) }
+        Observed { value: own, lsn: self.account_lsn(account) }
     }
 
     /// Returns the newest [`ROWS_PER_READ_MAX`] keys of an account, oldest first.
     pub fn observe_keys(&self, account: AccountId) -> Observed<Option<Vec<Key>>> {
         let Some(account) = self.account(account) else {
-            return Observed::nothing(Place::START);
+            return Observed::nothing(Lsn::START);
         };
         let newest = self.keys_of(account).take(ROWS_PER_READ_MAX);
         let mut keys: Vec<Key> = newest.map(|key| self.unpacked(key)).collect();
         keys.reverse();
-        Observed { value: Some(keys), place: self.place_at(account.position_in_log) }
+        Observed { value: Some(keys), lsn: self.lsn_at(account.position_in_log) }
     }
 }
 

@@ -82,7 +82,7 @@ impl Server {
             is_owned: self.place.is_owner(),
             epoch,
             position,
-            copied_position: journal.map(|journal| journal.durable_place().position()),
+            copied_position: journal.map(|journal| journal.durable_lsn().position()),
             answered_at_seconds: log.answered_at_seconds(),
             is_halted: log.is_halted(),
             append_us: log.append_us(),

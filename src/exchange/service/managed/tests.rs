@@ -16,7 +16,7 @@ use crate::service::Parts;
 use paperbourse_core::engine::admin::standing::Operator;
 use paperbourse_core::engine::command::{Identity, OpenAccount};
 use paperbourse_core::engine::state::view::Observed;
-use paperbourse_core::ids::Place;
+use paperbourse_core::ids::Lsn;
 
 #[tokio::test(start_paused = true)]
 async fn a_suspension_waits_for_a_shard_with_a_full_queue() {
@@ -43,7 +43,7 @@ async fn a_suspension_waits_for_a_shard_with_a_full_queue() {
             let hold = move |_: &State| {
                 start.send(()).unwrap();
                 released.recv().unwrap();
-                Observed { value: (), place: Place::START }
+                Observed { value: (), lsn: Lsn::START }
             };
             let mut held = Box::pin(shards.observe(shard, &waiters, hold));
             let _ = held.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -52,7 +52,7 @@ async fn a_suspension_waits_for_a_shard_with_a_full_queue() {
     started.recv().unwrap();
     let mut reads = Vec::new();
     loop {
-        let nothing = |_: &State| Observed { value: (), place: Place::START };
+        let nothing = |_: &State| Observed { value: (), lsn: Lsn::START };
         let mut read = Box::pin(service.shards.observe(shard, &waiters, nothing));
         match polled(read.as_mut()).await {
             Poll::Pending => reads.push(read),

@@ -14,7 +14,7 @@ use paperbourse_core::engine::order::payload::{NamedTimeInForce, NewOrder};
 use paperbourse_core::engine::order::place::Placed;
 use paperbourse_core::engine::state::view::Observed;
 use paperbourse_core::engine::{Rules, State};
-use paperbourse_core::ids::{OrderId, Place, ShardId};
+use paperbourse_core::ids::{Lsn, OrderId, ShardId};
 use paperbourse_core::market::book::{Ladder, Level, Side};
 use paperbourse_core::market::catalogue::{Fees, MarketInfo, MarketStatus};
 use paperbourse_core::money::{Price, Shares};
@@ -135,7 +135,7 @@ impl World {
     fn read<T: Send + 'static>(&self, read: impl FnOnce(&State) -> T + Send + 'static) -> T {
         let read = self.shards.observe(shard(), &self.waiters, |state| Observed {
             value: read(state),
-            place: Place::START,
+            lsn: Lsn::START,
         });
         self.runtime.block_on(read).unwrap()
     }

@@ -5,7 +5,7 @@ use paperbourse_core::engine::order::idempotency::NameHash;
 use paperbourse_core::engine::order::receipt::OrderReceipt;
 use paperbourse_core::engine::rejection::Rejection;
 use paperbourse_core::engine::state::view::{ListedOrder, Observed, OrderCursor, OrderFilter};
-use paperbourse_core::ids::{OrderId, Place};
+use paperbourse_core::ids::{Lsn, OrderId};
 
 /// Selects orders of an account.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -88,7 +88,7 @@ impl Service {
                 OnlyOrder::WithId(Some(order)) if order.shard() == account.shard() => {
                     state.observe_listed(account, order)
                 }
-                OnlyOrder::WithId(_) => Observed { value: None, place: Place::START },
+                OnlyOrder::WithId(_) => Observed { value: None, lsn: Lsn::START },
             })
             .await?)
     }

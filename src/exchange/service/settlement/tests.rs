@@ -118,7 +118,7 @@ impl World {
         let all = ShardId::all().map(|shard| {
             let read = self.shards.observe(shard, &waiters, move |state| Observed {
                 value: read(state),
-                place: Place::START,
+                lsn: Lsn::START,
             });
             runtime.block_on(read).unwrap()
         });

@@ -31,7 +31,7 @@ fn journaled(records: &[Vec<u8>], position: usize) -> Facts {
     Facts {
         shard: header.shard,
         sequence: header.sequence,
-        place: Place::new(0, position as u64),
+        lsn: Lsn::new(0, position as u64),
         events,
     }
 }
@@ -67,7 +67,7 @@ fn facts_come_in_order_and_none_before_it_is_durable() {
     assert!(ready(&mut stream, &runtime).is_none(), "no record is durable");
     let records = world.memory.records();
     for position in 2..=5 {
-        world.gate.release_to(Place::new(0, position as u64));
+        world.gate.release_to(Lsn::new(0, position as u64));
         let facts = ready(&mut stream, &runtime).expect("it is durable").unwrap();
         assert_eq!(facts, journaled(&records, position));
         assert!(ready(&mut stream, &runtime).is_none(), "the next is not durable");
@@ -135,7 +135,7 @@ fn a_slow_subscriber_is_cut_and_catches_up_from_the_journal() {
         let facts = ready(&mut stream, &runtime).unwrap().unwrap();
         assert_eq!(facts, journaled(&records, position), "a record that still fit");
     }
-    let from = Place::new(0, WAITING_MAX as u64 + 1);
+    let from = Lsn::new(0, WAITING_MAX as u64 + 1);
     assert_eq!(ready(&mut stream, &runtime), Some(Err(Behind { from })));
     assert_eq!(ready(&mut stream, &runtime), Some(Err(Behind { from })), "it stays cut");
 
@@ -144,12 +144,12 @@ fn a_slow_subscriber_is_cut_and_catches_up_from_the_journal() {
     assert_eq!(stream.begins_after(shard_id()), 6);
     buy_unawaited(&world, &waiters, SHARD, "behind it");
     let facts = ready(&mut stream, &runtime).unwrap().unwrap();
-    assert_eq!((facts.sequence, facts.place), (7, Place::new(0, 11)));
+    assert_eq!((facts.sequence, facts.lsn), (7, Lsn::new(0, 11)));
 }
 
-/// The first missing place is certain only when everything before it is durable.
+/// The first missing LSN is certain only when everything before it is durable.
 #[test]
-fn a_cut_is_reported_when_the_missing_place_is_durable() {
+fn a_cut_is_reported_when_the_missing_lsn_is_durable() {
     let world = world();
     let (runtime, waiters) = worker(&world);
     let mut stream = subscribe(&world, &runtime, &waiters, 1).unwrap();
@@ -157,11 +157,11 @@ fn a_cut_is_reported_when_the_missing_place_is_durable() {
     for name in ["first", "second"] {
         buy_unawaited(&world, &waiters, SHARD, name);
     }
-    world.gate.release_to(Place::new(0, 1));
+    world.gate.release_to(Lsn::new(0, 1));
     assert_eq!(ready(&mut stream, &runtime).unwrap().unwrap().sequence, 1);
     assert!(ready(&mut stream, &runtime).is_none(), "the second is not durable");
     world.gate.release();
-    let from = Place::new(0, 2);
+    let from = Lsn::new(0, 2);
     assert_eq!(ready(&mut stream, &runtime), Some(Err(Behind { from })));
 }
 
@@ -194,7 +194,7 @@ fn every_subscriber_gets_every_record_whoever_else_is_cut() {
                 let facts = ready(&mut stream, &runtime).unwrap().unwrap();
                 assert_eq!(facts, journaled(&records, position), "{rooms:?}");
             }
-            let from = Place::new(0, room as u64 + 1);
+            let from = Lsn::new(0, room as u64 + 1);
             let behind = (room < RECORDS).then_some(Err(Behind { from }));
             assert_eq!(ready(&mut stream, &runtime), behind, "{rooms:?}");
         }

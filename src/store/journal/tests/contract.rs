@@ -8,24 +8,24 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::*;
 
 #[test]
-fn places_are_ordered_within_a_log() {
-    let place = |log, position| Place { log, position };
-    assert!(place(0, 1) < place(0, 2));
-    assert_eq!(place(0, 1).partial_cmp(&place(1, 2)), None);
-    assert!(Place::START < place(1, 1) && place(1, 1) > Place::START);
-    assert_eq!(place(1, 4).max(Place::START), place(1, 4));
-    assert_eq!(place(0, 4).max(place(0, 5)), place(0, 5));
+fn lsns_are_ordered_within_a_log() {
+    let lsn = |log, position| Lsn { log, position };
+    assert!(lsn(0, 1) < lsn(0, 2));
+    assert_eq!(lsn(0, 1).partial_cmp(&lsn(1, 2)), None);
+    assert!(Lsn::START < lsn(1, 1) && lsn(1, 1) > Lsn::START);
+    assert_eq!(lsn(1, 4).max(Lsn::START), lsn(1, 4));
+    assert_eq!(lsn(0, 4).max(lsn(0, 5)), lsn(0, 5));
 }
 
 #[test]
 fn an_acknowledged_record_is_in_the_file() {
     let data = TempDir::new().unwrap();
     let opened = open(data.path());
-    assert!(opened.journal.is_durable(Place::START));
+    assert!(opened.journal.is_durable(Lsn::START));
     let record = record(1, 700);
-    let place = write_alone(&opened.journal, &record);
-    assert!(opened.journal.is_durable(place));
-    assert_eq!(opened.journal.durable_place(), place);
+    let lsn = write_alone(&opened.journal, &record);
+    assert!(opened.journal.is_durable(lsn));
+    assert_eq!(opened.journal.durable_lsn(), lsn);
     let bytes = std::fs::read(segment_path(data.path(), 1)).unwrap();
     assert!(bytes.windows(700).any(|window| window == record));
 }
@@ -58,11 +58,11 @@ fn a_full_ring_refuses_and_loses_nothing() {
     assert_eq!(refused, Refused::Busy, "after {count}");
     assert!((8..=12).contains(&count), "the ring is for 12: {count}");
     let first = held.remove(0);
-    let last = held.last().unwrap().place();
+    let last = held.last().unwrap().lsn();
     for (seed, reservation) in held.into_iter().enumerate() {
         reservation.fill_from(&record(seed + 1, 10));
     }
-    assert_eq!(journal.durable_place(), Place::START, "the first holds back the others");
+    assert_eq!(journal.durable_lsn(), Lsn::START, "the first holds back the others");
     first.fill(|buffer| buffer.extend(record(0, 10)));
     journal.wait_blocking(last);
     write_alone(journal, &record(count, 10));
@@ -201,7 +201,7 @@ fn records_of_each_thread_keep_their_order() {
     let data = TempDir::new().unwrap();
     let opened = open(data.path());
     let journal = &opened.journal;
-    let mut places: Vec<(Place, Vec<u8>)> = std::thread::scope(|scope| {
+    let mut lsns: Vec<(Lsn, Vec<u8>)> = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..THREADS)
             .map(|thread| {
                 scope.spawn(move || {
@@ -215,15 +215,15 @@ fn records_of_each_thread_keep_their_order() {
             .collect();
         writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
     });
-    for pair in places.chunk_by(|one, other| one.1[..8] == other.1[..8]) {
+    for pair in lsns.chunk_by(|one, other| one.1[..8] == other.1[..8]) {
         assert!(pair.is_sorted_by(|one, other| one.0 < other.0), "each thread's own order");
     }
-    places.sort_by_key(|(place, _)| place.position());
-    let last = places.last().unwrap().0;
+    lsns.sort_by_key(|(lsn, _)| lsn.position());
+    let last = lsns.last().unwrap().0;
     assert_eq!(last.position(), THREADS * RECORDS, "no gaps");
     journal.wait_blocking(last);
     drop(opened);
-    let expected: Vec<_> = places.into_iter().map(|(_, record)| record).collect();
+    let expected: Vec<_> = lsns.into_iter().map(|(_, record)| record).collect();
     assert_eq!(open(data.path()).bytes(), expected);
 }
 
@@ -260,8 +260,8 @@ fn lost_on(device: &str) -> DiskError {
         Journal::read(&directory, &config, None, None, show).unwrap().recover().unwrap();
     recovered.tail.file = Disk::System.open_durable(Path::new(device), false).unwrap();
     let journal = Journal::Local(LocalJournal::start(recovered, &config));
-    let place = write(&journal, b"never acknowledged");
-    let mut wait = pin!(journal.register().durable(place));
+    let lsn = write(&journal, b"never acknowledged");
+    let mut wait = pin!(journal.register().durable(lsn));
     let mut context = Context::from_waker(Waker::noop());
     assert_eq!(wait.as_mut().poll(&mut context), Poll::Pending);
     let error = receiver.recv().unwrap();
@@ -376,19 +376,19 @@ fn nothing_is_durable_while_the_gate_is_held() {
     let waker = count.clone().into();
     let mut context = Context::from_waker(&waker);
     let mut run = pin!(waiters.run());
-    let places: Vec<_> = (0..3).map(|seed| write(&journal, &record(seed, 9))).collect();
-    let mut waits: Vec<_> = places.iter().map(|&place| Box::pin(waiters.durable(place))).collect();
+    let lsns: Vec<_> = (0..3).map(|seed| write(&journal, &record(seed, 9))).collect();
+    let mut waits: Vec<_> = lsns.iter().map(|&lsn| Box::pin(waiters.durable(lsn))).collect();
     let mut ready = || -> Vec<bool> {
         assert!(run.as_mut().poll(&mut context).is_pending());
         waits.iter_mut().map(|wait| wait.as_mut().poll(&mut context).is_ready()).collect()
     };
     assert_eq!(ready(), [false; 3]);
-    gate.release_to(places[1]);
+    gate.release_to(lsns[1]);
     assert_eq!(count.0.load(atomic::Ordering::Relaxed), 1, "the group's task is woken once");
     assert_eq!(ready(), [true, true, false]);
     gate.hold();
     let later = write(&journal, b"later");
-    assert_eq!(journal.durable_place(), places[1]);
+    assert_eq!(journal.durable_lsn(), lsns[1]);
     gate.release();
     assert!(journal.is_durable(later));
     assert_eq!(ready(), [true; 3]);
@@ -406,8 +406,8 @@ fn waits_on_a_local_journal_complete() {
         let run = waiters.clone();
         tokio::spawn(async move { run.run().await });
         for turn in 0..200 {
-            let place = write(&opened.journal, &record(turn, 50));
-            let wait = waiters.durable(place);
+            let lsn = write(&opened.journal, &record(turn, 50));
+            let wait = waiters.durable(lsn);
             tokio::time::timeout(Duration::from_secs(30), wait).await.expect("a wake-up was lost");
         }
     });

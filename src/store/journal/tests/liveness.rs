@@ -31,16 +31,16 @@ fn a_record_is_flushed_without_a_tending_worker() {
             assert!(started.elapsed() < PATIENCE, "{wait:?}: the journal's thread never sleeps");
             std::thread::yield_now();
         }
-        let place = write(&journal, b"left alone");
+        let lsn = write(&journal, b"left alone");
         let mut context = Context::from_waker(Waker::noop());
-        let mut polled = std::pin::pin!(waiters.durable(place));
+        let mut polled = std::pin::pin!(waiters.durable(lsn));
         match wait {
             Wait::Polled => drop(polled.as_mut().poll(&mut context)),
-            Wait::HandedOver => waiters.wake_when_durable(place, Waker::noop().clone()),
+            Wait::HandedOver => waiters.wake_when_durable(lsn, Waker::noop().clone()),
             Wait::Nobody => {}
         }
         let started = Instant::now();
-        while !journal.is_durable(place) {
+        while !journal.is_durable(lsn) {
             assert!(started.elapsed() < PATIENCE, "{wait:?}: the record is never flushed");
             std::thread::yield_now();
         }
@@ -75,8 +75,8 @@ fn the_journals_own_thread_may_drop_the_last_reference() {
     let waker = Waker::from(waker);
     let mut run = std::pin::pin!(waiters.run());
     assert_eq!(run.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
-    let place = write(&journal, b"last");
-    waiters.wake_when_durable(place, Waker::noop().clone());
+    let lsn = write(&journal, b"last");
+    waiters.wake_when_durable(lsn, Waker::noop().clone());
     drop(journal);
     release.send(()).unwrap();
     is_gone.recv_timeout(PATIENCE).expect("the journal's thread is waiting for itself");

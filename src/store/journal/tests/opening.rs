@@ -19,7 +19,7 @@ fn a_new_journal_is_empty() {
     let data = TempDir::new().unwrap();
     let opened = open(&data.path().join("not").join("there yet"));
     assert_eq!((opened.report.records, opened.report.segments, opened.report.epoch), (0, 0, 1));
-    assert_eq!(opened.report.last, Place::START);
+    assert_eq!(opened.report.last, Lsn::START);
     assert_eq!(opened.report.torn, None);
 }
 

@@ -47,7 +47,7 @@ impl Auditor {
         Ok(())
     }
 
-    fn acknowledged(&mut self, durable: Place) {
+    fn acknowledged(&mut self, durable: Lsn) {
         let count = usize::try_from(durable.position()).unwrap() - self.records.len();
         self.records.extend(self.unacknowledged.drain(..count));
     }
@@ -155,7 +155,7 @@ impl Simulation {
     /// Returns false if the disk has failed.
     fn flush(&mut self, journal: &Journal, steps: &mut Steps) -> bool {
         let result = steps.flush();
-        self.auditor.acknowledged(journal.durable_place());
+        self.auditor.acknowledged(journal.durable_lsn());
         result.is_ok()
     }
 

@@ -24,10 +24,10 @@ fn nothing_happens_between_steps() {
         let record = record(written.len(), 900);
         match journal.reserve(record.len()) {
             Ok(reservation) => {
-                let place = reservation.fill_from(&record);
-                assert!(!journal.is_durable(place), "nothing was flushed");
+                let lsn = reservation.fill_from(&record);
+                assert!(!journal.is_durable(lsn), "nothing was flushed");
                 assert!(steps.flush().unwrap());
-                assert!(journal.is_durable(place));
+                assert!(journal.is_durable(lsn));
                 written.push(record);
             }
             Err(refused) => {
@@ -141,8 +141,8 @@ fn a_tending_worker_flushes_records_itself() {
     let mut written = Vec::new();
     for seed in 0..5 {
         written.push(record(seed, 100));
-        let place = write(&journal, &written[seed]);
-        let mut wait = std::pin::pin!(waiters.durable(place));
+        let lsn = write(&journal, &written[seed]);
+        let mut wait = std::pin::pin!(waiters.durable(lsn));
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(wait.as_mut().poll(&mut context), Poll::Pending, "no worker has tended");
         // However slow this machine's disk is right now.
@@ -153,9 +153,9 @@ fn a_tending_worker_flushes_records_itself() {
     }
     newest_flush_us.store(10_000, Ordering::Relaxed);
     written.push(record(5, 100));
-    let place = write(&journal, &written[5]);
+    let lsn = write(&journal, &written[5]);
     journal.tend();
-    assert!(!journal.is_durable(place), "a slow disk is left to the thread");
+    assert!(!journal.is_durable(lsn), "a slow disk is left to the thread");
     assert!(steps.flush().unwrap());
     drop((journal, directory));
     assert_eq!(open(data.path()).bytes(), written);
@@ -169,12 +169,12 @@ struct WritesMore {
 
 impl Wake for WritesMore {
     fn wake(self: Arc<Self>) {
-        let place = write(&self.journal, b"more");
+        let lsn = write(&self.journal, b"more");
         // However slow this machine's disk is right now.
         let Journal::Local(local) = &self.journal else { unreachable!() };
         local.shared.newest_flush_us.store(0, Ordering::Relaxed);
         self.journal.tend();
-        *self.is_durable.lock() = Some(self.journal.is_durable(place));
+        *self.is_durable.lock() = Some(self.journal.is_durable(lsn));
     }
 }
 
@@ -188,8 +188,8 @@ fn others_flush_while_waiters_are_woken() {
     let waker = Waker::from(woken.clone());
     let mut run = std::pin::pin!(waiters.run());
     assert!(run.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    let place = write(&woken.journal, b"first");
-    waiters.wake_when_durable(place, Waker::noop().clone());
+    let lsn = write(&woken.journal, b"first");
+    waiters.wake_when_durable(lsn, Waker::noop().clone());
     woken.journal.tend();
     assert_eq!(*woken.is_durable.lock(), Some(true));
 }

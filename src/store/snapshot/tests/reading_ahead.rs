@@ -52,10 +52,10 @@ fn what_was_read_ahead_is_not_applied_again() {
             world.fold().unwrap();
         }
         world.live(&mut accounts, before);
-        let position = world.journal.durable_place().position;
+        let position = world.journal.durable_lsn().position;
         let ahead = ahead_of(&world.data);
         world.live(&mut accounts, after);
-        let since = world.journal.durable_place().position - position;
+        let since = world.journal.durable_lsn().position - position;
         let row = format!("{covered}, {before}, {after}");
         let (mut world, applied) = reopened(world, ahead);
         assert_eq!(applied, since, "{row}");
@@ -225,7 +225,7 @@ fn a_block_being_written_is_not_read_ahead() {
     let mut world = World::new();
     let mut accounts = Vec::new();
     world.live(&mut accounts, 20);
-    let before = world.journal.durable_place().position;
+    let before = world.journal.durable_lsn().position;
     world.buy(accounts[0]);
     let newest = world.journal.segment().unwrap();
     let path = world.path("journal", &crate::journal::segment_name(newest));
@@ -237,7 +237,7 @@ fn a_block_being_written_is_not_read_ahead() {
     std::fs::write(&path, torn).unwrap();
     let ahead = ahead_of(&world.data);
     std::fs::write(&path, whole).unwrap();
-    let since = world.journal.durable_place().position - before;
+    let since = world.journal.durable_lsn().position - before;
     let (_, applied) = reopened(world, ahead);
     assert_eq!((applied, since), (1, 1));
 }

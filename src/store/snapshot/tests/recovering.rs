@@ -145,8 +145,8 @@ fn a_contradictory_record_is_refused() {
         let header = RecordHeader { shard, epoch: 1, sequence, at: at(world.turn) };
         let mut bytes = Vec::new();
         record::encode(header, &[event], &mut bytes);
-        let place = world.journal.reserve(bytes.len()).unwrap().fill_from(&bytes);
-        world.journal.wait_blocking(place);
+        let lsn = world.journal.reserve(bytes.len()).unwrap().fill_from(&bytes);
+        world.journal.wait_blocking(lsn);
         while world.closed() == closed_before {
             world.live(&mut Vec::new(), 1);
         }

@@ -81,15 +81,15 @@ fn a_record_is_elsewhere_before_it_is_durable_here() {
     journal.reserve(4).unwrap().fill_from(b"copy");
     journal.put_behind(elsewhere.clone());
     assert_eq!(journal.epoch(), EPOCH);
-    assert_eq!(journal.durable_place().position(), 1, "what came before is on disk");
+    assert_eq!(journal.durable_lsn().position(), 1, "what came before is on disk");
     // Some alone, some together, and more than fit into one block.
     let record = |number: u64| number.to_le_bytes().repeat(5_000);
     for round in 0..5 {
         elsewhere.open(false);
-        let places: Vec<_> = (0..30)
+        let lsns: Vec<_> = (0..30)
             .map(|number| {
                 let record = record(round * 30 + number);
-                let place = loop {
+                let lsn = loop {
                     match journal.reserve(record.len()) {
                         Ok(reservation) => break reservation.fill_from(&record),
                         // The next segment is not ready yet.
@@ -99,12 +99,12 @@ fn a_record_is_elsewhere_before_it_is_durable_here() {
                 };
                 // As a worker does when it has nothing else to do.
                 journal.tend();
-                place
+                lsn
             })
             .collect();
-        assert!(!journal.is_durable(places[0]), "nothing is durable behind a closed gate");
+        assert!(!journal.is_durable(lsns[0]), "nothing is durable behind a closed gate");
         elsewhere.open(true);
-        journal.wait_blocking(places[29]);
+        journal.wait_blocking(lsns[29]);
         assert_eq!(elsewhere.records().len() as u64, (round + 1) * 30);
     }
     drop(journal);
