@@ -74,9 +74,9 @@ use worker::Workers;
 /// Interval at which the rate limiters of idle keys are freed: the length of the longest window.
 const RELEASE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Maximum time a hand-over waits for held orders before it begins, and the polling interval.
-const HELD_ORDERS_TIME_MAX: Duration = Duration::from_secs(10);
-const HELD_ORDERS_INTERVAL: Duration = Duration::from_millis(5);
+/// Maximum time a hand-over waits for delayed orders before it begins, and the polling interval.
+const DELAYED_ORDERS_TIME_MAX: Duration = Duration::from_secs(10);
+const DELAYED_ORDERS_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Serves until a signal ends the process, or another server takes over. With `takes_over`, first
 /// takes over from the server on the same data folder.
@@ -352,10 +352,11 @@ async fn until_end(
         };
         tracing::info!("another server takes over");
         let offered = async {
-            // A single request that waits for a held order would delay the whole drain.
+            // A single request that waits for a delayed order would delay the whole drain.
             let began = Instant::now();
-            while service.held_orders().count() > 0 && began.elapsed() < HELD_ORDERS_TIME_MAX {
-                tokio::time::sleep(HELD_ORDERS_INTERVAL).await;
+            while service.delayed_orders().count() > 0 && began.elapsed() < DELAYED_ORDERS_TIME_MAX
+            {
+                tokio::time::sleep(DELAYED_ORDERS_INTERVAL).await;
             }
             successor.offer(listeners.sockets(), admin.as_ref()).await
         };
@@ -518,7 +519,7 @@ async fn release_limiters(app: Arc<AppState>) {
 
 /// Waits until the connections have ended, then flushes the journal and the telemetry.
 async fn drain(server: &Server, workers: &mut Workers, app: &AppState, ending: &Ending) {
-    finish(server, workers, ending, || app.service.held_orders().count()).await;
+    finish(server, workers, ending, || app.service.delayed_orders().count()).await;
     if !server.has_given_up() {
         app.journal.flush_blocking();
     }
@@ -532,24 +533,24 @@ async fn finish(
     server: &Server,
     workers: &mut Workers,
     ending: &Ending,
-    held_orders: impl Fn() -> usize,
+    delayed_orders: impl Fn() -> usize,
 ) {
-    let left = || (held_orders(), server.connections.count());
+    let left = || (delayed_orders(), server.connections.count());
     tokio::select! {
         () = workers.drained() => {}
         name = ending.hurried() => {
-            let (held_orders, connections) = left();
+            let (delayed_orders, connections) = left();
             tracing::warn!(
-                held_orders,
+                held_orders = delayed_orders,
                 connections,
                 signal = name,
                 "second signal: no longer waiting for connections and held orders"
             );
         }
         () = tokio::time::sleep(DRAIN_TIME_MAX) => {
-            let (held_orders, connections) = left();
+            let (delayed_orders, connections) = left();
             tracing::warn!(
-                held_orders,
+                held_orders = delayed_orders,
                 connections,
                 after_seconds = DRAIN_TIME_MAX.as_secs(),
                 "some connections are still open: exiting anyway"

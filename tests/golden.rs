@@ -7,8 +7,8 @@
 //! replaces one. So do new kinds of events: `v1_key_life` has those of renamed and rotated keys.
 //! The folders that begin with `pages` hold the same in segments of version 2, where each block
 //! has pages of its own. `resting` has orders that rest, and snapshots of version 3.
-//! `held` has orders that are held, and `held_logged` an account that logs its fills from the first
-//! of them on. `reset` has accounts that were reset, and snapshots of version
+//! `held` has orders that are delayed, and `held_logged` an account that logs its fills from the
+//! first of them on. `reset` has accounts that were reset, and snapshots of version
 //! 4. `operators` has accounts that operators have acted on, and snapshots of version 5. `used` has
 //! orders that have used displayed sizes, and snapshots of version 6.
 //!
@@ -16,10 +16,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its files has failed")]
 
-#[path = "golden/held.rs"]
-mod held;
+#[path = "golden/delayed.rs"]
+mod delayed;
 #[path = "golden/key_life.rs"]
 mod key_life;
+#[path = "golden/names.rs"]
+mod names;
 #[path = "golden/operators.rs"]
 mod operators;
 #[path = "golden/reset.rs"]
@@ -36,6 +38,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use names::without_delays;
 use paperbourse::disk::Disk;
 use paperbourse::engine::State;
 use paperbourse::engine::account::position::Position;
@@ -43,14 +46,14 @@ use paperbourse::engine::account::resting::UsedLevel;
 use paperbourse::engine::admin::standing::{Act, Operator};
 use paperbourse::engine::command::Identity;
 use paperbourse::engine::event::{
-    AccountReset, Event, OperatorActed, OrderFilled, OrderHeld, OrderPlaced, RestingFilled,
+    AccountReset, Event, OperatorActed, OrderDelayed, OrderFilled, OrderPlaced, RestingFilled,
 };
 use paperbourse::engine::fills::fill::{Fill, Placement};
 use paperbourse::engine::key::{KeyGrant, Permissions};
 use paperbourse::engine::market::payout::{
     Decision, PaidPosition, Payouts, PositionsSettled, SettledMarket,
 };
-use paperbourse::engine::order::hold::Hold;
+use paperbourse::engine::order::delay::Delay;
 use paperbourse::engine::order::idempotency::{Fingerprint, NameHash};
 use paperbourse::engine::order::receipt::OrderRow;
 use paperbourse::engine::order::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce};
@@ -111,8 +114,8 @@ const RESTING_KINDS: [&str; 9] = [
     "state checked",
 ];
 
-/// The kinds of events in the life of orders that are held.
-const HELD_KINDS: [&str; 10] = [
+/// The kinds of events in the life of orders that are delayed.
+const DELAYED_KINDS: [&str; 10] = [
     "account opened",
     "held order dropped",
     "key created",
@@ -146,8 +149,8 @@ fn kind(event: &Event) -> &'static str {
         Event::MarketIntroduced { .. } => "market introduced",
         Event::OrderFilled(_) => "order filled",
         Event::OrderPlaced(_) => "order placed",
-        Event::OrderHeld(_) => "order held",
-        Event::HeldOrderDropped { .. } => "held order dropped",
+        Event::OrderDelayed(_) => "order held",
+        Event::DelayedOrderDropped { .. } => "held order dropped",
         Event::OrderAdmitted { .. } => "order admitted",
         Event::RestingFilled(filled) if filled.used.is_empty() => "resting filled",
         Event::RestingFilled(_) => "resting filled of levels",
@@ -378,17 +381,9 @@ fn fill(state: &State, number: u64, market: MarketIndex) -> OrderFilled {
     }
 }
 
-/// The text without what says that an order is not held, never was, and has used no level: the
-/// snapshots predate it.
-fn without_holds(text: String) -> String {
-    [", held_ms: 0", ", is_held: false", ", hold: None", ", used: []"]
-        .into_iter()
-        .fold(text, |text, absent| text.replace(absent, ""))
-}
-
 /// An event as text. Older snapshots show an order as one flat list of fields.
 fn event_text(event: &Event) -> String {
-    let Event::OrderFilled(filled) = event else { return without_holds(format!("{event:?}")) };
+    let Event::OrderFilled(filled) = event else { return without_delays(format!("{event:?}")) };
     let OrderFilled { placement, fill, levels, book_sequence, slippage_bps } = &**filled;
     let levels = format!("levels: {levels:?}, book_sequence: {book_sequence}");
     let order = order_text(["OrderFilled", "order"], placement, fill, &levels, *slippage_bps);
@@ -465,12 +460,12 @@ fn content(data: &Path) -> (String, BTreeSet<&'static str>) {
         let account = account.replace(", fill_surplus: 0, heartbeat_ms: None", "");
         writeln!(text, "{account}").unwrap();
         for order in state.orders_of(row.id) {
-            let OrderRow { placement, fill, level_count, slippage_bps, life, hold: _ } = &order;
+            let OrderRow { placement, fill, level_count, slippage_bps, life, delay: _ } = &order;
             let levels = format!("level_count: {level_count}");
             let order = order_text(["OrderRow", "id"], placement, fill, &levels, *slippage_bps);
             writeln!(text, "  {order}").unwrap();
             if let Some(life) = life {
-                writeln!(text, "    {}", without_holds(format!("{life:?}"))).unwrap();
+                writeln!(text, "    {}", without_delays(format!("{life:?}"))).unwrap();
             }
         }
         if state.fill_logs().next().is_none() {
@@ -478,7 +473,7 @@ fn content(data: &Path) -> (String, BTreeSet<&'static str>) {
         }
     }
     for order in state.open_orders() {
-        writeln!(text, "open {}", without_holds(format!("{order:?}"))).unwrap();
+        writeln!(text, "open {}", without_delays(format!("{order:?}"))).unwrap();
     }
     // Older snapshots lack what their journals tell.
     if kinds.contains("resting filled of levels") {

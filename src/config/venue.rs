@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn marketable_orders_are_held_unless_that_is_turned_off() {
+    fn marketable_orders_are_delayed_unless_that_is_turned_off() {
         for (line, expected) in [
             ("", Ok(VenueDelay::On)),
             ("--venue-delay on", Ok(VenueDelay::On)),

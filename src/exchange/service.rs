@@ -48,7 +48,7 @@ use crate::auth::api_key::KeyHash;
 use crate::auth::identity::IdentitySource;
 use crate::auth::key_table::{KEYS_MAX, KeyEntry, KeyFacts, KeyTable};
 use crate::auth::ws_token::WsTokens;
-use crate::shard::{HeldOrders, OpenOrderBoard, Refusal, Room, Shards};
+use crate::shard::{DelayedOrders, OpenOrderBoard, Refusal, Room, Shards};
 use access::{AccessLimits, limit_by_tier};
 use author_gates::AuthorGates;
 use paperbourse_core::engine::State;
@@ -219,8 +219,8 @@ impl Service {
     }
 
     /// Returns the orders that wait for the venue's delay.
-    pub fn held_orders(&self) -> &HeldOrders {
-        self.shards.held_orders()
+    pub fn delayed_orders(&self) -> &DelayedOrders {
+        self.shards.delayed_orders()
     }
 
     /// Runs a task once a shard is known to make progress, which is soon unless the shard hangs.

@@ -8,10 +8,10 @@
 //! LSN of the newest record it depends on, and is withheld until that LSN is durable.
 
 mod core;
+mod delayed;
 pub mod facts;
 mod fills;
 mod footprint;
-mod held;
 mod limits;
 mod matching;
 #[cfg(all(test, paperbourse_loom))]
@@ -30,9 +30,9 @@ use std::task::{Context, Poll, ready};
 use parking_lot::Mutex;
 
 use self::core::{Core, Environment};
+pub use delayed::DelayedOrders;
 use fills::FillFollowers;
 pub use fills::{FOLLOWERS_MAX, FillFollower, FillSignal};
-pub use held::HeldOrders;
 pub use limits::OpenOrderBoard;
 use matching::Unmatched;
 use queue::{CombiningQueue, Offered, Suspended, Turn};
@@ -193,7 +193,7 @@ impl Shards {
             account_count: AtomicUsize::new(account_count),
             open_orders: OpenOrderBoard::default(),
             unmatched: Unmatched::default(),
-            held_orders: HeldOrders::default(),
+            delayed_orders: DelayedOrders::default(),
             fill_followers: FillFollowers::default(),
             subscribers: Mutex::default(),
         };

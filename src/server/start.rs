@@ -164,7 +164,7 @@ pub(super) async fn start(
     ));
     let settler = Settler::new(markets.clone(), shards.clone(), &journal, decisions.unpaid);
     tokio::spawn(settler.run());
-    tokio::spawn(shards.clone().decide_held_orders(journal.register()));
+    tokio::spawn(shards.clone().decide_delayed_orders(journal.register()));
     let counter = TradeCounter::subscribe(markets.clone(), shards.clone(), journal.clone()).await;
     tokio::spawn(counter.run());
     let hours = folder.as_ref().filter(|_| keeps_hours).map(|folder| {

@@ -105,7 +105,7 @@ pub(super) struct Process {
     /// Publishes the books of the markets in which orders rest.
     feed: Feed,
     matcher: Matcher,
-    /// Decisions on held orders that may not be on disk yet.
+    /// Decisions on delayed orders that may not be on disk yet.
     deciding: Vec<Waiting<()>>,
     /// Runs only the settler, with a paused clock.
     runtime: Runtime,
@@ -179,9 +179,9 @@ impl Process {
         self.note_states(history);
     }
 
-    /// Decides the held orders, as if their wait were over.
-    pub(super) fn decide_held(&mut self, history: &Arc<Mutex<History>>) {
-        let due = self.shards.held_orders().take_all();
+    /// Decides the delayed orders, as if their wait were over.
+    pub(super) fn decide_delayed(&mut self, history: &Arc<Mutex<History>>) {
+        let due = self.shards.delayed_orders().take_all();
         let mut deciding: Waiting<()> =
             Box::pin(self.shards.clone().decide_all(due, self.waiters.clone()));
         if poll(&mut deciding).is_pending() {
@@ -345,8 +345,8 @@ impl Process {
                 Box::pin(async move {
                     let placed = shards.execute(shard, command, &waiters).await;
                     Answer::Placed(match placed {
-                        Ok(Placed { receipt, is_replay }) if receipt.is_held() => {
-                            let outcome = shards.held_outcome(&receipt, &waiters).await;
+                        Ok(Placed { receipt, is_replay }) if receipt.is_delayed() => {
+                            let outcome = shards.delayed_outcome(&receipt, &waiters).await;
                             outcome.map(|receipt| Placed { receipt, is_replay })
                         }
                         placed => placed,
@@ -453,23 +453,24 @@ impl Process {
         self.pending.is_empty()
     }
 
-    /// Whether all unanswered requests are waiting for held orders to be decided.
-    pub(super) fn waits_only_for_held_orders(&self, clients: &Clients) -> bool {
+    /// Whether all unanswered requests are waiting for delayed orders to be decided.
+    pub(super) fn waits_only_for_delayed_orders(&self, clients: &Clients) -> bool {
         self.pending.iter().all(|pending| {
             let Request::Place(number) = pending.request else { return false };
             let order = clients.resting.orders[number].clone();
             let identity = &clients.traders[order.trader].identity;
             let (shard, digest) = (identity.shard(), identity.digest);
-            let is_held = self.shards.observe(shard, &self.waiters, move |state| {
+            let is_delayed = self.shards.observe(shard, &self.waiters, move |state| {
                 let row = order.row_in(state, &digest);
-                let value = row.is_some_and(|row| row.hold.is_some());
+                let value = row.is_some_and(|row| row.delay.is_some());
                 Observed { value, lsn: Lsn::START }
             });
-            let Poll::Ready(is_held) = pin!(is_held).poll(&mut Context::from_waker(Waker::noop()))
+            let Poll::Ready(is_delayed) =
+                pin!(is_delayed).poll(&mut Context::from_waker(Waker::noop()))
             else {
                 unreachable!("the shard is idle, and the read waits for no record");
             };
-            is_held.expect("there is room in the queue")
+            is_delayed.expect("there is room in the queue")
         })
     }
 

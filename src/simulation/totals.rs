@@ -47,9 +47,9 @@ totals! {
     two_faults: "with two faults of the disk",
     /// Processes that shut down by themselves.
     orderly: "orderly ends",
-    /// Orderly ends that found the disk full, and left held orders to the next process.
-    left_held: "that left held orders",
-    /// Orderly ends that decided held orders once the disk had room again.
+    /// Orderly ends that found the disk full, and left delayed orders to the next process.
+    left_delayed: "that left delayed orders",
+    /// Orderly ends that decided delayed orders once the disk had room again.
     waited_for_room: "that waited for room to decide them",
     /// Jumps of the clock by hours or decades, in either direction.
     clock_jumps: "jumps of the clock",
@@ -91,12 +91,12 @@ totals! {
     found_unanswered: "of them found without an answer",
     /// Runs in which an account dropped its oldest finished orders.
     forgotten: "runs that forgot some",
-    /// Held orders that were answered once they were decided.
-    held: "held orders decided",
-    /// Held orders that a start recovered.
-    found_held: "held orders found by a start",
-    /// Held orders that clients knew of, and that were refused when they were decided.
-    dropped: "known held orders dropped",
+    /// Delayed orders that were answered once they were decided.
+    delayed: "delayed orders decided",
+    /// Delayed orders that a start recovered.
+    found_delayed: "delayed orders found by a start",
+    /// Delayed orders that clients knew of, and that were refused when they were decided.
+    dropped: "known delayed orders dropped",
     /// Fills of resting orders.
     filled_later: "fills of resting orders",
     /// Orders cancelled by their trader.

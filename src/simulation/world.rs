@@ -236,9 +236,9 @@ impl World {
         self.auditor.check_history()
     }
 
-    /// Decides all held orders, as if their wait were over.
-    fn decide_held(&self, process: &mut Process) -> Result<(), String> {
-        process.decide_held(&self.auditor.history);
+    /// Decides all delayed orders, as if their wait were over.
+    fn decide_delayed(&self, process: &mut Process) -> Result<(), String> {
+        process.decide_delayed(&self.auditor.history);
         self.auditor.check_history()
     }
 
@@ -301,7 +301,7 @@ impl World {
                 self.auditor.check_history()?;
             }
             11..16 | 32..36 => return self.flush(process),
-            36..39 => self.decide_held(process)?,
+            36..39 => self.decide_delayed(process)?,
             16 if self.random.one_in(2) => self.settle(process)?,
             16..18 => {
                 if process.make_segment().is_err() {
@@ -441,16 +441,16 @@ impl World {
     }
 
     /// Ends the process once it has answered all requests. Only a full disk may prevent that, and
-    /// only for held orders, since deciding one writes a record. A server that shuts down does not
-    /// wait for room for ever; the next process decides them.
+    /// only for delayed orders, since deciding one writes a record. A server that shuts down does
+    /// not wait for room for ever; the next process decides them.
     fn end_orderly(&mut self, mut process: Process) -> Result<(), String> {
         self.totals.orderly += 1;
         self.is_settled = false;
         self.answer_all(&mut process)?;
         let is_full = self.simulated.room_bytes() < SEGMENT_BYTES;
-        if is_full && process.waits_only_for_held_orders(&self.clients) {
+        if is_full && process.waits_only_for_delayed_orders(&self.clients) {
             if self.random.one_in(2) {
-                self.totals.left_held += 1;
+                self.totals.left_delayed += 1;
                 self.clients.lost(process.into_unanswered());
                 return Ok(());
             }
@@ -467,8 +467,8 @@ impl World {
     fn answer_all(&mut self, process: &mut Process) -> Result<(), String> {
         self.deliver_answers(process)?;
         for _ in 0..ROUNDS_MAX {
-            // A held order may have to wait for room in the journal.
-            process.decide_held(&self.auditor.history);
+            // A delayed order may have to wait for room in the journal.
+            process.decide_delayed(&self.auditor.history);
             let mut has_moved = false;
             while process.flush().map_err(|error| error.to_string())? {
                 has_moved = true;
@@ -501,7 +501,7 @@ impl World {
                 }
             }
             self.settle(&mut process)?;
-            self.decide_held(&mut process)?;
+            self.decide_delayed(&mut process)?;
             process.flush().map_err(|error| error.to_string())?;
             process.make_segment().map_err(|error| error.to_string())?;
             self.deliver_answers(&mut process)?;

@@ -3,8 +3,8 @@
 //! engine.
 
 mod cost;
+mod delayed;
 mod ends;
-mod held;
 mod money;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,8 +64,8 @@ pub(crate) struct Order {
     pub(crate) held: Option<Micros>,
     /// When it came, or was decided, in milliseconds.
     came_ms: i64,
-    /// How long it was held.
-    pub(crate) held_ms: i64,
+    /// How long it was delayed.
+    pub(crate) delayed_ms: i64,
     pub(crate) names: Vec<usize>,
     is_forgotten: bool,
     /// Why it ended before it was filled.
@@ -89,8 +89,8 @@ pub(crate) enum Fact {
     /// The order that has the request's names.
     Replayed(usize),
     /// A new order that waits, and what it holds back: dollars, shares.
-    Held(usize, Micros, Micros),
-    /// A held order that was refused when it was decided.
+    Delayed(usize, Micros, Micros),
+    /// A delayed order that was refused when it was decided.
     Dropped(usize),
     Admitted(usize),
     Filled(Fill),
@@ -135,7 +135,7 @@ pub(crate) struct NaiveOrders {
     pub(crate) now_ms: i64,
     pub(crate) markets: Vec<Market>,
     pub(crate) ticks: Vec<Micros>,
-    /// How long each market holds what it could match at once.
+    /// How long each market delays what it could match at once.
     pub(crate) delays_ms: Vec<i64>,
     pub(crate) open_max: usize,
     pub(crate) orders: Vec<Order>,
@@ -271,7 +271,7 @@ impl NaiveOrders {
         let order = &self.orders[fill.order];
         if let Some(cash) = order.held {
             let shares = if order.sent.is_buy { 0 } else { order.quantity };
-            return Fact::Held(fill.order, cash, shares);
+            return Fact::Delayed(fill.order, cash, shares);
         }
         let fact = Fact::Placed(fill, order.end, order.awaits);
         if fill.quantity > 0 {
@@ -369,7 +369,7 @@ impl NaiveOrders {
         let mut taken = taken(&levels, quantity);
         if is_new && self.delays_ms[sent.market] > 0 && !taken.is_empty() {
             require(has_room, "OPEN_ORDER_LIMIT_EXCEEDED")?;
-            let held = held::cash(sent, quantity, &taken, (rate, exponent));
+            let held = delayed::cash(sent, quantity, &taken, (rate, exponent));
             require(held <= available, "INSUFFICIENT_BALANCE")?;
             return Ok((Order { held: Some(held), ..order }, nothing));
         }

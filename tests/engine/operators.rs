@@ -69,7 +69,7 @@ fn a_suspended_account_loses_its_open_orders_and_every_write() {
         place A1 M1 yes sell limit 6 0.9        -> pending O3
         place A2 M1 yes buy limit 10 0.3        -> pending O4
         delay M2 3000
-        buy A1 M2 yes 4                         -> held O5 for 4 cash 2
+        buy A1 M2 yes 4                         -> delayed O5 for 4 cash 2
         comment A1 O4 words                     -> commented C1
         suspend A1 -> suspend A1 ended O2 SUSPENDED O3 SUSPENDED O5 SUSPENDED
         show A1 M1 yes                          -> has cash 96 reserved 0 held 8 free 8 open
@@ -89,7 +89,7 @@ fn a_suspended_account_loses_its_open_orders_and_every_write() {
         rename A1 K1 Desk                       -> ACCOUNT_SUSPENDED
         rotate A1 K1 K2                         -> ACCOUNT_SUSPENDED
         revoke A1 K1                            -> ACCOUNT_SUSPENDED
-        # The wait of the held order is over later, and there is nothing to decide.
+        # The wait of the delayed order is over later, and there is nothing to decide.
         after 3
         due O5                                  -> already
         buy A2 M1 yes 1                         -> filled

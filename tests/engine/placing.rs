@@ -5,7 +5,7 @@
 //! place A1 M1 yes buy market 10 0.55 tif=FAK                  -> filled O2 taken 4
 //! place A1 M1 yes buy market $5                               -> filled 9.8039
 //! place A1 M1 yes sell limit 10 0.5 tif=GTD until=60          60 seconds from now
-//! due O1                         the wait of a held order is over  -> filled 10
+//! due O1                         the wait of a delayed order is over  -> filled 10
 //! match M1                       the newest books  -> fill O1:10:5:0
 //! match M1 yes                   one outcome's     -> already
 //! cancel A1 O1                                     -> ended O1 USER
@@ -23,7 +23,7 @@ use paperbourse::engine::command::{
     CancelOrder, CancelOrders, ExpireOrders, MatchOrders, OrderNames, PlaceOrder,
 };
 use paperbourse::engine::event::Events;
-use paperbourse::engine::order::held::DecideHeld;
+use paperbourse::engine::order::delayed::DecideDelayed;
 use paperbourse::engine::order::life::{Life, Progress};
 use paperbourse::engine::order::payload::{NamedTimeInForce, NewOrder};
 use paperbourse::engine::order::place::PlacedSubject;
@@ -62,20 +62,20 @@ impl Run {
         }
     }
 
-    /// Decides a held order, and remembers the answer to it.
+    /// Decides a delayed order, and remembers the answer to it.
     #[track_caller]
-    pub(crate) fn decide_held(&mut self, order: &str) -> String {
+    pub(crate) fn decide_delayed(&mut self, order: &str) -> String {
         let order = OrderId::new(self.world.state.shard(), counter(order)).expect("an id");
-        let held = self.world.state.order(order).expect("a kept order");
-        let market_id = self.world.state.receipt(held).market_id;
-        let verdict = self.world.run(&DecideHeld { order, market_id });
+        let delayed = self.world.state.order(order).expect("a kept order");
+        let market_id = self.world.state.receipt(delayed).market_id;
+        let verdict = self.world.run(&DecideDelayed { order, market_id });
         let state = &self.world.state;
         let (shown, subject) = match verdict {
             Ok(Verdict::Happens(events, subject)) => (report::happened(state, &events), subject),
             Ok(Verdict::Already(subject)) => ("already".to_owned(), subject),
             Err(rejection) => return report::refusal(&rejection),
         };
-        match DecideHeld::answer(state, subject, true) {
+        match DecideDelayed::answer(state, subject, true) {
             Ok(placed) => {
                 self.receipts.insert(order, placed.receipt);
                 shown
@@ -150,11 +150,11 @@ impl Run {
             let placement = &row.placement;
             if on(placement.market.0) && placement.outcome == outcome {
                 let held_back = life.reserve(placement.side).shares;
-                free -= row.hold.map_or(held_back, |hold| hold.reserve.shares);
+                free -= row.delay.map_or(held_back, |delay| delay.reserve.shares);
             }
             let waits = match life {
                 Life { awaits_book: true, .. } => ":AWAITS",
-                Life { is_held: true, .. } => ":HELD",
+                Life { is_delayed: true, .. } => ":DELAYED",
                 _ => "",
             };
             write!(open, " O{}:{}{waits}", placement.order.counter(), life.remaining())

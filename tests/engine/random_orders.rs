@@ -20,7 +20,7 @@ use paperbourse::engine::command::{
 use paperbourse::engine::event::{Event, Events};
 use paperbourse::engine::market::payout::Decision;
 use paperbourse::engine::market::settlement::Payment;
-use paperbourse::engine::order::held::{DecideHeld, HeldSubject};
+use paperbourse::engine::order::delayed::{DecideDelayed, DelayedSubject};
 use paperbourse::engine::order::idempotency::NameHash;
 use paperbourse::engine::order::payload::{NamedTimeInForce, NewOrder};
 use paperbourse::engine::order::place::PlacedSubject;
@@ -167,7 +167,7 @@ impl Pair {
         self.note_forgotten();
         for fact in expected {
             let decided = |fill: &Fill| {
-                let is_decided = self.naive.orders[fill.order].held_ms > 0;
+                let is_decided = self.naive.orders[fill.order].delayed_ms > 0;
                 if is_decided { "decided: ".to_owned() } else { String::new() }
             };
             let reached = match fact {
@@ -175,9 +175,11 @@ impl Pair {
                     format!("dropped: {code}")
                 }
                 Fact::Refused(code) => (*code).to_owned(),
-                Fact::Replayed(order) if self.naive.is_held(*order) => "replay while held".into(),
+                Fact::Replayed(order) if self.naive.is_delayed(*order) => {
+                    "replay while delayed".into()
+                }
                 Fact::Replayed(_) => "replay".into(),
-                Fact::Held(..) => "held".into(),
+                Fact::Delayed(..) => "delayed".into(),
                 Fact::Dropped(_) => continue,
                 Fact::Placed(fill, None, true) if fill.quantity == 0 => decided(fill) + "awaits",
                 Fact::Placed(fill, None, _) if fill.quantity == 0 => decided(fill) + "rests",
@@ -195,7 +197,7 @@ impl Pair {
                 }
                 Fact::Filled(_) => "resting fills".into(),
                 Fact::Ended(order, reason) if self.naive.orders[*order].held.is_some() => {
-                    format!("{reason} while held")
+                    format!("{reason} while delayed")
                 }
                 Fact::Ended(_, reason) => (*reason).to_owned(),
                 Fact::Heartbeat(_, Some(_)) => "heartbeat begins".into(),
@@ -314,10 +316,10 @@ impl Pair {
     }
 
     fn change_market(&mut self) {
-        // Half of the time one in which an order is held, if there is one.
-        let held = (0..self.naive.orders.len()).find(|&order| self.naive.is_held(order));
-        let held = held.map(|order| self.naive.orders[order].sent.market);
-        let market = match held {
+        // Half of the time one in which an order is delayed, if there is one.
+        let delayed = (0..self.naive.orders.len()).find(|&order| self.naive.is_delayed(order));
+        let delayed = delayed.map(|order| self.naive.orders[order].sent.market);
+        let market = match delayed {
             Some(market) if self.random.once_in(2) => market,
             _ => self.random.below(MARKETS),
         };
@@ -440,12 +442,12 @@ fn the_engine_agrees_with_the_naive_matcher() {
         "game_start",
         "heartbeat",
         "heartbeat ends",
-        "held",
+        "delayed",
         "replay",
-        "replay while held",
-        "reset while held",
+        "replay while delayed",
+        "reset while delayed",
         "reset with positions",
-        "resolved while held",
+        "resolved while delayed",
     ] {
         assert!(reached.contains_key(what), "no step led to: {what}");
     }

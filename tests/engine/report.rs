@@ -31,8 +31,8 @@ pub(crate) fn code(rejection: &Rejection) -> &'static str {
         Rejection::InsufficientLiquidity { .. } => "INSUFFICIENT_LIQUIDITY",
         Rejection::SlippageExceeded { .. } => "SLIPPAGE_EXCEEDED",
         Rejection::InsufficientBalance { .. } => "INSUFFICIENT_BALANCE",
-        Rejection::AccountSuspended | Rejection::SuspendedWhileHeld => "ACCOUNT_SUSPENDED",
-        Rejection::ResetWhileHeld => "ACCOUNT_RESET",
+        Rejection::AccountSuspended | Rejection::SuspendedWhileDelayed => "ACCOUNT_SUSPENDED",
+        Rejection::ResetWhileDelayed => "ACCOUNT_RESET",
         Rejection::AccountNotFound => "ACCOUNT_NOT_FOUND",
         Rejection::KeyNotFound => "KEY_NOT_FOUND",
         Rejection::BootstrapNotAllowed => "BOOTSTRAP_NOT_ALLOWED",
@@ -63,7 +63,7 @@ pub(crate) fn code(rejection: &Rejection) -> &'static str {
         }
         Rejection::PostOnlyWouldCross { .. } => "INVALID_POST_ONLY_ORDER",
         Rejection::OpenOrderLimitExceeded { .. } => "OPEN_ORDER_LIMIT_EXCEEDED",
-        Rejection::NotCancellable { .. } | Rejection::OrderIsHeld => "ORDER_NOT_CANCELLABLE",
+        Rejection::NotCancellable { .. } | Rejection::OrderIsDelayed => "ORDER_NOT_CANCELLABLE",
         Rejection::Broken { .. } => "BROKEN",
     }
 }
@@ -89,7 +89,7 @@ pub(crate) fn refusal(rejection: &Rejection) -> String {
         }
         Rejection::OutcomeNotFound { labels, .. } => format!("{code} of {}", labels.join(" ")),
         Rejection::PostOnlyWouldCross { touch } => format!("{code} touch {touch}"),
-        Rejection::OrderIsHeld => format!("{code} held"),
+        Rejection::OrderIsDelayed => format!("{code} delayed"),
         Rejection::NotCancellable { status } => {
             format!("{code} {}", status.as_str().to_lowercase())
         }
@@ -139,13 +139,13 @@ pub(crate) fn happened(state: &State, events: &[Event]) -> String {
             | Event::StateChecked { .. } => {}
             Event::OrderFilled(fill) => text += &filled(state, fill),
             Event::OrderPlaced(order) => text += &placed(state, order),
-            Event::OrderHeld(held) => {
-                let Reserve { cash, shares } = held.hold.reserve;
-                let (order, quantity) = (held.placement.order.counter(), held.terms.quantity);
-                write!(text, "held O{order} for {quantity} cash {cash} shares {shares} ")
+            Event::OrderDelayed(delayed) => {
+                let Reserve { cash, shares } = delayed.delay.reserve;
+                let (order, quantity) = (delayed.placement.order.counter(), delayed.terms.quantity);
+                write!(text, "delayed O{order} for {quantity} cash {cash} shares {shares} ")
                     .expect("a string grows");
             }
-            Event::HeldOrderDropped { order } => {
+            Event::DelayedOrderDropped { order } => {
                 write!(text, "dropped O{} ", order.counter()).expect("a string grows");
             }
             Event::OrderAdmitted { order } => {
@@ -242,13 +242,13 @@ fn placed(state: &State, placed: &OrderPlaced) -> String {
     let levels: Vec<String> =
         placed.levels.iter().map(|level| format!("{}x{}", level.price, level.size)).collect();
     let end = placed.end.map_or_else(|| "NONE".to_owned(), |end| end.as_str().to_uppercase());
-    let held = match life.terms.held_ms {
+    let delayed = match life.terms.delayed_ms {
         0 => String::new(),
-        held_ms => format!("held {held_ms} "),
+        delayed_ms => format!("delayed {delayed_ms} "),
     };
     format!(
         "{} O{} taken {} notional {} fee {} cash {} remaining {} end {end} awaits {} levels {} \
-         slippage {} {held}of {} ",
+         slippage {} {delayed}of {} ",
         life.status().as_str().to_lowercase(),
         receipt.order.counter(),
         placed.fill.quantity,

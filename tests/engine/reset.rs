@@ -59,13 +59,13 @@ fn a_reset_ends_orders_closes_positions_and_restores_the_balance() {
 }
 
 #[test]
-fn a_reset_ends_held_orders() {
+fn a_reset_ends_delayed_orders() {
     check_reset(
         "
         buy A1 M1 yes 4                         -> filled 4 cash 98
         delay M1 3000
-        buy A1 M1 yes 4 name=a                  -> held O2 for 4 cash 2
-        sell A1 M1 yes 3                        -> held O3
+        buy A1 M1 yes 4 name=a                  -> delayed O2 for 4 cash 2
+        sell A1 M1 yes 3                        -> delayed O3
         reset A1   -> ended O2 RESET ended O3 RESET reset A1 closed 1 cost 2 granted 2 balance 100
         show A1 M1 yes                          -> has cash 100 reserved 0 held 0 free 0 open
         # Their wait is over later, and there is nothing to decide.
@@ -123,12 +123,12 @@ fn a_reset_forgets_no_fill() {
 
 /// Each finished order counts as a fill unless the account logs its fills.
 #[test]
-fn an_order_that_ends_while_it_is_held_is_no_fill() {
+fn an_order_that_ends_while_it_is_delayed_is_no_fill() {
     let mut world = world_after(&format!(
         "{VENUE}
         buy A1 M1 yes 4                         -> filled
         delay M2 3000
-        buy A1 M2 yes 4                         -> held O2
+        buy A1 M2 yes 4                         -> delayed O2
         reset A1                                -> ended O2 RESET
         buy A1 M1 yes 2                         -> filled
         "

@@ -10,7 +10,7 @@ use proptest::test_runner::TestRunner;
 use paperbourse::engine::command::{CancelOrders, ExpireOrders, MatchOrders};
 use paperbourse::engine::contradiction::Flaw;
 use paperbourse::engine::event::{Event, OrderPlaced, RestingFilled};
-use paperbourse::engine::order::held::DecideHeld;
+use paperbourse::engine::order::delayed::DecideDelayed;
 use paperbourse::engine::order::life::Life;
 use paperbourse::engine::order::receipt::OrderRow;
 use paperbourse::engine::order::terms::{EndReason, OrderKind, TimeInForce};
@@ -279,11 +279,11 @@ fn endless_reserves_are_a_contradiction() {
 /// Decides, matches, expires and cancels everything, as a server would that opens the state.
 fn go_on(mut state: State, world: &World) {
     let mut steps = 0;
-    let held: Vec<DecideHeld> = state
-        .held_orders()
-        .map(|(order, market_id)| DecideHeld { order, market_id: market_id.clone() })
+    let delayed: Vec<DecideDelayed> = state
+        .delayed_orders()
+        .map(|(order, market_id)| DecideDelayed { order, market_id: market_id.clone() })
         .collect();
-    for command in held {
+    for command in delayed {
         let decided = apply(&mut state, &command, world).expect("it is there");
         assert_eq!(state.order(command.order).is_some(), decided.is_ok());
     }

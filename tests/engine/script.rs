@@ -159,7 +159,7 @@ impl Run {
             ["sell", rest @ ..] => self.trade(Side::Sell, rest),
             ["place", rest @ ..] => self.place(rest),
             ["match", rest @ ..] => self.match_orders(rest),
-            ["due", order] => self.decide_held(order),
+            ["due", order] => self.decide_delayed(order),
             ["cancel", account, order] => self.cancel(account, order),
             ["cancel-all", account, options @ ..] => self.cancel_all(account, options),
             ["expire"] => self.expire(),

@@ -10,8 +10,8 @@
 //! stalls.
 
 mod client;
+mod delayed;
 mod executions;
-mod held;
 mod keys;
 mod operators;
 mod reset;

@@ -1,10 +1,10 @@
-//! A reset, while the disk holds its record and while the venue's delay holds orders.
+//! A reset, while the disk holds its record and while the venue delays orders.
 
 use serde_json::json;
 
 use crate::client::{get, post};
 use crate::trades::free_of_ann;
-use crate::world::{DELAY, HELD_MARKET, MARKET, World, until_idle};
+use crate::world::{DELAY, DELAYED_MARKET, MARKET, World, until_idle};
 
 const PATH: &str = "/v1/account/reset-api-balance";
 
@@ -38,10 +38,11 @@ async fn a_reset_is_shown_and_answered_once_it_is_durable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_that_a_reset_ends_while_it_is_held_says_so() {
+async fn an_order_that_a_reset_ends_while_it_is_delayed_says_so() {
     let world = World::new().await;
     let ann = &world.ann;
-    let order = json!({"market_id": HELD_MARKET, "outcome": "Yes", "side": "BUY", "quantity": 10});
+    let order =
+        json!({"market_id": DELAYED_MARKET, "outcome": "Yes", "side": "BUY", "quantity": 10});
     let trade = || post("/trade", order.clone()).key(&ann.key).named("a");
     let place = || post("/v1/orders", order.clone()).key(&ann.key).named("b");
     let (traded, placed) = (world.send(trade()), world.send(place()));

@@ -1,4 +1,4 @@
-//! A suspension, while the disk holds its record and while the venue's delay holds orders.
+//! A suspension, while the disk holds its record and while the venue delays orders.
 
 use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,7 +14,7 @@ use paperbourse_test_support::Request;
 use serde_json::json;
 
 use crate::client::{Answer, Frame, delete, get, post, upgrade};
-use crate::world::{DELAY, HELD_MARKET, MARKET, World, number, text, until_idle};
+use crate::world::{DELAY, DELAYED_MARKET, MARKET, World, number, text, until_idle};
 
 #[tokio::test(start_paused = true)]
 async fn a_suspension_is_told_once_it_is_durable() {
@@ -139,10 +139,11 @@ async fn an_erasure_cuts_off_a_file_that_is_being_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_that_a_suspension_ends_while_it_is_held_says_so() {
+async fn an_order_that_a_suspension_ends_while_it_is_delayed_says_so() {
     let world = World::new().await;
     let ann = &world.ann;
-    let order = json!({"market_id": HELD_MARKET, "outcome": "Yes", "side": "BUY", "quantity": 10});
+    let order =
+        json!({"market_id": DELAYED_MARKET, "outcome": "Yes", "side": "BUY", "quantity": 10});
     let trade = post("/trade", order.clone()).key(&ann.key).named("a");
     let place = post("/v1/orders", order).key(&ann.key).named("b");
     let (traded, placed) = (world.send(trade), world.send(place));

@@ -47,8 +47,8 @@ pub(crate) const MARKET: &str = "0xabc";
 /// A market like [`MARKET`].
 pub(crate) const OTHER_MARKET: &str = "0xdef";
 
-/// A market like [`MARKET`] that holds marketable orders for [`DELAY`].
-pub(crate) const HELD_MARKET: &str = "0x123";
+/// A market like [`MARKET`] that delays marketable orders for [`DELAY`].
+pub(crate) const DELAYED_MARKET: &str = "0x123";
 pub(crate) const DELAY: Duration = Duration::from_secs(2);
 
 /// A person with an access token.
@@ -303,7 +303,7 @@ pub(crate) fn number(value: &Value) -> u64 {
 fn app(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> (AppState, Feed) {
     let markets = Arc::new(Markets::new());
     let mut feed = Feed::new(markets.clone(), MismatchPolicy::Count);
-    for id in [MARKET, OTHER_MARKET, HELD_MARKET] {
+    for id in [MARKET, OTHER_MARKET, DELAYED_MARKET] {
         feed.apply(at_this_time(VenueChange::Listed(vec![info(id)])));
         feed.apply(at_this_time(book(id, 500_000)));
     }
@@ -322,7 +322,7 @@ fn app(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> (AppState, Feed) {
         key_observer(keys.clone(), tiers.clone()),
     ));
     tokio::spawn(Settler::new(markets.clone(), shards.clone(), journal, Vec::new()).run());
-    tokio::spawn(shards.clone().decide_held_orders(journal.register()));
+    tokio::spawn(shards.clone().decide_delayed_orders(journal.register()));
     tokio::spawn(Matcher::new(markets.clone(), shards.clone(), Clock::System).run());
     let service = Service::new(Parts {
         markets,
@@ -341,7 +341,7 @@ fn app(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> (AppState, Feed) {
 fn info(id: &str) -> MarketInfo {
     let outcomes = ["Yes", "No"]
         .map(|label| Outcome { label: label.into(), token_id: format!("{id}-{label}").into() });
-    let delay_ms = if id == HELD_MARKET { DELAY.as_millis() } else { 0 };
+    let delay_ms = if id == DELAYED_MARKET { DELAY.as_millis() } else { 0 };
     let taker_delay_ms = u32::try_from(delay_ms).expect("a few seconds");
     MarketInfo { taker_delay_ms, ..MarketInfo::bare(id, outcomes) }
 }

@@ -1,6 +1,6 @@
 //! Writes data with accounts that were reset.
 
-use super::held::{buy_at_any_price, hold};
+use super::delayed::{buy_at_any_price, delay};
 use super::resting::{limit, place};
 use super::*;
 
@@ -16,7 +16,7 @@ pub(super) const KINDS: [&str; 8] = [
     "state checked",
 ];
 
-/// Resets an account with open orders, held ones and positions, before and after a snapshot.
+/// Resets an account with open orders, delayed ones and positions, before and after a snapshot.
 pub(super) fn write_reset(data: &Path) {
     let Opened { journal, recovered, folder, .. } = open(data);
     let mut state = recovered.into_shards().swap_remove(usize::from(SHARD)).state;
@@ -25,7 +25,7 @@ pub(super) fn write_reset(data: &Path) {
     let terms = Terms { post_only: false, ..limit(40, 10, TimeInForce::GoodTilCancelled) };
     for half in 0..2 {
         place(&mut state, &journal, (Side::Buy, terms), (4, 1_560_000), None);
-        hold(&mut state, &journal, MarketIndex(0), buy_at_any_price());
+        delay(&mut state, &journal, MarketIndex(0), buy_at_any_price());
         // The first balance is the one at the start, the second another one.
         reset(&mut state, &journal, Usd::from_micros(1_000_000_000 - half * 900_000_000));
         if half == 0 {

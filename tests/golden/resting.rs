@@ -52,7 +52,7 @@ pub(super) fn limit(cents: i64, shares: i64, time_in_force: TimeInForce) -> Term
         awaited_book: false,
         quantity: Shares::from_micros(shares * 1_000_000),
         price: Some(Price::from_micros(cents * 10_000)),
-        held_ms: 0,
+        delayed_ms: 0,
     }
 }
 

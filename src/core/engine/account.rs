@@ -155,7 +155,7 @@ impl Account {
                 position_of: activity.position_of.as_deref(),
                 resting: activity.resting.as_deref(),
                 freed: Shares::ZERO,
-                is_deciding_held: false,
+                is_deciding_delayed: false,
             },
         }
     }
@@ -472,9 +472,9 @@ pub(super) struct Holdings<'a> {
     positions: &'a [Position],
     position_of: Option<&'a HashTable<u32>>,
     resting: Option<&'a Resting>,
-    /// The shares released by the held order that is being decided.
+    /// The shares released by the delayed order that is being decided.
     freed: Shares,
-    is_deciding_held: bool,
+    is_deciding_delayed: bool,
 }
 
 impl Holdings<'_> {
@@ -488,7 +488,7 @@ impl Holdings<'_> {
             position_of: None,
             resting: None,
             freed: Shares::ZERO,
-            is_deciding_held: false,
+            is_deciding_delayed: false,
         }
     }
 
@@ -514,16 +514,16 @@ impl Holdings<'_> {
         }
     }
 
-    /// Returns the number of open orders, not counting a held order that is being decided.
+    /// Returns the number of open orders, not counting a delayed order that is being decided.
     pub(super) fn open_order_count(&self) -> usize {
-        self.resting.map_or(0, |resting| resting.open.len()) - usize::from(self.is_deciding_held)
+        self.resting.map_or(0, |resting| resting.open.len()) - usize::from(self.is_deciding_delayed)
     }
 
-    /// Returns the holdings for deciding a held order, with the order's own reserve released.
+    /// Returns the holdings for deciding a delayed order, with the order's own reserve released.
     pub(super) fn without(mut self, reserve: Reserve) -> Self {
         self.ledger.reserved -= reserve.cash;
         self.freed = reserve.shares;
-        self.is_deciding_held = true;
+        self.is_deciding_delayed = true;
         self
     }
 }

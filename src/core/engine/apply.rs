@@ -81,8 +81,10 @@ impl State {
             }
             Event::OrderFilled(fill) => self.fill_order(fill, position_in_log),
             Event::OrderPlaced(placed) => self.place_new_order(placed, position_in_log),
-            Event::OrderHeld(held) => self.hold_order(held, position_in_log),
-            Event::HeldOrderDropped { order } => self.drop_held_order(*order, position_in_log),
+            Event::OrderDelayed(delayed) => self.delay_order(delayed, position_in_log),
+            Event::DelayedOrderDropped { order } => {
+                self.drop_delayed_order(*order, position_in_log)
+            }
             Event::OrderAdmitted { order } => self.admit_order(*order, position_in_log),
             Event::RestingFilled(filled) => self.fill_resting(filled, position_in_log),
             Event::OrderEnded { order, reason, at } => {

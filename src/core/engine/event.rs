@@ -10,7 +10,7 @@ use crate::engine::command::Identity;
 use crate::engine::fills::fill::{Fill, Placement};
 use crate::engine::key::KeyGrant;
 use crate::engine::market::payout::{Decision, Payouts, PositionsSettled};
-use crate::engine::order::hold::Hold;
+use crate::engine::order::delay::Delay;
 use crate::engine::order::terms::{EndReason, Terms};
 use crate::engine::state::hash::StateHash;
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Timestamp};
@@ -90,10 +90,10 @@ pub enum Event {
     OrderFilled(Box<OrderFilled>),
     /// An order was placed that may rest, or that did not have to fill completely.
     OrderPlaced(Box<OrderPlaced>),
-    /// An order was placed and is held for the venue's taker delay.
-    OrderHeld(Box<OrderHeld>),
-    /// A held order was rejected when it was decided, and was removed.
-    HeldOrderDropped {
+    /// An order was placed and is delayed for the venue's taker delay.
+    OrderDelayed(Box<OrderDelayed>),
+    /// A delayed order was rejected when it was decided, and was removed.
+    DelayedOrderDropped {
         /// The removed order.
         order: OrderId,
     },
@@ -124,7 +124,7 @@ pub enum Event {
         /// The interval in milliseconds; `None` if the heartbeat ended.
         interval_ms: Option<u32>,
     },
-    /// An account's fill log was started, before its first held order.
+    /// An account's fill log was started, before its first delayed order.
     FillLogBegun {
         /// The account that logs its fills from then on.
         account: AccountId,
@@ -188,8 +188,8 @@ impl Event {
         matches!(
             self,
             Self::OrderPlaced(_)
-                | Self::OrderHeld(_)
-                | Self::HeldOrderDropped { .. }
+                | Self::OrderDelayed(_)
+                | Self::DelayedOrderDropped { .. }
                 | Self::RestingFilled(_)
                 | Self::OrderEnded { .. }
         )
@@ -204,11 +204,11 @@ impl Event {
             | Self::KeyRenamed { .. }
             | Self::MarketIntroduced { .. }
             | Self::OrderFilled(_)
-            | Self::OrderHeld(_)
+            | Self::OrderDelayed(_)
             | Self::CommentAdded { .. }
             | Self::SettlementDecided { .. } => true,
-            // A held order already has its memory.
-            Self::OrderPlaced(placed) => placed.terms.held_ms == 0,
+            // A delayed order already has its memory.
+            Self::OrderPlaced(placed) => placed.terms.delayed_ms == 0,
             Self::KeyExpirySet { .. }
             | Self::KeyRevoked { .. }
             | Self::KeyForgotten { .. }
@@ -217,7 +217,7 @@ impl Event {
             | Self::StateChecked { .. }
             // These events are consequences of open orders, which were accepted when they were
             // placed.
-            | Self::HeldOrderDropped { .. }
+            | Self::DelayedOrderDropped { .. }
             | Self::OrderAdmitted { .. }
             | Self::RestingFilled(_)
             | Self::OrderEnded { .. }
@@ -271,16 +271,16 @@ pub struct OrderPlaced {
     pub end: Option<EndReason>,
 }
 
-/// An order that was placed and is held for the venue's taker delay.
+/// An order that was placed and is delayed for the venue's taker delay.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct OrderHeld {
+pub struct OrderDelayed {
     /// The order's market, side and names.
     pub placement: Placement,
     /// The order's terms. For an order by amount, the quantity is what the amount would buy at
     /// placement.
     pub terms: Terms,
     /// The end of the hold, and the cash or shares reserved meanwhile.
-    pub hold: Hold,
+    pub delay: Delay,
     /// The time of the decision.
     pub at: Timestamp,
 }

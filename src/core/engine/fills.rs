@@ -184,8 +184,8 @@ impl State {
         })
     }
 
-    /// Starts the account's fill log. This happens before the account's first held order, because
-    /// that order may end without a fill.
+    /// Starts the account's fill log. This happens before the account's first delayed order,
+    /// because that order may end without a fill.
     pub(super) fn log_fills_from_now(
         &mut self,
         id: AccountId,

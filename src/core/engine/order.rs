@@ -4,7 +4,7 @@
 //!   [`place`] decides orders, and `take` checks an order and takes liquidity from the book.
 //!   [`terms`], [`fee`], `cost` and `slippage` have the rules. [`preview`] decides an order without
 //!   producing an event.
-//! - Holding orders where the venue delays takers: [`hold`] and [`held`].
+//! - Holding orders where the venue delays takers: [`delay`] and [`delayed`].
 //! - Resting and filling: [`open`] indexes the open orders by price, and [`matching`] fills them.
 //! - Ending: [`cancel`], and [`heartbeats`] for accounts that go silent (`silences`).
 //! - Storing: [`life`] is an order's terms, progress and end, `packed_life` is its stored form, and
@@ -13,10 +13,10 @@
 
 pub mod cancel;
 pub(in crate::engine) mod cost;
+pub mod delay;
+pub mod delayed;
 pub mod fee;
 pub mod heartbeats;
-pub mod held;
-pub mod hold;
 pub mod idempotency;
 pub mod life;
 pub mod matching;

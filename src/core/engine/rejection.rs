@@ -195,21 +195,21 @@ pub enum Rejection {
         /// The order's status.
         status: OrderStatus,
     },
-    /// The order is held for the venue's taker delay.
+    /// The order is delayed for the venue's taker delay.
     #[error("the order cannot be cancelled while the venue's delay holds it")]
-    OrderIsHeld,
-    /// The account was reset while the order was held.
+    OrderIsDelayed,
+    /// The account was reset while the order was delayed.
     #[error(
         "the account was reset while the venue's delay held the order: send it again under another \
          name"
     )]
-    ResetWhileHeld,
-    /// The account was suspended while the order was held. It may have been resumed since.
+    ResetWhileDelayed,
+    /// The account was suspended while the order was delayed. It may have been resumed since.
     #[error(
         "an operator suspended the account while the venue's delay held the order: send it under \
          another name once writes are accepted"
     )]
-    SuspendedWhileHeld,
+    SuspendedWhileDelayed,
     /// An operator has suspended the account.
     #[error(
         "an operator of this server has suspended the account: reads go on, writes are refused"

@@ -22,7 +22,7 @@ use crate::engine::comment::{Comment, OrderComments};
 use crate::engine::key::stored::KeyRow;
 use crate::engine::market::payout::{Decided, SettledMarket};
 use crate::engine::market::used::UsedMarket;
-use crate::engine::order::hold::Holds;
+use crate::engine::order::delay::Delays;
 use crate::engine::order::idempotency::NameHash;
 use crate::engine::order::open::OpenOrders;
 use crate::engine::order::receipt::Order;
@@ -55,7 +55,7 @@ pub struct State {
     pub(super) orders: OrderTable,
     pub(super) orders_ever: u64,
     pub(super) open: OpenOrders,
-    pub(super) holds: Holds,
+    pub(super) delays: Delays,
     pub(super) silences: Silences,
     pub(super) comments: BTreeMap<CommentId, Comment>,
     pub(super) comments_ever: u64,
@@ -106,7 +106,7 @@ impl State {
             orders: OrderTable::new(),
             orders_ever: 0,
             open: OpenOrders::default(),
-            holds: Holds::default(),
+            delays: Delays::default(),
             silences: Silences::default(),
             comments: BTreeMap::new(),
             comments_ever: 0,

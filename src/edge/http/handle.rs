@@ -213,7 +213,7 @@ impl Progress {
 
 /// Resolves to the answer, or to an error if the answer waits for a record that will never be in
 /// the cluster's log. The client can then repeat the request at another node. A 503 says that
-/// nothing was done, so it is only for a request that cannot have a record in the log. A held
+/// nothing was done, so it is only for a request that cannot have a record in the log. A delayed
 /// order, or a batch that was carried out in part, may have one.
 #[cfg(feature = "cluster")]
 async fn unless_given_up(

@@ -122,7 +122,7 @@ pub struct ServingGauges {
     /// Number of open orders.
     pub open_orders: usize,
     /// Number of open orders held for the venue's delay.
-    pub held_orders: usize,
+    pub delayed_orders: usize,
     /// Number of fills of resting orders since the start.
     pub resting_fills: u64,
     /// Number of books queued for the shards because they may fill open orders.

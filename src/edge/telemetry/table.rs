@@ -195,7 +195,7 @@ pub static METRICS: [Metric; 87] = [
     Metric::gauge(
         "paperbourse_held_orders",
         "Open orders that wait as long as the venue delays them.",
-        |from, out| out.maybe(serving(from, |it| it.held_orders)),
+        |from, out| out.maybe(serving(from, |it| it.delayed_orders)),
     ),
     Metric::gauge(
         "paperbourse_crossings_waiting",

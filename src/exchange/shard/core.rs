@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::facts::{self, Facts, Subscribers};
 use super::fills::FillFollowers;
 use super::limits::{OpenOrderBoard, Published};
-use super::{HeldOrders, Observer, Refusal, Room, Unmatched};
+use super::{DelayedOrders, Observer, Refusal, Room, Unmatched};
 use paperbourse_core::clock::Clock;
 use paperbourse_core::engine::event::{Event, Events};
 use paperbourse_core::engine::rejection::Rejection;
@@ -44,7 +44,7 @@ pub(super) struct Environment {
     pub(super) account_count: AtomicUsize,
     pub(super) open_orders: OpenOrderBoard,
     pub(super) unmatched: Unmatched,
-    pub(super) held_orders: HeldOrders,
+    pub(super) delayed_orders: DelayedOrders,
     pub(super) fill_followers: FillFollowers,
     /// The subscribers to the facts of all shards.
     pub(super) subscribers: Mutex<Vec<Weak<facts::Shared>>>,
@@ -78,7 +78,7 @@ impl Core {
     /// Publishes the open orders of a recovered state to the feed and the timers.
     pub(super) fn publish_limits(&mut self, environment: &Environment) {
         self.published.publish_all(&self.state, environment);
-        environment.held_orders.announce_all(&self.state);
+        environment.delayed_orders.announce_all(&self.state);
     }
 
     /// Decides a command and commits its events. The clock and the book are read at the moment of
@@ -161,7 +161,7 @@ impl Core {
         self.state.apply(&events, lsn);
         if events.iter().any(Event::concerns_open_orders) {
             self.published.follow(&events, &self.state, environment);
-            environment.held_orders.announce(&events, &self.state);
+            environment.delayed_orders.announce(&events, &self.state);
         }
         environment.fill_followers.wake(&events, &self.state);
         // Published before the record's bytes are filled in: once a place is durable, every record

@@ -89,7 +89,7 @@ impl Published {
                     placed = Some(order);
                     order.placement.order
                 }
-                Event::OrderHeld(_) | Event::HeldOrderDropped { .. } => {
+                Event::OrderDelayed(_) | Event::DelayedOrderDropped { .. } => {
                     has_changed = true;
                     continue;
                 }

@@ -1,5 +1,5 @@
+mod delayed;
 mod facts;
-mod held;
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};

@@ -85,7 +85,7 @@ fn deliver_placed(
                 totals.acknowledged += 1;
                 totals.placed += 1;
                 let life = receipt.life.as_ref();
-                totals.held += u64::from(life.is_some_and(|life| life.terms.held_ms > 0));
+                totals.delayed += u64::from(life.is_some_and(|life| life.terms.delayed_ms > 0));
                 auditor.acknowledged(noted.shard, noted.sequence);
             }
             auditor.resting.saw(number, &receipt, &clients.resting, venue)?;

@@ -45,7 +45,7 @@ struct Book {
     /// Number of resets that the trader requested, and number of resets that an answer confirmed.
     resets_asked: u32,
     resets_seen: u32,
-    /// Every order up to this one, even if it was held, had ended by the time of a reset.
+    /// Every order up to this one, even if it was delayed, had ended by the time of a reset.
     reset_up_to: Option<OrderId>,
     /// Every order up to this one has ended.
     ended_up_to: Option<OrderId>,
@@ -112,7 +112,7 @@ impl RestingBooks {
         trader: usize,
         number: usize,
     ) -> Result<bool, String> {
-        self.book(trader).forget_held(number)
+        self.book(trader).forget_delayed(number)
     }
 
     /// Records an order returned by a read.
@@ -219,8 +219,8 @@ impl Book {
         ensure!(receipt.account == account, "{receipt:?} is of another account");
         self.check_alone(receipt, sent, venue)?;
         if self.id_of.get(&number).is_some_and(|&before| before < order) {
-            // The order was held, dropped, and sent again.
-            self.forget_held(number)?;
+            // The order was delayed, dropped, and sent again.
+            self.forget_delayed(number)?;
         }
         let id = *self.id_of.entry(number).or_insert(order);
         ensure!(id == order, "order {number} is {id} and {order}");
@@ -229,7 +229,7 @@ impl Book {
             return Ok(true);
         };
         ensure!(known.number == number, "order {order} is {} and {number}", known.number);
-        if known.receipt.is_held() && !receipt.is_held() {
+        if known.receipt.is_delayed() && !receipt.is_delayed() {
             known.receipt = receipt.clone();
             return Ok(true);
         }
@@ -243,13 +243,13 @@ impl Book {
         Ok(is_newer)
     }
 
-    /// Forgets the order with this number, which was held and has been dropped. Returns whether it
-    /// was known.
-    fn forget_held(&mut self, number: usize) -> Result<bool, String> {
+    /// Forgets the order with this number, which was delayed and has been dropped. Returns whether
+    /// it was known.
+    fn forget_delayed(&mut self, number: usize) -> Result<bool, String> {
         let Some(order) = self.id_of.remove(&number) else { return Ok(false) };
         let known = self.orders.remove(&order).expect("both know the order");
         ensure!(
-            known.receipt.is_held(),
+            known.receipt.is_delayed(),
             "order {number} is gone, last seen as {:?}",
             known.receipt
         );
@@ -343,23 +343,23 @@ impl Book {
             totals.found_unanswered += u64::from(!self.orders.contains_key(&order));
             let is_as_new = self.note(number, &receipt, sent, venue)?;
             ensure!(is_as_new, "order {order} has lost what was shown of it: {receipt:?}");
-            // Cancelling all orders leaves held orders open.
-            let was_held = receipt.life.as_ref().is_some_and(|life| life.terms.held_ms > 0);
-            let ended_up_to = self.ended_up_to.filter(|_| !was_held && !receipt.is_held());
+            // Cancelling all orders leaves delayed orders open.
+            let was_delayed = receipt.life.as_ref().is_some_and(|life| life.terms.delayed_ms > 0);
+            let ended_up_to = self.ended_up_to.filter(|_| !was_delayed && !receipt.is_delayed());
             let must_have_ended = self.ended.contains_key(&order)
                 || ended_up_to.is_some_and(|newest| order <= newest)
                 || self.reset_up_to.is_some_and(|newest| order <= newest);
             ensure!(!(row.is_open() && must_have_ended), "order {order} is open again");
         }
-        totals.found_held += rows.iter().filter(|row| row.hold.is_some()).count() as u64;
+        totals.found_delayed += rows.iter().filter(|row| row.delay.is_some()).count() as u64;
         let found: BTreeSet<OrderId> = rows.iter().map(|row| row.placement.order).collect();
-        let held = self.orders.iter().filter(|(_, known)| known.receipt.is_held());
-        let dropped: Vec<usize> = held
+        let delayed = self.orders.iter().filter(|(_, known)| known.receipt.is_delayed());
+        let dropped: Vec<usize> = delayed
             .filter(|(order, _)| !found.contains(order))
             .map(|(_, known)| known.number)
             .collect();
         for number in dropped {
-            totals.dropped += u64::from(self.forget_held(number)?);
+            totals.dropped += u64::from(self.forget_delayed(number)?);
         }
         for (order, known) in self.orders.iter().filter(|(order, _)| !found.contains(order)) {
             let has_ended = !life(&known.receipt)?.is_open();
@@ -374,8 +374,8 @@ impl Book {
         ensure!(rows.len() - kept <= OPEN_ORDERS_MAX as usize, "too many orders are open");
         totals.filled_later += self.fill_count() - fills_before;
         self.count_ends(totals)?;
-        let holds = rows.iter().filter_map(|row| Some((row.placement.order, row.hold?.reserve)));
-        self.check_sums(account, state, &holds.collect())?;
+        let delays = rows.iter().filter_map(|row| Some((row.placement.order, row.delay?.reserve)));
+        self.check_sums(account, state, &delays.collect())?;
         Ok(rows.len() as u64)
     }
 
@@ -428,7 +428,7 @@ impl Book {
         &self,
         account: &Account,
         state: &State,
-        holds: &BTreeMap<OrderId, Reserve>,
+        delays: &BTreeMap<OrderId, Reserve>,
     ) -> Result<(), String> {
         let (mut purchases, mut sales, mut fees, mut reserved) = (0, 0, 0, 0);
         let (mut finished, mut fills) = (0, 0);
@@ -445,12 +445,12 @@ impl Book {
             net[market] += if is_buy { filled } else { -filled };
             fees += life.progress.fee.micros();
             let (mut cash, shares) = held_back(known.receipt.side, life);
-            if let Some(hold) = holds.get(order) {
-                let fee = hold.cash.micros() - cash;
+            if let Some(delay) = delays.get(order) {
+                let fee = delay.cash.micros() - cash;
                 let fee_max = if is_buy { fee_max(life.terms.quantity) } else { 0 };
                 ensure!(
-                    (0..=fee_max).contains(&fee) && hold.shares.micros() == shares,
-                    "held with {hold:?}: {:?}",
+                    (0..=fee_max).contains(&fee) && delay.shares.micros() == shares,
+                    "delayed with {delay:?}: {:?}",
                     known.receipt
                 );
                 cash += fee;
@@ -562,7 +562,7 @@ const fn fee_max(quantity: Shares) -> i64 {
 }
 
 /// Returns the micro-dollars and micro-shares that an order reserves, not counting the fee that a
-/// held order also reserves.
+/// delayed order also reserves.
 fn held_back(side: Side, life: &Life) -> (i64, i64) {
     if !life.is_open() {
         return (0, 0);

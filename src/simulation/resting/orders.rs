@@ -114,9 +114,9 @@ impl Clients {
                 .retain(|(order, _)| state.order_row(*order).is_some_and(|row| row.is_open()));
             self.traders[trader].unanswered.retain(|&number| {
                 let sent = &mut resting.orders[number];
-                // A held order is not decided yet, and may be placed again.
+                // A delayed order is not decided yet, and may be placed again.
                 let row = sent.row_in(state, &digest);
-                let is_found = row.is_some_and(|row| row.hold.is_none());
+                let is_found = row.is_some_and(|row| row.delay.is_none());
                 // Give the order up: the server may forget it later, and would then place it a
                 // second time.
                 let is_given_up = is_found && std::mem::replace(&mut sent.is_found, is_found);

@@ -11,7 +11,7 @@ use crate::venue::{BookReplaced, VenueChange};
 /// The ids of the markets. The first stays open; the others are resolved in order.
 pub(in crate::simulation) const RESTING_MARKETS: [&str; 4] = ["0xd0", "0xd1", "0xd2", "0xd3"];
 
-/// Returns the time for which a market holds marketable orders, in milliseconds.
+/// Returns the time for which a market delays marketable orders, in milliseconds.
 const fn taker_delay_ms(market: usize) -> u32 {
     if market.is_multiple_of(2) { 250 } else { 0 }
 }

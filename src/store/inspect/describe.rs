@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use operator::ActRow;
-pub use order::{FillRow, HeldRow, LevelRow, PlacedRow, RestingFillRow};
+pub use order::{DelayedRow, FillRow, LevelRow, PlacedRow, RestingFillRow};
 pub use reset::ResetRow;
 
 use super::text::Text;
@@ -115,10 +115,12 @@ pub enum EventRow<'a> {
     OrderFilled(Box<FillRow<'a>>),
     /// [`Event::OrderPlaced`].
     OrderPlaced(Box<PlacedRow<'a>>),
-    /// [`Event::OrderHeld`].
-    OrderHeld(Box<HeldRow<'a>>),
-    /// [`Event::HeldOrderDropped`].
-    HeldOrderDropped { order: u64 },
+    /// [`Event::OrderDelayed`].
+    #[serde(rename = "order_held")]
+    OrderDelayed(Box<DelayedRow<'a>>),
+    /// [`Event::DelayedOrderDropped`].
+    #[serde(rename = "held_order_dropped")]
+    DelayedOrderDropped { order: u64 },
     /// [`Event::OrderAdmitted`].
     OrderAdmitted { order: u64 },
     /// [`Event::RestingFilled`].
@@ -172,8 +174,8 @@ pub const fn kind(event: &Event) -> &'static str {
         Event::MarketIntroduced { .. } => "market_introduced",
         Event::OrderFilled(_) => "order_filled",
         Event::OrderPlaced(_) => "order_placed",
-        Event::OrderHeld(_) => "order_held",
-        Event::HeldOrderDropped { .. } => "held_order_dropped",
+        Event::OrderDelayed(_) => "order_held",
+        Event::DelayedOrderDropped { .. } => "held_order_dropped",
         Event::OrderAdmitted { .. } => "order_admitted",
         Event::RestingFilled(_) => "resting_filled",
         Event::OrderEnded { .. } => "order_ended",
@@ -283,11 +285,13 @@ impl<'a> EventRow<'a> {
                 let market = market(placed.placement.market);
                 Self::OrderPlaced(Box::new(PlacedRow::new(placed, market)))
             }
-            Event::OrderHeld(held) => {
-                let market = market(held.placement.market);
-                Self::OrderHeld(Box::new(HeldRow::new(held, market)))
+            Event::OrderDelayed(delayed) => {
+                let market = market(delayed.placement.market);
+                Self::OrderDelayed(Box::new(DelayedRow::new(delayed, market)))
             }
-            Event::HeldOrderDropped { order } => Self::HeldOrderDropped { order: order.get() },
+            Event::DelayedOrderDropped { order } => {
+                Self::DelayedOrderDropped { order: order.get() }
+            }
             Event::OrderAdmitted { order } => Self::OrderAdmitted { order: order.get() },
             Event::RestingFilled(filled) => {
                 Self::RestingFilled(Box::new(RestingFillRow::new(filled)))
@@ -321,8 +325,7 @@ impl<'a> EventRow<'a> {
                 at: Text(*at),
             },
             Event::PositionsSettled(settled) => {
-                let market = market(settled.market);
-                Self::PositionsSettled(Box::new(SettledRow::new(settled, market)))
+                Self::PositionsSettled(Box::new(SettledRow::new(settled, market(settled.market))))
             }
             Event::MarketSettled { market: index, payouts, at } => Self::MarketSettled {
                 market_index: index.0,
@@ -411,8 +414,8 @@ impl fmt::Display for EventRow<'_> {
             }
             Self::OrderFilled(fill) => fill.fmt(formatter),
             Self::OrderPlaced(placed) => placed.fmt(formatter),
-            Self::OrderHeld(held) => held.fmt(formatter),
-            Self::HeldOrderDropped { order } => write!(formatter, "dropped held order {order}"),
+            Self::OrderDelayed(delayed) => delayed.fmt(formatter),
+            Self::DelayedOrderDropped { order } => write!(formatter, "dropped held order {order}"),
             Self::OrderAdmitted { order } => {
                 write!(formatter, "admitted order {order} to a fresh book")
             }

@@ -48,15 +48,15 @@
 //!   order u64, account u64, market u32, outcome u8, side u8, names u8, has slippage u8,
 //!   slippage u32, levels u16, 0 u16, quantity, notional, fee, fee rate, balance,
 //!   position shares, position cost i64, time i64, fingerprint 16, names × 16,
-//!   client order id (flag u8, text), has life u8, life, hold if the life says so
+//!   client order id (flag u8, text), has life u8, life, delay if the life says so
 //!
 //! a life
-//!   kind u8, time in force u8, is post-only u8, awaited book 1 or was held 2 u8, quantity i64,
-//!   price (flag u8, i64), expiry (flag u8, i64), milliseconds held u32 if it was held,
-//!   filled, notional, fee i64, newest fill i64, fills u32, awaits book 1 or is held 2 u8,
+//!   kind u8, time in force u8, is post-only u8, awaited book 1 or was delayed 2 u8, quantity i64,
+//!   price (flag u8, i64), expiry (flag u8, i64), milliseconds delayed u32 if it was delayed,
+//!   filled, notional, fee i64, newest fill i64, fills u32, awaits book 1 or is delayed 2 u8,
 //!   reason u8, end (flag u8, i64)
 //!
-//! a hold
+//! a delay
 //!   end of the wait i64, reserved cash, reserved shares i64, amount (flag u8, i64),
 //!   expected price (flag u8, i64), most slippage (flag u8, i64)
 //! ```
@@ -551,7 +551,7 @@ fn read_fill_log(reader: &mut Reader<'_>, restorer: &mut Restorer) -> Result<(),
 
 /// Encodes an order with its life and hold.
 pub(super) fn encode_order(order: &OrderRow, out: &mut Vec<u8>) {
-    let OrderRow { placement, fill, level_count, slippage_bps, life, hold } = order;
+    let OrderRow { placement, fill, level_count, slippage_bps, life, delay } = order;
     let mut fields = Fields(out);
     fields.order_head(placement, *slippage_bps);
     fields.u16(*level_count);
@@ -563,8 +563,8 @@ pub(super) fn encode_order(order: &OrderRow, out: &mut Vec<u8>) {
     if let Some(life) = life {
         fields.life(life);
     }
-    if let Some(hold) = hold {
-        fields.hold(hold);
+    if let Some(delay) = delay {
+        fields.delay(delay);
     }
 }
 
@@ -583,7 +583,7 @@ fn read_order(reader: &mut Reader<'_>, version: u32) -> Result<OrderRow, RecordE
     placement.client_order_id = reader.optional_text("client order id")?;
     let has_life = version > 2 && reader.flag("whether the order has a life")?;
     let life = if has_life { Some(reader.life()?) } else { None };
-    let is_held = life.is_some_and(|life| life.is_held && life.is_open());
-    let hold = if is_held { Some(reader.hold()?) } else { None };
-    Ok(OrderRow { placement, fill, level_count, slippage_bps, life, hold })
+    let is_delayed = life.is_some_and(|life| life.is_delayed && life.is_open());
+    let delay = if is_delayed { Some(reader.delay()?) } else { None };
+    Ok(OrderRow { placement, fill, level_count, slippage_bps, life, delay })
 }

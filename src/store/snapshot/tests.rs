@@ -242,7 +242,7 @@ impl World {
                     TimeInForce::GoodTilCancelled
                 },
                 post_only: !is_dated,
-                held_ms: 0,
+                delayed_ms: 0,
                 awaited_book: waits,
                 quantity: Shares::from_micros(2_000_000),
                 price: Some(Price::from_micros(20_000)),

@@ -14,7 +14,7 @@ impl NaiveOrders {
         if self.is_gone(order) || self.orders[order].sent.account != account {
             return vec![Fact::Refused("ORDER_NOT_FOUND")];
         }
-        if !self.is_open(order) || self.is_held(order) {
+        if !self.is_open(order) || self.is_delayed(order) {
             return vec![Fact::Refused("ORDER_NOT_CANCELLABLE")];
         }
         self.end_all(&[order], "user")
@@ -118,7 +118,7 @@ impl NaiveOrders {
     /// Clears the books of a market of what rests there since before this time.
     pub(crate) fn clear_books(&mut self, market: usize, at_ms: i64) -> Vec<Fact> {
         let mut orders = self.open_in(market);
-        orders.retain(|&order| !self.is_held(order) && self.orders[order].came_ms < at_ms);
+        orders.retain(|&order| !self.is_delayed(order) && self.orders[order].came_ms < at_ms);
         self.end_all(&orders, "game_start")
     }
 
@@ -134,13 +134,13 @@ impl NaiveOrders {
     }
 
     /// The open orders of a market: what rests by outcome, purchases first, the best price first
-    /// and then the oldest; then what is held, the oldest first.
+    /// and then the oldest; then what is delayed, the oldest first.
     fn open_in(&self, market: usize) -> Vec<usize> {
         let mut orders: Vec<usize> = self.open().collect();
         orders.retain(|&order| self.orders[order].sent.market == market);
         orders.sort_by_key(|&order| {
             let sent = &self.orders[order].sent;
-            if self.is_held(order) {
+            if self.is_delayed(order) {
                 return (true, 0, false, 0, order);
             }
             let rank = if sent.is_buy { -limit(sent) } else { limit(sent) };

@@ -41,10 +41,10 @@ impl Pair {
                 continue;
             };
             assert!(!naive.is_gone(order), "order {order} is not gone");
-            let reserve = row.hold.map(|hold| hold.reserve);
-            assert_eq!(reserve, self.held_reserve(order), "order {order}");
+            let reserve = row.delay.map(|delay| delay.reserve);
+            assert_eq!(reserve, self.delayed_reserve(order), "order {order}");
             let Some(life) = row.life else {
-                assert_eq!(expected.held_ms, 0);
+                assert_eq!(expected.delayed_ms, 0);
                 assert_eq!(
                     (naive.status(order), naive.filled(order)),
                     ("FILLED", expected.quantity)
@@ -53,8 +53,8 @@ impl Pair {
             };
             assert_eq!(life.status().as_str(), naive.status(order), "order {order}");
             assert_eq!(life.end.map(|end| end.reason.as_str()), expected.end, "order {order}");
-            assert_eq!(i64::from(life.terms.held_ms), expected.held_ms, "order {order}");
-            assert_eq!(life.is_held, expected.held.is_some(), "order {order}");
+            assert_eq!(i64::from(life.terms.delayed_ms), expected.delayed_ms, "order {order}");
+            assert_eq!(life.is_delayed, expected.held.is_some(), "order {order}");
             assert_eq!(life.awaits_book, expected.awaits && naive.is_open(order), "order {order}");
             let fills: Vec<&Fill> = naive.fills.iter().filter(|fill| fill.order == order).collect();
             let sum = |of: fn(&Fill) -> Micros| fills.iter().map(|fill| of(fill)).sum::<Micros>();
@@ -75,8 +75,8 @@ impl Pair {
         assert!(replayed == self.world.state, "the records give another state");
     }
 
-    /// What a held order must hold back.
-    fn held_reserve(&self, order: usize) -> Option<Reserve> {
+    /// What a delayed order must hold back.
+    fn delayed_reserve(&self, order: usize) -> Option<Reserve> {
         let Order { sent, quantity, held, .. } = &self.naive.orders[order];
         let cash = held.filter(|_| self.naive.is_open(order))?;
         let shares = if sent.is_buy { 0 } else { *quantity };

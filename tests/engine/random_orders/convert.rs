@@ -20,12 +20,12 @@ pub(super) fn facts(events: &Events) -> Vec<Fact> {
                 it.end.map(paperbourse::engine::order::terms::EndReason::as_str),
                 it.terms.awaited_book,
             ),
-            Event::OrderHeld(it) => {
-                let Reserve { cash, shares } = it.hold.reserve;
+            Event::OrderDelayed(it) => {
+                let Reserve { cash, shares } = it.delay.reserve;
                 let order = place(it.placement.order);
-                Fact::Held(order, cash.micros().into(), shares.micros().into())
+                Fact::Delayed(order, cash.micros().into(), shares.micros().into())
             }
-            Event::HeldOrderDropped { order } => Fact::Dropped(place(*order)),
+            Event::DelayedOrderDropped { order } => Fact::Dropped(place(*order)),
             Event::HeartbeatSet { account, interval_ms } => {
                 let account = usize::try_from(account.counter() - 1).expect("a small counter");
                 Fact::Heartbeat(account, interval_ms.map(i64::from))

@@ -3,30 +3,30 @@
 use super::*;
 
 impl Pair {
-    /// Decides a held order, whenever it is due, or one that is not held.
+    /// Decides a delayed order, whenever it is due, or one that is not delayed.
     pub(super) fn decide(&mut self) {
-        let held: Vec<usize> =
-            (0..self.naive.orders.len()).filter(|&order| self.naive.is_held(order)).collect();
+        let delayed: Vec<usize> =
+            (0..self.naive.orders.len()).filter(|&order| self.naive.is_delayed(order)).collect();
         let order = if self.random.once_in(16) {
             self.random.below(self.naive.orders.len() + 1)
-        } else if held.is_empty() {
+        } else if delayed.is_empty() {
             return;
         } else {
-            held[self.random.below(held.len())]
+            delayed[self.random.below(delayed.len())]
         };
         let market = self.naive.orders.get(order).map_or(0, |order| order.sent.market);
-        let command = DecideHeld { order: self.id(order), market_id: market_id(market).into() };
+        let command = DecideDelayed { order: self.id(order), market_id: market_id(market).into() };
         let verdict = self.world.run(&command);
         let actual = match verdict {
-            Ok(Verdict::Happens(events, HeldSubject::Dropped(rejection))) => {
+            Ok(Verdict::Happens(events, DelayedSubject::Dropped(rejection))) => {
                 let mut actual = facts(&events);
                 actual.push(Fact::Refused(report::code(&rejection)));
                 actual
             }
-            Ok(Verdict::Happens(events, subject @ HeldSubject::Kept(_))) => {
-                let placed = DecideHeld::answer(&self.world.state, subject, true);
+            Ok(Verdict::Happens(events, subject @ DelayedSubject::Kept(_))) => {
+                let placed = DecideDelayed::answer(&self.world.state, subject, true);
                 let receipt = placed.expect("it is kept").receipt;
-                assert_eq!((receipt.order, receipt.is_held()), (command.order, false));
+                assert_eq!((receipt.order, receipt.is_delayed()), (command.order, false));
                 facts(&events)
             }
             Ok(Verdict::Already(_)) => Vec::new(),

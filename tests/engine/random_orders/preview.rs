@@ -27,12 +27,12 @@ impl Pair {
             ) => {}
             (Err(previewed), Err(placed)) => same("refusal", &previewed, placed),
             // It would be refused on this book, and may be filled on the one after the delay.
-            (Err(_), Ok(Verdict::Happens(events, _))) if is_hold(events) => {}
+            (Err(_), Ok(Verdict::Happens(events, _))) if is_delayed(events) => {}
             (Ok(Verdict::Already(preview)), Ok(Verdict::Happens(events, subject))) => {
                 let order = self.world.state.order_row(subject.order).expect("it was just placed");
-                let is_held = is_hold(events);
-                same("whether it is held", &(preview.delay_ms > 0), &is_held);
-                if !is_held {
+                let is_delayed = is_delayed(events);
+                same("whether it is delayed", &(preview.delay_ms > 0), &is_delayed);
+                if !is_delayed {
                     self.check_preview(&preview, &order);
                 }
             }
@@ -58,8 +58,8 @@ impl Pair {
     }
 }
 
-fn is_hold(events: &Events) -> bool {
-    matches!(events.last(), Some(Event::OrderHeld(_)))
+fn is_delayed(events: &Events) -> bool {
+    matches!(events.last(), Some(Event::OrderDelayed(_)))
 }
 
 #[track_caller]

@@ -46,7 +46,7 @@ pub(super) fn provoked() -> BTreeMap<String, Value> {
         ApiError::journal_full(),
         ApiError::export_limit_exceeded(2),
         ApiError::identity_unavailable(1),
-        Rejection::ResetWhileHeld.into(),
+        Rejection::ResetWhileDelayed.into(),
         Rejection::AccountSuspended.into(),
         ApiError::not_ready(),
         ApiError::log_halted(),

@@ -60,7 +60,7 @@ pub(in crate::engine) fn reset(
     account: &Account,
     given: Given<'_, '_>,
 ) -> Result<Verdict<Reset>, Rejection> {
-    // Oldest first, including held orders.
+    // Oldest first, including delayed orders.
     let orders = account.open_orders().map(|slot| state.orders[slot].id());
     let (mut events, has_more) =
         end_at_most(ORDERS_PER_RECORD_MAX, orders, EndReason::Reset, given.now);

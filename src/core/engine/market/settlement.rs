@@ -217,11 +217,11 @@ impl State {
         Ok(())
     }
 
-    /// Returns the open orders of a market, including held ones.
+    /// Returns the open orders of a market, including delayed ones.
     fn open_orders_in(&self, market: MarketIndex) -> impl Iterator<Item = OrderId> + '_ {
         let resting = self.open.of_market(market).map(|slot| self.orders[slot].id());
-        let held = self.holds.of_market(market);
-        resting.chain(held.filter_map(|counter| OrderId::new(self.shard, counter)))
+        let delayed = self.delays.of_market(market);
+        resting.chain(delayed.filter_map(|counter| OrderId::new(self.shard, counter)))
     }
 
     pub(in crate::engine) fn add_decision(
@@ -333,8 +333,10 @@ impl State {
                 .iter()
                 .any(|&position| self.holds_shares(market, position))
         });
-        let mut markets: Vec<MarketIndex> =
-            held.chain(self.open_sides().map(|on| on.market)).chain(self.holds.markets()).collect();
+        let mut markets: Vec<MarketIndex> = held
+            .chain(self.open_sides().map(|on| on.market))
+            .chain(self.delays.markets())
+            .collect();
         markets.sort_unstable();
         markets.dedup();
         markets.into_iter().map(|market| &self.used_market(market).condition_id)

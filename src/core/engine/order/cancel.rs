@@ -56,8 +56,8 @@ impl Command for CancelOrder {
         if !life.is_open() {
             return Err(Rejection::NotCancellable { status: life.status() });
         }
-        if life.is_held {
-            return Err(Rejection::OrderIsHeld);
+        if life.is_delayed {
+            return Err(Rejection::OrderIsDelayed);
         }
         let released = life.reserve(state.orders[slot].side());
         let events = smallvec![ended(self.order, EndReason::User, given.now)];
@@ -199,7 +199,7 @@ pub(in crate::engine) const fn ended(order: OrderId, reason: EndReason, at: Time
 }
 
 impl State {
-    /// Returns the account's open orders that are not held, oldest first.
+    /// Returns the account's open orders that are not delayed, oldest first.
     pub(in crate::engine) fn cancellable_orders<'a>(
         &'a self,
         account: &'a Account,
@@ -214,7 +214,7 @@ impl State {
         counter: u64,
     ) -> impl Iterator<Item = &'a Order> + 'a {
         let orders = account.open_orders_after(counter).map(|slot| &self.orders[slot]);
-        orders.filter(|order| self.orders.life_of(order).is_some_and(|life| !life.is_held))
+        orders.filter(|order| self.orders.life_of(order).is_some_and(|life| !life.is_delayed))
     }
 
     /// Ends an open order and releases its reserve.
@@ -231,7 +231,7 @@ impl State {
         }
         let slot = self.open_slot(id)?;
         let is_possible = self.orders.life(slot).is_some_and(|life| match reason {
-            _ if life.is_held && !reason.ends_held_orders() => false,
+            _ if life.is_delayed && !reason.ends_delayed_orders() => false,
             EndReason::GtdExpired => life.is_due(at),
             EndReason::PostOnlyWouldCross => life.awaits_book && life.terms.post_only,
             EndReason::InsufficientBalance => life.awaits_book,
@@ -243,8 +243,8 @@ impl State {
         }
         let priority = self.priority_of(slot);
         let account = self.touch_order(slot, position_in_log);
-        self.end_hold(account, slot);
-        // Zero for a held order, whose reserve `end_hold` has released.
+        self.end_delay(account, slot);
+        // Zero for a delayed order, whose reserve `end_hold` has released.
         let reserve = self.reserve_of(slot);
         let life = self.change_life(slot, |life| {
             life.end = Some(End { reason, at });

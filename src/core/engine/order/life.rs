@@ -20,8 +20,8 @@ pub struct Life {
     pub end: Option<End>,
     /// Whether the order still waits for its first fresh book.
     pub awaits_book: bool,
-    /// Whether the order is held for the venue's taker delay, or ended while it was held.
-    pub is_held: bool,
+    /// Whether the order is delayed for the venue's taker delay, or ended while it was delayed.
+    pub is_delayed: bool,
 }
 
 /// The sums of an order's fills.
@@ -93,10 +93,10 @@ impl Life {
         self.terms.price.unwrap_or(Price::ZERO)
     }
 
-    /// Returns the cash or shares that the order reserves while it rests. The reserve of a held
+    /// Returns the cash or shares that the order reserves while it rests. The reserve of a delayed
     /// order is in its hold instead.
     pub fn reserve(&self, side: Side) -> Reserve {
-        if self.is_open() && !self.is_held {
+        if self.is_open() && !self.is_delayed {
             Reserve::of(side, self.limit(), self.remaining())
         } else {
             Reserve::default()
@@ -116,7 +116,7 @@ impl Life {
 
     /// Whether the fields are consistent with each other, without looking at the rest of the state.
     pub(in crate::engine) fn is_consistent(&self) -> bool {
-        let Terms { kind, time_in_force, post_only, awaited_book, quantity, price, held_ms } =
+        let Terms { kind, time_in_force, post_only, awaited_book, quantity, price, delayed_ms } =
             self.terms;
         let rests = time_in_force.may_rest();
         let is_limit = kind == OrderKind::Limit;
@@ -130,20 +130,20 @@ impl Life {
             && (rests || !post_only && !awaited_book)
             && (awaited_book || !self.awaits_book)
             && (!self.awaits_book || self.is_open())
-            && (!self.awaits_book && !self.is_held || self.progress == Progress::default())
-            && !(self.is_held && (post_only || awaited_book || held_ms > 0))
-            && (!self.is_held || reason.is_none_or(EndReason::ends_held_orders))
+            && (!self.awaits_book && !self.is_delayed || self.progress == Progress::default())
+            && !(self.is_delayed && (post_only || awaited_book || delayed_ms > 0))
+            && (!self.is_delayed || reason.is_none_or(EndReason::ends_delayed_orders))
             && self.progress.is_consistent()
             && price.map_or(!is_limit, |price| prices.contains(&price))
             // An order that cannot rest ends when it is placed, and only such an order is killed.
-            && (rests || self.is_held || self.status() != OrderStatus::Pending)
+            && (rests || self.is_delayed || self.status() != OrderStatus::Pending)
             && (!is_killed || !rests)
             && !(self.end.is_some() && self.progress.filled == quantity && quantity > Shares::ZERO)
     }
 
     /// Returns the life's term in the state hash.
     pub(in crate::engine) fn term(&self, order: OrderId) -> StateHash {
-        let Terms { time_in_force, quantity, price, held_ms, .. } = self.terms;
+        let Terms { time_in_force, quantity, price, delayed_ms, .. } = self.terms;
         let Progress { filled, notional, fee, fill_count, filled_at } = self.progress;
         let flags = u64::from(self.flags()) << 32 | u64::from(fill_count);
         let term = Term::new(TermKind::Life)
@@ -153,7 +153,7 @@ impl Life {
             .signed_pair(filled.micros(), notional.micros())
             .signed_pair(fee.micros(), filled_at.nanos())
             .optional(self.end.map(|end| end.at.nanos()));
-        let term = if held_ms > 0 { term.signed(held_ms.into()) } else { term };
+        let term = if delayed_ms > 0 { term.signed(delayed_ms.into()) } else { term };
         term.finish()
     }
 
@@ -172,8 +172,8 @@ impl Life {
             | u32::from(self.terms.awaited_book) << 2
             | u32::from(self.awaits_book) << 3
             | time_in_force << 4
-            | u32::from(self.is_held) << 6
-            | u32::from(self.terms.held_ms > 0) << 7
+            | u32::from(self.is_delayed) << 6
+            | u32::from(self.terms.delayed_ms > 0) << 7
             | reason << 8
     }
 }

@@ -25,7 +25,7 @@ pub(in crate::engine) struct StoredLife {
     /// The price in micro-dollars, plus 1; 0 if there is none.
     price: u32,
     fill_count: u32,
-    held_ms: u32,
+    delayed_ms: u32,
     flags: NonZeroU32,
 }
 
@@ -37,7 +37,7 @@ const FLAG_LIMIT: u32 = 1 << 1;
 const FLAG_POST_ONLY: u32 = 1 << 2;
 const FLAG_AWAITED_BOOK: u32 = 1 << 3;
 const FLAG_AWAITS_BOOK: u32 = 1 << 4;
-const FLAG_HELD: u32 = 1 << 5;
+const FLAG_DELAYED: u32 = 1 << 5;
 /// The bit position of the time in force, which takes two bits.
 const TIME_IN_FORCE_SHIFT: u32 = 8;
 /// The bit position of the end reason, which takes the remaining bits. Reasons count from 1; 0
@@ -47,9 +47,9 @@ const REASON_SHIFT: u32 = 16;
 impl StoredLife {
     /// Packs a life; `None` if its price is out of range.
     pub(in crate::engine) fn pack(life: &Life, placed_on: Option<BookVersion>) -> Option<Self> {
-        let Life { terms, progress, end, awaits_book, is_held } = *life;
+        let Life { terms, progress, end, awaits_book, is_delayed } = *life;
         let Progress { filled, notional, fee, fill_count, filled_at } = progress;
-        let Terms { kind, time_in_force, post_only, awaited_book, quantity, price, held_ms } =
+        let Terms { kind, time_in_force, post_only, awaited_book, quantity, price, delayed_ms } =
             terms;
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         let (named, expires_at) = match time_in_force {
@@ -63,7 +63,7 @@ impl StoredLife {
             | flag(post_only, FLAG_POST_ONLY)
             | flag(awaited_book, FLAG_AWAITED_BOOK)
             | flag(awaits_book, FLAG_AWAITS_BOOK)
-            | flag(is_held, FLAG_HELD)
+            | flag(is_delayed, FLAG_DELAYED)
             | named << TIME_IN_FORCE_SHIFT
             | end.map_or(0, |end| 1 + end.reason as u32) << REASON_SHIFT;
         Some(Self {
@@ -80,7 +80,7 @@ impl StoredLife {
                 None => 0,
             },
             fill_count,
-            held_ms,
+            delayed_ms,
             flags: NonZeroU32::new(flags)?,
         })
     }
@@ -104,7 +104,7 @@ impl StoredLife {
                 awaited_book: has(FLAG_AWAITED_BOOK),
                 quantity: self.quantity,
                 price: price.map(|micros| Price::from_micros(micros.into())),
-                held_ms: self.held_ms,
+                delayed_ms: self.delayed_ms,
             },
             progress: Progress {
                 filled: self.filled,
@@ -115,7 +115,7 @@ impl StoredLife {
             },
             end: reason.map(|reason| End { reason, at: self.ended_at }),
             awaits_book: has(FLAG_AWAITS_BOOK),
-            is_held: has(FLAG_HELD),
+            is_delayed: has(FLAG_DELAYED),
         }
     }
 }
@@ -148,7 +148,7 @@ mod tests {
                     awaited_book: bit(2),
                     quantity: Shares::from_micros(i64::MAX),
                     price: [None, Some(Price::ZERO), Some(Price::ONE)][index as usize % 3],
-                    held_ms: u32::MAX - index,
+                    delayed_ms: u32::MAX - index,
                 },
                 progress: Progress {
                     filled: Shares::from_micros(1),
@@ -159,7 +159,7 @@ mod tests {
                 },
                 end: reason.map(|reason| End { reason, at }),
                 awaits_book: bit(3),
-                is_held: bit(4),
+                is_delayed: bit(4),
             };
             assert_eq!(StoredLife::pack(&life, None).unwrap().unpack(), life);
         }

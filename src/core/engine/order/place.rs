@@ -8,11 +8,11 @@ use crate::engine::account::position::Position;
 use crate::engine::account::{Account, Holdings};
 use crate::engine::command::{OrderCommand, PlaceOrder, Trade, TradeOrder};
 use crate::engine::decide::{Command, Given, IDS_EXHAUSTED, Verdict};
-use crate::engine::event::{Event, Events, OrderFilled, OrderHeld, OrderPlaced};
+use crate::engine::event::{Event, Events, OrderDelayed, OrderFilled, OrderPlaced};
 use crate::engine::fills::fill::{Fill, Placement};
 use crate::engine::market::table::{OpenMarket, introduction};
 use crate::engine::order::cost::Cost;
-use crate::engine::order::hold::Hold;
+use crate::engine::order::delay::Delay;
 use crate::engine::order::idempotency::RequestedOrder;
 use crate::engine::order::open::BookSide;
 use crate::engine::order::payload::{Intent, NewOrder};
@@ -197,25 +197,25 @@ impl<O: RequestedOrder> OrderCommand<O> {
         let open_orders_max = rules.open_orders_max;
         let taker = Taker { intent, market, holdings: &holdings, held: &held, open_orders_max };
         let checked = taker.check()?;
-        let reserve = taker.held_reserve(&checked)?;
+        let reserve = taker.delayed_reserve(&checked)?;
         let order = state.next_order()?;
         let placement = self.placement(order, actor, on);
         let mut rest = None;
         let event = if let Some(reserve) = reserve {
             let due = now.after_ms(market.quote.taker_delay_ms);
-            let hold = Hold::of(intent, reserve, due);
+            let delay = Delay::of(intent, reserve, due);
             let terms = checked.terms;
-            Event::OrderHeld(Box::new(OrderHeld { placement, terms, hold, at: now }))
+            Event::OrderDelayed(Box::new(OrderDelayed { placement, terms, delay, at: now }))
         } else {
             let decided = taker.decide(&checked, placement, now)?;
             rest = decided.1;
             decided.0
         };
         let mut events = events_before(state, given, actor, &holdings, market);
-        // Without a fill log, each finished order counts as one fill, but a held order may end
+        // Without a fill log, each finished order counts as one fill, but a delayed order may end
         // without a fill.
         let logs_fills = account.is_some_and(|account| account.fill_log().is_some());
-        if matches!(event, Event::OrderHeld(_)) && !logs_fills {
+        if matches!(event, Event::OrderDelayed(_)) && !logs_fills {
             events.push(Event::FillLogBegun { account: actor.id() });
         }
         events.push(event);
@@ -306,13 +306,13 @@ fn position_after(
 }
 
 /// Creates the event of a decided order. The most common kind of order, a fill-or-kill market order
-/// that was not held, gets the shorter event.
+/// that was not delayed, gets the shorter event.
 fn event(taken: Taken<'_>, placement: Placement, fill: Fill, slippage_bps: Option<u32>) -> Event {
     let Taken { terms, walk, book, end } = taken;
     let levels = walk.fills;
     let book_sequence = book.map_or(0, |book| book.book.sequence);
-    let Terms { kind, time_in_force, held_ms, .. } = terms;
-    if kind == OrderKind::Market && time_in_force == TimeInForce::FillOrKill && held_ms == 0 {
+    let Terms { kind, time_in_force, delayed_ms, .. } = terms;
+    if kind == OrderKind::Market && time_in_force == TimeInForce::FillOrKill && delayed_ms == 0 {
         let filled = OrderFilled { placement, fill, levels, book_sequence, slippage_bps };
         return Event::OrderFilled(Box::new(filled));
     }

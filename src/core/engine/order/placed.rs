@@ -67,15 +67,16 @@ impl State {
         let OrderPlaced { placement, terms, fill, levels, end, .. } = placed;
         let flaw = |flaw| Flaw::order(placement.order, flaw);
         let mut used = UsedLevels::new();
-        if let Some(hold) = self.holds.get(placement.order).copied() {
-            let held = self.take_held_order(placement.order, position_in_log).map_err(flaw)?;
-            if held.placement != *placement || !hold.permits(held.terms, *terms) {
+        if let Some(delay) = self.delays.get(placement.order).copied() {
+            let delayed =
+                self.take_delayed_order(placement.order, position_in_log).map_err(flaw)?;
+            if delayed.placement != *placement || !delay.permits(delayed.terms, *terms) {
                 return Err(flaw("is not the order that was held"));
             }
-            used = held.used;
+            used = delayed.used;
         } else {
             self.take_order_id(placement).map_err(flaw)?;
-            if terms.held_ms > 0 {
+            if terms.delayed_ms > 0 {
                 return Err(flaw("was never held"));
             }
         }
@@ -109,7 +110,7 @@ impl State {
             return Ok(());
         }
         self.open_order(account, slot).map_err(flaw)?;
-        // The account dropped its used levels if the held order was its only order on this side.
+        // The account dropped its used levels if the delayed order was its only order on this side.
         if !used.is_empty() {
             self.accounts[account].remember_used(on, used);
         }
@@ -259,7 +260,7 @@ fn life_of(terms: &Terms, fill: &Fill, end: Option<EndReason>) -> Result<Life, &
         progress: progress.ok_or("has sums out of range")?,
         end: end.map(|reason| End { reason, at: fill.at }),
         awaits_book: terms.awaited_book,
-        is_held: false,
+        is_delayed: false,
     };
     let is_killed = end.is_none_or(EndReason::is_at_placement);
     let is_new = is_killed && (!life.awaits_book || fill.quantity == Shares::ZERO);

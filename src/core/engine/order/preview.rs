@@ -102,7 +102,7 @@ impl Command for PreviewOrder {
             open_orders_max,
         };
         let checked = taker.check()?;
-        let is_held = taker.held_reserve(&checked)?.is_some();
+        let is_delayed = taker.delayed_reserve(&checked)?.is_some();
         let placement = self.0.placement(state.next_order()?, actor, on);
         let (fill, level_count, slippage_bps, end) = match taker.decide(&checked, placement, now)?.0
         {
@@ -134,7 +134,7 @@ impl Command for PreviewOrder {
             end,
             reserve,
             available: fill.balance - holdings.ledger.reserved - reserve.cash,
-            delay_ms: if is_held { quote.taker_delay_ms } else { 0 },
+            delay_ms: if is_delayed { quote.taker_delay_ms } else { 0 },
         }))
     }
 

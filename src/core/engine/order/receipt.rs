@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::engine::event::{OrderFilled, OrderPlaced};
 use crate::engine::fills::fill::{Fill, Placement};
 use crate::engine::market::used::UsedMarket;
-use crate::engine::order::hold::Hold;
+use crate::engine::order::delay::Delay;
 use crate::engine::order::idempotency::{Fingerprint, NAMES_PER_ORDER_MAX, NameHash};
 use crate::engine::order::life::Life;
 use crate::engine::order::open::BookSide;
@@ -94,8 +94,8 @@ impl Order {
         Self::new(placement, client_order_id, *fill, level_count, *slippage_bps, position_in_log)
     }
 
-    /// Packs a held order, which has not filled yet; `None` if a field is out of range.
-    pub(in crate::engine) fn held(
+    /// Packs a delayed order, which has not filled yet; `None` if a field is out of range.
+    pub(in crate::engine) fn delayed(
         placement: &Placement,
         fill: Fill,
         position_in_log: u64,
@@ -107,7 +107,7 @@ impl Order {
     /// Packs a row without its life; `None` if a field is out of range.
     pub(in crate::engine) fn pack(mut row: OrderRow, position_in_log: u64) -> Option<Self> {
         let client_order_id = row.placement.client_order_id.take();
-        let OrderRow { placement, fill, level_count, slippage_bps, life: _, hold: _ } = row;
+        let OrderRow { placement, fill, level_count, slippage_bps, life: _, delay: _ } = row;
         Self::new(&placement, client_order_id, fill, level_count, slippage_bps, position_in_log)
     }
 
@@ -157,7 +157,7 @@ impl Order {
         })
     }
 
-    /// Returns the unpacked order, with this life and without its hold.
+    /// Returns the unpacked order, with this life and without its delay.
     pub(in crate::engine) fn row(&self, life: Option<&Life>) -> OrderRow {
         let placement = Placement {
             order: self.id,
@@ -171,7 +171,7 @@ impl Order {
         };
         let (level_count, slippage_bps) = (self.level_count, self.slippage_bps());
         let (fill, life) = (self.fill(), life.copied());
-        OrderRow { placement, fill, level_count, slippage_bps, life, hold: None }
+        OrderRow { placement, fill, level_count, slippage_bps, life, delay: None }
     }
 
     /// Returns the fill at placement.
@@ -322,8 +322,8 @@ pub struct OrderRow {
     pub slippage_bps: Option<u32>,
     /// The order's life; `None` if an [`OrderFilled`] placed it.
     pub life: Option<Life>,
-    /// The order's hold; `None` if the order is not held.
-    pub hold: Option<Hold>,
+    /// The order's hold; `None` if the order is not delayed.
+    pub delay: Option<Delay>,
 }
 
 impl OrderRow {
@@ -360,8 +360,8 @@ pub struct OrderReceipt {
 }
 
 impl OrderReceipt {
-    /// Whether the order is held and has yet to be decided.
-    pub fn is_held(&self) -> bool {
-        self.life.as_ref().is_some_and(|life| life.is_held && life.is_open())
+    /// Whether the order is delayed and has yet to be decided.
+    pub fn is_delayed(&self) -> bool {
+        self.life.as_ref().is_some_and(|life| life.is_delayed && life.is_open())
     }
 }

@@ -130,10 +130,10 @@ impl<'q> Taker<'_, 'q> {
     }
 
     /// Returns the order's reserve while the venue's taker delay holds it. `None` if the order is
-    /// not held, because it is post-only or cannot fill now, or because the market has no delay. A
-    /// purchase reserves its amount; without an amount, its notional at its price; without a price,
-    /// the cost of the walk. The fee of the walk is added.
-    pub(in crate::engine) fn held_reserve(
+    /// not delayed, because it is post-only or cannot fill now, or because the market has no delay.
+    /// A purchase reserves its amount; without an amount, its notional at its price; without a
+    /// price, the cost of the walk. The fee of the walk is added.
+    pub(in crate::engine) fn delayed_reserve(
         &self,
         checked: &Checked<'q>,
     ) -> Result<Option<Reserve>, Rejection> {

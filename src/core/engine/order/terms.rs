@@ -79,13 +79,13 @@ pub struct Terms {
     /// The limit price, or the worst price of a market order; `None` if a market order has none.
     pub price: Option<Price>,
     /// The time in milliseconds for which the venue's taker delay held the order; 0 if it was not
-    /// held.
-    pub held_ms: u32,
+    /// delayed.
+    pub delayed_ms: u32,
 }
 
 impl Terms {
     /// Creates the terms of an order that is not post-only, did not wait for a book and was not
-    /// held.
+    /// delayed.
     pub const fn of_order(
         kind: OrderKind,
         time_in_force: TimeInForce,
@@ -99,7 +99,7 @@ impl Terms {
             awaited_book: false,
             quantity,
             price,
-            held_ms: 0,
+            delayed_ms: 0,
         }
     }
 }
@@ -164,8 +164,8 @@ impl EndReason {
         }
     }
 
-    /// Whether an order can end for this reason while it is held.
-    pub const fn ends_held_orders(self) -> bool {
+    /// Whether an order can end for this reason while it is delayed.
+    pub const fn ends_delayed_orders(self) -> bool {
         matches!(self, Self::Reset | Self::Suspended | Self::Resolved)
     }
 

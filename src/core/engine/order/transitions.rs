@@ -25,9 +25,9 @@ impl State {
         [self.open.next_expiry(), self.silences.next()].into_iter().flatten().min()
     }
 
-    /// Returns the number of open orders, including held ones.
+    /// Returns the number of open orders, including delayed ones.
     pub fn open_order_count(&self) -> usize {
-        self.open.len() + self.holds.len()
+        self.open.len() + self.delays.len()
     }
 
     /// Whether the order is open.
@@ -49,9 +49,9 @@ impl State {
         }
     }
 
-    /// Returns the slot of a resting order, which is open and not held.
+    /// Returns the slot of a resting order, which is open and not delayed.
     pub(in crate::engine) fn resting_slot(&self, id: OrderId) -> Result<u32, Flaw> {
-        match self.holds.get(id) {
+        match self.delays.get(id) {
             Some(_) => Err(Flaw::order(id, "is held")),
             None => self.open_slot(id),
         }
@@ -99,7 +99,7 @@ impl State {
     ) -> Result<(), &'static str> {
         let priority = self.priority_of(slot);
         let life = self.orders.life(slot).expect("an open order has a life");
-        if !life.is_held {
+        if !life.is_delayed {
             self.open.insert(priority, slot, &life);
         }
         let reserve = self.reserve_of(slot);

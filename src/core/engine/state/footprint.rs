@@ -85,7 +85,7 @@ impl State {
             orders: self.orders.bytes(),
             open_orders: self.orders.life_bytes()
                 + self.open.bytes()
-                + self.holds.bytes()
+                + self.delays.bytes()
                 + self.silences.bytes(),
             keys: self.keys.bytes(),
             comments: tree_bytes(&self.comments) + of_comments,

@@ -71,7 +71,7 @@ pub enum TermKind {
     /// A fill in an account's log.
     LoggedFill = 20,
     /// The hold of an order.
-    Hold = 21,
+    Delay = 21,
     /// The resets of an account.
     Resets = 22,
     /// A position that a reset closed.

@@ -285,15 +285,15 @@ impl Restorer {
         if settled.is_some_and(|settled| settled.is_paid) {
             return Err(error("is in a market that is paid"));
         }
-        if life.is_held != row.hold.is_some() {
+        if life.is_delayed != row.delay.is_some() {
             return Err(error("does not say how it is held"));
         }
-        let hold = row.hold;
+        let delay = row.delay;
         let order = Order::pack(row, 0).ok_or_else(|| error("has numbers out of range"))?;
         let slot = state.place_order_with_life(order, life);
         let slot = slot.ok_or_else(|| error("has a name that is used"))?;
-        match hold {
-            Some(hold) => state.begin_hold(account, slot, hold),
+        match delay {
+            Some(delay) => state.begin_delay(account, slot, delay),
             None => state.open_order(account, slot),
         }
         .map_err(error)?;

@@ -204,8 +204,8 @@ impl State {
 
     fn row_of(&self, slot: u32) -> OrderRow {
         let order = &self.orders[slot];
-        let hold = self.holds.get(order.id()).copied();
-        OrderRow { hold, ..order.row(self.orders.life(slot).as_ref()) }
+        let delay = self.delays.get(order.id()).copied();
+        OrderRow { delay, ..order.row(self.orders.life(slot).as_ref()) }
     }
 
     /// Returns the unpacked order with this id, if it is kept.

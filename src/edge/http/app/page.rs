@@ -118,7 +118,7 @@ impl AppState {
             crossings: markets.crossings_waiting(),
             crossings_overflowed: markets.crossings_overflowed_count(),
             open_orders: service.open_orders().count(),
-            held_orders: service.held_orders().count(),
+            delayed_orders: service.delayed_orders().count(),
             resting_fills: service.open_orders().fill_count(),
             accounts: service.account_count(),
             keys: service.key_count(),

@@ -106,11 +106,11 @@ impl From<Rejection> for ApiError {
             Rejection::OpenOrderLimitExceeded { .. } => {
                 (S::BAD_REQUEST, "OPEN_ORDER_LIMIT_EXCEEDED")
             }
-            Rejection::NotCancellable { .. } | Rejection::OrderIsHeld => {
+            Rejection::NotCancellable { .. } | Rejection::OrderIsDelayed => {
                 (S::BAD_REQUEST, "ORDER_NOT_CANCELLABLE")
             }
-            Rejection::ResetWhileHeld => (S::CONFLICT, "ACCOUNT_RESET"),
-            Rejection::AccountSuspended | Rejection::SuspendedWhileHeld => {
+            Rejection::ResetWhileDelayed => (S::CONFLICT, "ACCOUNT_RESET"),
+            Rejection::AccountSuspended | Rejection::SuspendedWhileDelayed => {
                 (S::FORBIDDEN, "ACCOUNT_SUSPENDED")
             }
             Rejection::AccountNotFound => (S::NOT_FOUND, "ACCOUNT_NOT_FOUND"),

@@ -34,8 +34,8 @@ pub(in crate::http) struct Trade {
     /// The account's position after the order.
     position: TradePosition,
     /// How long the venue's delay held the order, in milliseconds, if it did.
-    #[schemars(skip_serializing_if = "Option::is_none")]
-    held_ms: Option<u32>,
+    #[schemars(rename = "held_ms", skip_serializing_if = "Option::is_none")]
+    delayed_ms: Option<u32>,
     /// A sentence about each field of the request that was ignored, if any was.
     #[schemars(skip_serializing_if = "Option::is_none", length(min = 1))]
     warnings: Option<Vec<String>>,

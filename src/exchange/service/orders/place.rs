@@ -52,22 +52,22 @@ impl Service {
         let command = Trade::new(owner, order, names);
         let waiters = context.waiters;
         let mut executed = self.shards.execute(shard, command, waiters);
-        let mut held = None;
+        let mut delayed = None;
         // Not an `async` block, because that would store the receipt several times.
         Ok(poll_fn(move |context| {
-            if held.is_none() {
+            if delayed.is_none() {
                 match ready!(Pin::new(&mut executed).poll(context)) {
                     Err(refusal) => return Poll::Ready(Err(self.explained_refusal(refusal))),
-                    Ok(Placed { receipt, is_replay }) if !receipt.is_held() => {
+                    Ok(Placed { receipt, is_replay }) if !receipt.is_delayed() => {
                         return Poll::Ready(traded(receipt).map(|receipt| (receipt, is_replay)));
                     }
                     Ok(Placed { receipt, is_replay }) => {
-                        let decided = Box::pin(self.shards.held_outcome(&receipt, waiters));
-                        held = Some((decided, is_replay));
+                        let decided = Box::pin(self.shards.delayed_outcome(&receipt, waiters));
+                        delayed = Some((decided, is_replay));
                     }
                 }
             }
-            let (decided, is_replay) = held.as_mut().expect("it was set above");
+            let (decided, is_replay) = delayed.as_mut().expect("it was set above");
             let decided = ready!(decided.as_mut().poll(context));
             let traded = decided.and_then(traded).map(|receipt| (receipt, *is_replay));
             Poll::Ready(traded.map_err(|refusal| self.explained_refusal(refusal)))
@@ -132,7 +132,7 @@ impl Service {
             })
             .collect();
         let answers = self.shards.execute_all(owner.shard(), commands, context.waiters).await?;
-        // Held orders wait concurrently: the wait of each began when it was placed.
+        // Delayed orders wait concurrently: the wait of each began when it was placed.
         let outcomes: Vec<_> =
             answers.into_iter().map(|placed| self.outcome(placed, context.waiters)).collect();
         let mut decided = Vec::with_capacity(outcomes.len());
@@ -142,18 +142,18 @@ impl Service {
         Ok(decided)
     }
 
-    /// Returns the outcome of a placed order. If the order is held, the future waits until the
+    /// Returns the outcome of a placed order. If the order is delayed, the future waits until the
     /// order is decided, and resolves to the outcome however late it is polled.
     fn outcome<'s>(
         &'s self,
         placed: Result<Placed, Refusal>,
         waiters: &'s Arc<Waiters>,
     ) -> impl Future<Output = Result<(OrderReceipt, bool), Refusal>> + use<'s> {
-        let held = placed.as_ref().ok().map(|placed| &placed.receipt);
+        let delayed = placed.as_ref().ok().map(|placed| &placed.receipt);
         // On the heap, since otherwise the future of every request would reserve space for it.
-        let decided = held
-            .filter(|receipt| receipt.is_held())
-            .map(|receipt| Box::pin(self.shards.held_outcome(receipt, waiters)));
+        let decided = delayed
+            .filter(|receipt| receipt.is_delayed())
+            .map(|receipt| Box::pin(self.shards.delayed_outcome(receipt, waiters)));
         async move {
             let Placed { receipt, is_replay } = placed?;
             match decided {
@@ -174,15 +174,15 @@ impl Service {
     }
 }
 
-/// Returns the receipt of a trade that filled. A trade that ended while it was held is refused.
+/// Returns the receipt of a trade that filled. A trade that ended while it was delayed is refused.
 fn traded(receipt: OrderReceipt) -> Result<OrderReceipt, Refusal> {
     if receipt.fill.quantity > Shares::ZERO {
         return Ok(receipt);
     }
     let end = receipt.life.and_then(|life| life.end);
     Err(Refusal::Rejected(match end.map(|end| end.reason) {
-        Some(EndReason::Reset) => Rejection::ResetWhileHeld,
-        Some(EndReason::Suspended) => Rejection::SuspendedWhileHeld,
+        Some(EndReason::Reset) => Rejection::ResetWhileDelayed,
+        Some(EndReason::Suspended) => Rejection::SuspendedWhileDelayed,
         _ => Rejection::MarketClosed { status: MarketStatus::Resolved },
     }))
 }

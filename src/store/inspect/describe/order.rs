@@ -9,7 +9,7 @@ use super::MarketName;
 use crate::inspect::text::Text;
 use paperbourse_core::engine::UsedMarket;
 use paperbourse_core::engine::account::resting::UsedLevel;
-use paperbourse_core::engine::event::{OrderHeld, OrderPlaced, RestingFilled};
+use paperbourse_core::engine::event::{OrderDelayed, OrderPlaced, RestingFilled};
 use paperbourse_core::engine::fills::fill::{Fill, Placement};
 use paperbourse_core::engine::order::terms::EndReason;
 use paperbourse_core::ids::{OutcomeIndex, Timestamp};
@@ -88,8 +88,9 @@ pub struct PlacedRow<'a> {
     pub post_only: bool,
     /// Whether the order was accepted while its book was stale.
     pub awaited_book: bool,
-    /// Time for which the order was held, in milliseconds; 0 if it was not held.
-    pub held_ms: u32,
+    /// Time for which the order was delayed, in milliseconds; 0 if it was not delayed.
+    #[serde(rename = "held_ms")]
+    pub delayed_ms: u32,
     pub asked: Text<Shares>,
     pub limit_price: Option<Text<Price>>,
     /// Reason the order ended at once. `None` if the order did not end at once.
@@ -99,10 +100,10 @@ pub struct PlacedRow<'a> {
     pub taken: FillRow<'a>,
 }
 
-/// An order that was placed and is held.
+/// An order that was placed and is delayed.
 #[derive(Debug, Serialize)]
 #[expect(missing_docs, reason = "the fields are those of the event")]
-pub struct HeldRow<'a> {
+pub struct DelayedRow<'a> {
     pub order: u64,
     pub account: u64,
     pub market_index: u32,
@@ -191,7 +192,7 @@ impl<'a> PlacedRow<'a> {
             expires_at: terms.time_in_force.expires_at().map(Text),
             post_only: terms.post_only,
             awaited_book: terms.awaited_book,
-            held_ms: terms.held_ms,
+            delayed_ms: terms.delayed_ms,
             asked: Text(terms.quantity),
             limit_price: terms.price.map(Text),
             end: placed.end.map(EndReason::as_str),
@@ -206,9 +207,9 @@ fn label(placement: &Placement, market: Option<&UsedMarket>) -> Option<Text<Arc<
     Some(Text(label.clone()))
 }
 
-impl<'a> HeldRow<'a> {
-    pub(super) fn new(held: &'a OrderHeld, market: Option<UsedMarket>) -> Self {
-        let OrderHeld { placement, terms, hold, at } = held;
+impl<'a> DelayedRow<'a> {
+    pub(super) fn new(delayed: &'a OrderDelayed, market: Option<UsedMarket>) -> Self {
+        let OrderDelayed { placement, terms, delay, at } = delayed;
         Self {
             order: placement.order.get(),
             account: placement.account.get(),
@@ -221,19 +222,19 @@ impl<'a> HeldRow<'a> {
             time_in_force: terms.time_in_force.as_str(),
             expires_at: terms.time_in_force.expires_at().map(Text),
             asked: Text(terms.quantity),
-            amount: hold.amount.map(Text),
+            amount: delay.amount.map(Text),
             limit_price: terms.price.map(Text),
-            reserved_cash: Text(hold.reserve.cash),
-            reserved_shares: Text(hold.reserve.shares),
+            reserved_cash: Text(delay.reserve.cash),
+            reserved_shares: Text(delay.reserve.shares),
             name_count: placement.names.len(),
             client_order_id: placement.client_order_id.as_deref(),
-            due: Text(hold.due),
+            due: Text(delay.due),
             at: Text(*at),
         }
     }
 }
 
-impl fmt::Display for HeldRow<'_> {
+impl fmt::Display for DelayedRow<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { order, account, side, order_type, time_in_force, asked, .. } = self;
         write!(
@@ -357,8 +358,8 @@ impl fmt::Display for PlacedRow<'_> {
         if self.awaited_book {
             formatter.write_str(", without a fresh book")?;
         }
-        if self.held_ms > 0 {
-            write!(formatter, ", held for {} ms", self.held_ms)?;
+        if self.delayed_ms > 0 {
+            write!(formatter, ", held for {} ms", self.delayed_ms)?;
         }
         write!(formatter, ", took {quantity} for {}", taken.notional)?;
         write!(formatter, ", fee {}, balance {balance}", taken.fee)?;

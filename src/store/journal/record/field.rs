@@ -71,11 +71,13 @@ impl Fields<'_> {
                 self.order_placed(placed);
                 kind::ORDER_PLACED
             }
-            Event::OrderHeld(held) => {
-                self.order_held(held);
-                kind::ORDER_HELD
+            Event::OrderDelayed(delayed) => {
+                self.order_delayed(delayed);
+                kind::ORDER_DELAYED
             }
-            Event::HeldOrderDropped { order } => self.only(order.get(), kind::HELD_ORDER_DROPPED),
+            Event::DelayedOrderDropped { order } => {
+                self.only(order.get(), kind::DELAYED_ORDER_DROPPED)
+            }
             Event::OrderAdmitted { order } => self.only(order.get(), kind::ORDER_ADMITTED),
             Event::RestingFilled(filled) => self.resting_filled(filled),
             Event::OrderEnded { order, reason, at } => {
@@ -282,9 +284,9 @@ impl<'a> Reader<'a> {
             }
             kind::ORDER_FILLED => Event::OrderFilled(self.order_filled()?),
             kind::ORDER_PLACED => Event::OrderPlaced(self.order_placed()?),
-            kind::ORDER_HELD => Event::OrderHeld(self.order_held()?),
-            kind::HELD_ORDER_DROPPED => {
-                Event::HeldOrderDropped { order: self.id("order", OrderId::from_raw)? }
+            kind::ORDER_DELAYED => Event::OrderDelayed(self.order_delayed()?),
+            kind::DELAYED_ORDER_DROPPED => {
+                Event::DelayedOrderDropped { order: self.id("order", OrderId::from_raw)? }
             }
             kind::ORDER_ADMITTED => {
                 Event::OrderAdmitted { order: self.id("order", OrderId::from_raw)? }

@@ -7,8 +7,8 @@ use super::field::{Fields, Read, Reader};
 use super::kind;
 use super::order::OrderHead;
 use paperbourse_core::engine::account::resting::UsedLevel;
-use paperbourse_core::engine::event::{OrderHeld, OrderPlaced, RestingFilled};
-use paperbourse_core::engine::order::hold::Hold;
+use paperbourse_core::engine::event::{OrderDelayed, OrderPlaced, RestingFilled};
+use paperbourse_core::engine::order::delay::Delay;
 use paperbourse_core::engine::order::life::{End, Life, Progress};
 use paperbourse_core::engine::order::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce};
 use paperbourse_core::ids::OrderId;
@@ -16,10 +16,10 @@ use paperbourse_core::market::book::Level;
 use paperbourse_core::market::walk::Fills;
 use paperbourse_core::money::{Price, Shares, Usd};
 
-/// Flag for an order that was held, in the byte that also says whether the order awaited a book.
-const WAS_HELD: u8 = 2;
-/// Flag for an order that is held, in the byte that also says whether the order awaits a book.
-const IS_HELD: u8 = 2;
+/// Flag for an order that was delayed, in the byte that also says whether the order awaited a book.
+const WAS_DELAYED: u8 = 2;
+/// Flag for an order that is delayed, in the byte that also says whether the order awaits a book.
+const IS_DELAYED: u8 = 2;
 
 impl Fields<'_> {
     pub(super) fn order_placed(&mut self, placed: &OrderPlaced) {
@@ -64,31 +64,31 @@ impl Fields<'_> {
 
     /// Writes the terms, progress and end of an order.
     pub(crate) fn life(&mut self, life: &Life) {
-        let Life { terms, progress, end, awaits_book, is_held } = life;
+        let Life { terms, progress, end, awaits_book, is_delayed } = life;
         self.terms(terms);
         self.i64(progress.filled.micros());
         self.i64(progress.notional.micros());
         self.i64(progress.fee.micros());
         self.i64(progress.filled_at.nanos());
         self.u32(progress.fill_count);
-        self.u8(u8::from(*awaits_book) | if *is_held { IS_HELD } else { 0 });
+        self.u8(u8::from(*awaits_book) | if *is_delayed { IS_DELAYED } else { 0 });
         self.u8(end.map_or(0, |end| end_reason_code(end.reason)));
         self.optional_time(end.map(|end| end.at));
     }
 
-    pub(super) fn order_held(&mut self, held: &OrderHeld) {
-        let OrderHeld { placement, terms, hold, at } = held;
+    pub(super) fn order_delayed(&mut self, delayed: &OrderDelayed) {
+        let OrderDelayed { placement, terms, delay, at } = delayed;
         self.order_head(placement, None);
         self.order_names(placement);
         self.optional_text(placement.client_order_id.as_deref());
         self.terms(terms);
-        self.hold(hold);
+        self.delay(delay);
         self.i64(at.nanos());
     }
 
     /// Writes an order's hold: the hold's end and reserve, and the order's amount and price limits.
-    pub(crate) fn hold(&mut self, hold: &Hold) {
-        let Hold { due, reserve, amount, expected_price, max_slippage_bps } = *hold;
+    pub(crate) fn delay(&mut self, delay: &Delay) {
+        let Delay { due, reserve, amount, expected_price, max_slippage_bps } = *delay;
         self.i64(due.nanos());
         self.i64(reserve.cash.micros());
         self.i64(reserve.shares.micros());
@@ -103,7 +103,7 @@ impl Fields<'_> {
     }
 
     fn terms(&mut self, terms: &Terms) {
-        let Terms { kind, time_in_force, post_only, awaited_book, quantity, price, held_ms } =
+        let Terms { kind, time_in_force, post_only, awaited_book, quantity, price, delayed_ms } =
             *terms;
         self.u8(match kind {
             OrderKind::Market => 0,
@@ -116,12 +116,12 @@ impl Fields<'_> {
             TimeInForce::FillAndKill => 3,
         });
         self.u8(u8::from(post_only));
-        self.u8(u8::from(awaited_book) | if held_ms > 0 { WAS_HELD } else { 0 });
+        self.u8(u8::from(awaited_book) | if delayed_ms > 0 { WAS_DELAYED } else { 0 });
         self.i64(quantity.micros());
         self.optional_number(price.map(Price::micros));
         self.optional_time(time_in_force.expires_at());
-        if held_ms > 0 {
-            self.u32(held_ms);
+        if delayed_ms > 0 {
+            self.u32(delayed_ms);
         }
     }
 
@@ -157,7 +157,7 @@ impl Reader<'_> {
         }))
     }
 
-    pub(super) fn order_held(&mut self) -> Read<Box<OrderHeld>> {
+    pub(super) fn order_delayed(&mut self) -> Read<Box<OrderDelayed>> {
         let mut head = self.valid("slippage", |reader| {
             let head = reader.order_head()?;
             Ok(head.slippage_bps.is_none().then_some(head))
@@ -165,9 +165,9 @@ impl Reader<'_> {
         self.order_names(&mut head)?;
         let mut placement = head.placement;
         placement.client_order_id = self.optional_text("client order id")?;
-        let (terms, hold) = (self.terms()?, self.hold()?);
+        let (terms, delay) = (self.terms()?, self.delay()?);
         let at = self.timestamp("time of the decision")?;
-        Ok(Box::new(OrderHeld { placement, terms, hold, at }))
+        Ok(Box::new(OrderDelayed { placement, terms, delay, at }))
     }
 
     pub(super) fn resting_filled(&mut self) -> Read<Box<RestingFilled>> {
@@ -209,7 +209,7 @@ impl Reader<'_> {
             filled_at: self.timestamp("time of the newest fill")?,
             fill_count: self.u32("count of fills")?,
         };
-        let (awaits_book, is_held) = self.two_flags("what the order waits for")?;
+        let (awaits_book, is_delayed) = self.two_flags("what the order waits for")?;
         let end = self.valid("end of the order", |reader| {
             let reason = reader.optional_end_reason()?;
             Ok(match (reason, reader.optional_time("time of the end")?) {
@@ -218,10 +218,10 @@ impl Reader<'_> {
                 _ => None,
             })
         })?;
-        Ok(Life { terms, progress, end, awaits_book, is_held })
+        Ok(Life { terms, progress, end, awaits_book, is_delayed })
     }
 
-    pub(crate) fn hold(&mut self) -> Read<Hold> {
+    pub(crate) fn delay(&mut self) -> Read<Delay> {
         let due = self.timestamp("end of the wait")?;
         let reserve = Reserve {
             cash: Usd::from_micros(self.i64("reserved cash")?),
@@ -233,7 +233,7 @@ impl Reader<'_> {
             let slippage = reader.optional_number("most slippage")?.map(u16::try_from);
             Ok(slippage.transpose().ok())
         })?;
-        Ok(Hold { due, reserve, amount, expected_price, max_slippage_bps })
+        Ok(Delay { due, reserve, amount, expected_price, max_slippage_bps })
     }
 
     /// Reads a flag and the number after it, which must be 0 if the flag is unset.
@@ -264,7 +264,7 @@ impl Reader<'_> {
         let offset = self.offset();
         let code = self.u8("time in force")?;
         let post_only = self.flag("whether the order is post-only")?;
-        let (awaited_book, was_held) = self.two_flags("what the order waited for")?;
+        let (awaited_book, was_delayed) = self.two_flags("what the order waited for")?;
         let quantity = Shares::from_micros(self.i64("quantity")?);
         let price = self.optional_number("price")?.map(Price::from_micros);
         let time_in_force = match (code, self.optional_time("expiry")?) {
@@ -276,11 +276,11 @@ impl Reader<'_> {
                 return Err(super::RecordError::Invalid { offset, field: "time in force" });
             }
         };
-        let held_ms = self.valid("time held", |reader| {
-            let held_ms = if was_held { reader.u32("time held")? } else { 0 };
-            Ok((was_held == (held_ms > 0)).then_some(held_ms))
+        let delayed_ms = self.valid("time held", |reader| {
+            let delayed_ms = if was_delayed { reader.u32("time held")? } else { 0 };
+            Ok((was_delayed == (delayed_ms > 0)).then_some(delayed_ms))
         })?;
-        Ok(Terms { kind, time_in_force, post_only, awaited_book, quantity, price, held_ms })
+        Ok(Terms { kind, time_in_force, post_only, awaited_book, quantity, price, delayed_ms })
     }
 
     pub(super) fn end_reason(&mut self) -> Read<EndReason> {

@@ -9,14 +9,14 @@ use paperbourse_core::engine::admin::reset::ORDERS_PER_RECORD_MAX;
 use paperbourse_core::engine::admin::standing::{Act, Operator};
 use paperbourse_core::engine::command::Identity;
 use paperbourse_core::engine::event::{
-    AccountReset, OperatorActed, OrderFilled, OrderHeld, OrderPlaced, RestingFilled,
+    AccountReset, OperatorActed, OrderDelayed, OrderFilled, OrderPlaced, RestingFilled,
 };
 use paperbourse_core::engine::fills::fill::{Fill, Placement};
 use paperbourse_core::engine::key::{KeyGrant, Permissions};
 use paperbourse_core::engine::market::payout::{
     Decision, EVIDENCE_BYTES_MAX, PaidPosition, PositionsSettled,
 };
-use paperbourse_core::engine::order::hold::Hold;
+use paperbourse_core::engine::order::delay::Delay;
 use paperbourse_core::engine::order::idempotency::{Fingerprint, NameHash};
 use paperbourse_core::engine::order::matching::{EVENTS_PER_VISIT_MAX, LEVELS_PER_VISIT};
 use paperbourse_core::engine::order::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce};
@@ -197,7 +197,7 @@ fn of_resting_orders(plain: &OrderFilled, named: &OrderFilled) -> Vec<Event> {
         awaited_book: false,
         quantity: Shares::from_micros(9),
         price: Some(Price::from_micros(530_000)),
-        held_ms: 0,
+        delayed_ms: 0,
     };
     let placed = OrderPlaced {
         placement,
@@ -229,7 +229,7 @@ fn of_resting_orders(plain: &OrderFilled, named: &OrderFilled) -> Vec<Event> {
     let market = killed(OrderKind::Market, TimeInForce::FillAndKill, None, EndReason::FakNotFilled);
     let limit =
         killed(OrderKind::Limit, TimeInForce::FillOrKill, terms.price, EndReason::FokNotFilled);
-    let waited = OrderPlaced { terms: Terms { held_ms: 250, ..terms }, ..placed.clone() };
+    let waited = OrderPlaced { terms: Terms { delayed_ms: 250, ..terms }, ..placed.clone() };
     let waited = Event::OrderPlaced(Box::new(waited));
     let used = SmallVec::new();
     let resting = RestingFilled { order, fill, displayed, book_sequence: 13, used };
@@ -245,8 +245,9 @@ fn of_resting_orders(plain: &OrderFilled, named: &OrderFilled) -> Vec<Event> {
     events.extend(
         [Some(10_000), None].map(|interval_ms| Event::HeartbeatSet { account, interval_ms }),
     );
-    events.extend(held(plain, named, terms).map(|held| Event::OrderHeld(Box::new(held))));
-    events.extend([waited, Event::HeldOrderDropped { order }]);
+    events
+        .extend(delayed(plain, named, terms).map(|delayed| Event::OrderDelayed(Box::new(delayed))));
+    events.extend([waited, Event::DelayedOrderDropped { order }]);
     events.push(Event::AccountReset(AccountReset {
         account,
         position_count: 2,
@@ -258,10 +259,10 @@ fn of_resting_orders(plain: &OrderFilled, named: &OrderFilled) -> Vec<Event> {
     events
 }
 
-/// A held purchase for an amount, and a held sale of a quantity.
-fn held(plain: &OrderFilled, named: &OrderFilled, terms: Terms) -> [OrderHeld; 2] {
+/// A delayed purchase for an amount, and a delayed sale of a quantity.
+fn delayed(plain: &OrderFilled, named: &OrderFilled, terms: Terms) -> [OrderDelayed; 2] {
     let at = plain.fill.at;
-    let buys = Hold {
+    let buys = Delay {
         due: at.after_ms(250),
         reserve: Reserve { cash: Usd::from_micros(5), shares: Shares::ZERO },
         amount: Some(Usd::from_micros(4)),
@@ -274,20 +275,20 @@ fn held(plain: &OrderFilled, named: &OrderFilled, terms: Terms) -> [OrderHeld; 2
         price: None,
         ..terms
     };
-    let sells = Hold {
+    let sells = Delay {
         reserve: Reserve { cash: Usd::ZERO, shares: terms.quantity },
         amount: None,
         expected_price: None,
         max_slippage_bps: None,
         ..buys
     };
-    let held = |placement: &Placement, terms, hold| OrderHeld {
+    let delayed = |placement: &Placement, terms, delay| OrderDelayed {
         placement: placement.clone(),
         terms,
-        hold,
+        delay,
         at,
     };
-    [held(&plain.placement, market, buys), held(&named.placement, terms, sells)]
+    [delayed(&plain.placement, market, buys), delayed(&named.placement, terms, sells)]
 }
 
 fn encoded(events: &[Event]) -> Vec<u8> {
@@ -387,7 +388,7 @@ fn the_longest_record_fits() {
 /// The bytes are the format: a change of these numbers is a change of what is on disks.
 #[test]
 fn the_format_is_pinned() {
-    let [first_version, key_life, settlement, resting, held, reset, operators, fill_log, levels] =
+    let [first_version, key_life, settlement, resting, delays, reset, operators, fill_log, levels] =
         [0..12, 12..15, 15..18, 18..37, 37..41, 41..42, 42..48, 48..49, 49..50]
             .map(|range| encoded(&every_kind()[range]));
     assert_eq!(every_kind().len(), 50);
@@ -395,7 +396,7 @@ fn the_format_is_pinned() {
     assert_eq!(crc32c::crc32c(&key_life), 70_980_373);
     assert_eq!(crc32c::crc32c(&settlement), 563_179_161);
     assert_eq!(crc32c::crc32c(&resting), 443_241_761);
-    assert_eq!(crc32c::crc32c(&held), 3_582_886_227);
+    assert_eq!(crc32c::crc32c(&delays), 3_582_886_227);
     assert_eq!(crc32c::crc32c(&reset), 1_394_756_656);
     assert_eq!(crc32c::crc32c(&operators), 304_436_284);
     assert_eq!(crc32c::crc32c(&fill_log), 2_150_584_763);

@@ -58,8 +58,8 @@ pub(in crate::http) struct OrderAnswer<'a> {
     #[schemars(extend("enum" = ["venue_outage", "venue_delay"]))]
     hold_reason: Option<&'static str>,
     /// How long the venue's delay held the order, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    held_ms: Option<u32>,
+    #[serde(rename = "held_ms", skip_serializing_if = "Option::is_none")]
+    delayed_ms: Option<u32>,
     /// Why the order ended before it was filled, such as `user` or `gtd_expired`.
     #[serde(skip_serializing_if = "Option::is_none")]
     cancelled_reason: Option<&'static str>,
@@ -128,7 +128,7 @@ impl<'a> OrderAnswer<'a> {
             limit_price: stage.limit_price().map(Into::into),
             amounts: stage.amounts(),
             hold_reason: stage.hold_reason(),
-            held_ms: stage.held_ms(),
+            delayed_ms: stage.delayed_ms(),
             cancelled_reason: stage.end().map(|end| end.reason.as_str()),
             warnings: warning.into_iter().chain(warnings).collect(),
             is_replay: is_replay.then_some(true),

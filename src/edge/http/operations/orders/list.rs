@@ -164,8 +164,8 @@ pub(in crate::http) struct OrderRow<'a> {
     #[schemars(extend("enum" = ["venue_outage", "venue_delay"]))]
     hold_reason: Option<&'static str>,
     /// How long the venue's delay held the order, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    held_ms: Option<u32>,
+    #[serde(rename = "held_ms", skip_serializing_if = "Option::is_none")]
+    delayed_ms: Option<u32>,
 }
 
 impl<'a> OrdersAnswer<'a> {
@@ -202,7 +202,7 @@ impl<'a> OrderRow<'a> {
             expires_at: stage.time_in_force().expires_at().map(Time),
             amounts: stage.amounts(),
             hold_reason: stage.hold_reason(),
-            held_ms: stage.held_ms(),
+            delayed_ms: stage.delayed_ms(),
         }
     }
 }

@@ -48,9 +48,10 @@ impl<'a> Stage<'a> {
         Self {
             receipt,
             progress,
-            // If an order ended while it was held, its first answer was sent only after it ended.
+            // If an order ended while it was delayed, its first answer was sent only after it
+            // ended.
             end: life.and_then(|life| {
-                life.end.filter(|end| life.is_held || end.reason.is_at_placement())
+                life.end.filter(|end| life.is_delayed || end.reason.is_at_placement())
             }),
             hold_reason: life.filter(|life| life.terms.awaited_book).map(|_| VENUE_OUTAGE),
         }
@@ -63,7 +64,7 @@ impl<'a> Stage<'a> {
                 receipt,
                 progress: life.progress,
                 end: life.end,
-                hold_reason: match (life.awaits_book, life.is_held) {
+                hold_reason: match (life.awaits_book, life.is_delayed) {
                     (true, _) => Some(VENUE_OUTAGE),
                     (_, true) => Some(VENUE_DELAY),
                     _ => None,
@@ -157,11 +158,11 @@ impl<'a> Stage<'a> {
         self.hold_reason.filter(|_| self.status() == OrderStatus::Pending)
     }
 
-    /// Returns how long the order was held before it was decided, in milliseconds; `None` if it was
-    /// not held.
-    pub(in crate::http::operations) fn held_ms(&self) -> Option<u32> {
-        let held_ms = self.receipt.life.as_ref()?.terms.held_ms;
-        (held_ms > 0).then_some(held_ms)
+    /// Returns how long the order was delayed before it was decided, in milliseconds; `None` if it
+    /// was not delayed.
+    pub(in crate::http::operations) fn delayed_ms(&self) -> Option<u32> {
+        let delayed_ms = self.receipt.life.as_ref()?.terms.delayed_ms;
+        (delayed_ms > 0).then_some(delayed_ms)
     }
 
     /// Returns the ids of the fills.

@@ -29,12 +29,12 @@ fn limit(time_in_force: TimeInForce, takes: bool, end: Option<EndReason>) -> Ord
             awaited_book: false,
             quantity: Shares::from_micros(25_000_000),
             price: Some(Price::from_micros(530_000)),
-            held_ms: 0,
+            delayed_ms: 0,
         },
         progress,
         end: end.map(|reason| End { reason, at: receipt.fill.at }),
         awaits_book: false,
-        is_held: false,
+        is_delayed: false,
     }));
     receipt
 }

@@ -1,11 +1,11 @@
-//! Connections and servers that end while an order is held.
+//! Connections and servers that end while an order is delayed.
 
 use paperbourse_test_support::Connection;
 
 use super::*;
 
-/// How long orders are held that a shutdown waits for. There has to be time to begin it meanwhile,
-/// and for as much again before it would be over without them.
+/// How long orders are delayed that a shutdown waits for. There has to be time to begin it
+/// meanwhile, and for as much again before it would be over without them.
 const DRAINED: Duration = Duration::from_secs(6);
 
 /// A crossing limit order, which may rest.
@@ -23,7 +23,7 @@ async fn an_order_whose_client_is_gone_is_decided_all_the_same() {
     play(LONG, &[], |_, served| {
         let mut connection = Connection::open(served.server.address);
         connection.write(&served.signed(market()).to_bytes());
-        served.until_held(1);
+        served.until_delayed(1);
         drop(connection);
         served.until("a fill", |it| it.orders()[0]["status"] == "FILLED");
         let order = &served.orders()[0];
@@ -31,7 +31,7 @@ async fn an_order_whose_client_is_gone_is_decided_all_the_same() {
         let again = served.done(market());
         assert!(again.is_replay());
         let again = again.ok(200);
-        assert!(held_ms(&again) >= LONG.as_millis() && again["order_id"] == order["order_id"]);
+        assert!(delayed_ms(&again) >= LONG.as_millis() && again["order_id"] == order["order_id"]);
         assert_eq!(served.orders().len(), 1);
         assert_eq!(served.cash(), (1_000_000_000 - COST_OF_FIVE, 0));
     })
@@ -39,7 +39,7 @@ async fn an_order_whose_client_is_gone_is_decided_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shutdown_waits_for_held_orders() {
+async fn a_shutdown_waits_for_delayed_orders() {
     play(DRAINED, &[], |_, mut served| {
         std::thread::scope(|scope| {
             let waiting = [market(), limit()].map(|request| served.begin(scope, request));
@@ -47,14 +47,14 @@ async fn a_shutdown_waits_for_held_orders() {
             let (begin, end) = other.split_at(other.len() - 5);
             let mut late = Connection::open(served.server.address);
             late.write(begin);
-            served.until_held(2);
+            served.until_delayed(2);
             served.server.signal("-TERM");
             served.server.logged("draining");
             late.write(end);
-            assert!(held_ms(&late.read(false).ok(200)) >= DRAINED.as_millis());
+            assert!(delayed_ms(&late.read(false).ok(200)) >= DRAINED.as_millis());
             for answer in waiting {
                 let answer = answer.join().unwrap();
-                assert_eq!(millionths(&answer.held(DRAINED)["price"]), micros(ASK));
+                assert_eq!(millionths(&answer.delayed(DRAINED)["price"]), micros(ASK));
                 assert_eq!(answer.response.header("connection"), Some("close"));
             }
         });
@@ -63,13 +63,13 @@ async fn a_shutdown_waits_for_held_orders() {
     .await;
 }
 
-/// What it leaves held, the next start decides without a book, and refuses.
+/// What it leaves delayed, the next start decides without a book, and refuses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shutdown_decides_held_orders_whose_clients_are_gone() {
+async fn a_shutdown_decides_delayed_orders_whose_clients_are_gone() {
     play(DRAINED, &[], |venue, mut served| {
         let mut connection = Connection::open(served.server.address);
         connection.write(&served.signed(market()).to_bytes());
-        served.until_held(1);
+        served.until_delayed(1);
         drop(connection);
         served.server.signal("-TERM");
         assert_eq!(served.server.wait().code(), Some(0));
@@ -80,7 +80,7 @@ async fn a_shutdown_decides_held_orders_whose_clients_are_gone() {
         assert_eq!(orders[0]["status"], "FILLED", "{orders:?}");
         let again = served.done(market());
         assert!(again.is_replay());
-        assert!(held_ms(&again.ok(200)) >= DRAINED.as_millis());
+        assert!(delayed_ms(&again.ok(200)) >= DRAINED.as_millis());
         assert_eq!(served.cash(), (1_000_000_000 - COST_OF_FIVE, 0));
     })
     .await;
@@ -96,11 +96,11 @@ async fn a_crash_during_the_wait_leaves_one_outcome() {
         for (mut connection, request) in waiting.into_iter().zip(&requests) {
             connection.write(&served.signed(request.clone()).to_bytes());
         }
-        served.until_held(2);
+        served.until_delayed(2);
         assert_eq!(served.cash().1, 2 * COST_OF_FIVE + 100_000);
 
         let served = served.restart(venue, &["--venue-markets", "2"]);
-        served.until("a decision", |it| it.held().is_empty());
+        served.until("a decision", |it| it.delayed().is_empty());
         served.until_fresh();
         // One that was kept is a limit order that waited for the book.
         served.until("no open order", |it| it.orders().iter().all(|it| it["status"] != "PENDING"));

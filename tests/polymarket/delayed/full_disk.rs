@@ -1,4 +1,4 @@
-//! Orders that are held while the disk is full: to decide one takes a record.
+//! Orders that are delayed while the disk is full: to decide one takes a record.
 //!
 //! `PAPERBOURSE_SMALL_DISK` names a separate file system of about 6 MB. `.ci/run` mounts one.
 
@@ -13,10 +13,10 @@ use super::*;
 const TRADES_MAX: usize = 4_096;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn held_orders_wait_for_room_and_a_shutdown_does_not() {
+async fn delayed_orders_wait_for_room_and_a_shutdown_does_not() {
     let Some(disk) = std::env::var_os("PAPERBOURSE_SMALL_DISK").map(PathBuf::from) else {
         eprintln!(
-            "SKIPPED: PAPERBOURSE_SMALL_DISK names no file system: held orders on a full disk \
+            "SKIPPED: PAPERBOURSE_SMALL_DISK names no file system: delayed orders on a full disk \
              were NOT tested"
         );
         return;
@@ -30,23 +30,23 @@ fn play_on(disk: &Path, venue: &StandIn) {
     let mut served = Served::start_on(disk, venue);
     served.until_fresh();
 
-    let (mut first, began) = served.hold_on_full_disk(&filler, "first");
+    let (mut first, began) = served.delay_on_full_disk(&filler, "first");
     let overdue = LONG + Duration::from_secs(1);
     served.until("the end of the wait", |_| began.elapsed() > overdue);
-    assert_eq!(served.held().len(), 1);
+    assert_eq!(served.delayed().len(), 1);
     std::fs::remove_file(&filler).unwrap();
     let filled = first.read(false).ok(200);
-    assert!(held_ms(&filled) > overdue.as_millis(), "{filled}");
-    assert_eq!(served.held().len(), 0);
+    assert!(delayed_ms(&filled) > overdue.as_millis(), "{filled}");
+    assert_eq!(served.delayed().len(), 0);
 
-    let (mut second, _) = served.hold_on_full_disk(&filler, "second");
+    let (mut second, _) = served.delay_on_full_disk(&filler, "second");
     served.server.signal("-TERM");
     assert_eq!(served.server.wait().code(), Some(0));
     assert_eq!(served.server.log_lines("exiting anyway held_orders=1").len(), 1);
     assert!(second.is_ended(), "without an answer");
     std::fs::remove_file(&filler).unwrap();
     let served = served.restart(venue, &["--venue-markets", "2"]);
-    served.until("a decision", |it| it.held().is_empty());
+    served.until("a decision", |it| it.delayed().is_empty());
     served.until_fresh();
     assert_eq!(served.done(market("second")).ok(200)["status"], "FILLED");
     assert!(served.done(market("first")).is_replay());
@@ -57,12 +57,12 @@ fn market(name: &str) -> Request {
 }
 
 impl Served {
-    /// Places an order that is held, and uses up the disk before it is decided.
-    fn hold_on_full_disk(&self, filler: &Path, name: &str) -> (Connection, Instant) {
+    /// Places an order that is delayed, and uses up the disk before it is decided.
+    fn delay_on_full_disk(&self, filler: &Path, name: &str) -> (Connection, Instant) {
         fill(filler);
         let mut waiting = Connection::open(self.server.address);
         waiting.write(&self.signed(market(name)).to_bytes());
-        self.until_held(1);
+        self.until_delayed(1);
         let began = Instant::now();
         let mut connection = Connection::open(self.server.address);
         let trades = (0..TRADES_MAX).map(|number| {
@@ -73,7 +73,7 @@ impl Served {
         let refused = trades.into_iter().find(|answer| answer.status != 200);
         let refused = refused.expect("the disk is full").json();
         assert_eq!(refused["error"], "JOURNAL_FULL", "{refused}");
-        assert_eq!(self.held().len(), 1, "the disk was used up in time");
+        assert_eq!(self.delayed().len(), 1, "the disk was used up in time");
         (waiting, began)
     }
 }

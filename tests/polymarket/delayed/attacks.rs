@@ -11,8 +11,8 @@ const OPEN_ORDERS_MAX: usize = 300;
 /// The most entries of a batch.
 const BATCH: usize = 100;
 
-/// The number of held orders.
-fn held_count(served: &Served) -> usize {
+/// The number of delayed orders.
+fn delayed_count(served: &Served) -> usize {
     gauge(served, "paperbourse_held_orders")
 }
 
@@ -39,7 +39,7 @@ async fn an_account_holds_as_many_orders_as_it_may_have_open() {
             connection.write(&served.signed(batch.clone()).to_bytes());
             connections.push(connection);
         }
-        served.until("held orders", |it| held_count(it) == OPEN_ORDERS_MAX);
+        served.until("delayed orders", |it| delayed_count(it) == OPEN_ORDERS_MAX);
         // While they wait, their bodies are gone, so that others have room for theirs.
         assert_eq!(gauge(&served, "paperbourse_body_bytes"), 0);
         for _ in 0..3 {
@@ -48,11 +48,11 @@ async fn an_account_holds_as_many_orders_as_it_may_have_open() {
             assert_eq!(refused["results"][0]["error"], "OPEN_ORDER_LIMIT_EXCEEDED");
         }
         drop(connections);
-        served.until("decisions", |it| held_count(it) == 0);
+        served.until("decisions", |it| delayed_count(it) == 0);
         let (cash, reserved) = served.cash();
         let cost = 1_000_000_000 - cash;
         assert_eq!((cost, reserved), (i64::try_from(OPEN_ORDERS_MAX).unwrap() * 391_780, 0));
-        assert!(served.held().is_empty());
+        assert!(served.delayed().is_empty());
     })
     .await;
 }
@@ -63,18 +63,18 @@ async fn money_that_is_just_enough_must_be_enough_in_the_end() {
         std::thread::scope(|scope| {
             let begin = |order: &Value| served.begin(scope, Request::post("/trade", order));
             let first = begin(&trade("BUY", 5));
-            served.until_held(1);
+            served.until_delayed(1);
             let second = served.done(Request::post("/trade", &trade("BUY", 1))).ok(400);
             assert_eq!(second["error"], "INSUFFICIENT_BALANCE");
             remove_best_ask(venue);
             served.until_ask(NEXT_ASK);
-            assert_eq!(served.held().len(), 1, "this machine is too slow for the test");
+            assert_eq!(served.delayed().len(), 1, "this machine is too slow for the test");
             let refused = first.join().unwrap().response.ok(400);
             assert_eq!(refused["error"], "INSUFFICIENT_BALANCE");
             assert_eq!((served.cash(), served.orders().len()), ((2_000_000, 0), 0));
             restore_best_ask(venue);
             served.until_ask(ASK);
-            begin(&trade("BUY", 5)).join().unwrap().held(LONG);
+            begin(&trade("BUY", 5)).join().unwrap().delayed(LONG);
         });
         assert_eq!(served.cash(), (2_000_000 - COST_OF_FIVE, 0));
     })
@@ -86,16 +86,16 @@ async fn shares_are_sold_once_and_at_the_later_price() {
     play(LONG, &[], |venue, served| {
         std::thread::scope(|scope| {
             let begin = |order: &Value| served.begin(scope, Request::post("/trade", order));
-            begin(&trade("BUY", 5)).join().unwrap().held(LONG);
+            begin(&trade("BUY", 5)).join().unwrap().delayed(LONG);
             let sale = begin(&trade("SELL", 5));
-            served.until_held(1);
+            served.until_delayed(1);
             assert_eq!(served.cash().1, 0, "a sale holds back shares");
             let other = served.done(Request::post("/trade", &trade("SELL", 1))).ok(400);
             assert_eq!(other["error"], "INSUFFICIENT_POSITION");
             venue.change_level(&token_id(GAME, 0), Side::Buy, "0.37", "0");
             served.until("the new book", |it| it.best("bids") == Some(360_000));
-            assert_eq!(served.held().len(), 1, "this machine is too slow for the test");
-            let sold = sale.join().unwrap().held(LONG);
+            assert_eq!(served.delayed().len(), 1, "this machine is too slow for the test");
+            let sold = sale.join().unwrap().delayed(LONG);
             assert_eq!(millionths(&sold["price"]), 360_000);
             assert_eq!(sold["position"]["status"], "CLOSED");
         });
@@ -112,7 +112,7 @@ async fn a_market_that_ends_during_the_wait_gives_the_money_back() {
             let limit = buy(&json!({"order_type": "limit", "quantity": "5", "price": "0.40"}));
             let market = begin("/trade", &trade("BUY", 5));
             let limit = begin("/v1/orders", &limit);
-            served.until_held(2);
+            served.until_delayed(2);
             venue.resolve(&condition_id(GAME), Payout::Winner(0));
             let is_open = |it: &Served| {
                 let path = format!("/v1/markets/{}", condition_id(GAME));

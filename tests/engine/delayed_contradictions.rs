@@ -1,6 +1,6 @@
-//! Records and rows about held orders which contradict those before them: replay refuses them.
+//! Records and rows about delayed orders which contradict those before them: replay refuses them.
 
-use paperbourse::engine::event::{Event, OrderHeld, OrderPlaced, RestingFilled};
+use paperbourse::engine::event::{Event, OrderDelayed, OrderPlaced, RestingFilled};
 use paperbourse::engine::order::idempotency::NameHash;
 use paperbourse::engine::order::life::{End, Life};
 use paperbourse::engine::order::receipt::OrderRow;
@@ -16,8 +16,8 @@ use crate::restore::{Rows, check_changed_rows, shard};
 use crate::script::world_after;
 use crate::world::World;
 
-/// Order 2 is held for a quantity, order 3 for an amount, and order 4 is a held sale. Order 5 was
-/// decided and rests; order 6 was dropped. Order 7 was held when its market was resolved.
+/// Order 2 is delayed for a quantity, order 3 for an amount, and order 4 is a delayed sale. Order 5
+/// was decided and rests; order 6 was dropped. Order 7 was delayed when its market was resolved.
 fn world() -> World {
     world_after(
         "
@@ -31,15 +31,15 @@ fn world() -> World {
         buy A1 M1 yes 10                                    -> filled
         delay M1 3000
         delay M2 3000
-        place A1 M1 yes buy limit 10 0.5 name=a             -> held O2 for 10 cash 5.1 shares 0
-        place A1 M1 yes buy market $4 tif=FAK               -> held O3 for 8 cash 4.08 shares 0
-        sell A1 M1 yes 10                                   -> held O4 for 10 cash 0 shares 10
-        place A1 M1 yes buy limit 10 0.5 name=e             -> held O5
-        buy A1 M1 yes 10 name=b                             -> held O6
-        buy A1 M2 yes 10                                    -> held O7
+        place A1 M1 yes buy limit 10 0.5 name=a             -> delayed O2 for 10 cash 5.1 shares 0
+        place A1 M1 yes buy market $4 tif=FAK               -> delayed O3 for 8 cash 4.08 shares 0
+        sell A1 M1 yes 10                                   -> delayed O4 for 10 cash 0 shares 10
+        place A1 M1 yes buy limit 10 0.5 name=e             -> delayed O5
+        buy A1 M1 yes 10 name=b                             -> delayed O6
+        buy A1 M2 yes 10                                    -> delayed O7
         after 3
         book M1 yes bids 0.4x10 asks 0.5x4
-        due O5                                              -> pending O5 taken 4 held 3000
+        due O5                                              -> pending O5 taken 4 delayed 3000
         due O6                                  -> INSUFFICIENT_LIQUIDITY dropped O6
         settle M2 1 0                                       -> pays ended O7 RESOLVED
         settle M2 1 0                                       -> settled
@@ -62,13 +62,15 @@ fn check(change: impl FnOnce(&mut History), expected: &str) {
 }
 
 #[track_caller]
-fn check_held(counter: u64, change: impl FnOnce(&mut OrderHeld), expected: &str) {
+fn check_delayed(counter: u64, change: impl FnOnce(&mut OrderDelayed), expected: &str) {
     let change = |history: &mut History| {
-        let held = history.iter_mut().flatten().find_map(|event| match event {
-            Event::OrderHeld(held) if held.placement.order == order(counter) => Some(held),
+        let delayed = history.iter_mut().flatten().find_map(|event| match event {
+            Event::OrderDelayed(delayed) if delayed.placement.order == order(counter) => {
+                Some(delayed)
+            }
             _ => None,
         });
-        change(held.expect("the order was held"));
+        change(delayed.expect("the order was delayed"));
     };
     check(change, &format!("order {} {expected}", order(counter)));
 }
@@ -92,47 +94,47 @@ fn check_added(event: Event, expected: &str) {
 }
 
 #[test]
-fn an_impossible_hold_is_refused() {
-    let hold = "is held with what it cannot hold back";
+fn an_impossible_delay_is_refused() {
+    let delay = "is held with what it cannot hold back";
     let usd = Usd::from_micros;
     let shares = Shares::from_micros;
-    check_held(2, |it| it.hold.reserve.cash = usd(-1), hold);
-    check_held(2, |it| it.hold.reserve.cash = usd(4_999_999), hold);
-    check_held(2, |it| it.hold.reserve.shares = shares(1), hold);
-    check_held(2, |it| it.hold.amount = Some(usd(5_000_000)), hold);
-    check_held(2, |it| it.hold.expected_price = Some(Price::from_micros(-1)), hold);
-    check_held(2, |it| it.hold.expected_price = Some(Price::from_micros(1_000_001)), hold);
-    check_held(2, |it| it.hold.max_slippage_bps = Some(10_001), hold);
-    check_held(3, |it| it.hold.amount = Some(usd(0)), hold);
-    check_held(3, |it| it.hold.amount = Some(usd(-4_000_000)), hold);
-    check_held(3, |it| it.hold.amount = Some(usd(4_080_001)), hold);
-    check_held(4, |it| it.hold.reserve.shares = shares(9_999_999), hold);
-    check_held(4, |it| it.hold.reserve.shares = shares(-1), hold);
-    check_held(4, |it| it.hold.reserve.cash = usd(1), hold);
-    check_held(4, |it| it.hold.amount = Some(usd(1)), hold);
-    check_held(4, |it| it.placement.side = Side::Buy, hold);
+    check_delayed(2, |it| it.delay.reserve.cash = usd(-1), delay);
+    check_delayed(2, |it| it.delay.reserve.cash = usd(4_999_999), delay);
+    check_delayed(2, |it| it.delay.reserve.shares = shares(1), delay);
+    check_delayed(2, |it| it.delay.amount = Some(usd(5_000_000)), delay);
+    check_delayed(2, |it| it.delay.expected_price = Some(Price::from_micros(-1)), delay);
+    check_delayed(2, |it| it.delay.expected_price = Some(Price::from_micros(1_000_001)), delay);
+    check_delayed(2, |it| it.delay.max_slippage_bps = Some(10_001), delay);
+    check_delayed(3, |it| it.delay.amount = Some(usd(0)), delay);
+    check_delayed(3, |it| it.delay.amount = Some(usd(-4_000_000)), delay);
+    check_delayed(3, |it| it.delay.amount = Some(usd(4_080_001)), delay);
+    check_delayed(4, |it| it.delay.reserve.shares = shares(9_999_999), delay);
+    check_delayed(4, |it| it.delay.reserve.shares = shares(-1), delay);
+    check_delayed(4, |it| it.delay.reserve.cash = usd(1), delay);
+    check_delayed(4, |it| it.delay.amount = Some(usd(1)), delay);
+    check_delayed(4, |it| it.placement.side = Side::Buy, delay);
     let more = "holds back more than there is";
-    check_held(2, |it| it.hold.reserve.cash = usd(94_900_001), more);
-    check_held(2, |it| it.hold.reserve.cash = usd(i64::MAX), more);
-    let endless = |it: &mut OrderHeld| {
+    check_delayed(2, |it| it.delay.reserve.cash = usd(94_900_001), more);
+    check_delayed(2, |it| it.delay.reserve.cash = usd(i64::MAX), more);
+    let endless = |it: &mut OrderDelayed| {
         it.terms.quantity = shares(i64::MAX);
-        it.hold.reserve.shares = shares(i64::MAX);
+        it.delay.reserve.shares = shares(i64::MAX);
     };
-    check_held(4, endless, more);
+    check_delayed(4, endless, more);
     let terms = "has terms that contradict each other";
-    check_held(2, |it| it.terms.quantity = Shares::ZERO, terms);
-    check_held(2, |it| it.terms.quantity = shares(i64::MIN), terms);
-    check_held(2, |it| it.terms.price = None, terms);
-    check_held(2, |it| it.terms.price = Some(Price::from_micros(1_000_001)), terms);
-    check_held(2, |it| it.terms.kind = OrderKind::Market, terms);
-    check_held(2, |it| it.terms.post_only = true, terms);
-    check_held(2, |it| it.terms.awaited_book = true, terms);
-    check_held(2, |it| it.terms.held_ms = 1, terms);
-    check_held(2, |it| it.placement.market.0 = 9, "is in no market");
-    check_held(2, |it| it.placement.outcome = OutcomeIndex(2), "is in no market");
+    check_delayed(2, |it| it.terms.quantity = Shares::ZERO, terms);
+    check_delayed(2, |it| it.terms.quantity = shares(i64::MIN), terms);
+    check_delayed(2, |it| it.terms.price = None, terms);
+    check_delayed(2, |it| it.terms.price = Some(Price::from_micros(1_000_001)), terms);
+    check_delayed(2, |it| it.terms.kind = OrderKind::Market, terms);
+    check_delayed(2, |it| it.terms.post_only = true, terms);
+    check_delayed(2, |it| it.terms.awaited_book = true, terms);
+    check_delayed(2, |it| it.terms.delayed_ms = 1, terms);
+    check_delayed(2, |it| it.placement.market.0 = 9, "is in no market");
+    check_delayed(2, |it| it.placement.outcome = OutcomeIndex(2), "is in no market");
     let nobody = AccountId::new(shard(), 9).expect("a small counter");
-    check_held(2, |it| it.placement.account = nobody, "is of no account");
-    check_held(
+    check_delayed(2, |it| it.placement.account = nobody, "is of no account");
+    check_delayed(
         3,
         |it| it.placement.names = [NameHash::of_order("a")].into_iter().collect(),
         "has a name that is used",
@@ -142,31 +144,31 @@ fn an_impossible_hold_is_refused() {
     check(|history| move_to(history, stranger(2)), "order 134 is not the next one of the shard");
     // Its market is resolved.
     let late = |history: &mut History| {
-        let held = history.iter().flatten().rev();
-        let mut held: OrderHeld = held
+        let delayed = history.iter().flatten().rev();
+        let mut delayed: OrderDelayed = delayed
             .into_iter()
             .find_map(|event| match event {
-                Event::OrderHeld(held) => Some((**held).clone()),
+                Event::OrderDelayed(delayed) => Some((**delayed).clone()),
                 _ => None,
             })
-            .expect("an order was held");
-        held.placement.order = order(8);
-        history.push(vec![Event::OrderHeld(Box::new(held))]);
+            .expect("an order was delayed");
+        delayed.placement.order = order(8);
+        history.push(vec![Event::OrderDelayed(Box::new(delayed))]);
     };
     check(late, "order 517 is in a settled market");
 }
 
-/// Gives the first held order this id.
+/// Gives the first delayed order this id.
 fn move_to(history: &mut History, id: OrderId) {
-    let held = history.iter_mut().flatten().find_map(|event| match event {
-        Event::OrderHeld(held) => Some(held),
+    let delayed = history.iter_mut().flatten().find_map(|event| match event {
+        Event::OrderDelayed(delayed) => Some(delayed),
         _ => None,
     });
-    held.expect("an order was held").placement.order = id;
+    delayed.expect("an order was delayed").placement.order = id;
 }
 
 #[test]
-fn a_held_order_is_decided_as_it_was_sent() {
+fn a_delayed_order_is_decided_as_it_was_sent() {
     let other = "order 325 is not the order that was held";
     check_decided(|it| it.placement.side = Side::Sell, other);
     check_decided(|it| it.placement.outcome = OutcomeIndex(1), other);
@@ -176,19 +178,19 @@ fn a_held_order_is_decided_as_it_was_sent() {
     check_decided(|it| it.terms.price = Some(Price::from_micros(510_000)), other);
     check_decided(|it| it.terms.time_in_force = TimeInForce::GoodTilDate(Timestamp::EPOCH), other);
     check_decided(|it| it.terms.post_only = true, other);
-    check_decided(|it| it.terms.held_ms = 0, other);
+    check_decided(|it| it.terms.delayed_ms = 0, other);
     check_decided(|it| it.placement.order = order(6), "order 389 is not the order that was held");
-    let not_held = "is not the next one of the shard";
-    check_decided(|it| it.placement.order = order(1), not_held);
+    let not_delayed = "is not the next one of the shard";
+    check_decided(|it| it.placement.order = order(1), not_delayed);
     check_decided(|it| it.placement.order = stranger(5), "order 326 is not held");
     // What it no longer holds back may be spent, but no more.
     check_decided(|it| it.fill.fee += Usd::from_micros(1), "order 325 does not conserve money");
-    // A new order was not held.
+    // A new order was not delayed.
     let invented = |history: &mut History| {
         history.retain(|record| {
             !record.iter().any(|event| {
-                matches!(event, Event::OrderHeld(held)
-                if held.placement.order == order(5))
+                matches!(event, Event::OrderDelayed(delayed)
+                if delayed.placement.order == order(5))
             })
         });
     };
@@ -205,7 +207,7 @@ fn a_held_order_is_decided_as_it_was_sent() {
 }
 
 #[test]
-fn a_held_order_ends_only_by_its_decision_or_with_its_market() {
+fn a_delayed_order_ends_only_by_its_decision_or_with_its_market() {
     let ended = |counter, reason| Event::OrderEnded {
         order: order(counter),
         reason,
@@ -227,7 +229,7 @@ fn a_held_order_ends_only_by_its_decision_or_with_its_market() {
         Event::OrderForgotten { order: order(2) },
         "order 133 is not the oldest that its account keeps",
     );
-    let dropped = |order| Event::HeldOrderDropped { order };
+    let dropped = |order| Event::DelayedOrderDropped { order };
     check_added(dropped(order(1)), "order 69 is not held");
     check_added(dropped(order(5)), "order 325 is not held");
     check_added(dropped(order(6)), "order 389 is not held");
@@ -266,44 +268,44 @@ fn check_rows(change: impl FnOnce(&mut Rows<'_>), expected: &str) {
     check_changed_rows(&world(), change, expected);
 }
 
-/// The open rows are orders 2 to 5: three held ones, and one that rests.
+/// The open rows are orders 2 to 5: three delayed ones, and one that rests.
 #[test]
-fn inconsistent_rows_of_held_orders_are_errors() {
+fn inconsistent_rows_of_delayed_orders_are_errors() {
     fn life(row: &mut OrderRow) -> &mut Life {
         row.life.as_mut().expect("an open order has a life")
     }
     let how = "does not say how it is held";
-    check_rows(|rows| rows.open[0].hold = None, how);
-    check_rows(|rows| rows.open[3].hold = rows.open[0].hold, how);
-    check_rows(|rows| life(&mut rows.open[0]).is_held = false, how);
-    let hold = "is held with what it cannot hold back";
+    check_rows(|rows| rows.open[0].delay = None, how);
+    check_rows(|rows| rows.open[3].delay = rows.open[0].delay, how);
+    check_rows(|rows| life(&mut rows.open[0]).is_delayed = false, how);
+    let delay = "is held with what it cannot hold back";
     let reserve = |rows: &mut Rows<'_>, at: usize, cash: i64, shares: i64| {
-        let hold = rows.open[at].hold.as_mut().expect("a held order");
-        hold.reserve.cash = Usd::from_micros(cash);
-        hold.reserve.shares = Shares::from_micros(shares);
+        let delay = rows.open[at].delay.as_mut().expect("a delayed order");
+        delay.reserve.cash = Usd::from_micros(cash);
+        delay.reserve.shares = Shares::from_micros(shares);
     };
-    check_rows(|rows| reserve(rows, 0, -1, 0), hold);
-    check_rows(|rows| reserve(rows, 0, 4_999_999, 0), hold);
-    check_rows(|rows| reserve(rows, 2, 0, 9_999_999), hold);
-    check_rows(|rows| reserve(rows, 2, 0, 10_000_001), hold);
+    check_rows(|rows| reserve(rows, 0, -1, 0), delay);
+    check_rows(|rows| reserve(rows, 0, 4_999_999, 0), delay);
+    check_rows(|rows| reserve(rows, 2, 0, 9_999_999), delay);
+    check_rows(|rows| reserve(rows, 2, 0, 10_000_001), delay);
     check_rows(|rows| reserve(rows, 0, 94_000_000, 0), "holds back more than there is");
     // What the rows alone do not tell, the hash does.
     check_rows(|rows| reserve(rows, 0, 5_100_001, 0), "the head says");
     let due = |rows: &mut Rows<'_>| {
-        let hold = rows.open[0].hold.as_mut().expect("a held order");
-        hold.due = Timestamp::EPOCH;
+        let delay = rows.open[0].delay.as_mut().expect("a delayed order");
+        delay.due = Timestamp::EPOCH;
     };
     check_rows(due, "the head says");
     let contradicts = "has a life that contradicts itself";
     check_rows(|rows| life(&mut rows.open[0]).awaits_book = true, contradicts);
-    check_rows(|rows| life(&mut rows.open[0]).terms.held_ms = 1, contradicts);
+    check_rows(|rows| life(&mut rows.open[0]).terms.delayed_ms = 1, contradicts);
     check_rows(|rows| life(&mut rows.open[0]).progress.fill_count = 1, contradicts);
     check_rows(|rows| rows.open[0].placement.market.0 = 1, "is in a market that is paid");
-    // Order 7 ended while it was held, as only few reasons can end it.
+    // Order 7 ended while it was delayed, as only few reasons can end it.
     let end = |rows: &mut Rows<'_>, reason| {
         let ended = rows.finished_mut().find(|row| row.placement.order == order(7));
         let ended = ended.expect("it is finished");
-        assert!(life(ended).is_held);
+        assert!(life(ended).is_delayed);
         life(ended).end = Some(End { reason, at: Timestamp::EPOCH });
     };
     check_rows(|rows| end(rows, EndReason::User), contradicts);

@@ -1,8 +1,8 @@
-//! Scenarios of orders that the venue's delay holds.
+//! Scenarios of orders that the venue delays.
 
 use crate::script::check;
 
-/// A venue whose market holds marketable orders for three seconds.
+/// A venue whose market delays marketable orders for three seconds.
 const VENUE: &str = "
     balance 100
     market M1 Yes No
@@ -13,27 +13,27 @@ const VENUE: &str = "
 ";
 
 #[track_caller]
-fn check_held(script: &str) {
+fn check_delayed(script: &str) {
     check(&format!("{VENUE}{script}"));
 }
 
 #[test]
 fn an_order_is_decided_on_the_book_after_the_wait() {
-    check_held(
+    check_delayed(
         "
-        buy A1 M1 yes 4 name=a                  -> held O1 for 4 cash 2.04 shares 0
-        show A1 M1 yes                  -> has cash 100 reserved 2.04 available 97.96 open O1:4:HELD
+        buy A1 M1 yes 4 name=a                  -> delayed O1 for 4 cash 2.04 shares 0
+        show A1 M1 yes               -> has cash 100 reserved 2.04 available 97.96 open O1:4:DELAYED
         # A repeat finds the order that waits, and another order cannot have its name.
         buy A1 M1 yes 4 name=a                  -> replay of O1
         buy A1 M1 yes 5 name=a                  -> IDEMPOTENCY_KEY_REUSE
         # It is not on the book, and nobody cancels it.
         book M1 yes bids 0.4x10 asks 0.45x4
         match M1                                -> already
-        cancel A1 O1                            -> ORDER_NOT_CANCELLABLE held
+        cancel A1 O1                            -> ORDER_NOT_CANCELLABLE delayed
         cancel-all A1                           -> already
         book M1 yes bids 0.4x10 asks 0.55x10
         after 3
-        due O1                                  -> filled O1 taken 4 held 3000 levels 0.55x4
+        due O1                                  -> filled O1 taken 4 delayed 3000 levels 0.55x4
         show A1 M1 yes                          -> has cash 97.7604 reserved 0 held 4 free 4 open
         due O1                                  -> already
         buy A1 M1 yes 4 name=a                  -> replay of O1
@@ -43,9 +43,9 @@ fn an_order_is_decided_on_the_book_after_the_wait() {
 
 #[test]
 fn an_order_that_the_later_book_refuses_leaves_nothing() {
-    check_held(
+    check_delayed(
         "
-        place A1 M1 yes buy market 4 0.5 name=a -> held O1 for 4 cash 2.04
+        place A1 M1 yes buy market 4 0.5 name=a -> delayed O1 for 4 cash 2.04
         comment A1 O1 soon                      -> commented C1
         book M1 yes bids 0.4x10 asks 0.51x10
         due O1                            -> FOK_ORDER_NOT_FILLED_ERROR dropped O1
@@ -53,19 +53,19 @@ fn an_order_that_the_later_book_refuses_leaves_nothing() {
         cancel A1 O1                            -> ORDER_NOT_FOUND
         comment A1 O1 late                      -> ORDER_NOT_FOUND
         # Its name is free again, its id is not.
-        place A1 M1 yes buy market 4 0.6 name=a -> held O2 for 4 cash 2.43998 shares 0
+        place A1 M1 yes buy market 4 0.6 name=a -> delayed O2 for 4 cash 2.43998 shares 0
         due O2                                  -> filled O2 taken 4
-        buy A1 M1 yes 4                         -> held O3
+        buy A1 M1 yes 4                         -> delayed O3
         book M1 yes bids 0.4x10 asks 0.51x3
         due O3                                  -> INSUFFICIENT_LIQUIDITY dropped O3
-        buy A1 M1 yes 2 expected=0.51 max_bps=100  -> held O4
+        buy A1 M1 yes 2 expected=0.51 max_bps=100  -> delayed O4
         book M1 yes bids 0.4x10 asks 0.53x3
         due O4                                  -> SLIPPAGE_EXCEEDED dropped O4
-        buy A1 M1 yes 2                         -> held O5
+        buy A1 M1 yes 2                         -> delayed O5
         book M1 yes bids 0.4x10 asks 0.53x3 stale
         due O5                                  -> VENUE_UNAVAILABLE dropped O5
         book M1 yes bids 0.4x10 asks 0.53x3
-        buy A1 M1 yes 2                         -> held O6
+        buy A1 M1 yes 2                         -> delayed O6
         status M1 paused
         due O6                                  -> MARKET_CLOSED dropped O6
         show A1 M1 yes                          -> has reserved 0 held 4 free 4 open
@@ -75,7 +75,7 @@ fn an_order_that_the_later_book_refuses_leaves_nothing() {
 
 #[test]
 fn what_cannot_be_matched_at_once_waits_for_nothing() {
-    check_held(
+    check_delayed(
         "
         place A1 M1 yes buy limit 5 0.49                 -> pending O1
         place A1 M1 yes buy limit 5 0.49 tif=FAK         -> cancelled O2 end FAK_NOT_FILLED
@@ -83,7 +83,7 @@ fn what_cannot_be_matched_at_once_waits_for_nothing() {
         place A1 M1 yes buy market 5 0.49                -> FOK_ORDER_NOT_FILLED_ERROR
         place A1 M1 yes buy market $0.00001              -> AMOUNT_TOO_SMALL
         # What refuses every order refuses it at once.
-        buy A1 M1 yes 300                                -> held O3
+        buy A1 M1 yes 300                                -> delayed O3
         buy A1 M1 maybe 5                                -> OUTCOME_NOT_FOUND
         sell A1 M1 yes 5                                 -> INSUFFICIENT_POSITION
         place A1 M1 yes buy limit 5 0.605                -> INVALID_ORDER_MIN_TICK_SIZE
@@ -101,38 +101,38 @@ fn what_cannot_be_matched_at_once_waits_for_nothing() {
 
 #[test]
 fn a_limit_order_rests_after_its_wait() {
-    check_held(
+    check_delayed(
         "
-        place A1 M1 yes buy limit 10 0.52 -> held O1 for 10 cash 5.26995 shares 0
+        place A1 M1 yes buy limit 10 0.52 -> delayed O1 for 10 cash 5.26995 shares 0
         book M1 yes bids 0.4x10 asks 0.5x4 0.55x10
         after 3
-        due O1                    -> pending O1 taken 4 remaining 6 held 3000 notional 2 fee 0.04
+        due O1                    -> pending O1 taken 4 remaining 6 delayed 3000 notional 2 fee 0.04
         show A1 M1 yes    -> has cash 97.96 reserved 3.12 available 94.84 held 4 free 4 open O1:6
         match M1                  -> already
         book M1 yes bids 0.4x10 asks 0.51x10
         match M1                  -> fill O1:6:3.12:0
         # One that the book has left rests whole, and one that must fill at once ends.
-        place A1 M1 yes buy limit 5 0.52        -> held O2
-        place A1 M1 yes buy limit 5 0.52 tif=FAK -> held O3
-        place A1 M1 yes buy limit 5 0.52 tif=FOK -> held O4
+        place A1 M1 yes buy limit 5 0.52        -> delayed O2
+        place A1 M1 yes buy limit 5 0.52 tif=FAK -> delayed O3
+        place A1 M1 yes buy limit 5 0.52 tif=FOK -> delayed O4
         book M1 yes bids 0.4x10 asks 0.55x10
-        due O2                    -> pending O2 taken 0 remaining 5 held
-        due O3                    -> cancelled O3 taken 0 held end FAK_NOT_FILLED
-        due O4                    -> cancelled O4 taken 0 held end FOK_NOT_FILLED
+        due O2                    -> pending O2 taken 0 remaining 5 delayed
+        due O3                    -> cancelled O3 taken 0 delayed end FAK_NOT_FILLED
+        due O4                    -> cancelled O4 taken 0 delayed end FOK_NOT_FILLED
         cancel A1 O2              -> ended O2 USER
         # So does one whose book is stale when its wait is over.
-        place A1 M1 yes buy limit 5 0.6         -> held O5
+        place A1 M1 yes buy limit 5 0.6         -> delayed O5
         book M1 yes bids 0.4x10 asks 0.55x10 stale
-        due O5                    -> pending O5 taken 0 awaits YES held
+        due O5                    -> pending O5 taken 0 awaits YES delayed
         book M1 yes bids 0.4x10 asks 0.55x10
         match M1                  -> admitted O5 fill O5:5:2.75:0.0495
         # Its time may come meanwhile.
-        place A1 M1 yes buy limit 5 0.6 tif=GTD until=2 -> held O6
+        place A1 M1 yes buy limit 5 0.6 tif=GTD until=2 -> delayed O6
         after 3
         expire                    -> already
         due O6                    -> INVALID_ORDER_EXPIRATION dropped O6
         # That is said first, as it is of a new order.
-        place A1 M1 yes buy limit 5 0.6 tif=GTD until=2 -> held O7
+        place A1 M1 yes buy limit 5 0.6 tif=GTD until=2 -> delayed O7
         after 3
         status M1 paused
         due O7                    -> INVALID_ORDER_EXPIRATION dropped O7
@@ -142,13 +142,13 @@ fn a_limit_order_rests_after_its_wait() {
 }
 
 #[test]
-fn a_held_order_keeps_what_the_account_has_used() {
-    check_held(
+fn a_delayed_order_keeps_what_the_account_has_used() {
+    check_delayed(
         "
         book M1 yes bids 0.4x10 asks 0.6x100
         place A1 M1 yes buy limit 7 0.5 -> pending O1
         book M1 yes bids 0.4x10 asks 0.5x20
-        place A1 M1 yes buy limit 20 0.5 -> held O2
+        place A1 M1 yes buy limit 20 0.5 -> delayed O2
         match M1                        -> fill O1:7:3.5:0
         after 3
         # O2 is the account's only order on this side, and rests once it is decided.
@@ -163,29 +163,29 @@ fn a_held_order_keeps_what_the_account_has_used() {
 
 #[test]
 fn a_clock_that_was_set_back_makes_the_wait_short() {
-    check_held(
+    check_delayed(
         "
-        buy A1 M1 yes 1                         -> held O1
-        buy A1 M1 yes 1                         -> held O2
+        buy A1 M1 yes 1                         -> delayed O1
+        buy A1 M1 yes 1                         -> delayed O2
         after -5
-        due O1                                  -> filled O1 taken 1 held 1 levels
+        due O1                                  -> filled O1 taken 1 delayed 1 levels
         after 5000000
-        due O2                                  -> filled O2 taken 1 held 4294967295 levels
+        due O2                                  -> filled O2 taken 1 delayed 4294967295 levels
         ",
     );
 }
 
 #[test]
 fn an_amount_buys_what_it_buys_after_the_wait() {
-    check_held(
+    check_delayed(
         "
-        place A1 M1 yes buy market $2           -> held O1 for 4 cash 2.04 shares 0
+        place A1 M1 yes buy market $2           -> delayed O1 for 4 cash 2.04 shares 0
         book M1 yes bids 0.4x10 asks 0.25x100
         due O1                                  -> filled O1 taken 8 notional 2 fee 0.06
-        place A1 M1 yes buy market $2 0.3       -> held O2 for 8 cash 2.06 shares 0
+        place A1 M1 yes buy market $2 0.3       -> delayed O2 for 8 cash 2.06 shares 0
         book M1 yes bids 0.4x10 asks 0.25x4 0.31x100
         due O2                                  -> FOK_ORDER_NOT_FILLED_ERROR dropped O2
-        place A1 M1 yes buy market $2 0.3 tif=FAK -> held O3 for 4 cash 2.03 shares 0
+        place A1 M1 yes buy market $2 0.3 tif=FAK -> delayed O3 for 4 cash 2.03 shares 0
         due O3                                  -> filled O3 taken 4 remaining 0
         place A1 M1 yes buy market $98          -> INSUFFICIENT_BALANCE
         ",
@@ -194,15 +194,15 @@ fn an_amount_buys_what_it_buys_after_the_wait() {
 
 #[test]
 fn a_sale_reserves_its_shares_and_several_orders_share_an_account() {
-    check_held(
+    check_delayed(
         "
         delay M1 0
         buy A1 M1 yes 7                         -> filled 7
         delay M1 250
-        sell A1 M1 yes 5 name=s                 -> held O2 for 5 cash 0 shares 5
-        show A1 M1 yes                          -> has reserved 0 held 7 free 2 open O2:5:HELD
+        sell A1 M1 yes 5 name=s                 -> delayed O2 for 5 cash 0 shares 5
+        show A1 M1 yes                          -> has reserved 0 held 7 free 2 open O2:5:DELAYED
         sell A1 M1 yes 3                        -> INSUFFICIENT_POSITION
-        sell A1 M1 yes 2                        -> held O3
+        sell A1 M1 yes 2                        -> delayed O3
         due O3                                  -> filled O3 taken 2
         book M1 yes bids 0.3x10 asks 0.9x10
         due O2                                  -> filled O2 taken 5 levels 0.3x5
@@ -213,12 +213,12 @@ fn a_sale_reserves_its_shares_and_several_orders_share_an_account() {
 
 #[test]
 fn an_order_may_need_all_that_it_holds_back() {
-    check_held(
+    check_delayed(
         "
-        place A1 M1 yes buy limit 164 0.6       -> held O1 for 164
+        place A1 M1 yes buy limit 164 0.6       -> delayed O1 for 164
         due O1                                  -> pending O1 taken 107 remaining 57
         cancel A1 O1                            -> ended O1 USER
-        sell A1 M1 yes 107                      -> held O2 for 107 cash 0 shares 107
+        sell A1 M1 yes 107                      -> delayed O2 for 107 cash 0 shares 107
         book M1 yes bids 0.4x200 asks 0.6x100
         due O2                                  -> filled O2 taken 107
         ",
@@ -226,16 +226,16 @@ fn an_order_may_need_all_that_it_holds_back() {
 }
 
 #[test]
-fn held_orders_count_as_open_and_end_with_their_market() {
-    check_held(
+fn delayed_orders_count_as_open_and_end_with_their_market() {
+    check_delayed(
         "
         rules open 2
-        buy A1 M1 yes 1 name=a                  -> held O1
-        place A1 M1 yes buy limit 5 0.6         -> held O2
+        buy A1 M1 yes 1 name=a                  -> delayed O1
+        place A1 M1 yes buy limit 5 0.6         -> delayed O2
         buy A1 M1 yes 1                         -> OPEN_ORDER_LIMIT_EXCEEDED
         place A1 M1 yes buy limit 5 0.3         -> OPEN_ORDER_LIMIT_EXCEEDED
         restart
-        show A1 M1 yes                          -> has reserved 3.55998 open O1:1:HELD O2:5:HELD
+        show A1 M1 yes                        -> has reserved 3.55998 open O1:1:DELAYED O2:5:DELAYED
         # Nobody holds any shares, so the market is done once the orders have ended.
         settle M1 1 0                           -> pays ended O1 RESOLVED ended O2 RESOLVED
         settle M1 1 0                           -> settled

@@ -1,8 +1,8 @@
-//! Decides held orders when their wait is over, and delivers the outcomes to waiting requests.
+//! Decides delayed orders when their wait is over, and delivers the outcomes to waiting requests.
 //!
-//! A shard announces a held order in the same turn in which it journals the order, and thus before
-//! any request can ask for the outcome. From then on, the order is decided whether or not its
-//! client still waits.
+//! A shard announces a delayed order in the same turn in which it journals the order, and thus
+//! before any request can ask for the outcome. From then on, the order is decided whether or not
+//! its client still waits.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{Refusal, Shards};
 use paperbourse_core::engine::State;
 use paperbourse_core::engine::event::Event;
-use paperbourse_core::engine::order::held::DecideHeld;
+use paperbourse_core::engine::order::delayed::DecideDelayed;
 use paperbourse_core::engine::order::place::Placed;
 use paperbourse_core::engine::order::receipt::OrderReceipt;
 use paperbourse_core::engine::rejection::Rejection;
@@ -32,10 +32,10 @@ const RETRY: Duration = Duration::from_millis(200);
 /// The receipt of a decided order, or the reason why there is no receipt.
 type Outcome = Result<OrderReceipt, Refusal>;
 
-/// The held orders of all shards, and the outcomes of those decided recently. Both are bounded by
-/// the number of open orders that an account may have.
+/// The delayed orders of all shards, and the outcomes of those decided recently. Both are bounded
+/// by the number of open orders that an account may have.
 #[derive(Default)]
-pub struct HeldOrders {
+pub struct DelayedOrders {
     waits: Mutex<Waits>,
     /// Signals that an order has been added that may be due before all others.
     earlier: Notify,
@@ -46,7 +46,7 @@ struct Waits {
     /// A tree, because a hash table would not free the memory that it needed at a peak.
     by_order: BTreeMap<OrderId, Wait>,
     timeline: BTreeMap<(Instant, OrderId), Step>,
-    held_count: usize,
+    delayed_count: usize,
 }
 
 struct Wait {
@@ -60,24 +60,28 @@ enum Step {
     Forget,
 }
 
-impl HeldOrders {
+impl DelayedOrders {
     /// Announces the orders held by these events. Must be called with the state after the events.
     #[inline]
     pub(super) fn announce(&self, events: &[Event], state: &State) {
         for event in events {
-            if let Event::OrderHeld(held) = event {
-                let market = state.used_market(held.placement.market);
-                let wait_ns = held.hold.due.nanos() - held.at.nanos();
+            if let Event::OrderDelayed(delayed) = event {
+                let market = state.used_market(delayed.placement.market);
+                let wait_ns = delayed.delay.due.nanos() - delayed.at.nanos();
                 let wait = Duration::from_nanos(wait_ns.max(0).cast_unsigned());
-                self.add(held.placement.order, market.condition_id.clone(), Instant::now() + wait);
+                self.add(
+                    delayed.placement.order,
+                    market.condition_id.clone(),
+                    Instant::now() + wait,
+                );
             }
         }
     }
 
-    /// Announces the held orders of a recovered state. Their clients are gone, so they are due at
-    /// once.
+    /// Announces the delayed orders of a recovered state. Their clients are gone, so they are due
+    /// at once.
     pub(super) fn announce_all(&self, state: &State) {
-        for (order, market_id) in state.held_orders() {
+        for (order, market_id) in state.delayed_orders() {
             self.add(order, market_id.clone(), Instant::now());
         }
     }
@@ -87,20 +91,20 @@ impl HeldOrders {
         let is_first = waits.timeline.first_key_value().is_none_or(|(&(at, _), _)| due < at);
         waits.by_order.insert(order, Wait { market_id, outcome: watch::Sender::new(None) });
         waits.timeline.insert((due, order), Step::Decide);
-        waits.held_count += 1;
+        waits.delayed_count += 1;
         if is_first {
             self.earlier.notify_one();
         }
     }
 
-    /// Returns the number of held orders.
+    /// Returns the number of delayed orders.
     pub fn count(&self) -> usize {
-        self.waits.lock().held_count
+        self.waits.lock().delayed_count
     }
 
     /// Removes the orders that are due by now from the timeline. Returns these orders and the time
     /// of the next step.
-    fn take_due(&self, now: Instant) -> (Vec<DecideHeld>, Option<Instant>) {
+    fn take_due(&self, now: Instant) -> (Vec<DecideDelayed>, Option<Instant>) {
         let mut waits = self.waits.lock();
         let mut due = Vec::new();
         while let Some(entry) = waits.timeline.first_entry() {
@@ -111,7 +115,7 @@ impl HeldOrders {
             match entry.remove() {
                 Step::Decide => {
                     let market_id = waits.by_order[&order].market_id.clone();
-                    due.push(DecideHeld { order, market_id });
+                    due.push(DecideDelayed { order, market_id });
                 }
                 Step::Forget => {
                     waits.by_order.remove(&order);
@@ -123,12 +127,12 @@ impl HeldOrders {
 
     /// Removes all orders from the timeline, as if they were due.
     #[cfg(any(test, feature = "test-util"))]
-    pub fn take_all(&self) -> Vec<DecideHeld> {
+    pub fn take_all(&self) -> Vec<DecideDelayed> {
         let Waits { by_order, timeline, .. } = &mut *self.waits.lock();
         let mut all = Vec::new();
         timeline.retain(|&(_, order), &mut step| {
             if step == Step::Decide {
-                all.push(DecideHeld { order, market_id: by_order[&order].market_id.clone() });
+                all.push(DecideDelayed { order, market_id: by_order[&order].market_id.clone() });
             }
             step != Step::Decide
         });
@@ -137,7 +141,7 @@ impl HeldOrders {
     }
 
     /// Passes an order's outcome to the requests that wait for it, and schedules the order's next
-    /// step. An order that could not be decided is still held, and its request keeps waiting: a
+    /// step. An order that could not be decided is still delayed, and its request keeps waiting: a
     /// refusal would mean that the order is gone.
     fn note(&self, order: OrderId, outcome: Outcome) {
         let is_final =
@@ -146,7 +150,7 @@ impl HeldOrders {
         let (delay, step) = if is_final { (KEPT, Step::Forget) } else { (RETRY, Step::Decide) };
         waits.timeline.insert((Instant::now() + delay, order), step);
         if is_final {
-            waits.held_count -= 1;
+            waits.delayed_count -= 1;
             if let Some(wait) = waits.by_order.get(&order) {
                 wait.outcome.send_replace(Some(outcome));
             }
@@ -165,13 +169,13 @@ fn outcome_of(answer: Result<Result<Placed, Rejection>, Refusal>) -> Outcome {
 }
 
 impl Shards {
-    /// Returns the held orders.
-    pub fn held_orders(&self) -> &HeldOrders {
-        &self.environment.held_orders
+    /// Returns the delayed orders.
+    pub fn delayed_orders(&self) -> &DelayedOrders {
+        &self.environment.delayed_orders
     }
 
-    /// Decides held orders when they are due. Never returns; only one may run.
-    pub async fn decide_held_orders(self: Arc<Self>, waiters: Arc<Waiters>) {
+    /// Decides delayed orders when they are due. Never returns; only one may run.
+    pub async fn decide_delayed_orders(self: Arc<Self>, waiters: Arc<Waiters>) {
         tokio::select! {
             () = waiters.run() => {}
             () = self.decide_when_due(&waiters) => {}
@@ -180,14 +184,14 @@ impl Shards {
 
     async fn decide_when_due(self: &Arc<Self>, waiters: &Arc<Waiters>) {
         loop {
-            let (due, next) = self.held_orders().take_due(Instant::now());
+            let (due, next) = self.delayed_orders().take_due(Instant::now());
             if !due.is_empty() {
                 // Runs in a task of its own, so that waiting for the disk does not delay orders
                 // that become due meanwhile.
                 tokio::spawn(self.clone().decide_all(due, waiters.clone()));
             }
             // `notify_one` keeps a permit, so an order announced since `take_due` is not missed.
-            let mut earlier = pin!(self.held_orders().earlier.notified());
+            let mut earlier = pin!(self.delayed_orders().earlier.notified());
             match next {
                 None => earlier.await,
                 Some(at) => {
@@ -198,32 +202,36 @@ impl Shards {
     }
 
     /// Decides these orders in sequence, and then waits for the disk once.
-    pub async fn decide_all(self: Arc<Self>, due: Vec<DecideHeld>, waiters: Arc<Waiters>) {
-        let decide = |command: DecideHeld| {
+    pub async fn decide_all(self: Arc<Self>, due: Vec<DecideDelayed>, waiters: Arc<Waiters>) {
+        let decide = |command: DecideDelayed| {
             let order = command.order;
             (order, self.execute(order.shard(), command, &waiters))
         };
         let decided: Vec<_> = due.into_iter().map(decide).collect();
         for (order, decided) in decided {
-            self.held_orders().note(order, outcome_of(decided.await));
+            self.delayed_orders().note(order, outcome_of(decided.await));
         }
     }
 
-    async fn decide_held(self: &Arc<Self>, command: DecideHeld, waiters: &Arc<Waiters>) -> Outcome {
+    async fn decide_delayed(
+        self: &Arc<Self>,
+        command: DecideDelayed,
+        waiters: &Arc<Waiters>,
+    ) -> Outcome {
         outcome_of(self.execute(command.order.shard(), command, waiters).await)
     }
 
-    /// Waits until a held order is decided. A refusal is the outcome of the order itself.
+    /// Waits until a delayed order is decided. A refusal is the outcome of the order itself.
     ///
     /// Not an `async fn`: outcomes are kept only for a while, and subscribing at once guarantees
     /// that the caller gets the outcome, however late the future is polled.
-    pub fn held_outcome<'s>(
+    pub fn delayed_outcome<'s>(
         self: &'s Arc<Self>,
-        held: &OrderReceipt,
+        delayed: &OrderReceipt,
         waiters: &'s Arc<Waiters>,
     ) -> impl Future<Output = Result<OrderReceipt, Refusal>> + use<'s> {
-        let (order, market_id) = (held.order, held.market_id.clone());
-        let outcome = self.held_orders().outcome_of(order);
+        let (order, market_id) = (delayed.order, delayed.market_id.clone());
+        let outcome = self.delayed_orders().outcome_of(order);
         async move {
             #[cfg(feature = "traces")]
             let delay = crate::trace::start(crate::trace::Stage::Delay);
@@ -236,7 +244,7 @@ impl Shards {
             drop(delay);
             // The order was decided so long ago that its outcome is no longer kept. The command
             // then returns the order's receipt.
-            self.decide_held(DecideHeld { order, market_id }, waiters).await
+            self.decide_delayed(DecideDelayed { order, market_id }, waiters).await
         }
     }
 }

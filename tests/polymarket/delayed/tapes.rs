@@ -1,4 +1,4 @@
-//! Orders that are held while a tape plays: the wait passes at the speed of the tape.
+//! Orders that are delayed while a tape plays: the wait passes at the speed of the tape.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -15,7 +15,7 @@ use crate::standin::Ladder;
 use crate::standin::world::BookSeed;
 use crate::tape::taped::{Taped, tokens};
 
-/// How long orders are held in the time of the tape.
+/// How long orders are delayed in the time of the tape.
 const WAIT: Duration = Duration::from_secs(3);
 
 /// The number of times that the ask rises by a tick while the tape is recorded.
@@ -114,11 +114,11 @@ impl Served {
         })
     }
 
-    /// Checks that an order is held for this long, and gets the price of the end of its wait.
+    /// Checks that an order is delayed for this long, and gets the price of the end of its wait.
     fn check_wait(&self, wait: Duration) {
         let (order, looks) = self.buy_and_look();
-        let held_ms = held_ms(&order);
-        assert!(held_ms >= wait.as_millis() && held_ms < 10 * wait.as_millis(), "{order}");
+        let delayed_ms = delayed_ms(&order);
+        assert!(delayed_ms >= wait.as_millis() && delayed_ms < 10 * wait.as_millis(), "{order}");
         let row = self.orders().pop().unwrap();
         let filled_at: Timestamp = row["filled_at"].as_str().unwrap().parse().unwrap();
         let price = millionths(&order["price"]);
@@ -130,7 +130,7 @@ impl Served {
         assert!(before <= price && price <= after, "{before} {price} {after}");
     }
 
-    /// Checks that an order is not held, and gets the last price of the tape.
+    /// Checks that an order is not delayed, and gets the last price of the tape.
     fn check_end(&self) {
         let order = self.done(Request::post("/trade", &trade("BUY", 1))).ok(200);
         assert_eq!(order["held_ms"], json!(null));

@@ -1,6 +1,6 @@
-//! Orders that the venue's delay holds, while the disk holds the records.
+//! Orders that the venue delays, while the disk holds the records.
 //!
-//! An order is shown once the record that holds it is durable, and answered once the record that
+//! An order is shown once the record that delays it is durable, and answered once the record that
 //! decides it is.
 
 use paperbourse_test_support::Request;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::client::{delete, get, post};
 use crate::trades::{free_of_ann, next_order};
-use crate::world::{DELAY, HELD_MARKET, Held, Person, World, number, until_idle};
+use crate::world::{DELAY, DELAYED_MARKET, Held, Person, World, number, until_idle};
 
 fn buy(quantity: u32) -> Value {
-    json!({"market_id": HELD_MARKET, "outcome": "Yes", "side": "BUY", "quantity": quantity})
+    json!({"market_id": DELAYED_MARKET, "outcome": "Yes", "side": "BUY", "quantity": quantity})
 }
 
 fn trade(person: &Person, quantity: u32, name: &str) -> Request {
@@ -38,7 +38,7 @@ async fn earlier(world: &World) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_held_order_is_shown_and_answered_once_each_of_its_records_is_durable() {
+async fn a_delayed_order_is_shown_and_answered_once_each_of_its_records_is_durable() {
     let world = World::new().await;
     let (ann, bob, cat) = (&world.ann, &world.bob, &world.cat);
     let order = next_order(earlier(&world).await);
@@ -68,7 +68,7 @@ async fn a_held_order_is_shown_and_answered_once_each_of_its_records_is_durable(
     until_idle().await;
     assert!(!first.is_finished() && !again.is_finished(), "the delay is not over");
 
-    world.publish_ask_in(HELD_MARKET, 450_000);
+    world.publish_ask_in(DELAYED_MARKET, 450_000);
     let mut held = world.hold();
     tokio::time::sleep(DELAY).await;
     until_idle().await;
@@ -87,7 +87,7 @@ async fn a_held_order_is_shown_and_answered_once_each_of_its_records_is_durable(
     assert_eq!(again.response.text, first.response.text);
 }
 
-/// The delay passes while the disk still writes the record that holds the order.
+/// The delay passes while the disk still writes the record that delays the order.
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_is_slower_than_the_delay_holds_back_both_records() {
     let world = World::new().await;
@@ -106,7 +106,7 @@ async fn a_disk_that_is_slower_than_the_delay_holds_back_both_records() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_refusal_of_a_held_order_waits_for_the_record_that_drops_it() {
+async fn the_refusal_of_a_delayed_order_waits_for_the_record_that_drops_it() {
     let world = World::new().await;
     let (ann, bob, cat) = (&world.ann, &world.bob, &world.cat);
     let order = next_order(earlier(&world).await);
@@ -119,7 +119,7 @@ async fn the_refusal_of_a_held_order_waits_for_the_record_that_drops_it() {
     until_idle().await;
     let shown = world.done(get(format!("/v1/orders/{order}")).key(&ann.key), 200).await;
     assert_eq!(shown.get("hold_reason"), "venue_delay");
-    world.publish_ask_in(HELD_MARKET, 550_000);
+    world.publish_ask_in(DELAYED_MARKET, 550_000);
 
     let mut held = world.hold();
     tokio::time::sleep(DELAY).await;

@@ -1,4 +1,4 @@
-//! Holds on orders that the venue delays. [`crate::engine::order::held`] decides held orders.
+//! Holds on orders that the venue delays. [`crate::engine::order::delayed`] decides delayed orders.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,9 @@ use crate::money::{Price, Shares, Usd};
 /// The maximum slippage bound, in basis points.
 const MAX_SLIPPAGE_BPS: u16 = 10_000;
 
-/// The data of a held order beyond its terms.
+/// The data of a delayed order beyond its terms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Hold {
+pub struct Delay {
     /// When the delay is over.
     pub due: Timestamp,
     /// The cash or shares reserved until the delay is over.
@@ -29,7 +29,7 @@ pub struct Hold {
     pub max_slippage_bps: Option<u16>,
 }
 
-impl Hold {
+impl Delay {
     pub(in crate::engine) const fn of(intent: &Intent, reserve: Reserve, due: Timestamp) -> Self {
         let &Intent { amount, expected_price, max_slippage_bps, .. } = intent;
         Self { due, reserve, amount, expected_price, max_slippage_bps }
@@ -65,17 +65,17 @@ impl Hold {
     }
 
     /// Whether an order held with the terms `held` can have the terms `decided` once it is decided.
-    pub(in crate::engine) fn permits(&self, held: Terms, decided: Terms) -> bool {
-        let Terms { quantity, awaited_book, held_ms, .. } = decided;
+    pub(in crate::engine) fn permits(&self, delayed: Terms, decided: Terms) -> bool {
+        let Terms { quantity, awaited_book, delayed_ms, .. } = decided;
         // The quantity of an order by amount depends on the book at the time of the decision.
-        let quantity = if self.amount.is_some() { quantity } else { held.quantity };
-        held_ms > 0 && decided == Terms { quantity, awaited_book, held_ms, ..held }
+        let quantity = if self.amount.is_some() { quantity } else { delayed.quantity };
+        delayed_ms > 0 && decided == Terms { quantity, awaited_book, delayed_ms, ..delayed }
     }
 
     /// Returns the hold's term in the state hash.
     pub(in crate::engine) fn term(&self, order: OrderId) -> StateHash {
         let slippage = self.max_slippage_bps.map_or(-1, i64::from);
-        Term::new(TermKind::Hold)
+        Term::new(TermKind::Delay)
             .pair(order.get(), self.due.nanos().cast_unsigned())
             .signed_pair(self.reserve.cash.micros(), self.reserve.shares.micros())
             .optional(self.amount.map(Usd::micros))
@@ -85,15 +85,15 @@ impl Hold {
     }
 }
 
-/// The held orders of a shard.
+/// The delayed orders of a shard.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Holds {
-    by_order: BTreeMap<u64, Hold>,
+pub(in crate::engine) struct Delays {
+    by_order: BTreeMap<u64, Delay>,
     by_market: BTreeSet<(MarketIndex, u64)>,
 }
 
-impl Holds {
-    /// Returns the heap memory of the holds, in bytes.
+impl Delays {
+    /// Returns the heap memory of the delays, in bytes.
     pub(in crate::engine) fn bytes(&self) -> usize {
         tree_bytes(&self.by_order) + set_bytes(&self.by_market)
     }
@@ -102,12 +102,12 @@ impl Holds {
         self.by_order.len()
     }
 
-    pub(in crate::engine) fn get(&self, order: OrderId) -> Option<&Hold> {
+    pub(in crate::engine) fn get(&self, order: OrderId) -> Option<&Delay> {
         self.by_order.get(&order.counter())
     }
 
-    pub(in crate::engine) fn insert(&mut self, order: OrderId, market: MarketIndex, hold: Hold) {
-        self.by_order.insert(order.counter(), hold);
+    pub(in crate::engine) fn insert(&mut self, order: OrderId, market: MarketIndex, delay: Delay) {
+        self.by_order.insert(order.counter(), delay);
         self.by_market.insert((market, order.counter()));
     }
 
@@ -115,12 +115,12 @@ impl Holds {
         &mut self,
         order: OrderId,
         market: MarketIndex,
-    ) -> Option<Hold> {
+    ) -> Option<Delay> {
         self.by_market.remove(&(market, order.counter()));
         self.by_order.remove(&order.counter())
     }
 
-    /// Returns the counters of the held orders in a market, oldest first.
+    /// Returns the counters of the delayed orders in a market, oldest first.
     pub(in crate::engine) fn of_market(
         &self,
         market: MarketIndex,
@@ -128,12 +128,12 @@ impl Holds {
         self.by_market.range((market, 0)..=(market, u64::MAX)).map(|&(_, counter)| counter)
     }
 
-    /// Returns the markets with held orders. A market may occur more than once.
+    /// Returns the markets with delayed orders. A market may occur more than once.
     pub(in crate::engine) fn markets(&self) -> impl Iterator<Item = MarketIndex> + '_ {
         self.by_market.iter().map(|&(market, _)| market)
     }
 
-    /// Returns the counters of the held orders, oldest first.
+    /// Returns the counters of the delayed orders, oldest first.
     pub(in crate::engine) fn counters(&self) -> impl Iterator<Item = u64> + '_ {
         self.by_order.keys().copied()
     }

@@ -1,4 +1,4 @@
-//! Marketable orders in a market that holds them: the whole program, following the stand-in, and
+//! Marketable orders in a market that delays them: the whole program, following the stand-in, and
 //! bots that trade while the books move.
 
 mod attacks;
@@ -19,21 +19,21 @@ use crate::served::Served;
 use crate::standin::world::{condition_id, token_id};
 use crate::standin::{Options, Side, StandIn, World, micros};
 
-/// The number of the market that holds orders. Its best ask is [`ASK`], and [`NEXT_ASK`] follows;
+/// The number of the market that delays orders. Its best ask is [`ASK`], and [`NEXT_ASK`] follows;
 /// either is for at least ten shares.
 const GAME: usize = 1;
 
 const ASK: &str = "0.38";
 const NEXT_ASK: &str = "0.39";
 
-/// How long orders are held while a test does things: as long as the server allows, so that a busy
-/// machine has the time for them.
+/// How long orders are delayed while a test does things: as long as the server allows, so that a
+/// busy machine has the time for them.
 const LONG: Duration = Duration::from_millis(TAKER_DELAY_MS_MAX as u64);
 
 /// What a purchase of five shares at [`ASK`] costs, fee included.
 const COST_OF_FIVE: i64 = 1_958_900;
 
-/// An ordinary market, and one that holds orders for so long.
+/// An ordinary market, and one that delays orders for so long.
 fn world(delay: Duration) -> World {
     let mut world = World::invented(2);
     world.markets[GAME].describe(|fields| {
@@ -42,7 +42,7 @@ fn world(delay: Duration) -> World {
     world
 }
 
-/// Starts a venue whose game holds orders for so long, and a server with these arguments, and runs
+/// Starts a venue whose game delays orders for so long, and a server with these arguments, and runs
 /// the test once all books are fresh.
 async fn play(
     delay: Duration,
@@ -65,19 +65,19 @@ struct Answered {
 }
 
 impl Answered {
-    /// The body of an order that was held at least this long.
+    /// The body of an order that was delayed at least this long.
     #[track_caller]
-    fn held(&self, delay: Duration) -> Value {
+    fn delayed(&self, delay: Duration) -> Value {
         let order = self.response.ok(200);
         assert!(self.after >= delay, "{:?}: {order}", self.after);
-        assert!(held_ms(&order) >= delay.as_millis(), "{order}");
+        assert!(delayed_ms(&order) >= delay.as_millis(), "{order}");
         order
     }
 }
 
 #[track_caller]
-fn held_ms(order: &Value) -> u128 {
-    order["held_ms"].as_u64().unwrap_or_else(|| panic!("not held: {order}")).into()
+fn delayed_ms(order: &Value) -> u128 {
+    order["held_ms"].as_u64().unwrap_or_else(|| panic!("not delayed: {order}")).into()
 }
 
 /// A number, or decimal text, in millionths.
@@ -146,16 +146,16 @@ impl Served {
         list["orders"].as_array().unwrap().clone()
     }
 
-    /// The account's orders that are held.
-    fn held(&self) -> Vec<Value> {
+    /// The account's orders that are delayed.
+    fn delayed(&self) -> Vec<Value> {
         let mut orders = self.orders();
         orders.retain(|order| order["hold_reason"] == "venue_delay");
         assert!(orders.iter().all(|order| order["status"] == "PENDING"), "{orders:?}");
         orders
     }
 
-    fn until_held(&self, count: usize) {
-        self.until("held orders", |it| it.held().len() == count);
+    fn until_delayed(&self, count: usize) {
+        self.until("delayed orders", |it| it.delayed().len() == count);
     }
 
     /// The account's cash, and the part of it that orders hold back.

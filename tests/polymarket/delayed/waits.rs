@@ -1,4 +1,4 @@
-//! What clients see while an order is held, and when it is decided.
+//! What clients see while an order is delayed, and when it is decided.
 
 use super::*;
 
@@ -30,7 +30,7 @@ async fn orders_of_every_kind_are_decided_on_the_book_after_the_wait() {
             let batch = begin("/v1/orders/batch", &json!({"orders": entries}));
             let singles: Vec<_> =
                 orders.iter().map(|(path, order, _)| begin(path, order)).collect();
-            served.until_held(10);
+            served.until_delayed(10);
 
             // An order that does not cross rests at once, and it alone can be cancelled.
             let below = buy(&json!({"order_type": "limit", "quantity": "5", "price": "0.10"}));
@@ -41,7 +41,7 @@ async fn orders_of_every_kind_are_decided_on_the_book_after_the_wait() {
             );
             reserved += 500_000;
             assert_eq!(served.cash(), (1_000_000_000, reserved));
-            for order in served.held() {
+            for order in served.delayed() {
                 let cancel = Request::delete(format!("/v1/orders/{}", order["order_id"]));
                 let refused = served.done(cancel).ok(400);
                 assert_eq!(refused["error"], "ORDER_NOT_CANCELLABLE");
@@ -51,8 +51,8 @@ async fn orders_of_every_kind_are_decided_on_the_book_after_the_wait() {
 
             remove_best_ask(venue);
             served.until_ask(NEXT_ASK);
-            assert_eq!(served.held().len(), 10, "this machine is too slow for the test");
-            let single = singles.into_iter().map(|answer| answer.join().unwrap().held(LONG));
+            assert_eq!(served.delayed().len(), 10, "this machine is too slow for the test");
+            let single = singles.into_iter().map(|answer| answer.join().unwrap().delayed(LONG));
             let batch = batch.join().unwrap();
             assert!(batch.after < 2 * LONG, "the entries wait side by side: {:?}", batch.after);
             let in_batch = batch.response.ok(200)["results"].as_array().unwrap().clone();
@@ -61,7 +61,7 @@ async fn orders_of_every_kind_are_decided_on_the_book_after_the_wait() {
             for order in all {
                 assert_eq!(order["status"], "FILLED", "{order}");
                 assert_eq!(millionths(&order["price"]), micros(NEXT_ASK), "{order}");
-                assert!(held_ms(&order) >= LONG.as_millis(), "{order}");
+                assert!(delayed_ms(&order) >= LONG.as_millis(), "{order}");
             }
         });
         let (cash, reserved) = served.cash();
@@ -69,7 +69,7 @@ async fn orders_of_every_kind_are_decided_on_the_book_after_the_wait() {
         let orders = served.orders();
         let with_status = |status: &str| orders.iter().filter(|it| it["status"] == status).count();
         assert_eq!((with_status("FILLED"), with_status("CANCELLED")), (10, 1), "{orders:?}");
-        assert!(served.held().is_empty());
+        assert!(served.delayed().is_empty());
     })
     .await;
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a held purchase holds back: its amount, its quantity at its price, or what it would cost
+/// What a delayed purchase holds back: its amount, its quantity at its price, or what it would cost
 /// now; and the fee of what it would take now. A sale holds back its shares.
 pub(super) fn cash(
     sent: &Sent,
@@ -38,7 +38,7 @@ impl Order {
             awaits: false,
             held: None,
             came_ms,
-            held_ms: 0,
+            delayed_ms: 0,
             names: Vec::new(),
             is_forgotten: false,
             end: None,
@@ -54,13 +54,13 @@ impl NaiveOrders {
     }
 
     /// Whether an order waits to be decided.
-    pub(crate) fn is_held(&self, order: usize) -> bool {
+    pub(crate) fn is_delayed(&self, order: usize) -> bool {
         self.is_open(order) && self.orders[order].held.is_some()
     }
 
     /// The orders on the books.
     pub(super) fn resting(&self) -> impl Iterator<Item = usize> {
-        self.open().filter(|&order| !self.is_held(order))
+        self.open().filter(|&order| !self.is_delayed(order))
     }
 
     /// What the names of a request lead to.
@@ -89,15 +89,15 @@ impl NaiveOrders {
         if self.is_gone(order) {
             return vec![Fact::Refused("ORDER_NOT_FOUND")];
         }
-        if !self.is_held(order) {
+        if !self.is_delayed(order) {
             return Vec::new();
         }
         let before = self.orders[order].clone();
         self.orders[order].end = Some("dropped");
         let facts = match self.placed(&before.sent, false) {
             Ok((decided, fill)) => {
-                let held_ms = (self.now_ms - before.came_ms).max(1);
-                self.orders[order] = Order { names: before.names, held_ms, ..decided };
+                let delayed_ms = (self.now_ms - before.came_ms).max(1);
+                self.orders[order] = Order { names: before.names, delayed_ms, ..decided };
                 vec![self.note_placed(Fill { order, ..fill })]
             }
             Err(refusal) => vec![Fact::Dropped(order), Fact::Refused(code(refusal))],

@@ -14,7 +14,7 @@ async fn repeats_get_the_answer_of_the_order_that_waits() {
             let served = &served;
             let sent = [&fine, &capped, &batch];
             let firsts = sent.map(|request| served.begin(scope, request.clone()));
-            served.until_held(4);
+            served.until_delayed(4);
             let repeats = sent.map(|request| served.begin(scope, request.clone()));
             // The same order by the other path is a repeat too.
             let by_path = buy(&json!({"quantity": 5}));
@@ -27,14 +27,14 @@ async fn repeats_get_the_answer_of_the_order_that_waits() {
             served.done(Request::post("/v1/orders", &other)).ok(409);
             remove_best_ask(venue);
             served.until_ask(NEXT_ASK);
-            assert_eq!(served.held().len(), 4, "this machine is too slow for the test");
+            assert_eq!(served.delayed().len(), 4, "this machine is too slow for the test");
 
             let firsts = firsts.map(|answer| answer.join().unwrap());
             let repeats = repeats.map(|answer| answer.join().unwrap());
             let [filled, refused, entries] = [0, 1, 2].map(|index| &firsts[index].response);
             let [filled_again, refused_again, entries_again] =
                 [0, 1, 2].map(|index| &repeats[index].response);
-            assert_eq!(millionths(&firsts[0].held(LONG)["price"]), micros(NEXT_ASK));
+            assert_eq!(millionths(&firsts[0].delayed(LONG)["price"]), micros(NEXT_ASK));
             assert!(!filled.is_replay() && filled_again.is_replay());
             assert_eq!(filled_again.text, filled.text);
             let by_path = by_path.join().unwrap().response.ok(200);
@@ -55,7 +55,7 @@ async fn repeats_get_the_answer_of_the_order_that_waits() {
                     (&json!(null), &json!(true))
                 );
                 assert_eq!(first["order_id"], again["order_id"]);
-                assert!(held_ms(first) >= LONG.as_millis(), "{first}");
+                assert!(delayed_ms(first) >= LONG.as_millis(), "{first}");
             }
 
             // The order that was refused is gone, and its name is free.
@@ -66,7 +66,7 @@ async fn repeats_get_the_answer_of_the_order_that_waits() {
             served.until_ask(ASK);
             let third = served.begin(scope, capped.clone()).join().unwrap();
             assert!(!third.response.is_replay());
-            let third = third.held(LONG);
+            let third = third.delayed(LONG);
             assert_eq!((&third["is_replay"], &third["price"]), (&json!(null), &json!(ASK)));
         });
         assert_eq!(served.orders().len(), 4);

@@ -1,0 +1,20 @@
+//! The debug text of events and rows, as the snapshots have it.
+
+/// Names in it, and those that they had when the snapshots were written.
+const FORMER_NAMES: [(&str, &str); 6] = [
+    ("OrderDelayed", "OrderHeld"),
+    ("DelayedOrderDropped", "HeldOrderDropped"),
+    ("delay: ", "hold: "),
+    ("Delay {", "Hold {"),
+    ("is_delayed: ", "is_held: "),
+    ("delayed_ms: ", "held_ms: "),
+];
+
+/// The text without what says that an order is not delayed, never was, and has used no level: the
+/// snapshots predate it.
+pub(super) fn without_delays(text: String) -> String {
+    let text = [", delayed_ms: 0", ", is_delayed: false", ", delay: None", ", used: []"]
+        .into_iter()
+        .fold(text, |text, absent| text.replace(absent, ""));
+    FORMER_NAMES.into_iter().fold(text, |text, (new, former)| text.replace(new, former))
+}
