@@ -78,7 +78,7 @@ fn receipt() -> OrderReceipt {
         level_count: 2,
         slippage_bps: Some(12),
         client_order_id: Some("6f1c2a52-6f0b-4b55-9f53-0d8b2b6f7f0a".into()),
-        life: None,
+        order_state: None,
     }
 }
 

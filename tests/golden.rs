@@ -460,12 +460,13 @@ fn content(data: &Path) -> (String, BTreeSet<&'static str>) {
         let account = account.replace(", fill_surplus: 0, heartbeat_ms: None", "");
         writeln!(text, "{account}").unwrap();
         for order in state.orders_of(row.id) {
-            let OrderRow { placement, fill, level_count, slippage_bps, life, delay: _ } = &order;
+            let OrderRow { placement, fill, level_count, slippage_bps, order_state, delay: _ } =
+                &order;
             let levels = format!("level_count: {level_count}");
             let order = order_text(["OrderRow", "id"], placement, fill, &levels, *slippage_bps);
             writeln!(text, "  {order}").unwrap();
-            if let Some(life) = life {
-                writeln!(text, "    {}", without_delays(format!("{life:?}"))).unwrap();
+            if let Some(order_state) = order_state {
+                writeln!(text, "    {}", without_delays(format!("{order_state:?}"))).unwrap();
             }
         }
         if state.fill_logs().next().is_none() {

@@ -2,7 +2,7 @@
 
 use paperbourse::engine::event::{Event, OrderDelayed, OrderPlaced, RestingFilled};
 use paperbourse::engine::order::idempotency::NameHash;
-use paperbourse::engine::order::life::{End, Life};
+use paperbourse::engine::order::order_state::{End, OrderState};
 use paperbourse::engine::order::receipt::OrderRow;
 use paperbourse::engine::order::terms::{EndReason, OrderKind, TimeInForce};
 use paperbourse::ids::{AccountId, OrderId, OutcomeIndex, ShardId, Timestamp};
@@ -271,13 +271,13 @@ fn check_rows(change: impl FnOnce(&mut Rows<'_>), expected: &str) {
 /// The open rows are orders 2 to 5: three delayed ones, and one that rests.
 #[test]
 fn inconsistent_rows_of_delayed_orders_are_errors() {
-    fn life(row: &mut OrderRow) -> &mut Life {
-        row.life.as_mut().expect("an open order has a life")
+    fn order_state(row: &mut OrderRow) -> &mut OrderState {
+        row.order_state.as_mut().expect("an open order has an order state")
     }
     let how = "does not say how it is held";
     check_rows(|rows| rows.open[0].delay = None, how);
     check_rows(|rows| rows.open[3].delay = rows.open[0].delay, how);
-    check_rows(|rows| life(&mut rows.open[0]).is_delayed = false, how);
+    check_rows(|rows| order_state(&mut rows.open[0]).is_delayed = false, how);
     let delay = "is held with what it cannot hold back";
     let reserve = |rows: &mut Rows<'_>, at: usize, cash: i64, shares: i64| {
         let delay = rows.open[at].delay.as_mut().expect("a delayed order");
@@ -297,16 +297,16 @@ fn inconsistent_rows_of_delayed_orders_are_errors() {
     };
     check_rows(due, "the head says");
     let contradicts = "has a life that contradicts itself";
-    check_rows(|rows| life(&mut rows.open[0]).awaits_book = true, contradicts);
-    check_rows(|rows| life(&mut rows.open[0]).terms.delayed_ms = 1, contradicts);
-    check_rows(|rows| life(&mut rows.open[0]).progress.fill_count = 1, contradicts);
+    check_rows(|rows| order_state(&mut rows.open[0]).awaits_book = true, contradicts);
+    check_rows(|rows| order_state(&mut rows.open[0]).terms.delayed_ms = 1, contradicts);
+    check_rows(|rows| order_state(&mut rows.open[0]).progress.fill_count = 1, contradicts);
     check_rows(|rows| rows.open[0].placement.market.0 = 1, "is in a market that is paid");
     // Order 7 ended while it was delayed, as only few reasons can end it.
     let end = |rows: &mut Rows<'_>, reason| {
         let ended = rows.finished_mut().find(|row| row.placement.order == order(7));
         let ended = ended.expect("it is finished");
-        assert!(life(ended).is_delayed);
-        life(ended).end = Some(End { reason, at: Timestamp::EPOCH });
+        assert!(order_state(ended).is_delayed);
+        order_state(ended).end = Some(End { reason, at: Timestamp::EPOCH });
     };
     check_rows(|rows| end(rows, EndReason::User), contradicts);
     check_rows(|rows| end(rows, EndReason::GtdExpired), contradicts);

@@ -24,7 +24,7 @@ use paperbourse::engine::command::{
 };
 use paperbourse::engine::event::Events;
 use paperbourse::engine::order::delayed::DecideDelayed;
-use paperbourse::engine::order::life::{Life, Progress};
+use paperbourse::engine::order::order_state::{OrderState, Progress};
 use paperbourse::engine::order::payload::{NamedTimeInForce, NewOrder};
 use paperbourse::engine::order::place::PlacedSubject;
 use paperbourse::engine::order::receipt::OrderReceipt;
@@ -146,18 +146,18 @@ impl Run {
         let held = held.map_or(Shares::ZERO, |held| held.shares);
         let (mut free, mut open) = (held, String::new());
         for row in state.open_orders().filter(|row| row.placement.account == account.id()) {
-            let life = row.life.expect("an open order has a life");
+            let order_state = row.order_state.expect("an open order has an order state");
             let placement = &row.placement;
             if on(placement.market.0) && placement.outcome == outcome {
-                let held_back = life.reserve(placement.side).shares;
+                let held_back = order_state.reserve(placement.side).shares;
                 free -= row.delay.map_or(held_back, |delay| delay.reserve.shares);
             }
-            let waits = match life {
-                Life { awaits_book: true, .. } => ":AWAITS",
-                Life { is_delayed: true, .. } => ":DELAYED",
+            let waits = match order_state {
+                OrderState { awaits_book: true, .. } => ":AWAITS",
+                OrderState { is_delayed: true, .. } => ":DELAYED",
                 _ => "",
             };
-            write!(open, " O{}:{}{waits}", placement.order.counter(), life.remaining())
+            write!(open, " O{}:{}{waits}", placement.order.counter(), order_state.remaining())
                 .expect("a string grows");
         }
         write!(text, " held {held} free {free} open{open}").expect("a string grows");
@@ -169,15 +169,15 @@ fn answered(state: &State, subject: PlacedSubject) -> OrderReceipt {
     PlaceOrder::answer(state, subject, true).receipt
 }
 
-/// A receipt as far as the first answer shows it: of the life, only the terms and the status that
-/// the order had when it was placed.
+/// A receipt as far as the first answer shows it: of the order state, only the terms and the status
+/// that the order had when it was placed.
 pub(crate) fn first_answer(mut receipt: OrderReceipt) -> (OrderReceipt, OrderStatus) {
-    let Some(life) = &mut receipt.life else { return (receipt, OrderStatus::Filled) };
-    let end = life.end.map(|end| end.reason).filter(|reason| reason.is_at_placement());
-    let status = OrderStatus::of(receipt.fill.quantity, life.terms.quantity, end);
-    life.progress = Progress::default();
-    life.end = None;
-    life.awaits_book = false;
+    let Some(order_state) = &mut receipt.order_state else { return (receipt, OrderStatus::Filled) };
+    let end = order_state.end.map(|end| end.reason).filter(|reason| reason.is_at_placement());
+    let status = OrderStatus::of(receipt.fill.quantity, order_state.terms.quantity, end);
+    order_state.progress = Progress::default();
+    order_state.end = None;
+    order_state.awaits_book = false;
     (receipt, status)
 }
 

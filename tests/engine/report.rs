@@ -238,25 +238,25 @@ fn filled(state: &State, filled: &OrderFilled) -> String {
 /// An order that was placed, with what it took and what became of the rest.
 fn placed(state: &State, placed: &OrderPlaced) -> String {
     let receipt = state.receipt(state.order(placed.placement.order).expect("it was placed"));
-    let life = receipt.life.as_deref().expect("such an order has a life");
+    let order_state = receipt.order_state.as_deref().expect("such an order has an order state");
     let levels: Vec<String> =
         placed.levels.iter().map(|level| format!("{}x{}", level.price, level.size)).collect();
     let end = placed.end.map_or_else(|| "NONE".to_owned(), |end| end.as_str().to_uppercase());
-    let delayed = match life.terms.delayed_ms {
+    let delayed = match order_state.terms.delayed_ms {
         0 => String::new(),
         delayed_ms => format!("delayed {delayed_ms} "),
     };
     format!(
         "{} O{} taken {} notional {} fee {} cash {} remaining {} end {end} awaits {} levels {} \
          slippage {} {delayed}of {} ",
-        life.status().as_str().to_lowercase(),
+        order_state.status().as_str().to_lowercase(),
         receipt.order.counter(),
         placed.fill.quantity,
         placed.fill.notional,
         placed.fill.fee,
         placed.fill.balance,
-        life.remaining(),
-        if life.awaits_book { "YES" } else { "NO" },
+        order_state.remaining(),
+        if order_state.awaits_book { "YES" } else { "NO" },
         levels.join(" "),
         receipt.slippage_bps.map_or_else(|| "NONE".to_owned(), |bps| bps.to_string()),
         receipt.outcome,

@@ -11,7 +11,7 @@ use paperbourse::engine::command::{CancelOrders, ExpireOrders, MatchOrders};
 use paperbourse::engine::contradiction::Flaw;
 use paperbourse::engine::event::{Event, OrderPlaced, RestingFilled};
 use paperbourse::engine::order::delayed::DecideDelayed;
-use paperbourse::engine::order::life::Life;
+use paperbourse::engine::order::order_state::OrderState;
 use paperbourse::engine::order::receipt::OrderRow;
 use paperbourse::engine::order::terms::{EndReason, OrderKind, TimeInForce};
 use paperbourse::engine::{Command, State, Verdict};
@@ -418,8 +418,8 @@ fn check_rows(change: impl FnOnce(&mut Rows<'_>), expected: &str) {
 /// The first open order has filled in part, and the fourth is a sale.
 #[test]
 fn inconsistent_open_orders_are_errors() {
-    fn life(row: &mut OrderRow) -> &mut Life {
-        row.life.as_mut().expect("an open order has a life")
+    fn order_state(row: &mut OrderRow) -> &mut OrderState {
+        row.order_state.as_mut().expect("an open order has an order state")
     }
     let contradicts = "has a life that contradicts itself";
     let shares = Shares::from_micros;
@@ -427,25 +427,37 @@ fn inconsistent_open_orders_are_errors() {
     check_rows(|rows| rows.open[0].placement.market.0 = 9, "is in no market");
     check_rows(|rows| rows.open[1] = rows.open[0].clone(), "came before");
     check_rows(|rows| drop(rows.open.remove(0)), "the head says");
-    check_rows(|rows| rows.open[0].life = None, "is finished");
-    check_rows(|rows| life(&mut rows.open[0]).progress.filled = shares(20_000_000), "is finished");
-    check_rows(|rows| life(&mut rows.open[0]).progress.filled = shares(20_000_001), contradicts);
-    check_rows(|rows| life(&mut rows.open[0]).progress.filled = shares(-1), contradicts);
-    check_rows(|rows| life(&mut rows.open[0]).progress.filled = shares(9_999_999), contradicts);
-    check_rows(|rows| life(&mut rows.open[0]).progress.fill_count = 0, contradicts);
-    check_rows(|rows| life(&mut rows.open[0]).progress.fee = Usd::from_micros(-1), contradicts);
+    check_rows(|rows| rows.open[0].order_state = None, "is finished");
     check_rows(
-        |rows| life(&mut rows.open[0]).progress.notional = Usd::from_micros(-1),
+        |rows| order_state(&mut rows.open[0]).progress.filled = shares(20_000_000),
+        "is finished",
+    );
+    check_rows(
+        |rows| order_state(&mut rows.open[0]).progress.filled = shares(20_000_001),
         contradicts,
     );
-    check_rows(|rows| life(&mut rows.open[0]).awaits_book = true, contradicts);
-    check_rows(|rows| life(&mut rows.open[0]).terms.quantity = Shares::ZERO, contradicts);
-    check_rows(|rows| life(&mut rows.open[0]).terms.price = None, contradicts);
-    check_rows(|rows| life(&mut rows.open[0]).terms.kind = OrderKind::Market, contradicts);
-    check_rows(|rows| life(&mut rows.open[1]).progress.fill_count = 1, contradicts);
+    check_rows(|rows| order_state(&mut rows.open[0]).progress.filled = shares(-1), contradicts);
+    check_rows(
+        |rows| order_state(&mut rows.open[0]).progress.filled = shares(9_999_999),
+        contradicts,
+    );
+    check_rows(|rows| order_state(&mut rows.open[0]).progress.fill_count = 0, contradicts);
+    check_rows(
+        |rows| order_state(&mut rows.open[0]).progress.fee = Usd::from_micros(-1),
+        contradicts,
+    );
+    check_rows(
+        |rows| order_state(&mut rows.open[0]).progress.notional = Usd::from_micros(-1),
+        contradicts,
+    );
+    check_rows(|rows| order_state(&mut rows.open[0]).awaits_book = true, contradicts);
+    check_rows(|rows| order_state(&mut rows.open[0]).terms.quantity = Shares::ZERO, contradicts);
+    check_rows(|rows| order_state(&mut rows.open[0]).terms.price = None, contradicts);
+    check_rows(|rows| order_state(&mut rows.open[0]).terms.kind = OrderKind::Market, contradicts);
+    check_rows(|rows| order_state(&mut rows.open[1]).progress.fill_count = 1, contradicts);
     let more = "holds back more than there is";
-    check_rows(|rows| life(&mut rows.open[1]).terms.quantity = shares(i64::MAX), more);
-    check_rows(|rows| life(&mut rows.open[3]).terms.quantity = shares(i64::MAX), more);
+    check_rows(|rows| order_state(&mut rows.open[1]).terms.quantity = shares(i64::MAX), more);
+    check_rows(|rows| order_state(&mut rows.open[3]).terms.quantity = shares(i64::MAX), more);
     check_rows(|rows| rows.open[1].placement.market.0 = 1, "is in a market that is paid");
 }
 

@@ -1,11 +1,13 @@
 //! The debug text of events and rows, as the snapshots have it.
 
 /// Names in it, and those that they had when the snapshots were written.
-const FORMER_NAMES: [(&str, &str); 6] = [
+const FORMER_NAMES: [(&str, &str); 8] = [
     ("OrderDelayed", "OrderHeld"),
     ("DelayedOrderDropped", "HeldOrderDropped"),
     ("delay: ", "hold: "),
     ("Delay {", "Hold {"),
+    ("OrderState {", "Life {"),
+    ("order_state: ", "life: "),
     ("is_delayed: ", "is_held: "),
     ("delayed_ms: ", "held_ms: "),
 ];

@@ -7,9 +7,9 @@
 //! - Holding orders where the venue delays takers: [`delay`] and [`delayed`].
 //! - Resting and filling: [`open`] indexes the open orders by price, and [`matching`] fills them.
 //! - Ending: [`cancel`], and [`heartbeats`] for accounts that go silent (`silences`).
-//! - Storing: [`life`] is an order's terms, progress and end, `packed_life` is its stored form, and
-//!   `transitions` has its changes. `table` stores the kept orders, [`placed`] decides which orders
-//!   are kept, and [`receipt`] is the source of every answer.
+//! - Storing: [`order_state`] is an order's terms, progress and end, `packed_state` is its stored
+//!   form, and `transitions` has its changes. `table` stores the kept orders, [`placed`] decides
+//!   which orders are kept, and [`receipt`] is the source of every answer.
 
 pub mod cancel;
 pub(in crate::engine) mod cost;
@@ -18,10 +18,10 @@ pub mod delayed;
 pub mod fee;
 pub mod heartbeats;
 pub mod idempotency;
-pub mod life;
 pub mod matching;
 pub mod open;
-pub(in crate::engine) mod packed_life;
+pub mod order_state;
+pub(in crate::engine) mod packed_state;
 pub mod payload;
 pub mod place;
 pub mod placed;

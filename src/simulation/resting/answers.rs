@@ -84,8 +84,10 @@ fn deliver_placed(
             } else {
                 totals.acknowledged += 1;
                 totals.placed += 1;
-                let life = receipt.life.as_ref();
-                totals.delayed += u64::from(life.is_some_and(|life| life.terms.delayed_ms > 0));
+                let order_state = receipt.order_state.as_ref();
+                totals.delayed += u64::from(
+                    order_state.is_some_and(|order_state| order_state.terms.delayed_ms > 0),
+                );
                 auditor.acknowledged(noted.shard, noted.sequence);
             }
             auditor.resting.saw(number, &receipt, &clients.resting, venue)?;

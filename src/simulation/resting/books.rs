@@ -10,7 +10,7 @@ use crate::engine::account::Account;
 use crate::engine::account::ledger::Resets;
 use crate::engine::admin::reset::Reset;
 use crate::engine::order::cancel::{Cancelled, CancelledOrders};
-use crate::engine::order::life::{End, Life};
+use crate::engine::order::order_state::{End, OrderState};
 use crate::engine::order::receipt::OrderReceipt;
 use crate::engine::order::terms::{EndReason, OrderStatus, Reserve};
 use crate::ids::{AccountId, OrderId};
@@ -137,10 +137,10 @@ impl RestingBooks {
     ) -> Result<(), String> {
         let Cancelled { receipt, released } = cancelled;
         self.saw_reread(trader, receipt, resting, venue)?;
-        let life = life(receipt)?;
-        let before = Life { end: None, ..*life };
+        let order_state = order_state(receipt)?;
+        let before = OrderState { end: None, ..*order_state };
         ensure!(
-            life.end.is_some_and(|end| end.reason == EndReason::User)
+            order_state.end.is_some_and(|end| end.reason == EndReason::User)
                 && (released.cash.micros(), released.shares.micros())
                     == held_back(receipt.side, &before),
             "a cancel was answered {cancelled:?}"
@@ -263,8 +263,8 @@ impl Book {
         sent: &RestingOrder,
         venue: &Venue,
     ) -> Result<(), String> {
-        let life = life(receipt)?;
-        let Life { terms, progress, end, .. } = life;
+        let order_state = order_state(receipt)?;
+        let OrderState { terms, progress, end, .. } = order_state;
         let asked = &sent.order;
         ensure!(
             *receipt.market_id == *asked.market_id
@@ -282,7 +282,7 @@ impl Book {
             // at placement. The parts add up to the whole, to the micro-dollar.
             let rested = terms.quantity.micros() - receipt.fill.quantity.micros();
             let left = terms.quantity.micros() - filled;
-            let [rested, left] = [rested, left].map(|it| at_limit(receipt.side, life, it));
+            let [rested, left] = [rested, left].map(|it| at_limit(receipt.side, order_state, it));
             ensure!(
                 progress.notional.micros() == receipt.fill.notional.micros() + rested - left
                     && progress.fee == receipt.fill.fee,
@@ -291,7 +291,8 @@ impl Book {
         }
         // The part taken at placement was rounded separately.
         let sign = if receipt.side == Side::Buy { 1 } else { -1 };
-        let beyond = sign * (progress.notional.micros() - at_limit(receipt.side, life, filled));
+        let beyond =
+            sign * (progress.notional.micros() - at_limit(receipt.side, order_state, filled));
         ensure!(beyond <= 1, "beyond its limit: {receipt:?}");
         let order = receipt.order;
         let is_allowed = match end.map(|end| end.reason) {
@@ -312,8 +313,8 @@ impl Book {
         };
         ensure!(is_allowed, "ended without a reason: {receipt:?}");
         let ended_as = self.ended.get(&order);
-        if let (Some(status), false) = (ended_as, life.is_open()) {
-            ensure!(life.status() == *status, "ended as {status:?}: {receipt:?}");
+        if let (Some(status), false) = (ended_as, order_state.is_open()) {
+            ensure!(order_state.status() == *status, "ended as {status:?}: {receipt:?}");
         }
         Ok(())
     }
@@ -344,7 +345,10 @@ impl Book {
             let is_as_new = self.note(number, &receipt, sent, venue)?;
             ensure!(is_as_new, "order {order} has lost what was shown of it: {receipt:?}");
             // Cancelling all orders leaves delayed orders open.
-            let was_delayed = receipt.life.as_ref().is_some_and(|life| life.terms.delayed_ms > 0);
+            let was_delayed = receipt
+                .order_state
+                .as_ref()
+                .is_some_and(|order_state| order_state.terms.delayed_ms > 0);
             let ended_up_to = self.ended_up_to.filter(|_| !was_delayed && !receipt.is_delayed());
             let must_have_ended = self.ended.contains_key(&order)
                 || ended_up_to.is_some_and(|newest| order <= newest)
@@ -362,7 +366,7 @@ impl Book {
             totals.dropped += u64::from(self.forget_delayed(number)?);
         }
         for (order, known) in self.orders.iter().filter(|(order, _)| !found.contains(order)) {
-            let has_ended = !life(&known.receipt)?.is_open();
+            let has_ended = !order_state(&known.receipt)?.is_open();
             ensure!(has_ended, "order {order} is lost, last seen as {:?}", known.receipt);
         }
         totals.forgotten |= u64::from(found.len() < self.orders.len());
@@ -382,11 +386,11 @@ impl Book {
     /// Adds the ends that are not yet counted to the totals.
     fn count_ends(&mut self, totals: &mut Totals) -> Result<(), String> {
         for (order, known) in &self.orders {
-            let life = life(&known.receipt)?;
-            if life.is_open() || !self.counted.insert(*order) {
+            let order_state = order_state(&known.receipt)?;
+            if order_state.is_open() || !self.counted.insert(*order) {
                 continue;
             }
-            match life.end.map(|end| end.reason) {
+            match order_state.end.map(|end| end.reason) {
                 Some(EndReason::GtdExpired) => totals.expired += 1,
                 Some(EndReason::Heartbeat) => totals.silent += 1,
                 Some(EndReason::Reset) => totals.ended_by_reset += 1,
@@ -401,7 +405,11 @@ impl Book {
     /// Returns the number of fills after placement.
     fn fill_count(&self) -> u64 {
         let fills = self.orders.values().map(|known| {
-            let count = known.receipt.life.as_ref().map_or(0, |life| life.progress.fill_count);
+            let count = known
+                .receipt
+                .order_state
+                .as_ref()
+                .map_or(0, |order_state| order_state.progress.fill_count);
             u64::from(count) - u64::from(known.receipt.fill.quantity.micros() > 0)
         });
         fills.sum()
@@ -436,18 +444,18 @@ impl Book {
         let mut for_sale = [0; RESTING_MARKETS.len()];
         let mut is_open = [false; RESTING_MARKETS.len()];
         for (order, known) in &self.orders {
-            let life = life(&known.receipt)?;
+            let order_state = order_state(&known.receipt)?;
             let market = market_index(&known.receipt.market_id);
             let (notional, filled) =
-                (life.progress.notional.micros(), life.progress.filled.micros());
+                (order_state.progress.notional.micros(), order_state.progress.filled.micros());
             let is_buy = known.receipt.side == Side::Buy;
             *(if is_buy { &mut purchases } else { &mut sales }) += notional;
             net[market] += if is_buy { filled } else { -filled };
-            fees += life.progress.fee.micros();
-            let (mut cash, shares) = held_back(known.receipt.side, life);
+            fees += order_state.progress.fee.micros();
+            let (mut cash, shares) = held_back(known.receipt.side, order_state);
             if let Some(delay) = delays.get(order) {
                 let fee = delay.cash.micros() - cash;
-                let fee_max = if is_buy { fee_max(life.terms.quantity) } else { 0 };
+                let fee_max = if is_buy { fee_max(order_state.terms.quantity) } else { 0 };
                 ensure!(
                     (0..=fee_max).contains(&fee) && delay.shares.micros() == shares,
                     "delayed with {delay:?}: {:?}",
@@ -456,9 +464,9 @@ impl Book {
                 cash += fee;
             }
             (reserved, for_sale[market]) = (reserved + cash, for_sale[market] + shares);
-            is_open[market] |= life.is_open();
-            finished += u64::from(!life.is_open());
-            fills += u64::from(life.progress.fill_count);
+            is_open[market] |= order_state.is_open();
+            finished += u64::from(!order_state.is_open());
+            fills += u64::from(order_state.progress.fill_count);
         }
         let resets = self.check_resets(account)?;
         let (mut payouts, mut paid) = (0, [None; RESTING_MARKETS.len()]);
@@ -523,22 +531,25 @@ impl Book {
     }
 }
 
-fn life(receipt: &OrderReceipt) -> Result<&Life, String> {
-    receipt.life.as_deref().ok_or_else(|| format!("a limit order has no life: {receipt:?}"))
+fn order_state(receipt: &OrderReceipt) -> Result<&OrderState, String> {
+    receipt
+        .order_state
+        .as_deref()
+        .ok_or_else(|| format!("a limit order has no order state: {receipt:?}"))
 }
 
 /// Returns a sort key for the receipts of one order, from oldest to newest.
 fn age(receipt: &OrderReceipt) -> (u32, bool, bool) {
-    receipt.life.as_ref().map_or((0, false, false), |life| {
-        (life.progress.fill_count, life.end.is_some(), !life.awaits_book)
+    receipt.order_state.as_ref().map_or((0, false, false), |order_state| {
+        (order_state.progress.fill_count, order_state.end.is_some(), !order_state.awaits_book)
     })
 }
 
 /// Whether `newer` may be a later receipt of the order in `older`. The state at placement never
 /// changes, so every replay repeats the first answer.
 fn continues(older: &OrderReceipt, newer: &OrderReceipt) -> Result<bool, String> {
-    let (before, after) = (*life(older)?, *life(newer)?);
-    let at_first = |receipt: &OrderReceipt| OrderReceipt { life: None, ..receipt.clone() };
+    let (before, after) = (*order_state(older)?, *order_state(newer)?);
+    let at_first = |receipt: &OrderReceipt| OrderReceipt { order_state: None, ..receipt.clone() };
     let is_at_placement = |end: Option<End>| end.filter(|end| end.reason.is_at_placement());
     let has_grown = if before.progress.fill_count == after.progress.fill_count {
         before.progress == after.progress
@@ -563,21 +574,21 @@ const fn fee_max(quantity: Shares) -> i64 {
 
 /// Returns the micro-dollars and micro-shares that an order reserves, not counting the fee that a
 /// delayed order also reserves.
-fn held_back(side: Side, life: &Life) -> (i64, i64) {
-    if !life.is_open() {
+fn held_back(side: Side, order_state: &OrderState) -> (i64, i64) {
+    if !order_state.is_open() {
         return (0, 0);
     }
-    let left = life.terms.quantity.micros() - life.progress.filled.micros();
+    let left = order_state.terms.quantity.micros() - order_state.progress.filled.micros();
     match side {
-        Side::Buy => (at_limit(side, life, left), 0),
+        Side::Buy => (at_limit(side, order_state, left), 0),
         Side::Sell => (0, left),
     }
 }
 
 /// Returns the cost or the proceeds of this many micro-shares at the limit, in micro-dollars,
 /// rounded in the venue's favour.
-fn at_limit(side: Side, life: &Life, micro_shares: i64) -> i64 {
-    let price = life.terms.price.map_or(0, Price::micros);
+fn at_limit(side: Side, order_state: &OrderState, micro_shares: i64) -> i64 {
+    let price = order_state.terms.price.map_or(0, Price::micros);
     let picos = i128::from(price) * i128::from(micro_shares);
     let micros = if side == Side::Buy { (picos + 999_999) / 1_000_000 } else { picos / 1_000_000 };
     i64::try_from(micros).expect("less than the largest amount")

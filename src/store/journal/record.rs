@@ -25,9 +25,9 @@
 
 pub(crate) mod field;
 pub(crate) mod kind;
-pub(crate) mod life;
 mod operator;
 pub(crate) mod order;
+pub(crate) mod order_state;
 mod settlement;
 
 use field::{Fields, Reader};

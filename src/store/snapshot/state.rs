@@ -23,7 +23,7 @@
 //!               count of positions u32; for each: market u32, outcome u8,
 //!               shares, cost, realised i64, and if there are resets, closed by one u8
 //!   keys        body of a KeyCreated; revoked at (flag u8, i64); kept maker u64, 0 for none
-//!   open orders an order and its life
+//!   open orders an order and its order state
 //!   comments    body of a CommentAdded
 //!   settlements account u64, place of the position u32, shares, cost, payout i64,
 //!               payout a share i64, time i64
@@ -36,7 +36,7 @@
 //!               price, size shown, size left i64
 //!
 //! version 1 has no settlements, no decisions, and no row in the list of settled markets
-//! version 2 has no open orders, no lives, no count of fills, and no fill logs
+//! version 2 has no open orders, no order states, no count of fills, and no fill logs
 //! version 3 has no resets
 //! version 4 has nothing of operators
 //! version 5 has no used levels
@@ -48,9 +48,10 @@
 //!   order u64, account u64, market u32, outcome u8, side u8, names u8, has slippage u8,
 //!   slippage u32, levels u16, 0 u16, quantity, notional, fee, fee rate, balance,
 //!   position shares, position cost i64, time i64, fingerprint 16, names × 16,
-//!   client order id (flag u8, text), has life u8, life, delay if the life says so
+//!   client order id (flag u8, text), has order state u8, order state, delay if the order state
+//!   says so
 //!
-//! a life
+//! an order state
 //!   kind u8, time in force u8, is post-only u8, awaited book 1 or was delayed 2 u8, quantity i64,
 //!   price (flag u8, i64), expiry (flag u8, i64), milliseconds delayed u32 if it was delayed,
 //!   filled, notional, fee i64, newest fill i64, fills u32, awaits book 1 or is delayed 2 u8,
@@ -549,9 +550,9 @@ fn read_fill_log(reader: &mut Reader<'_>, restorer: &mut Restorer) -> Result<(),
     Ok(restorer.fill_log(account, began_after, fills)?)
 }
 
-/// Encodes an order with its life and hold.
+/// Encodes an order with its order state and hold.
 pub(super) fn encode_order(order: &OrderRow, out: &mut Vec<u8>) {
-    let OrderRow { placement, fill, level_count, slippage_bps, life, delay } = order;
+    let OrderRow { placement, fill, level_count, slippage_bps, order_state, delay } = order;
     let mut fields = Fields(out);
     fields.order_head(placement, *slippage_bps);
     fields.u16(*level_count);
@@ -559,9 +560,9 @@ pub(super) fn encode_order(order: &OrderRow, out: &mut Vec<u8>) {
     fields.fill(fill);
     fields.order_names(placement);
     fields.optional_text(placement.client_order_id.as_deref());
-    fields.u8(u8::from(life.is_some()));
-    if let Some(life) = life {
-        fields.life(life);
+    fields.u8(u8::from(order_state.is_some()));
+    if let Some(order_state) = order_state {
+        fields.order_state(order_state);
     }
     if let Some(delay) = delay {
         fields.delay(delay);
@@ -581,9 +582,10 @@ fn read_order(reader: &mut Reader<'_>, version: u32) -> Result<OrderRow, RecordE
         }
     }
     placement.client_order_id = reader.optional_text("client order id")?;
-    let has_life = version > 2 && reader.flag("whether the order has a life")?;
-    let life = if has_life { Some(reader.life()?) } else { None };
-    let is_delayed = life.is_some_and(|life| life.is_delayed && life.is_open());
+    let has_order_state = version > 2 && reader.flag("whether the order has a life")?;
+    let order_state = if has_order_state { Some(reader.order_state()?) } else { None };
+    let is_delayed =
+        order_state.is_some_and(|order_state| order_state.is_delayed && order_state.is_open());
     let delay = if is_delayed { Some(reader.delay()?) } else { None };
-    Ok(OrderRow { placement, fill, level_count, slippage_bps, life, delay })
+    Ok(OrderRow { placement, fill, level_count, slippage_bps, order_state, delay })
 }

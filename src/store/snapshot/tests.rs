@@ -278,8 +278,9 @@ impl World {
 
     /// Fills one share of an open order, or ends it. Those that wait for their book end.
     fn go_on(&mut self, account: AccountId, order: OrderId) {
-        let life = self.shards[order.shard().index()].state.order_row(order).unwrap().life;
-        let event = if life.unwrap().awaits_book || self.turn.is_multiple_of(5) {
+        let order_state =
+            self.shards[order.shard().index()].state.order_row(order).unwrap().order_state;
+        let event = if order_state.unwrap().awaits_book || self.turn.is_multiple_of(5) {
             Event::OrderEnded { order, reason: EndReason::User, at: at(self.turn) }
         } else {
             let price = Price::from_micros(20_000);
@@ -411,6 +412,6 @@ fn a_shard_survives_a_round_trip_and_a_truncated_one_is_refused() {
     }
     assert_eq!(world.shards.len(), SHARD_COUNT);
     let rows = || world.shards.iter().flat_map(|shard| shard.state.open_orders());
-    assert!(rows().any(|row| row.life.unwrap().awaits_book));
-    assert!(rows().any(|row| row.life.unwrap().progress.fill_count > 0));
+    assert!(rows().any(|row| row.order_state.unwrap().awaits_book));
+    assert!(rows().any(|row| row.order_state.unwrap().progress.fill_count > 0));
 }

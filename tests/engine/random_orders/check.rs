@@ -43,7 +43,7 @@ impl Pair {
             assert!(!naive.is_gone(order), "order {order} is not gone");
             let reserve = row.delay.map(|delay| delay.reserve);
             assert_eq!(reserve, self.delayed_reserve(order), "order {order}");
-            let Some(life) = row.life else {
+            let Some(order_state) = row.order_state else {
                 assert_eq!(expected.delayed_ms, 0);
                 assert_eq!(
                     (naive.status(order), naive.filled(order)),
@@ -51,14 +51,26 @@ impl Pair {
                 );
                 continue;
             };
-            assert_eq!(life.status().as_str(), naive.status(order), "order {order}");
-            assert_eq!(life.end.map(|end| end.reason.as_str()), expected.end, "order {order}");
-            assert_eq!(i64::from(life.terms.delayed_ms), expected.delayed_ms, "order {order}");
-            assert_eq!(life.is_delayed, expected.held.is_some(), "order {order}");
-            assert_eq!(life.awaits_book, expected.awaits && naive.is_open(order), "order {order}");
+            assert_eq!(order_state.status().as_str(), naive.status(order), "order {order}");
+            assert_eq!(
+                order_state.end.map(|end| end.reason.as_str()),
+                expected.end,
+                "order {order}"
+            );
+            assert_eq!(
+                i64::from(order_state.terms.delayed_ms),
+                expected.delayed_ms,
+                "order {order}"
+            );
+            assert_eq!(order_state.is_delayed, expected.held.is_some(), "order {order}");
+            assert_eq!(
+                order_state.awaits_book,
+                expected.awaits && naive.is_open(order),
+                "order {order}"
+            );
             let fills: Vec<&Fill> = naive.fills.iter().filter(|fill| fill.order == order).collect();
             let sum = |of: fn(&Fill) -> Micros| fills.iter().map(|fill| of(fill)).sum::<Micros>();
-            let progress = life.progress;
+            let progress = order_state.progress;
             let actual =
                 [progress.filled.micros(), progress.notional.micros(), progress.fee.micros()];
             let sums = [sum(|fill| fill.quantity), sum(|fill| fill.notional), sum(|fill| fill.fee)];

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use paperbourse::engine::order::life::Life;
+use paperbourse::engine::order::order_state::OrderState;
 use paperbourse::engine::order::preview::{Preview, PreviewOrder};
 use paperbourse::engine::order::receipt::OrderRow;
 
@@ -45,12 +45,14 @@ impl Pair {
         same("fill", &preview.fill, &order.fill);
         same("levels", &preview.level_count, &usize::from(order.level_count));
         same("slippage", &preview.slippage_bps, &order.slippage_bps);
-        let life = order.life.filter(Life::is_open);
-        let reserve = life.map_or_else(Reserve::default, |it| it.reserve(order.placement.side));
+        let order_state = order.order_state.filter(OrderState::is_open);
+        let reserve =
+            order_state.map_or_else(Reserve::default, |it| it.reserve(order.placement.side));
         same("reserve", &preview.reserve, &reserve);
-        let end = order.life.and_then(|life| life.end).map(|end| end.reason);
+        let end = order.order_state.and_then(|order_state| order_state.end).map(|end| end.reason);
         same("end", &preview.end, &end);
-        let quantity = order.life.map_or(order.fill.quantity, |life| life.terms.quantity);
+        let quantity =
+            order.order_state.map_or(order.fill.quantity, |order_state| order_state.terms.quantity);
         same("quantity", &preview.terms.quantity, &quantity);
         let account = self.world.state.accounts().find(|it| it.id == order.placement.account);
         let available = account.expect("an account with an order").ledger.available();

@@ -121,10 +121,10 @@ impl State {
         let (id, opened_at, digest) = (account.id, account.opened_at, account.digest);
         while let Some(order) = self.accounts[slot].pop_order() {
             let order_id = self.orders[order].id();
-            let (order, life) = self.orders.remove(order);
+            let (order, order_state) = self.orders.remove(order);
             self.hash -= order.term();
-            if let Some(life) = life {
-                self.hash -= life.term(order_id);
+            if let Some(order_state) = order_state {
+                self.hash -= order_state.term(order_id);
             }
             self.forget_comments_of(order_id);
         }

@@ -7,7 +7,7 @@ use crate::engine::command::{CancelOrder, CancelOrders, ClearBooks, ExpireOrders
 use crate::engine::contradiction::Flaw;
 use crate::engine::decide::{Command, Given, Verdict};
 use crate::engine::event::{Event, Events};
-use crate::engine::order::life::End;
+use crate::engine::order::order_state::End;
 use crate::engine::order::receipt::{Order, OrderReceipt};
 use crate::engine::order::terms::{EndReason, OrderStatus, Reserve};
 use crate::engine::rejection::Rejection;
@@ -50,16 +50,16 @@ impl Command for CancelOrder {
         let own = state.orders.slot(self.order);
         let own = own.filter(|&slot| state.orders[slot].account() == self.account);
         let slot = own.ok_or(Rejection::OrderNotFound)?;
-        let Some(life) = state.orders.life(slot) else {
+        let Some(order_state) = state.orders.order_state(slot) else {
             return Err(Rejection::NotCancellable { status: OrderStatus::Filled });
         };
-        if !life.is_open() {
-            return Err(Rejection::NotCancellable { status: life.status() });
+        if !order_state.is_open() {
+            return Err(Rejection::NotCancellable { status: order_state.status() });
         }
-        if life.is_delayed {
+        if order_state.is_delayed {
             return Err(Rejection::OrderIsDelayed);
         }
-        let released = life.reserve(state.orders[slot].side());
+        let released = order_state.reserve(state.orders[slot].side());
         let events = smallvec![ended(self.order, EndReason::User, given.now)];
         Ok(Verdict::Happens(events, (self.order, released)))
     }
@@ -214,7 +214,9 @@ impl State {
         counter: u64,
     ) -> impl Iterator<Item = &'a Order> + 'a {
         let orders = account.open_orders_after(counter).map(|slot| &self.orders[slot]);
-        orders.filter(|order| self.orders.life_of(order).is_some_and(|life| !life.is_delayed))
+        orders.filter(|order| {
+            self.orders.order_state_of(order).is_some_and(|order_state| !order_state.is_delayed)
+        })
     }
 
     /// Ends an open order and releases its reserve.
@@ -230,11 +232,11 @@ impl State {
             return Err(flaw("ends in a way that only a new order can"));
         }
         let slot = self.open_slot(id)?;
-        let is_possible = self.orders.life(slot).is_some_and(|life| match reason {
-            _ if life.is_delayed && !reason.ends_delayed_orders() => false,
-            EndReason::GtdExpired => life.is_due(at),
-            EndReason::PostOnlyWouldCross => life.awaits_book && life.terms.post_only,
-            EndReason::InsufficientBalance => life.awaits_book,
+        let is_possible = self.orders.order_state(slot).is_some_and(|order_state| match reason {
+            _ if order_state.is_delayed && !reason.ends_delayed_orders() => false,
+            EndReason::GtdExpired => order_state.is_due(at),
+            EndReason::PostOnlyWouldCross => order_state.awaits_book && order_state.terms.post_only,
+            EndReason::InsufficientBalance => order_state.awaits_book,
             EndReason::Resolved => self.is_settled(self.orders[slot].market()),
             _ => true,
         });
@@ -246,14 +248,14 @@ impl State {
         self.end_delay(account, slot);
         // Zero for a delayed order, whose reserve `end_hold` has released.
         let reserve = self.reserve_of(slot);
-        let life = self.change_life(slot, |life| {
-            life.end = Some(End { reason, at });
-            life.awaits_book = false;
+        let order_state = self.change_order_state(slot, |order_state| {
+            order_state.end = Some(End { reason, at });
+            order_state.awaits_book = false;
             Ok(())
         });
-        let life = life.map_err(flaw)?;
+        let order_state = order_state.map_err(flaw)?;
         self.accounts[account].release(priority.on(), reserve, Reserve::default());
-        self.close_order(account, slot, priority, &life);
+        self.close_order(account, slot, priority, &order_state);
         self.hash += self.accounts[account].count_finished().map_err(flaw)?;
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::engine::event::{Event, Events, OrderDelayed};
 use crate::engine::fills::fill::{Fill, Placement};
 use crate::engine::market::table::OpenMarket;
 use crate::engine::order::delay::Delay;
-use crate::engine::order::life::{Life, Progress};
+use crate::engine::order::order_state::{OrderState, Progress};
 use crate::engine::order::payload::PayloadFlaw;
 use crate::engine::order::place::{Placed, PlacedSubject};
 use crate::engine::order::placed::forget_oldest;
@@ -109,8 +109,8 @@ fn decide_delayed(
 ) -> Result<(Events, Option<Rest>), Rejection> {
     let Given { quote, now, rules } = given;
     let order = &state.orders[slot];
-    let life = state.orders.life(slot).expect("a delayed order has a life");
-    if life.is_due(now) {
+    let order_state = state.orders.order_state(slot).expect("a delayed order has an order state");
+    if order_state.is_due(now) {
         return Err(Rejection::Payload(PayloadFlaw::Expiration));
     }
     let market = OpenMarket::again(state, quote, order.market(), order.outcome())?;
@@ -119,7 +119,7 @@ fn decide_delayed(
     let holdings = account.holdings().without(delay.reserve);
     let held = holdings.position(order.market(), order.outcome());
     let taker = Taker {
-        intent: &delay.intent(order.side(), life.terms),
+        intent: &delay.intent(order.side(), order_state.terms),
         market: &market,
         holdings: &holdings,
         held: &held,
@@ -153,7 +153,10 @@ impl State {
         if let Some(delay) = self.delays.get(order.id()) {
             return delay.reserve;
         }
-        self.orders.life(slot).map(|life| life.reserve(order.side())).unwrap_or_default()
+        self.orders
+            .order_state(slot)
+            .map(|order_state| order_state.reserve(order.side()))
+            .unwrap_or_default()
     }
 
     pub(in crate::engine) fn delay_order(
@@ -165,14 +168,14 @@ impl State {
         let flaw = |flaw| Flaw::order(placement.order, flaw);
         self.take_order_id(placement).map_err(flaw)?;
         let account = self.check_placement(placement).map_err(flaw)?;
-        let life = Life {
+        let order_state = OrderState {
             terms: *terms,
             progress: Progress::default(),
             end: None,
             awaits_book: false,
             is_delayed: true,
         };
-        if !life.is_consistent() {
+        if !order_state.is_consistent() {
             return Err(flaw("has terms that contradict each other"));
         }
         let row = &self.accounts[account];
@@ -189,8 +192,9 @@ impl State {
         };
         let order = Order::delayed(placement, fill, position_in_log);
         let order = order.ok_or(flaw("has numbers out of range"))?;
-        let slot =
-            self.place_order_with_life(order, life).ok_or(flaw("has a name that is used"))?;
+        let slot = self
+            .place_with_order_state(order, order_state)
+            .ok_or(flaw("has a name that is used"))?;
         self.accounts[account].position_in_log = position_in_log;
         self.begin_delay(account, slot, *delay).map_err(flaw)
     }
@@ -204,7 +208,8 @@ impl State {
     ) -> Result<(), &'static str> {
         let order = &self.orders[slot];
         let (id, side, market) = (order.id(), order.side(), order.market());
-        let terms = self.orders.life(slot).expect("a delayed order has a life").terms;
+        let terms =
+            self.orders.order_state(slot).expect("a delayed order has an order state").terms;
         if !delay.is_consistent(side, terms) {
             return Err("is held with what it cannot hold back");
         }
@@ -251,10 +256,10 @@ impl State {
         // `close_order` drops these levels with the account's last order on this side.
         let used = self.accounts[account].used_levels(on).into();
         self.accounts[account].close_order(id.counter(), on);
-        let (order, life) = self.orders.remove(slot);
-        let life = life.expect("a delayed order has a life");
+        let (order, order_state) = self.orders.remove(slot);
+        let order_state = order_state.expect("a delayed order has an order state");
         self.hash -= order.term();
-        self.hash -= life.term(id);
-        Ok(DelayedOrder { placement: order.row(None).placement, terms: life.terms, used })
+        self.hash -= order_state.term(id);
+        Ok(DelayedOrder { placement: order.row(None).placement, terms: order_state.terms, used })
     }
 }

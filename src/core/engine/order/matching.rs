@@ -20,8 +20,8 @@ use crate::engine::fills::fill::Fill;
 use crate::engine::fills::log::LoggedFill;
 use crate::engine::order::cancel::ended;
 use crate::engine::order::cost::Cost;
-use crate::engine::order::life::Life;
 use crate::engine::order::open::{BookSide, BookVersion, Priority};
+use crate::engine::order::order_state::OrderState;
 use crate::engine::order::placed::audit;
 use crate::engine::order::receipt::Order;
 use crate::engine::order::terms::{EndReason, Reserve};
@@ -200,13 +200,13 @@ impl<'s> Visit<'s> {
                 self.next = Some(seen);
                 break;
             }
-            let life = self.life(slot);
+            let order_state = self.order_state(slot);
             let placed_on = self.state.orders.placed_on(slot);
             // A command to match an older book may arrive after the order was placed on a newer
             // one.
             let may_fill = placed_on.is_none_or(|it| it.is_before(BookVersion::of(book)));
-            if may_fill && !life.awaits_book && !life.is_due(self.now) {
-                self.fill(on, slot, &life, book)?;
+            if may_fill && !order_state.awaits_book && !order_state.is_due(self.now) {
+                self.fill(on, slot, &order_state, book)?;
             }
             self.looked_at += 1;
             seen = priority;
@@ -221,8 +221,8 @@ impl<'s> Visit<'s> {
             || self.level_count >= LEVELS_PER_VISIT
     }
 
-    fn life(&self, slot: u32) -> Life {
-        self.state.orders.life(slot).expect("an open order has a life")
+    fn order_state(&self, slot: u32) -> OrderState {
+        self.state.orders.order_state(slot).expect("an open order has an order state")
     }
 
     /// Matches an order with its first fresh book as if it arrived now: at the book's prices, with
@@ -235,29 +235,30 @@ impl<'s> Visit<'s> {
         fees: Fees,
     ) -> Result<(), Rejection> {
         self.looked_at += 1;
-        let (on, order, life) = (priority.on(), &self.state.orders[slot], self.life(slot));
+        let (on, order, order_state) =
+            (priority.on(), &self.state.orders[slot], self.order_state(slot));
         let account = self.slot_of(order);
         let ledger = self.ledger(account);
-        let held_back = life.reserve(on.side).cash;
+        let held_back = order_state.reserve(on.side).cash;
         // The account's ledger without this order's reserve.
         let own = Ledger { reserved: ledger.reserved - held_back, ..ledger };
-        if life.is_due(self.now) {
+        if order_state.is_due(self.now) {
             self.end(order.id(), account, own, EndReason::GtdExpired);
             return Ok(());
         }
-        let limit = Some(life.limit());
-        let walk = book.liquidity.walk_within(on.side, life.remaining(), limit);
+        let limit = Some(order_state.limit());
+        let walk = book.liquidity.walk_within(on.side, order_state.remaining(), limit);
         if walk.fills.is_empty() {
             self.events.push(Event::OrderAdmitted { order: order.id() });
             return Ok(());
         }
-        if life.terms.post_only {
+        if order_state.terms.post_only {
             self.end(order.id(), account, own, EndReason::PostOnlyWouldCross);
             return Ok(());
         }
         let cost = Cost::of(on.side, &walk, fees);
-        let quantity = life.remaining() - walk.shortfall;
-        let rest = Reserve::of(on.side, life.limit(), walk.shortfall);
+        let quantity = order_state.remaining() - walk.shortfall;
+        let rest = Reserve::of(on.side, order_state.limit(), walk.shortfall);
         if cost.charge_with_reserve(on.side, own, rest.cash).is_err() {
             self.end(order.id(), account, own, EndReason::InsufficientBalance);
             return Ok(());
@@ -293,15 +294,15 @@ impl<'s> Visit<'s> {
         &mut self,
         on: BookSide,
         slot: u32,
-        life: &Life,
+        order_state: &OrderState,
         book: &QuotedBook<'_>,
     ) -> Result<(), Rejection> {
         let account = self.slot_of(&self.state.orders[slot]);
         let mut used = None;
         let mut taken_levels = SmallVec::new();
         let mut quantity = Shares::ZERO;
-        for level in book.liquidity.within(on.side, Some(life.limit())) {
-            let left = life.remaining() - quantity;
+        for level in book.liquidity.within(on.side, Some(order_state.limit())) {
+            let left = order_state.remaining() - quantity;
             if left == Shares::ZERO {
                 break;
             }
@@ -318,7 +319,7 @@ impl<'s> Visit<'s> {
             }
         }
         let Some(used) = used.filter(|_| quantity > Shares::ZERO) else { return Ok(()) };
-        let notional = life.part_notional(on.side, quantity);
+        let notional = order_state.part_notional(on.side, quantity);
         let cost = Cost { notional, fee: Usd::ZERO, fee_rate: FeeRate::ZERO };
         let Some(booked) = self.booked((on, slot, account), quantity, &cost) else {
             return Ok(());
@@ -335,10 +336,10 @@ impl<'s> Visit<'s> {
         quantity: Shares,
         cost: &Cost,
     ) -> Option<(Ledger, Position)> {
-        let life = self.life(slot);
+        let order_state = self.order_state(slot);
         let ledger = self.ledger(account).after_fill(on.side, cost.notional, cost.fee)?;
-        let [before, after] = [life.remaining(), life.remaining() - quantity]
-            .map(|left| Reserve::of(on.side, life.limit(), left).cash);
+        let [before, after] = [order_state.remaining(), order_state.remaining() - quantity]
+            .map(|left| Reserve::of(on.side, order_state.limit(), left).cash);
         let ledger = Ledger { reserved: ledger.reserved - (before - after), ..ledger };
         let position = self.position(account, on).after_fill(on.side, quantity, cost.notional)?;
         Some((ledger, position))
@@ -410,8 +411,8 @@ impl State {
         let slot = self.resting_slot(id)?;
         let priority = self.priority_of(slot);
         self.touch_order(slot, position_in_log);
-        let admitted = self.change_life(slot, |life| {
-            if !std::mem::replace(&mut life.awaits_book, false) {
+        let admitted = self.change_order_state(slot, |order_state| {
+            if !std::mem::replace(&mut order_state.awaits_book, false) {
                 return Err("does not wait for a book");
             }
             Ok(())
@@ -430,7 +431,7 @@ impl State {
         let flaw = |flaw| Flaw::order(*id, flaw);
         let slot = self.resting_slot(*id)?;
         let (priority, side) = (self.priority_of(slot), self.orders[slot].side());
-        let before = self.orders.life(slot).expect("an open order has a life");
+        let before = self.orders.order_state(slot).expect("an open order has an order state");
         if before.awaits_book {
             return Err(flaw("fills before it has met a fresh book"));
         }
@@ -447,10 +448,10 @@ impl State {
             return Err(flaw("uses what no level displays"));
         }
         let account = self.touch_order(slot, position_in_log);
-        let after = self.change_life(slot, |life| {
+        let after = self.change_order_state(slot, |order_state| {
             let Fill { quantity, notional, fee, at, .. } = *fill;
-            let after = life.progress.after(quantity, notional, fee, at);
-            life.progress = after.ok_or("has sums out of range")?;
+            let after = order_state.progress.after(quantity, notional, fee, at);
+            order_state.progress = after.ok_or("has sums out of range")?;
             Ok(())
         });
         let after = after.map_err(flaw)?;

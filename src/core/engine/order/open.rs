@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
-use crate::engine::order::life::Life;
+use crate::engine::order::order_state::OrderState;
 use crate::engine::state::heap::{set_bytes, tree_bytes};
 use crate::ids::{MarketIndex, OrderId, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
@@ -126,20 +126,25 @@ impl OpenOrders {
         tree_bytes(&self.by_price) + set_bytes(&self.awaiting) + set_bytes(&self.by_expiry)
     }
 
-    pub(in crate::engine) fn insert(&mut self, priority: Priority, slot: u32, life: &Life) {
+    pub(in crate::engine) fn insert(
+        &mut self,
+        priority: Priority,
+        slot: u32,
+        order_state: &OrderState,
+    ) {
         self.by_price.insert(priority, slot);
-        if life.awaits_book {
+        if order_state.awaits_book {
             self.awaiting.insert(priority);
         }
-        if let Some(at) = life.terms.time_in_force.expires_at() {
+        if let Some(at) = order_state.terms.time_in_force.expires_at() {
             self.by_expiry.insert((at, priority.counter));
         }
     }
 
-    pub(in crate::engine) fn remove(&mut self, priority: Priority, life: &Life) {
+    pub(in crate::engine) fn remove(&mut self, priority: Priority, order_state: &OrderState) {
         self.by_price.remove(&priority);
         self.awaiting.remove(&priority);
-        if let Some(at) = life.terms.time_in_force.expires_at() {
+        if let Some(at) = order_state.terms.time_in_force.expires_at() {
             self.by_expiry.remove(&(at, priority.counter));
         }
     }

@@ -9,8 +9,8 @@ use crate::engine::event::{Event, Events, OrderFilled, OrderPlaced};
 use crate::engine::fills::fill::{Fill, Placement};
 use crate::engine::fills::log::LoggedFill;
 use crate::engine::order::idempotency::{Fingerprint, NameHash};
-use crate::engine::order::life::{End, Life, Progress};
 use crate::engine::order::open::BookSide;
+use crate::engine::order::order_state::{End, OrderState, Progress};
 use crate::engine::order::receipt::{Order, OrderReceipt};
 use crate::engine::order::terms::{EndReason, Terms};
 use crate::engine::rejection::Rejection;
@@ -28,7 +28,7 @@ const FORGOTTEN_PER_TRADE_MAX: usize = 2;
 impl State {
     /// Returns the receipt of an order.
     pub fn receipt(&self, order: &Order) -> OrderReceipt {
-        order.receipt(self.used_market(order.market()), self.orders.life_of(order).as_ref())
+        order.receipt(self.used_market(order.market()), self.orders.order_state_of(order).as_ref())
     }
 
     /// Places, fills and finishes an order in one step, for a market order that fills at once.
@@ -58,7 +58,7 @@ impl State {
         Ok(())
     }
 
-    /// Places an order that has a life, and applies its fill at placement.
+    /// Places an order that has an order state, and applies its fill at placement.
     pub(in crate::engine) fn place_new_order(
         &mut self,
         placed: &OrderPlaced,
@@ -82,14 +82,15 @@ impl State {
         }
         check_fill(fill, levels).map_err(flaw)?;
         let account = self.check_placement(placement).map_err(flaw)?;
-        let life = life_of(terms, fill, *end).map_err(flaw)?;
+        let order_state = order_state_of(terms, fill, *end).map_err(flaw)?;
         let order = Order::placed(placed, position_in_log);
         let order = order.ok_or(flaw("has numbers out of range"))?;
-        let slot =
-            self.place_order_with_life(order, life).ok_or(flaw("has a name that is used"))?;
+        let slot = self
+            .place_with_order_state(order, order_state)
+            .ok_or(flaw("has a name that is used"))?;
         let &Placement { market, outcome, side, .. } = placement;
         let on = BookSide { market, outcome, side };
-        let finishes = !life.is_open();
+        let finishes = !order_state.is_open();
         self.begin_fill_log(account);
         if fill.quantity > Shares::ZERO {
             self.fill_position(account, on, fill, finishes, position_in_log).map_err(flaw)?;
@@ -191,26 +192,27 @@ impl State {
         Ok(())
     }
 
-    /// Adds an order with its life and returns its slot; `None` if one of its names is taken.
-    pub(in crate::engine) fn place_order_with_life(
+    /// Adds an order with its order state and returns its slot; `None` if one of its names is
+    /// taken.
+    pub(in crate::engine) fn place_with_order_state(
         &mut self,
         order: Order,
-        life: Life,
+        order_state: OrderState,
     ) -> Option<u32> {
         self.hash += order.term();
-        self.hash += life.term(order.id());
-        self.orders.insert_with_life(order, &life)
+        self.hash += order_state.term(order.id());
+        self.orders.insert_with_order_state(order, &order_state)
     }
 
     /// Appends a finished order to the account in this slot; `None` if one of its names is taken.
     pub(in crate::engine) fn insert_order(
         &mut self,
         order: Order,
-        life: Option<Life>,
+        order_state: Option<OrderState>,
         account_slot: u32,
     ) -> Option<()> {
-        let slot = match life {
-            Some(life) => self.place_order_with_life(order, life)?,
+        let slot = match order_state {
+            Some(order_state) => self.place_with_order_state(order, order_state)?,
             None => self.place_order(order)?,
         };
         self.accounts[account_slot].finish_order(slot);
@@ -229,10 +231,10 @@ impl State {
             return Err(Flaw::order(id, "is not the oldest that its account keeps"));
         }
         account.position_in_log = position_in_log;
-        let (order, life) = self.orders.remove(slot);
+        let (order, order_state) = self.orders.remove(slot);
         self.hash -= order.term();
-        if let Some(life) = life {
-            self.hash -= life.term(id);
+        if let Some(order_state) = order_state {
+            self.hash -= order_state.term(id);
         }
         self.forget_comments_of(id);
         self.last_removal = position_in_log;
@@ -248,14 +250,18 @@ impl State {
 }
 
 /// Returns the life of a new order.
-fn life_of(terms: &Terms, fill: &Fill, end: Option<EndReason>) -> Result<Life, &'static str> {
+fn order_state_of(
+    terms: &Terms,
+    fill: &Fill,
+    end: Option<EndReason>,
+) -> Result<OrderState, &'static str> {
     let progress = Progress::default();
     let progress = if fill.quantity > Shares::ZERO {
         progress.after(fill.quantity, fill.notional, fill.fee, fill.at)
     } else {
         Some(progress)
     };
-    let life = Life {
+    let order_state = OrderState {
         terms: *terms,
         progress: progress.ok_or("has sums out of range")?,
         end: end.map(|reason| End { reason, at: fill.at }),
@@ -263,8 +269,10 @@ fn life_of(terms: &Terms, fill: &Fill, end: Option<EndReason>) -> Result<Life, &
         is_delayed: false,
     };
     let is_killed = end.is_none_or(EndReason::is_at_placement);
-    let is_new = is_killed && (!life.awaits_book || fill.quantity == Shares::ZERO);
-    (is_new && life.is_consistent()).then_some(life).ok_or("has terms that contradict each other")
+    let is_new = is_killed && (!order_state.awaits_book || fill.quantity == Shares::ZERO);
+    (is_new && order_state.is_consistent())
+        .then_some(order_state)
+        .ok_or("has terms that contradict each other")
 }
 
 /// Adds an event for each order that the account forgets to make room for a new one: the oldest

@@ -7,8 +7,8 @@ use crate::engine::fills::fill::{Fill, Placement};
 use crate::engine::market::used::UsedMarket;
 use crate::engine::order::delay::Delay;
 use crate::engine::order::idempotency::{Fingerprint, NAMES_PER_ORDER_MAX, NameHash};
-use crate::engine::order::life::Life;
 use crate::engine::order::open::BookSide;
+use crate::engine::order::order_state::OrderState;
 use crate::engine::state::hash::{StateHash, Term, TermKind};
 use crate::engine::state::heap::text_bytes;
 use crate::engine::state::slab::{PackedSlot, Row};
@@ -36,8 +36,8 @@ pub struct Order {
     market: MarketIndex,
     slippage_bps: u32,
     fee_rate_micros: u32,
-    /// The slot of the order's life; `None` if the order filled completely when it was placed.
-    pub(in crate::engine) life: Option<PackedSlot>,
+    /// The slot of the order's state; `None` if the order filled completely when it was placed.
+    pub(in crate::engine) state_slot: Option<PackedSlot>,
     level_count: u16,
     outcome: OutcomeIndex,
     /// The side, whether the slippage is known, and the number of names.
@@ -104,10 +104,10 @@ impl Order {
         Self::new(placement, client_order_id, fill, 0, Some(0), position_in_log)
     }
 
-    /// Packs a row without its life; `None` if a field is out of range.
+    /// Packs a row without its order state; `None` if a field is out of range.
     pub(in crate::engine) fn pack(mut row: OrderRow, position_in_log: u64) -> Option<Self> {
         let client_order_id = row.placement.client_order_id.take();
-        let OrderRow { placement, fill, level_count, slippage_bps, life: _, delay: _ } = row;
+        let OrderRow { placement, fill, level_count, slippage_bps, order_state: _, delay: _ } = row;
         Self::new(&placement, client_order_id, fill, level_count, slippage_bps, position_in_log)
     }
 
@@ -143,7 +143,7 @@ impl Order {
                 at,
             },
             fee_rate_micros: u32::try_from(fee_rate.micros()).ok()?,
-            life: None,
+            state_slot: None,
             position_in_log,
             client_order_id,
             fingerprint: placement.fingerprint,
@@ -158,7 +158,7 @@ impl Order {
     }
 
     /// Returns the unpacked order, with this life and without its delay.
-    pub(in crate::engine) fn row(&self, life: Option<&Life>) -> OrderRow {
+    pub(in crate::engine) fn row(&self, order_state: Option<&OrderState>) -> OrderRow {
         let placement = Placement {
             order: self.id,
             account: self.account(),
@@ -170,8 +170,8 @@ impl Order {
             client_order_id: self.client_order_id.clone(),
         };
         let (level_count, slippage_bps) = (self.level_count, self.slippage_bps());
-        let (fill, life) = (self.fill(), life.copied());
-        OrderRow { placement, fill, level_count, slippage_bps, life, delay: None }
+        let (fill, order_state) = (self.fill(), order_state.copied());
+        OrderRow { placement, fill, level_count, slippage_bps, order_state, delay: None }
     }
 
     /// Returns the fill at placement.
@@ -245,11 +245,12 @@ impl Order {
         (self.flags & FLAG_SLIPPAGE != 0).then_some(self.slippage_bps)
     }
 
-    /// Returns the order's receipt. `market` must be the order's market, and `life` its life.
+    /// Returns the order's receipt. `market` must be the order's market, and `order_state` its
+    /// order state.
     pub(in crate::engine) fn receipt(
         &self,
         market: &UsedMarket,
-        life: Option<&Life>,
+        order_state: Option<&OrderState>,
     ) -> OrderReceipt {
         OrderReceipt {
             order: self.id,
@@ -261,12 +262,12 @@ impl Order {
             level_count: self.level_count,
             slippage_bps: self.slippage_bps(),
             client_order_id: self.client_order_id.clone(),
-            life: life.copied().map(Box::new),
+            order_state: order_state.copied().map(Box::new),
         }
     }
 
-    /// Returns the order's term in the state hash, including its names but not its life. The term
-    /// never changes, so it is added once and subtracted when the order is removed.
+    /// Returns the order's term in the state hash, including its names but not its order state. The
+    /// term never changes, so it is added once and subtracted when the order is removed.
     pub(in crate::engine) fn term(&self) -> StateHash {
         let fill = &self.fill;
         let place =
@@ -320,8 +321,8 @@ pub struct OrderRow {
     pub level_count: u16,
     /// The slippage in basis points; `None` if the reference price was 0.
     pub slippage_bps: Option<u32>,
-    /// The order's life; `None` if an [`OrderFilled`] placed it.
-    pub life: Option<Life>,
+    /// The order's state; `None` if an [`OrderFilled`] placed it.
+    pub order_state: Option<OrderState>,
     /// The order's hold; `None` if the order is not delayed.
     pub delay: Option<Delay>,
 }
@@ -329,7 +330,7 @@ pub struct OrderRow {
 impl OrderRow {
     /// Whether the order is open.
     pub fn is_open(&self) -> bool {
-        self.life.is_some_and(|life| life.is_open())
+        self.order_state.is_some_and(|order_state| order_state.is_open())
     }
 }
 
@@ -355,13 +356,15 @@ pub struct OrderReceipt {
     pub slippage_bps: Option<u32>,
     /// The order's name from the request's body, if the body had one.
     pub client_order_id: Option<Box<str>>,
-    /// The order's life, unless it filled completely when it was placed.
-    pub life: Option<Box<Life>>,
+    /// The order's state, unless it filled completely when it was placed.
+    pub order_state: Option<Box<OrderState>>,
 }
 
 impl OrderReceipt {
     /// Whether the order is delayed and has yet to be decided.
     pub fn is_delayed(&self) -> bool {
-        self.life.as_ref().is_some_and(|life| life.is_delayed && life.is_open())
+        self.order_state
+            .as_ref()
+            .is_some_and(|order_state| order_state.is_delayed && order_state.is_open())
     }
 }

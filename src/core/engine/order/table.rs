@@ -8,20 +8,20 @@ use hashbrown::hash_table::Entry;
 use smallvec::SmallVec;
 
 use crate::engine::order::idempotency::{NAMES_PER_ORDER_MAX, NameHash};
-use crate::engine::order::life::Life;
 use crate::engine::order::open::BookVersion;
-use crate::engine::order::packed_life::StoredLife;
+use crate::engine::order::order_state::OrderState;
+use crate::engine::order::packed_state::PackedOrderState;
 use crate::engine::order::receipt::Order;
 use crate::engine::state::slab::{PackedSlot, Slab, Table};
 use crate::ids::{AccountId, OrderId};
 
 /// The orders of a shard. The names of an order are stored in its row; the name index holds only
-/// slots. Most orders filled when they were placed and have no life, so lives are stored
+/// slots. Most orders filled when they were placed and have no life, so order states are stored
 /// separately.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct OrderTable {
     rows: Table<Order>,
-    lives: Slab<StoredLife>,
+    order_states: Slab<PackedOrderState>,
     by_name: HashTable<NameEntry>,
     hasher: RandomState,
     /// The heap memory of all client order ids, in bytes.
@@ -74,21 +74,21 @@ impl OrderTable {
     pub(in crate::engine) fn new() -> Self {
         Self {
             rows: Table::new(),
-            lives: Slab::new(),
+            order_states: Slab::new(),
             by_name: HashTable::new(),
             hasher: RandomState::default(),
             text_bytes: 0,
         }
     }
 
-    /// Returns the memory of the orders in bytes, without their lives.
+    /// Returns the memory of the orders in bytes, without their order states.
     pub(in crate::engine) fn bytes(&self) -> usize {
         self.rows.bytes() + self.by_name.allocation_size() + self.text_bytes
     }
 
-    /// Returns the memory of the lives, in bytes.
-    pub(in crate::engine) fn life_bytes(&self) -> usize {
-        self.lives.bytes()
+    /// Returns the memory of the order states, in bytes.
+    pub(in crate::engine) fn order_state_bytes(&self) -> usize {
+        self.order_states.bytes()
     }
 
     /// Shrinks the name index after many orders were removed.
@@ -120,49 +120,50 @@ impl OrderTable {
         Some(&self.rows[entry.slot()])
     }
 
-    /// Returns the life of the order in this slot, unless it filled completely when it was placed.
-    pub(in crate::engine) fn life(&self, slot: u32) -> Option<Life> {
-        self.life_of(&self.rows[slot])
+    /// Returns the state of the order in this slot, unless it filled completely when it was placed.
+    pub(in crate::engine) fn order_state(&self, slot: u32) -> Option<OrderState> {
+        self.order_state_of(&self.rows[slot])
     }
 
     /// Returns the life of an order of this table, unless it filled completely when it was placed.
     #[inline]
-    pub(in crate::engine) fn life_of(&self, order: &Order) -> Option<Life> {
-        order.life.map(|life| self.lives[life.get()].unpack())
+    pub(in crate::engine) fn order_state_of(&self, order: &Order) -> Option<OrderState> {
+        order.state_slot.map(|at| self.order_states[at.get()].unpack())
     }
 
-    /// Replaces the life of the order in this slot. The order must already have a life with the
+    /// Replaces the state of the order in this slot. The order must already have a life with the
     /// same price.
-    pub(in crate::engine) fn set_life(&mut self, slot: u32, life: &Life) {
-        let stored = self.stored_life_mut(slot);
-        *stored = StoredLife::pack(life, stored.placed_on).expect("the price was packed before");
+    pub(in crate::engine) fn set_order_state(&mut self, slot: u32, order_state: &OrderState) {
+        let stored = self.packed_order_state_mut(slot);
+        *stored = PackedOrderState::pack(order_state, stored.placed_on)
+            .expect("the price was packed before");
     }
 
     /// Returns the book on which the order in this slot came to rest; `None` if it does not rest,
     /// or came to rest before this process started.
     pub(in crate::engine) fn placed_on(&self, slot: u32) -> Option<BookVersion> {
-        self.rows[slot].life.and_then(|life| self.lives[life.get()].placed_on)
+        self.rows[slot].state_slot.and_then(|at| self.order_states[at.get()].placed_on)
     }
 
     /// Records the book on which the order in this slot came to rest.
     pub(in crate::engine) fn note_placed(&mut self, slot: u32, book: BookVersion) {
-        self.stored_life_mut(slot).placed_on = Some(book);
+        self.packed_order_state_mut(slot).placed_on = Some(book);
     }
 
-    fn stored_life_mut(&mut self, slot: u32) -> &mut StoredLife {
-        let life = self.rows[slot].life.expect("an order that rests has a life");
-        &mut self.lives[life.get()]
+    fn packed_order_state_mut(&mut self, slot: u32) -> &mut PackedOrderState {
+        let at = self.rows[slot].state_slot.expect("an order that rests has an order state");
+        &mut self.order_states[at.get()]
     }
 
-    /// Adds an order that has a life; see [`Self::insert`]. Also returns `None` if its price is out
-    /// of range.
-    pub(in crate::engine) fn insert_with_life(
+    /// Adds an order that has an order state; see [`Self::insert`]. Also returns `None` if its
+    /// price is out of range.
+    pub(in crate::engine) fn insert_with_order_state(
         &mut self,
         mut order: Order,
-        life: &Life,
+        order_state: &OrderState,
     ) -> Option<u32> {
-        let life = self.lives.insert(StoredLife::pack(life, None)?);
-        order.life = Some(PackedSlot::new(life));
+        let at = self.order_states.insert(PackedOrderState::pack(order_state, None)?);
+        order.state_slot = Some(PackedSlot::new(at));
         self.insert(order)
     }
 
@@ -193,8 +194,8 @@ impl OrderTable {
         Some(slot)
     }
 
-    /// Removes an order and returns it with its life.
-    pub(in crate::engine) fn remove(&mut self, slot: u32) -> (Order, Option<Life>) {
+    /// Removes an order and returns it with its order state.
+    pub(in crate::engine) fn remove(&mut self, slot: u32) -> (Order, Option<OrderState>) {
         let account = self.rows[slot].account();
         for (index, &name) in self.rows[slot].names().iter().enumerate() {
             let tag = Tag::of(&self.hasher, (account, name));
@@ -206,8 +207,8 @@ impl OrderTable {
         }
         let order = self.rows.remove(slot);
         self.text_bytes -= order.owned_bytes();
-        let life = order.life.map(|life| self.lives.remove(life.get()).unpack());
-        (order, life)
+        let order_state = order.state_slot.map(|at| self.order_states.remove(at.get()).unpack());
+        (order, order_state)
     }
 }
 

@@ -1,8 +1,8 @@
 //! State transitions of open orders: opening, changing and closing.
 
 use crate::engine::contradiction::{Flaw, NOT_KEPT};
-use crate::engine::order::life::Life;
 use crate::engine::order::open::{BookSide, Priority};
+use crate::engine::order::order_state::OrderState;
 use crate::engine::order::receipt::Order;
 use crate::engine::state::State;
 use crate::ids::{OrderId, Timestamp};
@@ -43,8 +43,8 @@ impl State {
     /// Returns the slot of an open order.
     pub(in crate::engine) fn open_slot(&self, id: OrderId) -> Result<u32, Flaw> {
         let slot = self.orders.slot(id).ok_or(Flaw::order(id, NOT_KEPT))?;
-        match self.orders.life(slot) {
-            Some(life) if life.is_open() => Ok(slot),
+        match self.orders.order_state(slot) {
+            Some(order_state) if order_state.is_open() => Ok(slot),
             _ => Err(Flaw::order(id, "is not open")),
         }
     }
@@ -60,24 +60,26 @@ impl State {
     /// Returns the priority of the order in this slot among the open orders.
     pub(in crate::engine) fn priority_of(&self, slot: u32) -> Priority {
         let order = &self.orders[slot];
-        let limit = self.orders.life(slot).map_or(Price::ZERO, |life| life.limit());
+        let limit =
+            self.orders.order_state(slot).map_or(Price::ZERO, |order_state| order_state.limit());
         Priority::new(order.on(), limit, order.id())
     }
 
     /// Applies `change` to the life of an order, which must have one, and returns the changed life.
     /// After an error the state is undefined.
-    pub(in crate::engine) fn change_life(
+    pub(in crate::engine) fn change_order_state(
         &mut self,
         slot: u32,
-        change: impl FnOnce(&mut Life) -> Result<(), &'static str>,
-    ) -> Result<Life, &'static str> {
+        change: impl FnOnce(&mut OrderState) -> Result<(), &'static str>,
+    ) -> Result<OrderState, &'static str> {
         let id = self.orders[slot].id();
-        let mut life = self.orders.life(slot).expect("an open order has a life");
-        self.hash -= life.term(id);
-        change(&mut life)?;
-        self.hash += life.term(id);
-        self.orders.set_life(slot, &life);
-        Ok(life)
+        let mut order_state =
+            self.orders.order_state(slot).expect("an open order has an order state");
+        self.hash -= order_state.term(id);
+        change(&mut order_state)?;
+        self.hash += order_state.term(id);
+        self.orders.set_order_state(slot, &order_state);
+        Ok(order_state)
     }
 
     /// Marks an order and its account as changed by the record at this log position, and returns
@@ -98,9 +100,9 @@ impl State {
         slot: u32,
     ) -> Result<(), &'static str> {
         let priority = self.priority_of(slot);
-        let life = self.orders.life(slot).expect("an open order has a life");
-        if !life.is_delayed {
-            self.open.insert(priority, slot, &life);
+        let order_state = self.orders.order_state(slot).expect("an open order has an order state");
+        if !order_state.is_delayed {
+            self.open.insert(priority, slot, &order_state);
         }
         let reserve = self.reserve_of(slot);
         let account = &mut self.accounts[account];
@@ -114,9 +116,9 @@ impl State {
         account: u32,
         slot: u32,
         priority: Priority,
-        life: &Life,
+        order_state: &OrderState,
     ) {
-        self.open.remove(priority, life);
+        self.open.remove(priority, order_state);
         self.accounts[account].close_order(priority.counter, priority.on());
         self.accounts[account].finish_order(slot);
     }

@@ -83,7 +83,7 @@ impl State {
                 + self.holders.iter().map(queue_bytes).sum::<usize>(),
             fills: 0,
             orders: self.orders.bytes(),
-            open_orders: self.orders.life_bytes()
+            open_orders: self.orders.order_state_bytes()
                 + self.open.bytes()
                 + self.delays.bytes()
                 + self.silences.bytes(),

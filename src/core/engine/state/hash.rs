@@ -61,7 +61,7 @@ pub enum TermKind {
     /// A market that the shard is settling or has settled.
     SettledMarket = 15,
     /// The life of an order: its terms, progress and end.
-    Life = 16,
+    OrderState = 16,
     /// An account's number of fills, if it differs from its number of finished orders.
     Fills = 17,
     /// An account's heartbeat.

@@ -18,7 +18,7 @@ use crate::engine::key::Key;
 use crate::engine::market::payout::{Decision, Payouts, Settlement};
 use crate::engine::market::used::UsedMarket;
 use crate::engine::order::heartbeats::INTERVAL_MS;
-use crate::engine::order::life::Life;
+use crate::engine::order::order_state::OrderState;
 use crate::engine::order::receipt::{Order, OrderRow};
 use crate::engine::order::terms::Reserve;
 use crate::engine::state::State;
@@ -264,9 +264,11 @@ impl Restorer {
         if row.is_open() {
             return Err(error("is open, and listed as finished"));
         }
-        let life = row.life;
+        let order_state = row.order_state;
         let order = Order::pack(row, 0).ok_or_else(|| error("has numbers out of range"))?;
-        state.insert_order(order, life, account).ok_or_else(|| error("has a name that is used"))
+        state
+            .insert_order(order, order_state, account)
+            .ok_or_else(|| error("has a name that is used"))
     }
 
     /// Adds an open order. All open orders must come before the first comment.
@@ -280,17 +282,18 @@ impl Restorer {
         let account = state.account_slot(row.placement.account);
         let account = account.ok_or_else(|| error("is of no account"))?;
         check_order(state, &row).map_err(error)?;
-        let life = row.life.filter(Life::is_open).ok_or_else(|| error("is finished"))?;
+        let order_state =
+            row.order_state.filter(OrderState::is_open).ok_or_else(|| error("is finished"))?;
         let settled = state.settled.get(&row.placement.market);
         if settled.is_some_and(|settled| settled.is_paid) {
             return Err(error("is in a market that is paid"));
         }
-        if life.is_delayed != row.delay.is_some() {
+        if order_state.is_delayed != row.delay.is_some() {
             return Err(error("does not say how it is held"));
         }
         let delay = row.delay;
         let order = Order::pack(row, 0).ok_or_else(|| error("has numbers out of range"))?;
-        let slot = state.place_order_with_life(order, life);
+        let slot = state.place_with_order_state(order, order_state);
         let slot = slot.ok_or_else(|| error("has a name that is used"))?;
         match delay {
             Some(delay) => state.begin_delay(account, slot, delay),
@@ -299,7 +302,7 @@ impl Restorer {
         .map_err(error)?;
         if faults::is_on(Fault::ReserveNotRestored) {
             let on = state.priority_of(slot).on();
-            state.accounts[account].release(on, life.reserve(on.side), Reserve::default());
+            state.accounts[account].release(on, order_state.reserve(on.side), Reserve::default());
         }
         Ok(())
     }
@@ -413,7 +416,7 @@ impl Restorer {
 
 /// Checks the rules that finished and open orders have in common.
 fn check_order(state: &State, row: &OrderRow) -> Result<(), &'static str> {
-    let OrderRow { placement, fill, life, .. } = row;
+    let OrderRow { placement, fill, order_state, .. } = row;
     if state.order(placement.order).is_some() {
         return Err("came before");
     }
@@ -421,11 +424,13 @@ fn check_order(state: &State, row: &OrderRow) -> Result<(), &'static str> {
     if market.is_none_or(|market| placement.outcome.index() >= market.outcomes.len()) {
         return Err("is in no market");
     }
-    let quantity_min = i64::from(life.is_none());
+    let quantity_min = i64::from(order_state.is_none());
     if fill.quantity.micros() < quantity_min {
         return Err("is for no shares");
     }
-    if life.is_some_and(|life| !life.is_consistent() || fill.quantity > life.progress.filled) {
+    if order_state.is_some_and(|order_state| {
+        !order_state.is_consistent() || fill.quantity > order_state.progress.filled
+    }) {
         return Err("has a life that contradicts itself");
     }
     Ok(())

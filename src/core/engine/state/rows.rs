@@ -205,7 +205,7 @@ impl State {
     fn row_of(&self, slot: u32) -> OrderRow {
         let order = &self.orders[slot];
         let delay = self.delays.get(order.id()).copied();
-        OrderRow { delay, ..order.row(self.orders.life(slot).as_ref()) }
+        OrderRow { delay, ..order.row(self.orders.order_state(slot).as_ref()) }
     }
 
     /// Returns the unpacked order with this id, if it is kept.

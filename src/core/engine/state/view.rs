@@ -11,7 +11,7 @@ use crate::engine::comment::Comment;
 use crate::engine::key::Key;
 use crate::engine::market::payout::Settlement;
 use crate::engine::order::idempotency::NameHash;
-use crate::engine::order::life::Life;
+use crate::engine::order::order_state::OrderState;
 use crate::engine::order::receipt::{Order, OrderReceipt};
 use crate::engine::order::terms::OrderStatus;
 use crate::engine::state::State;
@@ -357,7 +357,7 @@ impl State {
         filter.fits(
             (&market.condition_id, market.token(order.outcome()), order.side()),
             order.placed_at(),
-            self.orders.life(slot).as_ref(),
+            self.orders.order_state(slot).as_ref(),
         )
     }
 
@@ -460,14 +460,14 @@ impl OrderFilter {
     pub fn matches(&self, listed: &ListedOrder) -> bool {
         let ListedOrder { receipt, token_id } = listed;
         let on = (&*receipt.market_id, &**token_id, receipt.side);
-        self.fits(on, receipt.fill.at, receipt.life.as_deref())
+        self.fits(on, receipt.fill.at, receipt.order_state.as_deref())
     }
 
     fn fits(
         &self,
         (in_market, of_token, on_side): (&str, &str, Side),
         placed_at: Timestamp,
-        life: Option<&Life>,
+        order_state: Option<&OrderState>,
     ) -> bool {
         let Self { market_id, token_id, side, status, from, to } = self;
         market_id.as_deref().is_none_or(|id| condition::is_same(id, in_market))
@@ -475,7 +475,9 @@ impl OrderFilter {
             && side.is_none_or(|side| side == on_side)
             && from.is_none_or(|from| from <= placed_at)
             && to.is_none_or(|to| placed_at <= to)
-            && status.is_none_or(|status| status == life.map_or(OrderStatus::Filled, Life::status))
+            && status.is_none_or(|status| {
+                status == order_state.map_or(OrderStatus::Filled, OrderState::status)
+            })
     }
 }
 

@@ -120,7 +120,8 @@ pub fn write_trade(out: &mut Vec<u8>, receipt: &OrderReceipt) {
     out.extend_from_slice(b",\"status\":\"");
     out.extend_from_slice(PositionStatus::of(receipt.fill.position_shares).as_str().as_bytes());
     out.extend_from_slice(b"\"}");
-    let delayed_ms = receipt.life.as_ref().map_or(0, |life| life.terms.delayed_ms);
+    let delayed_ms =
+        receipt.order_state.as_ref().map_or(0, |order_state| order_state.terms.delayed_ms);
     if delayed_ms > 0 {
         out.extend_from_slice(b",\"held_ms\":");
         out.extend_from_slice(buffer.format(delayed_ms).as_bytes());

@@ -144,8 +144,8 @@ impl World {
     fn order(&self, order: OrderId) -> (&'static str, i64) {
         self.read(move |state| {
             let row = state.order_row(order).unwrap();
-            let life = row.life.unwrap();
-            (life.status().as_str(), life.progress.filled.micros() / 1_000_000)
+            let order_state = row.order_state.unwrap();
+            (order_state.status().as_str(), order_state.progress.filled.micros() / 1_000_000)
         })
     }
 
@@ -292,8 +292,8 @@ fn an_order_placed_on_a_stale_book_meets_the_first_fresh_one_as_a_new_order() {
     let ledger = world.read(|state| state.accounts().next().unwrap().ledger);
     assert_eq!(ledger.purchases, usd(13_500), "at the book's price");
     for order in [order, far] {
-        let awaits =
-            world.read(move |state| state.order_row(order).unwrap().life.unwrap().awaits_book);
+        let awaits = world
+            .read(move |state| state.order_row(order).unwrap().order_state.unwrap().awaits_book);
         assert!(!awaits);
     }
 }
@@ -314,8 +314,9 @@ fn an_order_placed_while_the_feed_stood_still_is_judged_once_it_goes_on() {
         world.drive();
         assert_eq!(world.order(reached), ("FILLED", 50));
         for order in [reached, far] {
-            let life = world.read(move |state| state.order_row(order).unwrap().life.unwrap());
-            assert!(!life.awaits_book);
+            let order_state =
+                world.read(move |state| state.order_row(order).unwrap().order_state.unwrap());
+            assert!(!order_state.awaits_book);
         }
         assert_eq!(world.order(resting), ("PENDING", 0));
     }

@@ -179,7 +179,7 @@ fn traded(receipt: OrderReceipt) -> Result<OrderReceipt, Refusal> {
     if receipt.fill.quantity > Shares::ZERO {
         return Ok(receipt);
     }
-    let end = receipt.life.and_then(|life| life.end);
+    let end = receipt.order_state.and_then(|order_state| order_state.end);
     Err(Refusal::Rejected(match end.map(|end| end.reason) {
         Some(EndReason::Reset) => Rejection::ResetWhileDelayed,
         Some(EndReason::Suspended) => Rejection::SuspendedWhileDelayed,

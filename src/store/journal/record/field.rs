@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::RecordError;
 use super::kind;
-use super::life::end_reason_code;
+use super::order_state::end_reason_code;
 use paperbourse_core::engine::command::Identity;
 use paperbourse_core::engine::event::{AccountReset, Event};
 use paperbourse_core::engine::key::{KEY_PREFIX_BYTES_MAX, KeyGrant, Permissions};

@@ -61,11 +61,13 @@ pub(in crate::http::operations) fn count_placed(
     let counter = match placed {
         Err(_) => &metrics.orders_rejected,
         Ok((_, true)) => &metrics.orders_replayed,
-        Ok((receipt, false)) => match receipt.life.as_ref().map(|life| life.status()) {
-            None | Some(OrderStatus::Filled) => &metrics.orders_filled,
-            Some(OrderStatus::Pending) => &metrics.orders_rested,
-            Some(OrderStatus::Cancelled | OrderStatus::Expired) => &metrics.orders_killed,
-        },
+        Ok((receipt, false)) => {
+            match receipt.order_state.as_ref().map(|order_state| order_state.status()) {
+                None | Some(OrderStatus::Filled) => &metrics.orders_filled,
+                Some(OrderStatus::Pending) => &metrics.orders_rested,
+                Some(OrderStatus::Cancelled | OrderStatus::Expired) => &metrics.orders_killed,
+            }
+        }
     };
     counter.increment();
 }

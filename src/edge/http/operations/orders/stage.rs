@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use paperbourse_core::engine::order::life::{End, Progress};
+use paperbourse_core::engine::order::order_state::{End, Progress};
 use paperbourse_core::engine::order::receipt::OrderReceipt;
 use paperbourse_core::engine::order::terms::{OrderKind, OrderStatus, TimeInForce};
 use paperbourse_core::ids::{OrderId, Timestamp};
@@ -44,27 +44,29 @@ impl<'a> Stage<'a> {
         } else {
             Progress::default()
         };
-        let life = receipt.life.as_deref();
+        let order_state = receipt.order_state.as_deref();
         Self {
             receipt,
             progress,
             // If an order ended while it was delayed, its first answer was sent only after it
             // ended.
-            end: life.and_then(|life| {
-                life.end.filter(|end| life.is_delayed || end.reason.is_at_placement())
+            end: order_state.and_then(|order_state| {
+                order_state.end.filter(|end| order_state.is_delayed || end.reason.is_at_placement())
             }),
-            hold_reason: life.filter(|life| life.terms.awaited_book).map(|_| VENUE_OUTAGE),
+            hold_reason: order_state
+                .filter(|order_state| order_state.terms.awaited_book)
+                .map(|_| VENUE_OUTAGE),
         }
     }
 
     /// Shows the order in its current state.
     pub(in crate::http::operations) fn now(receipt: &'a OrderReceipt) -> Self {
-        match receipt.life.as_deref() {
-            Some(life) => Self {
+        match receipt.order_state.as_deref() {
+            Some(order_state) => Self {
                 receipt,
-                progress: life.progress,
-                end: life.end,
-                hold_reason: match (life.awaits_book, life.is_delayed) {
+                progress: order_state.progress,
+                end: order_state.end,
+                hold_reason: match (order_state.awaits_book, order_state.is_delayed) {
                     (true, _) => Some(VENUE_OUTAGE),
                     (_, true) => Some(VENUE_DELAY),
                     _ => None,
@@ -79,12 +81,15 @@ impl<'a> Stage<'a> {
     }
 
     pub(in crate::http::operations) fn kind(&self) -> OrderKind {
-        self.receipt.life.as_ref().map_or(OrderKind::Market, |life| life.terms.kind)
+        self.receipt
+            .order_state
+            .as_ref()
+            .map_or(OrderKind::Market, |order_state| order_state.terms.kind)
     }
 
     pub(in crate::http::operations) fn time_in_force(&self) -> TimeInForce {
-        let life = self.receipt.life.as_ref();
-        life.map_or(TimeInForce::FillOrKill, |life| life.terms.time_in_force)
+        let order_state = self.receipt.order_state.as_ref();
+        order_state.map_or(TimeInForce::FillOrKill, |order_state| order_state.terms.time_in_force)
     }
 
     /// Returns the price of a limit order.
@@ -94,7 +99,7 @@ impl<'a> Stage<'a> {
 
     /// Returns the worst price that the order accepts, if it has one.
     pub(in crate::http::operations) fn worst_price(&self) -> Option<Price> {
-        self.receipt.life.as_ref().and_then(|life| life.terms.price)
+        self.receipt.order_state.as_ref().and_then(|order_state| order_state.terms.price)
     }
 
     /// Returns the average price of the fills or, without any, the worst price that the order
@@ -110,8 +115,8 @@ impl<'a> Stage<'a> {
 
     /// Returns the quantity that the order asked for.
     pub(in crate::http::operations) fn asked(&self) -> Shares {
-        let life = self.receipt.life.as_ref();
-        life.map_or(self.receipt.fill.quantity, |life| life.terms.quantity)
+        let order_state = self.receipt.order_state.as_ref();
+        order_state.map_or(self.receipt.fill.quantity, |order_state| order_state.terms.quantity)
     }
 
     /// Returns the order's quantity. If the order filled in part and counts as filled, this is the
@@ -161,7 +166,7 @@ impl<'a> Stage<'a> {
     /// Returns how long the order was delayed before it was decided, in milliseconds; `None` if it
     /// was not delayed.
     pub(in crate::http::operations) fn delayed_ms(&self) -> Option<u32> {
-        let delayed_ms = self.receipt.life.as_ref()?.terms.delayed_ms;
+        let delayed_ms = self.receipt.order_state.as_ref()?.terms.delayed_ms;
         (delayed_ms > 0).then_some(delayed_ms)
     }
 

@@ -34,7 +34,7 @@ pub(in crate::http) fn receipt() -> OrderReceipt {
         level_count: 2,
         slippage_bps: Some(12),
         client_order_id: Some("a\\b".into()),
-        life: None,
+        order_state: None,
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::http::operations::trade::tests::receipt;
-use paperbourse_core::engine::order::life::{End, Life, Progress};
+use paperbourse_core::engine::order::order_state::{End, OrderState, Progress};
 use paperbourse_core::engine::order::terms::{EndReason, OrderKind, Terms, TimeInForce};
 use paperbourse_core::ids::Timestamp;
 use paperbourse_core::market::book::Side;
@@ -21,7 +21,7 @@ fn limit(time_in_force: TimeInForce, takes: bool, end: Option<EndReason>) -> Ord
     if takes {
         progress = progress.after(fill.quantity, fill.notional, fill.fee, fill.at).unwrap();
     }
-    receipt.life = Some(Box::new(Life {
+    receipt.order_state = Some(Box::new(OrderState {
         terms: Terms {
             kind: OrderKind::Limit,
             time_in_force,
@@ -48,8 +48,8 @@ fn an_order_is_shown_with_what_became_of_it() {
     let killed = Some(EndReason::FokNotFilled);
     let part = Some(EndReason::FakNotFilled);
     let mut awaiting = limit(TimeInForce::GoodTilCancelled, false, None);
-    let life = awaiting.life.as_deref_mut().unwrap();
-    (life.terms.awaited_book, life.awaits_book) = (true, true);
+    let order_state = awaiting.order_state.as_deref_mut().unwrap();
+    (order_state.terms.awaited_book, order_state.awaits_book) = (true, true);
     let sale = OrderReceipt {
         side: Side::Sell,
         ..limit(TimeInForce::GoodTilDate(Timestamp::from_seconds(1)), true, None)
@@ -73,25 +73,27 @@ fn a_replay_is_the_first_answer_with_a_flag() {
     let rested = limit(TimeInForce::GoodTilCancelled, true, None);
     let first = shown(&rested, false);
     let later = Timestamp::from_seconds(2_000_000_000);
-    let change = |change: &dyn Fn(&mut Life)| {
+    let change = |change: &dyn Fn(&mut OrderState)| {
         let mut receipt = rested.clone();
-        change(receipt.life.as_deref_mut().unwrap());
+        change(receipt.order_state.as_deref_mut().unwrap());
         receipt
     };
-    let filled = change(&|life| {
+    let filled = change(&|order_state| {
         let (quantity, notional) = (Shares::from_micros(15_000_000), Usd::from_micros(7_950_000));
-        life.progress = life.progress.after(quantity, notional, Usd::ZERO, later).unwrap();
+        order_state.progress =
+            order_state.progress.after(quantity, notional, Usd::ZERO, later).unwrap();
     });
     let ended = EndReason::ALL.into_iter().filter(|reason| !reason.is_at_placement());
-    let ended = ended.map(|reason| change(&|life| life.end = Some(End { reason, at: later })));
+    let ended = ended
+        .map(|reason| change(&|order_state| order_state.end = Some(End { reason, at: later })));
     for receipt in ended.chain([filled]) {
         assert_eq!(shown(&receipt, true), flagged(&first), "{receipt:?}");
     }
     let mut awaiting = limit(TimeInForce::GoodTilCancelled, false, None);
-    let life = awaiting.life.as_deref_mut().unwrap();
-    (life.terms.awaited_book, life.awaits_book) = (true, true);
+    let order_state = awaiting.order_state.as_deref_mut().unwrap();
+    (order_state.terms.awaited_book, order_state.awaits_book) = (true, true);
     let first = shown(&awaiting, false);
-    awaiting.life.as_deref_mut().unwrap().awaits_book = false;
+    awaiting.order_state.as_deref_mut().unwrap().awaits_book = false;
     assert_eq!(shown(&awaiting, true), flagged(&first));
 }
 

@@ -2,15 +2,15 @@
 
 use std::num::NonZeroU32;
 
-use crate::engine::order::life::{End, Life, Progress};
 use crate::engine::order::open::BookVersion;
+use crate::engine::order::order_state::{End, OrderState, Progress};
 use crate::engine::order::terms::{EndReason, OrderKind, Terms, TimeInForce};
 use crate::ids::Timestamp;
 use crate::money::{Price, Shares, Usd};
 
 /// A packed [`Life`], with the book on which the order came to rest.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct StoredLife {
+pub(in crate::engine) struct PackedOrderState {
     quantity: Shares,
     filled: Shares,
     notional: Usd,
@@ -29,7 +29,7 @@ pub(in crate::engine) struct StoredLife {
     flags: NonZeroU32,
 }
 
-const _: () = assert!(size_of::<Option<StoredLife>>() == 80, "there may be a million");
+const _: () = assert!(size_of::<Option<PackedOrderState>>() == 80, "there may be a million");
 
 /// Always set, so that the flags are never 0.
 const FLAG_SOME: u32 = 1;
@@ -44,10 +44,13 @@ const TIME_IN_FORCE_SHIFT: u32 = 8;
 /// means that the order has not ended.
 const REASON_SHIFT: u32 = 16;
 
-impl StoredLife {
-    /// Packs a life; `None` if its price is out of range.
-    pub(in crate::engine) fn pack(life: &Life, placed_on: Option<BookVersion>) -> Option<Self> {
-        let Life { terms, progress, end, awaits_book, is_delayed } = *life;
+impl PackedOrderState {
+    /// Packs an order state; `None` if its price is out of range.
+    pub(in crate::engine) fn pack(
+        order_state: &OrderState,
+        placed_on: Option<BookVersion>,
+    ) -> Option<Self> {
+        let OrderState { terms, progress, end, awaits_book, is_delayed } = *order_state;
         let Progress { filled, notional, fee, fill_count, filled_at } = progress;
         let Terms { kind, time_in_force, post_only, awaited_book, quantity, price, delayed_ms } =
             terms;
@@ -85,13 +88,13 @@ impl StoredLife {
         })
     }
 
-    pub(in crate::engine) fn unpack(&self) -> Life {
+    pub(in crate::engine) fn unpack(&self) -> OrderState {
         let flags = self.flags.get();
         let has = |flag: u32| flags & flag != 0;
         let reason = (flags >> REASON_SHIFT).checked_sub(1);
         let reason = reason.map(|index| EndReason::ALL[index as usize]);
         let price = self.price.checked_sub(1);
-        Life {
+        OrderState {
             terms: Terms {
                 kind: if has(FLAG_LIMIT) { OrderKind::Limit } else { OrderKind::Market },
                 time_in_force: match flags >> TIME_IN_FORCE_SHIFT & 3 {
@@ -125,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_life_survives_packing() {
+    fn an_order_state_survives_packing() {
         let at = Timestamp::from_seconds(5);
         let forces = [
             TimeInForce::GoodTilCancelled,
@@ -140,7 +143,7 @@ mod tests {
         {
             index += 1;
             let bit = |bit: u32| index >> bit & 1 != 0;
-            let life = Life {
+            let order_state = OrderState {
                 terms: Terms {
                     kind: if bit(0) { OrderKind::Limit } else { OrderKind::Market },
                     time_in_force,
@@ -161,7 +164,7 @@ mod tests {
                 awaits_book: bit(3),
                 is_delayed: bit(4),
             };
-            assert_eq!(StoredLife::pack(&life, None).unwrap().unpack(), life);
+            assert_eq!(PackedOrderState::pack(&order_state, None).unwrap().unpack(), order_state);
         }
         assert_eq!(index, 48);
     }

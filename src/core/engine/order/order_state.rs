@@ -11,7 +11,7 @@ use crate::money::{Price, Shares, Usd};
 /// Terms, progress and end of an order. A market order that filled completely when it was placed
 /// has no life, since its fill records everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Life {
+pub struct OrderState {
     /// The order's terms.
     pub terms: Terms,
     /// The fills so far.
@@ -70,7 +70,7 @@ impl Progress {
     }
 }
 
-impl Life {
+impl OrderState {
     /// Returns the order's status.
     pub fn status(&self) -> OrderStatus {
         let ended = self.end.map(|end| end.reason);
@@ -146,7 +146,7 @@ impl Life {
         let Terms { time_in_force, quantity, price, delayed_ms, .. } = self.terms;
         let Progress { filled, notional, fee, fill_count, filled_at } = self.progress;
         let flags = u64::from(self.flags()) << 32 | u64::from(fill_count);
-        let term = Term::new(TermKind::Life)
+        let term = Term::new(TermKind::OrderState)
             .pair(order.get(), flags)
             .signed_pair(quantity.micros(), price.map_or(-1, Price::micros))
             .optional(time_in_force.expires_at().map(Timestamp::nanos))

@@ -9,7 +9,7 @@ use super::order::OrderHead;
 use paperbourse_core::engine::account::resting::UsedLevel;
 use paperbourse_core::engine::event::{OrderDelayed, OrderPlaced, RestingFilled};
 use paperbourse_core::engine::order::delay::Delay;
-use paperbourse_core::engine::order::life::{End, Life, Progress};
+use paperbourse_core::engine::order::order_state::{End, OrderState, Progress};
 use paperbourse_core::engine::order::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce};
 use paperbourse_core::ids::OrderId;
 use paperbourse_core::market::book::Level;
@@ -63,8 +63,8 @@ impl Fields<'_> {
     }
 
     /// Writes the terms, progress and end of an order.
-    pub(crate) fn life(&mut self, life: &Life) {
-        let Life { terms, progress, end, awaits_book, is_delayed } = life;
+    pub(crate) fn order_state(&mut self, order_state: &OrderState) {
+        let OrderState { terms, progress, end, awaits_book, is_delayed } = order_state;
         self.terms(terms);
         self.i64(progress.filled.micros());
         self.i64(progress.notional.micros());
@@ -200,7 +200,7 @@ impl Reader<'_> {
         Ok(levels)
     }
 
-    pub(crate) fn life(&mut self) -> Read<Life> {
+    pub(crate) fn order_state(&mut self) -> Read<OrderState> {
         let terms = self.terms()?;
         let progress = Progress {
             filled: Shares::from_micros(self.i64("filled quantity")?),
@@ -218,7 +218,7 @@ impl Reader<'_> {
                 _ => None,
             })
         })?;
-        Ok(Life { terms, progress, end, awaits_book, is_delayed })
+        Ok(OrderState { terms, progress, end, awaits_book, is_delayed })
     }
 
     pub(crate) fn delay(&mut self) -> Read<Delay> {
