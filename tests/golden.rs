@@ -41,8 +41,8 @@ use std::time::Duration;
 use names::without_delays;
 use paperbourse::disk::Disk;
 use paperbourse::engine::State;
+use paperbourse::engine::account::extension::UsedLevel;
 use paperbourse::engine::account::position::Position;
-use paperbourse::engine::account::resting::UsedLevel;
 use paperbourse::engine::admin::standing::{Act, Operator};
 use paperbourse::engine::command::Identity;
 use paperbourse::engine::event::{

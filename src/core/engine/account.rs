@@ -1,10 +1,10 @@
 //! An account: its money, positions and keys.
 
 pub mod equity;
+pub mod extension;
 pub mod ledger;
 pub(in crate::engine) mod opening;
 pub mod position;
-pub mod resting;
 
 mod footprint;
 mod open;
@@ -18,9 +18,9 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
+use crate::engine::account::extension::AccountExtension;
 use crate::engine::account::ledger::Ledger;
 use crate::engine::account::position::Position;
-use crate::engine::account::resting::Resting;
 use crate::engine::fills::fill::Fill;
 use crate::engine::market::payout::{
     PaidPosition, SETTLEMENTS_PER_ACCOUNT_MAX, Settlement, Settlements, payout,
@@ -83,7 +83,7 @@ struct Activity {
     /// The settlements of positions in resolved markets; most accounts have none.
     settlements: Option<Box<Settlements>>,
     /// Open orders and other data that most accounts never have.
-    resting: Option<Box<Resting>>,
+    extension: Option<Box<AccountExtension>>,
 }
 
 const _: () = assert!(size_of::<Activity>() == 3 * 64, "an active account has three cache lines");
@@ -153,7 +153,7 @@ impl Account {
                 kept_order_count: activity.finished.len(),
                 positions: &activity.positions,
                 position_of: activity.position_of.as_deref(),
-                resting: activity.resting.as_deref(),
+                extension: activity.extension.as_deref(),
                 freed: Shares::ZERO,
                 is_deciding_delayed: false,
             },
@@ -240,8 +240,8 @@ impl Account {
         if after.cost != fill.position_cost {
             return Err("does not conserve cost");
         }
-        let resting = activity.resting.as_deref();
-        if resting.is_some_and(|it| after.shares < it.reserved_shares(market, outcome)) {
+        let extension = activity.extension.as_deref();
+        if extension.is_some_and(|it| after.shares < it.reserved_shares(market, outcome)) {
             return Err("sells what open orders hold back");
         }
         change += after.term(self.id);
@@ -471,7 +471,7 @@ pub(super) struct Holdings<'a> {
     pub(super) kept_order_count: usize,
     positions: &'a [Position],
     position_of: Option<&'a HashTable<u32>>,
-    resting: Option<&'a Resting>,
+    extension: Option<&'a AccountExtension>,
     /// The shares released by the delayed order that is being decided.
     freed: Shares,
     is_deciding_delayed: bool,
@@ -486,7 +486,7 @@ impl Holdings<'_> {
             kept_order_count: 0,
             positions: &[],
             position_of: None,
-            resting: None,
+            extension: None,
             freed: Shares::ZERO,
             is_deciding_delayed: false,
         }
@@ -505,10 +505,10 @@ impl Holdings<'_> {
     /// reserves.
     #[inline]
     pub(super) fn available(&self, position: &Position) -> Shares {
-        match self.resting {
+        match self.extension {
             None => position.shares,
-            Some(resting) => {
-                let reserved = resting.reserved_shares(position.market, position.outcome);
+            Some(extension) => {
+                let reserved = extension.reserved_shares(position.market, position.outcome);
                 position.shares - (reserved - self.freed)
             }
         }
@@ -516,7 +516,8 @@ impl Holdings<'_> {
 
     /// Returns the number of open orders, not counting a delayed order that is being decided.
     pub(super) fn open_order_count(&self) -> usize {
-        self.resting.map_or(0, |resting| resting.open.len()) - usize::from(self.is_deciding_delayed)
+        self.extension.map_or(0, |extension| extension.open.len())
+            - usize::from(self.is_deciding_delayed)
     }
 
     /// Returns the holdings for deciding a delayed order, with the order's own reserve released.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::engine::account::resting::UsedLevel;
+use crate::engine::account::extension::UsedLevel;
 use crate::engine::admin::standing::{Act, Operator};
 use crate::engine::command::Identity;
 use crate::engine::fills::fill::{Fill, Placement};

@@ -15,7 +15,7 @@ use super::*;
 use crate::disk::Disk;
 use crate::journal::record::{self, RecordHeader};
 use crate::journal::{Journal, JournalConfig, Refused};
-use paperbourse_core::engine::account::resting::UsedLevel;
+use paperbourse_core::engine::account::extension::UsedLevel;
 use paperbourse_core::engine::command::Identity;
 use paperbourse_core::engine::event::{Event, OrderFilled, OrderPlaced, RestingFilled};
 use paperbourse_core::engine::fills::fill::{Fill, Placement};

@@ -28,7 +28,12 @@ impl super::Activity {
         let index = index.map_or(0, |index| size_of_val(index) + index.allocation_size());
         let settlements = self.settlements.as_deref();
         let settlements = settlements.map_or(0, |it| size_of_val(it) + tree_bytes(it));
-        let resting = self.resting.as_ref().map_or(0, |resting| resting.bytes());
-        size_of::<Self>() + queue_bytes(&self.finished) + positions + index + settlements + resting
+        let extension = self.extension.as_ref().map_or(0, |extension| extension.bytes());
+        size_of::<Self>()
+            + queue_bytes(&self.finished)
+            + positions
+            + index
+            + settlements
+            + extension
     }
 }

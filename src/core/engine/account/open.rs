@@ -2,7 +2,7 @@
 //! fills, and the heartbeat.
 
 use super::{Account, fills_term};
-use crate::engine::account::resting::{NotedLevel, Resting, UsedLevels};
+use crate::engine::account::extension::{AccountExtension, NotedLevel, UsedLevels};
 use crate::engine::fills::log::FillLog;
 use crate::engine::order::open::BookSide;
 use crate::engine::order::terms::Reserve;
@@ -13,7 +13,7 @@ use crate::money::{Shares, Usd};
 impl Account {
     /// Returns the slots of the open orders, oldest first.
     pub(in crate::engine) fn open_orders(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
-        self.resting().into_iter().flat_map(|resting| resting.open.values().copied())
+        self.extension().into_iter().flat_map(|extension| extension.open.values().copied())
     }
 
     /// Returns the slots of the open orders with counters above `counter`, oldest first.
@@ -21,8 +21,8 @@ impl Account {
         &self,
         counter: u64,
     ) -> impl Iterator<Item = u32> + '_ {
-        let open = self.resting().into_iter();
-        open.flat_map(move |resting| resting.open.range(counter + 1..).map(|(_, &slot)| slot))
+        let open = self.extension().into_iter();
+        open.flat_map(move |extension| extension.open.range(counter + 1..).map(|(_, &slot)| slot))
     }
 
     /// Returns the counter and slot of each open order with a counter below `counter`, oldest
@@ -31,13 +31,15 @@ impl Account {
         &self,
         counter: u64,
     ) -> impl DoubleEndedIterator<Item = (u64, u32)> + '_ {
-        let open = self.resting().into_iter();
-        open.flat_map(move |resting| resting.open.range(..counter).map(|(&at, &slot)| (at, slot)))
+        let open = self.extension().into_iter();
+        open.flat_map(move |extension| {
+            extension.open.range(..counter).map(|(&at, &slot)| (at, slot))
+        })
     }
 
     /// Returns the number of open orders, including held ones.
     pub fn open_order_count(&self) -> usize {
-        self.resting().map_or(0, |resting| resting.open.len())
+        self.extension().map_or(0, |extension| extension.open.len())
     }
 
     /// Returns the number of fills the account has ever had.
@@ -47,45 +49,45 @@ impl Account {
 
     /// Returns the number of fills ever, minus the number of orders ever finished.
     pub(in crate::engine) fn fill_surplus(&self) -> i64 {
-        self.resting().map_or(0, |resting| resting.fill_surplus)
+        self.extension().map_or(0, |extension| extension.fill_surplus)
     }
 
     pub(in crate::engine) fn set_fill_surplus(&mut self, surplus: i64) {
         if surplus != 0 {
-            self.resting_mut().fill_surplus = surplus;
+            self.extension_mut().fill_surplus = surplus;
         }
     }
 
     /// Returns the account's fill log, if it has one.
     #[inline]
     pub(in crate::engine) fn fill_log(&self) -> Option<&FillLog> {
-        self.resting()?.fill_log.as_ref()
+        self.extension()?.fill_log.as_ref()
     }
 
     #[inline]
     pub(in crate::engine) fn fill_log_mut(&mut self) -> Option<&mut FillLog> {
-        self.activity.as_mut()?.resting.as_mut()?.fill_log.as_mut()
+        self.activity.as_mut()?.extension.as_mut()?.fill_log.as_mut()
     }
 
     pub(in crate::engine) fn set_fill_log(&mut self, log: FillLog) {
-        self.resting_mut().fill_log = Some(log);
+        self.extension_mut().fill_log = Some(log);
     }
 
     /// Returns the heartbeat interval in milliseconds; `None` without a heartbeat.
     pub fn heartbeat_ms(&self) -> Option<u32> {
-        self.resting()?.heartbeat_ms
+        self.extension()?.heartbeat_ms
     }
 
     pub(in crate::engine) fn set_heartbeat_ms(&mut self, interval_ms: Option<u32>) {
-        self.resting_mut().heartbeat_ms = interval_ms;
+        self.extension_mut().heartbeat_ms = interval_ms;
     }
 
-    pub(super) fn resting(&self) -> Option<&Resting> {
-        self.activity.as_ref()?.resting.as_deref()
+    pub(super) fn extension(&self) -> Option<&AccountExtension> {
+        self.activity.as_ref()?.extension.as_deref()
     }
 
-    pub(super) fn resting_mut(&mut self) -> &mut Resting {
-        self.activity.get_or_insert_default().resting.get_or_insert_default()
+    pub(super) fn extension_mut(&mut self) -> &mut AccountExtension {
+        self.activity.get_or_insert_default().extension.get_or_insert_default()
     }
 
     /// Adds an open order with its reserve. Returns `None` if the account cannot cover the reserve;
@@ -97,7 +99,7 @@ impl Account {
         on: BookSide,
         reserve: Reserve,
     ) -> Option<()> {
-        self.resting_mut().insert(counter, slot, on, reserve.shares)?;
+        self.extension_mut().insert(counter, slot, on, reserve.shares)?;
         let activity = self.activity.get_or_insert_default();
         activity.reserved = activity.reserved.checked_add(reserve.cash)?;
         let held = self.position(on.market, on.outcome).map_or(Shares::ZERO, |held| held.shares);
@@ -112,35 +114,36 @@ impl Account {
         market: MarketIndex,
         outcome: OutcomeIndex,
     ) -> Shares {
-        self.resting().map_or(Shares::ZERO, |resting| resting.reserved_shares(market, outcome))
+        self.extension()
+            .map_or(Shares::ZERO, |extension| extension.reserved_shares(market, outcome))
     }
 
     /// Changes the reserve of an open order from `before` to `after`.
     pub(in crate::engine) fn release(&mut self, on: BookSide, before: Reserve, after: Reserve) {
         if let Some(activity) = &mut self.activity {
             activity.reserved -= before.cash - after.cash;
-            if let Some(resting) = &mut activity.resting {
-                resting.release(on, before.shares - after.shares);
+            if let Some(extension) = &mut activity.extension {
+                extension.release(on, before.shares - after.shares);
             }
         }
     }
 
     /// Removes an open order, whose reserve must already be released.
     pub(in crate::engine) fn close_order(&mut self, counter: u64, on: BookSide) {
-        if let Some(resting) = self.activity.as_mut().and_then(|it| it.resting.as_mut()) {
-            resting.remove(counter, on);
+        if let Some(extension) = self.activity.as_mut().and_then(|it| it.extension.as_mut()) {
+            extension.remove(counter, on);
         }
     }
 
     /// Returns the displayed levels that the account's orders on one side of a book have taken
     /// from.
     pub(in crate::engine) fn used_levels(&self, on: BookSide) -> &[NotedLevel] {
-        self.resting().map_or(&[], |resting| resting.used(on))
+        self.extension().map_or(&[], |extension| extension.used(on))
     }
 
     /// Iterates over the book sides on which the account's orders have taken from displayed levels.
     pub(in crate::engine) fn used_sides(&self) -> impl Iterator<Item = (BookSide, &[NotedLevel])> {
-        self.resting().into_iter().flat_map(Resting::used_sides)
+        self.extension().into_iter().flat_map(AccountExtension::used_sides)
     }
 
     /// Merges the displayed levels that an order has taken from into those recorded for the
@@ -150,15 +153,15 @@ impl Account {
         on: BookSide,
         levels: impl IntoIterator<Item = NotedLevel>,
     ) {
-        if let Some(resting) = self.activity.as_mut().and_then(|it| it.resting.as_mut()) {
-            resting.note_used(on, levels);
+        if let Some(extension) = self.activity.as_mut().and_then(|it| it.extension.as_mut()) {
+            extension.note_used(on, levels);
         }
     }
 
     /// Replaces the displayed levels recorded for the account's orders on one side of a book.
     pub(in crate::engine) fn remember_used(&mut self, on: BookSide, used: UsedLevels) {
-        if let Some(resting) = self.activity.as_mut().and_then(|it| it.resting.as_mut()) {
-            resting.remember(on, used);
+        if let Some(extension) = self.activity.as_mut().and_then(|it| it.extension.as_mut()) {
+            extension.remember(on, used);
         }
     }
 
@@ -170,7 +173,7 @@ impl Account {
         let activity = self.activity.get_or_insert_default();
         let order_count = activity.order_count_ever.checked_add(1).ok_or("is one too many")?;
         activity.order_count_ever = order_count;
-        self.resting_mut().fill_surplus -= 1;
+        self.extension_mut().fill_surplus -= 1;
         change += self.term();
         Ok(change)
     }
@@ -179,7 +182,7 @@ impl Account {
     pub(in crate::engine) fn count_part(&mut self) -> StateHash {
         let mut change = StateHash::default();
         change -= fills_term(self.id, self.fill_surplus());
-        self.resting_mut().fill_surplus += 1;
+        self.extension_mut().fill_surplus += 1;
         change += fills_term(self.id, self.fill_surplus());
         change
     }

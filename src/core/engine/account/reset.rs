@@ -9,7 +9,7 @@ use crate::money::Usd;
 impl Account {
     /// Returns the account's resets, if there were any.
     pub fn resets(&self) -> Option<Resets> {
-        self.resting()?.resets
+        self.extension()?.resets
     }
 
     /// Returns the balance against which profit is measured: the play money granted on opening, or
@@ -28,7 +28,7 @@ impl Account {
     }
 
     pub(in crate::engine) fn set_resets(&mut self, resets: Resets) {
-        self.resting_mut().resets = Some(resets);
+        self.extension_mut().resets = Some(resets);
     }
 
     /// Resets the account and returns the change to the state hash. Fails if the reset contradicts

@@ -12,7 +12,7 @@ impl Account {
     /// Returns the lasting effects of operators' acts, if there are any.
     #[inline]
     pub fn standing(&self) -> Option<&Standing> {
-        self.resting()?.standing.as_deref()
+        self.extension()?.standing.as_deref()
     }
 
     /// Returns the suspension, if the account is suspended.
@@ -93,7 +93,7 @@ impl Account {
     }
 
     pub(in crate::engine) fn change_standing(&mut self, change: impl FnOnce(&mut Standing)) {
-        let kept = &mut self.resting_mut().standing;
+        let kept = &mut self.extension_mut().standing;
         let standing = kept.get_or_insert_default();
         change(standing);
         if standing.is_empty() {

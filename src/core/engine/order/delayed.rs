@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 
-use crate::engine::account::resting::UsedLevels;
+use crate::engine::account::extension::UsedLevels;
 use crate::engine::contradiction::Flaw;
 use crate::engine::decide::{Command, Given, Verdict};
 use crate::engine::event::{Event, Events, OrderDelayed};

@@ -7,11 +7,11 @@
 use smallvec::SmallVec;
 
 use crate::engine::account::Account;
-use crate::engine::account::ledger::Ledger;
-use crate::engine::account::position::Position;
-use crate::engine::account::resting::{
+use crate::engine::account::extension::{
     NotedLevel, Seen, UsedLevel, UsedLevels, free_size, note_used,
 };
+use crate::engine::account::ledger::Ledger;
+use crate::engine::account::position::Position;
 use crate::engine::command::MatchOrders;
 use crate::engine::contradiction::Flaw;
 use crate::engine::decide::{Command, Given, Verdict};

@@ -1,8 +1,8 @@
 //! Placed orders in the state: how they fill, rest and end, and which of them an account keeps.
 
 use crate::engine::account::Account;
+use crate::engine::account::extension::{NotedLevel, UsedLevel, UsedLevels};
 use crate::engine::account::position::Position;
-use crate::engine::account::resting::{NotedLevel, UsedLevel, UsedLevels};
 use crate::engine::command::OrderNames;
 use crate::engine::contradiction::{Flaw, NOT_KEPT, NOT_NEXT};
 use crate::engine::event::{Event, Events, OrderFilled, OrderPlaced};

@@ -1,8 +1,8 @@
 //! Taking from the book: the ordered checks, the walk, and whether the remainder rests or ends.
 
 use crate::engine::account::Holdings;
+use crate::engine::account::extension::{NotedLevel, Seen, UsedLevel, UsedLevels};
 use crate::engine::account::position::Position;
-use crate::engine::account::resting::{NotedLevel, Seen, UsedLevel, UsedLevels};
 use crate::engine::command::TradeOrder;
 use crate::engine::market::table::OpenMarket;
 use crate::engine::order::cost::Cost;

@@ -8,9 +8,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::engine::account::Account;
+use crate::engine::account::extension::{NotedLevel, UsedLevel};
 use crate::engine::account::ledger::Ledger;
 use crate::engine::account::position::Position;
-use crate::engine::account::resting::{NotedLevel, UsedLevel};
 use crate::engine::admin::standing::{DEPOSITS_KEPT_MAX, Standing};
 use crate::engine::comment::{COMMENTS_PER_ORDER_MAX, Comment};
 use crate::engine::fills::log::{FillLog, LoggedFill};

@@ -4,9 +4,9 @@
 //! LSNs, since a restored state is durable as a whole.
 
 use crate::engine::account::Account;
+use crate::engine::account::extension::UsedLevel;
 use crate::engine::account::ledger::{Ledger, Resets};
 use crate::engine::account::position::Position;
-use crate::engine::account::resting::UsedLevel;
 use crate::engine::admin::standing::Standing;
 use crate::engine::comment::Comment;
 use crate::engine::key::Key;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::MarketName;
 use crate::inspect::text::Text;
 use paperbourse_core::engine::UsedMarket;
-use paperbourse_core::engine::account::resting::UsedLevel;
+use paperbourse_core::engine::account::extension::UsedLevel;
 use paperbourse_core::engine::event::{OrderDelayed, OrderPlaced, RestingFilled};
 use paperbourse_core::engine::fills::fill::{Fill, Placement};
 use paperbourse_core::engine::order::terms::EndReason;

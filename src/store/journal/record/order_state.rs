@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::field::{Fields, Read, Reader};
 use super::kind;
 use super::order::OrderHead;
-use paperbourse_core::engine::account::resting::UsedLevel;
+use paperbourse_core::engine::account::extension::UsedLevel;
 use paperbourse_core::engine::event::{OrderDelayed, OrderPlaced, RestingFilled};
 use paperbourse_core::engine::order::delay::Delay;
 use paperbourse_core::engine::order::order_state::{End, OrderState, Progress};

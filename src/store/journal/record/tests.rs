@@ -4,7 +4,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::*;
 use crate::journal::RECORD_BYTES_MAX;
-use paperbourse_core::engine::account::resting::UsedLevel;
+use paperbourse_core::engine::account::extension::UsedLevel;
 use paperbourse_core::engine::admin::reset::ORDERS_PER_RECORD_MAX;
 use paperbourse_core::engine::admin::standing::{Act, Operator};
 use paperbourse_core::engine::command::Identity;

@@ -15,7 +15,7 @@ use crate::money::{Price, Shares};
 
 /// An account's open orders, and other data that most accounts lack.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Resting {
+pub(in crate::engine) struct AccountExtension {
     /// The slots of the open orders, by order counter.
     pub(in crate::engine) open: BTreeMap<u64, u32>,
     /// The number of fills the account has ever had, minus the number of orders it has ever
@@ -96,7 +96,7 @@ pub(in crate::engine) struct Seen {
     pub(in crate::engine) era: u64,
 }
 
-impl Resting {
+impl AccountExtension {
     /// Returns the memory of this value in bytes, including its heap data but not the logged fills.
     pub(in crate::engine) fn bytes(&self) -> usize {
         size_of::<Self>()
@@ -310,28 +310,30 @@ mod tests {
             outcome: OutcomeIndex(outcome),
             side: Side::Buy,
         };
-        let mut resting = Resting::default();
-        let sides = |resting: &Resting| resting.on.values().filter(|it| it.used.is_some()).count();
-        let check = |resting: &Resting, expected: usize| {
-            assert_eq!((resting.used_count as usize, sides(resting)), (expected, expected));
+        let mut extension = AccountExtension::default();
+        let sides = |extension: &AccountExtension| {
+            extension.on.values().filter(|it| it.used.is_some()).count()
         };
-        resting.note_used(on(0), []);
-        check(&resting, 0);
+        let check = |extension: &AccountExtension, expected: usize| {
+            assert_eq!((extension.used_count as usize, sides(extension)), (expected, expected));
+        };
+        extension.note_used(on(0), []);
+        check(&extension, 0);
         for (counter, side) in [(0, on(0)), (1, on(0)), (2, on(1))] {
-            resting.insert(counter, 0, side, Shares::ZERO).unwrap();
+            extension.insert(counter, 0, side, Shares::ZERO).unwrap();
         }
-        check(&resting, 0);
-        resting.note_used(on(0), []);
-        resting.remember(on(0), UsedLevels::new());
-        check(&resting, 1);
-        resting.remember(on(1), UsedLevels::new());
-        resting.note_used(on(1), []);
-        check(&resting, 2);
-        resting.remove(0, on(0));
-        check(&resting, 2);
-        resting.remove(1, on(0));
-        check(&resting, 1);
-        resting.remove(2, on(1));
-        check(&resting, 0);
+        check(&extension, 0);
+        extension.note_used(on(0), []);
+        extension.remember(on(0), UsedLevels::new());
+        check(&extension, 1);
+        extension.remember(on(1), UsedLevels::new());
+        extension.note_used(on(1), []);
+        check(&extension, 2);
+        extension.remove(0, on(0));
+        check(&extension, 2);
+        extension.remove(1, on(0));
+        check(&extension, 1);
+        extension.remove(2, on(1));
+        check(&extension, 0);
     }
 }
