@@ -220,7 +220,7 @@ fn orders(criterion: &mut Criterion) {
 /// feed only publishes.
 fn book_changes(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("resting");
-    for has_interest in [false, true] {
+    for has_resting_limits in [false, true] {
         let markets = Arc::new(Markets::new());
         let mut feed = Feed::new(markets.clone(), MismatchPolicy::Count);
         let listed = VenueChange::Listed(vec![info(0)]);
@@ -228,13 +228,13 @@ fn book_changes(criterion: &mut Criterion) {
         let token_id: Arc<str> = "Yes0".into();
         let book = BookReplaced::new(token_id.clone(), ladder());
         feed.apply(VenueEvent { at: NOW, change: VenueChange::Book(book) });
-        if has_interest {
-            let interest = markets.interest(&market_id(0), 2);
+        if has_resting_limits {
+            let resting_limits = markets.resting_limits(&market_id(0), 2);
             for shard in ShardId::all() {
                 let price = Some(Price::from_micros(400_000));
-                interest.set_best(OutcomeIndex(0), Side::Buy, shard, price);
+                resting_limits.set_best(OutcomeIndex(0), Side::Buy, shard, price);
                 let price = Some(Price::from_micros(600_000));
-                interest.set_best(OutcomeIndex(0), Side::Sell, shard, price);
+                resting_limits.set_best(OutcomeIndex(0), Side::Sell, shard, price);
             }
         }
         let change = |size: i64| VenueEvent {
@@ -248,7 +248,7 @@ fn book_changes(criterion: &mut Criterion) {
                 top: None,
             }]),
         };
-        let name = if has_interest { "64 shards" } else { "nobody" };
+        let name = if has_resting_limits { "64 shards" } else { "nobody" };
         group.bench_function(BenchmarkId::new("a change that fills none", name), |bencher| {
             let mut size = 100;
             bencher.iter_custom(|count| {

@@ -13,11 +13,11 @@ mod former;
 pub mod growth;
 mod histories;
 pub mod history;
-pub mod interest;
 mod lease;
 mod listing;
 pub mod price;
 pub mod quote;
+pub mod resting_limits;
 pub mod updown;
 pub mod walk;
 
@@ -39,9 +39,9 @@ use crossing::Crossings;
 use delay::DelayScale;
 use former::Former;
 use histories::{Histories, OutcomeHistory};
-use interest::Interest;
 use lease::Lease;
 use quote::{Quote, QuotedBook};
+use resting_limits::RestingLimits;
 
 use crate::ids::{OutcomeIndex, condition};
 use crate::money::Price;
@@ -75,7 +75,7 @@ pub struct Markets {
     traded: HashMap<Arc<str>, Vec<Outcome>, foldhash::fast::RandomState>,
     /// Shards with resting orders, by condition id, for listed markets and for those still to be
     /// listed.
-    interests: Mutex<HashMap<Arc<str>, Arc<Interest>, foldhash::fast::RandomState>>,
+    resting_limits: Mutex<HashMap<Arc<str>, Arc<RestingLimits>, foldhash::fast::RandomState>>,
     crossings: Crossings,
     delays: Arc<DelayScale>,
     lease: Arc<Lease>,
@@ -104,9 +104,9 @@ pub struct Market {
     /// Set while the tokens of the newest description differ from the known ones.
     is_withheld: AtomicBool,
     /// Set once an order has rested in the market.
-    interest: OnceLock<Arc<Interest>>,
-    /// Set after `interest`; see [`Market::interest`].
-    has_interest: AtomicBool,
+    resting_limits: OnceLock<Arc<RestingLimits>>,
+    /// Set after `resting_limits`; see [`Market::resting_limits`].
+    has_resting_limits: AtomicBool,
     /// Set while the market is queued to be looked at again. Accessed only under the lock of that
     /// queue.
     waits: AtomicBool,
@@ -305,8 +305,8 @@ impl Markets {
         self.listing.store(Arc::new(Listing::of(markets)));
         // Done after the listing is stored: `Markets::interest` looks markets up there, so either
         // that call or this one attaches the interest.
-        self.attach_interests(added.values());
-        self.forget_interests(&leaving);
+        self.attach_resting_limits(added.values());
+        self.forget_resting_limits(&leaving);
         self.forget_histories(&leaving);
         Ok(Listed { left: leaving, withheld_count })
     }
@@ -423,8 +423,8 @@ impl Market {
             changed_in: AtomicU64::new(0),
             former: Mutex::default(),
             is_withheld: AtomicBool::new(false),
-            interest: OnceLock::new(),
-            has_interest: AtomicBool::new(false),
+            resting_limits: OnceLock::new(),
+            has_resting_limits: AtomicBool::new(false),
             waits: AtomicBool::new(false),
             is_delay_cut: AtomicBool::new(false),
             delays,
@@ -459,13 +459,17 @@ impl Market {
     /// sequentially consistent operation, and so is this load, so one of the two sees the other
     /// without a fence here.
     #[inline]
-    pub fn interest(&self) -> Option<&Arc<Interest>> {
-        if self.has_interest.load(Ordering::SeqCst) { self.interest.get() } else { None }
+    pub fn resting_limits(&self) -> Option<&Arc<RestingLimits>> {
+        if self.has_resting_limits.load(Ordering::SeqCst) {
+            self.resting_limits.get()
+        } else {
+            None
+        }
     }
 
-    fn attach(&self, interest: &Arc<Interest>) {
-        self.interest.get_or_init(|| interest.clone());
-        self.has_interest.store(true, Ordering::SeqCst);
+    fn attach(&self, resting_limits: &Arc<RestingLimits>) {
+        self.resting_limits.get_or_init(|| resting_limits.clone());
+        self.has_resting_limits.store(true, Ordering::SeqCst);
     }
 
     /// Returns the description and the books for one decision. If the feed has let its lease on the

@@ -125,7 +125,7 @@ async fn matches_make_books_stale_for_no_longer_than_they_take() {
     let tokens = [token_id(0, 0), token_id(0, 1)];
     connector.until_fresh(&tokens).await;
     // Growth counts only where orders rest.
-    connector.markets.interest(&condition_id(0).into(), 2);
+    connector.markets.resting_limits(&condition_id(0).into(), 2);
     venue.change_level(&tokens[0], Side::Buy, "0.02", "9");
     connector.until("the change", |it| is_current(&venue, it, &tokens[0])).await;
     let untouched = Price::from_text("0.02", Rounding::Exact).unwrap();

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::book::Book;
-use super::interest::{Interest, ShardSet};
+use super::resting_limits::{RestingLimits, ShardSet};
 use super::{Market, Markets};
 use crate::ids::OutcomeIndex;
 
@@ -52,59 +52,64 @@ struct Waiting {
 impl Markets {
     /// Returns the interest in a market, creating it on first use. The market need not be listed:
     /// at startup, orders are recovered before the venue lists anything.
-    pub fn interest(&self, condition_id: &Arc<str>, outcome_count: usize) -> Arc<Interest> {
-        let mut interests = self.interests.lock();
-        let interest = interests
+    pub fn resting_limits(
+        &self,
+        condition_id: &Arc<str>,
+        outcome_count: usize,
+    ) -> Arc<RestingLimits> {
+        let mut by_condition_id = self.resting_limits.lock();
+        let resting_limits = by_condition_id
             .entry(condition_id.clone())
-            .or_insert_with(|| Arc::new(Interest::new(outcome_count)))
+            .or_insert_with(|| Arc::new(RestingLimits::new(outcome_count)))
             .clone();
         // Under the lock: a market that is not found here is listed later, and then finds this
         // interest.
         if let Some(market) = self.listing.load().by_condition(condition_id) {
-            market.attach(&interest);
+            market.attach(&resting_limits);
         }
-        interest
+        resting_limits
     }
 
     /// Attaches to new markets the interest that was created before they were listed.
-    pub(super) fn attach_interests<'a>(&self, added: impl Iterator<Item = &'a Arc<Market>>) {
-        let interests = self.interests.lock();
-        if interests.is_empty() {
+    pub(super) fn attach_resting_limits<'a>(&self, added: impl Iterator<Item = &'a Arc<Market>>) {
+        let by_condition_id = self.resting_limits.lock();
+        if by_condition_id.is_empty() {
             return;
         }
         for market in added {
-            if let Some(interest) = interests.get(&market.info().condition_id) {
-                market.attach(interest);
+            if let Some(resting_limits) = by_condition_id.get(&market.info().condition_id) {
+                market.attach(resting_limits);
                 self.look_again(market);
             }
         }
     }
 
     /// Drops the interest in markets that have left the listing, unless it is still in use.
-    pub(super) fn forget_interests(&self, left: &[Arc<Market>]) {
-        let mut interests = self.interests.lock();
+    pub(super) fn forget_resting_limits(&self, left: &[Arc<Market>]) {
+        let mut by_condition_id = self.resting_limits.lock();
         for market in left {
             let condition_id = &market.info().condition_id;
-            let own_count = 1 + usize::from(market.interest().is_some());
-            let is_unused = |interest: &Arc<Interest>| {
-                Arc::strong_count(interest) == own_count && interest.anywhere().is_empty()
+            let own_count = 1 + usize::from(market.resting_limits().is_some());
+            let is_unused = |resting_limits: &Arc<RestingLimits>| {
+                Arc::strong_count(resting_limits) == own_count
+                    && resting_limits.anywhere().is_empty()
             };
-            if interests.get(condition_id).is_some_and(is_unused) {
-                interests.remove(condition_id);
+            if by_condition_id.get(condition_id).is_some_and(is_unused) {
+                by_condition_id.remove(condition_id);
             }
         }
     }
 
     /// Returns the listed markets with resting orders, each with the shards of those orders.
-    pub fn interested(&self) -> Vec<(Arc<Market>, ShardSet)> {
-        let interests = self.interests.lock();
+    pub fn with_resting_orders(&self) -> Vec<(Arc<Market>, ShardSet)> {
+        let by_condition_id = self.resting_limits.lock();
         let listing = self.listing.load();
-        let interested = interests.iter().filter_map(|(condition_id, interest)| {
-            let shards = interest.anywhere();
+        let found = by_condition_id.iter().filter_map(|(condition_id, resting_limits)| {
+            let shards = resting_limits.anywhere();
             let market = listing.by_condition(condition_id)?;
             (!shards.is_empty()).then(|| (market.clone(), shards))
         });
-        interested.collect()
+        found.collect()
     }
 
     /// Waits until the queue of crossings is at most half full. A tape can wait for the matches; a
@@ -126,7 +131,7 @@ impl Markets {
     pub fn look_again(&self, market: &Arc<Market>) {
         // The caller's change must be visible before the limits are read, as with a published book.
         fence(Ordering::SeqCst);
-        if market.interest().is_some() {
+        if market.resting_limits().is_some() {
             self.crossings.look_again(market);
         }
     }
@@ -134,7 +139,7 @@ impl Markets {
     /// Queues every market with resting orders to be looked at again with its newest books.
     pub(super) fn look_again_everywhere(&self) {
         fence(Ordering::SeqCst);
-        for (market, _) in self.interested() {
+        for (market, _) in self.with_resting_orders() {
             self.crossings.look_again(&market);
         }
     }
@@ -222,8 +227,9 @@ impl Waiting {
         fence(Ordering::SeqCst);
         for market in again {
             market.waits.store(false, Ordering::Relaxed);
-            let shards =
-                market.interest().map_or(ShardSet::EMPTY, |interest| Interest::anywhere(interest));
+            let shards = market
+                .resting_limits()
+                .map_or(ShardSet::EMPTY, |resting_limits| RestingLimits::anywhere(resting_limits));
             if !shards.is_empty() {
                 taken.push(Crossing { market, outcome: OutcomeIndex(0), book: None, shards });
             }

@@ -92,7 +92,7 @@ impl Matcher {
         let now = self.clock.now();
         let markets = &self.markets;
         self.cleared.retain(|market_id, _| markets.by_condition(market_id).is_some());
-        for (market, shards) in markets.interested() {
+        for (market, shards) in markets.with_resting_orders() {
             let market_id = market.info().condition_id.clone();
             let cleared_at = market.info().books_cleared_at.filter(|&at| at <= now);
             let Some(at) = cleared_at else { continue };

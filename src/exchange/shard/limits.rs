@@ -9,7 +9,7 @@ use paperbourse_core::engine::State;
 use paperbourse_core::engine::event::Event;
 use paperbourse_core::engine::order::open::BookSide;
 use paperbourse_core::ids::{MarketIndex, SHARD_COUNT, ShardId, Timestamp};
-use paperbourse_core::market::interest::Interest;
+use paperbourse_core::market::resting_limits::RestingLimits;
 
 /// The open orders of all shards, reduced to what timers and metrics need.
 pub struct OpenOrderBoard {
@@ -65,7 +65,7 @@ impl OpenOrderBoard {
 /// The interests in which a shard publishes its best limits, by the shard's market index.
 #[derive(Default)]
 pub(super) struct Published {
-    interests: Vec<Option<Arc<Interest>>>,
+    resting_limits: Vec<Option<Arc<RestingLimits>>>,
 }
 
 impl Published {
@@ -131,26 +131,26 @@ impl Published {
     }
 
     fn publish(&mut self, on: BookSide, state: &State, environment: &Environment) {
-        let interest = self.interest(on.market, state, environment);
+        let resting_limits = self.resting_limits(on.market, state, environment);
         let best = state.best_limit(on);
-        if interest.best(on.outcome, on.side, state.shard()) != best {
-            interest.set_best(on.outcome, on.side, state.shard(), best);
+        if resting_limits.best(on.outcome, on.side, state.shard()) != best {
+            resting_limits.set_best(on.outcome, on.side, state.shard(), best);
         }
     }
 
-    fn interest(
+    fn resting_limits(
         &mut self,
         market: MarketIndex,
         state: &State,
         environment: &Environment,
-    ) -> &Arc<Interest> {
+    ) -> &Arc<RestingLimits> {
         let index = market.0 as usize;
-        if self.interests.len() <= index {
-            self.interests.resize(index + 1, None);
+        if self.resting_limits.len() <= index {
+            self.resting_limits.resize(index + 1, None);
         }
-        self.interests[index].get_or_insert_with(|| {
+        self.resting_limits[index].get_or_insert_with(|| {
             let used = state.used_market(market);
-            environment.markets.interest(&used.condition_id, used.outcomes.len())
+            environment.markets.resting_limits(&used.condition_id, used.outcomes.len())
         })
     }
 }

@@ -8,7 +8,7 @@ use paperbourse_core::ids::{OutcomeIndex, Timestamp};
 use paperbourse_core::market::book::{Book, Ladder, Level, Side};
 use paperbourse_core::market::crossing::Crossing;
 use paperbourse_core::market::growth::{Grown, Growth};
-use paperbourse_core::market::interest::{Interest, ShardSet};
+use paperbourse_core::market::resting_limits::{RestingLimits, ShardSet};
 use paperbourse_core::market::{Market, Markets};
 use paperbourse_core::money::{Price, Shares};
 
@@ -43,7 +43,7 @@ impl Tracking {
     /// Starts tracking once orders rest in the market. Must be called before each change, with the
     /// ladder before that change, so that the change itself is tracked.
     pub(super) fn prepare(&mut self, market: &Market, ladder: &Ladder) {
-        if self.growth.is_none() && market.interest().is_some() {
+        if self.growth.is_none() && market.resting_limits().is_some() {
             self.growth = Some(Growth::starting_from(ladder));
         }
     }
@@ -83,19 +83,19 @@ impl Tracking {
         let grown = self.growth.as_mut().map_or_else(Grown::default, Growth::take_grown);
         let is_all_new = std::mem::replace(&mut self.is_all_new, stale || is_uncrossed);
         let was_fresh = std::mem::replace(&mut self.was_fresh, !stale);
-        let Some(interest) = market.interest() else { return };
+        let Some(resting_limits) = market.resting_limits() else { return };
         // Growth in a closed market is dropped: [`Markets::list`] rechecks a market that reopens.
         let has_grown = is_all_new || grown != Grown::default();
         if stale || !has_grown || !market.info().is_tradable() {
             return;
         }
-        // Pairs with the fence of a shard's runner; see `market::interest`.
+        // Pairs with the fence of a shard's runner; see `market::resting_limits`.
         fence(Ordering::SeqCst);
         let Some(book) = market.book(outcome).clone() else { return };
         let reach = if is_all_new { touch(book.ladder()) } else { shown(grown, book.ladder()) };
-        let mut shards = concerned(interest, outcome, reach, was_fresh);
+        let mut shards = concerned(resting_limits, outcome, reach, was_fresh);
         if let Some(other) = mirror(market, outcome) {
-            shards = shards.union(concerned(interest, other, mirrored(reach), was_fresh));
+            shards = shards.union(concerned(resting_limits, other, mirrored(reach), was_fresh));
         }
         if !shards.is_empty() {
             let market = market.clone();
@@ -108,16 +108,16 @@ impl Tracking {
 /// returns all shards with resting orders for the outcome, since orders may have been accepted
 /// without a book to match against.
 fn concerned(
-    interest: &Interest,
+    resting_limits: &RestingLimits,
     outcome: OutcomeIndex,
     reach: Grown,
     was_fresh: bool,
 ) -> ShardSet {
     if !was_fresh {
-        return interest.any(outcome);
+        return resting_limits.any(outcome);
     }
     let reached = |resting, level: Option<Price>| {
-        level.map_or(ShardSet::EMPTY, |price| interest.reached_by(outcome, resting, price))
+        level.map_or(ShardSet::EMPTY, |price| resting_limits.reached_by(outcome, resting, price))
     };
     reached(Side::Buy, reach.ask).union(reached(Side::Sell, reach.bid))
 }

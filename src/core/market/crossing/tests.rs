@@ -27,9 +27,9 @@ fn shards(indexes: &[u8]) -> ShardSet {
 
 /// Lets orders of a shard rest in a market.
 fn rest(markets: &Markets, id: &str, shard: u8) {
-    let interest = markets.interest(&id.into(), 2);
+    let resting_limits = markets.resting_limits(&id.into(), 2);
     let (outcome, limit) = (OutcomeIndex(1), Price::from_micros(400_000));
-    interest.set_best(outcome, Side::Sell, ShardId::new(shard).unwrap(), Some(limit));
+    resting_limits.set_best(outcome, Side::Sell, ShardId::new(shard).unwrap(), Some(limit));
 }
 
 fn book(sequence: u64) -> Arc<Book> {
@@ -132,8 +132,8 @@ async fn a_market_can_be_looked_at_again() {
 
     // Nothing rests any more by the time it is taken.
     markets.look_again_by_id("b");
-    let interest = markets.interest(&"b".into(), 2);
-    interest.set_best(OutcomeIndex(1), Side::Sell, ShardId::new(3).unwrap(), None);
+    let resting_limits = markets.resting_limits(&"b".into(), 2);
+    resting_limits.set_best(OutcomeIndex(1), Side::Sell, ShardId::new(3).unwrap(), None);
     markets.look_again_by_id("a");
     assert_eq!(taken(&markets).await, [("a".into(), None)]);
 }
@@ -168,33 +168,33 @@ async fn orders_may_rest_before_their_market_is_listed() {
     assert_eq!(markets.crossings_waiting(), 0);
     markets.list(vec![info("m", MarketStatus::Open), info("n", MarketStatus::Open)]).unwrap();
     let market = markets.by_condition("m").unwrap();
-    let interest = market.interest().expect("the market has its interest");
-    assert_eq!(interest.anywhere(), shards(&[3]));
+    let resting_limits = market.resting_limits().expect("the market has its resting limits");
+    assert_eq!(resting_limits.anywhere(), shards(&[3]));
     assert_eq!(taken(&markets).await, [("m".into(), None)]);
-    assert!(markets.by_condition("n").unwrap().interest().is_none());
+    assert!(markets.by_condition("n").unwrap().resting_limits().is_none());
 }
 
 #[test]
-fn a_listed_market_gets_its_interest_at_first_use() {
+fn a_listed_market_gets_its_resting_limits_at_first_use() {
     let markets = listed(&["m"]);
     let market = markets.by_condition("m").unwrap();
-    assert!(market.interest().is_none());
-    let first = markets.interest(&"m".into(), 2);
-    assert!(Arc::ptr_eq(&first, &markets.interest(&"m".into(), 2)), "everybody shares one");
-    assert!(Arc::ptr_eq(&first, market.interest().unwrap()));
+    assert!(market.resting_limits().is_none());
+    let first = markets.resting_limits(&"m".into(), 2);
+    assert!(Arc::ptr_eq(&first, &markets.resting_limits(&"m".into(), 2)), "everybody shares one");
+    assert!(Arc::ptr_eq(&first, market.resting_limits().unwrap()));
     assert_eq!(markets.crossings_waiting(), 0);
 }
 
 #[tokio::test]
-async fn the_interest_of_a_market_that_has_left_is_forgotten() {
+async fn the_resting_limits_of_a_market_that_has_left_are_forgotten() {
     let resolved = |number: usize| MarketInfo {
         payouts: vec![Price::ONE, Price::ZERO],
         ..info(&format!("{number}"), MarketStatus::Resolved)
     };
     let markets = Markets::new();
-    let held = markets.interest(&"0".into(), 2);
+    let held = markets.resting_limits(&"0".into(), 2);
     rest(&markets, "1", 3);
-    let unused = Arc::downgrade(&markets.interest(&"2".into(), 2));
+    let unused = Arc::downgrade(&markets.resting_limits(&"2".into(), 2));
     markets.list((0..SETTLED_LISTED_MAX + 3).map(resolved).collect()).unwrap();
     assert_eq!(taken(&markets).await, [("1".into(), None)]);
     for market in markets.resolutions().await {
@@ -203,7 +203,7 @@ async fn the_interest_of_a_market_that_has_left_is_forgotten() {
     let left = markets.list(vec![]).unwrap().left;
     assert_eq!(left.len(), 3);
     drop(left);
-    assert!(Arc::ptr_eq(&held, &markets.interest(&"0".into(), 2)), "somebody holds it");
-    assert_eq!(markets.interest(&"1".into(), 2).anywhere(), shards(&[3]), "orders rest");
+    assert!(Arc::ptr_eq(&held, &markets.resting_limits(&"0".into(), 2)), "somebody holds it");
+    assert_eq!(markets.resting_limits(&"1".into(), 2).anywhere(), shards(&[3]), "orders rest");
     assert!(unused.upgrade().is_none());
 }

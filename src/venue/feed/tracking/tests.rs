@@ -19,9 +19,9 @@ const NO: OutcomeIndex = OutcomeIndex(1);
 
 /// The best limit of a shard's orders in the market `m`, in cents.
 fn rest(feed: &Feed, shard: u8, outcome: OutcomeIndex, side: Side, cents: i64) {
-    let interest = feed.markets().interest(&"m".into(), 2);
+    let resting_limits = feed.markets().resting_limits(&"m".into(), 2);
     let shard = ShardId::new(shard).unwrap();
-    interest.set_best(outcome, side, shard, Some(price(cents * 10_000)));
+    resting_limits.set_best(outcome, side, shard, Some(price(cents * 10_000)));
 }
 
 fn taken(feed: &Feed) -> Vec<Crossing> {
@@ -302,7 +302,7 @@ fn what_finds_no_room_is_looked_at_again() {
 #[test]
 fn nothing_is_tracked_or_queued_where_no_order_rests() {
     let mut feed = feed_with(MismatchPolicy::Count);
-    feed.markets().interest(&"another".into(), 2);
+    feed.markets().resting_limits(&"another".into(), 2);
     feed.apply(at(1, sides(&[(30, 10)], &[(60, 10)])));
     feed.apply(at(2, ask(40, 1)));
     feed.apply(at(3, sides(&[], &[(30, 10)])));

@@ -14,9 +14,9 @@ const OUTCOME: OutcomeIndex = OutcomeIndex(0);
 const ASKS: [Price; 3] =
     [Price::from_micros(600_000), Price::from_micros(500_000), Price::from_micros(450_000)];
 
-/// The interest of one outcome, and the sequence number of the newest book.
+/// The resting limits of one outcome, and the sequence number of the newest book.
 struct Shared {
-    interest: Interest,
+    resting_limits: RestingLimits,
     newest: AtomicUsize,
 }
 
@@ -25,13 +25,13 @@ impl Shared {
     fn publish(&self, sequence: usize) -> ShardSet {
         self.newest.store(sequence, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        self.interest.reached_by(OUTCOME, Side::Buy, ASKS[sequence])
+        self.resting_limits.reached_by(OUTCOME, Side::Buy, ASKS[sequence])
     }
 
     /// Lets orders with this best limit rest, and returns the sequence number of the book that the
     /// shard checks them against.
     fn rest(&self, shard: ShardId, limit: Price) -> usize {
-        self.interest.set_best(OUTCOME, Side::Buy, shard, Some(limit));
+        self.resting_limits.set_best(OUTCOME, Side::Buy, shard, Some(limit));
         fence(Ordering::SeqCst);
         self.newest.load(Ordering::Relaxed)
     }
@@ -43,7 +43,8 @@ fn check(limits: &'static [&[i64]], book_count: usize) {
     let mut model = Builder::new();
     model.preemption_bound = model.preemption_bound.or(Some(3));
     model.check(move || {
-        let shared = Arc::new(Shared { interest: Interest::new(1), newest: AtomicUsize::new(0) });
+        let shared =
+            Arc::new(Shared { resting_limits: RestingLimits::new(1), newest: AtomicUsize::new(0) });
         let threads: Vec<_> = ShardId::all()
             .zip(limits)
             .map(|(shard, limits)| {

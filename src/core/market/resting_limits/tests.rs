@@ -17,13 +17,13 @@ fn numbers(shards: ShardSet) -> Vec<u8> {
 
 #[test]
 fn a_level_reaches_the_limits_at_its_price_or_better() {
-    let interest = Interest::new(2);
+    let resting_limits = RestingLimits::new(2);
     for (index, limit) in [(0, 400_000), (7, 400_100), (63, 999_900)] {
         for side in [Side::Buy, Side::Sell] {
-            interest.set_best(OUTCOME, side, shard(index), Some(price(limit)));
+            resting_limits.set_best(OUTCOME, side, shard(index), Some(price(limit)));
         }
     }
-    interest.set_best(OUTCOME, Side::Sell, shard(5), Some(price(100)));
+    resting_limits.set_best(OUTCOME, Side::Sell, shard(5), Some(price(100)));
     for (level, buys, sells) in [
         (100, &[0, 7, 63][..], &[5][..]),
         (399_900, &[0, 7, 63], &[5]),
@@ -32,36 +32,39 @@ fn a_level_reaches_the_limits_at_its_price_or_better() {
         (400_200, &[63], &[0, 5, 7]),
         (999_900, &[63], &[0, 5, 7, 63]),
     ] {
-        let reached = |side| numbers(interest.reached_by(OUTCOME, side, price(level)));
+        let reached = |side| numbers(resting_limits.reached_by(OUTCOME, side, price(level)));
         assert_eq!((&*reached(Side::Buy), &*reached(Side::Sell)), (buys, sells), "{level}");
     }
-    assert_eq!(numbers(interest.any(OUTCOME)), [0, 5, 7, 63]);
-    assert!(interest.any(OutcomeIndex(0)).is_empty(), "the other outcome has slots of its own");
-    assert_eq!(interest.anywhere(), interest.any(OUTCOME));
+    assert_eq!(numbers(resting_limits.any(OUTCOME)), [0, 5, 7, 63]);
+    assert!(
+        resting_limits.any(OutcomeIndex(0)).is_empty(),
+        "the other outcome has slots of its own"
+    );
+    assert_eq!(resting_limits.anywhere(), resting_limits.any(OUTCOME));
 }
 
 #[test]
 fn the_newest_limit_counts() {
-    let interest = Interest::new(2);
-    let best = || interest.best(OUTCOME, Side::Buy, shard(9));
-    let set = |limit| interest.set_best(OUTCOME, Side::Buy, shard(9), limit);
+    let resting_limits = RestingLimits::new(2);
+    let best = || resting_limits.best(OUTCOME, Side::Buy, shard(9));
+    let set = |limit| resting_limits.set_best(OUTCOME, Side::Buy, shard(9), limit);
     assert_eq!(best(), None);
     set(Some(price(530_000)));
     assert_eq!(best(), Some(price(530_000)));
     set(Some(price(20_000)));
     assert_eq!(best(), Some(price(20_000)));
-    assert!(interest.reached_by(OUTCOME, Side::Buy, price(530_000)).is_empty());
+    assert!(resting_limits.reached_by(OUTCOME, Side::Buy, price(530_000)).is_empty());
     set(None);
     assert_eq!(best(), None);
-    assert!(interest.any(OUTCOME).is_empty());
+    assert!(resting_limits.any(OUTCOME).is_empty());
 }
 
 #[test]
 fn nothing_rests_in_an_outcome_that_does_not_exist() {
-    let (interest, outcome) = (Interest::new(2), OutcomeIndex(2));
-    assert!(interest.any(outcome).is_empty());
-    assert!(interest.reached_by(outcome, Side::Sell, price(500_000)).is_empty());
-    assert_eq!(interest.best(outcome, Side::Buy, shard(0)), None);
+    let (resting_limits, outcome) = (RestingLimits::new(2), OutcomeIndex(2));
+    assert!(resting_limits.any(outcome).is_empty());
+    assert!(resting_limits.reached_by(outcome, Side::Sell, price(500_000)).is_empty());
+    assert_eq!(resting_limits.best(outcome, Side::Buy, shard(0)), None);
 }
 
 #[test]

@@ -7,9 +7,9 @@
 //!
 //! | the shard's runner | the feed |
 //! |---|---|
-//! | [`Interest::set_best`] | publishes the book |
+//! | [`RestingLimits::set_best`] | publishes the book |
 //! | `fence(SeqCst)` | `fence(SeqCst)` |
-//! | reads the newest book again | [`Interest::reached_by`] |
+//! | reads the newest book again | [`RestingLimits::reached_by`] |
 //!
 //! If the runner reads a book from before a change, the feed finds the limit that the runner has
 //! stored. If each sees the other's write, a match finds nothing left to fill. A runner raises its
@@ -32,7 +32,7 @@ const TICK_MICROS: u32 = 100;
 const NOTHING: u32 = 0;
 
 /// The best limits of the orders resting in one market, by outcome, side and shard.
-pub struct Interest {
+pub struct RestingLimits {
     outcomes: Box<[[Limits; 2]]>,
 }
 
@@ -45,7 +45,7 @@ pub struct ShardSet(u64);
 
 const _: () = assert!(SHARD_COUNT == u64::BITS as usize);
 
-impl Interest {
+impl RestingLimits {
     /// Creates an interest without resting orders.
     pub fn new(outcome_count: usize) -> Self {
         let limits = || std::array::from_fn(|_| AtomicU32::new(NOTHING));
