@@ -111,6 +111,18 @@ pub struct ServeArgs {
     )]
     pub console: Switch,
 
+    /// Whether requests that bots repeat are answered in a lane of their own, without the general
+    /// HTTP library's dispatch; the answers are the same. A node of a cluster has no lane
+    #[arg(help_heading = NETWORK, hide_short_help = true)]
+    #[arg(
+        long,
+        env = "PAPERBOURSE_LANE",
+        default_value = "on",
+        value_name = "on|off",
+        hide_possible_values = true
+    )]
+    pub lane: Switch,
+
     /// Where identities come from.
     #[command(flatten)]
     pub identity: IdentityArgs,
@@ -366,6 +378,12 @@ impl ServeArgs {
             given.push(tier);
         }
         Ok(())
+    }
+
+    /// Whether connections have a lane. A node of a cluster has none: it may pass any request on,
+    /// and answers of other nodes come as streams.
+    pub fn has_lane(&self) -> bool {
+        self.lane == Switch::On && self.cluster.cluster.is_none()
     }
 
     /// Returns the snapshot schedule and the size limit of the journal archive.

@@ -3,10 +3,13 @@
 //! the first byte of a request head to the journal in memory; only the network and the timers'
 //! clock are fake.
 //!
+//! Each input goes to two servers: one whose connections have a lane, and one where hyper serves
+//! all requests. Their answers differ in numbers and random names alone.
+//!
 //! In the input, `{key}` stands for a valid API key and `{token}` for an access token.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use http_body_util::BodyExt;
@@ -18,8 +21,9 @@ use paperbourse::clock::Clock;
 use paperbourse::engine::Rules;
 use paperbourse::http::app::{AppState, ConnectionSlot, Server, Worker};
 use paperbourse::http::body::RequestBody;
-use paperbourse::http::connection::{Deadlines, ReplyBody, serve_connection};
+use paperbourse::http::connection::{Deadlines, IsHot, Outgoing, ReplyBody, serve_connection};
 use paperbourse::http::handle::handle;
+use paperbourse::http::hot::is_hot;
 use paperbourse::http::route::{RouteError, find};
 use paperbourse::ids::Timestamp;
 use paperbourse::journal::{Journal, JournalConfig, MemoryJournal};
@@ -59,40 +63,17 @@ struct World {
     key: String,
     /// How many tasks the worker itself has, which its first requests spawn.
     worker_tasks: usize,
+    is_hot: Option<IsHot>,
 }
 
-static WORLD: LazyLock<World> = LazyLock::new(|| {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_time().start_paused(true).build().unwrap();
-    let server = Arc::new(Server::new(1));
-    let (exchange, token) = exchange();
-    server.open(Arc::new(exchange));
-    let slot = ConnectionSlot::new(server.connections.admit(None, 0).unwrap(), mpsc::channel(1).0);
-    let (worker, slot) = (Worker::new(server), Arc::new(slot));
-    let (key, worker_tasks) = (String::new(), usize::MAX);
-    let mut world = World { runtime, worker, slot, token, key, worker_tasks };
-    let body = r#"{"permissions":["read","trade","admin"]}"#;
-    let bootstrap = format!(
-        "POST /v1/keys/bootstrap HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {{token}}\r\n\
-         content-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let answer = String::from_utf8(world.serve(bootstrap.as_bytes())).unwrap();
-    let (_, after) =
-        answer.split_once(r#""raw_key":""#).unwrap_or_else(|| panic!("no key was made: {answer}"));
-    after.split_once('"').unwrap().0.clone_into(&mut world.key);
-    // A client that sends ahead, and a socket.
-    world.serve(&b"GET /v1/health HTTP/1.1\r\nhost: x\r\n\r\n".repeat(2));
-    let upgrade = "GET /v1/ws/prices HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\n\
-                   connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
-                   sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
-    let answer = String::from_utf8_lossy(&world.serve(upgrade.as_bytes())).into_owned();
-    assert!(answer.starts_with("HTTP/1.1 101"), "{answer}");
-    world.runtime.block_on(async { tokio::time::sleep(TASK_MAX).await });
-    world.worker_tasks = world.runtime.metrics().num_alive_tasks();
-    world
-});
+/// The two servers, which get the same inputs in the same order.
+static WORLDS: LazyLock<Mutex<[World; 2]>> =
+    LazyLock::new(|| Mutex::new([World::new(None), World::new(Some(is_hot))]));
 
+/// The shortest word that counts as a random name, such as a key or a token.
+const RANDOM_NAME_BYTES_MIN: usize = 16;
+
+/// An exchange with one market, and an access token.
 fn exchange() -> (AppState, String) {
     let journal: Arc<Journal> = Arc::new(MemoryJournal::new(&JournalConfig::default()).into());
     let markets = Arc::new(Markets::new());
@@ -136,6 +117,40 @@ fn exchange() -> (AppState, String) {
 }
 
 impl World {
+    fn new(is_hot: Option<IsHot>) -> Self {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+        let server = Arc::new(Server::new(1));
+        let (exchange, token) = exchange();
+        server.open(Arc::new(exchange));
+        let slot =
+            ConnectionSlot::new(server.connections.admit(None, 0).unwrap(), mpsc::channel(1).0);
+        let (worker, slot) = (Worker::new(server), Arc::new(slot));
+        let (key, worker_tasks) = (String::new(), usize::MAX);
+        let mut world = Self { runtime, worker, slot, token, key, worker_tasks, is_hot };
+        let body = r#"{"permissions":["read","trade","admin"]}"#;
+        let bootstrap = format!(
+            "POST /v1/keys/bootstrap HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {{token}}\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let answer = String::from_utf8(world.serve(bootstrap.as_bytes())).unwrap();
+        let (_, after) = answer
+            .split_once(r#""raw_key":""#)
+            .unwrap_or_else(|| panic!("no key was made: {answer}"));
+        after.split_once('"').unwrap().0.clone_into(&mut world.key);
+        // A client that sends ahead, and a socket.
+        world.serve(&b"GET /v1/health HTTP/1.1\r\nhost: x\r\n\r\n".repeat(2));
+        let upgrade = "GET /v1/ws/prices HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\n\
+                       connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+                       sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+        let answer = String::from_utf8_lossy(&world.serve(upgrade.as_bytes())).into_owned();
+        assert!(answer.starts_with("HTTP/1.1 101"), "{answer}");
+        world.runtime.block_on(async { tokio::time::sleep(TASK_MAX).await });
+        world.worker_tasks = world.runtime.metrics().num_alive_tasks();
+        world
+    }
+
     /// Everything that the server sends to a client that sends this input and then only listens,
     /// until the connection has been idle for too long. The clock is paused, so that takes no time.
     fn serve(&self, input: &[u8]) -> Vec<u8> {
@@ -148,8 +163,8 @@ impl World {
         self.runtime.block_on(async {
             // The server may close the connection before everything is sent.
             let send = async { drop(writer.write_all(&input).await) };
-            let served =
-                serve_connection(server, Deadlines::default(), handler, std::future::pending());
+            let (deadlines, never) = (Deadlines::default(), std::future::pending());
+            let served = serve_connection(server, deadlines, self.is_hot, handler, never);
             let all = async { tokio::join!(served, send, reader.read_to_end(&mut answers)) };
             // A socket may stay open for longer than other connections.
             let _ = tokio::time::timeout(CONNECTION_MAX, all).await;
@@ -167,7 +182,7 @@ impl World {
 
     async fn answer(&self, request: Request<RequestBody>) -> Response<ReplyBody> {
         check_route(request.uri().path());
-        let response = handle(&self.worker, &self.slot, ADDRESS, request).await;
+        let response = handle(&self.worker, &self.slot, ADDRESS, request).await.into_response();
         assert_ne!(response.status(), StatusCode::INTERNAL_SERVER_ERROR, "{response:?}");
         assert!(response.headers().contains_key("x-request-id"));
         let is_json = |value: &[u8]| value.starts_with(b"application/json");
@@ -205,7 +220,36 @@ fn replace(text: &[u8], word: &[u8], by: &[u8]) -> Vec<u8> {
     replaced
 }
 
+/// An answer without what differs from server to server and from second to second.
+fn common(answers: &[u8]) -> String {
+    let text = String::from_utf8_lossy(answers);
+    let is_common =
+        |line: &&str| !["date: ", "x-request-id: "].iter().any(|it| line.starts_with(it));
+    let lines = text.split_inclusive('\n').filter(is_common);
+    let mut common = String::new();
+    for line in lines {
+        let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
+        for word in line.split_inclusive(|letter| !is_of_word(letter)) {
+            if word.len() > RANDOM_NAME_BYTES_MIN {
+                common.push('*');
+                common.extend(word.chars().last());
+            } else {
+                common.extend(word.chars().map(|it| if it.is_ascii_digit() { '#' } else { it }));
+            }
+        }
+    }
+    while common.contains("##") {
+        common = common.replace("##", "#");
+    }
+    common
+}
+
 pub(crate) fn run(input: &[u8]) {
-    let answers = WORLD.serve(input);
-    assert!(answers.is_empty() || answers.starts_with(b"HTTP/1."), "{}", answers.escape_ascii());
+    let worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let [by_hyper, by_lane] = worlds.each_ref().map(|world| world.serve(input));
+    for answers in [&by_hyper, &by_lane] {
+        let is_answer = answers.is_empty() || answers.starts_with(b"HTTP/1.");
+        assert!(is_answer, "{}", answers.escape_ascii());
+    }
+    assert_eq!(common(&by_lane), common(&by_hyper));
 }

@@ -15,6 +15,7 @@ use paperbourse::engine::Rules;
 use paperbourse::http::app::{AppState, ConnectionSlot, Server, Worker};
 use paperbourse::http::connection::{Deadlines, serve_connection};
 use paperbourse::http::handle::handle;
+use paperbourse::http::hot::is_hot;
 use paperbourse::ids::{OutcomeIndex, Timestamp};
 use paperbourse::journal::{Journal, JournalConfig, MemoryJournal};
 use paperbourse::limits::bucket::AccountRates;
@@ -77,14 +78,14 @@ pub(crate) fn trade(shape: Shape, times: usize) {
             pipe.write_all(request.as_bytes()).await.expect("a pipe with room");
             pipe.read_to_string(&mut answer).await.expect("answers are text");
         };
-        let served = serve_connection(server, Deadlines::default(), handler, never());
+        let served = serve_connection(server, Deadlines::default(), None, handler, never());
         let (served, ()) = tokio::join!(served, bootstrap);
         served.expect("the client sends `Connection: close`");
         let key = answer.split_once(r#""raw_key":""#).and_then(|(_, rest)| rest.split_once('"'));
         let (key, _) = key.unwrap_or_else(|| panic!("no key: {answer}"));
 
         let client = Client::new(Orders::new(key, MARKET_ID, shape), times);
-        let served = serve_connection(client, Deadlines::default(), handler, never());
+        let served = serve_connection(client, Deadlines::default(), Some(is_hot), handler, never());
         served.await.expect("the client disconnects after the last answer");
     });
 }

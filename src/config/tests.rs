@@ -109,6 +109,16 @@ fn a_public_metrics_address_counts_as_exposed() {
 }
 
 #[test]
+fn a_node_of_a_cluster_has_no_lane() {
+    let node = ["--cluster", "cluster.toml", "--node", "a"];
+    for (flags, expected) in
+        [(&[][..], true), (&["--lane", "off"], false), (&node, false), (&["--lane", "on"], true)]
+    {
+        assert_eq!(serve(flags).unwrap().has_lane(), expected, "{flags:?}");
+    }
+}
+
+#[test]
 fn numbers_out_of_range_are_refused() {
     assert_eq!(worker_count("1024").map(usize::from), Ok(1024));
     for text in ["0", "1025", "-1", "x"] {

@@ -14,6 +14,7 @@ pub mod error;
 pub mod forward;
 pub mod forwarded;
 pub mod handle;
+pub mod hot;
 pub mod invalid;
 pub mod json;
 pub mod openapi;
@@ -24,6 +25,7 @@ pub mod reply;
 pub mod route;
 
 mod call;
+mod complete_reply;
 mod csv;
 mod cursor;
 mod fields;

@@ -79,7 +79,8 @@ async fn accept(listener: UnixListener, desk: Arc<Desk>) {
             let respond =
                 |request| respond(request, by.clone(), desk.clone(), budget.clone(), &asker);
             let deadlines = Deadlines { idle: IDLE_MAX, ..Deadlines::default() };
-            let served = serve_connection(stream, deadlines, respond, asker.dismissed()).await;
+            let served =
+                serve_connection(stream, deadlines, None, respond, asker.dismissed()).await;
             if let Err(error) = served {
                 tracing::debug!("an operator's connection ended: {error}");
             }

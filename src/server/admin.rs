@@ -52,7 +52,7 @@ pub(super) async fn serve(socket: StdListener, server: Arc<Server>) {
                 slot.dismissed().await;
                 Ending::Abrupt
             };
-            let connection = serve_connection(stream, deadlines, answer, dismissed);
+            let connection = serve_connection(stream, deadlines, None, answer, dismissed);
             if let Err(error) = connection.await {
                 tracing::debug!("an admin connection ended: {error}");
             }

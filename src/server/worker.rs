@@ -322,7 +322,8 @@ async fn serve(
         }
     };
     let handler = |request| handle(&worker, &slot, peer.ip(), request);
-    match serve_connection(stream, Deadlines::default(), handler, ending).await {
+    let is_hot = worker.server.hot();
+    match serve_connection(stream, Deadlines::default(), is_hot, handler, ending).await {
         Ok(None) => {}
         Ok(Some(at_rest)) => match at_rest.into_std() {
             Ok(stream) => worker.server.keep_at_rest(stream),

@@ -19,6 +19,7 @@ use paperbourse::engine::admin::standing::{Act, Operator};
 use paperbourse::http::app::{AppState, ConnectionSlot, Server, Worker};
 use paperbourse::http::connection::{Deadlines, serve_connection};
 use paperbourse::http::handle::handle;
+use paperbourse::http::hot::is_hot;
 use paperbourse::ids::{AccountId, Lsn, ShardId, Timestamp};
 use paperbourse::journal::{Gate, Journal, JournalConfig, MemoryJournal, Waiters};
 use paperbourse::limits::bucket::AccountRates;
@@ -170,7 +171,8 @@ impl World {
             let slot = Arc::new(ConnectionSlot::new(counted, mpsc::channel(1).0));
             let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
             let handler = |request| handle(&worker, &slot, address, request);
-            serve_connection(server, Deadlines::default(), handler, std::future::pending()).await
+            let (deadlines, never) = (Deadlines::default(), std::future::pending());
+            serve_connection(server, deadlines, Some(is_hot), handler, never).await
         });
         client
     }

@@ -14,11 +14,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::body::BUDGET_BYTES;
-use super::connection::{ConnectionGuard, ConnectionLimit, Ending, NoSlot};
+use super::connection::{ConnectionGuard, ConnectionLimit, Ending, IsHot, NoSlot};
 use super::cors::CorsOrigins;
 #[cfg(feature = "cluster")]
 use super::forward::{ClusterPlace, ToOwner};
 use super::forwarded::TrustedProxies;
+use super::hot::is_hot;
 use super::operations::OPERATIONS;
 use super::reply::ANSWER_BYTES_MAX;
 #[cfg(feature = "traces")]
@@ -137,6 +138,8 @@ pub struct Server {
     pub traces: Option<Arc<Traces>>,
     /// Whether the console is served.
     has_console: bool,
+    /// Whether connections answer hot requests in the lane.
+    has_lane: bool,
     /// The origins of web pages that may call the API.
     pub cors: CorsOrigins,
     /// The lease under which the owner of a cluster's log may answer. Set before startup completes.
@@ -187,6 +190,7 @@ impl Server {
             #[cfg(feature = "traces")]
             traces: None,
             has_console: true,
+            has_lane: true,
             cors: CorsOrigins::default(),
             #[cfg(feature = "cluster")]
             lease: OnceLock::new(),
@@ -201,6 +205,17 @@ impl Server {
     pub fn capped_by_address(self, connections_max: usize, per_address_max: usize) -> Self {
         let connections = ConnectionLimit::with_address_cap(connections_max, per_address_max);
         Self { connections, ..self }
+    }
+
+    /// Leaves all requests to hyper.
+    pub fn without_lane(self) -> Self {
+        Self { has_lane: false, ..self }
+    }
+
+    /// Returns the test for requests that connections answer in the lane; `None` if hyper answers
+    /// all requests.
+    pub fn hot(&self) -> Option<IsHot> {
+        self.has_lane.then_some(is_hot)
     }
 
     /// Disables the console.

@@ -28,7 +28,7 @@ const FIRST_CAPACITY_BYTES: usize = 8 * 1024;
 /// A body that is still arriving.
 #[derive(Debug)]
 pub struct RequestBody {
-    incoming: Incoming,
+    rest: Rest,
     activity: Arc<Activity>,
     /// The size limit of the operation; 0 before [`Self::limit`] sets it, and once a body exceeds
     /// it.
@@ -41,6 +41,15 @@ pub struct RequestBody {
     /// The holder that the body's memory is charged to, once known.
     holder: Option<Holder>,
     held: Option<Share>,
+}
+
+/// The part of a body that has not been taken.
+#[derive(Debug)]
+enum Rest {
+    /// A body that hyper receives.
+    Incoming(Incoming),
+    /// A body that arrived with the head, to be taken as a whole.
+    Whole(Bytes),
 }
 
 /// A complete body. It counts towards the budget until it is dropped.
@@ -85,8 +94,17 @@ pub enum BodyError {
 
 impl RequestBody {
     pub(super) const fn new(incoming: Incoming, activity: Arc<Activity>) -> Self {
+        Self::of(Rest::Incoming(incoming), activity)
+    }
+
+    /// A body that arrived with its head.
+    pub(super) const fn whole(bytes: Bytes, activity: Arc<Activity>) -> Self {
+        Self::of(Rest::Whole(bytes), activity)
+    }
+
+    const fn of(rest: Rest, activity: Arc<Activity>) -> Self {
         Self {
-            incoming,
+            rest,
             activity,
             bytes_max: 0,
             has_begun: false,
@@ -95,6 +113,12 @@ impl RequestBody {
             holder: None,
             held: None,
         }
+    }
+
+    /// Whether it arrived with its head, in the lane.
+    #[cfg(test)]
+    pub(super) const fn is_whole(&self) -> bool {
+        matches!(self.rest, Rest::Whole(_))
     }
 
     /// Whether the request was pipelined, that is, read together with the one before it.
@@ -168,12 +192,15 @@ impl RequestBody {
     }
 
     fn is_complete(&self) -> bool {
-        self.is_ended || self.incoming.is_end_stream()
+        self.is_ended || self.rest.is_end_stream()
     }
 
     /// Returns a lower bound on the number of bytes still to come.
     fn announced_bytes(&self) -> u64 {
-        self.incoming.size_hint().lower()
+        match &self.rest {
+            Rest::Incoming(incoming) => incoming.size_hint().lower(),
+            Rest::Whole(bytes) => bytes.len() as u64,
+        }
     }
 
     /// Starts waiting for the body. Returns the connection's progress at this point.
@@ -227,12 +254,28 @@ impl RequestBody {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        let Self { incoming, activity, is_ended, .. } = self;
+        let Self { rest, activity, is_ended, .. } = self;
+        let incoming = match rest {
+            Rest::Incoming(incoming) => incoming,
+            Rest::Whole(bytes) => {
+                *is_ended = true;
+                return Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes)))));
+            }
+        };
         activity.poll_body(|| {
             let polled = Pin::new(&mut *incoming).poll_frame(context);
             *is_ended |= matches!(polled, Poll::Ready(None)) || incoming.is_end_stream();
             (polled, incoming.is_end_stream())
         })
+    }
+}
+
+impl Rest {
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Incoming(incoming) => incoming.is_end_stream(),
+            Self::Whole(bytes) => bytes.is_empty(),
+        }
     }
 }
 

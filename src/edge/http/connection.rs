@@ -8,35 +8,43 @@
 //! This module does not depend on routes, keys or JSON.
 
 mod activity;
+mod lane;
 mod limit;
+mod outgoing;
+mod parting;
 mod reply_body;
 mod timed;
 mod unsent;
 
 pub use activity::{Activity, Phase};
+pub use lane::IsHot;
 pub use limit::{ConnectionGuard, ConnectionLimit, LEAVING_MAX, NoSlot, REFUSAL};
+pub use outgoing::{Outgoing, PlainBody, Written, write_header, write_response, write_status};
 pub use reply_body::{CutOff, ReplyBody, Source};
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::num::NonZeroU32;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
-use hyper::server::conn::http1;
+use hyper::server::conn::http1::{self, UpgradeableConnection};
 use hyper::service::service_fn;
 use hyper::upgrade::{Parts, Upgraded};
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::body::RequestBody;
 use activity::Watchdog;
+use lane::Left;
+use parting::Parting;
 use reply_body::Sending;
 use timed::Timed;
 
@@ -133,31 +141,38 @@ pub enum ConnectionError {
     /// The transport failed, or the client did not speak HTTP.
     #[error("the connection failed: {0}")]
     Broken(#[from] hyper::Error),
+    /// The transport failed.
+    #[error("the connection failed: {0}")]
+    Lost(#[from] io::Error),
 }
 
 /// Serves requests until the client leaves or stalls, or until `ending` resolves. If the connection
 /// is handed over and no byte of another request has been read, returns its transport.
 ///
 /// The handler has no time limit and may upgrade the connection; the deadlines do not apply after
-/// an upgrade.
-pub async fn serve_connection<Io, Handler, Answer, Body>(
+/// an upgrade. Requests for which `is_hot` holds are answered in the lane.
+pub async fn serve_connection<Io, Handler, Answer>(
     io: Io,
     deadlines: Deadlines,
+    is_hot: Option<IsHot>,
     handler: Handler,
     ending: impl Future<Output = Ending>,
 ) -> Result<Option<Io>, ConnectionError>
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     Handler: Fn(Request<RequestBody>) -> Answer,
-    Answer: Future<Output = Response<Body>>,
-    Body: Into<ReplyBody>,
+    Answer: Future<Output: Outgoing>,
 {
     let activity = Arc::new(Activity::default());
-    let io = TokioIo::new(Timed::new(io, activity.clone()));
+    let io = Timed::new(io, activity.clone());
+    // Whether hyper keeps the connection to its end: after a stream, or after a request or response
+    // that says that the connection closes.
+    let stays = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
         activity.begin_request();
+        let is_usual = keeps_alive(&request);
         let request = request.map(|body| RequestBody::new(body, activity.clone()));
-        let (handler, activity) = (&handler, activity.clone());
+        let (handler, activity, stays) = (&handler, activity.clone(), &stays);
         async move {
             // hyper would serve up to 16 pipelined requests in a row while other connections wait.
             if activity.is_pipelined() {
@@ -165,90 +180,85 @@ where
             }
             // The handler is called inside the block: a block that captured the handler's future
             // would store that future twice.
-            let mut response = handler(request).await;
-            note_end(&mut response, &activity);
-            activity.begin_answer();
-            Ok::<_, Infallible>(response.map(|body| Sending::begin(body.into(), activity)))
+            let response = begin(handler(request).await.into_response(), activity);
+            if !is_usual || says_more(&response) {
+                stays.store(true, Ordering::Relaxed);
+            }
+            Ok::<_, Infallible>(response)
         }
     });
-    let mut connection = http1::Builder::new()
-        .max_header_size(HEAD_BYTES_MAX)
-        .max_buf_size(BUFFER_BYTES_MAX)
-        // A client may close its sending side after a request and still read the answer. With the
-        // default, hyper would check for that between a request and its answer, with a new 8 KiB
-        // buffer each time.
-        .half_close(true)
-        .header_read_timeout(None)
-        .serve_connection(io, service)
-        .with_upgrades();
-    let mut ending = pin!(ending);
+    let by_hyper = |io| builder().serve_connection(TokioIo::new(io), &service).with_upgrades();
+    let in_lane = |io| {
+        let is_hot = is_hot.expect("there is a lane");
+        lane::serve(io, &activity, is_hot, &handler)
+    };
+    let mut connection = None;
+    let mut lane = pin!(None);
+    // The connection's progress when hyper took it over.
+    let mut taken_at = 0;
+    match is_hot {
+        Some(_) => lane.set(Some(in_lane(io))),
+        None => connection = Some(by_hyper(io)),
+    }
+    let ending = pin!(ending);
+    let mut parting = Parting::new(&activity, deadlines, ending);
     let mut watchdog = pin!(Watchdog::new(&activity, deadlines));
-    let mut has_ending = false;
-    let mut settling = None;
-    let mut farewell = None;
-    let mut is_handed_over = false;
     let waker = Waker::from(activity.clone());
-    let signal = Arc::new(EndSignal { is_set: AtomicBool::new(true), activity: activity.clone() });
-    let signal_waker = Waker::from(signal.clone());
     let served = poll_fn(|context| {
         activity.set_task(context.waker());
-        // The load comes first to spare a busy connection the swap on every poll.
-        if !has_ending
-            && signal.is_set.load(Ordering::Acquire)
-            && signal.is_set.swap(false, Ordering::AcqRel)
-            && let Poll::Ready(ending) =
-                ending.as_mut().poll(&mut Context::from_waker(&signal_waker))
-        {
-            if ending == Ending::Abrupt {
-                return Poll::Ready(Err(ConnectionError::Dismissed));
+        parting.poll_ending()?;
+        let mut polled = loop {
+            if let Some(serving) = lane.as_mut().as_pin_mut() {
+                match serving.poll(context) {
+                    Poll::Pending => break Poll::Pending,
+                    Poll::Ready(Ok(Left::Closed)) => return Poll::Ready(Ok(false)),
+                    Poll::Ready(Ok(Left::ToHyper(io))) => {
+                        lane.set(None);
+                        connection = Some(by_hyper(io));
+                        taken_at = activity.note();
+                    }
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                }
             }
-            has_ending = true;
-            is_handed_over = ending == Ending::HandedOver;
-            activity.begin_ending(is_handed_over);
-            if !is_handed_over {
-                let wait = if activity.is_new() { deadlines.first } else { SETTLE };
-                settling = Some((Box::pin(tokio::time::sleep(wait)), activity.note()));
+            let serving = connection.as_mut().expect("hyper serves what the lane does not");
+            let polled = Pin::new(serving).poll(&mut Context::from_waker(&waker));
+            let is_idle = polled.is_pending() && activity.phase() == Phase::Idle;
+            // The request that the lane left to hyper must be answered first.
+            let has_answered = activity.note() != taken_at;
+            let stays = parting.has_begun() || stays.load(Ordering::Relaxed);
+            if is_hot.is_none() || !is_idle || !has_answered || stays {
+                break polled;
             }
-        }
-        let mut polled = Pin::new(&mut connection).poll(&mut Context::from_waker(&waker));
-        // hyper would close a connection that has received only part of a head.
-        if let Some((timer, note)) = &mut settling
-            && activity.phase() != Phase::Head
-            && (activity.phase() != Phase::Idle
-                || activity.note() != *note
-                || timer.as_mut().poll(context).is_ready())
-            && polled.is_pending()
+            let Some(parts) = connection.take().and_then(UpgradeableConnection::into_parts) else {
+                return Poll::Ready(Ok(false));
+            };
+            let mut io = parts.io.into_inner();
+            io.put_back(parts.read_buf);
+            lane.set(Some(in_lane(io)));
+        };
+        if polled.is_pending()
+            && let Some(connection) = &mut connection
+            && parting.has_settled(context)
         {
-            settling = None;
-            Pin::new(&mut connection).graceful_shutdown();
-            polled = Pin::new(&mut connection).poll(&mut Context::from_waker(&waker));
+            Pin::new(&mut *connection).graceful_shutdown();
+            polled = Pin::new(connection).poll(&mut Context::from_waker(&waker));
         }
-        let is_parting = has_ending && activity.is_endless();
         if let Poll::Ready(result) = polled {
             // Cutting off an endless stream is the only way to end it, so this is no failure.
-            let result = if is_parting { Ok(()) } else { result };
+            let result = if parting.cuts_off() { Ok(()) } else { result };
             return Poll::Ready(result.map(|()| false).map_err(|error| broken(&activity, error)));
         }
-        if is_parting {
-            let farewell =
-                farewell.get_or_insert_with(|| Box::pin(tokio::time::sleep(deadlines.farewell)));
-            if farewell.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Ok(false));
-            }
+        if parting.cuts_off() && parting.poll_farewell(context).is_ready() {
+            return Poll::Ready(Ok(false));
         }
         // Checked after the poll, which has read everything that had arrived.
-        if is_handed_over && activity.phase() == Phase::Idle {
+        if parting.hands_over() {
             return Poll::Ready(Ok(true));
         }
         if activity.takes_poll() {
             context.waker().wake_by_ref();
         }
-        watchdog.as_mut().poll(context).map(|phase| match phase {
-            // The response has been sent, and the client had time to read it.
-            Phase::Lingering => Ok(false),
-            Phase::Responding if activity.is_endless() => Err(ConnectionError::CutOff),
-            phase => Err(ConnectionError::Stalled { phase }),
-        })
+        watchdog.as_mut().poll(context).map(|phase| stalled(phase, &activity).map(|()| false))
     })
     .await;
     // Until `transport_of` takes it apart, an upgraded transport keeps `activity` alive, and with
@@ -259,18 +269,58 @@ where
     }
     // Bytes that were read belong to an unanswered request and exist only in hyper's buffer, so a
     // connection that has any cannot be handed over.
-    let parts = connection.into_parts().filter(|parts| parts.read_buf.is_empty());
+    let parts = connection
+        .and_then(UpgradeableConnection::into_parts)
+        .filter(|parts| parts.read_buf.is_empty());
     Ok(parts.map(|parts| parts.io.into_inner().into_inner()))
 }
 
-/// For a 101 response, records that the connection becomes a socket. Otherwise adds
-/// `Connection: close` if no request can follow, for example because the unread rest of a body
+/// Returns hyper's side of a connection, with our limits.
+fn builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .max_header_size(HEAD_BYTES_MAX)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        // A client may close its sending side after a request and still read the answer. With the
+        // default, hyper would check for that between a request and its answer, with a new 8 KiB
+        // buffer each time.
+        .half_close(true)
+        .header_read_timeout(None);
+    builder
+}
+
+/// Whether a request keeps the connection open in the way of HTTP/1.1.
+fn keeps_alive<Body>(request: &Request<Body>) -> bool {
+    let connection = request.headers().get(CONNECTION).map(HeaderValue::as_bytes);
+    request.version() == Version::HTTP_11
+        && connection.is_none_or(|it| it.eq_ignore_ascii_case(b"keep-alive"))
+}
+
+/// Begins to send a response. For a 101, records that the connection becomes a socket. Otherwise
+/// adds `Connection: close` if no request can follow, for example because the unread rest of a body
 /// would be in the way.
-fn note_end<Body>(response: &mut Response<Body>, activity: &Activity) {
+fn begin(mut response: Response<ReplyBody>, activity: Arc<Activity>) -> Response<Sending> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         activity.begin_socket();
-    } else if activity.has_unread_body() || activity.is_closing() {
+    } else if activity.is_last_answer() {
         response.headers_mut().append(CONNECTION, HeaderValue::from_static("close"));
+    }
+    activity.begin_answer();
+    response.map(|body| Sending::begin(body, activity))
+}
+
+/// Whether a response is a stream, or the last one on its connection.
+fn says_more(response: &Response<Sending>) -> bool {
+    response.body().is_stream() || response.headers().contains_key(CONNECTION)
+}
+
+/// Returns the outcome of a connection whose client made no progress in a phase until its deadline.
+fn stalled(phase: Phase, activity: &Activity) -> Result<(), ConnectionError> {
+    match phase {
+        // The response has been sent, and the client had time to read it.
+        Phase::Lingering => Ok(()),
+        Phase::Responding if activity.is_endless() => Err(ConnectionError::CutOff),
+        phase => Err(ConnectionError::Stalled { phase }),
     }
 }
 
@@ -288,20 +338,6 @@ where
 {
     let Parts { io, read_buf, .. } = upgraded.downcast::<TokioIo<Timed<Io>>>()?;
     Ok((io.into_inner().into_inner(), read_buf.to_vec()))
-}
-
-/// The waker of the `ending` future. It records that the future is worth polling, so that a busy
-/// connection need not poll it every time.
-struct EndSignal {
-    is_set: AtomicBool,
-    activity: Arc<Activity>,
-}
-
-impl Wake for EndSignal {
-    fn wake(self: Arc<Self>) {
-        self.is_set.store(true, Ordering::Release);
-        self.activity.pass_on();
-    }
 }
 
 #[cfg(test)]

@@ -15,19 +15,19 @@ use std::time::{Duration, Instant};
 
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
-use hyper::{Request, Response, StatusCode, Version};
+use hyper::{Request, StatusCode, Version};
 
 use super::app::{ConnectionSlot, Server, Worker};
 use super::body::RequestBody;
 use super::call::{Answer, Call};
-use super::connection::ReplyBody;
+use super::complete_reply::CompleteReply;
 use super::cors;
 use super::error::ApiError;
 use super::holder::Holder;
 use super::operation::{Access, Operation, Run, Verb};
 use super::operations::{docs, socket, trade};
 use super::query::{Query, warn_of_ignored};
-use super::reply::{RequestId, response_of};
+use super::reply::RequestId;
 use super::request_headers::{RequestHeaders, Sent};
 use super::route::{RouteError, decode, find, row};
 #[cfg(feature = "traces")]
@@ -47,7 +47,7 @@ pub fn handle(
     slot: &Arc<ConnectionSlot>,
     peer: IpAddr,
     request: Request<RequestBody>,
-) -> impl Future<Output = Response<ReplyBody>> {
+) -> impl Future<Output = CompleteReply> {
     // Not an `async fn`, whose future would store the request as well as its parts.
     let (head, mut body) = request.into_parts();
     async move {
@@ -150,11 +150,7 @@ pub fn handle(
             });
             body.end_trace_when_sent(trace);
         }
-        let mut response = response_of(reply, request_id, admitted, head.headers);
-        if let Some(origin) = origin {
-            cors::expose(response.headers_mut(), origin);
-        }
-        response
+        CompleteReply::new(reply, request_id, admitted, origin, head.headers)
     }
 }
 

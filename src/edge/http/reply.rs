@@ -1,6 +1,6 @@
 //! Responses, and the headers that every response carries.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,6 @@ use serde::Serialize;
 use super::connection::ReplyBody;
 use super::holder::Holder;
 use paperbourse_core::ids::Timestamp;
-use paperbourse_core::limits::UNLIMITED_SHOWN;
 use paperbourse_core::limits::budget::{ByteBudget, Share};
 use paperbourse_core::limits::tier::Tier;
 use paperbourse_core::limits::window::{Allowance, Decision};
@@ -25,7 +24,7 @@ pub(super) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id
 /// Sent to callers whose credential is valid.
 pub(super) const RATE_LIMIT_TIER: HeaderName = HeaderName::from_static("x-ratelimit-tier");
 const LIMIT_HEADERS: usize = 6;
-const LIMIT_NAMES: [HeaderName; LIMIT_HEADERS] = [
+pub(super) const LIMIT_NAMES: [HeaderName; LIMIT_HEADERS] = [
     RATE_LIMIT_TIER,
     HeaderName::from_static("x-ratelimit-limit"),
     HeaderName::from_static("x-ratelimit-limit-per-second"),
@@ -39,9 +38,6 @@ const FIRST_HEADERS: usize = 2;
 const HEADERS_OF_ALL: usize = FIRST_HEADERS + 1 + LIMIT_HEADERS;
 /// Room for the two numbers of a request id, of at most 16 and 20 digits, and for its hyphen.
 const OWN_ID_BYTES_MAX: usize = 16 + 1 + 20;
-const UNLIMITED_TEXT: HeaderValue = HeaderValue::from_static("2147483647");
-/// Number of reset times that each thread keeps as text.
-const SECONDS_KEPT: usize = 4;
 /// Initial allocation for a body that serde writes.
 const FIRST_CAPACITY_BYTES: usize = 512;
 /// Memory budget for answers to reads that clients have not read yet, in bytes.
@@ -91,6 +87,11 @@ impl Reply {
         self.held.insert(by().share(budget)).hold(self.body.capacity())
     }
 
+    /// Whether it is JSON without headers of its own.
+    pub(super) fn is_plain_json(&self) -> bool {
+        self.headers.is_empty() && self.instead.is_none() && !self.body.is_empty()
+    }
+
     /// Creates an answer with the status 200 and a JSON body.
     pub(super) fn ok(answer: &impl Serialize) -> Self {
         Self::of(StatusCode::OK, answer)
@@ -112,8 +113,10 @@ impl Reply {
 }
 
 /// The id of a request in responses and logs: the client's own, or one assigned here.
-pub(super) enum RequestId {
+pub enum RequestId {
+    /// The client's.
     Callers(HeaderValue),
+    /// A number of this process.
     Ours(u64),
 }
 
@@ -132,13 +135,27 @@ impl RequestId {
     }
 }
 
-#[cfg(feature = "cluster")]
 impl RequestId {
+    /// Appends its text.
+    pub(super) fn write(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Callers(value) => to.extend_from_slice(value.as_bytes()),
+            Self::Ours(number) => {
+                to.extend_from_slice(process_name().as_bytes());
+                to.extend_from_slice(itoa::Buffer::new().format(*number).as_bytes());
+            }
+        }
+    }
+
     /// Returns the id as a header value.
+    #[cfg(feature = "cluster")]
     pub(super) fn to_value(&self) -> HeaderValue {
         match self {
             Self::Callers(value) => value.clone(),
-            Self::Ours(_) => header_value(self.to_string().into()),
+            Self::Ours(_) => {
+                let text = HeaderValue::try_from(self.to_string());
+                text.expect("digits and letters are visible ASCII")
+            }
         }
     }
 }
@@ -177,12 +194,12 @@ fn process_name() -> &'static str {
 
 /// Builds the response: the reply's headers, then the request id, then the caller's limits.
 ///
-/// This runs for every trade, so it does little more than copy. An assigned request id is stored
-/// after the body, in the same buffer. `spare`, the request's own map, has room for headers.
+/// An assigned request id is stored after the body, in the same buffer. `spare`, the request's own
+/// map, has room for headers.
 pub(super) fn response_of(
     reply: Reply,
     request_id: RequestId,
-    admitted: Option<(Admission, Moment)>,
+    limits: Option<Limits>,
     spare: HeaderMap,
 ) -> Response<ReplyBody> {
     let Reply { status, body: mut buffer, headers: own, instead, held } = reply;
@@ -195,14 +212,11 @@ pub(super) fn response_of(
     let mut body = Bytes::from(buffer);
     let request_id = match request_id {
         RequestId::Callers(value) => value,
-        RequestId::Ours(_) => header_value(body.slice(body_bytes..)),
+        RequestId::Ours(_) => HeaderValue::from_maybe_shared(body.slice(body_bytes..))
+            .expect("digits and letters are visible ASCII"),
     };
     body.truncate(body_bytes);
-    let limits = admitted.map(|(admission, moment)| Limits::of(&admission, moment));
-    let headers = match limits {
-        Some(limits) if own.is_empty() && body_bytes > 0 => usual_headers(limits, request_id),
-        _ => headers_of(spare, own, body_bytes > 0, request_id, limits),
-    };
+    let headers = headers_of(spare, own, body_bytes > 0, request_id, limits);
     let body = instead.unwrap_or_else(|| ReplyBody::Whole(Full::new(body), held));
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -232,7 +246,7 @@ fn headers_of(
         let tier = HeaderValue::from_static(tier.as_str());
         let [per_minute, per_second, minute_rest, second_rest] =
             [per_minute.limit, per_second.limit, per_minute.remaining, per_second.remaining]
-                .map(number_text);
+                .map(HeaderValue::from);
         let reset = reset_seconds.into();
         let values = [tier, per_minute, per_second, minute_rest, second_rest, reset];
         headers.extend(LIMIT_NAMES.into_iter().zip(values));
@@ -240,50 +254,18 @@ fn headers_of(
     headers
 }
 
-/// Returns the headers of a JSON answer without headers of its own: a copy of the headers of an
-/// earlier answer to a caller of the same tier, with the changing values replaced. A map hashes the
-/// name of each header that is inserted, which takes longer than copying the whole map: without
-/// these copies and the digits below, a trade takes 11 % more instructions.
-fn usual_headers(limits: Limits, request_id: HeaderValue) -> HeaderMap {
-    let Limits { tier, per_minute, per_second, reset_seconds } = limits;
-    let (mut headers, reset) = KEPT.with_borrow_mut(|kept| {
-        let place = &mut kept.headers[tier as usize];
-        let of_tier = match place {
-            Some((known, headers)) if *known == [per_minute.limit, per_second.limit] => headers,
-            _ => {
-                // Not the request's id, which shares its memory with an answer.
-                let (none, id) = (HeaderMap::new(), HeaderValue::from_static(""));
-                let headers = headers_of(none.clone(), none, true, id, Some(limits));
-                &mut place.insert(([per_minute.limit, per_second.limit], headers)).1
-            }
-        };
-        (of_tier.clone(), kept.seconds_text(reset_seconds))
-    });
-    let rests = [per_minute.remaining, per_second.remaining].map(number_text);
-    let [minute_rest, second_rest] = rests.map(Some);
-    // In the order of the headers: the request id, then `LIMIT_NAMES`. `None` keeps the copied
-    // value.
-    let changed = [Some(request_id), None, None, None, minute_rest, second_rest, Some(reset)];
-    for (value, changed) in headers.values_mut().skip(FIRST_HEADERS).zip(changed) {
-        if let Some(changed) = changed {
-            *value = changed;
-        }
-    }
-    headers
-}
-
 /// The caller's limits, as shown in the headers.
 #[derive(Clone, Copy)]
-struct Limits {
-    tier: Tier,
-    per_minute: Allowance,
-    per_second: Allowance,
+pub struct Limits {
+    pub(super) tier: Tier,
+    pub(super) per_minute: Allowance,
+    pub(super) per_second: Allowance,
     /// Time from which another request is certain to pass, in seconds since 1970.
-    reset_seconds: i64,
+    pub(super) reset_seconds: i64,
 }
 
 impl Limits {
-    fn of(admission: &Admission, moment: Moment) -> Self {
+    pub(super) fn of(admission: &Admission, moment: Moment) -> Self {
         let Decision { per_minute, per_second, wait_ns, .. } = admission.decision;
         let wait_ns = i64::try_from(wait_ns).unwrap_or(i64::MAX);
         let reset_ns = moment.now.nanos().saturating_add(wait_ns);
@@ -293,124 +275,11 @@ impl Limits {
     }
 }
 
-/// Headers that many answers have in common.
-struct Kept {
-    /// For each tier, the limits and the headers of an earlier answer.
-    headers: [Option<([u32; 2], HeaderMap)>; Tier::ALL.len()],
-    /// Header values for recent Unix times in seconds. A time is kept at its index modulo
-    /// [`SECONDS_KEPT`].
-    seconds: [Option<(i64, HeaderValue)>; SECONDS_KEPT],
-}
-
-thread_local! {
-    static KEPT: RefCell<Kept> = const {
-        RefCell::new(Kept {
-            headers: [const { None }; Tier::ALL.len()],
-            seconds: [const { None }; SECONDS_KEPT],
-        })
-    };
-}
-
-impl Kept {
-    fn seconds_text(&mut self, seconds: i64) -> HeaderValue {
-        let place = seconds.unsigned_abs() % SECONDS_KEPT as u64;
-        let place = &mut self.seconds[usize::try_from(place).expect("below the number of places")];
-        match place {
-            Some((known, text)) if *known == seconds => text.clone(),
-            _ => place.insert((seconds, seconds.into())).1.clone(),
-        }
-    }
-}
-
-/// The numbers below ten thousand, each as four digits.
-static DIGITS: [[u8; 4]; 10_000] = {
-    let mut digits = [[b'0'; 4]; 10_000];
-    let mut number = 1;
-    while number < digits.len() {
-        digits[number] = digits[number - 1];
-        let mut place = 3;
-        while digits[number][place] == b'9' {
-            digits[number][place] = b'0';
-            place -= 1;
-        }
-        digits[number][place] += 1;
-        number += 1;
-    }
-    digits
-};
-
-/// Formats a limit or a remaining count. Allocates only for a large number other than the one that
-/// stands for no limit.
-fn number_text(number: u32) -> HeaderValue {
-    if number == UNLIMITED_SHOWN {
-        return UNLIMITED_TEXT;
-    }
-    header_value(match DIGITS.get(number as usize) {
-        Some(digits) => {
-            let zeros = digits[..3].iter().take_while(|digit| **digit == b'0').count();
-            Bytes::from_static(&digits[zeros..])
-        }
-        None => Bytes::copy_from_slice(itoa::Buffer::new().format(number).as_bytes()),
-    })
-}
-
-fn header_value(digits: Bytes) -> HeaderValue {
-    HeaderValue::from_maybe_shared(digits).expect("digits are visible ASCII")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use paperbourse_core::ids::{AccountId, ShardId};
     use paperbourse_core::limits::bucket::Origin;
-
-    fn limits(limit: u32, remaining: u32, reset_seconds: i64) -> Limits {
-        let allowance = Allowance { limit, remaining };
-        let tier = Tier::ALL[(limit % 3) as usize];
-        Limits { tier, per_minute: allowance, per_second: allowance, reset_seconds }
-    }
-
-    #[test]
-    fn every_number_is_its_text() {
-        for number in (0..20_000).chain([UNLIMITED_SHOWN - 1, UNLIMITED_SHOWN, u32::MAX]) {
-            assert_eq!(number_text(number), number.to_string(), "{number}");
-        }
-    }
-
-    #[test]
-    fn copied_headers_are_those_that_would_be_made() {
-        let seconds = i64::try_from(SECONDS_KEPT).unwrap();
-        let id = |text| HeaderValue::from_static(text);
-        for _ in 0..2 {
-            for reset in [0, 1, seconds, seconds + 1, -1, -seconds, i64::MAX, i64::MIN] {
-                for limit in [1, 4, 5, 3_000, 10_000, UNLIMITED_SHOWN] {
-                    for (rest, text) in [(limit, "a"), (0, "b"), (limit - 1, "b")] {
-                        let limits = limits(limit, rest, reset);
-                        let none = HeaderMap::new();
-                        let made = headers_of(none.clone(), none, true, id(text), Some(limits));
-                        let copied = usual_headers(limits, id(text));
-                        assert!(copied.iter().eq(made.iter()), "{copied:?} {made:?}");
-                        assert_eq!(copied.len(), HEADERS_OF_ALL);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Holds for all limits and in every second.
-    #[test]
-    fn what_answers_have_in_common_is_written_once() {
-        let addresses = |headers: &HeaderMap| {
-            headers.values().map(|value| value.as_bytes().as_ptr()).collect::<Vec<_>>()
-        };
-        for limit in [60, 20_000, 30_001, UNLIMITED_SHOWN] {
-            for reset in 1_795_000_000..1_795_000_064 {
-                let make = || usual_headers(limits(limit, 7, reset), HeaderValue::from_static("a"));
-                let (first, again) = (make(), make());
-                assert_eq!(addresses(&first), addresses(&again), "{limit} {reset}");
-            }
-        }
-    }
 
     #[test]
     fn large_answers_share_a_budget() {

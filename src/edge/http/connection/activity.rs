@@ -253,6 +253,11 @@ impl Activity {
         self.is_closing.load(Ordering::Relaxed)
     }
 
+    /// Whether no request can follow the next answer.
+    pub(super) fn is_last_answer(&self) -> bool {
+        self.has_unread_body() || self.is_closing()
+    }
+
     /// Whether no byte has arrived yet.
     pub(super) fn is_new(&self) -> bool {
         self.note() == 0

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -21,6 +21,21 @@ pub enum ReplyBody {
     /// A stream, finite or endless. An endless one may have a share of the budget for unread data,
     /// which covers the bytes that its client has not taken.
     Stream(Box<dyn Source>, Option<Share>),
+}
+
+impl ReplyBody {
+    /// Returns the bytes of a complete body and its share of the memory for answers; `None` for a
+    /// stream.
+    pub(super) fn into_whole(self) -> Option<(Bytes, Option<Share>)> {
+        let Self::Whole(mut full, held) = self else { return None };
+        let polled = Pin::new(&mut full).poll_frame(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(frame) = polled else { unreachable!("it waits for nothing") };
+        let data = frame.and_then(|frame| match frame {
+            Ok(frame) => frame.into_data().ok(),
+            Err(never) => match never {},
+        });
+        Some((data.unwrap_or_default(), held))
+    }
 }
 
 /// A source of the bytes of a stream.
@@ -88,6 +103,13 @@ impl Sending {
             }
         }
         Self { body, has_said_farewell: false, activity }
+    }
+}
+
+impl Sending {
+    /// Whether the body is a stream.
+    pub(super) const fn is_stream(&self) -> bool {
+        matches!(self.body, ReplyBody::Stream(..))
     }
 }
 

@@ -83,7 +83,8 @@ impl Client {
                 Err(_) => pending().await,
             }
         };
-        let serving = serve_connection(server_io, Deadlines::default(), handler, ending);
+        let serving =
+            serve_connection(server_io, Deadlines::default(), IS_HOT.get(), handler, ending);
         let server = tokio::task::spawn_local(async { (serving.await.map(drop), Instant::now()) });
         Self { io, server, stop: Some(stop), started: Instant::now() }
     }
@@ -127,12 +128,22 @@ impl Client {
     }
 }
 
-/// Runs on one thread with a clock that skips every wait.
-fn run(test: impl Future<Output = ()>) {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_all().start_paused(true).build().unwrap();
-    let ends = async { tokio::time::timeout(Duration::from_hours(1), test).await };
-    LocalSet::new().block_on(&runtime, ends).expect("a connection has a deadline");
+thread_local! {
+    /// Which requests the connections of the current test answer in their lane.
+    static IS_HOT: Cell<Option<IsHot>> = const { Cell::new(None) };
+}
+
+/// Runs on one thread with a clock that skips every wait: all by hyper, and all that it can in the
+/// lane.
+fn run(test: impl AsyncFn()) {
+    let is_hot: IsHot = |bytes| !bytes.starts_with(b"GET /stream ");
+    for is_hot in [None, Some(is_hot)] {
+        IS_HOT.set(is_hot);
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().start_paused(true).build().unwrap();
+        let ends = async { tokio::time::timeout(Duration::from_hours(1), test()).await };
+        LocalSet::new().block_on(&runtime, ends).expect("a connection has a deadline");
+    }
 }
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -154,13 +165,14 @@ fn a_connection_is_handed_over_once_it_is_at_rest() {
         // A part of the next request was read together with this one, and is lost.
         (two.as_str(), "", 1, false),
     ] {
-        run(async {
+        run(async || {
             let (mut io, server_io) = duplex(32 * 1024);
             let (stop, stopped) = oneshot::channel();
             let budget = ByteBudget::new(usize::MAX);
             let handler = move |request| answer(request, budget.clone());
             let ending = async { stopped.await.unwrap() };
-            let serving = serve_connection(server_io, Deadlines::default(), handler, ending);
+            let serving =
+                serve_connection(server_io, Deadlines::default(), IS_HOT.get(), handler, ending);
             let server = tokio::task::spawn_local(serving);
             io.write_all(before.as_bytes()).await.unwrap();
             sleep(Duration::from_secs(1)).await;
@@ -181,7 +193,7 @@ fn a_connection_is_handed_over_once_it_is_at_rest() {
 /// Pipelined requests are served one per turn of their connection.
 #[test]
 fn a_connection_that_pipelines_takes_turns_with_the_others() {
-    run(async {
+    run(async || {
         let served = Rc::new(RefCell::new(String::new()));
         let mut clients = Vec::new();
         for (name, request_count) in [('p', 16), ('o', 1)] {
@@ -196,7 +208,8 @@ fn a_connection_that_pipelines_takes_turns_with_the_others() {
                     answer(request, budget).await
                 }
             };
-            let serving = serve_connection(server_io, Deadlines::default(), handler, pending());
+            let serving =
+                serve_connection(server_io, Deadlines::default(), IS_HOT.get(), handler, pending());
             clients.push((io, tokio::task::spawn_local(serving)));
         }
         for (mut io, server) in clients {
@@ -209,7 +222,7 @@ fn a_connection_that_pipelines_takes_turns_with_the_others() {
 
 #[test]
 fn an_idle_client_is_dropped_after_75_seconds() {
-    run(async {
+    run(async || {
         Client::connect().expect_drop(Phase::Idle, 75).await;
 
         let mut client = Client::connect();
@@ -222,7 +235,7 @@ fn an_idle_client_is_dropped_after_75_seconds() {
 
 #[test]
 fn a_slow_head_is_dropped_10_seconds_after_its_first_byte() {
-    run(async {
+    run(async || {
         let mut client = Client::connect();
         sleep(Duration::from_secs(30)).await;
         client.send("G").await;
@@ -257,7 +270,7 @@ fn a_body_that_stalls_or_crawls_is_dropped_and_one_that_flows_is_not() {
         (90_000, 30_000, 9, None),
         (90_000, 20_000, 9, Some(30)),
     ] {
-        run(async {
+        run(async || {
             let mut client = Client::connect();
             // Earlier requests on the connection make no difference.
             client.send(post(3)).await;
@@ -288,7 +301,7 @@ fn a_body_that_stalls_or_crawls_is_dropped_and_one_that_flows_is_not() {
 
 #[test]
 fn an_ignored_body_has_the_same_deadlines() {
-    run(async {
+    run(async || {
         let mut client = Client::connect();
         client.send(post(500).replace("/ ", "/discard ")).await;
         for _ in 0..9 {
@@ -301,7 +314,7 @@ fn an_ignored_body_has_the_same_deadlines() {
 
 #[test]
 fn a_discarded_body_makes_way_for_the_next_request() {
-    run(async {
+    run(async || {
         let mut client = Client::connect();
         for _ in 0..2 {
             client.send(post(LIMIT).replace("/ ", "/discard ")).await;
@@ -324,7 +337,7 @@ fn a_discarded_body_makes_way_for_the_next_request() {
 
 #[test]
 fn all_bodies_together_have_a_budget() {
-    run(async {
+    run(async || {
         let budget = ByteBudget::new(10_000);
         let begin = async |body_bytes: usize, sent_bytes: usize| {
             let mut client = Client::connect_within(&budget);
@@ -358,7 +371,7 @@ fn all_bodies_together_have_a_budget() {
 
 #[test]
 fn a_handler_has_no_deadline() {
-    run(async {
+    run(async || {
         let mut client = Client::connect();
         client.send(GET.replace("/ ", "/slow ")).await;
         assert!(client.read_until("got 0").await.starts_with("HTTP/1.1 200"));
@@ -369,7 +382,7 @@ fn a_handler_has_no_deadline() {
 
 #[test]
 fn a_client_that_closes_its_sending_side_gets_its_answer() {
-    run(async {
+    run(async || {
         let mut client = Client::connect();
         client.send(GET.replace("/ ", "/slow ")).await;
         sleep(Duration::from_secs(1)).await;
@@ -383,7 +396,7 @@ fn a_client_that_closes_its_sending_side_gets_its_answer() {
 
 #[test]
 fn the_size_of_heads_is_limited() {
-    run(async {
+    run(async || {
         let head = |bytes: usize| {
             let frame = "GET / HTTP/1.1\r\nx: \r\n\r\n".len();
             format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(bytes - frame))
@@ -404,7 +417,7 @@ fn the_size_of_heads_is_limited() {
 
 #[test]
 fn the_size_of_bodies_is_limited() {
-    run(async {
+    run(async || {
         let mut client = Client::connect();
         client.send(post(LIMIT)).await;
         client.send("x".repeat(LIMIT)).await;
@@ -430,7 +443,7 @@ fn the_size_of_bodies_is_limited() {
 
 #[test]
 fn a_client_refused_while_sending_still_gets_the_answer() {
-    run(async {
+    run(async || {
         let mut client = Client::connect();
         client.send(post(10_000_000)).await;
         // More than the transport buffers: without a reader this would wait forever.
@@ -445,7 +458,7 @@ fn a_client_refused_while_sending_still_gets_the_answer() {
 
 #[test]
 fn a_connection_is_reused_and_may_be_pipelined() {
-    run(async {
+    run(async || {
         let mut client = Client::connect();
         client.send(format!("{GET}{}abc{GET}", post(3))).await;
         let text = client.read_until("got 0").await + &client.read_until("got 3").await;
@@ -468,7 +481,7 @@ fn at_a_shutdown_what_has_arrived_is_answered_and_new_connections_may_ask_once()
         (true, Some(400), true, 400),
         (true, Some(600), false, 500),
     ] {
-        run(async {
+        run(async || {
             let mut client = Client::connect();
             if !is_new {
                 client.send(GET).await;
@@ -499,7 +512,7 @@ fn at_a_shutdown_what_has_arrived_is_answered_and_new_connections_may_ask_once()
 #[test]
 fn at_a_shutdown_a_head_may_arrive_in_pieces() {
     for (before, is_pipelined) in [("", false), (GET, false), ("", true)] {
-        run(async {
+        run(async || {
             let mut client = Client::connect();
             if !before.is_empty() {
                 client.send(before).await;
@@ -524,7 +537,7 @@ fn at_a_shutdown_a_head_may_arrive_in_pieces() {
 
 #[test]
 fn shutdown_lets_a_request_in_flight_finish() {
-    run(async {
+    run(async || {
         let mut client = Client::connect();
         client.send(GET.replace("/ ", "/slow ")).await;
         sleep(Duration::from_secs(5)).await;
@@ -539,7 +552,7 @@ fn shutdown_lets_a_request_in_flight_finish() {
 
 #[test]
 fn a_dismissed_connection_ends_at_once() {
-    run(async {
+    run(async || {
         for request in ["", "GET / HT", &GET.replace("/ ", "/slow ")] {
             let mut client = Client::connect();
             client.send(request).await;
@@ -554,7 +567,7 @@ fn a_dismissed_connection_ends_at_once() {
 
 #[test]
 fn an_upgraded_connection_has_no_deadline() {
-    run(async {
+    run(async || {
         let (mut io, server_io) = duplex(1_024);
         let is_upgraded = Rc::new(Cell::new(false));
         let seen = is_upgraded.clone();
@@ -572,7 +585,8 @@ fn an_upgraded_connection_has_no_deadline() {
             response.headers_mut().insert("connection", "upgrade".parse().unwrap());
             std::future::ready(response)
         };
-        let serving = serve_connection(server_io, Deadlines::default(), handler, pending());
+        let serving =
+            serve_connection(server_io, Deadlines::default(), IS_HOT.get(), handler, pending());
         let server = tokio::task::spawn_local(serving);
         io.write_all(b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n").await.unwrap();
         server.await.unwrap().unwrap();

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop;
 
@@ -29,6 +30,8 @@ pub(super) struct Timed<Io> {
     is_unsent_limited: bool,
     leaving: Leaving,
     lingered_bytes: usize,
+    /// Bytes that were read and put back, to be read again.
+    unread: Bytes,
 }
 
 /// Whether the client of an endless stream can be seen to close its side.
@@ -54,7 +57,14 @@ impl<Io> Timed<Io> {
             is_unsent_limited: false,
             leaving: Leaving::Visible,
             lingered_bytes: 0,
+            unread: Bytes::new(),
         }
+    }
+
+    /// Puts back bytes that were read.
+    pub(super) fn put_back(&mut self, unread: Bytes) {
+        assert!(self.unread.is_empty(), "all that was put back before has been read again");
+        self.unread = unread;
     }
 }
 
@@ -64,6 +74,12 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Timed<Io> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.unread.is_empty() {
+            // The progress was recorded when these bytes arrived.
+            let bytes = self.unread.len().min(buffer.remaining());
+            buffer.put_slice(&self.unread.split_to(bytes));
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         let had_room = buffer.remaining() > 0;
         ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::http::app::{ConnectionSlot, Server, Worker};
 use crate::http::body::RequestBody;
-use crate::http::connection::{Activity, CutOff, ReplyBody, Source};
+use crate::http::connection::{Activity, CutOff, Outgoing as _, ReplyBody, Source};
 use crate::http::handle::handle;
 use paperbourse_cluster::link::Links;
 use paperbourse_core::limits::budget::Share;
@@ -94,7 +94,7 @@ where
                 return Ok::<_, Infallible>(refused);
             };
             let is_head = request.method() == Method::HEAD;
-            let response = handle(&worker, &slot, client, request).await;
+            let response = handle(&worker, &slot, client, request).await.into_response();
             let mut response = answered(response, is_head, &worker);
             response.headers_mut().insert(&OWNER, name);
             Ok(response)

@@ -33,6 +33,7 @@ use super::{
 };
 use crate::http::app::{ConnectionSlot, Worker};
 use crate::http::body::RequestBody;
+use crate::http::complete_reply::CompleteReply;
 use crate::http::connection::{CutOff, ReplyBody, Source};
 use crate::http::error::ApiError;
 use crate::http::forwarded::FORWARDED_FOR;
@@ -178,7 +179,7 @@ pub fn handle_anywhere(
     slot: &Arc<ConnectionSlot>,
     peer: IpAddr,
     request: Request<RequestBody>,
-) -> impl Future<Output = Response<ReplyBody>> {
+) -> impl Future<Output = CompleteReply> {
     let server = &worker.server;
     if server.app().is_none()
         && server.place.is_in_cluster()
@@ -188,10 +189,11 @@ pub fn handle_anywhere(
         // Boxed, because this future is larger than that of a request answered by this node.
         Either::Left(Box::pin(async move {
             let began = Instant::now();
-            match answering(worker, OWNER_WAIT_MAX).await {
-                Answering::Here => handle(worker, slot, peer, request).await,
-                _ => pass_on(worker, slot, (peer, began), operation, request).await,
+            if let Answering::Here = answering(worker, OWNER_WAIT_MAX).await {
+                return handle(worker, slot, peer, request).await;
             }
+            let from = (peer, began);
+            CompleteReply::Elsewhere(pass_on(worker, slot, from, operation, request).await)
         }))
     } else {
         Either::Right(handle(worker, slot, peer, request))

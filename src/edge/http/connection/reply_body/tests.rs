@@ -113,7 +113,7 @@ impl Client {
                 Err(_) => pending().await,
             }
         };
-        let serving = serve_connection(server_io, Deadlines::default(), handler, ending);
+        let serving = serve_connection(server_io, Deadlines::default(), None, handler, ending);
         let server = tokio::spawn(async { (serving.await.map(drop), Instant::now()) });
         io.write_all(GET).await.unwrap();
         let mut client = Self { io, numbers, server, stop: Some(stop), began: Instant::now() };
@@ -254,7 +254,7 @@ async fn an_answer_holds_memory_until_the_client_has_taken_it() {
             assert!(held.hold(bytes));
             ready(Response::new(ReplyBody::Whole(Full::new(vec![b'x'; bytes].into()), Some(held))))
         };
-        let serving = serve_connection(server_io, Deadlines::default(), handler, pending());
+        let serving = serve_connection(server_io, Deadlines::default(), None, handler, pending());
         let server = tokio::spawn(async { serving.await.map(drop) });
         io.write_all(GET).await.unwrap();
         io.read_exact(&mut vec![0; bytes - PIPE_BYTES]).await.unwrap();
@@ -342,7 +342,7 @@ async fn a_stream_never_outlives_a_graceful_end() {
         io.read_to_string(&mut text).await.unwrap();
         text
     };
-    let serving = serve_connection(server_io, Deadlines::default(), handler, ending);
+    let serving = serve_connection(server_io, Deadlines::default(), None, handler, ending);
     let (served, text) = tokio::join!(serving, reading);
     assert!(served.is_ok(), "{served:?}");
     assert!(text.ends_with("\r\n\r\n") && !text.contains("\r\n0\r\n"), "{text}");
