@@ -166,8 +166,9 @@ impl Comparison<'_> {
                 let target = Target::of(&server, Kind::bare_keys());
                 Ok(Running::Http { target, _process: Box::new(server) })
             }
-            Peer::Durable | Peer::Durable1 | Peer::Memory => {
+            Peer::Durable | Peer::Durable1 | Peer::Hyper | Peer::Memory => {
                 let server = match peer {
+                    Peer::Hyper => self.setup.start(Kind::Durable, folder, &["--lane", "off"])?,
                     Peer::Memory => own(Kind::Memory)?,
                     Peer::Durable1 => {
                         self.setup.start_workers(1, Kind::Durable, folder, &[], &[])?

@@ -19,6 +19,8 @@ pub(crate) enum Peer {
     Durable,
     /// The same with one worker
     Durable1,
+    /// The same without the lane: hyper answers every request
+    Hyper,
     /// paperbourse without a disk
     Memory,
     /// Redis with `appendfsync always`, loaded by redis-benchmark
@@ -33,10 +35,11 @@ pub(crate) enum Peer {
 
 impl Peer {
     /// All peers.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Bare,
         Self::Durable,
         Self::Durable1,
+        Self::Hyper,
         Self::Memory,
         Self::Redis,
         Self::Fastapi,
@@ -45,8 +48,15 @@ impl Peer {
     ];
 
     /// The servers that receive trades, in the order of the table.
-    pub(crate) const TRADED: [Self; 6] =
-        [Self::Bare, Self::Durable, Self::Durable1, Self::Memory, Self::Fastapi, Self::Fastapi2];
+    pub(crate) const TRADED: [Self; 7] = [
+        Self::Bare,
+        Self::Durable,
+        Self::Durable1,
+        Self::Hyper,
+        Self::Memory,
+        Self::Fastapi,
+        Self::Fastapi2,
+    ];
 
     /// Returns the name in the table.
     pub(crate) const fn name(self) -> &'static str {
@@ -54,6 +64,7 @@ impl Peer {
             Self::Bare => "bare hyper",
             Self::Durable => "paperbourse, durable",
             Self::Durable1 => "paperbourse, durable, 1 worker",
+            Self::Hyper => "paperbourse, durable, without the lane",
             Self::Memory => "paperbourse, in memory",
             Self::Redis => "Redis, `SET` of 200 bytes, `appendfsync always`",
             Self::Fastapi => "FastAPI + PostgreSQL + Redis, 1 worker",
@@ -65,7 +76,7 @@ impl Peer {
     /// Returns the required programs that are missing on this machine.
     pub(crate) fn missing_programs(self) -> Vec<&'static str> {
         let needed: &[&str] = match self {
-            Self::Bare | Self::Durable | Self::Durable1 | Self::Memory => &[],
+            Self::Bare | Self::Durable | Self::Durable1 | Self::Hyper | Self::Memory => &[],
             Self::Redis => &["redis-server", "redis-benchmark"],
             Self::Fastapi | Self::Fastapi2 => &["redis-server", "python3", "psql"],
             Self::Wrk => &["wrk"],
