@@ -61,8 +61,8 @@ const ARCHIVE_BYTES_DEFAULT: &str = "10G";
 /// Default limit of open connections on the public listener.
 const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
 
-/// Headings of the option groups in the help. Options with a separate module define their heading
-/// there.
+/// Headings of the option groups in the help. Groups that have their own module define their
+/// heading there.
 const NETWORK: &str = "Network";
 const IDENTITY: &str = "Identity";
 const TRADING: &str = "Trading";
@@ -492,7 +492,7 @@ impl FromStr for DataPlace {
 /// Durability of a write at the time it is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum JournalSync {
-    /// A write is answered once it is on disk, by the fastest way that the file system has.
+    /// A write is answered once it is on disk, by the fastest method that the file system supports.
     Always,
     /// A write is answered once `fdatasync` has put it on disk.
     Fdatasync,

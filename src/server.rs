@@ -570,7 +570,7 @@ async fn flush_telemetry(server: &Server) {
     server.access.get().into_iter().for_each(AccessLog::flush);
 }
 
-/// Ends a standby, once the requests that it has forwarded are answered.
+/// Shuts down a standby once the requests that it has forwarded have been answered.
 #[cfg(feature = "cluster")]
 async fn stop_standing_by(
     server: &Server,

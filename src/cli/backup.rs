@@ -56,7 +56,7 @@ enum BackupCommand {
     /// Read everything in a repository, and check it
     #[command(after_help = EXIT_CODES)]
     Verify(RepositoryArgs),
-    /// Remove old points of a repository, and what only they needed
+    /// Remove old points from a repository, and the files that only they needed
     #[command(after_help = EXIT_CODES)]
     Prune {
         /// Repository of backups

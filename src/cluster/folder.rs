@@ -50,7 +50,7 @@ pub enum FolderError {
         /// The folder.
         folder: PathBuf,
     },
-    /// The folder has records that cannot be shown to be the log's.
+    /// The folder holds records that are not known to belong to the log.
     #[error(
         "{} holds records that are not those of the cluster's log: start this node on an empty \
          folder. To begin a new cluster with these records, choose a cluster name that was never \

@@ -100,7 +100,7 @@ impl JetStreamLog {
         &self.client
     }
 
-    /// Returns an error while there is no connection. Otherwise the client would queue the request
+    /// Returns an error if there is no connection, because the client would then queue the request
     /// until it reconnects, and send it long after the caller has given up.
     fn check_connected(&self) -> Result<(), NoAnswer> {
         match self.client.connection_state() {

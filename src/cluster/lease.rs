@@ -91,7 +91,7 @@ impl Lease {
 
 #[cfg(any(test, feature = "test-util"))]
 impl Lease {
-    /// Returns the lease of an owner that may answer reads now.
+    /// Creates a lease under which the owner may answer reads at once.
     pub fn begun() -> Self {
         Self::begin(true, now_ns())
     }

@@ -568,8 +568,9 @@ impl MarketSnapshot {
         self.quote().book(outcome)
     }
 
-    /// Whether the venue's hashes can verify the market's books: the market has traded, or a hash
-    /// has matched before any trade. For other books, it is unknown whether a hash should match.
+    /// Whether the venue's hashes can verify the market's books. They can if the market has traded,
+    /// or if a hash has matched before any trade. Otherwise, it is unknown whether a hash should
+    /// match.
     pub fn is_provable(&self) -> bool {
         let is_provable = |book: &Arc<Book>| book.last_trade.is_some() || book.hash.is_some();
         self.books.iter().any(|book| book.as_ref().is_some_and(is_provable))

@@ -1,5 +1,5 @@
-//! Quantities and times as they appear in the API's JSON, in answers and in frames, and the schemas
-//! that describe them. Pure.
+//! Quantities and times as they appear in the JSON of the API's answers and frames, and the schemas
+//! that describe them.
 
 use std::borrow::Cow;
 

@@ -114,7 +114,7 @@ pub struct Limits {
     pub account_rates: AccountRates,
 }
 
-/// The context of a request that a use case serves.
+/// The context in which a use case serves a request.
 #[derive(Clone, Copy)]
 pub struct RequestContext<'a> {
     /// The time at which the request is served.

@@ -26,7 +26,7 @@ const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// An error from asking a server.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// No server listens in the data folder.
+    /// No server is listening on the data folder's socket.
     #[error(
         "no server runs on {folder}: start it with `paperbourse serve --data {folder}`, or name \
          the folder of one that runs with --data",

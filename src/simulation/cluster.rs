@@ -61,7 +61,7 @@ const SEEDS_PER_FAULT: u64 = 200;
 
 const NODES: usize = 3;
 
-/// Time that one machine runs before the next machine has its turn, in milliseconds.
+/// Time for which one machine runs before the next one gets its turn, in milliseconds.
 const STEP_MS: u64 = 4;
 
 /// Time during which faults happen, in milliseconds.

@@ -87,7 +87,7 @@ totals! {
     refused_resolved: "orders refused in resolved markets",
     /// Orders that may rest, answered for the first time.
     placed: "limit orders placed",
-    /// Orders that a start recovered before any answer reported them.
+    /// Orders that were recovered at startup and that no answer had reported before.
     found_unanswered: "of them found without an answer",
     /// Runs in which an account dropped its oldest finished orders.
     forgotten: "runs that forgot some",

@@ -271,7 +271,7 @@ pub struct OrderPlaced {
     pub end: Option<EndReason>,
 }
 
-/// An order that was placed and is delayed for the venue's taker delay.
+/// An order that was placed and is held until the venue's taker delay is over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderDelayed {
     /// The order's market, side and names.

@@ -58,7 +58,7 @@ pub struct Bar {
     pub close: u32,
 }
 
-/// The bars of an outcome. A clone is cheap.
+/// The bars of an outcome. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct History {
     minutes: Series,

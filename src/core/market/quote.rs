@@ -60,8 +60,8 @@ impl<'a> QuotedBook<'a> {
         Self { liquidity: Liquidity::mirror_of(book.ladder()), book }
     }
 
-    /// Returns the total growth of a level that a taker on this side takes. Only growth of the same
-    /// [era](Self::era) can be compared.
+    /// Returns the total growth of the level at this price, on the side of the book that the taker
+    /// takes from. Growth can be compared only within one [era](Self::era).
     pub fn grown(&self, taker: Side, price: Price) -> Shares {
         // On a mirror, a taker of asks takes bids.
         let (side, price) = if self.liquidity.is_mirrored() {

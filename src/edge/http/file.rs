@@ -45,7 +45,7 @@ impl File {
         Self { headers, tag, body: body.into(), gzipped: gzipped.into() }
     }
 
-    /// Adds a header to every answer with this file.
+    /// Adds a header to every answer for this file.
     pub(super) fn header(mut self, (name, value): (HeaderName, HeaderValue)) -> Self {
         self.headers.insert(name, value);
         self

@@ -3,13 +3,13 @@
 //! A lookup takes no lock. It takes as many steps in a table of a million keys as in one of a
 //! thousand; only the share of cache misses grows.
 //!
-//! The shards own the keys and update the table as they decide. The table holds only the parts of a
-//! key that each request needs: its facts, and the windows that limit its requests. A request is
-//! decided under the guard of the lookup, so no reference is counted. When the log of the windows
-//! must be replaced, so is the table's entry, with the same facts.
+//! The shards own the keys and update the table as they decide. The table holds only what every
+//! request needs to know about its key: the key's facts, and the windows that limit its requests.
+//! The limits are checked while the lookup's guard is held, so no reference count is touched. If
+//! the windows need a new log, the whole entry is replaced by one with the same facts.
 //!
-//! About accounts, the table records only which ones were erased. Sockets opened with access tokens
-//! need this, since there is no key whose end would close them.
+//! The table also records which accounts were erased, and nothing else about accounts. An open
+//! socket that depends on an access token, and so on no key, is closed because of this record.
 //!
 //! A key that has ended stays for as long as its shard keeps it, so that its holder can be told why
 //! it no longer works.
@@ -289,7 +289,7 @@ impl fmt::Debug for KeyTable {
     }
 }
 
-/// The parts of a key that each request needs, except for its windows.
+/// The data about a key that every request needs, except for the key's windows.
 #[derive(Debug)]
 pub struct KeyEntry {
     limits: WindowLimits,

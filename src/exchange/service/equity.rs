@@ -1,8 +1,8 @@
 //! The value of an account at each full hour.
 //!
-//! Nothing is stored for this: the records that the account keeps are read in parts and folded.
-//! Everything is shown as of the last read of the account's positions. Later events are left out,
-//! so concurrent trading changes nothing.
+//! Nothing is stored for this: it is computed from the account's own records, which are read in
+//! parts. Everything is shown as of the last read of the account's positions. Later events are left
+//! out, so concurrent trading does not affect the result.
 
 use std::collections::HashMap;
 use std::sync::Arc;

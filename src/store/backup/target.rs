@@ -152,8 +152,8 @@ pub(super) fn copy_price_hours(from: &Folder, to: &Folder) -> Result<bool, DiskE
     Ok(is_regular)
 }
 
-/// Copies the file that names the cluster log, under the name with which a single server can also
-/// serve the copy.
+/// Copies the file that names the cluster's log, if there is one. The copy is always named
+/// [`CLUSTER_COPY_NAME`], which does not keep a single server from using the folder.
 pub(super) fn copy_mark(from: &Folder, to: &Folder) -> Result<(), DiskError> {
     for name in [CLUSTER_NAME, CLUSTER_COPY_NAME] {
         let mark = from.path().join(name);

@@ -19,9 +19,9 @@ use super::{
 };
 use crate::disk::DiskError;
 
-/// The journal on disk. Dropping it flushes every filled record first. If the journal's own thread
-/// drops it, because a task it woke held the last reference, the flush follows right after the
-/// drop.
+/// The journal on disk. Dropping it waits until every filled record is flushed. The exception is a
+/// drop on the journal's own thread, by a task that the thread woke: the thread then flushes as
+/// soon as the drop returns.
 pub struct LocalJournal {
     pub(super) shared: Arc<writer::Shared>,
     pub(super) stock: Arc<Stock>,

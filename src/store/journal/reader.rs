@@ -197,9 +197,9 @@ impl SegmentReader {
         Self { known, resumes_at: None, is_lenient: false, over: None, spare: Arc::default() }
     }
 
-    /// Resumes after `block`, in the next segment: the caller already has the records up to it.
-    /// They are read and checked again, and the segment must still hold exactly that block, but the
-    /// batch begins after it.
+    /// Makes the reader resume after `block`, a block of the next segment up to which the caller
+    /// already has the records. Those records are read and checked again but left out of the batch.
+    /// It is an error if the segment no longer holds exactly that block.
     pub(super) fn resuming_at(self, block: Option<ChainMark>) -> Self {
         Self { resumes_at: block, ..self }
     }

@@ -66,8 +66,8 @@ pub const PAUSE: Duration = Duration::from_millis(50);
 pub enum Appended {
     /// The block is in its place, on the disks of a majority.
     Acknowledged,
-    /// The log does not end with the expected block. A broker that has lost its followers may
-    /// report this because of a block that is not in the log yet and may never be.
+    /// The log does not end with the expected block. A broker that has lost its followers may also
+    /// report this, because it counts a block that is not in the log yet and may never be.
     Stale {
         /// The sequence of the newest block, as the broker sees it.
         tail: u64,

@@ -407,9 +407,9 @@ mod model {
         Some((claim.position, [byte, byte + 1]))
     }
 
-    /// Two threads reserve and fill while a third takes the records; with `is_begun`, one record
-    /// was already filled before. Checks that no position is reserved twice, and that the records
-    /// are taken whole, unchanged and in order.
+    /// Checks that no position is reserved twice, and that records are taken whole, unchanged and
+    /// in order, while two threads reserve and fill and a third takes. With `is_begun`, one record
+    /// is filled beforehand.
     fn check(slot_count: usize, is_begun: bool, preemptions_max: usize) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(preemptions_max);

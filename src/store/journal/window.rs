@@ -12,7 +12,7 @@ use crate::disk::{DiskError, DiskFile};
 /// Smaller in tests, which write small segments.
 const PIECE_BYTES: usize = if cfg!(any(test, feature = "test-util")) { 8 << 10 } else { 1 << 20 };
 
-/// A window on the file of a segment. Only moves forward.
+/// A window onto a segment's file. It only moves forward.
 pub(super) struct Window<'f> {
     /// `None` if the whole file is in memory.
     file: Option<&'f DiskFile>,

@@ -51,8 +51,8 @@ pub struct Timing {
     pub refusals: Refusals,
 }
 
-/// Pauses in the requests to a service after a refusal without a `Retry-After`. Each further
-/// refusal doubles the pause.
+/// How long to pause requests to a service after it refuses one without a `Retry-After`. Each
+/// further refusal doubles the pause.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusals {
     /// Rate limited (429).

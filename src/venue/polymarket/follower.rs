@@ -39,7 +39,7 @@ pub struct Follower<B> {
     markets: HashMap<Arc<str>, Followed>,
     /// Markets to follow regardless of the filter, which the catalogue has yet to describe.
     held: HashSet<Arc<str>>,
-    /// Unknown stages of resolutions that have already been logged.
+    /// Unknown resolution stages that have already been logged.
     logged_stages: HashSet<Box<str>>,
 }
 

@@ -357,8 +357,8 @@ impl Activity {
         has_room
     }
 
-    /// Whether the client did not take the last part of a stream in full at once. Returns true only
-    /// once per refusal.
+    /// Returns whether, since the last call, the client has failed to take a part of a stream in
+    /// full at once.
     pub(super) fn takes_refusal(&self) -> bool {
         self.was_refused.swap(false, Ordering::Relaxed)
     }

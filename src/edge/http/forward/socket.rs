@@ -99,8 +99,8 @@ mod tests {
         owner: DuplexStream,
     }
 
-    /// Runs `scenario` with the two ends of a socket. Returns how it ended, after how many seconds,
-    /// and whether the caller was recognized.
+    /// Runs `scenario` with the two ends of a socket. Returns the result of [`carry`], how many
+    /// seconds it took, and whether the caller was recognized.
     async fn carried<Done: Future<Output = Carried>>(
         scenario: impl FnOnce(Carried) -> Done,
     ) -> (Result<(), ErrorKind>, u64, bool) {

@@ -325,7 +325,7 @@ struct UpDownPrice {
     stale: Option<bool>,
 }
 
-/// Lists are JSON in a string.
+/// A market. Each list is a string that contains a JSON array.
 #[derive(JsonSchema)]
 struct UpDownMarket {
     id: String,

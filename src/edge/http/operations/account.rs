@@ -158,7 +158,7 @@ pub(in crate::http) struct PositionRow<'a> {
     current_price: Option<Decimal>,
     /// At the current price, in dollars.
     market_value: Option<Decimal>,
-    /// The value above the cost, in dollars.
+    /// The market value minus the cost, in dollars.
     unrealized_pnl: Option<Decimal>,
     /// What sales and payouts made above the cost, in dollars.
     realized_pnl: Decimal,
@@ -196,7 +196,7 @@ pub(in crate::http) struct SettledRow<'a> {
     payout: Decimal,
     /// 1, 0, or what the resolution says.
     payout_per_share: Decimal,
-    /// The payout above the cost, in dollars.
+    /// The payout minus the cost, in dollars.
     realized_pnl: Decimal,
     #[schemars(extend("enum" = ["won", "lost", "split", "partial"]))]
     result: &'static str,

@@ -85,7 +85,7 @@ fn open_stream(call: &Call<'_>, condition_ids: &[String]) -> Result<EventStream,
     })
 }
 
-/// Returns the ids in order, without duplicates.
+/// Returns the requested ids, in the order of the request and without duplicates.
 fn condition_ids(query: &Query<'_>) -> Result<Vec<String>, FieldError> {
     let list = query.get(CONDITION_IDS).unwrap_or_default();
     let refuse = |kind, message: String| {

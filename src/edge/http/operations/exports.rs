@@ -96,7 +96,7 @@ fn read_query(mut query: Query<'_>) -> Result<(SettlementFilter, Wallet), Invali
     query.finish((filter, wallet))
 }
 
-/// The state with which an export continues reading after its request has been answered.
+/// The state that an export needs to keep reading after its request handler has returned.
 struct Reader {
     app: Arc<AppState>,
     waiters: Arc<Waiters>,

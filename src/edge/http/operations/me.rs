@@ -19,7 +19,7 @@ pub(in crate::http) async fn get(call: &Call<'_>) -> Answer {
     Ok(Reply::ok(&MeAnswer::of(&profile, actor)))
 }
 
-/// Clients read some values under two names.
+/// The caller's account. Some values have two names, for clients that expect either one.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Me")]
 pub(in crate::http) struct MeAnswer<'a> {

@@ -66,7 +66,7 @@ fn write_unpriced(out: &mut Vec<u8>, condition_id: &str) {
     row.end();
 }
 
-/// Writes the price fields of a market, which several answers have in common.
+/// Writes a market's price fields, which several answers share.
 pub(super) fn write_prices(row: &mut JsonObject<'_>, info: &MarketInfo, prices: &MarketPrices) {
     row.decimal_or_null("buy", prices.buy().map(Price::micros));
     row.decimal_or_null("sell", prices.sell().map(Price::micros));

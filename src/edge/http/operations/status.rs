@@ -106,7 +106,7 @@ struct Open {
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "StatusReaders")]
 struct Readers {
-    /// The markets that they are subscribed to, counted once for each of them.
+    /// The number of subscriptions to markets. A market counts once for each of its subscribers.
     subscriptions: usize,
     /// The memory held by what their clients have yet to read, in bytes.
     unsent_bytes: usize,

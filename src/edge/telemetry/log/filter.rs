@@ -1,4 +1,4 @@
-//! The log filter: a default level, and other levels for some modules.
+//! The log filter: a default level, and overrides for some modules.
 
 use std::fmt;
 use std::str::FromStr;

@@ -18,7 +18,8 @@ const VALUES_SHOWN_MAX: usize = 5;
 /// The part of the exchange that relies on an assumption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RestsOn {
-    /// Fills: orders would fill on wrong books, at wrong fees, or not at all.
+    /// Fills: if the assumption is wrong, orders fill on the wrong books, at the wrong fees, or not
+    /// at all.
     Fills,
     /// Payouts of resolved markets.
     Payouts,

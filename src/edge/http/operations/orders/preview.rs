@@ -44,7 +44,7 @@ pub(in crate::http) async fn preview(call: &Call<'_>) -> Answer {
     Ok(Reply::ok(&PreviewAnswer::of(&preview.map_err(ApiError::from)?, warnings)))
 }
 
-/// What an order would do if it came now. Nothing was placed.
+/// What an order would do if it were placed now. Nothing has been placed.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "OrderPreview")]
 pub(in crate::http) struct PreviewAnswer<'a> {

@@ -1,4 +1,5 @@
-//! Writers that race for a place, and nodes that take a log from one that keeps writing.
+//! Checks of writers that race for the next place of a log, and of nodes that take a log from an
+//! owner that keeps writing.
 
 use std::cell::Cell;
 use std::time::Duration;
