@@ -25,6 +25,10 @@ pub(super) const LEASE: Duration = Duration::from_secs(1);
 /// even by a clock that runs a tenth slow.
 pub(super) const LEASE_WAIT: Duration = Duration::from_millis(1_120);
 
+const _: () = assert!(
+    9 * LEASE_WAIT.as_nanos() >= 10 * LEASE.as_nanos(),
+    "by a clock that runs a tenth slow, the wait is as long as a lease"
+);
 const _: () = assert!(2 * HEARTBEAT_INTERVAL.as_millis() <= LEASE.as_millis());
 
 /// The period in which an owner may answer reads.

@@ -83,6 +83,10 @@ impl Trim {
     /// last one is old enough and the log has grown.
     pub fn mark(&mut self, position: u64, sequence: u64, at: Instant) {
         let newest = self.marks.back();
+        debug_assert!(
+            newest.is_none_or(|it| it.position <= position && it.sequence <= sequence),
+            "a log only grows"
+        );
         if newest.is_some_and(|newest| {
             newest.sequence == sequence || at.duration_since(newest.at) < self.interval()
         }) {

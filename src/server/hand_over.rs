@@ -196,6 +196,7 @@ impl Successor {
     }
 
     fn send(&self, kind: Kind, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        debug_assert!(descriptors.len() <= DESCRIPTORS_MAX, "more take several messages");
         let count = u8::try_from(descriptors.len()).expect("at most DESCRIPTORS_MAX");
         let message = [kind.letter(), count];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -276,6 +277,7 @@ impl Predecessor {
         loop {
             match self.receive() {
                 Ok((Kind::Connections, descriptors)) => {
+                    debug_assert!(connections.len() <= connections_max, "the rest is closed");
                     let room = connections_max - connections.len();
                     if descriptors.len() > room {
                         tracing::warn!(

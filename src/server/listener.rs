@@ -109,6 +109,7 @@ impl Listeners {
     /// Deals the sockets out to `count` workers. Every socket gets a worker, since the kernel
     /// assigns it a share of the connections, and every worker gets a socket for each address.
     pub(super) fn deal(&self, count: usize) -> io::Result<Vec<Vec<StdListener>>> {
+        debug_assert!(count > 0, "there is a worker to deal to");
         let mut hands: Vec<Vec<StdListener>> = (0..count).map(|_| Vec::new()).collect();
         for &address in &self.addresses {
             let mut of_address = Vec::new();
@@ -117,6 +118,7 @@ impl Listeners {
                     of_address.push(socket);
                 }
             }
+            debug_assert!(!of_address.is_empty(), "every address is that of a socket");
             for index in 0..count.max(of_address.len()) {
                 hands[index % count].push(of_address[index % of_address.len()].try_clone()?);
             }

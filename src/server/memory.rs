@@ -92,6 +92,8 @@ const READERS_REFUSED_PERCENT: u64 = 90;
 /// With a single threshold, memory use that hovers around it would be logged at every check.
 const READERS_ACCEPTED_PERCENT: u64 = 85;
 
+const _: () = assert!(READERS_ACCEPTED_PERCENT < READERS_REFUSED_PERCENT);
+
 /// Share of resident memory that counts even if it is not in use, in ninths. The allocator reuses
 /// the memory that it retains, so retained memory is no reason to refuse anything until
 /// fragmentation adds up: the machine has at most a quarter more than the default limit, and other

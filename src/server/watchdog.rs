@@ -97,8 +97,11 @@ impl Heart {
 
     /// Returns the names of the parts that hang at this beat.
     fn hanging(&self, beat: u64) -> BTreeSet<String> {
-        let is_behind =
-            |part: &&Arc<Part>| beat - part.answered.load(Ordering::Relaxed) >= BEHIND_MAX;
+        let is_behind = |part: &&Arc<Part>| {
+            let answered = part.answered.load(Ordering::Relaxed);
+            debug_assert!(answered <= beat, "a part answers only beats that were sent");
+            beat - answered >= BEHIND_MAX
+        };
         let parts: Vec<_> = self.parts.lock().iter().filter_map(Weak::upgrade).collect();
         let behind: Vec<_> = parts.iter().filter(is_behind).collect();
         // While the background thread hangs, the shards get no beats, so they do not count.

@@ -102,9 +102,11 @@ impl ByteBudget {
     }
 
     fn shrink(&self, place: Option<usize>, less: usize) {
-        self.held_bytes.fetch_sub(less, Ordering::Relaxed);
+        let held = self.held_bytes.fetch_sub(less, Ordering::Relaxed);
+        debug_assert!(less <= held, "only bytes that are held are returned");
         if let Some(place) = place {
-            self.by_caller[place].fetch_sub(less, Ordering::Relaxed);
+            let own = self.by_caller[place].fetch_sub(less, Ordering::Relaxed);
+            debug_assert!(less <= own, "only bytes that the caller holds are returned");
         }
     }
 }

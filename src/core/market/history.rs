@@ -232,6 +232,7 @@ impl Series {
     /// `now`. Copies the bars, since readers may hold the old vector. This takes a few microseconds
     /// each minute.
     fn close(&mut self, unit: Unit, bar: Bar, now: u32, may_grow: bool) {
+        debug_assert!(now > bar.start, "a bar ends before the next one begins");
         let is_kept = |bar: &Bar| now - bar.start < unit.kept();
         let mut dropped = self.closed.partition_point(|bar| !is_kept(bar));
         if dropped == 0 && !may_grow {

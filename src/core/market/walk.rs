@@ -24,6 +24,11 @@ impl Walk {
     pub fn nothing(quantity: Shares) -> Self {
         Self { fills: Fills::new(), notional: Notional::ZERO, shortfall: quantity }
     }
+
+    /// Whether the fills and the shortfall add up to this quantity.
+    fn is_of(&self, quantity: Shares) -> bool {
+        self.fills.iter().map(|level| level.size).sum::<Shares>() + self.shortfall == quantity
+    }
 }
 
 /// The levels that an outcome trades on.
@@ -79,7 +84,9 @@ impl<'a> Liquidity<'a> {
                 break;
             }
         }
-        Walk { fills, notional, shortfall }
+        let walk = Walk { fills, notional, shortfall };
+        debug_assert!(walk.is_of(quantity), "each share is either filled or missing");
+        walk
     }
 
     /// Takes up to `quantity` shares at `limit` or better, best price first.
@@ -94,6 +101,7 @@ impl<'a> Liquidity<'a> {
             walk.notional += Notional::of(level.price, size);
             walk.shortfall -= size;
         }
+        debug_assert!(walk.is_of(quantity), "each share is either filled or missing");
         walk
     }
 

@@ -129,6 +129,7 @@ impl RequestBody {
     /// Sets the operation's size limit. A body that announces a larger size is refused before any
     /// of it is read; a chunked body announces no size and passes.
     pub fn limit(&mut self, bytes_max: usize) -> Result<(), BodyError> {
+        debug_assert!(!self.has_begun, "the limit is set before any of the body is read");
         if self.announced_bytes() > bytes_max as u64 {
             return Err(BodyError::TooLarge { bytes_max });
         }

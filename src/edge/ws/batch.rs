@@ -56,6 +56,7 @@ impl Batch {
     /// Removes the last frame from the batch if it starts after the first `taken_bytes`. A frame
     /// that starts exactly there stays.
     pub(super) fn put_back(&mut self, taken_bytes: usize) -> Option<TakenFrame> {
+        debug_assert!(taken_bytes <= self.0.bytes.len(), "a peer takes no more than there is");
         let (begin, frame) = self.0.frames.pop_if(|(begin, _)| *begin > taken_bytes)?;
         self.0.bytes.truncate(begin);
         Some(frame)

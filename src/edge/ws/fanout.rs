@@ -278,7 +278,8 @@ impl Fanout {
         if let Some(moved) = subscribers.list.get(place as usize) {
             moved.mailbox.set_place(moved.slot, place);
         }
-        self.subscription_count.fetch_sub(1, Ordering::Relaxed);
+        let before = self.subscription_count.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "every subscription was reserved");
         if subscribers.list.is_empty() {
             // Raised before the channel can be seen as ended, since the next channel starts above
             // this number.
@@ -291,7 +292,8 @@ impl Fanout {
 
     /// Called last when a socket ends.
     pub(super) fn close(&self) {
-        self.socket_count.fetch_sub(1, Ordering::Relaxed);
+        let before = self.socket_count.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "every socket was counted when it was opened");
     }
 
     fn channel(&self, market: &Arc<Market>, now: Timestamp) -> Arc<Channel> {

@@ -77,6 +77,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// Takes the next frame if it has arrived completely.
     fn take(&mut self) -> Result<Option<ClientFrame>, ReadEnd> {
+        debug_assert!(self.taken_bytes <= self.received.len(), "only what was received is taken");
         let unread = &mut self.received[self.taken_bytes..];
         let Some(head) = FrameHead::parse(unread).map_err(ReadEnd::Close)? else { return Ok(None) };
         let end = head.head_bytes + head.payload_bytes;

@@ -228,6 +228,7 @@ impl Turn {
 
     /// Gives the turn that was asked for.
     fn give(&self) {
+        debug_assert_eq!(self.0.load(Ordering::Relaxed), ASKED, "a turn is given once asked for");
         self.0.store(GIVEN, Ordering::Release);
     }
 

@@ -126,6 +126,7 @@ impl Core {
         now: Timestamp,
         environment: &Environment,
     ) -> Result<Lsn, Refusal> {
+        assert!(!events.is_empty(), "a record has events");
         if environment.room.is_full() && events.iter().any(Event::takes_memory) {
             return Err(Refusal::ServerFull);
         }
@@ -159,6 +160,7 @@ impl Core {
             }
         }
         self.state.apply(&events, lsn);
+        assert_eq!(self.state.sequence(), sequence, "a record has the number of its state");
         if events.iter().any(Event::concerns_open_orders) {
             self.published.follow(&events, &self.state, environment);
             environment.delayed_orders.announce(&events, &self.state);

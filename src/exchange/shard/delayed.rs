@@ -89,7 +89,9 @@ impl DelayedOrders {
     fn add(&self, order: OrderId, market_id: Arc<str>, due: Instant) {
         let mut waits = self.waits.lock();
         let is_first = waits.timeline.first_key_value().is_none_or(|(&(at, _), _)| due < at);
-        waits.by_order.insert(order, Wait { market_id, outcome: watch::Sender::new(None) });
+        let wait = Wait { market_id, outcome: watch::Sender::new(None) };
+        let former = waits.by_order.insert(order, wait);
+        assert!(former.is_none(), "an order is announced once");
         waits.timeline.insert((due, order), Step::Decide);
         waits.delayed_count += 1;
         if is_first {
@@ -150,6 +152,7 @@ impl DelayedOrders {
         let (delay, step) = if is_final { (KEPT, Step::Forget) } else { (RETRY, Step::Decide) };
         waits.timeline.insert((Instant::now() + delay, order), step);
         if is_final {
+            debug_assert!(waits.delayed_count > 0, "an order is counted until it is decided");
             waits.delayed_count -= 1;
             if let Some(wait) = waits.by_order.get(&order) {
                 wait.outcome.send_replace(Some(outcome));

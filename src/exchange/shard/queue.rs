@@ -69,6 +69,7 @@ impl<T> Turn<'_, T> {
     pub(super) fn next(&mut self) -> Option<T> {
         if self.waiting == 0 {
             let pending = self.queue.pending.fetch_sub(self.done, Ordering::AcqRel);
+            debug_assert!(pending >= self.done, "a task is counted until it has run");
             self.waiting = pending - self.done;
             self.done = 0;
             if self.waiting == 0 {

@@ -91,6 +91,8 @@ impl Stock {
 
     fn put(&self, segment: BlankSegment) {
         let mut state = self.state.lock();
+        let number = segment.header.number;
+        assert_eq!(number, state.next_number, "segments are made in order, without gaps");
         state.ready.push_back(segment);
         state.next_number += 1;
     }

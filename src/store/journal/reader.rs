@@ -121,6 +121,10 @@ impl Batch {
 
     /// Returns the bytes of a record.
     pub fn record(&self, at: RecordAt) -> &[u8] {
+        debug_assert!(
+            u64::from(at.offset) + u64::from(at.bytes) <= u64::from(self.end),
+            "the record must be in the batch"
+        );
         &self.content.starting_at(at.offset as usize)[..at.bytes as usize]
     }
 

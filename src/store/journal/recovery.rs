@@ -484,7 +484,12 @@ impl End {
     /// one block is in flight, so only that block, or the zeros written by an earlier start, can be
     /// in doubt.
     fn rewrite(&self) -> Result<(), DiskError> {
-        let zeros = (self.segment.header.segment_bytes - self.offset).min(BLOCK_BYTES_MAX as u64);
+        let segment_bytes = self.segment.header.segment_bytes;
+        assert!(
+            self.block_offset <= self.offset && self.offset <= segment_bytes,
+            "the newest block ends behind its start and within its segment"
+        );
+        let zeros = (segment_bytes - self.offset).min(BLOCK_BYTES_MAX as u64);
         let block_bytes = to_usize(self.offset - self.block_offset);
         let mut bytes = vec![0; block_bytes + to_usize(zeros)];
         self.segment.file.read_at(&mut bytes[..block_bytes], self.block_offset)?;

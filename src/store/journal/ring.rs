@@ -190,6 +190,7 @@ impl Ring {
         // Unlock the slot before publishing it: the drain may lock it at once.
         {
             let mut content = slot.content.lock();
+            assert!(content.bytes.is_empty(), "a slot is filled only once it is free");
             content.promised = claim.promised;
             write(&mut content.bytes);
         }
@@ -264,7 +265,12 @@ impl Drain {
         if taken.count > 0 {
             // Release: we are done with these slots before another thread reserves them.
             self.ring.exit.taken.store(taken.last_position, Ordering::Release);
-            self.ring.exit.released.fetch_add(taken.promised, Ordering::Release);
+            let released = self.ring.exit.released.fetch_add(taken.promised, Ordering::Release);
+            // Sees the promise of each record taken: its thread made it before filling the slot.
+            debug_assert!(
+                released + taken.promised <= self.ring.entrance.promised.load(Ordering::Relaxed),
+                "only promised bytes are released"
+            );
             self.ring.exit.kept_bytes.store(self.kept_bytes, Ordering::Relaxed);
         }
         taken

@@ -57,6 +57,7 @@ impl Drop for Buffer {
 impl Content {
     /// Returns the bytes that follow this offset of the file.
     pub(super) fn starting_at(&self, offset: usize) -> &[u8] {
+        debug_assert!(offset >= self.at, "the offset must be in the piece");
         &self.buffer.bytes[offset - self.at..]
     }
 
@@ -111,6 +112,7 @@ impl<'f> Window<'f> {
     /// Returns the bytes that follow this offset of the file: at least `bytes_min`, unless the file
     /// ends first.
     pub(super) fn read(&mut self, offset: usize, bytes_min: usize) -> Result<&[u8], DiskError> {
+        debug_assert!(offset >= self.at, "a window only moves forward");
         let end_min = self.file_bytes.min(offset + bytes_min);
         let old_end = self.at + self.buffer.bytes.len();
         if let Some(file) = self.file
@@ -126,6 +128,7 @@ impl<'f> Window<'f> {
     /// Returns the end of the file's last sector that is not all zeros, relative to `offset`; 0 if
     /// only zeros follow.
     pub(super) fn written_bytes(&self, offset: usize) -> Result<usize, DiskError> {
+        debug_assert!(offset >= self.at, "a window only moves forward");
         let mut written = tail::written_bytes(&self.buffer.bytes[offset - self.at..]);
         let Some(file) = self.file else { return Ok(written) };
         let mut next = self.at + self.buffer.bytes.len();
@@ -144,6 +147,7 @@ impl<'f> Window<'f> {
 
     /// Removes and returns the bytes before `end`, if they are enough for a piece.
     pub(super) fn cut_piece(&mut self, end: usize) -> Option<Content> {
+        debug_assert!(end >= self.at, "a window only moves forward");
         if self.file.is_none() || end - self.at < PIECE_BYTES {
             return None;
         }

@@ -311,6 +311,7 @@ impl Writer {
         let bytes = self.tail.append(&mut self.builder)?;
         let elapsed = now() - *started;
         assert_eq!(self.tail.chain.position, taken.last_position, "positions are contiguous");
+        assert!(bytes <= taken.promised, "a block needs no more than its records were promised");
         self.note_speed(elapsed);
         self.shared.progress.advance(taken.last_position);
         self.shared.ring.add_space(taken.promised - bytes);
@@ -350,6 +351,8 @@ impl Writer {
         let unused = self.tail.room();
         let segment = self.stock.take();
         let segment = segment.expect("space is promised only in segments that are ready");
+        let number = segment.header.number;
+        assert_eq!(number, self.tail.number + 1, "segments are filled in order, without gaps");
         self.tail = Tail::at_start_of(segment, self.tail.chain);
         self.shared.segment.store(self.tail.number, Ordering::Release);
         // The promise assumed the largest possible unused tail.

@@ -2,7 +2,9 @@
 //! fills, and the heartbeat.
 
 use super::{Account, fills_term};
-use crate::engine::account::extension::{AccountExtension, NotedLevel, UsedLevels};
+use crate::engine::account::extension::{
+    AccountExtension, NotedLevel, UsedLevels, are_reserves_lost,
+};
 use crate::engine::fills::log::FillLog;
 use crate::engine::order::open::BookSide;
 use crate::engine::order::terms::Reserve;
@@ -122,6 +124,10 @@ impl Account {
     pub(in crate::engine) fn release(&mut self, on: BookSide, before: Reserve, after: Reserve) {
         if let Some(activity) = &mut self.activity {
             activity.reserved -= before.cash - after.cash;
+            assert!(
+                activity.reserved >= Usd::ZERO || are_reserves_lost(),
+                "an order releases only cash that it reserved"
+            );
             if let Some(extension) = &mut activity.extension {
                 extension.release(on, before.shares - after.shares);
             }

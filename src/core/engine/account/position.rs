@@ -54,6 +54,7 @@ impl Position {
             Side::Buy => {
                 self.shares = self.shares.checked_add(quantity)?;
                 self.cost = self.cost.checked_add(notional)?;
+                debug_assert!(self.cost >= Usd::ZERO, "shares cost no less than nothing");
                 self.closed_by_reset = false;
             }
             Side::Sell => {
@@ -63,6 +64,11 @@ impl Position {
                 let cost = self.cost.share_floor(quantity, self.shares);
                 self.shares -= quantity;
                 self.cost -= cost;
+                debug_assert!(self.cost >= Usd::ZERO, "a sale removes at most the whole cost");
+                debug_assert!(
+                    self.is_open() || self.cost == Usd::ZERO,
+                    "a closed position has no cost"
+                );
                 self.realised = self.realised.checked_add(notional.checked_sub(cost)?)?;
             }
         }

@@ -181,9 +181,12 @@ impl State {
     /// Removes a comment everywhere except from its order's list.
     pub(in crate::engine) fn remove_comment(&mut self, id: CommentId) -> Option<Comment> {
         let comment = self.comments.remove(&id)?;
-        self.comments_by.remove(&(comment.author, id));
+        let was_listed = self.comments_by.remove(&(comment.author, id));
+        assert!(was_listed, "a comment is listed under its author");
         self.hash -= comment.term();
-        self.comment_text_bytes -= text_bytes(comment.content.len());
+        let bytes = text_bytes(comment.content.len());
+        assert!(bytes <= self.comment_text_bytes, "the text of every comment is counted");
+        self.comment_text_bytes -= bytes;
         Some(comment)
     }
 

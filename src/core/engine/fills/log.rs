@@ -98,6 +98,10 @@ impl FillLog {
 
     /// Returns the log's terms in the state hash: one for its start, and one for each fill.
     pub(in crate::engine) fn term(&self, account: AccountId, fill_count_ever: u64) -> StateHash {
+        assert!(
+            self.fills.len() as u64 <= fill_count_ever,
+            "an account logs no more fills than it ever had"
+        );
         let mut term = self.beginning_term(account);
         let first = fill_count_ever - self.fills.len() as u64 + 1;
         for (number, fill) in (first..).zip(&self.fills) {

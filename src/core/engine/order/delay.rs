@@ -107,8 +107,9 @@ impl Delays {
     }
 
     pub(in crate::engine) fn insert(&mut self, order: OrderId, market: MarketIndex, delay: Delay) {
-        self.by_order.insert(order.counter(), delay);
-        self.by_market.insert((market, order.counter()));
+        let former = self.by_order.insert(order.counter(), delay);
+        let is_new = self.by_market.insert((market, order.counter()));
+        assert!(former.is_none() && is_new, "an order is delayed once");
     }
 
     pub(in crate::engine) fn remove(
@@ -116,8 +117,10 @@ impl Delays {
         order: OrderId,
         market: MarketIndex,
     ) -> Option<Delay> {
-        self.by_market.remove(&(market, order.counter()));
-        self.by_order.remove(&order.counter())
+        let was_listed = self.by_market.remove(&(market, order.counter()));
+        let delay = self.by_order.remove(&order.counter());
+        assert_eq!(was_listed, delay.is_some(), "a delayed order is listed in its market");
+        delay
     }
 
     /// Returns the counters of the delayed orders in a market, oldest first.

@@ -48,6 +48,7 @@ impl Priority {
     }
 
     const fn at(on: BookSide, rank: u64, counter: u64) -> Self {
+        debug_assert!(rank <= RANK_MAX, "a rank must not reach into the side");
         let side = match on.side {
             Side::Buy => 0,
             Side::Sell => 1,
@@ -132,7 +133,8 @@ impl OpenOrders {
         slot: u32,
         order_state: &OrderState,
     ) {
-        self.by_price.insert(priority, slot);
+        let former = self.by_price.insert(priority, slot);
+        assert!(former.is_none(), "an order is opened once");
         if order_state.awaits_book {
             self.awaiting.insert(priority);
         }

@@ -305,6 +305,7 @@ fn packed_names(names: &[NameHash]) -> Option<[NameHash; NAMES_PER_ORDER_MAX]> {
 
 /// Packs the flags. There must be at most [`NAMES_PER_ORDER_MAX`] names.
 fn flags(side: Side, slippage_bps: Option<u32>, names: &[NameHash]) -> u8 {
+    debug_assert!(names.len() <= NAMES_PER_ORDER_MAX, "the number of names must fit its bits");
     names.len().to_le_bytes()[0] << NAME_COUNT_SHIFT
         | if slippage_bps.is_some() { FLAG_SLIPPAGE } else { 0 }
         | if side == Side::Sell { FLAG_SELL } else { 0 }

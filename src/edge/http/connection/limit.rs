@@ -173,6 +173,11 @@ impl Table {
     }
 
     fn uncount(&mut self, slot: &Slot) {
+        debug_assert!(self.count > 0, "a connection is counted once");
+        debug_assert!(
+            slot.origin.is_none_or(|origin| self.by_origin.get(&origin) > Some(&0)),
+            "a connection is counted for its address"
+        );
         self.count -= 1;
         if let Some(origin) = slot.origin
             && let Entry::Occupied(mut count) = self.by_origin.entry(origin)
@@ -216,6 +221,7 @@ impl Drop for ConnectionGuard {
         // Does nothing if the connection was already taken off the list.
         table.strangers.remove(&(self.slot.listed_ns.load(Ordering::Relaxed), self.number));
         if self.slot.is_leaving.load(Ordering::Relaxed) {
+            debug_assert!(table.leaving > 0, "a dismissed connection is counted until it closes");
             table.leaving -= 1;
         } else {
             table.uncount(&self.slot);

@@ -224,6 +224,8 @@ impl<'a> BatchAnswer<'a> {
         outcomes: &'a [Result<(OrderReceipt, bool), ApiError>],
         warnings: BatchWarnings,
     ) -> Self {
+        assert_eq!(requests.len(), outcomes.len(), "each order has an outcome");
+        assert_eq!(requests.len(), warnings.entries.len(), "each order has its own warnings");
         let entries = requests.iter().zip(outcomes).zip(warnings.entries);
         let results = entries.map(|((request, outcome), warnings)| match outcome {
             Ok((receipt, is_replay)) => {

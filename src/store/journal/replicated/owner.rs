@@ -169,6 +169,7 @@ impl<L: Log> Owner<L> {
         seal: impl FnOnce(&mut ReplicatedChain) -> Bytes,
     ) -> Result<(), Lost> {
         self.send().await?;
+        assert!(self.unacknowledged.is_none(), "at most one block is in flight");
         let mut after = self.reader.chain;
         let block = seal(&mut after);
         self.unacknowledged = Some((block, after));
