@@ -1,4 +1,4 @@
-//! Identifiers: shards, record ids, places in the journal, and points in time.
+//! Identifiers: shards, record ids, log sequence numbers, and points in time.
 //!
 //! Every id that a client sees is `counter × 64 + shard`, where the counter is part of that shard's
 //! state. Ids are unique without a global counter, and the id alone identifies the owning shard.
@@ -145,8 +145,8 @@ impl OutcomeIndex {
     }
 }
 
-/// The place of a record in its log. Places in the same log are ordered; places in different logs
-/// are not. Only a journal assigns them.
+/// A log sequence number: the place of a record in its log. LSNs of the same log are ordered, those
+/// of different logs are not. Only a journal assigns them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Lsn {
     /// The number of the log.
@@ -156,17 +156,17 @@ pub struct Lsn {
 }
 
 impl Lsn {
-    /// The place before the first record of every log. It stands for anything that depends on no
+    /// The LSN before the first record of every log. It stands for anything that depends on no
     /// record, and is always durable.
     pub const START: Self = Self { log: 0, position: 0 };
 
-    /// Returns the place of the record with this number, from 1. Meant for journals, and for tests
+    /// Returns the LSN of the record with this number, from 1. Meant for journals, and for tests
     /// that stand in for one.
     pub const fn new(log: u8, position: u64) -> Self {
         Self { log, position }
     }
 
-    /// Returns the later of two places in the same log.
+    /// Returns the later of two LSNs of the same log.
     pub fn max(self, other: Self) -> Self {
         debug_assert!(self.partial_cmp(&other).is_some(), "{self:?} and {other:?}");
         if self.position >= other.position { self } else { other }

@@ -3,7 +3,7 @@
 //!
 //! A node runs the real code from its data folder to its answers: journal, snapshots, shards, entry
 //! into the cluster, standby, seat and lease. Left out are sockets and threads, trimmed logs,
-//! imports, held and resting orders, and the steps of a drain, which [`node`] shortens.
+//! imports, delayed and resting orders, and the steps of a drain, which [`node`] shortens.
 //!
 //! Machines are killed, lose power in the middle of disk operations, and are paused. Their
 //! connections to the brokers are cut, or lead to a broker that is itself cut off. Their clocks

@@ -271,7 +271,7 @@ pub struct OrderPlaced {
     pub end: Option<EndReason>,
 }
 
-/// An order that was placed and is held until the venue's taker delay is over.
+/// An order that was placed and waits until the venue's taker delay is over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderDelayed {
     /// The order's market, side and names.
@@ -279,7 +279,7 @@ pub struct OrderDelayed {
     /// The order's terms. For an order by amount, the quantity is what the amount would buy at
     /// placement.
     pub terms: Terms,
-    /// The end of the hold, and the cash or shares reserved meanwhile.
+    /// The end of the delay, and the cash or shares reserved meanwhile.
     pub delay: Delay,
     /// The time of the decision.
     pub at: Timestamp,

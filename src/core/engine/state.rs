@@ -36,7 +36,7 @@ use crate::ids::{
 
 /// The state of one shard.
 ///
-/// Journal places are stored as positions in the shard's log. Position 0 stands for anything that
+/// LSNs are stored as positions in the shard's log. Position 0 stands for anything that
 /// was already durable when the process started.
 #[derive(Clone, Debug)]
 pub struct State {
@@ -189,7 +189,7 @@ impl State {
         condition::find(condition_id, |name| self.market_of.get(name).copied())
     }
 
-    /// Returns the LSN of the newest record of a market's settlement, or [`Place::START`] if
+    /// Returns the LSN of the newest record of a market's settlement, or [`Lsn::START`] if
     /// there is no such record.
     pub(super) fn settled_lsn(&self, condition_id: &str) -> Lsn {
         let market = self.market_named(condition_id);
@@ -197,7 +197,7 @@ impl State {
         settled.map_or(Lsn::START, |settled| self.lsn_at(settled.position_in_log))
     }
 
-    /// Returns the place of the record that introduced a market to this shard, or [`Place::START`]
+    /// Returns the LSN of the record that introduced a market to this shard, or [`Lsn::START`]
     /// if the shard has not used it.
     pub(super) fn introduction_lsn(&self, condition_id: &str) -> Lsn {
         let market = self.market_named(condition_id);
@@ -219,7 +219,7 @@ impl State {
         }
     }
 
-    /// Returns the place that the absence of an identity depends on: the newest erasure, which may
+    /// Returns the LSN that the absence of an identity depends on: the newest erasure, which may
     /// have removed its account.
     pub(super) fn no_identity_lsn(&self) -> Lsn {
         self.lsn_at(self.last_erasure)
@@ -230,7 +230,7 @@ impl State {
     }
 
     /// Returns the LSN of the newest record that an order and its comments depend on. If the
-    /// order is absent, returns the place that its absence depends on.
+    /// order is absent, returns the LSN that its absence depends on.
     pub(super) fn order_lsn(&self, order: OrderId) -> Lsn {
         let Some(row) = self.order(order) else {
             return self.absence_lsn(order.shard(), order.counter(), self.orders_ever);
@@ -248,8 +248,8 @@ impl State {
         if has_comments { lsn } else { lsn.max(self.lsn_at(self.last_removal)) }
     }
 
-    /// Returns the place that the absence of an id depends on: the newest removal, or
-    /// [`Place::START`] if the id was never assigned.
+    /// Returns the LSN that the absence of an id depends on: the newest removal, or
+    /// [`Lsn::START`] if the id was never assigned.
     pub(super) fn absence_lsn(&self, shard: ShardId, counter: u64, counter_max: u64) -> Lsn {
         let was_assigned = shard == self.shard && counter <= counter_max;
         if was_assigned { self.lsn_at(self.last_removal) } else { Lsn::START }

@@ -166,7 +166,7 @@ impl Core {
             environment.delayed_orders.announce(&events, &self.state);
         }
         environment.fill_followers.wake(&events, &self.state);
-        // Published before the record's bytes are filled in: once a place is durable, every record
+        // Published before the record's bytes are filled in: once an LSN is durable, every record
         // before it is queued or known to be missing.
         if !self.subscribers.is_empty() {
             let shard = self.state.shard();

@@ -61,7 +61,7 @@ enum Step {
 }
 
 impl DelayedOrders {
-    /// Announces the orders held by these events. Must be called with the state after the events.
+    /// Announces the orders that these events delay. Must be called with the state after them.
     #[inline]
     pub(super) fn announce(&self, events: &[Event], state: &State) {
         for event in events {

@@ -106,7 +106,7 @@ impl RestingBooks {
         self.book(sent.trader).note(number, receipt, sent, venue).map(|_| ())
     }
 
-    /// Records that an order was refused. Returns whether it had been known as held.
+    /// Records that an order was refused. Returns whether it had been known as delayed.
     pub(in crate::simulation) fn saw_refused(
         &mut self,
         trader: usize,

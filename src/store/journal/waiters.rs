@@ -81,7 +81,7 @@ impl Progress {
         self.durable.store(position, Ordering::Release);
     }
 
-    /// Wakes all waiters whose places are durable.
+    /// Wakes all waiters whose LSNs are durable.
     pub(super) fn wake(&self) {
         let position = self.durable.load(Ordering::Acquire);
         for group in self.groups.read().iter().filter_map(Weak::upgrade) {
@@ -229,7 +229,7 @@ impl Waiters {
     }
 }
 
-/// Completes once the record at a place is on disk. Dropping the wait earlier removes its entry
+/// Completes once the record with an LSN is on disk. Dropping the wait earlier removes its entry
 /// from the group.
 #[must_use = "a wait does nothing unless it is awaited"]
 pub struct DurableWait {
@@ -239,7 +239,7 @@ pub struct DurableWait {
 }
 
 impl DurableWait {
-    /// Returns the place that this waits for.
+    /// Returns the LSN that this waits for.
     #[cfg(feature = "traces")]
     pub const fn lsn(&self) -> Lsn {
         self.lsn

@@ -39,7 +39,7 @@ impl Account {
         })
     }
 
-    /// Returns the number of open orders, including held ones.
+    /// Returns the number of open orders, including delayed ones.
     pub fn open_order_count(&self) -> usize {
         self.extension().map_or(0, |extension| extension.open.len())
     }

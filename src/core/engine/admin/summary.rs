@@ -88,7 +88,7 @@ impl State {
 
     /// Returns the issuers of all accounts' identities; usually there is only one.
     pub fn observe_issuers(&self) -> Observed<Vec<Box<str>>> {
-        // No place is needed: reading an account of the issuer returns the account's own place.
+        // No LSN is needed: reading an account of the issuer returns the account's own.
         Observed { value: self.issuers.clone(), lsn: Lsn::START }
     }
 

@@ -124,7 +124,7 @@ impl State {
         Observed { value: own.cloned().collect(), lsn }
     }
 
-    /// Returns the place that a comment, or its absence, depends on.
+    /// Returns the LSN that a comment, or its absence, depends on.
     fn comment_lsn(&self, id: CommentId) -> Lsn {
         match self.comment(id) {
             Some(comment) => self.comments_lsn(comment.order),

@@ -1,4 +1,5 @@
-//! Holds on orders that the venue delays. [`crate::engine::order::delayed`] decides delayed orders.
+//! Orders that the venue delays before it matches them. [`crate::engine::order::delayed`] decides
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,8 +36,8 @@ impl Delay {
         Self { due, reserve, amount, expected_price, max_slippage_bps }
     }
 
-    /// Returns the intent of an order with this hold. For an order by amount, the intent's quantity
-    /// is 0.
+    /// Returns the intent of an order with this delay. For an order by amount, the quantity of the
+    /// intent is 0.
     pub(in crate::engine) fn intent(&self, side: Side, terms: Terms) -> Intent {
         let &Self { amount, expected_price, max_slippage_bps, .. } = self;
         let quantity = if amount.is_some() { Shares::ZERO } else { terms.quantity };
@@ -44,7 +45,7 @@ impl Delay {
         Intent { side, terms, amount, expected_price, max_slippage_bps }
     }
 
-    /// Whether the hold is valid for an order on this side with these terms.
+    /// Whether the delay is valid for an order on this side with these terms.
     pub(in crate::engine) fn is_consistent(&self, side: Side, terms: Terms) -> bool {
         let Self { due: _, reserve, amount, expected_price, max_slippage_bps } = *self;
         let least = match (amount, terms.price) {
@@ -64,7 +65,8 @@ impl Delay {
             && max_slippage_bps.is_none_or(|bps| bps <= MAX_SLIPPAGE_BPS)
     }
 
-    /// Whether an order held with the terms `held` can have the terms `decided` once it is decided.
+    /// Whether an order that was delayed with the terms `delayed` can be decided with the terms
+    /// `decided`.
     pub(in crate::engine) fn permits(&self, delayed: Terms, decided: Terms) -> bool {
         let Terms { quantity, awaited_book, delayed_ms, .. } = decided;
         // The quantity of an order by amount depends on the book at the time of the decision.
@@ -72,7 +74,7 @@ impl Delay {
         delayed_ms > 0 && decided == Terms { quantity, awaited_book, delayed_ms, ..delayed }
     }
 
-    /// Returns the hold's term in the state hash.
+    /// Returns the delay's term in the state hash.
     pub(in crate::engine) fn term(&self, order: OrderId) -> StateHash {
         let slippage = self.max_slippage_bps.map_or(-1, i64::from);
         Term::new(TermKind::Delay)

@@ -199,7 +199,7 @@ impl State {
         self.begin_delay(account, slot, *delay).map_err(flaw)
     }
 
-    /// Adds the delay of an order whose life is marked as held.
+    /// Adds the delay of an order whose state is marked as delayed.
     pub(in crate::engine) fn begin_delay(
         &mut self,
         account: u32,
@@ -247,7 +247,7 @@ impl State {
         id: OrderId,
         position_in_log: u64,
     ) -> Result<DelayedOrder, &'static str> {
-        // Holds are found by counter, so first check that the id belongs to this shard.
+        // Delays are found by counter, so first check that the id belongs to this shard.
         let slot = self.orders.slot(id).filter(|_| self.delays.get(id).is_some());
         let slot = slot.ok_or("is not held")?;
         let on = self.orders[slot].on();

@@ -94,7 +94,7 @@ impl OrderState {
     }
 
     /// Returns the cash or shares that the order reserves while it rests. The reserve of a delayed
-    /// order is in its hold instead.
+    /// order is in its delay instead.
     pub fn reserve(&self, side: Side) -> Reserve {
         if self.is_open() && !self.is_delayed {
             Reserve::of(side, self.limit(), self.remaining())

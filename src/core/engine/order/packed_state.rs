@@ -8,7 +8,7 @@ use crate::engine::order::terms::{EndReason, OrderKind, Terms, TimeInForce};
 use crate::ids::Timestamp;
 use crate::money::{Price, Shares, Usd};
 
-/// A packed [`Life`], with the book on which the order came to rest.
+/// A packed [`OrderState`], with the book on which the order came to rest.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct PackedOrderState {
     quantity: Shares,

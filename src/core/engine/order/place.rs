@@ -30,7 +30,7 @@ use crate::money::Shares;
 /// A placed order, new or replayed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placed {
-    /// The order's receipt. If [`OrderReceipt::is_held`], the order has yet to be decided.
+    /// The order's receipt. If [`OrderReceipt::is_delayed`], the order has yet to be decided.
     pub receipt: OrderReceipt,
     /// Whether the order had been placed before, so that this request changed nothing.
     pub is_replay: bool,
@@ -179,7 +179,7 @@ impl DecidedOrder for NewOrder {
 }
 
 impl<O: RequestedOrder> OrderCommand<O> {
-    /// Places a new order: decides it now, or holds it for the venue's taker delay.
+    /// Places a new order: decides it now, or delays it by the venue's taker delay.
     fn place(
         &self,
         state: &State,

@@ -324,7 +324,7 @@ pub struct OrderRow {
     pub slippage_bps: Option<u32>,
     /// The order's state; `None` if an [`OrderFilled`] placed it.
     pub order_state: Option<OrderState>,
-    /// The order's hold; `None` if the order is not delayed.
+    /// The order's delay; `None` if the order is not delayed.
     pub delay: Option<Delay>,
 }
 

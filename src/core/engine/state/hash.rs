@@ -70,7 +70,7 @@ pub enum TermKind {
     FillLog = 19,
     /// A fill in an account's log.
     LoggedFill = 20,
-    /// The hold of an order.
+    /// The delay of an order.
     Delay = 21,
     /// The resets of an account.
     Resets = 22,

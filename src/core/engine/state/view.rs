@@ -433,7 +433,7 @@ impl State {
         let own = self.account(account).and_then(|account| {
             self.keys_of(account).find(|row| row.id == key).map(|row| self.unpacked(row))
         });
-        // A record that forgets a key also changes the account, so this place covers the absence of
+        // A record that forgets a key also changes the account, so this LSN covers the absence of
         // a key too.
         Observed { value: own, lsn: self.account_lsn(account) }
     }

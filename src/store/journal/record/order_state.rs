@@ -1,4 +1,4 @@
-//! The fields of orders that may rest: their placement, their fills, and their [`Life`] in
+//! The fields of orders that may rest: their placement, their fills, and their [`OrderState`] in
 //! snapshots.
 
 use smallvec::SmallVec;
@@ -86,7 +86,7 @@ impl Fields<'_> {
         self.i64(at.nanos());
     }
 
-    /// Writes an order's hold: the hold's end and reserve, and the order's amount and price limits.
+    /// Writes an order's delay: its end and reserve, and the order's amount and price limits.
     pub(crate) fn delay(&mut self, delay: &Delay) {
         let Delay { due, reserve, amount, expected_price, max_slippage_bps } = *delay;
         self.i64(due.nanos());
