@@ -56,7 +56,7 @@ impl Outgoing for CompleteReply {
             }
             Self::Elsewhere(response) => return response,
         };
-        let mut response = response_of(reply, request_id, limits, spare);
+        let mut response = response_of(reply, &request_id, limits, spare);
         if let Some(origin) = origin {
             cors::expose(response.headers_mut(), origin);
         }
@@ -84,14 +84,11 @@ impl Outgoing for CompleteReply {
 }
 
 fn write_limits(head: &mut Vec<u8>, limits: &Limits) {
-    let Limits { tier, per_minute, per_second, reset_seconds } = limits;
-    let [tier_name, names @ .., reset_name] = &LIMIT_NAMES;
-    write_header(head, tier_name, tier.as_str().as_bytes());
-    let numbers = [per_minute.limit, per_second.limit, per_minute.remaining, per_second.remaining];
-    for (name, number) in names.iter().zip(numbers) {
+    let [tier_name, names @ ..] = &LIMIT_NAMES;
+    write_header(head, tier_name, limits.tier.as_str().as_bytes());
+    for (name, number) in names.iter().zip(limits.numbers()) {
         write_header(head, name, itoa::Buffer::new().format(number).as_bytes());
     }
-    write_header(head, reset_name, itoa::Buffer::new().format(*reset_seconds).as_bytes());
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ pub use activity::{Activity, Phase};
 pub use lane::IsHot;
 pub use limit::{ConnectionGuard, ConnectionLimit, LEAVING_MAX, NoSlot, REFUSAL};
 pub use outgoing::{Outgoing, PlainBody, Written, write_header, write_response, write_status};
+#[cfg(feature = "cluster")]
+pub(super) use reply_body::bytes_of;
 pub use reply_body::{CutOff, ReplyBody, Source};
 
 use std::convert::Infallible;

@@ -120,7 +120,7 @@ mod tests {
 
     /// Returns the body as a connection receives it.
     async fn sent(reply: Reply) -> Bytes {
-        let response = response_of(reply, RequestId::Ours(1), None, HeaderMap::new());
+        let response = response_of(reply, &RequestId::Ours(1), None, HeaderMap::new());
         let ReplyBody::Whole(body, _) = response.into_body() else { panic!("a file is no stream") };
         let Ok(body) = body.collect().await;
         body.to_bytes()

@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Response, StatusCode};
@@ -36,8 +35,6 @@ pub(super) const LIMIT_NAMES: [HeaderName; LIMIT_HEADERS] = [
 const FIRST_HEADERS: usize = 2;
 /// The first headers, the request id and the caller's limits.
 const HEADERS_OF_ALL: usize = FIRST_HEADERS + 1 + LIMIT_HEADERS;
-/// Room for the two numbers of a request id, of at most 16 and 20 digits, and for its hyphen.
-const OWN_ID_BYTES_MAX: usize = 16 + 1 + 20;
 /// Initial allocation for a body that serde writes.
 const FIRST_CAPACITY_BYTES: usize = 512;
 /// Memory budget for answers to reads that clients have not read yet, in bytes.
@@ -148,7 +145,6 @@ impl RequestId {
     }
 
     /// Returns the id as a header value.
-    #[cfg(feature = "cluster")]
     pub(super) fn to_value(&self) -> HeaderValue {
         match self {
             Self::Callers(value) => value.clone(),
@@ -194,30 +190,16 @@ fn process_name() -> &'static str {
 
 /// Builds the response: the reply's headers, then the request id, then the caller's limits.
 ///
-/// An assigned request id is stored after the body, in the same buffer. `spare`, the request's own
-/// map, has room for headers.
+/// `spare`, the request's own map, has room for headers.
 pub(super) fn response_of(
     reply: Reply,
-    request_id: RequestId,
+    request_id: &RequestId,
     limits: Option<Limits>,
     spare: HeaderMap,
 ) -> Response<ReplyBody> {
-    let Reply { status, body: mut buffer, headers: own, instead, held } = reply;
-    let body_bytes = buffer.len();
-    if let RequestId::Ours(number) = request_id {
-        buffer.reserve_exact(OWN_ID_BYTES_MAX);
-        buffer.extend_from_slice(process_name().as_bytes());
-        buffer.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-    }
-    let mut body = Bytes::from(buffer);
-    let request_id = match request_id {
-        RequestId::Callers(value) => value,
-        RequestId::Ours(_) => HeaderValue::from_maybe_shared(body.slice(body_bytes..))
-            .expect("digits and letters are visible ASCII"),
-    };
-    body.truncate(body_bytes);
-    let headers = headers_of(spare, own, body_bytes > 0, request_id, limits);
-    let body = instead.unwrap_or_else(|| ReplyBody::Whole(Full::new(body), held));
+    let Reply { status, body, headers: own, instead, held } = reply;
+    let headers = headers_of(spare, own, !body.is_empty(), request_id.to_value(), limits);
+    let body = instead.unwrap_or_else(|| ReplyBody::Whole(Full::new(body.into()), held));
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
@@ -242,13 +224,8 @@ fn headers_of(
     headers.extend(own);
     headers.insert(&REQUEST_ID, request_id);
     if let Some(limits) = limits {
-        let Limits { tier, per_minute, per_second, reset_seconds } = limits;
-        let tier = HeaderValue::from_static(tier.as_str());
-        let [per_minute, per_second, minute_rest, second_rest] =
-            [per_minute.limit, per_second.limit, per_minute.remaining, per_second.remaining]
-                .map(HeaderValue::from);
-        let reset = reset_seconds.into();
-        let values = [tier, per_minute, per_second, minute_rest, second_rest, reset];
+        let tier = HeaderValue::from_static(limits.tier.as_str());
+        let values = std::iter::once(tier).chain(limits.numbers().map(HeaderValue::from));
         headers.extend(LIMIT_NAMES.into_iter().zip(values));
     }
     headers
@@ -265,6 +242,18 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Returns the values of [`LIMIT_NAMES`] after the tier, in their order.
+    pub(super) fn numbers(&self) -> [i64; LIMIT_HEADERS - 1] {
+        let Self { tier: _, per_minute, per_second, reset_seconds } = *self;
+        [
+            per_minute.limit.into(),
+            per_second.limit.into(),
+            per_minute.remaining.into(),
+            per_second.remaining.into(),
+            reset_seconds,
+        ]
+    }
+
     pub(super) fn of(admission: &Admission, moment: Moment) -> Self {
         let Decision { per_minute, per_second, wait_ns, .. } = admission.decision;
         let wait_ns = i64::try_from(wait_ns).unwrap_or(i64::MAX);
@@ -305,7 +294,7 @@ mod tests {
         assert_eq!(accounts.len(), 24, "with 41 of 48, it is too");
         drop((strangers, accounts));
         let reply = first.pop().unwrap();
-        let response = response_of(reply, RequestId::Ours(1), None, HeaderMap::new());
+        let response = response_of(reply, &RequestId::Ours(1), None, HeaderMap::new());
         assert!(!large().hold(&budget, || account(1)), "it is on its way");
         drop(response);
         assert!(large().hold(&budget, || account(1)));

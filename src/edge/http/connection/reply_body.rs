@@ -27,14 +27,17 @@ impl ReplyBody {
     /// Returns the bytes of a complete body and its share of the memory for answers; `None` for a
     /// stream.
     pub(super) fn into_whole(self) -> Option<(Bytes, Option<Share>)> {
-        let Self::Whole(mut full, held) = self else { return None };
-        let polled = Pin::new(&mut full).poll_frame(&mut Context::from_waker(Waker::noop()));
-        let Poll::Ready(frame) = polled else { unreachable!("it waits for nothing") };
-        let data = frame.and_then(|frame| match frame {
-            Ok(frame) => frame.into_data().ok(),
-            Err(never) => match never {},
-        });
-        Some((data.unwrap_or_default(), held))
+        let Self::Whole(body, held) = self else { return None };
+        Some((bytes_of(body), held))
+    }
+}
+
+/// Returns all bytes of a body.
+pub(in crate::http) fn bytes_of(mut body: Full<Bytes>) -> Bytes {
+    let mut context = Context::from_waker(Waker::noop());
+    match Pin::new(&mut body).poll_frame(&mut context) {
+        Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+        _ => Bytes::new(),
     }
 }
 

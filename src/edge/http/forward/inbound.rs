@@ -4,11 +4,10 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::ext::Protocol;
 use hyper::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, UPGRADE};
@@ -26,7 +25,7 @@ use super::{
 };
 use crate::http::app::{ConnectionSlot, Server, Worker};
 use crate::http::body::RequestBody;
-use crate::http::connection::{Activity, CutOff, Outgoing as _, ReplyBody, Source};
+use crate::http::connection::{Activity, CutOff, Outgoing as _, ReplyBody, Source, bytes_of};
 use crate::http::handle::handle;
 use paperbourse_cluster::link::Links;
 use paperbourse_core::limits::budget::Share;
@@ -181,15 +180,6 @@ fn closing(server: &Server) -> Closing {
 }
 
 type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Returns all bytes of a body.
-fn bytes_of(mut body: Full<Bytes>) -> Bytes {
-    let mut context = Context::from_waker(Waker::noop());
-    match Pin::new(&mut body).poll_frame(&mut context) {
-        Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-        _ => Bytes::new(),
-    }
-}
 
 /// The content of a body sent to another node.
 enum Sent {

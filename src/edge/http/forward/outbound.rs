@@ -217,7 +217,7 @@ async fn pass_on(
         Ok(response) => response,
         Err(error) => {
             let reply = error.into_reply();
-            let mut response = response_of(reply, request_id, None, HeaderMap::new());
+            let mut response = response_of(reply, &request_id, None, HeaderMap::new());
             if let Some(origin) = origin {
                 crate::http::cors::expose(response.headers_mut(), origin);
             }
