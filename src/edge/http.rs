@@ -31,6 +31,7 @@ mod cursor;
 mod fields;
 mod file;
 mod holder;
+mod idle_flush;
 mod query;
 mod request_headers;
 #[cfg(feature = "traces")]

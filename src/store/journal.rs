@@ -405,9 +405,17 @@ impl Journal {
         self.progress().register()
     }
 
-    /// Flushes the filled records now. A worker calls this each time before it goes idle. On a fast
-    /// disk the calling thread flushes them itself, unless another thread is flushing. Without this
-    /// call, records are still flushed within [`FLUSH_DELAY_MAX`].
+    /// Whether a filled record waits for a flush.
+    pub fn has_unflushed(&self) -> bool {
+        match self {
+            Self::Local(local) => local.has_unflushed(),
+            Self::Memory(_) => false,
+        }
+    }
+
+    /// Flushes the filled records now. A worker calls this when it has nothing else to do. On a
+    /// fast disk the calling thread flushes them itself, unless another thread is flushing. Without
+    /// this call, records are still flushed within [`FLUSH_DELAY_MAX`].
     pub fn tend(&self) {
         match self {
             Self::Local(local) => local.tend(),

@@ -20,6 +20,7 @@ use super::cors::CorsOrigins;
 use super::forward::{ClusterPlace, ToOwner};
 use super::forwarded::TrustedProxies;
 use super::hot::is_hot;
+use super::idle_flush::IdleFlush;
 use super::operations::OPERATIONS;
 use super::reply::ANSWER_BYTES_MAX;
 #[cfg(feature = "traces")]
@@ -433,6 +434,7 @@ pub struct Worker {
     /// The metrics of this worker.
     pub metrics: Arc<Metrics>,
     waiters: OnceLock<Arc<Waiters>>,
+    idle_flush: Arc<IdleFlush>,
     turns: OnceLock<Arc<Turns>>,
     /// The turns of clients that pipeline requests.
     pipelined: OnceLock<Arc<Turns>>,
@@ -451,6 +453,7 @@ impl Worker {
             server,
             metrics,
             waiters: OnceLock::new(),
+            idle_flush: Arc::default(),
             turns: OnceLock::new(),
             pipelined: OnceLock::new(),
             watch: OnceLock::new(),
@@ -459,15 +462,20 @@ impl Worker {
         }
     }
 
-    /// Returns this worker's requests that wait for the disk. The first call starts the task that
-    /// wakes them. It cannot start earlier: before startup is complete there is no journal to wait
-    /// for.
+    /// Returns this worker's requests that wait for the disk. The first call starts the tasks that
+    /// flush for them and wake them. They cannot start earlier: before startup is complete there is
+    /// no journal to wait for.
     pub fn waiters(&self, app: &AppState) -> &Arc<Waiters> {
         self.waiters.get_or_init(|| {
             let waiters = app.journal.register();
             tokio::spawn({
                 let waiters = waiters.clone();
                 async move { waiters.run().await }
+            });
+            tokio::spawn({
+                let (idle_flush, waiters) = (self.idle_flush.clone(), waiters.clone());
+                let server = self.server.clone();
+                async move { idle_flush.run(&waiters, || server.tend()).await }
             });
             waiters
         })
@@ -522,9 +530,13 @@ impl Worker {
         self.waiters.get().map_or(0, |waiters| waiters.first_asked())
     }
 
-    /// Flushes the journal. Called whenever this worker's thread is about to sleep.
+    /// Flushes the journal, or wakes the task that does. Called whenever this worker's thread is
+    /// about to sleep.
     pub fn before_sleep(&self) {
-        self.server.tend();
+        let Some(app) = self.server.app().filter(|app| app.journal.has_unflushed()) else { return };
+        if !self.waiters.get().is_some_and(|waiters| self.idle_flush.begin(waiters)) {
+            app.journal.tend();
+        }
     }
 }
 

@@ -152,6 +152,10 @@ impl LocalJournal {
         self.shared.progress.wakeup.notify();
     }
 
+    pub(super) fn has_unflushed(&self) -> bool {
+        self.shared.ring.has_next()
+    }
+
     pub(super) fn tend(&self) {
         if let Err(error) = self.writer.tend() {
             (self.on_lost)(&error);

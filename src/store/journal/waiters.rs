@@ -108,6 +108,7 @@ impl Progress {
             asked: std::sync::atomic::AtomicU64::new(0),
             #[cfg(feature = "cluster")]
             first_asked: std::sync::atomic::AtomicU64::new(0),
+            waits_ever: std::sync::atomic::AtomicU64::new(0),
         });
         let mut groups = self.groups.write();
         // Dropped groups must not count towards the maximum.
@@ -132,6 +133,8 @@ pub struct Waiters {
     /// See [`Self::first_asked`].
     #[cfg(feature = "cluster")]
     first_asked: std::sync::atomic::AtomicU64,
+    /// See [`Self::waits_ever`].
+    waits_ever: std::sync::atomic::AtomicU64,
 }
 
 #[derive(Default)]
@@ -153,11 +156,18 @@ impl Waiters {
     /// Waits until the record at `lsn` is on disk. The worker must be running [`Self::run`].
     pub fn durable(self: &Arc<Self>, lsn: Lsn) -> DurableWait {
         self.asked.store(lsn.position, std::sync::atomic::Ordering::Relaxed);
+        let waits_ever = self.waits_ever() + 1;
+        self.waits_ever.store(waits_ever, std::sync::atomic::Ordering::Relaxed);
         #[cfg(feature = "cluster")]
         if self.first_asked() == 0 {
             self.first_asked.store(lsn.position, std::sync::atomic::Ordering::Relaxed);
         }
         DurableWait { waiters: self.clone(), lsn, entry: None }
+    }
+
+    /// Returns the number of times that this worker has begun to wait for an LSN.
+    pub fn waits_ever(&self) -> u64 {
+        self.waits_ever.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Returns the position of the newest wait since the last call, or 0 if there was no wait.
