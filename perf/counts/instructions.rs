@@ -9,8 +9,12 @@
 //! of a cache line, or wait for its earlier writes. On an uncontended line they take some 20
 //! cycles; on a line that all cores change, they limit how well the work scales. Those of the C
 //! library are not counted.
+//!
+//! *Lines of code* are the distinct cache lines that the instructions of an operation lie on. A
+//! processor's first cache for instructions holds some 500 or 1,000 of them: what takes more is
+//! read anew from a slower cache each time.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::env;
 use std::ops::Sub;
 use std::path::PathBuf;
@@ -30,6 +34,16 @@ const SHA256_UNIT: &str = "SHA-256 instructions";
 
 /// The unit of locked instructions: atomic changes and fences.
 const LOCKED_UNIT: &str = "locked instructions";
+
+/// The unit of the cache lines that an operation's code lies on.
+const LINES_UNIT: &str = "lines of code";
+
+/// Size of a cache line, in bytes.
+const LINE_BYTES: u64 = 64;
+
+/// Operations on fewer lines than this get no such count: where the linker puts their functions
+/// would change it by more than the tolerance.
+const LINES_MIN: usize = 400;
 
 /// Part of the names of the crypto library's functions that compress blocks.
 const SHA256_FUNCTIONS: &str = "sha256_block_data_order";
@@ -63,14 +77,18 @@ pub(crate) fn is_possible() -> bool {
 pub(crate) fn count() -> Vec<Count> {
     let times = TIMES_MAX / 2;
     let count = |(name, _)| {
-        let Instructions { sha256, locked, others } = run(name, 2 * times) - run(name, times);
+        let (more, fewer) = (run(name, 2 * times), run(name, times));
+        let lines = line_count(&more, &fewer, i64::try_from(times).expect("few"));
+        let lines = if lines < LINES_MIN { 0 } else { lines };
+        let Instructions { sha256, locked, others } = more.sums - fewer.sums;
         let each = |sum: i64| {
             let sum = f64::from(i32::try_from(sum).expect("a moderate number"));
             sum / f64::from(u32::try_from(times).expect("few"))
         };
         // Rounded, since the allocator's own locked instructions are rare and would add fractions.
         let locked = each(locked).round();
-        let apart = [(SHA256_UNIT, each(sha256)), (LOCKED_UNIT, locked)];
+        let lines = f64::from(u32::try_from(lines).expect("a moderate number"));
+        let apart = [(SHA256_UNIT, each(sha256)), (LOCKED_UNIT, locked), (LINES_UNIT, lines)];
         let apart = apart.into_iter().filter(|&(_, count)| count > 0.0);
         let counts = [(UNIT, each(others))].into_iter().chain(apart);
         counts.map(move |(unit, count)| Count::new(name, unit, count))
@@ -98,8 +116,25 @@ impl Sub for Instructions {
     }
 }
 
-/// Runs an operation under valgrind and returns the instructions of the whole run.
-fn run(operation: &str, times: usize) -> Instructions {
+/// What was executed in a run.
+struct Executed {
+    sums: Instructions,
+    /// How often the instruction at each address was executed.
+    at: HashMap<u64, i64>,
+}
+
+/// Returns the number of cache lines with an instruction that was executed in at least half of the
+/// `times` by which one run repeats the operation more often than the other.
+fn line_count(more: &Executed, fewer: &Executed, times: i64) -> usize {
+    let each_time = more.at.iter().filter(|&(address, &count)| {
+        let before = fewer.at.get(address).copied().unwrap_or(0);
+        2 * (count - before) >= times
+    });
+    each_time.map(|(address, _)| address / LINE_BYTES).collect::<HashSet<_>>().len()
+}
+
+/// Runs an operation under valgrind and returns what the whole run executed.
+fn run(operation: &str, times: usize) -> Executed {
     let profile = NamedTempFile::new().expect("a temporary file");
     let Output { status, stderr, .. } = Command::new(VALGRIND)
         .args(["--tool=callgrind", "--dump-instr=yes"])
@@ -117,7 +152,8 @@ fn run(operation: &str, times: usize) -> Instructions {
 /// Sums up a profile in callgrind's format. Lines that name an object file and a function are
 /// followed by lines with an instruction's address, its source line and its cost. The line after
 /// `calls=` has the cost of the called function, which is also listed under that function itself.
-fn read(profile: &str, program: &str, locked_addresses: &HashSet<u64>) -> Instructions {
+fn read(profile: &str, program: &str, locked_addresses: &HashSet<u64>) -> Executed {
+    let mut at = HashMap::new();
     let mut sums = Instructions { sha256: 0, locked: 0, others: 0 };
     let mut is_program = false;
     let mut function = "";
@@ -136,6 +172,9 @@ fn read(profile: &str, program: &str, locked_addresses: &HashSet<u64>) -> Instru
             let mut numbers = cost.split(' ');
             let address = numbers.next().map(|it| u64::from_str_radix(it, 16).expect("an address"));
             let cost = numbers.nth(1).map_or(0, |it| it.parse().expect("a number"));
+            if let Some(address) = address {
+                *at.entry(address).or_default() += cost;
+            }
             let is_sha256 = function.contains(SHA256_FUNCTIONS);
             *(if is_sha256 { &mut sums.sha256 } else { &mut sums.others }) += cost;
             let is_counting = COUNTING_FUNCTIONS.iter().any(|part| function.contains(part));
@@ -145,7 +184,7 @@ fn read(profile: &str, program: &str, locked_addresses: &HashSet<u64>) -> Instru
             }
         }
     }
-    sums
+    Executed { sums, at }
 }
 
 /// Returns the addresses of the locked instructions in `objdump`'s disassembly of a program.
@@ -178,7 +217,22 @@ mod tests {
             fn=counts::allocator::note\n0x60 3 7\n";
         let locked = HashSet::from([0x20, 0x60]);
         let expected = Instructions { sha256: 6_900, locked: 20, others: 532 };
-        assert_eq!(read(profile, "/bin/counts", &locked), expected);
+        let executed = read(profile, "/bin/counts", &locked);
+        assert_eq!(executed.sums, expected);
+        let at = [(0x10, 400), (0x20, 120), (0x30, 5), (0x50, 6_900), (0x60, 7)];
+        assert_eq!(executed.at, HashMap::from(at));
+    }
+
+    #[test]
+    fn lines_of_code_are_those_executed_each_time() {
+        let executed = |at: &[(u64, i64)]| {
+            let sums = Instructions { sha256: 0, locked: 0, others: 0 };
+            Executed { sums, at: at.iter().copied().collect() }
+        };
+        // On five lines, of which one is executed too seldom, and one as often in both runs.
+        let more = [(0x00, 200), (0x3f, 200), (0x40, 150), (0x80, 149), (0xc0, 7), (0x100, 300)];
+        let fewer = [(0x00, 100), (0x3f, 100), (0x40, 100), (0x80, 100), (0xc0, 7)];
+        assert_eq!(line_count(&executed(&more), &executed(&fewer), 100), 3);
     }
 
     #[test]
