@@ -1,5 +1,5 @@
-//! The recorded payloads of the real venue, and cases that other people's programs make, which are
-//! not part of the repository.
+//! The recorded payloads of the real venue, cases that other people's programs make, and what those
+//! programs send, which are not part of the repository.
 
 use std::path::{Path, PathBuf};
 
@@ -29,5 +29,16 @@ pub fn case_path(name: &str) -> Option<PathBuf> {
         return Some(case);
     }
     eprintln!("SKIPPED: no case at {}", case.display());
+    None
+}
+
+/// A file of the reference, in `reference` beside the recordings; `None`, with a message, if it is
+/// not there.
+pub fn reference_path(name: &str) -> Option<PathBuf> {
+    let file = folder()?.join("../reference").join(name);
+    if file.is_file() {
+        return Some(file);
+    }
+    eprintln!("SKIPPED: no reference at {}", file.display());
     None
 }

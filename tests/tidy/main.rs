@@ -186,10 +186,12 @@ const PURE_CRATES: [&str; 13] = [
 ];
 
 /// Exceptions for pure modules, and why each is harmless.
-const EXCEPTIONS: [(&str, &str, &str); 9] = [
+const EXCEPTIONS: [(&str, &str, &str); 11] = [
     ("auth/identity/oidc/key_set", "aws_lc_rs::signature", "parses public keys"),
     ("auth/identity/oidc/key_set", "jsonwebtoken", "parses public keys"),
     ("auth/identity/tier_claim", "crate::auth::identity::TokenFlaw", "a value"),
+    ("clob/signature/ecdsa", "secp256k1", "computes"),
+    ("clob/signature/keccak", "tiny_keccak", "computes"),
     ("engine/order/idempotency", "aws_lc_rs::digest", "computes"),
     ("limits/bucket", "parking_lot::Mutex", "no request with a key meets these locks"),
     ("market/price", "crate::market::MarketSnapshot", "a value"),

@@ -27,8 +27,9 @@ struct Package {
     root: &'static [&'static str],
 }
 
-const PACKAGES: [Package; 7] = [
+const PACKAGES: [Package; 8] = [
     Package { folder: "src", root: &[] },
+    Package { folder: "src/clob", root: &["clob"] },
     Package { folder: "src/cluster", root: &["cluster"] },
     Package { folder: "src/core", root: &[] },
     Package { folder: "src/edge", root: &[] },

@@ -1,0 +1,7 @@
+#![doc = include_str!("README.md")]
+
+pub mod signature;
+mod text;
+pub mod timestamp;
+#[cfg(test)]
+mod vectors;
