@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+pub mod credentials;
 pub mod signature;
 mod text;
 pub mod timestamp;

@@ -169,8 +169,9 @@ const PURE_STD: [&str; 23] = [
 ];
 
 /// Crates that only compute; `loom` is only used in models.
-const PURE_CRATES: [&str; 13] = [
+const PURE_CRATES: [&str; 14] = [
     "arc_swap",
+    "base64",
     "crc32c",
     "foldhash",
     "hashbrown",
@@ -186,10 +187,12 @@ const PURE_CRATES: [&str; 13] = [
 ];
 
 /// Exceptions for pure modules, and why each is harmless.
-const EXCEPTIONS: [(&str, &str, &str); 11] = [
+const EXCEPTIONS: [(&str, &str, &str); 13] = [
     ("auth/identity/oidc/key_set", "aws_lc_rs::signature", "parses public keys"),
     ("auth/identity/oidc/key_set", "jsonwebtoken", "parses public keys"),
     ("auth/identity/tier_claim", "crate::auth::identity::TokenFlaw", "a value"),
+    ("clob/credentials", "aws_lc_rs::constant_time", "compares"),
+    ("clob/credentials", "aws_lc_rs::hmac", "computes"),
     ("clob/signature/ecdsa", "secp256k1", "computes"),
     ("clob/signature/keccak", "tiny_keccak", "computes"),
     ("engine/order/idempotency", "aws_lc_rs::digest", "computes"),
