@@ -5,6 +5,8 @@
 
 mod inputs;
 
+#[path = "../../fuzz/targets/clob.rs"]
+mod clob;
 #[path = "../../fuzz/targets/http_route.rs"]
 mod http_route;
 #[path = "../../fuzz/targets/journal_tail.rs"]
@@ -29,6 +31,11 @@ fn check(name: &str, count: usize, run: fn(&[u8])) {
         let _shown = Shown(&input);
         run(&input);
     }
+}
+
+#[test]
+fn clob() {
+    check("clob", 10_000, clob::run);
 }
 
 #[test]
