@@ -13,9 +13,10 @@
 //! three decimals, and is empty for a book that never traded. SHA-1 is not a safeguard here: the
 //! hash only has to reveal where our book differs from that of an honest venue.
 
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 
-use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
+use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use crate::feed::verify::{HashedBook, Verifier};
 use paperbourse_core::ids::condition;
@@ -52,6 +53,22 @@ impl Verifier for BookHasher {
             digest.update(&self.text);
             is_hex_of(hash, digest.finish().as_ref())
         })
+    }
+}
+
+impl BookHasher {
+    /// Returns the hash of a book, in lower-case hexadecimal. `last_trade_price` is `None` for a
+    /// market without trades.
+    pub fn hash(&mut self, book: HashedBook<'_>, last_trade_price: Option<Price>) -> String {
+        self.text.clear();
+        write_head(&mut self.text, book);
+        write_tail(&mut self.text, last_trade_price, book.version);
+        let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, &self.text);
+        let mut hash = String::with_capacity(HASH_TEXT_BYTES);
+        for byte in digest.as_ref() {
+            write!(hash, "{byte:02x}").expect("a string takes all text");
+        }
+        hash
     }
 }
 
@@ -222,5 +239,7 @@ mod tests {
         ] {
             assert_eq!(hasher.matching(book(&ladder), hash, &candidates), expected);
         }
+        assert_eq!(hasher.hash(book(&ladder), price(420_000)), traded);
+        assert_eq!(hasher.hash(book(&ladder), None), never_traded);
     }
 }
