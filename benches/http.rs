@@ -111,7 +111,7 @@ fn route(criterion: &mut Criterion) {
         ("unknown", Method::GET, "/v1/no/such/path"),
     ] {
         group.bench_function(name, |bencher| {
-            bencher.iter(|| find(black_box(&method), black_box(path)).is_ok());
+            bencher.iter(|| find(black_box(&method), black_box(path), false).is_ok());
         });
     }
     group.finish();

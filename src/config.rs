@@ -123,6 +123,18 @@ pub struct ServeArgs {
     )]
     pub lane: Switch,
 
+    /// Whether to answer requests of Polymarket's order book API (CLOB), so that its clients can
+    /// use this server by changing their host
+    #[arg(help_heading = NETWORK, hide_short_help = true)]
+    #[arg(
+        long,
+        env = "PAPERBOURSE_CLOB",
+        default_value = "off",
+        value_name = "on|off",
+        hide_possible_values = true
+    )]
+    pub clob: Switch,
+
     /// Where identities come from.
     #[command(flatten)]
     pub identity: IdentityArgs,

@@ -439,6 +439,7 @@ fn server_of(arguments: &ServeArgs, connections_max: usize) -> anyhow::Result<Se
     let server = Server::new(connections_max).capped_by_address(connections_max, per_address_max);
     let server = if arguments.console == Switch::On { server } else { server.without_console() };
     let server = if arguments.has_lane() { server } else { server.without_lane() };
+    let server = if arguments.clob == Switch::On { server.with_clob() } else { server };
     server.cors.set(&arguments.cors_origins);
     server.log_requests(arguments.access_log).context("failed to start the access log's thread")?;
     Ok(server.trusting(TrustedProxies::new(&arguments.trusted_proxies)))

@@ -6,7 +6,8 @@
 //! Each input goes to two servers: one whose connections have a lane, and one where hyper serves
 //! all requests. Their answers differ in numbers and random names alone.
 //!
-//! In the input, `{key}` stands for a valid API key and `{token}` for an access token.
+//! Both have the venue's interface beside their own. In the input, `{key}` stands for a valid API
+//! key and `{token}` for an access token.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -23,7 +24,7 @@ use paperbourse::http::app::{AppState, ConnectionSlot, Server, Worker};
 use paperbourse::http::body::RequestBody;
 use paperbourse::http::connection::{Deadlines, IsHot, Outgoing, ReplyBody, serve_connection};
 use paperbourse::http::handle::handle;
-use paperbourse::http::hot::is_hot;
+use paperbourse::http::hot::is_hot_with_clob;
 use paperbourse::http::route::{RouteError, find};
 use paperbourse::ids::Timestamp;
 use paperbourse::journal::{Journal, JournalConfig, MemoryJournal};
@@ -68,7 +69,7 @@ struct World {
 
 /// The two servers, which get the same inputs in the same order.
 static WORLDS: LazyLock<Mutex<[World; 2]>> =
-    LazyLock::new(|| Mutex::new([World::new(None), World::new(Some(is_hot))]));
+    LazyLock::new(|| Mutex::new([World::new(None), World::new(Some(is_hot_with_clob))]));
 
 /// The shortest word that counts as a random name, such as a key or a token.
 const RANDOM_NAME_BYTES_MIN: usize = 16;
@@ -120,7 +121,7 @@ impl World {
     fn new(is_hot: Option<IsHot>) -> Self {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_time().start_paused(true).build().unwrap();
-        let server = Arc::new(Server::new(1));
+        let server = Arc::new(Server::new(1).with_clob());
         let (exchange, token) = exchange();
         server.open(Arc::new(exchange));
         let slot =
@@ -181,7 +182,9 @@ impl World {
     }
 
     async fn answer(&self, request: Request<RequestBody>) -> Response<ReplyBody> {
-        check_route(request.uri().path());
+        for has_clob in [false, true] {
+            check_route(request.uri().path(), has_clob);
+        }
         let response = handle(&self.worker, &self.slot, ADDRESS, request).await.into_response();
         assert_ne!(response.status(), StatusCode::INTERNAL_SERVER_ERROR, "{response:?}");
         assert!(response.headers().contains_key("x-request-id"));
@@ -197,9 +200,9 @@ impl World {
 }
 
 /// Whether a path exists does not depend on the method, unless an operation is left out on purpose.
-fn check_route(path: &str) {
+fn check_route(path: &str, has_clob: bool) {
     let methods = [Method::GET, Method::HEAD, Method::POST, Method::DELETE, Method::PATCH];
-    let found = methods.map(|method| find(&method, path));
+    let found = methods.map(|method| find(&method, path, has_clob));
     assert_eq!(found[0], found[1], "HEAD has the same route as GET");
     let is_left_out = |result: &_| matches!(result, Err(RouteError::NotOffered { .. }));
     let is_unknown = |result: &Result<_, _>| *result == Err(RouteError::NotFound);

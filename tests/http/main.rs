@@ -10,6 +10,7 @@ mod asyncapi;
 mod batches;
 mod cancels;
 mod candles;
+mod clob;
 mod comments;
 mod conformance;
 mod connections;

@@ -47,6 +47,21 @@ fn risen(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> Vec<(
 }
 
 #[test]
+fn the_venues_operations_are_counted_only_where_they_are_served() {
+    let requests = "paperbourse_http_requests_total";
+    let listen = ["--admin-listen", "127.0.0.1:0"];
+    for (flags, status, labels) in
+        [(&["--clob", "on"][..], 400, "GET /book"), (&["--clob", "off"], 404, "none")]
+    {
+        let server = Server::unlimited_with(&[&listen[..], flags].concat());
+        assert_eq!(server.get("/book").status, status);
+        let expected = format!("operation=\"{labels}\",status=\"{status}\"");
+        assert_eq!(risen(&BTreeMap::new(), &series(&server, requests)), [(expected, 1)]);
+        assert_eq!(page(&server).contains("GET /book"), labels == "GET /book");
+    }
+}
+
+#[test]
 fn an_answer_counts_for_its_operation_and_status() {
     let server = Server::unlimited_with(&["--admin-listen", "127.0.0.1:0"]);
     let account = server.account();

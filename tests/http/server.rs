@@ -57,6 +57,13 @@ pub(crate) fn shared() -> &'static Server {
     &SHARED.get_or_init(|| Shared::start(&UNLIMITED)).server
 }
 
+/// The same, with the venue's interface.
+pub(crate) fn shared_with_clob() -> &'static Server {
+    static SHARED: OnceLock<Shared> = OnceLock::new();
+    let flags = [&UNLIMITED[..], &["--clob", "on"]].concat();
+    &SHARED.get_or_init(|| Shared::start(&flags)).server
+}
+
 impl Shared {
     fn start(flags: &[&str]) -> Self {
         let server = Server::start(flags);
@@ -98,11 +105,16 @@ impl Server {
 
     /// A server without limits that plays the recording of these tests after this change.
     pub(crate) fn after(change: impl FnOnce(&Path)) -> Self {
+        Self::after_with(change, &[])
+    }
+
+    /// The same, with these additional flags.
+    pub(crate) fn after_with(change: impl FnOnce(&Path), flags: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
         let recording = folder.path().join("recording");
         recording::write(&recording);
         change(&recording);
-        Self::start_in(Arc::new(folder), &UNLIMITED)
+        Self::start_in(Arc::new(folder), &[&UNLIMITED[..], flags].concat())
     }
 
     /// A server without limits, with these additional flags.

@@ -19,10 +19,10 @@ use super::cors::CorsOrigins;
 #[cfg(feature = "cluster")]
 use super::forward::{ClusterPlace, ToOwner};
 use super::forwarded::TrustedProxies;
-use super::hot::is_hot;
+use super::hot::{is_hot, is_hot_with_clob};
 use super::idle_flush::IdleFlush;
-use super::operations::OPERATIONS;
 use super::reply::ANSWER_BYTES_MAX;
+use super::route::operation_count;
 #[cfg(feature = "traces")]
 use crate::telemetry::Traces;
 use crate::telemetry::{AccessLog, Metrics, Sample, Throttle};
@@ -141,6 +141,8 @@ pub struct Server {
     has_console: bool,
     /// Whether connections answer hot requests in the lane.
     has_lane: bool,
+    /// Whether the venue's interface is served.
+    has_clob: bool,
     /// The origins of web pages that may call the API.
     pub cors: CorsOrigins,
     /// The lease under which the owner of a cluster's log may answer. Set before startup completes.
@@ -192,6 +194,7 @@ impl Server {
             traces: None,
             has_console: true,
             has_lane: true,
+            has_clob: false,
             cors: CorsOrigins::default(),
             #[cfg(feature = "cluster")]
             lease: OnceLock::new(),
@@ -216,7 +219,18 @@ impl Server {
     /// Returns the test for requests that connections answer in the lane; `None` if hyper answers
     /// all requests.
     pub fn hot(&self) -> Option<IsHot> {
-        self.has_lane.then_some(is_hot)
+        self.has_lane.then_some(if self.has_clob { is_hot_with_clob } else { is_hot })
+    }
+
+    /// Serves the venue's interface beside this server's own. Called before the first worker is
+    /// created, whose metrics count its operations.
+    pub fn with_clob(self) -> Self {
+        Self { has_clob: true, ..self }
+    }
+
+    /// Whether the venue's interface is served.
+    pub fn has_clob(&self) -> bool {
+        self.has_clob
     }
 
     /// Disables the console.
@@ -447,7 +461,7 @@ pub struct Worker {
 impl Worker {
     /// Creates a worker and adds its metrics to the server's metrics page.
     pub fn new(server: Arc<Server>) -> Self {
-        let metrics = Arc::new(Metrics::new(OPERATIONS.len()));
+        let metrics = Arc::new(Metrics::new(operation_count(server.has_clob)));
         server.metrics.lock().push(metrics.clone());
         Self {
             server,

@@ -4,6 +4,7 @@
 //! repeats the text, except for a request that fails validation, where it lists the failing fields.
 //! Two errors have a different code in the header than in the body; see [`ApiError::header_code`].
 
+mod clob;
 pub mod codes;
 mod refusals;
 
@@ -15,6 +16,7 @@ use hyper::header::{
 };
 use hyper::{Method, StatusCode};
 
+pub(super) use self::clob::ClobError;
 use super::body::BodyError;
 use super::invalid::{FieldError, Invalid};
 use super::json::write::{JsonObject, write_list, write_text};

@@ -22,12 +22,12 @@ use super::body::RequestBody;
 use super::call::{Answer, Call};
 use super::complete_reply::CompleteReply;
 use super::cors;
-use super::error::ApiError;
+use super::error::{ApiError, ClobError};
 use super::holder::Holder;
-use super::operation::{Access, Operation, Run, Verb};
+use super::operation::{Access, Operation, Run};
 use super::operations::{docs, socket, trade};
 use super::query::{Query, warn_of_ignored};
-use super::reply::RequestId;
+use super::reply::{Reply, RequestId};
 use super::request_headers::{RequestHeaders, Sent};
 use super::route::{RouteError, decode, find, row};
 #[cfg(feature = "traces")]
@@ -64,12 +64,13 @@ pub fn handle(
         let framing = require_framing(&headers, head.version);
         let path = head.uri.path();
         let found = framing.and_then(|()| {
-            find(&head.method, path).map_err(|error| ApiError::no_route(error, &head.method, path))
+            let found = find(&head.method, path, worker.server.has_clob());
+            found.map_err(|error| ApiError::no_route(error, &head.method, path))
         });
         let operation = found.as_ref().ok().copied();
         #[cfg(feature = "traces")]
         let trace = trace::begin(&worker.server, &head, operation, &request_id, began);
-        let is_read = operation.is_some_and(|operation| operation.method == Verb::Get);
+        let is_read = operation.is_some_and(Operation::is_read);
         let answer = match found {
             Ok(operation) => {
                 let to = (&head, &headers, &mut body, &mut admitted, &progress);
@@ -123,7 +124,7 @@ pub fn handle(
             if let Some(cause) = error.cause {
                 tracing::error!(%request_id, cause, "internal error, please report it");
             }
-            docs::instead(&head, &error).unwrap_or_else(|| error.into_reply())
+            refused(operation, &head, error)
         });
         if let (Some(operation), Some(query)) = (operation, head.uri.query()) {
             warn_of_ignored(&mut reply, operation, query);
@@ -132,7 +133,7 @@ pub fn handle(
         // large.
         let holder = || body.holder().unwrap_or_else(|| Holder::of(None, peer));
         if is_read && !reply.hold(&worker.server.answers, holder) {
-            reply = ApiError::server_busy().into_reply();
+            reply = refused(operation, &head, ApiError::server_busy());
         }
         worker.metrics.answered(row(operation), reply.status.as_u16(), elapsed);
         if let Some(log) = access {
@@ -151,6 +152,15 @@ pub fn handle(
             body.end_trace_when_sent(trace);
         }
         CompleteReply::new(reply, request_id, admitted, origin, head.headers)
+    }
+}
+
+/// Returns the answer for an error: a page for a browser that looks for one, or else what clients
+/// of the operation expect.
+fn refused(operation: Option<&Operation>, head: &Parts, error: ApiError) -> Reply {
+    match operation {
+        Some(operation) if operation.is_clob() => operation.refuse(error),
+        _ => docs::instead(head, &error).unwrap_or_else(|| error.into_reply()),
     }
 }
 
@@ -229,7 +239,7 @@ async fn unless_given_up(
         answer = answer => answer,
         end = worker.server.given_up() => {
             let end = if operation.is_batch { u64::MAX } else { end };
-            let is_unknown = operation.method != Verb::Get && progress.may_be_below(end);
+            let is_unknown = !operation.is_read() && progress.may_be_below(end);
             Err(if is_unknown { ApiError::outcome_unknown() } else { ApiError::not_ready() })
         }
     }
@@ -251,7 +261,7 @@ mod tests {
         let worker = Worker::new(Arc::new(Server::new(1)));
         worker.server.lease.set(Arc::new(Lease::begun())).unwrap();
         worker.server.give_up(7);
-        let operation = |method, path| find(&method, path).unwrap();
+        let operation = |method, path| find(&method, path, false).unwrap();
         let (trade, read) = (operation(Method::POST, "/trade"), operation(Method::GET, "/v1/keys"));
         let batch = operation(Method::POST, "/v1/orders/batch");
         let code = async |operation: &Operation, first: Option<u64>, answer: Pin<Box<_>>| {
@@ -322,7 +332,9 @@ async fn answer(
 ) -> Answer {
     let server = &*worker.server;
     match operation.run {
-        Run::Health(run) => return run(server, Query::new(operation, head.uri.query())),
+        Run::Health(run) => {
+            return run(server, &head.headers, Query::new(operation, head.uri.query()));
+        }
         Run::File(find) => {
             let name = operation.path.segment(head.uri.path()).and_then(decode);
             let file = name.and_then(|name| find(server, &name)).ok_or(RouteError::NotFound)?;
@@ -388,6 +400,7 @@ async fn answer(
         Run::Trade => trade::trade(&call).await,
         Run::Now(run) => run(&call),
         Run::Later(run) => run(&call).await,
+        Run::Clob(run) => Ok(run(&call).unwrap_or_else(ClobError::into_reply)),
         Run::Health(_) | Run::File(_) | Run::Socket(_) => unreachable!("answered before"),
     }
 }

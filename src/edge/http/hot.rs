@@ -17,11 +17,37 @@ pub fn is_hot(bytes: &[u8]) -> bool {
     HOT.iter().any(|line| bytes.starts_with(line))
 }
 
+/// Prefixes of the request lines of the venue's operations that bots repeat. None is also a prefix
+/// of the line of a stream.
+const CLOB_HOT: [&[u8]; 14] = [
+    b"GET /book?",
+    b"GET /fee-rate",
+    b"GET /last-trade",
+    b"GET /midpoint?",
+    b"GET /neg-risk?",
+    b"GET /price?",
+    b"GET /spread?",
+    b"GET /tick-size",
+    b"GET /time ",
+    b"POST /books ",
+    b"POST /last-trades-prices ",
+    b"POST /midpoints ",
+    b"POST /prices ",
+    b"POST /spreads ",
+];
+
+/// Whether these bytes begin with a request for a hot operation, on a server with the venue's
+/// interface.
+pub fn is_hot_with_clob(bytes: &[u8]) -> bool {
+    is_hot(bytes) || CLOB_HOT.iter().any(|line| bytes.starts_with(line))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::operation::Run;
+    use crate::http::operation::{Operation, Run};
     use crate::http::operations::OPERATIONS;
+    use crate::http::operations::clob::CLOB;
 
     #[test]
     fn hot_operations_answer_in_one_piece_and_each_line_has_one() {
@@ -37,5 +63,19 @@ mod tests {
             assert!(!line.contains("/export/") && !line.contains("/stream"), "{line}");
         }
         assert_eq!(is_used, [true; HOT.len()]);
+    }
+
+    #[test]
+    fn hot_lines_of_the_venues_interface_have_operations_of_it_alone() {
+        let lines = |table: &[Operation]| -> Vec<_> {
+            let ends = ["?", " "].into_iter();
+            let of = |end| move |operation: &Operation| format!("{operation:?}{end}");
+            ends.flat_map(|end| table.iter().map(of(end)).collect::<Vec<_>>()).collect()
+        };
+        for hot in CLOB_HOT {
+            let is_line = |line: &String| line.as_bytes().starts_with(hot);
+            assert!(lines(&CLOB).iter().any(is_line), "{}", hot.escape_ascii());
+            assert!(!lines(&OPERATIONS).iter().any(is_line), "{}", hot.escape_ascii());
+        }
     }
 }

@@ -4,14 +4,17 @@ use std::fmt;
 use std::pin::Pin;
 
 use hyper::Method;
+use hyper::header::HeaderMap;
 use schemars::JsonSchema;
 
 use super::app::Server;
 use super::call::{Answer, Call};
+use super::error::{ApiError, ClobError};
 use super::file::File;
 use super::operations::socket::Stream;
 use super::parameter::Parameter;
 use super::query::Query;
+use super::reply::Reply;
 use paperbourse_core::engine::key::Permission;
 use paperbourse_core::wire::{SchemaOf, schema_of};
 use paperbourse_exchange::service::Makes;
@@ -85,7 +88,7 @@ pub(super) enum Answers {
 /// How an operation runs.
 pub(super) enum Run {
     /// Runs without any checks, even while the server is starting.
-    Health(fn(&Server, Query<'_>) -> Answer),
+    Health(fn(&Server, &HeaderMap, Query<'_>) -> Answer),
     /// Sends the file that belongs to the path's parameter, without any checks; `None` if there is
     /// no such file.
     File(fn(&Server, &str) -> Option<&'static File>),
@@ -98,6 +101,10 @@ pub(super) enum Run {
     /// Runs in a boxed future. Each connection reserves space for the largest unboxed future and
     /// moves it with each request, so operations that wait for a shard are worth an allocation.
     Later(for<'a> fn(&'a Call<'a>) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>),
+    /// Reads memory for a client of the venue, synchronously. All errors of the operation, also
+    /// those of the common checks, look like the venue's, and parameters of the query that it does
+    /// not read are ignored.
+    Clob(fn(&Call<'_>) -> Result<Reply, ClobError>),
 }
 
 /// The methods that operations use.
@@ -259,6 +266,21 @@ impl Operation {
         matches!(self.run, Run::Health(_) | Run::File(_)) && (!is_readiness || is_draining)
     }
 
+    /// Whether the operation belongs to the venue's interface.
+    pub(super) const fn is_clob(&self) -> bool {
+        matches!(self.run, Run::Clob(_))
+    }
+
+    /// Whether the operation changes nothing.
+    pub(super) fn is_read(&self) -> bool {
+        self.method == Verb::Get || self.is_clob()
+    }
+
+    /// Returns the answer for an error, as the operation's clients expect it.
+    pub(super) fn refuse(&self, error: ApiError) -> Reply {
+        if self.is_clob() { ClobError::from(error).into_reply() } else { error.into_reply() }
+    }
+
     /// Returns the name in metrics: `GET /v1/orders/{order_id}`.
     pub fn name(&self) -> String {
         format!("{} {}", self.method.as_str(), self.path.as_str())
@@ -289,7 +311,7 @@ impl Operation {
             // may not make.
             || (code == "ACCOUNT_SUSPENDED" && self.errors.contains(&"JOURNAL_FULL"))
             // A write that was forwarded to another node may be lost without an answer.
-            || (code == "OUTCOME_UNKNOWN" && self.method != Verb::Get)
+            || (code == "OUTCOME_UNKNOWN" && !self.is_read())
             || ALL.contains(&code)
             || (self.access != Access::Public && WITH_CREDENTIAL.contains(&code))
     }

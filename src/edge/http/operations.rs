@@ -9,6 +9,7 @@ pub mod account;
 pub mod batch;
 pub mod books;
 pub mod candles;
+pub mod clob;
 pub mod comments;
 pub(super) mod console;
 pub mod data;
@@ -502,7 +503,7 @@ pub static OPERATIONS: [Operation; 72] = [
             "stream the prices of up to 50 `condition_ids`, separated by commas, as server-sent \
              events",
         ),
-    Operation::get("/", Public, Health(|server, _| Ok(docs::home(server))))
+    Operation::get("/", Public, Health(|server, headers, _| Ok(docs::home(server, headers))))
         .answers_with(Answers::File("text/html"))
         .summary("get a page that says what this server is and whether it is ready"),
     Operation::get("/docs", Public, Run::File(|server, _| Some(docs::page(server))))
@@ -550,10 +551,10 @@ pub static OPERATIONS: [Operation; 72] = [
     Operation::get("/v1/time", Public, Now(|call| Ok(status::time(call))))
         .answers_with(Answers::Number)
         .summary("get the Unix time, in seconds"),
-    Operation::get("/v1/health", Public, Health(|_, _| Ok(health::health())))
+    Operation::get("/v1/health", Public, Health(|_, _, _| Ok(health::health())))
         .answers::<health::Health>()
         .summary("check that the process is alive"),
-    Operation::get("/v1/health/live", Public, Health(|_, _| Ok(health::live())))
+    Operation::get("/v1/health/live", Public, Health(|_, _, _| Ok(health::live())))
         .answers::<health::Health>()
         .summary("check that the process is alive, like `/v1/health`"),
     Operation::get("/v1/health/ready", Public, Health(health::ready))

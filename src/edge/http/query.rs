@@ -27,6 +27,9 @@ const WARNINGS_HEADER: HeaderName = HeaderName::from_static("x-polysim-warnings"
 /// object, in its `warnings`. Names that start with an underscore are exempt, because clients add
 /// such parameters to get around caches.
 pub(super) fn warn_of_ignored(reply: &mut Reply, operation: &Operation, query: &str) {
+    if operation.is_clob() {
+        return;
+    }
     let is_read = |name: &str| operation.query.iter().any(|it| it.name == name);
     let names = form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
     let ignored: BTreeSet<_> =
@@ -371,7 +374,7 @@ pub(super) mod tests {
     pub(in crate::http) fn query<'a>(request: &str, text: Option<&'a str>) -> Query<'a> {
         let (method, path) = request.split_once(' ').unwrap();
         let method: Method = method.parse().unwrap();
-        Query::new(find(&method, path).unwrap(), text)
+        Query::new(find(&method, path, false).unwrap(), text)
     }
 
     #[test]

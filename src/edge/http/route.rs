@@ -10,6 +10,7 @@ use percent_encoding::percent_decode_str;
 use super::fields::closest;
 use super::operation::{Allow, Operation, Verb};
 use super::operations::OPERATIONS;
+use super::operations::clob::CLOB;
 
 /// Why a request line matches no operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -37,8 +38,15 @@ pub enum RouteError {
 /// The first row whose pattern matches the path decides, whatever the method. So in the table a
 /// path without a parameter precedes patterns that would match its last segment, and `POST /trade`,
 /// the hottest operation, comes first.
-pub fn find(method: &Method, path: &str) -> Result<&'static Operation, RouteError> {
-    find_offered(method, path).map_err(|error| {
+///
+/// With `has_clob`, a path that this server's own interface does not have is looked up in the
+/// venue's.
+pub fn find(method: &Method, path: &str, has_clob: bool) -> Result<&'static Operation, RouteError> {
+    let found = match find_offered(&OPERATIONS, method, path) {
+        Err(RouteError::NotFound) if has_clob => find_offered(&CLOB, method, path),
+        found => found,
+    };
+    found.map_err(|error| {
         not_offered(method, path).map_or(error, |reason| RouteError::NotOffered { reason })
     })
 }
@@ -56,42 +64,62 @@ pub(super) fn nearest(method: &Method, path: &str) -> Option<String> {
     let misspelt = closest(&bare, &known).or_else(|| closest(&other, &known));
     let candidates = [bare.as_str(), below, &other].into_iter().chain(misspelt);
     candidates.filter(|candidate| *candidate != path).find_map(|candidate| {
-        let row = match find_offered(method, candidate) {
+        let row = match find_offered(&OPERATIONS, method, candidate) {
             Ok(row) => row,
             Err(RouteError::MethodNotAllowed { .. }) => {
                 OPERATIONS.iter().find(|it| it.path.segment(candidate).is_some())?
             }
             Err(_) => return None,
         };
-        let is_known = find_offered(method, candidate).is_ok();
+        let is_known = find_offered(&OPERATIONS, method, candidate).is_ok();
         let path = row.path.as_str();
         Some(if is_known { format!("{row:?}") } else { path.to_owned() })
     })
 }
 
-/// Returns the operation's row in the table, or the number of rows for `None`.
+/// Returns the operation's place in [`operation_names`].
 pub(super) fn row(operation: Option<&'static Operation>) -> usize {
-    let row = operation.and_then(|operation| OPERATIONS.element_offset(operation));
-    row.unwrap_or(OPERATIONS.len())
+    let Some(operation) = operation else { return OPERATIONS.len() };
+    OPERATIONS.element_offset(operation).unwrap_or_else(|| {
+        let row = CLOB.element_offset(operation).expect("an operation is in one of the tables");
+        OPERATIONS.len() + 1 + row
+    })
+}
+
+/// Returns the number of operations of a server.
+pub(super) fn operation_count(has_clob: bool) -> usize {
+    OPERATIONS.len() + if has_clob { CLOB.len() } else { 0 }
+}
+
+/// Returns the names of a server's operations in metrics. `none`, for requests that match no
+/// operation, follows those of its own interface.
+pub(super) fn operation_names(has_clob: bool) -> Vec<String> {
+    let clob = if has_clob { &CLOB[..] } else { &[] };
+    let own = OPERATIONS.iter().map(Operation::name).chain(["none".to_owned()]);
+    own.chain(clob.iter().map(Operation::name)).collect()
 }
 
 /// The segment below `/v1/markets` that begins another path. No condition id looks like this, and
 /// some clients retry for a minute if they are told that a market is unknown.
 const NO_CONDITION_ID: &str = "by-slug";
 
-fn find_offered(method: &Method, path: &str) -> Result<&'static Operation, RouteError> {
+fn find_offered(
+    table: &'static [Operation],
+    method: &Method,
+    path: &str,
+) -> Result<&'static Operation, RouteError> {
     let fits = |operation: &Operation| operation.path.segment(path);
-    let found = OPERATIONS.iter().enumerate().find_map(|(row, it)| Some((row, fits(it)?)));
+    let found = table.iter().enumerate().find_map(|(row, it)| Some((row, fits(it)?)));
     let (row, segment) = found.ok_or(RouteError::NotFound)?;
     // `Call::parameter` relies on this check.
     if !segment.is_empty() {
         decode(segment).ok_or(RouteError::NotFound)?;
     }
-    if segment == NO_CONDITION_ID && OPERATIONS[row].path.parameter() == "condition_id" {
+    if segment == NO_CONDITION_ID && table[row].path.parameter() == "condition_id" {
         return Err(RouteError::NotFound);
     }
     let wanted = Verb::of(method);
-    let mut same_path = OPERATIONS[row..].iter().filter(|it| it.path == OPERATIONS[row].path);
+    let mut same_path = table[row..].iter().filter(|it| it.path == table[row].path);
     same_path.clone().find(|it| Some(it.method) == wanted).ok_or_else(|| {
         let allow = same_path.by_ref().map(|it| it.method).collect();
         RouteError::MethodNotAllowed { allow }
@@ -136,9 +164,12 @@ mod tests {
         for (index, operation) in OPERATIONS.iter().enumerate() {
             let path = path_of(operation);
             let mut taken = Vec::new();
-            assert_eq!(row(find(&operation.method.as_str().parse().unwrap(), &path).ok()), index);
+            assert_eq!(
+                row(find(&operation.method.as_str().parse().unwrap(), &path, false).ok()),
+                index
+            );
             for method in &methods {
-                let found = find(method, &path);
+                let found = find(method, &path, false);
                 if Verb::of(method) == Some(operation.method) {
                     assert_eq!(found, Ok(operation), "{method} {path}");
                 }
@@ -146,7 +177,8 @@ mod tests {
                     taken.push(method.as_str());
                 }
             }
-            let Err(RouteError::MethodNotAllowed { allow }) = find(&Method::PUT, &path) else {
+            let Err(RouteError::MethodNotAllowed { allow }) = find(&Method::PUT, &path, false)
+            else {
                 panic!("{path} takes PUT");
             };
             assert_eq!(allow.to_string(), taken.join(", "), "{path}");
@@ -191,7 +223,7 @@ mod tests {
             (Method::PUT, "/v1/keys", "GET, HEAD, POST"),
             (Method::DELETE, "/trades/64/comments", "GET, HEAD, POST"),
         ] {
-            let allowed = match find(&method, path).expect_err(path) {
+            let allowed = match find(&method, path, false).expect_err(path) {
                 RouteError::NotFound | RouteError::NotOffered { .. } => String::new(),
                 RouteError::MethodNotAllowed { allow } => allow.to_string(),
             };
@@ -220,7 +252,7 @@ mod tests {
             ("/v1/me/walletsx/64", &[]),
         ] {
             for method in [get, head, post, patch, delete] {
-                let found = find(method, path);
+                let found = find(method, path, false);
                 let is_left_out = matches!(found, Err(RouteError::NotOffered { .. }));
                 assert_eq!(is_left_out, left_out.contains(method), "{method} {path}");
             }
@@ -235,7 +267,7 @@ mod tests {
             ("/v1/markets/x+7", "x+7"),
             ("/v1/markets/%C3%a9", "é"),
         ] {
-            let operation = find(&Method::GET, path).expect(path);
+            let operation = find(&Method::GET, path, false).expect(path);
             let segment = operation.path.segment(path).expect(path);
             assert_eq!(decode(segment).as_deref(), Some(expected), "{path}");
         }

@@ -38,6 +38,8 @@ pub struct SearchText {
 pub enum Stage {
     /// Not closed.
     Active,
+    /// Orders are accepted.
+    Tradable,
     /// Closed, resolved or not.
     Closed,
     /// The payouts are final.
@@ -122,6 +124,7 @@ impl Stage {
     const fn matches(self, status: MarketStatus) -> bool {
         match self {
             Self::Active => !status.is_closed(),
+            Self::Tradable => status.is_tradable(),
             Self::Closed => status.is_closed(),
             Self::Resolved => matches!(status, MarketStatus::Resolved),
         }

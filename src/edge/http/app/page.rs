@@ -4,8 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use super::{AppState, Server};
-use crate::http::operation::Operation;
-use crate::http::operations::OPERATIONS;
+use crate::http::route::{operation_count, operation_names};
 use crate::telemetry::{self, Gauges, LogSample, Metrics, Process, Scrape, ServingGauges};
 #[cfg(feature = "cluster")]
 use paperbourse_cluster::metrics::LogMetrics;
@@ -56,8 +55,8 @@ impl Server {
         }
         let workers = self.metrics.lock().clone();
         telemetry::render(&Scrape {
-            workers: Metrics::sum(OPERATIONS.len(), workers.iter().map(Arc::as_ref)),
-            operations: OPERATIONS.iter().map(Operation::name).chain(["none".to_owned()]).collect(),
+            workers: Metrics::sum(operation_count(self.has_clob), workers.iter().map(Arc::as_ref)),
+            operations: operation_names(self.has_clob),
             gauges,
             serving: app.map(|app| app.gauges()),
             log: self.log_sample(journal),

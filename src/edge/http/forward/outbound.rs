@@ -183,7 +183,7 @@ pub fn handle_anywhere(
     let server = &worker.server;
     if server.app().is_none()
         && server.place.is_in_cluster()
-        && let Ok(operation) = find(request.method(), request.uri().path())
+        && let Ok(operation) = find(request.method(), request.uri().path(), server.has_clob())
         && !operation.is_answered_by_any_node(server.is_draining())
     {
         // Boxed, because this future is larger than that of a request answered by this node.
@@ -216,7 +216,7 @@ async fn pass_on(
     let response = match answer(worker, from, operation, (head, &mut body)).await {
         Ok(response) => response,
         Err(error) => {
-            let reply = error.into_reply();
+            let reply = operation.refuse(error);
             let mut response = response_of(reply, &request_id, None, HeaderMap::new());
             if let Some(origin) = origin {
                 crate::http::cors::expose(response.headers_mut(), origin);

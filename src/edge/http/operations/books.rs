@@ -148,7 +148,7 @@ fn best(levels: &[Level], depth: usize) -> &[Level] {
     &levels[levels.len().saturating_sub(depth)..]
 }
 
-fn write_level(out: &mut Vec<u8>, level: &Level) {
+pub(super) fn write_level(out: &mut Vec<u8>, level: &Level) {
     let mut object = JsonObject::new(out);
     object.decimal("price", level.price.micros());
     object.decimal("size", level.size.micros());

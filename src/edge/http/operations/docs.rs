@@ -79,14 +79,32 @@ pub(in crate::http) fn page(server: &Server) -> &'static File {
     &PAGES[usize::from(server.has_console())]
 }
 
-/// `GET /`.
-pub(in crate::http) fn home(server: &Server) -> Reply {
+/// `GET /`. Clients of the venue ask here whether it is up; only browsers name HTML.
+pub(in crate::http) fn home(server: &Server, headers: &HeaderMap) -> Reply {
+    let has_clob = server.has_clob();
+    if has_clob && !accepts_html(headers) {
+        let headers = HeaderMap::from_iter([
+            (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+            (VARY, HeaderValue::from_static("accept")),
+        ]);
+        return Reply { headers, ..Reply::ok(&"OK") };
+    }
     let page = include_str!("docs/home.html")
         .replace("{build}", &VERSION_LINES.replace('\n', "; "))
         .replace("{state}", &state(server))
         .replace("{console}", if server.has_console() { CONSOLE } else { "" })
         .replace("{guide}", &guide::contents("docs/", None));
-    reply(StatusCode::OK, page)
+    let mut reply = reply(StatusCode::OK, page);
+    if has_clob {
+        reply.headers.insert(VARY, HeaderValue::from_static("accept"));
+    }
+    reply
+}
+
+/// Whether a client names HTML among what it accepts, as browsers do.
+fn accepts_html(headers: &HeaderMap) -> bool {
+    let media_type = |item: &str| item.split(';').next().unwrap_or_default().trim().to_owned();
+    items(headers, &ACCEPT).any(|item| media_type(item) == "text/html")
 }
 
 /// Builds a reply with a page that clients must not store.
@@ -124,8 +142,7 @@ fn moved(name: &str) -> Reply {
 
 /// Builds the page for a browser that requests a missing path; `None` for any other client.
 fn missing(head: &Parts, error: &ApiError) -> Option<Reply> {
-    let media_type = |item: &str| item.split(';').next().unwrap_or_default().trim().to_owned();
-    if !items(&head.headers, &ACCEPT).any(|item| media_type(item) == "text/html") {
+    if !accepts_html(&head.headers) {
         return None;
     }
     let depth = head.uri.path().matches('/').count().checked_sub(1)?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
+use hyper::header::HeaderMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -33,7 +34,7 @@ pub(in crate::http) const READY_QUERY: [Parameter; 1] =
 /// books from the venue, the server is degraded: reads and accounts work, trades do not. A jump of
 /// the system clock or a lack of memory degrades it too. With `strict`, a degraded server is not
 /// ready.
-pub(in crate::http) fn ready(server: &Server, mut query: Query<'_>) -> Answer {
+pub(in crate::http) fn ready(server: &Server, _: &HeaderMap, mut query: Query<'_>) -> Answer {
     let is_strict = query.flag("strict");
     let is_strict = query.finish(is_strict)?;
     let troubles = troubles(server).ok_or_else(ApiError::not_ready)?;

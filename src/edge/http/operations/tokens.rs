@@ -76,19 +76,22 @@ impl<'a> TokenAnswer<'a> {
     }
 }
 
+/// Returns the venue's `base_fee` for this schedule; `None` if the fee cannot be computed.
+pub(super) fn base_fee(fees: Fees) -> Option<u32> {
+    match fees {
+        Fees::Free => Some(0),
+        Fees::Curve(_) => Some(BASE_FEE),
+        Fees::Unsupported => None,
+    }
+}
+
 impl FeeRateAnswer {
     /// Returns the fee rate to show; `None` if the fee cannot be computed.
     fn of(fees: Fees) -> Option<Self> {
         const MICROS_PER_BASIS_POINT: i64 = FeeRate::MAX.micros() / 10_000;
-        match fees {
-            Fees::Free => Some(Self { base_fee: 0, fee_rate_bps: 0 }),
-            Fees::Curve(curve) => {
-                let above = curve.rate.micros() + MICROS_PER_BASIS_POINT - 1;
-                let fee_rate_bps = above / MICROS_PER_BASIS_POINT;
-                Some(Self { base_fee: BASE_FEE, fee_rate_bps })
-            }
-            Fees::Unsupported => None,
-        }
+        let rate = if let Fees::Curve(curve) = fees { curve.rate } else { FeeRate::ZERO };
+        let fee_rate_bps = (rate.micros() + MICROS_PER_BASIS_POINT - 1) / MICROS_PER_BASIS_POINT;
+        Some(Self { base_fee: base_fee(fees)?, fee_rate_bps })
     }
 }
 
