@@ -46,6 +46,7 @@ impl Exchange {
                 ["--tier", "free=unlimited/unlimited/2/5"],
                 ["--address-limits", "off"],
                 ["--starting-balance", starting_balance],
+                ["--clob", "on"],
             ]
             .concat(),
         );
