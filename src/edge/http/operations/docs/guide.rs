@@ -20,7 +20,12 @@ macro_rules! pages {
 
 /// The pages, grouped by their readers.
 static GUIDE: [(&str, &[Page]); 2] = [
-    ("For bots", &pages!["first-bot" "bots" "orders" "streams" "data" "keys" "api" "sdk" "paper"]),
+    (
+        "For bots",
+        &pages![
+            "first-bot" "bots" "orders" "streams" "data" "keys" "api" "sdk" "clob" "paper"
+        ],
+    ),
     (
         "For operators",
         &pages!["install" "operating" "configuration" "venues" "guarantees" "changes"],
