@@ -26,7 +26,8 @@ struct Leftovers {
 pub(crate) enum Ending {
     /// At once, since it has no children and nothing to clean up.
     Kill,
-    /// With an interrupt, as from a terminal, so that it can end its own children first.
+    /// With an interrupt, as from a terminal, so that it can end its own children first, or write
+    /// what it has recorded.
     Interrupt,
 }
 

@@ -1,5 +1,6 @@
 //! The measured servers, as child processes.
 
+use std::env;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -90,7 +91,10 @@ impl Server {
         }
         command.args(["--listen", "127.0.0.1:0", "--workers", &worker_count.to_string()]);
         command.args(flags).envs(environment.iter().copied());
-        let mut process = Process::start(command.stdout(Stdio::piped()), Ending::Kill)?;
+        // A server that records a profile writes it when it ends in order.
+        let has_profile = env::var_os("LLVM_PROFILE_FILE").is_some();
+        let ending = if has_profile { Ending::Interrupt } else { Ending::Kill };
+        let mut process = Process::start(command.stdout(Stdio::piped()), ending)?;
         let stdout = process.child().stdout.take().expect("the child's output is a pipe");
         let mut lines = BufReader::new(stdout).lines();
         let mut address_after = |words: &str| -> anyhow::Result<SocketAddr> {
