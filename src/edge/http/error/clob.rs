@@ -24,7 +24,7 @@ impl ClobError {
         Self { status, text: Cow::Borrowed(text), retry_after_seconds: None }
     }
 
-    /// No token was sent, or none that could exist.
+    /// The token is missing or malformed.
     pub(in crate::http) const INVALID_TOKEN: Self =
         Self::new(StatusCode::BAD_REQUEST, "Invalid token id");
 
@@ -36,11 +36,11 @@ impl ClobError {
     pub(in crate::http) const INVALID_PAYLOAD: Self =
         Self::new(StatusCode::BAD_REQUEST, "Invalid payload");
 
-    /// The request, or the answer to it, would be too large.
+    /// The request is too large, or its answer would be.
     pub(in crate::http) const TOO_LARGE: Self =
         Self::new(StatusCode::BAD_REQUEST, "Payload exceeds the limit");
 
-    /// The market to show prices of is missing.
+    /// The market whose prices are asked for is missing.
     pub(in crate::http) const INVALID_MARKET: Self =
         Self::new(StatusCode::BAD_REQUEST, "Invalid market");
 
@@ -52,7 +52,7 @@ impl ClobError {
     pub(in crate::http) const NO_MARKET: Self =
         Self::new(StatusCode::NOT_FOUND, "market not found");
 
-    /// The fee of the token's market is unknown.
+    /// The fee rate of the token's market is unknown.
     pub(in crate::http) const NO_FEE_RATE: Self =
         Self::new(StatusCode::NOT_FOUND, "fee rate not found for market");
 
@@ -76,7 +76,7 @@ impl ClobError {
     }
 }
 
-/// Converts an error of the checks that all operations share.
+/// Converts an error from the checks that all operations share.
 impl From<ApiError> for ClobError {
     fn from(error: ApiError) -> Self {
         match error.code {
