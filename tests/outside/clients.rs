@@ -14,6 +14,8 @@ use paperbourse_test_support::{Client, Connection, Request};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::installed;
+
 mod recipes;
 mod tungstenite;
 
@@ -97,26 +99,12 @@ fn text(value: &Value) -> String {
 
 /// Where `.ci/clients` has installed the libraries; `None` if it has not, which fails in CI.
 fn libraries() -> Option<PathBuf> {
-    let installed = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("clients");
-    if installed.join("installed").exists() {
-        return Some(installed);
-    }
-    let reason = "no other client is installed (.ci/clients does it), so none was tried";
-    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{reason}");
-    eprintln!("SKIPPED: {reason}");
-    None
+    installed("clients", "no other client is installed (.ci/clients does it), so none was tried")
 }
 
 /// Where `.ci/sdk` has installed the official SDK; `None` if it has not, which fails in CI.
 fn sdk(consequence: &str) -> Option<PathBuf> {
-    let installed = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("sdk");
-    if installed.join("installed").exists() {
-        return Some(installed);
-    }
-    let reason = format!("the SDK is not installed (.ci/sdk does it), so {consequence}");
-    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{reason}");
-    eprintln!("SKIPPED: {reason}");
-    None
+    installed("sdk", &format!("the SDK is not installed (.ci/sdk does it), so {consequence}"))
 }
 
 /// Compares what a client has seen with what happened.

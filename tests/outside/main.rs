@@ -10,3 +10,40 @@ mod clients;
 mod clob;
 mod schemathesis;
 mod sdk;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The folder into which the script of this name in `.ci` installs; `None` if it has not run, which
+/// fails in CI with this reason.
+fn installed(name: &str, reason: &str) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join(name);
+    if folder.join("installed").exists() {
+        return Some(folder);
+    }
+    skip(reason);
+    None
+}
+
+/// Says why something was not tried. Fails in CI, where everything is.
+fn skip(reason: &str) {
+    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{reason}");
+    eprintln!("SKIPPED: {reason}");
+}
+
+/// Runs a program that must succeed, and returns what it printed.
+#[track_caller]
+fn output_of(command: &mut Command) -> String {
+    let ran = command.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
+    let output = String::from_utf8(ran.stdout).unwrap();
+    assert!(ran.status.success(), "{output}\n{}", String::from_utf8_lossy(&ran.stderr));
+    output
+}
+
+/// Returns the first block of Python in this page.
+fn first_python(page: &Path) -> String {
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, block) = page.split_once("```python\n").unwrap();
+    let (code, _) = block.split_once("\n```\n").unwrap();
+    code.to_owned()
+}

@@ -15,6 +15,8 @@ use paperbourse_test_support::process::{ServerProcess, command};
 use paperbourse_test_support::{Connection, Request};
 use tempfile::TempDir;
 
+use super::{installed, output_of};
+
 /// The binary under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 
@@ -81,23 +83,8 @@ fn folder() -> PathBuf {
 /// The folder of the programs that `.ci/schemathesis` installed; `None` if it did not, which fails
 /// in CI.
 fn programs() -> Option<PathBuf> {
-    let installed = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("schemathesis");
-    if installed.join("installed").exists() {
-        return Some(installed.join("bin"));
-    }
     let reason = "Schemathesis is not installed (.ci/schemathesis does it), so nothing was tried";
-    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{reason}");
-    eprintln!("SKIPPED: {reason}");
-    None
-}
-
-/// Runs the program and returns what it printed.
-#[track_caller]
-fn run(command: &mut Command) -> String {
-    let ended = command.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
-    let output = String::from_utf8_lossy(&ended.stdout).into_owned();
-    assert!(ended.status.success(), "{output}\n{}", String::from_utf8_lossy(&ended.stderr));
-    output
+    Some(installed("schemathesis", reason)?.join("bin"))
 }
 
 /// How many answers there were, by operation and status.
@@ -121,7 +108,7 @@ fn try_out(programs: &Path, server: &Server, seed: u32, options: &[&str], answer
         .env("PAPERBOURSE_BINARY", BINARY)
         .env("PAPERBOURSE_FOLDER", server.data.path())
         .env("PAPERBOURSE_ANSWERS", &counted);
-    println!("{}", run(&mut schemathesis));
+    println!("{}", output_of(&mut schemathesis));
     let counted: Answers = serde_json::from_slice(&std::fs::read(counted).unwrap()).unwrap();
     for (answer, count) in counted {
         *answers.entry(answer).or_default() += count;
@@ -197,10 +184,10 @@ fn a_generated_client_trades() {
         .args(["--url", &format!("{}/openapi.json", server.url())])
         .arg("--output-path")
         .arg(work.path().join("generated"));
-    run(&mut generator);
+    output_of(&mut generator);
     let models = std::fs::read_dir(work.path().join("generated/models")).unwrap().count();
     assert!(models <= GENERATED_MODELS_MAX, "{models} models: name the schemas they share");
     let mut client = Command::new(programs.join("python"));
     client.arg(folder().join("client.py")).arg(work.path()).arg(server.key());
-    run(client.env("PAPERBOURSE_URL", server.url()));
+    output_of(client.env("PAPERBOURSE_URL", server.url()));
 }

@@ -11,6 +11,8 @@ use paperbourse_test_support::process::{ServerProcess, command};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::{first_python, installed, output_of, skip};
+
 /// The binary under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 
@@ -57,17 +59,8 @@ fn python_with_sdk() -> Option<PathBuf> {
     if let Some(python) = std::env::var_os("PAPERBOURSE_SDK_PYTHON") {
         return Some(python.into());
     }
-    let installed = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("sdk");
-    if installed.join("installed").exists() {
-        return Some(installed.join("bin/python"));
-    }
-    skip("the SDK is not installed (.ci/sdk does it), so none of its methods was called");
-    None
-}
-
-fn skip(reason: &str) {
-    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{reason}");
-    eprintln!("SKIPPED: {reason}");
+    let reason = "the SDK is not installed (.ci/sdk does it), so none of its methods was called";
+    Some(installed("sdk", reason)?.join("bin/python"))
 }
 
 /// Runs the script with these arguments and this input, and returns what it printed.
@@ -119,18 +112,10 @@ fn printed(python: &Path, page: &str) -> String {
     let token = described["tokens"][0].as_str().unwrap();
     let mut client = Client::with_token(server.process.address, token);
     let key = client.post("/v1/keys/bootstrap", &json!({})).ok(201)["raw_key"].take();
-    let page = std::fs::read_to_string(folder().join("../../..").join(page)).unwrap();
-    let (_, block) = page.split_once("\n```python\n").unwrap();
-    let (bot, _) = block.split_once("\n```\n").unwrap();
-    let ran = Command::new(python)
-        .args(["-c", bot])
-        .env("BOURSE", described["url"].as_str().unwrap())
-        .env("KEY", key.as_str().unwrap())
-        .output()
-        .unwrap();
-    let output = String::from_utf8(ran.stdout).unwrap();
-    assert!(ran.status.success(), "{output}\n{}", String::from_utf8_lossy(&ran.stderr));
-    output
+    let bot = first_python(&folder().join("../../..").join(page));
+    let mut command = Command::new(python);
+    let command = command.args(["-c", &bot]).env("KEY", key.as_str().unwrap());
+    output_of(command.env("BOURSE", described["url"].as_str().unwrap()))
 }
 
 #[test]

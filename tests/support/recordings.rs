@@ -24,21 +24,21 @@ pub fn folder() -> Option<PathBuf> {
 /// The folder of a case, in `cases` beside the recordings; `None`, with a message, if it is not
 /// there.
 pub fn case_path(name: &str) -> Option<PathBuf> {
-    let case = folder()?.join("../cases").join(name);
-    if case.is_dir() {
-        return Some(case);
-    }
-    eprintln!("SKIPPED: no case at {}", case.display());
-    None
+    beside("cases", name, Path::is_dir)
 }
 
 /// A file of the reference, in `reference` beside the recordings; `None`, with a message, if it is
 /// not there.
 pub fn reference_path(name: &str) -> Option<PathBuf> {
-    let file = folder()?.join("../reference").join(name);
-    if file.is_file() {
-        return Some(file);
+    beside("reference", name, Path::is_file)
+}
+
+/// What has this name in a folder beside the recordings; `None`, with a message, if nothing has.
+fn beside(kind: &str, name: &str, is_there: fn(&Path) -> bool) -> Option<PathBuf> {
+    let path = folder()?.join("..").join(kind).join(name);
+    if is_there(&path) {
+        return Some(path);
     }
-    eprintln!("SKIPPED: no reference at {}", file.display());
+    eprintln!("SKIPPED: nothing at {}", path.display());
     None
 }
