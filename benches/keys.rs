@@ -79,6 +79,7 @@ impl Server {
                 tier: Tier::Free,
                 permissions: Permissions::DEFAULT,
                 expires_at: None,
+                wallet: None,
             },
         }
     }

@@ -99,6 +99,7 @@ impl Server {
                     tier: Tier::Free,
                     permissions: Permissions::DEFAULT,
                     expires_at: None,
+                    wallet: None,
                 },
             };
             (create, 0)

@@ -160,6 +160,7 @@ fn key(number: u64) -> CreateKey {
             tier: Tier::Free,
             permissions: Permissions::ALL,
             expires_at: None,
+            wallet: None,
         },
     }
 }

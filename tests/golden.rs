@@ -10,7 +10,8 @@
 //! `held` has orders that are delayed, and `held_logged` an account that logs its fills from the
 //! first of them on. `reset` has accounts that were reset, and snapshots of version
 //! 4. `operators` has accounts that operators have acted on, and snapshots of version 5. `used` has
-//! orders that have used displayed sizes, and snapshots of version 6.
+//! orders that have used displayed sizes, and snapshots of version 6. `wallets` has keys that were
+//! granted to wallets, and snapshots of version 7.
 //!
 //! `PAPERBOURSE_GOLDEN=DIR cargo test --test golden` writes new directories into an empty one.
 
@@ -30,6 +31,8 @@ mod reset;
 mod resting;
 #[path = "golden/used.rs"]
 mod used;
+#[path = "golden/wallets.rs"]
+mod wallets;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -270,6 +273,7 @@ fn opening() -> Vec<Event> {
             tier: if is_odd { Tier::Free } else { Tier::Enterprise },
             permissions: if is_odd { Permissions::DEFAULT } else { Permissions::ALL },
             expires_at: (!is_odd).then(|| at(1_000_000)),
+            wallet: None,
         };
         let key = KeyId::new(shard(), number).unwrap();
         let created_by = KeyId::new(shard(), number - 1);
@@ -486,7 +490,7 @@ fn content(data: &Path) -> (String, BTreeSet<&'static str>) {
         writeln!(text, "{log:?}").unwrap();
     }
     for key in state.keys() {
-        writeln!(text, "{key:?}").unwrap();
+        writeln!(text, "{}", without_delays(format!("{key:?}"))).unwrap();
     }
     for comment in state.comments() {
         writeln!(text, "{comment:?}").unwrap();

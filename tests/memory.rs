@@ -218,6 +218,7 @@ fn a_state_counts_what_it_allocated() {
                 tier: Tier::Free,
                 permissions: Permissions::DEFAULT,
                 expires_at: None,
+                wallet: None,
             },
         },
     );

@@ -417,6 +417,7 @@ mod tests {
                 tier: Tier::Free,
                 permissions: Permissions::DEFAULT,
                 expires_at: None,
+                wallet: None,
             };
             let identity = Identity { digest: [0; 32], issuer: "i".into(), subject: "s".into() };
             let owner = Owner::Identity(identity);

@@ -509,6 +509,7 @@ impl Clients {
             tier,
             permissions: Permissions::DEFAULT,
             expires_at: None,
+            wallet: None,
         };
         CreateKey { owner: Owner::Account(account), is_bootstrap: false, created_by, grant }
     }

@@ -203,6 +203,7 @@ impl Run {
                     tier: TIERS[tier],
                     permissions,
                     expires_at: None,
+                    wallet: None,
                 };
                 let create =
                     CreateKey { owner, is_bootstrap: false, created_by: caller_key, grant };

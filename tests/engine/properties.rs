@@ -246,6 +246,7 @@ impl Pair {
                 tier: Tier::Free,
                 permissions: Permissions::DEFAULT,
                 expires_at: None,
+                wallet: None,
             },
         };
         (self.run(&command), self.naive.create_key(account, by_token, is_bootstrap, maker))

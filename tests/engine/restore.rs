@@ -137,6 +137,7 @@ pub(crate) fn world() -> World {
                 tier: Tier::Pro,
                 permissions: Permissions::ALL,
                 expires_at: None,
+                wallet: None,
             },
         };
         world.run(&command).expect("the account may have another key");

@@ -364,6 +364,7 @@ impl Run {
                 tier: Tier::Free,
                 permissions: Permissions::DEFAULT,
                 expires_at: None,
+                wallet: None,
             },
         };
         for option in options {

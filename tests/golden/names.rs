@@ -12,11 +12,13 @@ const FORMER_NAMES: [(&str, &str); 8] = [
     ("delayed_ms: ", "held_ms: "),
 ];
 
-/// The text without what says that an order is not delayed, never was, and has used no level: the
-/// snapshots predate it.
+/// What says that an order is not delayed, never was, and has used no level, and that a key was
+/// granted to no wallet: the snapshots predate it.
+const ABSENT: [&str; 5] =
+    [", delayed_ms: 0", ", is_delayed: false", ", delay: None", ", used: []", ", wallet: None"];
+
+/// The text without [`ABSENT`], with the former names.
 pub(super) fn without_delays(text: String) -> String {
-    let text = [", delayed_ms: 0", ", is_delayed: false", ", delay: None", ", used: []"]
-        .into_iter()
-        .fold(text, |text, absent| text.replace(absent, ""));
+    let text = ABSENT.into_iter().fold(text, |text, absent| text.replace(absent, ""));
     FORMER_NAMES.into_iter().fold(text, |text, (new, former)| text.replace(new, former))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::engine::comment::Written;
-use crate::engine::key::KeyGrant;
+use crate::engine::key::{KeyGrant, Permissions, WalletGrant};
 use crate::engine::market::payout::Decision;
 use crate::engine::order::idempotency::{
     Fingerprint, NAMES_PER_ORDER_MAX, NameHash, RequestedOrder,
@@ -14,6 +14,7 @@ use crate::engine::order::open::Priority;
 use crate::engine::order::payload::{Intent, NewOrder};
 use crate::engine::order::terms::{OrderKind, Terms, TimeInForce};
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, OutcomeIndex, ShardId, Timestamp};
+use crate::limits::tier::Tier;
 use crate::market::book::{Book, Side};
 use crate::money::{Price, Shares};
 
@@ -132,6 +133,34 @@ pub struct CreateKey {
     pub created_by: Option<KeyId>,
     /// The properties of the new key.
     pub grant: KeyGrant,
+}
+
+/// Grants a key to a wallet. Does nothing if the wallet has a key for the same nonce that was
+/// neither revoked nor rotated.
+#[derive(Clone)]
+pub struct GrantWalletKey<F> {
+    /// The account of the wallet.
+    pub owner: Owner,
+    /// The wallet, and the nonce that it has signed.
+    pub wallet: WalletGrant,
+    /// The name of the new key; at most 100 characters.
+    pub name: Box<str>,
+    /// The tier of the new key, unless an operator has given the account another one.
+    pub tier: Tier,
+    /// The permissions of the new key.
+    pub permissions: Permissions,
+    /// Derives the raw key from its generation. Always returns the same for the same generation.
+    pub derive: F,
+}
+
+/// What is stored of a raw key that was derived for a wallet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WalletKeyText {
+    /// SHA-256 of the raw key.
+    pub hash: [u8; 32],
+    /// The first characters of the raw key; at most
+    /// [`KEY_PREFIX_BYTES_MAX`](crate::engine::key::KEY_PREFIX_BYTES_MAX) bytes.
+    pub prefix: Box<str>,
 }
 
 /// Replaces a key with a new one that has the same name, tier and permissions. The caller must

@@ -2,6 +2,7 @@
 
 pub(in crate::engine) mod commands;
 pub(in crate::engine) mod stored;
+pub(in crate::engine) mod wallet;
 
 use crate::ids::{AccountId, KeyId, Timestamp};
 use crate::limits::tier::Tier;
@@ -118,6 +119,24 @@ pub struct KeyGrant {
     /// When the key expires. Only rotated keys expire; see [`Key::is_rotated`] for their
     /// restrictions until then.
     pub expires_at: Option<Timestamp>,
+    /// The wallet to which the key was granted; `None` if an access token or another key created
+    /// it.
+    pub wallet: Option<WalletGrant>,
+}
+
+/// Number of bytes of a wallet's address.
+pub const WALLET_ADDRESS_BYTES: usize = 20;
+
+/// A wallet to which a key was granted, because it has signed for one.
+///
+/// The raw key is not random but derived from these facts, [`Key::generation`] and a secret of the
+/// server.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WalletGrant {
+    /// The address of the wallet.
+    pub address: [u8; WALLET_ADDRESS_BYTES],
+    /// The number by which the wallet tells its keys apart. It has one active key for each.
+    pub nonce: u64,
 }
 
 /// A key of an account.
@@ -142,6 +161,15 @@ pub struct Key {
 }
 
 impl Key {
+    /// Returns the number that tells the key of a wallet from those that it had for the same nonce
+    /// before: the key's number within its shard.
+    ///
+    /// It is not counted for each nonce, since an account forgets ended keys: a count that began
+    /// anew would bring credentials back that were deleted.
+    pub fn generation(&self) -> u32 {
+        generation(self.id).expect("no key of a wallet has a greater number")
+    }
+
     /// Whether the key is accepted at `now`.
     pub fn is_active(&self, now: Timestamp) -> bool {
         let is_ahead = |end: Timestamp| end.is_ahead(now, OVERLAP_SECONDS_MAX);
@@ -170,6 +198,11 @@ impl Key {
     pub const fn is_rotated(&self) -> bool {
         self.grant.expires_at.is_some()
     }
+}
+
+/// Returns the generation of a wallet's key; `None` if its number is too great.
+fn generation(key: KeyId) -> Option<u32> {
+    u32::try_from(key.counter()).ok()
 }
 
 #[cfg(test)]

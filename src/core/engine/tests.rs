@@ -78,6 +78,7 @@ fn create_key(created_by: Option<KeyId>) -> CreateKey {
             tier: Tier::Free,
             permissions: Permissions::DEFAULT,
             expires_at: None,
+            wallet: None,
         },
     }
 }

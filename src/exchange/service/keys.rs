@@ -63,6 +63,7 @@ impl Service {
                 tier: request.tier,
                 permissions: request.permissions,
                 expires_at: None,
+                wallet: None,
             },
         };
         let shard = command.owner.shard();

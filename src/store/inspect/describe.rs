@@ -21,7 +21,7 @@ use super::text::Text;
 use crate::journal::record::RecordHeader;
 use paperbourse_core::engine::UsedMarket;
 use paperbourse_core::engine::event::{Event, OrderFilled};
-use paperbourse_core::engine::key::Permission;
+use paperbourse_core::engine::key::{Permission, WalletGrant};
 use paperbourse_core::engine::market::payout::PositionsSettled;
 use paperbourse_core::ids::{KeyId, MarketIndex, Timestamp};
 use paperbourse_core::money::{Price, Shares, Usd};
@@ -99,6 +99,8 @@ pub enum EventRow<'a> {
         permissions: Vec<&'static str>,
         expires_at: Option<Text<Timestamp>>,
         created_by: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        wallet: Option<WalletRow>,
         at: Text<Timestamp>,
     },
     /// [`Event::KeyRevoked`].
@@ -225,6 +227,22 @@ pub struct PaidRow {
     pub balance: Text<Usd>,
 }
 
+/// The wallet to which a key was granted.
+#[derive(Debug, Serialize)]
+pub struct WalletRow {
+    /// The address: `0x` and 40 hexadecimal digits in lower case.
+    pub address: String,
+    /// The nonce that the wallet has signed.
+    pub nonce: u64,
+}
+
+impl WalletRow {
+    fn of(WalletGrant { address, nonce }: WalletGrant) -> Self {
+        let digits = address.iter().map(|byte| format!("{byte:02x}"));
+        Self { address: format!("0x{}", digits.collect::<String>()), nonce }
+    }
+}
+
 /// An outcome of a market.
 #[derive(Debug, Serialize)]
 pub struct OutcomeRow<'a> {
@@ -254,6 +272,7 @@ impl<'a> EventRow<'a> {
                 permissions: grant.permissions.iter().map(Permission::as_str).collect(),
                 expires_at: grant.expires_at.map(Text),
                 created_by: created_by.map(KeyId::get),
+                wallet: grant.wallet.map(WalletRow::of),
                 at: Text(*at),
             },
             Event::KeyRevoked { key, at } => Self::KeyRevoked { key: key.get(), at: Text(*at) },
@@ -377,6 +396,7 @@ impl fmt::Display for EventRow<'_> {
                 permissions,
                 expires_at,
                 created_by,
+                wallet,
                 ..
             } => {
                 write!(formatter, "created key {key} of account {account}: {prefix:?}")?;
@@ -387,9 +407,12 @@ impl fmt::Display for EventRow<'_> {
                 if let Some(expires_at) = expires_at {
                     write!(formatter, ", expires {expires_at}")?;
                 }
-                match created_by {
-                    Some(maker) => write!(formatter, ", made with key {maker}"),
-                    None => write!(formatter, ", made with a token"),
+                match (created_by, wallet) {
+                    (_, Some(WalletRow { address, nonce })) => {
+                        write!(formatter, ", granted to wallet {address} for nonce {nonce}")
+                    }
+                    (Some(maker), None) => write!(formatter, ", made with key {maker}"),
+                    (None, None) => write!(formatter, ", made with a token"),
                 }
             }
             Self::KeyRevoked { key, .. } => write!(formatter, "revoked key {key}"),

@@ -22,7 +22,8 @@
 //!               amount i64, time i64
 //!               count of positions u32; for each: market u32, outcome u8,
 //!               shares, cost, realised i64, and if there are resets, closed by one u8
-//!   keys        body of a KeyCreated; revoked at (flag u8, i64); kept maker u64, 0 for none
+//!   keys        whether it is of a wallet u8, body of a KeyCreated; revoked at (flag u8, i64);
+//!               kept maker u64, 0 for none
 //!   open orders an order and its order state
 //!   comments    body of a CommentAdded
 //!   settlements account u64, place of the position u32, shares, cost, payout i64,
@@ -40,6 +41,7 @@
 //! version 3 has no resets
 //! version 4 has nothing of operators
 //! version 5 has no used levels
+//! version 6 has no keys of wallets, and nothing before the body of a KeyCreated
 //!
 //! section of an order file: finished orders up to its end, those of an account in the order in
 //! which they finished
@@ -136,6 +138,7 @@ pub(super) fn encode(shard: &ShardState, out: &mut Vec<u8>) {
     });
     list(&mut fields, state.accounts(), |fields, account| write_account(fields, &account));
     list(&mut fields, state.keys(), |fields, key| {
+        fields.u8(key.grant.wallet.is_some().into());
         fields.event(&Event::KeyCreated {
             key: key.id,
             account: key.account,
@@ -428,7 +431,9 @@ impl<'a> Reading<'a> {
             read_account(reader, version, &mut restorer)
         })?;
         read_list(&mut reader, "count of keys", |reader| {
-            let created = read_event(reader, kind::KEY_CREATED)?;
+            let is_of_wallet = version > 6 && reader.flag("whether the key is of a wallet")?;
+            let kind = if is_of_wallet { kind::WALLET_KEY_CREATED } else { kind::KEY_CREATED };
+            let created = read_event(reader, kind)?;
             let Event::KeyCreated { key, account, grant, created_by, at } = created else {
                 unreachable!("an event of the kind that was asked for")
             };

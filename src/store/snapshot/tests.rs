@@ -19,7 +19,7 @@ use paperbourse_core::engine::account::extension::UsedLevel;
 use paperbourse_core::engine::command::Identity;
 use paperbourse_core::engine::event::{Event, OrderFilled, OrderPlaced, RestingFilled};
 use paperbourse_core::engine::fills::fill::{Fill, Placement};
-use paperbourse_core::engine::key::{KeyGrant, Permissions};
+use paperbourse_core::engine::key::{KeyGrant, Permissions, WalletGrant};
 use paperbourse_core::engine::order::idempotency::{Fingerprint, NameHash};
 use paperbourse_core::engine::order::terms::{EndReason, OrderKind, Terms, TimeInForce};
 use paperbourse_core::ids::{
@@ -137,6 +137,7 @@ impl World {
         digest[8..16].copy_from_slice(&self.turn.to_le_bytes());
         let at = at(self.turn);
         let subject = format!("user {}", self.turn).into();
+        let wallet = WalletGrant { address: [7; 20], nonce: self.turn };
         let grant = KeyGrant {
             hash: digest,
             prefix: "ps_live_01234567".into(),
@@ -144,6 +145,7 @@ impl World {
             tier: Tier::Pro,
             permissions: Permissions::DEFAULT,
             expires_at: None,
+            wallet: self.turn.is_multiple_of(2).then_some(wallet),
         };
         let identity = Identity { digest, issuer: "paperbourse".into(), subject };
         let granted = Usd::from_micros(1_000_000_000);

@@ -28,10 +28,9 @@ impl Command for CreateKey {
     type Answer = Key;
 
     fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<KeyId>, Rejection> {
-        let Given { now, rules, .. } = given;
+        let now = given.now;
         let actor = state.actor(&self.owner)?;
         state.require_lasting(self.created_by, now)?;
-        let mut events = Events::from_iter(actor.opening(now, rules));
         if let Actor::Known(account) = actor {
             // The tier was checked when the request arrived, but an operator may have lowered it
             // since.
@@ -42,23 +41,8 @@ impl Command for CreateKey {
             if self.is_bootstrap && state.keys_of(account).any(|key| key.is_active(now)) {
                 return Err(Rejection::BootstrapNotAllowed);
             }
-            let lasting_count = state.keys_of(account).filter(|key| key.is_lasting(now)).count();
-            if lasting_count >= rules.active_keys_max as usize {
-                let active_keys_max = rules.active_keys_max;
-                return Err(Rejection::KeyLimitExceeded { active_keys_max });
-            }
-            let forgotten = state.forgotten_keys(account, now);
-            events.extend(forgotten.into_iter().map(|key| Event::KeyForgotten { key }));
         }
-        let key = KeyId::new(state.shard, state.keys_ever + 1).ok_or(IDS_EXHAUSTED)?;
-        events.push(Event::KeyCreated {
-            key,
-            account: actor.id(),
-            grant: self.grant.clone(),
-            created_by: self.created_by,
-            at: now,
-        });
-        Ok(Verdict::Happens(events, key))
+        state.created(actor, self.created_by, given, |_| Ok(self.grant.clone()))
     }
 
     fn answer(state: &State, key: KeyId, _: bool) -> Key {
@@ -132,8 +116,13 @@ impl Command for RotateKey {
                 ),
             },
         });
-        let grant =
-            KeyGrant { hash: self.hash, prefix: self.prefix.clone(), ..state.unpacked(old).grant };
+        // A random key takes the place of a wallet's, so it is none of the wallet's.
+        let grant = KeyGrant {
+            hash: self.hash,
+            prefix: self.prefix.clone(),
+            wallet: None,
+            ..state.unpacked(old).grant
+        };
         events.push(Event::KeyCreated {
             key,
             account: self.account,
@@ -177,6 +166,32 @@ impl Command for RevokeKey {
 }
 
 impl State {
+    /// Returns what creates the actor's next key: opens a new account, and forgets old keys of a
+    /// known one. `grant` gets the key's id. Fails if the account has no room for another key.
+    pub(in crate::engine) fn created(
+        &self,
+        actor: Actor<'_>,
+        created_by: Option<KeyId>,
+        given: Given<'_, '_>,
+        grant: impl FnOnce(KeyId) -> Result<KeyGrant, Rejection>,
+    ) -> Result<Verdict<KeyId>, Rejection> {
+        let Given { now, rules, .. } = given;
+        let mut events = Events::from_iter(actor.opening(now, rules));
+        if let Actor::Known(account) = actor {
+            let lasting_count = self.keys_of(account).filter(|key| key.is_lasting(now)).count();
+            if lasting_count >= rules.active_keys_max as usize {
+                let active_keys_max = rules.active_keys_max;
+                return Err(Rejection::KeyLimitExceeded { active_keys_max });
+            }
+            let forgotten = self.forgotten_keys(account, now);
+            events.extend(forgotten.into_iter().map(|key| Event::KeyForgotten { key }));
+        }
+        let key = KeyId::new(self.shard, self.keys_ever + 1).ok_or(IDS_EXHAUSTED)?;
+        let (account, grant) = (actor.id(), grant(key)?);
+        events.push(Event::KeyCreated { key, account, grant, created_by, at: now });
+        Ok(Verdict::Happens(events, key))
+    }
+
     /// Returns the key with this id, unless it was forgotten.
     pub fn key(&self, id: KeyId) -> Option<Key> {
         self.keys.slot(id).map(|slot| self.unpacked(&self.keys[slot]))
@@ -208,6 +223,12 @@ impl State {
         let counter = id.counter();
         if id.shard() != self.shard || Some(counter) != self.keys_ever.checked_add(1) {
             return Err(Flaw::key(id, NOT_NEXT));
+        }
+        if let Some(wallet) = key.grant.wallet
+            && let Some(account) = self.account(account)
+            && self.key_of_wallet(account, &wallet).is_some()
+        {
+            return Err(Flaw::key(id, "is of a wallet that has one for its nonce"));
         }
         self.keys_ever = counter;
         self.insert_key(key)

@@ -3,7 +3,8 @@
 use smallvec::SmallVec;
 
 use crate::engine::key::{
-    KEY_MARKER, KEY_PREFIX_BYTES_MAX, Key, KeyGrant, OVERLAP_SECONDS_MAX, Permissions,
+    KEY_MARKER, KEY_PREFIX_BYTES_MAX, Key, KeyGrant, OVERLAP_SECONDS_MAX, Permissions, WalletGrant,
+    generation,
 };
 use crate::engine::state::hash::{StateHash, Term, TermKind};
 use crate::engine::state::heap::text_bytes;
@@ -38,6 +39,7 @@ struct Extras {
     name: Option<Box<str>>,
     /// The prefix, if it is not a usual one.
     prefix: Option<Box<str>>,
+    wallet: Option<Box<WalletGrant>>,
     /// Meaningful only with [`FLAG_REVOKED`].
     revoked_at: Timestamp,
     /// Meaningful only with [`FLAG_EXPIRES`].
@@ -69,8 +71,9 @@ impl KeyRow {
         kept_maker: Option<PackedSlot>,
         older: Option<PackedSlot>,
     ) -> Option<Self> {
-        let KeyGrant { hash, prefix, name, tier, permissions, expires_at } = key.grant;
-        if prefix.len() > KEY_PREFIX_BYTES_MAX {
+        let KeyGrant { hash, prefix, name, tier, permissions, expires_at, wallet } = key.grant;
+        let has_generation = wallet.is_none() || generation(key.id).is_some();
+        if prefix.len() > KEY_PREFIX_BYTES_MAX || !has_generation {
             return None;
         }
         let prefix_digits = usual_digits(&prefix);
@@ -80,6 +83,7 @@ impl KeyRow {
             created_by: key.created_by,
             name,
             prefix: prefix_digits.is_none().then_some(prefix),
+            wallet: wallet.map(Box::new),
             revoked_at: key.revoked_at.unwrap_or_default(),
             expires_at: expires_at.unwrap_or_default(),
             kept_maker,
@@ -155,11 +159,16 @@ impl KeyRow {
         self.extras.as_ref()?.name.as_deref()
     }
 
+    pub(in crate::engine) fn wallet(&self) -> Option<&WalletGrant> {
+        self.extras.as_ref()?.wallet.as_deref()
+    }
+
     /// Returns the heap memory of the extras, in bytes.
     pub(in crate::engine) fn owned_bytes(&self) -> usize {
         let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |it| text_bytes(it.len()));
         let extras = self.extras.as_deref();
-        extras.map_or(0, |it| size_of::<Extras>() + text(&it.name) + text(&it.prefix))
+        let wallet = |it: &Extras| it.wallet.as_ref().map_or(0, |_| size_of::<WalletGrant>());
+        extras.map_or(0, |it| size_of::<Extras>() + text(&it.name) + text(&it.prefix) + wallet(it))
     }
 
     pub(in crate::engine) fn rename(&mut self, name: Option<Box<str>>) {
@@ -190,6 +199,11 @@ impl KeyRow {
         self.revoked_at().is_none() && self.expires_at().is_none_or(is_ahead)
     }
 
+    /// Whether the key was revoked or rotated.
+    pub(in crate::engine) fn has_end(&self) -> bool {
+        self.extras.as_ref().is_some_and(|extras| extras.flags != 0)
+    }
+
     /// Whether the key is accepted at `now` and was not rotated.
     pub(in crate::engine) fn is_lasting(&self, now: Timestamp) -> bool {
         self.is_active(now) && self.expires_at().is_none()
@@ -207,6 +221,7 @@ impl KeyRow {
                 tier: self.tier,
                 permissions: self.permissions,
                 expires_at: self.expires_at(),
+                wallet: self.wallet().copied(),
             },
             created_by: self.created_by(),
             kept_maker,
@@ -218,7 +233,7 @@ impl KeyRow {
     /// Returns the key's term in the state hash. `kept_maker` must be the id of the key in the slot
     /// [`Self::kept_maker`].
     pub(in crate::engine) fn term(&self, kept_maker: Option<KeyId>) -> StateHash {
-        Term::new(TermKind::Key)
+        let mut term = Term::new(TermKind::Key)
             .number(self.id.get())
             .number(self.account.into())
             .number(self.created_by().map_or(0, KeyId::get))
@@ -230,17 +245,24 @@ impl KeyRow {
             .bytes(&self.hash)
             .bytes(&self.prefix())
             .optional_text(self.name())
-            .finish()
+            .finish();
+        if let Some(WalletGrant { address, nonce }) = self.wallet() {
+            term += Term::new(TermKind::WalletGrant)
+                .pair(self.id.get(), *nonce)
+                .bytes(address)
+                .finish();
+        }
+        term
     }
 }
 
 impl Extras {
     const fn is_empty(&self) -> bool {
-        let Self { created_by, name, prefix, kept_maker, flags, revoked_at: _, expires_at: _ } =
-            self;
+        let Self { created_by, name, prefix, wallet, kept_maker, flags, .. } = self;
         created_by.is_none()
             && name.is_none()
             && prefix.is_none()
+            && wallet.is_none()
             && kept_maker.is_none()
             && *flags == 0
     }
@@ -281,6 +303,7 @@ mod tests {
                 tier: Tier::Free,
                 permissions: Permissions::DEFAULT,
                 expires_at: None,
+                wallet: None,
             },
             created_by: None,
             kept_maker: None,

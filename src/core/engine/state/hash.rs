@@ -86,6 +86,8 @@ pub enum TermKind {
     AccountTier = 27,
     /// An account that was erased.
     Erased = 28,
+    /// The wallet to which a key was granted.
+    WalletGrant = 29,
 }
 
 /// Folds the fields of one item into a term. The function is part of the journal's format.

@@ -7,7 +7,7 @@ use super::kind;
 use super::order_state::end_reason_code;
 use paperbourse_core::engine::command::Identity;
 use paperbourse_core::engine::event::{AccountReset, Event};
-use paperbourse_core::engine::key::{KEY_PREFIX_BYTES_MAX, KeyGrant, Permissions};
+use paperbourse_core::engine::key::{KEY_PREFIX_BYTES_MAX, KeyGrant, Permissions, WalletGrant};
 use paperbourse_core::engine::state::hash::StateHash;
 use paperbourse_core::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Timestamp};
 use paperbourse_core::limits::tier::Tier;
@@ -34,8 +34,7 @@ impl Fields<'_> {
                 self.u64(account.get());
                 self.u64(created_by.map_or(0, KeyId::get));
                 self.i64(at.nanos());
-                self.grant(grant);
-                kind::KEY_CREATED
+                self.grant(grant)
             }
             Event::KeyRevoked { key, at } => {
                 self.u64(key.get());
@@ -135,13 +134,18 @@ impl Fields<'_> {
         self.i64(at.nanos());
     }
 
-    fn grant(&mut self, grant: &KeyGrant) {
+    /// Writes the rest of the body of a created key, and returns its kind.
+    fn grant(&mut self, grant: &KeyGrant) -> u16 {
         self.optional_time(grant.expires_at);
         self.0.extend_from_slice(&grant.hash);
         self.u8(tier_code(grant.tier));
         self.u8(grant.permissions.bits());
         self.text(&grant.prefix);
         self.optional_text(grant.name.as_deref());
+        let Some(WalletGrant { address, nonce }) = grant.wallet else { return kind::KEY_CREATED };
+        self.0.extend_from_slice(&address);
+        self.u64(nonce);
+        kind::WALLET_KEY_CREATED
     }
 
     pub(crate) fn u8(&mut self, value: u8) {
@@ -266,7 +270,8 @@ impl<'a> Reader<'a> {
                 let identity = Identity { digest, issuer, subject };
                 Event::AccountOpened { account, identity, granted, at }
             }
-            kind::KEY_CREATED => self.key_created()?,
+            kind::KEY_CREATED => self.key_created(false)?,
+            kind::WALLET_KEY_CREATED => self.key_created(true)?,
             kind::KEY_REVOKED => Event::KeyRevoked {
                 key: self.id("key", KeyId::from_raw)?,
                 at: self.timestamp("time")?,
@@ -341,7 +346,7 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    fn key_created(&mut self) -> Read<Event> {
+    fn key_created(&mut self, is_of_wallet: bool) -> Read<Event> {
         let key = self.id("key", KeyId::from_raw)?;
         let account = self.id("account", AccountId::from_raw)?;
         let created_by = self.valid("creating key", |reader| {
@@ -361,7 +366,13 @@ impl<'a> Reader<'a> {
             Ok((text.len() <= KEY_PREFIX_BYTES_MAX).then(|| text.into()))
         })?;
         let name = self.optional_text("key name")?;
-        let grant = KeyGrant { hash, prefix, name, tier, permissions, expires_at };
+        let wallet = if is_of_wallet {
+            let address = self.array("address of the wallet")?;
+            Some(WalletGrant { address, nonce: self.u64("nonce of the wallet")? })
+        } else {
+            None
+        };
+        let grant = KeyGrant { hash, prefix, name, tier, permissions, expires_at, wallet };
         Ok(Event::KeyCreated { key, account, grant, created_by, at })
     }
 

@@ -26,3 +26,4 @@ pub(crate) const ACCOUNT_RESET: u16 = 23;
 pub(crate) const OPERATOR_ACTED: u16 = 24;
 pub(crate) const FILL_LOG_BEGUN: u16 = 25;
 pub(crate) const RESTING_FILLED_OF_LEVELS: u16 = 26;
+pub(crate) const WALLET_KEY_CREATED: u16 = 27;

@@ -12,7 +12,7 @@ use paperbourse_core::engine::event::{
     AccountReset, OperatorActed, OrderDelayed, OrderFilled, OrderPlaced, RestingFilled,
 };
 use paperbourse_core::engine::fills::fill::{Fill, Placement};
-use paperbourse_core::engine::key::{KeyGrant, Permissions};
+use paperbourse_core::engine::key::{KeyGrant, Permissions, WalletGrant};
 use paperbourse_core::engine::market::payout::{
     Decision, EVIDENCE_BYTES_MAX, PaidPosition, PositionsSettled,
 };
@@ -44,6 +44,7 @@ fn grant(name: Option<&str>, expires_at: Option<Timestamp>) -> KeyGrant {
         tier: Tier::Pro,
         permissions: Permissions::DEFAULT,
         expires_at,
+        wallet: None,
     }
 }
 
@@ -134,6 +135,9 @@ pub(crate) fn every_kind() -> Vec<Event> {
         left: Shares::from_micros(left),
     };
     events.push(of_levels(&events[23], &[used(40, 0), used(41, 14)]));
+    let wallet = Some(WalletGrant { address: [0xab; 20], nonce: u64::MAX - 1 });
+    let grant = KeyGrant { wallet, ..grant(Some("wallet"), None) };
+    events.push(Event::KeyCreated { key, account, grant, created_by: None, at });
     events
 }
 
@@ -388,10 +392,12 @@ fn the_longest_record_fits() {
 /// The bytes are the format: a change of these numbers is a change of what is on disks.
 #[test]
 fn the_format_is_pinned() {
-    let [first_version, key_life, settlement, resting, delays, reset, operators, fill_log, levels] =
-        [0..12, 12..15, 15..18, 18..37, 37..41, 41..42, 42..48, 48..49, 49..50]
+    let [first_version, key_life, settlement, resting, delays, reset, operators] =
+        [0..12, 12..15, 15..18, 18..37, 37..41, 41..42, 42..48]
             .map(|range| encoded(&every_kind()[range]));
-    assert_eq!(every_kind().len(), 50);
+    let [fill_log, levels, wallet] =
+        [48..49, 49..50, 50..51].map(|range| encoded(&every_kind()[range]));
+    assert_eq!(every_kind().len(), 51);
     assert_eq!(crc32c::crc32c(&first_version), 4_139_319_612);
     assert_eq!(crc32c::crc32c(&key_life), 70_980_373);
     assert_eq!(crc32c::crc32c(&settlement), 563_179_161);
@@ -401,6 +407,7 @@ fn the_format_is_pinned() {
     assert_eq!(crc32c::crc32c(&operators), 304_436_284);
     assert_eq!(crc32c::crc32c(&fill_log), 2_150_584_763);
     assert_eq!(crc32c::crc32c(&levels), 3_501_901_076);
+    assert_eq!(crc32c::crc32c(&wallet), 3_233_365_984);
 }
 
 #[test]

@@ -115,6 +115,7 @@ fn key() -> Key {
             tier: Tier::Pro,
             permissions: Permissions::of([Permission::Admin, Permission::Read]).unwrap(),
             expires_at: Some(Timestamp::from_seconds(1_800_000_000)),
+            wallet: None,
         },
         created_by: KeyId::from_raw(64),
         kept_maker: None,
