@@ -22,13 +22,14 @@ mod retention;
 mod target;
 
 use std::fmt;
+use std::ops::Not;
 use std::path::Path;
 
 use serde::Serialize;
 
 use crate::inspect::{self, InspectError, count, run, walk};
 use crate::journal::{Batch, SegmentReader, segment_name};
-use crate::key_file;
+use crate::key_file::KeyFile;
 use crate::snapshot::{Folder, Snapshot};
 
 pub use add::{AddReport, BeginsAnew, add};
@@ -56,6 +57,9 @@ pub struct BackupReport {
     pub bytes: u64,
     /// Whether the backup includes the key of the embedded issuer.
     pub has_issuer_key: bool,
+    /// Whether the backup includes the master key of wallets.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub has_wallets_key: bool,
     /// Whether the hourly prices were left out because they are not in a regular file. A server can
     /// start without them.
     pub lacks_price_hours: bool,
@@ -70,7 +74,8 @@ pub fn backup(directory: &Path, target: &Path) -> Result<BackupReport, TargetErr
             folder.disk.create_directory(temporary)?;
             copy(&folder, &Folder::new(folder.disk.clone(), temporary))
         })?;
-        report.has_issuer_key = key_file::copy(directory, temporary)?;
+        report.has_issuer_key = KeyFile::Issuer.copy(directory, temporary)?;
+        report.has_wallets_key = KeyFile::Wallets.copy(directory, temporary)?;
         target::share_mode(directory, temporary)?;
         report.last_position = target::verified(&folder.disk, temporary)?;
         Ok::<_, TargetError>(report)
@@ -87,6 +92,7 @@ fn copy(from: &Folder, to: &Folder) -> Result<BackupReport, InspectError> {
         last_position: 0,
         bytes: 0,
         has_issuer_key: false,
+        has_wallets_key: false,
         lacks_price_hours: false,
     };
     // Copy the snapshot first: the segments after it stay until two newer snapshots exist.
@@ -123,6 +129,9 @@ impl fmt::Display for BackupReport {
         write!(formatter, ", {}", count(self.bytes, "byte"))?;
         let key = if self.has_issuer_key { "with" } else { "without" };
         write!(formatter, ", {key} the issuer's key")?;
+        if self.has_wallets_key {
+            formatter.write_str(", with the master key of wallets")?;
+        }
         if self.lacks_price_hours {
             formatter.write_str(", without price-hours, which is not a regular file")?;
         }

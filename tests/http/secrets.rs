@@ -9,7 +9,7 @@ use std::process::Command;
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use paperbourse::ids::Timestamp;
-use paperbourse::key_file;
+use paperbourse::key_file::KeyFile;
 use paperbourse_test_support::process::{Process, ServerProcess, command};
 use paperbourse_test_support::{Connection, Request, Response};
 use serde_json::{Value, json};
@@ -213,7 +213,7 @@ fn no_secret_appears_anywhere() {
         let mut secrets = live(&server, &token);
         if is_embedded {
             // PKCS#8 of Ed25519: a fixed header of 16 bytes, then the seed.
-            let key = fs::read(key_file::path(&data)).unwrap();
+            let key = fs::read(KeyFile::Issuer.path(&data)).unwrap();
             secrets.push(key[16..48].to_vec());
         }
         wait_for_snapshot(&server);
@@ -237,7 +237,7 @@ fn no_secret_appears_anywhere() {
         contents.insert("log".into(), log.into_bytes());
         let data = folder.path().join("data");
         files(&data, &mut contents);
-        contents.remove(&key_file::path(&data));
+        contents.remove(&KeyFile::Issuer.path(&data));
         let extensions: Vec<_> = contents.keys().filter_map(|path| path.extension()).collect();
         assert!(
             ["segment", "snapshot", "orders"]
@@ -294,7 +294,7 @@ fn a_start_is_refused_if_others_can_read_the_issuers_key() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     printed_token(&data, "first");
-    let key = key_file::path(&data);
+    let key = KeyFile::Issuer.path(&data);
     for (target, mode, cure) in [
         (&*key, 0o640, "chmod 600 "),
         (&*key, 0o604, "chmod 600 "),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use paperbourse::key_file::{KeyFile, load_or_create_master_key};
 use paperbourse_test_support::process::command;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::io::Errno;
@@ -108,6 +109,37 @@ fn only_what_is_new_is_stored() {
     }
     let (code, errors) = failure(&["restore", text(&repository), "/none/x", "--point", "9"]);
     assert!(code == 1 && errors.contains("has no point 9"), "{errors}");
+}
+
+/// The master key of wallets may be younger than the snapshot with which a restored folder begins.
+#[test]
+fn the_master_key_of_wallets_goes_along() {
+    let folder = TempDir::new().unwrap();
+    let (data, repository) = (folder.path().join("data"), folder.path().join("repository"));
+    trade(&data, "before", 5);
+    assert_eq!(back_up(&data, &repository).get("has_wallets_key"), None);
+    let key = load_or_create_master_key(&data).unwrap();
+    trade(&data, "first", 5);
+    let kept = last_position(&data);
+    trade(&data, "second", 5);
+    assert_eq!(back_up(&data, &repository)["has_wallets_key"], true);
+    let target = folder.path().join("target");
+    let kept = kept.to_string();
+    for (arguments, has_key) in
+        [(["--point", "1"], false), (["--point", "2"], true), (["--to-position", &kept], true)]
+    {
+        let restored = restore(&repository, &target, &arguments);
+        assert_eq!(restored.get("has_wallets_key").is_some(), has_key, "{restored}");
+        let found = fs::read(KeyFile::Wallets.path(&target)).ok();
+        assert_eq!(found, has_key.then(|| key.to_vec()), "{arguments:?}");
+    }
+    let copy = folder.path().join("copy");
+    assert_eq!(json_of(&["backup", text(&data), text(&copy)]).0["has_wallets_key"], true);
+    assert_eq!(fs::read(KeyFile::Wallets.path(&copy)).unwrap(), key);
+    fs::write(KeyFile::Wallets.path(&copy), &key[1..]).unwrap();
+    let (report, code) = json_of(&["journal", "verify", text(&copy)]);
+    let damage = report["besides"][0]["message"].as_str().unwrap();
+    assert!(code == 3 && damage.contains("contains no master key"), "{report}");
 }
 
 #[test]

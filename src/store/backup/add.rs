@@ -7,6 +7,7 @@
 //! moments between the two points cannot be restored.
 
 use std::fmt;
+use std::ops::Not;
 use std::path::Path;
 
 use serde::Serialize;
@@ -20,7 +21,7 @@ use super::retention::{Keep, PruneReport};
 use crate::disk::DiskFile;
 use crate::inspect::{self, InspectError, Text, count, walk};
 use crate::journal::{Batch, JournalMark, LogId, SegmentReader};
-use crate::key_file;
+use crate::key_file::{self, KeyFile};
 use crate::snapshot::{Folder, Snapshot};
 use paperbourse_core::ids::Timestamp;
 
@@ -47,6 +48,9 @@ pub struct AddReport {
     pub removed: PruneReport,
     /// Whether the point has the key of the embedded issuer.
     pub has_issuer_key: bool,
+    /// Whether the point has the master key of wallets.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub has_wallets_key: bool,
     /// Whether the hourly prices were left out because they are not in a regular file. A server can
     /// start without them.
     pub lacks_price_hours: bool,
@@ -80,7 +84,7 @@ pub fn add(
     let (point, mut report) = walk::start_over_when_gone(|| {
         let mut addition = Addition::new(&folder, &repository, points.last(), now);
         addition.store()?;
-        addition.store_key(directory)?;
+        addition.store_keys(directory)?;
         addition.report.bytes = addition.point.bytes_alone(addition.point.number);
         repository.add(&addition.point)?;
         Ok::<_, RepositoryError>((addition.point, addition.report))
@@ -122,6 +126,7 @@ impl<'a> Addition<'a> {
             bytes: 0,
             removed: PruneReport::default(),
             has_issuer_key: false,
+            has_wallets_key: false,
             lacks_price_hours: false,
         };
         Self { folder, repository, previous, point: Point::new(number, now), report }
@@ -288,10 +293,15 @@ impl<'a> Addition<'a> {
         Ok(())
     }
 
-    fn store_key(&mut self, directory: &Path) -> Result<(), RepositoryError> {
-        if let Some(key) = key_file::load(&key_file::path(directory))? {
+    fn store_keys(&mut self, directory: &Path) -> Result<(), RepositoryError> {
+        if let Some(key) = key_file::load(&KeyFile::Issuer.path(directory))? {
             self.point.issuer_key = Some(self.put("issuer-key", &Content::Bytes(&key))?);
             self.report.has_issuer_key = true;
+        }
+        if let Some(key) = key_file::load(&KeyFile::Wallets.path(directory))? {
+            let key = self.put("wallets-key", &Content::Bytes(&key))?;
+            self.point.set_wallets_key(key);
+            self.report.has_wallets_key = true;
         }
         Ok(())
     }
@@ -325,6 +335,9 @@ impl fmt::Display for AddReport {
         write!(formatter, ", {}", count(self.new_bytes, "byte"))?;
         let key = if self.has_issuer_key { "with" } else { "without" };
         write!(formatter, ", {key} the issuer's key")?;
+        if self.has_wallets_key {
+            formatter.write_str(", with the master key of wallets")?;
+        }
         if self.lacks_price_hours {
             formatter.write_str(", without price-hours, which is not a regular file")?;
         }

@@ -10,7 +10,7 @@ use super::restore::RestoreError;
 use super::restored::{RestoreReport, RestoredJournal, Stop};
 use crate::inspect::InspectError;
 use crate::journal::{Batch, JournalMark, SegmentReader, segment_name};
-use crate::key_file;
+use crate::key_file::KeyFile;
 use crate::snapshot::Folder;
 
 /// The parts of a repository that are to be restored.
@@ -104,8 +104,13 @@ impl Chosen<'_> {
         }
         if let Some(key) = &source.point.issuer_key {
             let key = repository.read(key, source.point.number)?;
-            key_file::load_or_create(to, || Some(key))?;
+            KeyFile::Issuer.load_or_create(to, || Some(key))?;
             report.has_issuer_key = true;
+        }
+        if let Some((point, key)) = source.wallets_key {
+            let key = repository.read(key, point)?;
+            KeyFile::Wallets.load_or_create(to, || Some(key))?;
+            report.has_wallets_key = true;
         }
         Ok(report)
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::moment::{Known, Moment};
-use super::point::{Point, StoredSegment, StoredSnapshot};
+use super::point::{Point, StoredFile, StoredSegment, StoredSnapshot};
 use super::restore::RestoreError;
 use paperbourse_core::ids::Timestamp;
 
@@ -18,6 +18,9 @@ pub(super) struct Source<'a> {
     pub(super) segments: Vec<(u64, &'a StoredSegment)>,
     /// The point that holds the snapshot and the issuer's key.
     pub(super) point: &'a Point,
+    /// The master key of wallets, with the number of the newest point that has it: it may have been
+    /// created after the snapshot.
+    pub(super) wallets_key: Option<(u64, &'a StoredFile)>,
 }
 
 impl<'a> Source<'a> {
@@ -37,7 +40,9 @@ impl<'a> Source<'a> {
             }
         }
         let segments = segments.into_values().collect();
-        Self { snapshot: point.snapshot.as_ref(), segments, point }
+        let wallets_key = |point: &&'a Point| Some((point.number, point.wallets_key.as_ref()?));
+        let wallets_key = points.iter().rev().find_map(wallets_key);
+        Self { snapshot: point.snapshot.as_ref(), segments, point, wallets_key }
     }
 }
 

@@ -11,10 +11,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::moment::Known;
 use crate::journal::{ChainMark, LogId, SEGMENT_BYTES_MAX};
+use crate::key_file::KEY_FILE_BYTES_MAX;
 use paperbourse_core::ids::Timestamp;
 
-/// The format version that this program writes and reads.
-const FORMAT: u32 = 1;
+/// The newest format version that this program reads. It writes the oldest that can say what a
+/// point holds.
+const FORMAT: u32 = 2;
+
+/// The format version that added the master key of wallets. A program that did not know of the key
+/// would restore a point without it, and remove its file.
+const FORMAT_WITH_WALLETS_KEY: u32 = 2;
 
 /// The greatest number that a point or a segment may have. No journal gets that far, and arithmetic
 /// on these numbers does not overflow.
@@ -22,9 +28,6 @@ pub(super) const NUMBER_MAX: u64 = u64::MAX / 2;
 
 /// Size limit of a file, in bytes. Keeps the sum of all files of all points far from overflowing.
 const FILE_BYTES_MAX: u64 = 1 << 36;
-
-/// Size limit of the issuer's key, in bytes.
-const KEY_BYTES_MAX: u64 = 4096;
 
 /// One backup.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -44,6 +47,8 @@ pub(super) struct Point {
     /// The newest record.
     pub(super) last: Record,
     pub(super) issuer_key: Option<StoredFile>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) wallets_key: Option<StoredFile>,
     /// Kept for the newest point only.
     pub(super) price_hours: Option<StoredFile>,
 }
@@ -133,7 +138,7 @@ impl Point {
     /// Creates a point without contents.
     pub(super) const fn new(number: u64, taken_at: Timestamp) -> Self {
         Self {
-            format: FORMAT,
+            format: 1,
             number,
             taken_at: TimeText(taken_at),
             log: LogText(LogId::from_bytes([0; 16])),
@@ -142,6 +147,7 @@ impl Point {
             segments: Vec::new(),
             last: Record { position: 0, time: TimeText(Timestamp::EPOCH) },
             issuer_key: None,
+            wallets_key: None,
             price_hours: None,
         }
     }
@@ -197,8 +203,14 @@ impl Point {
             ensure(is_plain(&file.name) && file.sha256.len() == 64, "file names")?;
             ensure(file.bytes <= FILE_BYTES_MAX, "lengths of files")?;
         }
-        let key_bytes = self.issuer_key.as_ref().map_or(0, |key| key.bytes);
-        ensure(key_bytes <= KEY_BYTES_MAX, "length of the issuer's key")?;
+        for (key, what) in [
+            (&self.issuer_key, "length of the issuer's key"),
+            (&self.wallets_key, "length of the wallets' key"),
+        ] {
+            ensure(key.as_ref().is_none_or(|key| key.bytes <= KEY_FILE_BYTES_MAX), what)?;
+        }
+        let is_new_enough = self.format >= FORMAT_WITH_WALLETS_KEY;
+        ensure(self.wallets_key.is_none() || is_new_enough, "format version")?;
         for file in self.snapshot.iter().flat_map(|snapshot| &snapshot.files) {
             ensure(is_plain(&file.original), "file names")?;
         }
@@ -212,6 +224,11 @@ impl Point {
 
     pub(super) const fn set_last(&mut self, last: Known) {
         self.last = Record { position: last.position, time: TimeText(last.time) };
+    }
+
+    pub(super) fn set_wallets_key(&mut self, key: StoredFile) {
+        self.format = FORMAT_WITH_WALLETS_KEY;
+        self.wallets_key = Some(key);
     }
 
     /// Returns the last segment that the snapshot covers; 0 without a snapshot.
@@ -229,7 +246,8 @@ impl Point {
     pub(super) fn files(&self) -> impl Iterator<Item = &StoredFile> {
         let snapshot = self.snapshot.iter().flat_map(|it| it.files.iter().map(|it| &it.stored));
         let parts = self.segments.iter().flat_map(|segment| &segment.parts);
-        snapshot.chain(parts).chain(&self.issuer_key).chain(&self.price_hours)
+        let keys = self.issuer_key.iter().chain(&self.wallets_key);
+        snapshot.chain(parts).chain(keys).chain(&self.price_hours)
     }
 }
 
@@ -316,8 +334,11 @@ impl<'de> Deserialize<'de> for LogText {
 mod tests {
     use super::*;
 
+    fn file(name: &str) -> StoredFile {
+        StoredFile { name: name.into(), bytes: 7, sha256: "a".repeat(64) }
+    }
+
     fn point() -> Point {
-        let file = |name: &str| StoredFile { name: name.into(), bytes: 7, sha256: "a".repeat(64) };
         let mark = |position| Mark { epoch: 2, position, crc: 9 };
         let segment = |number, before, after| StoredSegment {
             number,
@@ -347,6 +368,11 @@ mod tests {
         let text = point().encode();
         assert_eq!(Point::decode(text.as_bytes()), Ok(point()));
         assert_eq!(point().files().count(), 6);
+        assert!(text.starts_with(r#"{"format":1,"#) && !text.contains("wallets"), "{text}");
+        let mut with_wallets = point();
+        with_wallets.set_wallets_key(file("wallets-key-1"));
+        assert_eq!(Point::decode(with_wallets.encode().as_bytes()), Ok(with_wallets.clone()));
+        assert_eq!(with_wallets.files().count(), 7);
         for length in 0..text.len() {
             assert!(Point::decode(&text.as_bytes()[..length]).is_err(), "{length} bytes");
             let mut changed = text.clone().into_bytes();
@@ -358,8 +384,14 @@ mod tests {
     #[test]
     fn a_contradictory_point_is_refused() {
         type Change = fn(&mut Point);
-        let cases: [(&str, Change); 13] = [
-            ("newer than 1", |point| point.format = 2),
+        let cases: [(&str, Change); 15] = [
+            ("newer than 2", |point| point.format = 3),
+            ("format version", |point| point.wallets_key = Some(file("wallets-key-1"))),
+            ("length of the wallets' key", |point| {
+                let mut key = file("wallets-key-1");
+                key.bytes = 1 << 20;
+                point.set_wallets_key(key);
+            }),
             ("list of segments", |point| point.segments.clear()),
             ("list of segments", |point| point.snapshot.as_mut().unwrap().segment = 3),
             ("list of segments", |point| point.snapshot.as_mut().unwrap().segment = 6),

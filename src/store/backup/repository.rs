@@ -118,7 +118,7 @@ pub enum RepositoryError {
         /// The file.
         path: PathBuf,
     },
-    /// The issuer's key cannot be read.
+    /// A key cannot be read.
     #[error(transparent)]
     KeyFile(#[from] KeyFileError),
     /// A file operation failed.
@@ -398,7 +398,8 @@ pub(super) fn needed_files(
         let segments = segments.filter(move |it| !is_oldest || it.number > point.covered());
         let hours = point.price_hours.as_ref().filter(|_| point.number == newest);
         let files = snapshot.chain(segments.flat_map(|segment| &segment.parts));
-        files.chain(&point.issuer_key).chain(hours).map(|file| (point.number, file))
+        let keys = point.issuer_key.iter().chain(&point.wallets_key);
+        files.chain(keys).chain(hours).map(|file| (point.number, file))
     })
 }
 

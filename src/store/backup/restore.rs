@@ -15,7 +15,7 @@ use super::target::{self, TargetError};
 use crate::disk::{Disk, DiskError};
 use crate::inspect::{self, InspectError, message, walk};
 use crate::journal::{Batch, SegmentReader};
-use crate::key_file::{self, KeyFileError};
+use crate::key_file::{KeyFile, KeyFileError};
 use crate::snapshot::{Folder, Snapshot};
 use paperbourse_core::ids::Timestamp;
 
@@ -150,7 +150,8 @@ pub fn restore(
             disk.create_directory(temporary)?;
             copy(&folder, &Folder::new(disk.clone(), temporary), moment)
         })?;
-        report.has_issuer_key = key_file::copy(from, temporary)?;
+        report.has_issuer_key = KeyFile::Issuer.copy(from, temporary)?;
+        report.has_wallets_key = KeyFile::Wallets.copy(from, temporary)?;
         target::share_mode(from, temporary)?;
         verify(disk, temporary, &report)?;
         Ok::<_, RestoreError>(report)

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Not;
 
 use serde::Serialize;
 
@@ -31,6 +32,9 @@ pub struct RestoreReport {
     pub next_time: Option<Text<Timestamp>>,
     /// Whether the key of the embedded issuer was restored.
     pub has_issuer_key: bool,
+    /// Whether the master key of wallets was restored.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub has_wallets_key: bool,
     /// Whether the hourly prices were left out: they are not in a regular file, or are missing from
     /// an incomplete copy of a repository. A server can start without them.
     pub lacks_price_hours: bool,
@@ -116,6 +120,7 @@ impl<'a> RestoredJournal<'a> {
             last_time: last.decided_at(),
             next_time: next.map(|next| Text(next.time)),
             has_issuer_key: false,
+            has_wallets_key: false,
             lacks_price_hours: false,
         })
     }
@@ -140,6 +145,9 @@ impl fmt::Display for RestoreReport {
         write!(formatter, ", {}", count(self.bytes, "byte"))?;
         let key = if self.has_issuer_key { "with" } else { "without" };
         write!(formatter, ", {key} the issuer's key")?;
+        if self.has_wallets_key {
+            formatter.write_str(", with the master key of wallets")?;
+        }
         if self.lacks_price_hours {
             formatter.write_str(", without the hourly prices")?;
         }

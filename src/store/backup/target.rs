@@ -48,7 +48,7 @@ pub enum TargetError {
         /// The error found in the copy.
         message: String,
     },
-    /// The issuer's key cannot be copied.
+    /// A key cannot be copied.
     #[error(transparent)]
     KeyFile(#[from] KeyFileError),
     /// A file operation failed.

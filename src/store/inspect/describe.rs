@@ -21,9 +21,9 @@ use super::text::Text;
 use crate::journal::record::RecordHeader;
 use paperbourse_core::engine::UsedMarket;
 use paperbourse_core::engine::event::{Event, OrderFilled};
-use paperbourse_core::engine::key::{Permission, WalletGrant};
+use paperbourse_core::engine::key::{KeyGrant, Permission, WalletGrant};
 use paperbourse_core::engine::market::payout::PositionsSettled;
-use paperbourse_core::ids::{KeyId, MarketIndex, Timestamp};
+use paperbourse_core::ids::{AccountId, KeyId, MarketIndex, Timestamp};
 use paperbourse_core::money::{Price, Shares, Usd};
 
 /// The printable form of a record.
@@ -253,6 +253,27 @@ pub struct OutcomeRow<'a> {
 }
 
 impl<'a> EventRow<'a> {
+    fn key_created(
+        key: KeyId,
+        account: AccountId,
+        grant: &'a KeyGrant,
+        created_by: Option<KeyId>,
+        at: Timestamp,
+    ) -> Self {
+        Self::KeyCreated {
+            key: key.get(),
+            account: account.get(),
+            prefix: &grant.prefix,
+            name: grant.name.as_deref(),
+            tier: grant.tier.as_str(),
+            permissions: grant.permissions.iter().map(Permission::as_str).collect(),
+            expires_at: grant.expires_at.map(Text),
+            created_by: created_by.map(KeyId::get),
+            wallet: grant.wallet.map(WalletRow::of),
+            at: Text(at),
+        }
+    }
+
     /// Describes an event. For `market`, see [`RecordRow::new`].
     fn new(event: &'a Event, market: &mut impl FnMut(MarketIndex) -> Option<UsedMarket>) -> Self {
         match event {
@@ -263,18 +284,9 @@ impl<'a> EventRow<'a> {
                 granted: Text(*granted),
                 at: Text(*at),
             },
-            Event::KeyCreated { key, account, grant, created_by, at } => Self::KeyCreated {
-                key: key.get(),
-                account: account.get(),
-                prefix: &grant.prefix,
-                name: grant.name.as_deref(),
-                tier: grant.tier.as_str(),
-                permissions: grant.permissions.iter().map(Permission::as_str).collect(),
-                expires_at: grant.expires_at.map(Text),
-                created_by: created_by.map(KeyId::get),
-                wallet: grant.wallet.map(WalletRow::of),
-                at: Text(*at),
-            },
+            Event::KeyCreated { key, account, grant, created_by, at } => {
+                Self::key_created(*key, *account, grant, *created_by, *at)
+            }
             Event::KeyRevoked { key, at } => Self::KeyRevoked { key: key.get(), at: Text(*at) },
             Event::KeyForgotten { key } => Self::KeyForgotten { key: key.get() },
             Event::KeyRenamed { key, name } => {

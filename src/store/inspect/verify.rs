@@ -14,7 +14,7 @@ use super::text::{count, run};
 use super::{DamageReport, InspectError, folder, message, walk};
 use crate::hours;
 use crate::journal::{Batch, SegmentReader};
-use crate::key_file;
+use crate::key_file::KeyFile;
 use crate::snapshot::{Folder, RecordIndex, ShardState, Snapshot};
 use paperbourse_core::ids::ShardId;
 
@@ -37,7 +37,8 @@ pub struct VerifyReport {
     /// The damage found. No server should write to the directory before it is repaired.
     pub damage: Option<DamageReport>,
     /// Damage to files on which no record depends. At startup, damaged hourly prices are set aside,
-    /// and a damaged issuer's key makes startup fail if the embedded issuer signs tokens.
+    /// and a damaged key makes startup fail if it is used: the issuer's if the embedded issuer
+    /// signs tokens, that of wallets if they may call.
     pub besides: Vec<DamageReport>,
 }
 
@@ -95,9 +96,11 @@ pub fn verify(directory: &Path) -> Result<VerifyReport, InspectError> {
 
 fn check_besides(folder: &Folder) -> Vec<DamageReport> {
     let hours = hours::flaw(folder).map(|flaw| (folder.price_hours(), flaw));
-    let key = key_file::check(folder.path()).err();
-    let key = key.map(|error| (key_file::path(folder.path()), message(&error)));
-    let found = hours.into_iter().chain(key);
+    let keys = KeyFile::ALL.into_iter().filter_map(|key| {
+        let error = key.check(folder.path()).err()?;
+        Some((key.path(folder.path()), message(&error)))
+    });
+    let found = hours.into_iter().chain(keys);
     found
         .map(|(path, message)| {
             let file = Some(path.display().to_string());

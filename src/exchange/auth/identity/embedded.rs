@@ -14,7 +14,7 @@ use super::tier_claim::TierClaim;
 use super::{SUBJECT_CHARS_MAX, TokenError, VerifiedIdentity, token};
 use paperbourse_core::ids::Timestamp;
 use paperbourse_core::limits::tier::Tier;
-use paperbourse_store::key_file::{self, KeyFileError};
+use paperbourse_store::key_file::{self, KeyFile, KeyFileError};
 
 /// The `iss` claim of the built-in issuer's tokens. Account identities derive from it, so it never
 /// changes, even if the key does.
@@ -37,14 +37,14 @@ impl EmbeddedIssuer {
     /// Any number of processes may call this at the same time; all get the same key. Blocks on disk
     /// I/O.
     pub fn open(data_directory: &Path) -> Result<Self, IssuerError> {
-        let pkcs8 = key_file::load_or_create(data_directory, generate_pkcs8)?;
+        let pkcs8 = KeyFile::Issuer.load_or_create(data_directory, generate_pkcs8)?;
         let pair = key_file::key_pair(data_directory, &pkcs8)?;
         Ok(Self::with_key(&pkcs8, &pair))
     }
 
     /// Opens the issuer of this data directory. Returns `None` if the directory has no key.
     pub fn open_existing(data_directory: &Path) -> Result<Option<Self>, IssuerError> {
-        let Some(pkcs8) = key_file::load_existing(data_directory)? else { return Ok(None) };
+        let Some(pkcs8) = KeyFile::Issuer.load_existing(data_directory)? else { return Ok(None) };
         let pair = key_file::key_pair(data_directory, &pkcs8)?;
         Ok(Some(Self::with_key(&pkcs8, &pair)))
     }

@@ -2,7 +2,7 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
-use paperbourse_store::key_file::{self, KeyFileError};
+use paperbourse_store::key_file::{KeyFile, KeyFileError};
 use serde_json::{Value, json};
 
 use super::embedded::{EMBEDDED_AUDIENCE, EMBEDDED_ISSUER, IssuerError, MintError};
@@ -305,7 +305,7 @@ fn a_data_directory_keeps_its_issuer() {
 fn an_invalid_key_file_is_named_and_kept() {
     let directory = tempfile::tempdir().unwrap();
     EmbeddedIssuer::open(directory.path()).unwrap();
-    let path = key_file::path(directory.path());
+    let path = KeyFile::Issuer.path(directory.path());
     let whole = std::fs::read(&path).unwrap();
     for content in [&b""[..], b"not a key", &whole[..whole.len() - 1]] {
         std::fs::write(&path, content).unwrap();
