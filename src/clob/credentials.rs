@@ -136,6 +136,13 @@ impl Credentials {
         verify_slices_are_equal(self.passphrase().as_bytes(), presented).is_ok()
     }
 
+    /// Whether this is the secret, as text. Takes the same time for all texts of its length.
+    ///
+    /// Requests are signed with the secret instead; only the first message on a socket brings it.
+    pub fn has_secret(&self, presented: &[u8]) -> bool {
+        verify_slices_are_equal(self.secret().as_bytes(), presented).is_ok()
+    }
+
     /// Whether `signature`, the text of `POLY_SIGNATURE`, signs this request with the secret. Takes
     /// the same time for all signatures of the right length.
     ///

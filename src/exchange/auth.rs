@@ -1,7 +1,8 @@
 //! Authentication and authorization: keys, identities, permissions.
 //!
 //! A caller authenticates with an API key, looked up in the [`key_table`], or with an access token,
-//! verified by an [`identity`] source. [`policy`] decides what the caller may do. All of this is
+//! verified by an [`identity`] source. A [`wallet`] gets an API key, and signs each request with
+//! the secret that belongs to it. [`policy`] decides what the caller may do. All of this is
 //! independent of requests, account state and the journal: callers pass in the credential's text
 //! and the time, and get back an identity or the reason for the refusal.
 
@@ -11,6 +12,7 @@ pub mod key_table;
 pub mod last_key;
 pub mod policy;
 pub mod presented;
+pub mod wallet;
 pub mod ws_token;
 
 fn digest_bytes(digest: &impl AsRef<[u8]>) -> [u8; 32] {

@@ -24,6 +24,7 @@ mod rate_rule;
 mod reads;
 pub mod settlement;
 mod updown;
+mod wallets;
 
 pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller, Wallet};
 pub use accounts::{AccountReset, Balance, MarkedPosition, Portfolio, PositionStatus};
@@ -38,6 +39,7 @@ pub use orders::{CancelRequest, OnlyOrder, OrderList, OrderRequest, OrdersReques
 pub use paperbourse_core::clock::Moment;
 pub use rate_rule::RateRule;
 pub use updown::UpDownList;
+pub use wallets::WrongMasterKey;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -51,6 +53,7 @@ use crate::auth::ws_token::WsTokens;
 use crate::shard::{DelayedOrders, OpenOrderBoard, Refusal, Room, Shards};
 use access::{AccessLimits, limit_by_tier};
 use author_gates::AuthorGates;
+use paperbourse_clob::credentials::MasterKey;
 use paperbourse_core::engine::State;
 use paperbourse_core::engine::admin::standing::Act;
 use paperbourse_core::engine::event::Event;
@@ -77,6 +80,8 @@ pub struct Service {
     default_tier: AtomicU8,
     access: AccessLimits,
     authors: AuthorGates,
+    /// The key from which the credentials of wallets are derived; `None` if wallets may not call.
+    master_key: Option<Arc<MasterKey>>,
 }
 
 /// The parts of a [`Service`].
@@ -195,6 +200,7 @@ impl Service {
             default_tier: AtomicU8::new(parts.default_tier as u8),
             access: AccessLimits::new(parts.address_rules, parts.account_rates),
             authors: AuthorGates::default(),
+            master_key: None,
         }
     }
 
@@ -369,7 +375,7 @@ fn insert_key(
     limits: TierLimits,
 ) {
     let hash = KeyHash::from_bytes(grant.hash);
-    keys.insert(hash, KeyEntry::new(facts, &limits), old)
+    keys.insert(hash, KeyEntry::new(facts, &limits).granted_to(grant.wallet), old)
         .expect("two keys of 256 random bits are never the same");
     if let Some(expires_at) = grant.expires_at {
         keys.set_expiry(&hash, expires_at);

@@ -6,7 +6,7 @@ use super::keccak::{Word, keccak256};
 use crate::text;
 
 /// Number of bytes of an address.
-pub(crate) const ADDRESS_BYTES: usize = 20;
+pub const ADDRESS_BYTES: usize = 20;
 
 /// An address of an Ethereum chain.
 ///
@@ -26,6 +26,11 @@ impl Address {
         text::bytes_from_hex(text.as_ref()).map(Self).ok_or(AddressError)
     }
 
+    /// Restores an address from its bytes, most significant first.
+    pub const fn from_bytes(bytes: [u8; ADDRESS_BYTES]) -> Self {
+        Self(bytes)
+    }
+
     /// An address that is part of the program.
     pub(super) const fn literal(text: &str) -> Self {
         Self(text::bytes_from_hex(text.as_bytes()).expect("a literal is an address"))
@@ -37,7 +42,7 @@ impl Address {
     }
 
     /// The bytes of the address, most significant first.
-    pub(crate) fn bytes(&self) -> &[u8; ADDRESS_BYTES] {
+    pub const fn bytes(&self) -> &[u8; ADDRESS_BYTES] {
         &self.0
     }
 

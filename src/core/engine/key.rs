@@ -167,7 +167,7 @@ impl Key {
     /// It is not counted for each nonce, since an account forgets ended keys: a count that began
     /// anew would bring credentials back that were deleted.
     pub fn generation(&self) -> u32 {
-        generation(self.id).expect("no key of a wallet has a greater number")
+        generation_of(self.id).expect("no key of a wallet has a greater number")
     }
 
     /// Whether the key is accepted at `now`.
@@ -193,6 +193,11 @@ impl Key {
         is_at_rotation && self.created_by == Some(old.id)
     }
 
+    /// Whether the key was revoked or rotated.
+    pub const fn has_end(&self) -> bool {
+        self.revoked_at.is_some() || self.is_rotated()
+    }
+
     /// Whether another key has replaced this one. Until it expires, a rotated key works as before,
     /// except that it may not create, rotate or rename keys. It does not count as an active key.
     pub const fn is_rotated(&self) -> bool {
@@ -200,8 +205,8 @@ impl Key {
     }
 }
 
-/// Returns the generation of a wallet's key; `None` if its number is too great.
-fn generation(key: KeyId) -> Option<u32> {
+/// Returns [`Key::generation`] of the key with this id; `None` if it can be no key of a wallet.
+pub fn generation_of(key: KeyId) -> Option<u32> {
     u32::try_from(key.counter()).ok()
 }
 

@@ -28,6 +28,7 @@ use paperbourse_core::engine::key::Permission;
 use paperbourse_core::limits::tier::Tier;
 use paperbourse_exchange::auth::api_key::KeyFlaw;
 use paperbourse_exchange::auth::identity::TokenFlaw;
+use paperbourse_exchange::auth::wallet::WalletError;
 use paperbourse_exchange::service::RateRule;
 
 /// The header that carries an error's code.
@@ -129,6 +130,11 @@ impl ApiError {
     pub fn not_a_key(flaw: KeyFlaw) -> Self {
         let message = format!("Not an API key: {flaw}.");
         Self::new(StatusCode::UNAUTHORIZED, "INVALID_KEY", message)
+    }
+
+    /// The credentials of a wallet do not prove that it calls.
+    pub fn invalid_wallet(error: WalletError) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "INVALID_KEY", error.to_string())
     }
 
     /// The key was revoked.

@@ -27,6 +27,9 @@ pub const KEY_SECRET_BYTES: usize = 32;
 
 const _: () = assert!(KEY_BYTES == 72);
 
+/// Length of the text of a UUID, in bytes.
+const UUID_BYTES: usize = 36;
+
 /// The reason why a text cannot be a key of any server. The error never includes the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KeyFlaw {
@@ -158,6 +161,19 @@ impl KeyHash {
         is_key.then(|| Self::of(text))
     }
 
+    /// Returns the hash of the API key of a wallet, the text of a UUID in lower case; `None` for
+    /// any other text.
+    ///
+    /// Such a key is no secret. It is no key in the sense of [`Self::of_presented`], so alone it
+    /// grants nothing.
+    pub fn of_uuid(text: &[u8]) -> Option<Self> {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let is_dash_at = |at: usize| matches!(at, 8 | 13 | 18 | 23);
+        let fits =
+            |(at, &byte): (usize, &u8)| if is_dash_at(at) { byte == b'-' } else { is_digit(byte) };
+        (text.len() == UUID_BYTES && text.iter().enumerate().all(fits)).then(|| Self::of(text))
+    }
+
     fn of(text: &[u8]) -> Self {
         Self(super::digest_bytes(&digest(&SHA256, text)))
     }
@@ -233,6 +249,25 @@ mod tests {
             &"0".repeat(KEY_BYTES),
         ] {
             assert_eq!(KeyHash::of_presented(wrong.as_bytes()), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_api_key_of_a_wallet_is_a_uuid_in_lower_case() {
+        let uuid = "0b8a2f6e-1c3d-4e5f-8a9b-0123456789ab";
+        assert_eq!(KeyHash::of_uuid(uuid.as_bytes()), Some(KeyHash::of(uuid.as_bytes())));
+        assert_eq!(KeyHash::of_presented(uuid.as_bytes()), None);
+        for wrong in [
+            "",
+            &uuid[1..],
+            &format!("{uuid}0"),
+            &uuid.to_uppercase(),
+            &uuid.replace('-', "0"),
+            &uuid.replacen('0', "-", 1),
+            &uuid.replacen('b', "g", 1),
+            counting_key().expose(),
+        ] {
+            assert_eq!(KeyHash::of_uuid(wrong.as_bytes()), None, "{wrong}");
         }
     }
 

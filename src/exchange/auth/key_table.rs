@@ -22,7 +22,7 @@ use papaya::Operation;
 
 use super::api_key::KeyHash;
 use super::policy::Actor;
-use paperbourse_core::engine::key::{OVERLAP_SECONDS_MAX, Permissions};
+use paperbourse_core::engine::key::{OVERLAP_SECONDS_MAX, Permissions, WalletGrant};
 use paperbourse_core::ids::{AccountId, KeyId, Timestamp};
 use paperbourse_core::limits::tier::{Tier, TierLimits};
 use paperbourse_core::limits::window::{Decision, WindowLimits, Windows};
@@ -92,7 +92,15 @@ impl KeyTable {
         presented: &[u8],
         now: Timestamp,
     ) -> Result<Authenticated, KeyError> {
-        let hash = KeyHash::of_presented(presented).ok_or(KeyError::Unknown)?;
+        self.authenticate_hash(KeyHash::of_presented(presented).ok_or(KeyError::Unknown)?, now)
+    }
+
+    /// Authenticates the key with this hash like [`Self::authenticate`].
+    pub fn authenticate_hash(
+        &self,
+        hash: KeyHash,
+        now: Timestamp,
+    ) -> Result<Authenticated, KeyError> {
         let (key, ()) = self.authenticate_with(hash, now, |_, _, _| ())?;
         Ok(key)
     }
@@ -143,6 +151,20 @@ impl KeyTable {
         self.keys.pin().get(hash).map(|held| held.entry.clone())
     }
 
+    /// Returns the id of the key with this hash, valid or not, and the wallet to which it was
+    /// granted; `None` if there is no such key, or if it was granted to no wallet.
+    pub fn wallet(&self, hash: &KeyHash) -> Option<(KeyId, WalletGrant)> {
+        self.keys.pin().get(hash).and_then(|held| held.entry.wallet())
+    }
+
+    /// Returns any key that was granted to a wallet. May visit every key.
+    pub fn any_wallet(&self) -> Option<(KeyHash, KeyId, WalletGrant)> {
+        self.keys.pin().iter().find_map(|(hash, held)| {
+            let (key, wallet) = held.entry.wallet()?;
+            Some((*hash, key, wallet))
+        })
+    }
+
     /// Visits every key, in any order. Keys added or removed during the call may be missed.
     pub fn for_each(&self, mut visit: impl FnMut(&KeyEntry)) {
         self.keys.pin().values().for_each(|held| visit(&held.entry));
@@ -173,7 +195,7 @@ impl KeyTable {
         self.keys.len()
     }
 
-    /// Estimates the memory of the table in bytes, without that of the windows.
+    /// Estimates the memory of the table in bytes, without that of the windows and wallets.
     pub fn bytes(&self) -> usize {
         let entry = size_of::<KeyEntry>() + 2 * size_of::<usize>();
         let links = 2 * (size_of::<usize>() + 1);
@@ -300,6 +322,8 @@ pub struct KeyEntry {
     permissions: Permissions,
     /// The tier's index in [`Tier::ALL`].
     tier: AtomicU8,
+    /// The wallet to which the key was granted. Boxed, since few keys have one.
+    wallet: Option<Box<WalletGrant>>,
 }
 
 /// The facts about a key. Only its tier can change, and only an operator can change it.
@@ -333,7 +357,19 @@ impl KeyEntry {
             account_id: facts.account_id,
             permissions: facts.permissions,
             tier: AtomicU8::new(facts.tier as u8),
+            wallet: None,
         }
+    }
+
+    /// Sets the wallet to which the key was granted.
+    #[must_use]
+    pub fn granted_to(self, wallet: Option<WalletGrant>) -> Self {
+        Self { wallet: wallet.map(Box::new), ..self }
+    }
+
+    /// Returns the key's id and the wallet to which it was granted, if it was granted to one.
+    fn wallet(&self) -> Option<(KeyId, WalletGrant)> {
+        Some((self.key_id, **self.wallet.as_ref()?))
     }
 
     /// Returns the key's facts.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 pub(super) use limits::AccessLimits;
+use limits::require_drawn;
 
 use super::rate_rule::RateRule;
 use super::{Keys, Limits, Moment, RequestContext, Service, ServiceError};
@@ -16,6 +17,7 @@ use crate::auth::key_table::{Authenticated, KeyEntry, KeyError, KeyFacts};
 use crate::auth::last_key::LastKey;
 use crate::auth::policy::{Actor, PolicyError};
 use crate::auth::presented::Presented;
+use crate::auth::wallet::WalletError;
 use crate::auth::ws_token::WsHolder;
 use paperbourse_core::engine::State;
 use paperbourse_core::engine::command::{Identity, Owner};
@@ -44,9 +46,9 @@ pub enum Caller {
 /// The holder of a key.
 #[derive(Clone)]
 pub struct KeyCaller {
-    key: Authenticated,
+    pub(super) key: Authenticated,
     /// The decision about the request, if it was counted when the key was looked up.
-    decision: Option<Decision>,
+    pub(super) decision: Option<Decision>,
 }
 
 /// The wallet that a request names. An account has one wallet, with the account's id.
@@ -97,7 +99,7 @@ enum SocketCredential {
 }
 
 impl SocketCaller {
-    fn by_key(key: Arc<KeyEntry>) -> Result<Self, ServiceError> {
+    pub(super) fn by_key(key: Arc<KeyEntry>) -> Result<Self, ServiceError> {
         key.facts().actor().require(Permission::Read).map_err(Denied::from)?;
         let facts = key.facts();
         let (account, tier) = (facts.account_id, facts.tier);
@@ -130,6 +132,9 @@ pub enum Denied {
     /// The access token does not prove an identity.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// The credentials of a wallet do not prove that it calls.
+    #[error(transparent)]
+    Wallet(#[from] WalletError),
     /// The token in the socket's URL is invalid or expired.
     #[error("the socket token is not valid")]
     SocketToken,
@@ -337,7 +342,7 @@ impl Service {
 
     /// Counts a wrong credential against the address. Returns `denied`, or [`Denied::TooOften`]
     /// once the address has exhausted its bucket.
-    fn count_failure(&self, denied: Denied, address: IpAddr, moment: Moment) -> Denied {
+    pub(super) fn count_failure(&self, denied: Denied, address: IpAddr, moment: Moment) -> Denied {
         // An unresponsive issuer is not the caller's fault.
         if matches!(denied, Denied::Token(TokenError::Unavailable { .. })) {
             return denied;
@@ -412,9 +417,7 @@ impl Service {
             ServiceError::Denied(denied) => count_failure(denied).into(),
             other => other,
         })?;
-        let now_ns = context.moment.monotonic_ns;
-        let draw = self.access.sockets_opened.draw(caller.account, now_ns);
-        require_drawn(draw, RateRule::Sockets)?;
+        self.access.admit_socket(caller.account, context.moment)?;
         Ok(caller)
     }
 
@@ -538,7 +541,7 @@ impl Service {
     }
 
     /// Returns the tier of an access token that names none.
-    fn default_tier(&self) -> Tier {
+    pub(super) fn default_tier(&self) -> Tier {
         Tier::ALL[usize::from(self.default_tier.load(Ordering::Relaxed))]
     }
 
@@ -551,14 +554,8 @@ impl Service {
         context: RequestContext<'_>,
     ) -> Result<(), Denied> {
         match caller.account() {
-            Ok(account) if makes.key => {
-                let draw = self.access.keys_made.draw(account, context.moment.monotonic_ns);
-                require_drawn(draw, RateRule::Keys)
-            }
-            Err(_) if makes.account => {
-                let draw = self.access.bootstrap(context.address, context.moment);
-                require_drawn(draw, RateRule::Accounts)
-            }
+            Ok(account) if makes.key => self.access.admit_key(account, context.moment),
+            Err(_) if makes.account => self.access.admit_account(context.address, context.moment),
             _ => Ok(()),
         }
     }
@@ -577,15 +574,5 @@ pub(super) fn limit_by_tier(key: &KeyEntry, tiers: &TierTable) {
         if key.facts().tier == tier {
             return;
         }
-    }
-}
-
-/// Fails if a bucket was drawn from and had no token.
-fn require_drawn(draw: Option<Draw>, rule: RateRule) -> Result<(), Denied> {
-    match draw {
-        Some(Draw { is_admitted: false, wait_ns, .. }) => {
-            Err(Denied::TooOften { rule, wait_ns, allowed: None })
-        }
-        _ => Ok(()),
     }
 }

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::engine::key::{
     KEY_MARKER, KEY_PREFIX_BYTES_MAX, Key, KeyGrant, OVERLAP_SECONDS_MAX, Permissions, WalletGrant,
-    generation,
+    generation_of,
 };
 use crate::engine::state::hash::{StateHash, Term, TermKind};
 use crate::engine::state::heap::text_bytes;
@@ -72,7 +72,7 @@ impl KeyRow {
         older: Option<PackedSlot>,
     ) -> Option<Self> {
         let KeyGrant { hash, prefix, name, tier, permissions, expires_at, wallet } = key.grant;
-        let has_generation = wallet.is_none() || generation(key.id).is_some();
+        let has_generation = wallet.is_none() || generation_of(key.id).is_some();
         if prefix.len() > KEY_PREFIX_BYTES_MAX || !has_generation {
             return None;
         }

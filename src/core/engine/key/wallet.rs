@@ -4,7 +4,7 @@ use crate::engine::account::Account;
 use crate::engine::command::{GrantWalletKey, WalletKeyText};
 use crate::engine::decide::{Command, Given, IDS_EXHAUSTED, Verdict};
 use crate::engine::key::stored::KeyRow;
-use crate::engine::key::{Key, KeyGrant, WalletGrant, generation};
+use crate::engine::key::{Key, KeyGrant, WalletGrant, generation_of};
 use crate::engine::rejection::Rejection;
 use crate::engine::state::State;
 use crate::engine::state::view::Observed;
@@ -22,7 +22,7 @@ impl<F: Fn(u32) -> WalletKeyText> Command for GrantWalletKey<F> {
         }
         state.created(actor, None, given, |key| {
             let WalletKeyText { hash, prefix } =
-                (self.derive)(generation(key).ok_or(IDS_EXHAUSTED)?);
+                (self.derive)(generation_of(key).ok_or(IDS_EXHAUSTED)?);
             Ok(KeyGrant {
                 hash,
                 prefix,

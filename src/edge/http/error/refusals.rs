@@ -54,6 +54,7 @@ impl From<Denied> for ApiError {
                 Self::identity_unavailable(retry_after_seconds)
             }
             Denied::Token(TokenError::Invalid(flaw)) => Self::invalid_token(&flaw),
+            Denied::Wallet(error) => Self::invalid_wallet(error),
             Denied::SocketToken => Self::invalid_token(&TokenFlaw::Malformed),
             Denied::TokenNotAccepted => Self::token_not_accepted(),
             Denied::Rotated => Rejection::MakerRotated.into(),

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use foldhash::fast::RandomState;
 
-use crate::service::Moment;
+use crate::service::{Denied, Moment, RateRule};
+use paperbourse_core::ids::AccountId;
 use paperbourse_core::limits::bucket::{
     AccountRates, AccountTable, AddressRules, AddressTable, Draw,
 };
@@ -18,7 +19,7 @@ pub(in crate::service) struct AccessLimits {
     are_addresses_limited: AtomicBool,
     addresses: AddressLimits,
     pub(super) keys_made: AccountTable,
-    pub(super) sockets_opened: AccountTable,
+    sockets_opened: AccountTable,
     /// Limiters of access tokens, by identity and tier. An identity with tokens of several tiers
     /// has one limiter for each tier.
     pub(super) tokens: papaya::HashMap<([u8; 32], Tier), Arc<KeyLimiter>, RandomState>,
@@ -70,15 +71,52 @@ impl AccessLimits {
         self.are_addresses_limited.load(Ordering::Relaxed).then_some(&self.addresses)
     }
 
+    /// Counts a key that an account is about to get.
+    pub(in crate::service) fn admit_key(
+        &self,
+        account: AccountId,
+        moment: Moment,
+    ) -> Result<(), Denied> {
+        require_drawn(self.keys_made.draw(account, moment.monotonic_ns), RateRule::Keys)
+    }
+
+    /// Counts an account that a caller at this address is about to open.
+    pub(in crate::service) fn admit_account(
+        &self,
+        address: IpAddr,
+        moment: Moment,
+    ) -> Result<(), Denied> {
+        require_drawn(self.bootstrap(address, moment), RateRule::Accounts)
+    }
+
+    /// Counts a socket that an account is about to open.
+    pub(in crate::service) fn admit_socket(
+        &self,
+        account: AccountId,
+        moment: Moment,
+    ) -> Result<(), Denied> {
+        require_drawn(self.sockets_opened.draw(account, moment.monotonic_ns), RateRule::Sockets)
+    }
+
     pub(super) fn public(&self, address: IpAddr, moment: Moment) -> Option<Draw> {
         Some(self.addresses()?.public.draw(address, moment.monotonic_ns))
     }
 
-    pub(super) fn bootstrap(&self, address: IpAddr, moment: Moment) -> Option<Draw> {
+    fn bootstrap(&self, address: IpAddr, moment: Moment) -> Option<Draw> {
         Some(self.addresses()?.bootstrap.draw(address, moment.monotonic_ns))
     }
 
     pub(super) fn failed(&self, address: IpAddr, moment: Moment) -> Option<Draw> {
         Some(self.addresses()?.failures.draw(address, moment.monotonic_ns))
+    }
+}
+
+/// Fails if a bucket was drawn from and had no token.
+pub(super) fn require_drawn(draw: Option<Draw>, rule: RateRule) -> Result<(), Denied> {
+    match draw {
+        Some(Draw { is_admitted: false, wait_ns, .. }) => {
+            Err(Denied::TooOften { rule, wait_ns, allowed: None })
+        }
+        _ => Ok(()),
     }
 }
