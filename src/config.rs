@@ -5,6 +5,7 @@
 
 pub mod bytes;
 pub mod cluster;
+pub mod contradiction;
 mod file;
 pub mod identity;
 pub mod logs;
@@ -17,18 +18,18 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use self::bytes::bytes;
-use self::cluster::{ClusterConfigError, ClusterServeArgs};
-use self::identity::{IdentityArgs, IdentityChoice, IdentityConfigError};
+use self::cluster::ClusterServeArgs;
+use self::identity::IdentityArgs;
 use self::logs::LogArgs;
-use self::traces::{TraceArgs, TraceConfigError};
-use self::venue::{UselessFlag, VenueArgs};
+use self::traces::TraceArgs;
+use self::venue::VenueArgs;
 use crate::engine::{
     AUTHOR_COMMENTS_MAX_DEFAULT, KEPT_ORDERS_MAX_DEFAULT, OPEN_ORDERS_MAX_DEFAULT,
 };
@@ -139,8 +140,8 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub identity: IdentityArgs,
 
-    /// Folder of the embedded issuer's key [default: the data folder; with `memory`, a throw-away
-    /// key]
+    /// Folder of the embedded issuer's key, and of the master key of wallets [default: the data
+    /// folder; with `memory`, throw-away keys]
     #[arg(help_heading = IDENTITY, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_ISSUER_DATA", value_name = "DIR")]
     pub issuer_data: Option<PathBuf>,
@@ -345,51 +346,14 @@ pub struct ServeArgs {
     pub cluster: ClusterServeArgs,
 }
 
-/// Options that contradict each other.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ContradictionError {
-    /// An option of the identity source is missing, or has no effect.
-    #[error(transparent)]
-    Identity(#[from] IdentityConfigError),
-    /// An option has no effect on the venue.
-    #[error(transparent)]
-    Venue(#[from] UselessFlag),
-    /// `--issuer-data` is set, but the identity source has no key of its own.
-    #[error("--identity {source_name} takes no --issuer-data: only the embedded issuer has a key")]
-    UselessIssuerData {
-        /// The identity source, as given to `--identity`.
-        source_name: String,
-    },
-    /// The trace options cannot be used.
-    #[error(transparent)]
-    Traces(#[from] TraceConfigError),
-    /// The cluster options cannot be used.
-    #[error(transparent)]
-    Cluster(#[from] ClusterConfigError),
-    /// `--tier` sets the limits of one tier twice.
-    #[error("--tier sets the limits of {0} twice: keep one of them")]
-    TierTwice(Tier),
-}
-
 impl ServeArgs {
-    /// Rejects options that contradict each other.
-    pub fn check(&self) -> Result<(), ContradictionError> {
-        self.identity.config()?;
-        self.venue.config()?;
-        self.traces.config()?;
-        self.cluster.check(matches!(self.data, DataPlace::Folder(_)))?;
-        if self.issuer_data.is_some() && self.identity.identity != IdentityChoice::Embedded {
-            let source_name = self.identity.identity.to_string();
-            return Err(ContradictionError::UselessIssuerData { source_name });
+    /// Returns the folder with the keys of the embedded issuer and of wallets; `None` if they are
+    /// temporary.
+    pub fn key_folder(&self) -> Option<&Path> {
+        match (&self.issuer_data, &self.data) {
+            (Some(folder), _) | (None, DataPlace::Folder(folder)) => Some(folder),
+            (None, DataPlace::Memory) => None,
         }
-        let mut given = Vec::new();
-        for &TierSetting { tier, .. } in &self.tiers {
-            if given.contains(&tier) {
-                return Err(ContradictionError::TierTwice(tier));
-            }
-            given.push(tier);
-        }
-        Ok(())
     }
 
     /// Whether connections have a lane. A node of a cluster has none: it may pass any request on,

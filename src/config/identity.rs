@@ -9,6 +9,7 @@ use clap::Args;
 use crate::auth::identity::oidc::discovery::{IssuerUrl, IssuerUrlError};
 use crate::auth::identity::shared_secret::AUDIENCE_DEFAULT;
 use crate::auth::identity::tier_claim::TierClaim;
+use crate::auth::wallet::WALLET_ISSUER;
 
 /// The identity options of `paperbourse serve`.
 #[derive(Args, Clone, Debug)]
@@ -137,6 +138,12 @@ pub enum IdentityConfigError {
         /// The flag that has no effect.
         flag: &'static str,
     },
+    /// Accounts of wallets belong to this issuer.
+    #[error(
+        "--issuer {WALLET_ISSUER}: tokens of an issuer with this name would open the accounts of \
+         wallets"
+    )]
+    IssuerOfWallets,
 }
 
 impl IdentityArgs {
@@ -170,6 +177,9 @@ impl IdentityArgs {
                     tier_claim: self.tier_claim.clone(),
                     authorities: self.identity_ca.clone(),
                 })
+            }
+            IdentityChoice::Hs256(_) if issuer.as_deref() == Some(WALLET_ISSUER) => {
+                Err(IdentityConfigError::IssuerOfWallets)
             }
             IdentityChoice::Hs256(path) => Ok(IdentityConfig::Hs256 {
                 path: path.clone(),
@@ -241,6 +251,7 @@ mod tests {
             ("--identity hs256:", "use `embedded`"),
             ("--identity hs256:f", "--identity hs256:f needs --issuer ISSUER"),
             ("--identity hs256:f --issuer=", "--identity hs256:f needs --issuer ISSUER"),
+            ("--identity hs256:f --issuer wallet", "would open the accounts of wallets"),
             ("--identity hs256:f --issuer i --identity-ca c", "takes no --identity-ca"),
             ("--identity oidc:https://i.org", "needs --audience AUDIENCE"),
             ("--identity oidc:https://i.org --audience a --issuer i", "takes no --issuer"),

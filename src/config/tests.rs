@@ -159,11 +159,19 @@ fn options_that_contradict_each_other_are_refused() {
             "--identity hs256:/secret takes no --issuer-data",
         ),
         (&["--tier", "pro=1/2/3/4,free=1/2/3/4,pro=5/6/7/8"], "limits of pro twice"),
+        (&["--cluster", "f", "--node", "a", "--clob", "on"], "needs --issuer-data DIR"),
     ] {
         let error = serve(flags).unwrap().check().unwrap_err().to_string();
         assert!(error.contains(expected), "{flags:?}: {error}");
     }
-    assert_eq!(serve(&["--issuer-data", "d"]).unwrap().check(), Ok(()));
+    let hs256 = ["--identity", "hs256:/secret", "--issuer", "i"];
+    for flags in [
+        &["--issuer-data", "d"][..],
+        &[&hs256[..], &["--issuer-data", "d", "--clob", "on"]].concat(),
+        &["--cluster", "f", "--node", "a", "--clob", "on", "--issuer-data", "d"],
+    ] {
+        assert_eq!(serve(flags).unwrap().check(), Ok(()), "{flags:?}");
+    }
 }
 
 #[test]

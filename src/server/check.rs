@@ -18,11 +18,12 @@ use crate::auth::identity::oidc::discovery;
 use crate::auth::identity::shared_secret::SharedSecret;
 use crate::config::identity::IdentityConfig;
 use crate::config::venue::VenueConfig;
-use crate::config::{DataPlace, ServeArgs};
+use crate::config::{DataPlace, ServeArgs, Switch};
 use crate::disk::Disk;
 use crate::hours;
 use crate::inspect::{self, InspectError};
 use crate::journal::DataDirectory;
+use crate::key_file::KeyFile;
 use crate::snapshot::{self, Folder};
 use crate::venue::client::{Client, ClientError, with_causes};
 use crate::venue::live::LiveVenueConfig;
@@ -108,6 +109,9 @@ pub fn check(arguments: &ServeArgs, mut report: impl FnMut(Finding)) -> anyhow::
         risks.for_each(|risk| report(Finding::warning("data", risk)));
     }
     report(Finding::of("identity", runtime.block_on(identity(arguments))));
+    if arguments.clob == Switch::On {
+        report(Finding::of("wallets", wallets(arguments)));
+    }
     match arguments.venue.config()? {
         VenueConfig::Simulated { .. } => report(Finding::of("venue", Ok("simulated".to_owned()))),
         VenueConfig::Recorded { folder, .. } => report(Finding::of("venue", recorded(&folder))),
@@ -171,9 +175,7 @@ fn require_access(folder: &Path) -> anyhow::Result<()> {
 async fn identity(arguments: &ServeArgs) -> anyhow::Result<String> {
     match arguments.identity.config()? {
         IdentityConfig::Embedded => {
-            let ((Some(folder), _) | (None, DataPlace::Folder(folder))) =
-                (&arguments.issuer_data, &arguments.data)
-            else {
+            let Some(folder) = arguments.key_folder() else {
                 return Ok("the embedded issuer, with a temporary key".to_owned());
             };
             Ok(match EmbeddedIssuer::open_existing(folder)? {
@@ -192,6 +194,19 @@ async fn identity(arguments: &ServeArgs) -> anyhow::Result<String> {
             Ok(format!("the secret in {}", path.display()))
         }
     }
+}
+
+fn wallets(arguments: &ServeArgs) -> anyhow::Result<String> {
+    let Some(folder) = arguments.key_folder() else {
+        return Ok("credentials of wallets are derived from a temporary key".to_owned());
+    };
+    KeyFile::Wallets.check(folder)?;
+    let path = KeyFile::Wallets.path(folder);
+    Ok(if path.exists() {
+        format!("credentials of wallets are derived from {}", path.display())
+    } else {
+        format!("the first start creates {}, unless wallets have credentials", path.display())
+    })
 }
 
 fn recorded(folder: &Path) -> anyhow::Result<String> {

@@ -26,7 +26,7 @@ use crate::clock::Clock;
 use crate::config::identity::IdentityConfig;
 use crate::config::venue::VenueConfig;
 use crate::config::venue::VenueDelay;
-use crate::config::{DataPlace, JournalSync, ServeArgs};
+use crate::config::{DataPlace, JournalSync, ServeArgs, Switch};
 use crate::disk::Disk;
 use crate::engine::{Rules, State};
 use crate::hours::HoursFile;
@@ -36,6 +36,7 @@ use crate::journal::{
     CLUSTER_COPY_NAME, CLUSTER_NAME, DataDirectory, Journal, JournalConfig, MemoryJournal,
     OpenError, SyncMode,
 };
+use crate::key_file::{self, KeyFile, MASTER_KEY_BYTES};
 use crate::market::Markets;
 use crate::market::catalogue::Outcome;
 use crate::service::matcher::Matcher;
@@ -173,6 +174,7 @@ pub(super) async fn start(
         hours
     });
     tokio::spawn(Matcher::new(markets.clone(), shards.clone(), Clock::System).run());
+    let has_wallets = keys.any_wallet().is_some();
     let service = Service::new(Parts {
         markets,
         shards,
@@ -184,6 +186,10 @@ pub(super) async fn start(
         address_rules: limits.address_rules,
         account_rates: limits.account_rates,
     });
+    let service = match arguments.clob {
+        Switch::On => service.with_master_key(&open_master_key(arguments, has_wallets)?)?,
+        Switch::Off => service,
+    };
     let keep = |folder| SnapshotKeeper::start(folder, journal.clone(), arguments.snapshot_config());
     let snapshots = snapshots.or_else(|| folder.map(keep));
     let app = AppState {
@@ -411,16 +417,13 @@ pub(super) fn provider_client(
 }
 
 fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<EmbeddedIssuer> {
-    let folder = match (&arguments.issuer_data, &arguments.data) {
-        (Some(folder), _) | (None, DataPlace::Folder(folder)) => folder,
-        (None, DataPlace::Memory) => {
-            tracing::info!(
-                "accepting tokens of the embedded issuer, with a temporary key: only a terminal is \
-                 shown a token. To create tokens, start with --issuer-data DIR and use \
-                 `paperbourse token --subject NAME --data DIR`"
-            );
-            return Ok(EmbeddedIssuer::in_memory()?);
-        }
+    let Some(folder) = arguments.key_folder() else {
+        tracing::info!(
+            "accepting tokens of the embedded issuer, with a temporary key: only a terminal is \
+             shown a token. To create tokens, start with --issuer-data DIR and use `paperbourse \
+             token --subject NAME --data DIR`"
+        );
+        return Ok(EmbeddedIssuer::in_memory()?);
     };
     let issuer = EmbeddedIssuer::open(folder)
         .with_context(|| format!("failed to open the issuer's key in {}", folder.display()))?;
@@ -432,12 +435,40 @@ fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<EmbeddedIssuer> {
     Ok(issuer)
 }
 
+/// Opens the key from which the credentials of wallets are derived. Creates it unless wallets have
+/// credentials, which were then derived from a key that is missing.
+fn open_master_key(
+    arguments: &ServeArgs,
+    has_wallets: bool,
+) -> anyhow::Result<[u8; MASTER_KEY_BYTES]> {
+    let Some(folder) = arguments.key_folder() else {
+        tracing::info!("deriving the credentials of wallets from a temporary key");
+        return key_file::generate_master_key()
+            .context("the operating system provides no randomness");
+    };
+    let path = KeyFile::Wallets.path(folder);
+    if has_wallets && KeyFile::Wallets.load_existing(folder)?.is_none() {
+        anyhow::bail!(
+            "{} is missing, and wallets have credentials that were derived from it: restore it \
+             from a backup, or from another node of the cluster",
+            path.display()
+        );
+    }
+    let key = key_file::load_or_create_master_key(folder)
+        .with_context(|| format!("failed to open the master key {}", path.display()))?;
+    tracing::info!(
+        path = %path.display(),
+        "deriving the credentials of wallets from the master key; back it up, since without it \
+         they are lost"
+    );
+    Ok(key)
+}
+
 /// Creates an access token if the issuer's key is temporary, since `paperbourse token` cannot read
 /// such a key.
 fn first_token(arguments: &ServeArgs, issuer: &IdentitySource) -> anyhow::Result<Option<String>> {
-    let is_temporary = arguments.data == DataPlace::Memory && arguments.issuer_data.is_none();
     match issuer {
-        IdentitySource::Embedded(issuer) if is_temporary => {
+        IdentitySource::Embedded(issuer) if arguments.key_folder().is_none() => {
             let now = Timestamp::now();
             Ok(Some(issuer.mint(FIRST_SUBJECT, None, FIRST_TOKEN_SECONDS, now)?))
         }

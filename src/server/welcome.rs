@@ -9,8 +9,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
+use crate::config::ServeArgs;
 use crate::config::identity::IdentityChoice;
-use crate::config::{DataPlace, ServeArgs};
 use crate::telemetry::OneLine;
 
 /// Default folder in which `paperbourse token` looks for the issuer's key.
@@ -44,10 +44,7 @@ fn lines(
     let key = match (&arguments.identity.identity, first_token) {
         (IdentityChoice::Embedded, Some(token)) => ask(token),
         (IdentityChoice::Embedded, None) => {
-            let folder = match (&arguments.issuer_data, &arguments.data) {
-                (Some(folder), _) | (None, DataPlace::Folder(folder)) => folder,
-                (None, DataPlace::Memory) => unreachable!("it has a first token"),
-            };
+            let folder = arguments.key_folder().expect("a temporary key has a first token");
             let data = if folder == Path::new(DATA_DEFAULT) {
                 String::new()
             } else {

@@ -128,15 +128,18 @@ pub fn key_pair(data_directory: &Path, content: &[u8]) -> Result<Ed25519KeyPair,
     Ed25519KeyPair::from_pkcs8(content).map_err(unusable)
 }
 
+/// Generates a master key of wallets, or `None` if the operating system provides no randomness.
+pub fn generate_master_key() -> Option<[u8; MASTER_KEY_BYTES]> {
+    let mut key = [0; MASTER_KEY_BYTES];
+    getrandom::fill(&mut key).ok()?;
+    Some(key)
+}
+
 /// Loads the master key of wallets of this data directory. If there is none, first generates one.
 pub fn load_or_create_master_key(
     data_directory: &Path,
 ) -> Result<[u8; MASTER_KEY_BYTES], KeyFileError> {
-    let generate = || {
-        let mut key = [0; MASTER_KEY_BYTES];
-        getrandom::fill(&mut key).ok()?;
-        Some(key.to_vec())
-    };
+    let generate = || generate_master_key().map(Vec::from);
     let content = KeyFile::Wallets.load_or_create(data_directory, generate)?;
     master_key(data_directory, &content)
 }
