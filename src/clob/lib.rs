@@ -2,6 +2,8 @@
 
 pub mod credentials;
 pub mod signature;
+#[cfg(any(test, feature = "test-util"))]
+pub mod signing;
 mod text;
 pub mod timestamp;
 #[cfg(test)]

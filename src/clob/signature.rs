@@ -127,6 +127,28 @@ fn clob_auth_hash(address: Address, timestamp: &[u8], nonce: u64) -> Word {
     eip712::hash_structure(CLOB_AUTH_TYPE, &fields)
 }
 
+/// Signs what [`L1Headers::verify`] verifies.
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) fn sign_clob_auth(
+    key: &secp256k1::SecretKey,
+    chain: Chain,
+    address: Address,
+    timestamp: &[u8],
+    nonce: u64,
+) -> [u8; ecdsa::SIGNATURE_BYTES] {
+    let hash = clob_auth_hash(address, timestamp, nonce);
+    Signature::sign(key, clob_auth_digest(chain, &hash))
+}
+
+/// Returns the account of a key.
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) fn signer_of(key: &secp256k1::SecretKey) -> Address {
+    let digest = Word::default();
+    let signature = format!("0x{}", text::hex(&Signature::sign(key, digest)));
+    let signature = Signature::parse(signature.as_bytes()).expect("made by the key");
+    signature.signer(digest).expect("made by the key")
+}
+
 fn clob_auth_digest(chain: Chain, structure_hash: &Word) -> Word {
     let domain = Domain { name: "ClobAuthDomain", version: "1", chain_id: chain.id() };
     domain.digest(structure_hash)

@@ -81,3 +81,16 @@ fn no_page_may_call_by_default() {
     check_error(&response, 405, "METHOD_NOT_ALLOWED");
     check_silent(&response);
 }
+
+/// Some clients of the venue run in pages.
+#[test]
+fn a_page_may_send_the_headers_of_wallets_to_the_venues_interface() {
+    let server = Server::start(&["--cors-origin", PAGE, "--clob", "on"]);
+    let allowed = server.send(&preflight("/auth/api-key", PAGE));
+    assert_eq!(allowed.header("access-control-allow-methods"), Some("POST, DELETE"));
+    let names = allowed.header("access-control-allow-headers").unwrap();
+    for name in ["address", "api_key", "nonce", "passphrase", "signature", "timestamp"] {
+        assert!(names.contains(&format!("poly_{name}")), "{names}");
+    }
+    assert!(names.contains("x-api-key"), "{names}");
+}

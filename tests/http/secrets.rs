@@ -7,9 +7,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use paperbourse::ids::Timestamp;
 use paperbourse::key_file::KeyFile;
+use paperbourse_clob::signature::Chain;
+use paperbourse_clob::signing::{ApiCredentials, Signer};
 use paperbourse_test_support::process::{Process, ServerProcess, command};
 use paperbourse_test_support::{Connection, Request, Response};
 use serde_json::{Value, json};
@@ -52,6 +56,7 @@ impl Watched {
             ["--journal-segment-bytes", "1048576"],
             ["--snapshot-bytes", "1"],
             ["--snapshot-cpu", "100"],
+            ["--clob", "on"],
             ["--venue", &venue],
             ["--data", &data],
         ]
@@ -135,6 +140,7 @@ fn live(server: &Watched, token: &str) -> Vec<Vec<u8>> {
         by_key(Request::delete(format!("/comments/{}", comment["id"]))).ok(200);
     }
     by_key(Request::delete(format!("/v1/keys/{}", third["id"]))).ok(200);
+    let credentials = live_as_wallet(server);
 
     let nobodys = format!("ps_live_{}", "5a".repeat(32));
     let tampered = format!("{token}A");
@@ -180,7 +186,39 @@ fn live(server: &Watched, token: &str) -> Vec<Vec<u8>> {
         .chain(forms_of_key(&nobodys))
         .collect();
     secrets.extend([signature, claims, &socket_token, SHARED_SECRET].map(Into::into));
+    secrets.extend(credentials);
     secrets
+}
+
+/// Uses the credentials of a wallet, rightly and wrongly. Returns the secrets.
+fn live_as_wallet(server: &Watched) -> Vec<Vec<u8>> {
+    let signer = Signer::new(1);
+    let send = |request: Request, headers: &[(&'static str, String)]| {
+        let add = |request: Request, (name, text): &(&'static str, String)| {
+            request.header(name, text.clone())
+        };
+        server.send(&headers.iter().fold(request, add))
+    };
+    let now_s = Timestamp::now().seconds();
+    let proof = signer.l1_headers(Chain::Polygon, now_s, 0);
+    let answer = send(Request::new("POST", "/auth/api-key"), &proof).ok(200);
+    let text = |field: &str| answer[field].as_str().unwrap().to_owned();
+    let (secret, passphrase) = (text("secret"), text("passphrase"));
+    let credentials = ApiCredentials { api_key: text("apiKey"), secret, passphrase };
+    let request = ("GET", "/auth/api-keys", &[][..]);
+    let headers = credentials.l2_headers(signer.address(), now_s, request);
+    send(Request::get("/auth/api-keys"), &headers).ok(200);
+    let mut forged = headers.clone();
+    for at in 0..headers.len() {
+        forged[at].1 = format!("{}x", headers[at].1);
+        assert_eq!(send(Request::get("/auth/api-keys"), &forged).status, 401);
+        let target = format!("/{}?{}={}", headers[at].1.replace('=', ""), at, headers[at].1);
+        assert_eq!(send(Request::get(target), &headers).status, 404);
+    }
+    let ApiCredentials { secret, passphrase, .. } = credentials;
+    let master_key = fs::read(KeyFile::Wallets.path(&server.data())).unwrap();
+    let bytes = URL_SAFE.decode(&secret).unwrap();
+    vec![secret.into(), bytes, passphrase.into(), master_key]
 }
 
 fn wait_for_snapshot(server: &Watched) {
@@ -218,7 +256,7 @@ fn no_secret_appears_anywhere() {
         }
         wait_for_snapshot(&server);
         let metrics = Connection::open(server.admin).send(&Request::get("/metrics"));
-        assert!(metrics.status == 200 && metrics.text.contains("api_keys 3"), "{metrics:?}");
+        assert!(metrics.status == 200 && metrics.text.contains("api_keys 4"), "{metrics:?}");
         let data = data.to_str().unwrap().to_owned();
         let flags: Vec<&str> = server.flags.iter().map(String::as_str).collect();
         let mut contents: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::from([
@@ -237,7 +275,9 @@ fn no_secret_appears_anywhere() {
         contents.insert("log".into(), log.into_bytes());
         let data = folder.path().join("data");
         files(&data, &mut contents);
-        contents.remove(&KeyFile::Issuer.path(&data));
+        for key in KeyFile::ALL {
+            contents.remove(&key.path(&data));
+        }
         let extensions: Vec<_> = contents.keys().filter_map(|path| path.extension()).collect();
         assert!(
             ["segment", "snapshot", "orders"]

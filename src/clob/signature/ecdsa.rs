@@ -1,6 +1,8 @@
 //! The signer of a signature, recovered from it.
 
 use secp256k1::Message;
+#[cfg(any(test, feature = "test-util"))]
+use secp256k1::SecretKey;
 use secp256k1::ecdsa::{RecoverableSignature, RecoveryId};
 
 use super::address::Address;
@@ -8,7 +10,7 @@ use super::keccak::{Word, keccak256};
 use crate::text;
 
 /// Number of bytes of a signature: `r` has 32, `s` 32, and `v` 1.
-const SIGNATURE_BYTES: usize = 65;
+pub(super) const SIGNATURE_BYTES: usize = 65;
 
 const S: std::ops::Range<usize> = 32..64;
 const V: usize = S.end;
@@ -62,6 +64,18 @@ impl Signature {
         }
         let signature = RecoverableSignature::from_compact(&bytes[..V], id);
         signature.map(Self).map_err(|_| SignatureError::NoSigner)
+    }
+
+    /// Signs a digest, and returns the bytes of the signature.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn sign(key: &SecretKey, digest: Word) -> [u8; SIGNATURE_BYTES] {
+        let digest = Message::from_digest(digest);
+        let (id, compact) =
+            RecoverableSignature::sign_ecdsa_recoverable(digest, key).serialize_compact();
+        let mut bytes = [0; SIGNATURE_BYTES];
+        bytes[..V].copy_from_slice(&compact);
+        bytes[V] = V_EVEN + id.to_u8();
+        bytes
     }
 
     /// Returns the account that has signed this digest. For a digest that was not signed, that is

@@ -1,6 +1,5 @@
 use proptest::prelude::*;
-use secp256k1::ecdsa::RecoverableSignature;
-use secp256k1::{Message, SecretKey};
+use secp256k1::SecretKey;
 use serde_json::Value;
 
 use super::address::AddressError;
@@ -28,14 +27,7 @@ const OTHER_ADDRESS: &str = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266";
 
 /// The signature of a wallet, made here.
 fn sign(key: &SecretKey, chain: Chain, address: Address, timestamp: &str, nonce: u64) -> [u8; 65] {
-    let hash = clob_auth_hash(address, timestamp.as_bytes(), nonce);
-    let digest = Message::from_digest(clob_auth_digest(chain, &hash));
-    let (id, compact) =
-        RecoverableSignature::sign_ecdsa_recoverable(digest, key).serialize_compact();
-    let mut bytes = [0; 65];
-    bytes[..64].copy_from_slice(&compact);
-    bytes[64] = 27 + id.to_u8();
-    bytes
+    sign_clob_auth(key, chain, address, timestamp.as_bytes(), nonce)
 }
 
 fn signature_text(bytes: &[u8]) -> String {
@@ -209,10 +201,7 @@ fn a_signature_by_another_key_or_for_another_chain_proves_nothing() {
 
     let hash = clob_auth_hash(address, b"1800000000", 0);
     let mainnet = Domain { name: "ClobAuthDomain", version: "1", chain_id: 1 };
-    let digest = Message::from_digest(mainnet.digest(&hash));
-    let (id, compact) =
-        RecoverableSignature::sign_ecdsa_recoverable(digest, &key()).serialize_compact();
-    let bytes = [&compact[..], &[27 + id.to_u8()]].concat();
+    let bytes = Signature::sign(&key(), mainnet.digest(&hash));
     let result = verify(ADDRESS, &signature_text(&bytes), "1800000000", "0");
     assert_eq!(result, Err(L1Error::OtherSigner));
 }

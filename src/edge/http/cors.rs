@@ -25,6 +25,12 @@ use super::reply::Reply;
 const REQUEST_HEADERS: &str = "authorization, content-type, idempotency-key, last-event-id, \
                                x-api-key, x-confirm-cancel-all, x-request-id";
 
+/// The same, on a server with the venue's interface: clients of the venue run in pages, too.
+const REQUEST_HEADERS_WITH_CLOB: &str = "authorization, content-type, idempotency-key, \
+                                         last-event-id, poly_address, poly_api_key, poly_nonce, \
+                                         poly_passphrase, poly_signature, poly_timestamp, \
+                                         x-api-key, x-confirm-cancel-all, x-request-id";
+
 /// The answer headers that a page may read, besides those that are always readable.
 const EXPOSED_HEADERS: &str = "content-disposition, idempotent-replayed, retry-after, \
                                x-paperbourse-owner, x-polysim-code, x-ratelimit-limit, \
@@ -148,11 +154,12 @@ pub(super) fn is_preflight(head: &Parts) -> bool {
 }
 
 /// Builds the answer to a preflight request for a path that allows these methods.
-pub(super) fn preflight(allow: Allow) -> Reply {
+pub(super) fn preflight(allow: Allow, has_clob: bool) -> Reply {
     let mut reply = Reply::json(StatusCode::NO_CONTENT, Vec::new());
     let methods = HeaderValue::try_from(allow.to_string()).expect("methods are visible ASCII");
     reply.headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
-    reply.headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(REQUEST_HEADERS));
+    let names = if has_clob { REQUEST_HEADERS_WITH_CLOB } else { REQUEST_HEADERS };
+    reply.headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(names));
     reply.headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE_SECONDS.into());
     reply
 }

@@ -16,7 +16,7 @@ use hyper::header::{
 };
 use hyper::{Method, StatusCode};
 
-pub(super) use self::clob::ClobError;
+pub(super) use self::clob::{ClobError, ClobRefusal};
 use super::body::BodyError;
 use super::invalid::{FieldError, Invalid};
 use super::json::write::{JsonObject, write_list, write_text};

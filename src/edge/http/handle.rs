@@ -22,9 +22,10 @@ use super::body::RequestBody;
 use super::call::{Answer, Call};
 use super::complete_reply::CompleteReply;
 use super::cors;
-use super::error::{ApiError, ClobError};
+use super::error::{ApiError, ClobError, ClobRefusal};
 use super::holder::Holder;
 use super::operation::{Access, Operation, Run};
+use super::operations::clob::l2_headers;
 use super::operations::{docs, socket, trade};
 use super::query::{Query, warn_of_ignored};
 use super::reply::{Reply, RequestId};
@@ -96,7 +97,7 @@ pub fn handle(
             Err(ApiError { allow: Some(allow), .. })
                 if origin.is_some() && cors::is_preflight(&head) =>
             {
-                Ok(cors::preflight(allow))
+                Ok(cors::preflight(allow, worker.server.has_clob()))
             }
             Err(error) => Err(error),
         };
@@ -359,11 +360,16 @@ async fn answer(
     }
     #[cfg(feature = "traces")]
     let admission = start(Stage::Admission);
-    let presented = presented(headers, operation.access);
-    let counts = operation.access != Access::Token;
-    let last_key = slot.last_key();
-    let identified =
-        service.identify_for(&presented, last_key, counts, address, context.moment).await;
+    let identified = if let Access::WalletKey(_) = operation.access {
+        l2_headers(&head.headers).map_or(Ok(Caller::Anonymous), |headers| {
+            service.identify_wallet(&headers, address, context.moment)
+        })
+    } else {
+        let presented = presented(headers, operation.access);
+        let counts = operation.access != Access::Token;
+        let last_key = slot.last_key();
+        service.identify_for(&presented, last_key, counts, address, context.moment).await
+    };
     let mut caller = count_limited(&worker.metrics, identified)?;
     if !matches!(caller, Caller::Anonymous) {
         slot.recognize();
@@ -390,6 +396,9 @@ async fn answer(
         context.moment = service.moment();
         service.require_valid(&caller, context.moment.now)?;
     }
+    if let Access::WalletKey(_) = operation.access {
+        require_signed(service, head, &bytes, context)?;
+    }
     #[cfg(feature = "traces")]
     drop(reading);
     let metrics = &worker.metrics;
@@ -401,8 +410,27 @@ async fn answer(
         Run::Now(run) => run(&call),
         Run::Later(run) => run(&call).await,
         Run::Clob(run) => Ok(run(&call).unwrap_or_else(ClobError::into_reply)),
+        Run::ClobLater(run) => match run(&call).await {
+            Ok(reply) => Ok(reply),
+            Err(ClobRefusal::Common(error)) => Err(error),
+            // Based on state that another node may have changed.
+            Err(ClobRefusal::Venue(_)) if !server.may_answer() => Err(ApiError::not_ready()),
+            Err(ClobRefusal::Venue(error)) => Ok(error.into_reply()),
+        },
         Run::Health(_) | Run::File(_) | Run::Socket(_) => unreachable!("answered before"),
     }
+}
+
+/// Checks the signature of a request by a wallet, which covers the body.
+fn require_signed(
+    service: &Service,
+    head: &Parts,
+    body: &[u8],
+    context: RequestContext<'_>,
+) -> Result<(), Denied> {
+    let headers = l2_headers(&head.headers).expect("its caller was identified by them");
+    let request = (head.method.as_str(), head.uri.path(), body);
+    service.require_signed(&headers, request, context.address, context.moment)
 }
 
 /// Warns that a proxy may be missing from the trusted proxies. If so, all of the proxy's clients
@@ -441,6 +469,9 @@ pub(super) fn require_framing(
 /// Returns the credential that the headers present.
 pub(super) fn presented<'a>(headers: &RequestHeaders<'a>, access: Access) -> Presented<'a> {
     let value = |sent: Sent<'a>| sent.first().map(HeaderValue::as_bytes);
+    if access == Access::Wallet {
+        return Presented::Nothing;
+    }
     let precedence = match access {
         Access::Token => Precedence::Bearer,
         _ => Precedence::Key,
@@ -451,19 +482,29 @@ pub(super) fn presented<'a>(headers: &RequestHeaders<'a>, access: Access) -> Pre
 /// Refuses a caller without a credential, or with the wrong kind of credential.
 fn require_credential(caller: &Caller, access: Access) -> Result<(), Denied> {
     match (access, caller) {
-        (Access::Public, _)
+        // An operation for wallets identifies its caller itself.
+        (Access::Public | Access::Wallet, _)
         | (Access::Token, Caller::Token(_))
         | (Access::KeyOrToken(_), Caller::Key(_) | Caller::Token(_))
-        | (Access::Key(_) | Access::Socket, Caller::Key(_)) => Ok(()),
+        | (Access::Key(_) | Access::WalletKey(_) | Access::Socket, Caller::Key(_)) => Ok(()),
         (_, Caller::Anonymous) | (Access::Token, Caller::Key(_)) => Err(Denied::MissingCredential),
-        (Access::Key(_) | Access::Socket, Caller::Token(_)) => Err(Denied::TokenNotAccepted),
+        (Access::Key(_) | Access::WalletKey(_) | Access::Socket, Caller::Token(_)) => {
+            Err(Denied::TokenNotAccepted)
+        }
     }
 }
 
 fn require_permission(caller: &Caller, access: Access) -> Result<(), Denied> {
     match access {
-        Access::KeyOrToken(Some(needed)) | Access::Key(needed) => caller.require(needed),
-        Access::Public | Access::Token | Access::KeyOrToken(None) | Access::Socket => Ok(()),
+        Access::KeyOrToken(Some(needed))
+        | Access::Key(needed)
+        | Access::WalletKey(Some(needed)) => caller.require(needed),
+        Access::Public
+        | Access::Token
+        | Access::KeyOrToken(None)
+        | Access::Wallet
+        | Access::WalletKey(None)
+        | Access::Socket => Ok(()),
     }
 }
 

@@ -271,6 +271,7 @@ fn permission(access: Access) -> Option<&'static str> {
         Access::KeyOrToken(Some(permission)) | Access::Key(permission) => Some(permission.as_str()),
         Access::Socket => Some(Permission::Read.as_str()),
         Access::Public | Access::Token | Access::KeyOrToken(None) => None,
+        Access::Wallet | Access::WalletKey(_) => unreachable!("not part of the document"),
     }
 }
 
@@ -281,6 +282,7 @@ fn security(access: Access) -> Value {
         Access::KeyOrToken(_) => json!([{ "apiKey": [] }, { "accessToken": [] }]),
         Access::Key(_) => json!([{ "apiKey": [] }]),
         Access::Socket => json!([{ "apiKey": [] }, { "socketToken": [] }]),
+        Access::Wallet | Access::WalletKey(_) => unreachable!("not part of the document"),
     }
 }
 

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 
 use super::app::Server;
 use super::call::{Answer, Call};
-use super::error::{ApiError, ClobError};
+use super::error::{ApiError, ClobError, ClobRefusal};
 use super::file::File;
 use super::operations::socket::Stream;
 use super::parameter::Parameter;
@@ -105,7 +105,15 @@ pub(super) enum Run {
     /// those of the common checks, look like the venue's, and parameters of the query that it does
     /// not read are ignored.
     Clob(fn(&Call<'_>) -> Result<Reply, ClobError>),
+    /// The same, in a boxed future like that of [`Run::Later`].
+    ClobLater(ClobLater),
 }
+
+/// An operation of the venue's interface that waits.
+pub(super) type ClobLater =
+    for<'a> fn(
+        &'a Call<'a>,
+    ) -> Pin<Box<dyn Future<Output = Result<Reply, ClobRefusal>> + Send + 'a>>;
 
 /// The methods that operations use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,6 +155,11 @@ pub enum Access {
     KeyOrToken(Option<Permission>),
     /// Holders of a key with this permission. A request with an access token gets a separate error.
     Key(Permission),
+    /// Wallets that sign the headers (L1). The operation verifies the signature.
+    Wallet,
+    /// Wallets that sign the request with a key of theirs (L2) that has this permission, or with
+    /// any key if it is `None`.
+    WalletKey(Option<Permission>),
     /// Callers that may open a socket. [`Run::Socket`] checks this, because a client can read the
     /// reason for a refusal only after the upgrade.
     Socket,
@@ -169,7 +182,7 @@ impl Operation {
         Self::new(Verb::Delete, path, access, run)
     }
 
-    const fn new(method: Verb, path: &'static str, access: Access, run: Run) -> Self {
+    pub(super) const fn new(method: Verb, path: &'static str, access: Access, run: Run) -> Self {
         Self {
             method,
             path: Pattern::new(path),
@@ -268,17 +281,21 @@ impl Operation {
 
     /// Whether the operation belongs to the venue's interface.
     pub(super) const fn is_clob(&self) -> bool {
-        matches!(self.run, Run::Clob(_))
+        matches!(self.run, Run::Clob(_) | Run::ClobLater(_))
     }
 
     /// Whether the operation changes nothing.
     pub(super) fn is_read(&self) -> bool {
-        self.method == Verb::Get || self.is_clob()
+        self.method == Verb::Get || matches!(self.run, Run::Clob(_))
     }
 
     /// Returns the answer for an error, as the operation's clients expect it.
     pub(super) fn refuse(&self, error: ApiError) -> Reply {
-        if self.is_clob() { ClobError::from(error).into_reply() } else { error.into_reply() }
+        if self.is_clob() {
+            ClobError::of(error, self.access).into_reply()
+        } else {
+            error.into_reply()
+        }
     }
 
     /// Returns the name in metrics: `GET /v1/orders/{order_id}`.
@@ -433,6 +450,8 @@ impl fmt::Display for Access {
                 write!(formatter, "key (`{}`) or token", needed.as_str())
             }
             Self::Key(needed) => write!(formatter, "key (`{}`)", needed.as_str()),
+            Self::Wallet => formatter.write_str("L1"),
+            Self::WalletKey(_) => formatter.write_str("L2"),
             Self::Socket => formatter.write_str("key (`read`) or `?token=`"),
         }
     }

@@ -71,6 +71,9 @@ pub enum WalletError {
     /// `POLY_API_KEY` is not the text of a UUID.
     #[error("POLY_API_KEY: should be a UUID in lower case, as /auth/api-key returns it")]
     ApiKey,
+    /// No wallet was granted the API key.
+    #[error("POLY_API_KEY: unknown to this server; POST /auth/api-key returns one")]
+    UnknownApiKey,
     /// `POLY_ADDRESS` is not an address.
     #[error("POLY_ADDRESS: {0}")]
     Address(#[from] AddressError),

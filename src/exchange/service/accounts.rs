@@ -1,6 +1,8 @@
 //! Balances, positions and settlements of an account.
 
+use super::markets::OutcomeSnapshot;
 use super::{Caller, RequestContext, Service, ServiceError};
+use paperbourse_core::engine::State;
 use paperbourse_core::engine::account::ledger::Ledger;
 use paperbourse_core::engine::admin::reset::ResetAccount;
 use paperbourse_core::engine::fills::{FillCursor, FillFilter, FillHistory};
@@ -190,6 +192,30 @@ impl Service {
         context: RequestContext<'_>,
     ) -> Result<Balance, ServiceError> {
         Ok(self.holdings(caller, context).await?.balance())
+    }
+
+    /// Returns the cash of the caller's account, what open orders hold back included.
+    pub async fn cash(
+        &self,
+        caller: &Caller,
+        context: RequestContext<'_>,
+    ) -> Result<Usd, ServiceError> {
+        let without_positions = |state: &State, id| state.observe_account(id, usize::MAX);
+        let page = self.reads(caller.account()?, context).next(without_positions).await?;
+        Ok(page.ledger.cash())
+    }
+
+    /// Returns the shares of an outcome that the caller's account holds, those that open sales hold
+    /// back included.
+    pub async fn shares(
+        &self,
+        caller: &Caller,
+        held: &OutcomeSnapshot,
+        context: RequestContext<'_>,
+    ) -> Result<Shares, ServiceError> {
+        let (market_id, outcome) = (held.market.info().condition_id.clone(), held.outcome);
+        let of = move |state: &State, id| state.observe_shares(id, &market_id, outcome);
+        self.reads(caller.account()?, context).next(of).await
     }
 
     /// Returns the balance, the open positions and the trading record of the caller's account.

@@ -232,7 +232,7 @@ impl Service {
     /// Looks up the wallet to which an API key was granted, whether or not the key has ended.
     fn wallet_of(&self, api_key: &[u8]) -> Result<(KeyHash, GrantedWallet), Denied> {
         let hash = KeyHash::of_uuid(api_key).ok_or(WalletError::ApiKey)?;
-        let (key, grant) = self.keys.wallet(&hash).ok_or(KeyError::Unknown)?;
+        let (key, grant) = self.keys.wallet(&hash).ok_or(WalletError::UnknownApiKey)?;
         Ok((hash, granted(key, grant)))
     }
 }

@@ -349,6 +349,7 @@ impl Walk {
             Access::Public => request,
             Access::Token => request.bearer(&self.token),
             Access::KeyOrToken(_) | Access::Key(_) | Access::Socket => request.key(&self.key),
+            Access::Wallet | Access::WalletKey(_) => unreachable!("not part of the document"),
         };
         self.server.send(&request)
     }

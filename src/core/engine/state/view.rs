@@ -252,6 +252,22 @@ impl State {
         Observed { value: Some(value), lsn: self.lsn_at(account.position_in_log) }
     }
 
+    /// Returns an account's shares of an outcome, those that open sales reserve included.
+    pub fn observe_shares(
+        &self,
+        account: AccountId,
+        market_id: &str,
+        outcome: OutcomeIndex,
+    ) -> Observed<Option<Shares>> {
+        let Some(account) = self.account(account) else {
+            return Observed::nothing(Lsn::START);
+        };
+        let market = self.market_named(market_id);
+        let position = market.and_then(|market| account.position(market, outcome));
+        let shares = position.map_or(Shares::ZERO, |position| position.shares);
+        Observed { value: Some(shares), lsn: self.lsn_at(account.position_in_log) }
+    }
+
     /// Returns an account's owner, money and number of active keys at `now`.
     pub fn observe_profile(&self, account: AccountId, now: Timestamp) -> Observed<Option<Profile>> {
         let Some(account) = self.account(account) else {

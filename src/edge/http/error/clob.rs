@@ -4,11 +4,21 @@
 use std::borrow::Cow;
 
 use hyper::StatusCode;
-use hyper::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 
 use super::ApiError;
 use crate::http::json::write::JsonObject;
+use crate::http::operation::Access;
 use crate::http::reply::Reply;
+use paperbourse_exchange::service::{Denied, ServiceError};
+
+/// The header that says what is wrong where the venue's text does not.
+const REASON: HeaderName = HeaderName::from_static("x-paperbourse-reason");
+
+/// The reason if a request that needs L2 headers has no `POLY_API_KEY`.
+const L2_MISSING: &str = "send POLY_ADDRESS, POLY_SIGNATURE, POLY_TIMESTAMP, POLY_API_KEY and \
+                          POLY_PASSPHRASE; a proxy may have dropped them (in nginx, \
+                          underscores_in_headers on)";
 
 /// An error of the venue's interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,11 +27,21 @@ pub(in crate::http) struct ClobError {
     text: Cow<'static, str>,
     /// Seconds after which a retry makes sense, at least 1.
     retry_after_seconds: Option<u64>,
+    /// What is wrong with the credentials, for [`REASON`].
+    reason: Option<Cow<'static, str>>,
+}
+
+/// Why an operation of the venue's interface was refused.
+pub(in crate::http) enum ClobRefusal {
+    /// An error that only this interface has.
+    Venue(ClobError),
+    /// An error that other operations have, too.
+    Common(ApiError),
 }
 
 impl ClobError {
     const fn new(status: StatusCode, text: &'static str) -> Self {
-        Self { status, text: Cow::Borrowed(text), retry_after_seconds: None }
+        Self { status, text: Cow::Borrowed(text), retry_after_seconds: None, reason: None }
     }
 
     /// The token is missing or malformed.
@@ -56,6 +76,37 @@ impl ClobError {
     pub(in crate::http) const NO_FEE_RATE: Self =
         Self::new(StatusCode::NOT_FOUND, "fee rate not found for market");
 
+    /// The wallet has no credentials for the nonce.
+    pub(in crate::http) const NO_CREDENTIALS: Self =
+        Self::new(StatusCode::BAD_REQUEST, "Could not derive api key!");
+
+    /// Keys that only read, or that belong to builders.
+    pub(in crate::http) const NO_SUCH_KEYS: Self =
+        Self::new(StatusCode::NOT_FOUND, "not found: this server has no keys of this kind");
+
+    /// The kind of asset is neither `COLLATERAL` nor `CONDITIONAL`.
+    pub(in crate::http) const INVALID_ASSET_TYPE: Self =
+        Self::new(StatusCode::BAD_REQUEST, "Invalid asset type");
+
+    /// No wallets have this type.
+    pub(in crate::http) const INVALID_SIGNATURE_TYPE: Self =
+        Self::new(StatusCode::BAD_REQUEST, "Invalid signature_type");
+
+    /// Converts an error from the checks that all operations share, for an operation with this
+    /// access.
+    pub(in crate::http) fn of(error: ApiError, access: Access) -> Self {
+        let text = match (error.status, access) {
+            (StatusCode::UNAUTHORIZED, Access::Wallet) => "Invalid L1 Request headers",
+            (StatusCode::UNAUTHORIZED, Access::WalletKey(_)) => "Unauthorized/Invalid api key",
+            _ => return Self::plain(error),
+        };
+        let reason = match error.code {
+            "MISSING_AUTH" => L2_MISSING.into(),
+            _ => error.message,
+        };
+        Self { reason: Some(reason), ..Self::new(StatusCode::UNAUTHORIZED, text) }
+    }
+
     /// Converts the error to a response.
     pub(in crate::http) fn into_reply(self) -> Reply {
         let mut out = Vec::with_capacity(48 + self.text.len());
@@ -69,16 +120,18 @@ impl ClobError {
         if let Some(seconds) = self.retry_after_seconds {
             reply.headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if self.status == StatusCode::UNAUTHORIZED {
+        if let Some(reason) = self.reason {
+            let value = HeaderValue::try_from(&*reason).expect("texts of errors are ASCII");
+            reply.headers.insert(REASON, value);
+        } else if self.status == StatusCode::UNAUTHORIZED {
             reply.headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         reply
     }
 }
 
-/// Converts an error from the checks that all operations share.
-impl From<ApiError> for ClobError {
-    fn from(error: ApiError) -> Self {
+impl ClobError {
+    fn plain(error: ApiError) -> Self {
         match error.code {
             "BODY_TOO_LARGE" => return Self::TOO_LARGE,
             "VALIDATION_FAILED" | "INVALID_INTERVAL" => return Self::INVALID_PAYLOAD,
@@ -89,6 +142,24 @@ impl From<ApiError> for ClobError {
             _ => error.message,
         };
         let ApiError { status, retry_after_seconds, .. } = error;
-        Self { status, text, retry_after_seconds }
+        Self { status, text, retry_after_seconds, reason: None }
+    }
+}
+
+impl From<ClobError> for ClobRefusal {
+    fn from(error: ClobError) -> Self {
+        Self::Venue(error)
+    }
+}
+
+impl From<ServiceError> for ClobRefusal {
+    fn from(error: ServiceError) -> Self {
+        Self::Common(error.into())
+    }
+}
+
+impl From<Denied> for ClobRefusal {
+    fn from(denied: Denied) -> Self {
+        Self::Common(denied.into())
     }
 }

@@ -22,10 +22,7 @@ impl<'a> JsonObject<'a> {
 
     /// Writes a name, which must need no escapes, and returns the buffer for its value.
     pub fn value(&mut self, name: &'static str) -> &mut Vec<u8> {
-        debug_assert!(
-            name.bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
-        );
+        debug_assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
         self.out.extend_from_slice(if self.is_empty { b"\"" } else { b",\"" });
         self.is_empty = false;
         self.out.extend_from_slice(name.as_bytes());

@@ -5,6 +5,8 @@
 //! Answers have the venue's keys in the venue's order, and its texts for errors. No answer on
 //! success has a key `error`, which some clients take for a failure whatever its value.
 
+mod account;
+mod auth;
 mod books;
 mod health;
 mod history;
@@ -17,56 +19,94 @@ use hyper::StatusCode;
 
 use super::price_history;
 use crate::http::call::Call;
-use crate::http::error::ClobError;
+use crate::http::error::{ClobError, ClobRefusal};
 use crate::http::json::write::JsonObject;
-use crate::http::operation::Access::Public;
-use crate::http::operation::{Operation, Run};
+use crate::http::operation::Access::{Public, Wallet, WalletKey};
+use crate::http::operation::Verb::{self, Delete, Get, Post};
+use crate::http::operation::{ClobLater, Operation, Run};
 use crate::http::reply::Reply;
+use paperbourse_core::engine::key::Permission::Read;
+
+pub(in crate::http) use auth::l2_headers;
 
 /// What an operation of the venue's interface returns.
 type Answer = Result<Reply, ClobError>;
 
+/// What an operation returns that waits.
+type Awaited = Result<Reply, ClobRefusal>;
+
 /// The table, searched from the top, after [`super::OPERATIONS`].
-pub static CLOB: [Operation; 37] = [
-    get("/book", books::get),
-    get("/price", prices::price),
-    get("/midpoint", prices::midpoint),
-    get("/spread", prices::spread),
-    get("/last-trade-price", prices::last_trade),
-    post("/books", books::list),
-    post("/prices", prices::list),
-    post("/midpoints", prices::list_midpoints),
-    post("/spreads", prices::list_spreads),
-    post("/last-trades-prices", prices::list_last_trades),
-    // One client sends the body with a `GET`.
-    get("/last-trades-prices", prices::list_last_trades),
-    get("/ok", health::ok),
-    get("/time", health::time),
-    get("/version", health::version),
-    get("/tick-size", markets::tick_size),
-    get("/tick-size/{token_id}", markets::tick_size),
-    get("/neg-risk", markets::neg_risk),
-    get("/neg-risk/{token_id}", markets::neg_risk),
-    get("/fee-rate", markets::fee_rate),
-    get("/fee-rate/{token_id}", markets::fee_rate),
-    get("/markets-by-token/{token_id}", markets::of_token),
-    get("/clob-markets/{condition_id}", markets::terms),
-    get("/markets", markets::list),
-    get("/simplified-markets", markets::list_simplified),
-    get("/sampling-markets", markets::list_open),
-    get("/sampling-simplified-markets", markets::list_open_simplified),
-    get("/markets/{condition_id}", markets::get),
-    get("/prices-history", history::list).query(&price_history::QUERY),
-    get("/markets/live-activity/{condition_id}", unused::empty_list),
-    get("/live-activity/events/{condition_id}", unused::empty_list),
-    get("/rebates/current", unused::empty_list),
-    get("/rewards/markets/current", unused::empty_page),
-    get("/rewards/markets/{condition_id}", unused::empty_page),
-    get("/builder/trades", unused::empty_page),
-    get("/fees/builder-fees/{code}", unused::no_builder_fee),
-    get("/ohlc", unused::absent),
-    get("/orderbook-history", unused::absent),
-];
+pub static CLOB: [Operation; 62] =
+    [
+        get("/book", books::get),
+        get("/price", prices::price),
+        get("/midpoint", prices::midpoint),
+        get("/spread", prices::spread),
+        get("/last-trade-price", prices::last_trade),
+        post("/books", books::list),
+        post("/prices", prices::list),
+        post("/midpoints", prices::list_midpoints),
+        post("/spreads", prices::list_spreads),
+        post("/last-trades-prices", prices::list_last_trades),
+        // One client sends the body with a `GET`.
+        get("/last-trades-prices", prices::list_last_trades),
+        get("/ok", health::ok),
+        get("/time", health::time),
+        get("/version", health::version),
+        get("/tick-size", markets::tick_size),
+        get("/tick-size/{token_id}", markets::tick_size),
+        get("/neg-risk", markets::neg_risk),
+        get("/neg-risk/{token_id}", markets::neg_risk),
+        get("/fee-rate", markets::fee_rate),
+        get("/fee-rate/{token_id}", markets::fee_rate),
+        get("/markets-by-token/{token_id}", markets::of_token),
+        get("/clob-markets/{condition_id}", markets::terms),
+        get("/markets", markets::list),
+        get("/simplified-markets", markets::list_simplified),
+        get("/sampling-markets", markets::list_open),
+        get("/sampling-simplified-markets", markets::list_open_simplified),
+        get("/markets/{condition_id}", markets::get),
+        get("/prices-history", history::list).query(&price_history::QUERY),
+        get("/markets/live-activity/{condition_id}", unused::empty_list),
+        get("/live-activity/events/{condition_id}", unused::empty_list),
+        get("/rebates/current", unused::empty_list),
+        get("/rewards/markets/current", unused::empty_page),
+        get("/rewards/markets/{condition_id}", unused::empty_page),
+        get("/builder/trades", unused::empty_page),
+        get("/fees/builder-fees/{code}", unused::no_builder_fee),
+        get("/ohlc", unused::absent),
+        get("/orderbook-history", unused::absent),
+        Operation::post("/auth/api-key", Wallet, later(|call| Box::pin(auth::create(call))))
+            .errors(&["JOURNAL_FULL", "SERVER_FULL", "TIER_KEY_LIMIT_EXCEEDED"]),
+        Operation::get("/auth/derive-api-key", Wallet, later(|call| Box::pin(auth::derive(call)))),
+        signed(Get, "/auth/api-keys", later(|call| Box::pin(auth::list(call)))),
+        signed(Delete, "/auth/api-key", later(|call| Box::pin(auth::delete(call)))).errors(&[
+            "JOURNAL_FULL",
+            "KEY_ENDED",
+            "KEY_NOT_FOUND",
+        ]),
+        signed(Get, "/auth/ban-status/closed-only", Run::Clob(account::closed_only)),
+        signed(Get, "/balance-allowance", later(|call| Box::pin(account::balance(call)))),
+        signed(Get, "/balance-allowance/update", later(|call| Box::pin(account::balance(call)))),
+        signed(Get, "/data/orders", Run::Clob(unused::empty_page)),
+        signed(Get, "/data/trades", Run::Clob(unused::empty_page)),
+        signed(Get, "/data/pre-migration-orders", Run::Clob(unused::empty_page)),
+        signed(Get, "/notifications", Run::Clob(unused::empty_list)),
+        signed(Delete, "/notifications", Run::Clob(unused::done)),
+        signed(Get, "/order-scoring", Run::Clob(unused::score)),
+        signed(Post, "/orders-scoring", Run::Clob(unused::scores)).batch_body(),
+        signed(Get, "/rewards/user", Run::Clob(unused::empty_page)),
+        signed(Get, "/rewards/user/total", Run::Clob(unused::empty_list)),
+        signed(Get, "/rewards/user/markets", Run::Clob(unused::empty_page)),
+        signed(Get, "/rewards/user/percentages", Run::Clob(unused::empty_object)),
+        signed(Get, "/auth/readonly-api-keys", Run::Clob(unused::empty_list)),
+        signed(Post, "/auth/readonly-api-key", Run::Clob(unused::no_such_keys)),
+        signed(Delete, "/auth/readonly-api-key", Run::Clob(unused::no_such_keys)),
+        get("/auth/validate-readonly-api-key", unused::no_such_keys),
+        signed(Get, "/auth/builder-api-key", Run::Clob(unused::empty_list)),
+        signed(Post, "/auth/builder-api-key", Run::Clob(unused::no_such_keys)),
+        signed(Delete, "/auth/builder-api-key", Run::Clob(unused::no_such_keys)),
+    ];
 
 const fn get(path: &'static str, run: fn(&Call<'_>) -> Answer) -> Operation {
     Operation::get(path, Public, Run::Clob(run))
@@ -75,6 +115,15 @@ const fn get(path: &'static str, run: fn(&Call<'_>) -> Answer) -> Operation {
 /// A list that is asked for with a body.
 const fn post(path: &'static str, run: fn(&Call<'_>) -> Answer) -> Operation {
     Operation::post(path, Public, Run::Clob(run)).batch_body()
+}
+
+/// An operation for wallets that sign the request with a key.
+const fn signed(method: Verb, path: &'static str, run: Run) -> Operation {
+    Operation::new(method, path, WalletKey(Some(Read)), run)
+}
+
+const fn later(run: ClobLater) -> Run {
+    Run::ClobLater(run)
 }
 
 /// Returns the answer with the object that `write` fills.

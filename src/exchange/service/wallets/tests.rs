@@ -272,8 +272,8 @@ fn wrong_credentials_are_refused_and_count_against_the_address() {
     };
     let late = WalletError::NotCurrent { now_s: NOW_S };
     for (wrong, expected) in [
-        (malformed, WalletError::ApiKey.into()),
-        (sent(wallet(1), &unknown, NOW_S), Denied::Key(KeyError::Unknown)),
+        (malformed, Denied::from(WalletError::ApiKey)),
+        (sent(wallet(1), &unknown, NOW_S), WalletError::UnknownApiKey.into()),
         (sent(wallet(2), &credentials, NOW_S), WalletError::OtherWallet.into()),
         (sent(wallet(1), &credentials, NOW_S - 61), late.into()),
         (sent(wallet(1), &credentials, NOW_S + 31), late.into()),

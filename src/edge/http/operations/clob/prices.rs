@@ -118,7 +118,7 @@ fn list_by_token(call: &Call<'_>, value: fn(&OutcomeSnapshot) -> Option<i64>) ->
 }
 
 /// Writes an object whose keys are not known in advance.
-fn write_map<K: AsRef<str>, V>(
+pub(super) fn write_map<K: AsRef<str>, V>(
     out: &mut Vec<u8>,
     rows: impl IntoIterator<Item = (K, V)>,
     mut write: impl FnMut(&mut Vec<u8>, V),

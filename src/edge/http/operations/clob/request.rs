@@ -59,6 +59,21 @@ pub(super) fn entries(body: &[u8]) -> Result<Vec<Entry<'_>>, ClobError> {
     Ok(entries)
 }
 
+/// Reads the ids of orders in a body, each once.
+pub(super) fn order_ids(body: &[u8]) -> Result<Vec<Cow<'_, str>>, ClobError> {
+    let ids: Vec<Name<'_>> =
+        serde_json::from_slice(body).map_err(|_| ClobError::INVALID_PAYLOAD)?;
+    if ids.len() > ENTRIES_MAX {
+        return Err(ClobError::TOO_LARGE);
+    }
+    let mut seen = HashSet::new();
+    Ok(ids.into_iter().map(|Name(id)| id).filter(|id| seen.insert(id.clone())).collect())
+}
+
+/// Text that is borrowed where it has no escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
 /// Reads the tokens in a body, each once.
 pub(super) fn tokens(body: &[u8]) -> Result<Vec<Cow<'_, str>>, ClobError> {
     let mut seen = HashSet::new();

@@ -59,7 +59,7 @@ fn the_requests_of_clients_pass_with_credentials_of_this_server() {
         let (key, passphrase) = (header("POLY_API_KEY"), header("POLY_PASSPHRASE"));
         let theirs =
             L2Headers { api_key: key.as_bytes(), passphrase: passphrase.as_bytes(), ..headers };
-        assert_eq!(identify(&theirs), Err(KeyError::Unknown.into()));
+        assert_eq!(identify(&theirs), Err(WalletError::UnknownApiKey.into()));
         l2_count += 1;
     }
     eprintln!("{l1_count} wallet signatures and {l2_count} signed requests");
