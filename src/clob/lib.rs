@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod credentials;
+pub mod order;
 pub mod signature;
 #[cfg(any(test, feature = "test-util"))]
 pub mod signing;

@@ -8,9 +8,9 @@
 //! No other module names the crates that recover signers and hash like Ethereum.
 
 pub mod address;
-mod ecdsa;
-mod eip712;
-mod keccak;
+pub(crate) mod ecdsa;
+pub(crate) mod eip712;
+pub(crate) mod keccak;
 #[cfg(test)]
 mod tests;
 pub mod wallets;

@@ -11,6 +11,28 @@ pub(crate) fn decimal<T: FromStr>(text: &[u8]) -> Option<T> {
     str::from_utf8(digits).ok()?.parse().ok()
 }
 
+/// Parses a number of decimal digits below 2^256 into its 32 bytes, most significant first.
+pub(crate) fn decimal_word(text: &[u8]) -> Option<[u8; 32]> {
+    let digits = Some(text).filter(|text| !text.is_empty())?;
+    // 64 bits each, least significant first.
+    let mut limbs = [0_u64; 4];
+    for &digit in digits {
+        let mut carried = u64::from(Some(digit).filter(u8::is_ascii_digit)? - b'0');
+        for limb in &mut limbs {
+            let (low, high) = limb.carrying_mul(10, carried);
+            (*limb, carried) = (low, high);
+        }
+        if carried > 0 {
+            return None;
+        }
+    }
+    let mut bytes = [0; 32];
+    for (bytes, limb) in bytes.rchunks_exact_mut(size_of::<u64>()).zip(limbs) {
+        bytes.copy_from_slice(&limb.to_be_bytes());
+    }
+    Some(bytes)
+}
+
 /// Formats bytes as hexadecimal digits in lower case, without `0x`.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);

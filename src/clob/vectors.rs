@@ -1,12 +1,18 @@
 //! Requests that the venue's own clients sent, which are not part of the repository, and forgeries
 //! of them.
+//!
+//! `PAPERBOURSE_CLOB_VECTORS` names another file of the same form.
+
+use std::path::PathBuf;
 
 use paperbourse_test_support::recordings::reference_path;
 use serde_json::Value;
 
 /// The content of the file; `None`, with a message, if there is none.
 pub(crate) fn read() -> Option<Value> {
-    let content = std::fs::read(reference_path("clob-vectors.json")?).unwrap();
+    let chosen = std::env::var_os("PAPERBOURSE_CLOB_VECTORS").map(PathBuf::from);
+    let path = chosen.or_else(|| reference_path("clob-vectors.json"))?;
+    let content = std::fs::read(path).unwrap();
     Some(serde_json::from_slice(&content).unwrap())
 }
 

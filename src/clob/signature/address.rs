@@ -37,7 +37,7 @@ impl Address {
     }
 
     /// The last bytes of a hash.
-    pub(super) fn from_hash(hash: &Word) -> Self {
+    pub(crate) fn from_hash(hash: &Word) -> Self {
         Self(*hash.last_chunk().expect("a hash is longer than an address"))
     }
 
@@ -47,7 +47,7 @@ impl Address {
     }
 
     /// The address as 32 bytes: twelve zeros first.
-    pub(super) fn word(&self) -> Word {
+    pub(crate) fn word(&self) -> Word {
         let mut word = Word::default();
         *word.last_chunk_mut().expect("a word is longer than an address") = self.0;
         word

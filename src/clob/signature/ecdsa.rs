@@ -10,7 +10,11 @@ use super::keccak::{Word, keccak256};
 use crate::text;
 
 /// Number of bytes of a signature: `r` has 32, `s` 32, and `v` 1.
+<<<<<<< HEAD
 pub(super) const SIGNATURE_BYTES: usize = 65;
+=======
+pub(crate) const SIGNATURE_BYTES: usize = 65;
+>>>>>>> 56042c3a (clob: orders that wallets have signed are read and verified)
 
 const S: std::ops::Range<usize> = 32..64;
 const V: usize = S.end;
@@ -48,12 +52,15 @@ pub enum SignatureError {
 }
 
 /// A signature that may have a signer.
-pub(super) struct Signature(RecoverableSignature);
+pub(crate) struct Signature(RecoverableSignature);
 
 impl Signature {
-    pub(super) fn parse(text: &[u8]) -> Result<Self, SignatureError> {
-        let bytes: [u8; SIGNATURE_BYTES] =
-            text::bytes_from_hex(text).ok_or(SignatureError::Text)?;
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, SignatureError> {
+        let bytes = text::bytes_from_hex(text).ok_or(SignatureError::Text)?;
+        Self::from_bytes(&bytes)
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8; SIGNATURE_BYTES]) -> Result<Self, SignatureError> {
         let id = match bytes[V].checked_sub(V_EVEN) {
             Some(0) => RecoveryId::Zero,
             Some(1) => RecoveryId::One,
@@ -80,7 +87,7 @@ impl Signature {
 
     /// Returns the account that has signed this digest. For a digest that was not signed, that is
     /// an account whose key nobody has.
-    pub(super) fn signer(&self, digest: Word) -> Result<Address, SignatureError> {
+    pub(crate) fn signer(&self, digest: Word) -> Result<Address, SignatureError> {
         let key = self.0.recover_ecdsa(Message::from_digest(digest));
         let key = key.map_err(|_| SignatureError::NoSigner)?.serialize_uncompressed();
         // The first byte says that the key is not compressed.

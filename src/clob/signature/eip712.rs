@@ -23,23 +23,32 @@ impl Domain {
     pub(super) fn digest(&self, structure_hash: &Word) -> Word {
         let fields =
             [string(self.name.as_bytes()), string(self.version.as_bytes()), uint(self.chain_id)];
-        let domain_hash = hash_structure(DOMAIN_TYPE, &fields);
-        keccak256(&[b"\x19\x01", &domain_hash, structure_hash])
+        digest(&hash_structure(DOMAIN_TYPE, &fields), structure_hash)
     }
+}
+
+/// The digest of a structure in the domain with this hash.
+pub(crate) fn digest(domain_hash: &Word, structure_hash: &Word) -> Word {
+    keccak256(&[b"\x19\x01", domain_hash, structure_hash])
 }
 
 /// The hash of a structure without nested ones.
 pub(super) fn hash_structure(type_text: &str, fields: &[Word]) -> Word {
-    keccak256(&[&string(type_text.as_bytes()), fields.as_flattened()])
+    hash_fields(&string(type_text.as_bytes()), fields)
+}
+
+/// The hash of a structure whose type has this hash.
+pub(crate) fn hash_fields(type_hash: &Word, fields: &[Word]) -> Word {
+    keccak256(&[type_hash, fields.as_flattened()])
 }
 
 /// The field of a text.
-pub(super) fn string(text: &[u8]) -> Word {
+pub(crate) fn string(text: &[u8]) -> Word {
     keccak256(&[text])
 }
 
 /// The field of a number without a sign.
-pub(super) fn uint(number: u64) -> Word {
+pub(crate) fn uint(number: u64) -> Word {
     let mut word = Word::default();
     *word.last_chunk_mut().expect("a word is longer than a number") = number.to_be_bytes();
     word

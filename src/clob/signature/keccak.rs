@@ -6,10 +6,10 @@ use tiny_keccak::{Hasher as _, Keccak};
 const WORD_BYTES: usize = 32;
 
 /// A hash, or one field of a structure.
-pub(super) type Word = [u8; WORD_BYTES];
+pub(crate) type Word = [u8; WORD_BYTES];
 
 /// Hashes these parts, one after the other.
-pub(super) fn keccak256(parts: &[&[u8]]) -> Word {
+pub(crate) fn keccak256(parts: &[&[u8]]) -> Word {
     let mut keccak = Keccak::v256();
     for part in parts {
         keccak.update(part);
