@@ -7,6 +7,8 @@ mod inputs;
 
 #[path = "../../fuzz/targets/clob.rs"]
 mod clob;
+#[path = "../../fuzz/targets/clob_order.rs"]
+mod clob_order;
 #[path = "../../fuzz/targets/http_route.rs"]
 mod http_route;
 #[path = "../../fuzz/targets/journal_tail.rs"]
@@ -36,6 +38,11 @@ fn check(name: &str, count: usize, run: fn(&[u8])) {
 #[test]
 fn clob() {
     check("clob", 10_000, clob::run);
+}
+
+#[test]
+fn clob_order() {
+    check("clob_order", 10_000, clob_order::run);
 }
 
 #[test]
