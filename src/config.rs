@@ -136,6 +136,30 @@ pub struct ServeArgs {
     )]
     pub clob: Switch,
 
+    /// Whether to refuse orders of Polymarket's clients that Polymarket refuses, though they could
+    /// be filled here: amounts with too many decimals, and wallets that it no longer takes
+    #[arg(help_heading = NETWORK, hide_short_help = true)]
+    #[arg(
+        long,
+        env = "PAPERBOURSE_CLOB_STRICT",
+        default_value = "off",
+        value_name = "on|off",
+        hide_possible_values = true
+    )]
+    pub clob_strict: Switch,
+
+    /// When Polymarket's clients are told the hashes of transactions of a matched order: when they
+    /// ask, as at Polymarket, or `at-once` in the answer to the order, which saves them a request
+    #[arg(help_heading = NETWORK, hide_short_help = true)]
+    #[arg(
+        long,
+        env = "PAPERBOURSE_CLOB_HASHES",
+        default_value = "when-asked",
+        value_name = "when-asked|at-once",
+        hide_possible_values = true
+    )]
+    pub clob_hashes: ClobHashes,
+
     /// Where identities come from.
     #[command(flatten)]
     pub identity: IdentityArgs,
@@ -474,6 +498,15 @@ pub enum JournalSync {
     Fdatasync,
     /// A crash of the machine loses whatever the kernel has not written yet.
     Never,
+}
+
+/// When clients of the venue are told the hashes of transactions.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub enum ClobHashes {
+    /// When they ask for the trades of an order.
+    WhenAsked,
+    /// In the answer to the order.
+    AtOnce,
 }
 
 /// On or off.

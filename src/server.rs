@@ -8,6 +8,7 @@
 mod activation;
 mod admin;
 pub mod check;
+mod clob;
 mod descriptors;
 mod ending;
 mod footprint;

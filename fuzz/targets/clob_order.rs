@@ -209,7 +209,7 @@ fn decimal(digits: &str) -> Word {
         let mut carried = u32::from(digit - b'0');
         for byte in word.iter_mut().rev() {
             carried += u32::from(*byte) * 10;
-            *byte = (carried % 256) as u8;
+            *byte = u8::try_from(carried % 256).expect("below 256");
             carried /= 256;
         }
         assert_eq!(carried, 0);
@@ -227,7 +227,9 @@ fn digest(domain: Word, structure: Word) -> Word {
 
 fn keccak(parts: &[&[u8]]) -> Word {
     let mut keccak = Keccak::v256();
-    parts.iter().for_each(|part| keccak.update(part));
+    for part in parts {
+        keccak.update(part);
+    }
     let mut hash = Word::default();
     keccak.finalize(&mut hash);
     hash

@@ -17,11 +17,14 @@
 mod amounts;
 mod digest;
 mod json;
+#[cfg(any(test, feature = "test-util"))]
+pub mod signing;
 #[cfg(test)]
 mod tests;
 mod wrapped;
 
 use std::fmt;
+use std::ops::Range;
 
 pub use amounts::{OrderSize, OrderTerms};
 use digest::{Contents, Exchange, exchanges};
@@ -42,6 +45,9 @@ pub const EXPIRATION_EARLY_SECONDS: u64 = 60;
 
 /// Number of bytes of an order's id.
 pub const ORDER_ID_BYTES: usize = 32;
+
+/// The bytes of a position id that are 0, where other tokens have the bits of a hash.
+const POSITION_ZEROS: Range<usize> = 19..27;
 
 /// The id of an order: the digest that its wallet has signed. For a deposit wallet, whose signature
 /// covers more than the order, it is the digest of the order alone.
@@ -149,6 +155,20 @@ pub enum MarketKind {
     NegRisk,
     /// A market whose outcomes are named by position ids, neg-risk or not.
     Position,
+}
+
+impl MarketKind {
+    /// Returns the kind of the market to which a token belongs, or `None` if the text is no token:
+    /// a number below 2^256 in decimal digits. A position id has 64 bits of zeros from bit 40 on.
+    pub fn of_token(token_id: &str, is_neg_risk: bool) -> Option<Self> {
+        let token = text::decimal_word(token_id.as_bytes())?;
+        let is_position = token[POSITION_ZEROS] == [0; POSITION_ZEROS.end - POSITION_ZEROS.start];
+        Some(match (is_position, is_neg_risk) {
+            (true, _) => Self::Position,
+            (false, true) => Self::NegRisk,
+            (false, false) => Self::Standard,
+        })
+    }
 }
 
 /// What an order needs to know of its market.

@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
 use secp256k1::SecretKey;
 
+use crate::order::signing::DraftOrder;
 use crate::signature::address::Address;
 use crate::signature::{Chain, sign_clob_auth, signer_of};
 use crate::text;
@@ -40,6 +41,11 @@ impl Signer {
     /// Returns its address.
     pub const fn address(&self) -> Address {
         self.address
+    }
+
+    /// Returns the body of `POST /order` with this order, for the owner of an API key.
+    pub fn order(&self, order: &DraftOrder<'_>, api_key: &str) -> String {
+        order.sign(&self.key, self.address, api_key)
     }
 
     /// Returns the L1 headers that it signs.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
+use super::clob;
 use super::listener::Listeners;
 use super::memory::{self, Limit};
 #[cfg(feature = "cluster")]
@@ -26,7 +27,7 @@ use crate::clock::Clock;
 use crate::config::identity::IdentityConfig;
 use crate::config::venue::VenueConfig;
 use crate::config::venue::VenueDelay;
-use crate::config::{DataPlace, JournalSync, ServeArgs, Switch};
+use crate::config::{DataPlace, JournalSync, ServeArgs};
 use crate::disk::Disk;
 use crate::engine::{Rules, State};
 use crate::hours::HoursFile;
@@ -36,7 +37,6 @@ use crate::journal::{
     CLUSTER_COPY_NAME, CLUSTER_NAME, DataDirectory, Journal, JournalConfig, MemoryJournal,
     OpenError, SyncMode,
 };
-use crate::key_file::{self, KeyFile, MASTER_KEY_BYTES};
 use crate::market::Markets;
 use crate::market::catalogue::Outcome;
 use crate::service::matcher::Matcher;
@@ -186,14 +186,12 @@ pub(super) async fn start(
         address_rules: limits.address_rules,
         account_rates: limits.account_rates,
     });
-    let service = match arguments.clob {
-        Switch::On => service.with_master_key(&open_master_key(arguments, has_wallets)?)?,
-        Switch::Off => service,
-    };
+    let service = clob::let_wallets_call(service, arguments, has_wallets)?;
     let keep = |folder| SnapshotKeeper::start(folder, journal.clone(), arguments.snapshot_config());
     let snapshots = snapshots.or_else(|| folder.map(keep));
     let app = AppState {
         streams_per_address_max: AtomicU32::new(arguments.streams_per_address),
+        clob: clob::orders(arguments),
         ..AppState::new(service, journal, venue.status())
     };
     Ok(Started { app: Arc::new(app), venue, snapshots, hours, first_token })
@@ -433,35 +431,6 @@ fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<EmbeddedIssuer> {
         folder.display()
     );
     Ok(issuer)
-}
-
-/// Opens the key from which the credentials of wallets are derived. Creates it unless wallets have
-/// credentials, which were then derived from a key that is missing.
-fn open_master_key(
-    arguments: &ServeArgs,
-    has_wallets: bool,
-) -> anyhow::Result<[u8; MASTER_KEY_BYTES]> {
-    let Some(folder) = arguments.key_folder() else {
-        tracing::info!("deriving the credentials of wallets from a temporary key");
-        return key_file::generate_master_key()
-            .context("the operating system provides no randomness");
-    };
-    let path = KeyFile::Wallets.path(folder);
-    if has_wallets && KeyFile::Wallets.load_existing(folder)?.is_none() {
-        anyhow::bail!(
-            "{} is missing, and wallets have credentials that were derived from it: restore it \
-             from a backup, or from another node of the cluster",
-            path.display()
-        );
-    }
-    let key = key_file::load_or_create_master_key(folder)
-        .with_context(|| format!("failed to open the master key {}", path.display()))?;
-    tracing::info!(
-        path = %path.display(),
-        "deriving the credentials of wallets from the master key; back it up, since without it \
-         they are lost"
-    );
-    Ok(key)
 }
 
 /// Creates an access token if the issuer's key is temporary, since `paperbourse token` cannot read

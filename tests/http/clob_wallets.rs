@@ -21,11 +21,14 @@ const ON: [&str; 2] = ["--clob", "on"];
 const UNAUTHORIZED: &str = "Unauthorized/Invalid api key";
 const NOT_L1: &str = "Invalid L1 Request headers";
 
-fn now_s() -> i64 {
+pub(super) fn now_s() -> i64 {
     Timestamp::now().seconds()
 }
 
-fn with(request: Request, headers: impl IntoIterator<Item = (&'static str, String)>) -> Request {
+pub(super) fn with(
+    request: Request,
+    headers: impl IntoIterator<Item = (&'static str, String)>,
+) -> Request {
     headers.into_iter().fold(request, |request, (name, value)| request.header(name, value))
 }
 
@@ -35,7 +38,7 @@ fn ask(server: &Server, method: &'static str, path: &str, signer: &Signer, nonce
     server.send(&with(Request::new(method, path), headers))
 }
 
-fn create(server: &Server, signer: &Signer, nonce: u64) -> ApiCredentials {
+pub(super) fn create(server: &Server, signer: &Signer, nonce: u64) -> ApiCredentials {
     credentials(&ask(server, "POST", "/auth/api-key", signer, nonce).ok(200))
 }
 
@@ -49,15 +52,15 @@ fn credentials(answer: &Value) -> ApiCredentials {
 }
 
 /// A wallet with credentials.
-struct Client<'s> {
-    server: &'s Server,
-    signer: Signer,
-    credentials: ApiCredentials,
+pub(super) struct Client<'s> {
+    pub(super) server: &'s Server,
+    pub(super) signer: Signer,
+    pub(super) credentials: ApiCredentials,
 }
 
 impl<'s> Client<'s> {
     /// The wallet with this number, which no other test uses.
-    fn new(server: &'s Server, number: u64) -> Self {
+    pub(super) fn new(server: &'s Server, number: u64) -> Self {
         let signer = Signer::new(number);
         let credentials = create(server, &signer, 0);
         Self { server, signer, credentials }
@@ -72,11 +75,11 @@ impl<'s> Client<'s> {
         if body.is_empty() { request } else { request.body(body) }
     }
 
-    fn call(&self, method: &'static str, target: &str, body: &str) -> Response {
+    pub(super) fn call(&self, method: &'static str, target: &str, body: &str) -> Response {
         self.server.send(&self.sign(method, target, body, body))
     }
 
-    fn get(&self, target: &str) -> Response {
+    pub(super) fn get(&self, target: &str) -> Response {
         self.call("GET", target, "")
     }
 }

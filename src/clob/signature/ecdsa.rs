@@ -10,11 +10,7 @@ use super::keccak::{Word, keccak256};
 use crate::text;
 
 /// Number of bytes of a signature: `r` has 32, `s` 32, and `v` 1.
-<<<<<<< HEAD
-pub(super) const SIGNATURE_BYTES: usize = 65;
-=======
 pub(crate) const SIGNATURE_BYTES: usize = 65;
->>>>>>> 56042c3a (clob: orders that wallets have signed are read and verified)
 
 const S: std::ops::Range<usize> = 32..64;
 const V: usize = S.end;
@@ -75,7 +71,7 @@ impl Signature {
 
     /// Signs a digest, and returns the bytes of the signature.
     #[cfg(any(test, feature = "test-util"))]
-    pub(super) fn sign(key: &SecretKey, digest: Word) -> [u8; SIGNATURE_BYTES] {
+    pub(crate) fn sign(key: &SecretKey, digest: Word) -> [u8; SIGNATURE_BYTES] {
         let digest = Message::from_digest(digest);
         let (id, compact) =
             RecoverableSignature::sign_ecdsa_recoverable(digest, key).serialize_compact();

@@ -21,6 +21,7 @@ use super::forward::{ClusterPlace, ToOwner};
 use super::forwarded::TrustedProxies;
 use super::hot::{is_hot, is_hot_with_clob};
 use super::idle_flush::IdleFlush;
+use super::operations::clob::ClobOrders;
 use super::reply::ANSWER_BYTES_MAX;
 use super::route::operation_count;
 #[cfg(feature = "traces")]
@@ -77,6 +78,8 @@ pub struct AppState {
     pub streams_per_address_max: AtomicU32,
     /// The venue that supplies prices, and its status.
     pub venue: VenueStatus,
+    /// How orders of the venue's interface are taken and answered.
+    pub clob: ClobOrders,
     /// Memory use of each part of the server, in bytes, as last counted; empty unless memory is
     /// counted.
     pub memory: Mutex<Vec<(&'static str, usize)>>,
@@ -101,6 +104,7 @@ impl AppState {
             streams_cut_off: AtomicU64::new(0),
             streams_per_address_max: AtomicU32::new(STREAMS_PER_ADDRESS_MAX),
             venue,
+            clob: ClobOrders::default(),
             memory: Mutex::default(),
             began: Instant::now(),
         }

@@ -10,6 +10,7 @@ use super::ApiError;
 use crate::http::json::write::JsonObject;
 use crate::http::operation::Access;
 use crate::http::reply::Reply;
+use paperbourse_clob::order::OrderError;
 use paperbourse_exchange::service::{Denied, ServiceError};
 
 /// The header that says what is wrong where the venue's text does not.
@@ -92,6 +93,26 @@ impl ClobError {
     pub(in crate::http) const INVALID_SIGNATURE_TYPE: Self =
         Self::new(StatusCode::BAD_REQUEST, "Invalid signature_type");
 
+    /// The body is no order, or no id of one.
+    pub(in crate::http) const INVALID_ORDER: Self =
+        Self::new(StatusCode::BAD_REQUEST, "Invalid order payload");
+
+    /// Wallets of this type may not trade, if the server is as strict as the venue.
+    pub(in crate::http) const MAKER_NOT_ALLOWED: Self = Self::new(
+        StatusCode::BAD_REQUEST,
+        "maker address not allowed, please use the deposit wallet flow",
+    );
+
+    /// Refuses an order, or a request about orders, in the venue's words.
+    pub(in crate::http) fn refused(text: String) -> Self {
+        Self { text: text.into(), ..Self::INVALID_ORDER }
+    }
+
+    /// Returns the text of the error.
+    pub(in crate::http) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Converts an error from the checks that all operations share, for an operation with this
     /// access.
     pub(in crate::http) fn of(error: ApiError, access: Access) -> Self {
@@ -149,6 +170,29 @@ impl ClobError {
 impl From<ClobError> for ClobRefusal {
     fn from(error: ClobError) -> Self {
         Self::Venue(error)
+    }
+}
+
+/// Converts a flaw of an order, for which the venue's status is always the same.
+impl From<OrderError> for ClobError {
+    fn from(error: OrderError) -> Self {
+        Self::refused(error.to_string())
+    }
+}
+
+impl ClobRefusal {
+    /// Returns the error that clients of an operation with this access expect.
+    pub(in crate::http) fn into_error(self, access: Access) -> ClobError {
+        match self {
+            Self::Venue(error) => error,
+            Self::Common(error) => ClobError::of(error, access),
+        }
+    }
+}
+
+impl From<ApiError> for ClobRefusal {
+    fn from(error: ApiError) -> Self {
+        Self::Common(error)
     }
 }
 

@@ -34,6 +34,7 @@ pub(in crate::http) const FIELDS_OF_ANY_KIND: [&str; 6] =
 pub(in crate::http) async fn place_batch(call: &Call<'_>) -> Answer {
     let read = read_batch_warned(&call.take_body(), idempotency_key(call).as_deref())?;
     let (requests, warnings) = read;
+    call.service().check_batch(&call.caller, requests.len())?;
     let outcomes = call.service().place_all(&call.caller, &requests, call.context).await?;
     let outcomes = outcomes.into_iter().map(|outcome| {
         let outcome = outcome.map_err(ApiError::from);

@@ -8,9 +8,12 @@
 mod account;
 mod auth;
 mod books;
+mod cancel;
 mod health;
 mod history;
+mod list;
 mod markets;
+mod place;
 mod prices;
 mod request;
 mod unused;
@@ -25,9 +28,10 @@ use crate::http::operation::Access::{Public, Wallet, WalletKey};
 use crate::http::operation::Verb::{self, Delete, Get, Post};
 use crate::http::operation::{ClobLater, Operation, Run};
 use crate::http::reply::Reply;
-use paperbourse_core::engine::key::Permission::Read;
+use paperbourse_core::engine::key::Permission::{Read, Trade};
 
 pub(in crate::http) use auth::l2_headers;
+pub use place::ClobOrders;
 
 /// What an operation of the venue's interface returns.
 type Answer = Result<Reply, ClobError>;
@@ -35,8 +39,25 @@ type Answer = Result<Reply, ClobError>;
 /// What an operation returns that waits.
 type Awaited = Result<Reply, ClobRefusal>;
 
+/// The errors of requests that change orders, besides those that have the venue's words.
+const ORDER_ERRORS: [&str; 13] = [
+    "ACCOUNT_NOT_FOUND",
+    "ACCOUNT_RESET",
+    "ACCOUNT_SUSPENDED",
+    "INVALID_ORDER_EXPIRATION",
+    "INVALID_ORDER_PAYLOAD",
+    "JOURNAL_FULL",
+    "MARKET_CLOSED",
+    "MARKET_NOT_FOUND",
+    "OPEN_ORDER_LIMIT_EXCEEDED",
+    "ORDER_NOT_FOUND",
+    "OUTCOME_NOT_FOUND",
+    "SERVER_FULL",
+    "VENUE_UNAVAILABLE",
+];
+
 /// The table, searched from the top, after [`super::OPERATIONS`].
-pub static CLOB: [Operation; 62] =
+pub static CLOB: [Operation; 68] =
     [
         get("/book", books::get),
         get("/price", prices::price),
@@ -88,6 +109,12 @@ pub static CLOB: [Operation; 62] =
         signed(Get, "/auth/ban-status/closed-only", Run::Clob(account::closed_only)),
         signed(Get, "/balance-allowance", later(|call| Box::pin(account::balance(call)))),
         signed(Get, "/balance-allowance/update", later(|call| Box::pin(account::balance(call)))),
+        order(Post, "/order", later(|call| Box::pin(place::place(call)))),
+        order(Post, "/orders", later(|call| Box::pin(place::place_list(call)))).batch_body(),
+        order(Delete, "/order", later(|call| Box::pin(cancel::one(call)))),
+        order(Delete, "/orders", later(|call| Box::pin(cancel::list(call)))).batch_body(),
+        order(Delete, "/cancel-all", later(|call| Box::pin(cancel::all(call)))),
+        order(Delete, "/cancel-market-orders", later(|call| Box::pin(cancel::in_market(call)))),
         signed(Get, "/data/orders", Run::Clob(unused::empty_page)),
         signed(Get, "/data/trades", Run::Clob(unused::empty_page)),
         signed(Get, "/data/pre-migration-orders", Run::Clob(unused::empty_page)),
@@ -120,6 +147,11 @@ const fn post(path: &'static str, run: fn(&Call<'_>) -> Answer) -> Operation {
 /// An operation for wallets that sign the request with a key.
 const fn signed(method: Verb, path: &'static str, run: Run) -> Operation {
     Operation::new(method, path, WalletKey(Some(Read)), run)
+}
+
+/// An operation that changes orders.
+const fn order(method: Verb, path: &'static str, run: Run) -> Operation {
+    Operation::new(method, path, WalletKey(Some(Trade)), run).errors(&ORDER_ERRORS)
 }
 
 const fn later(run: ClobLater) -> Run {

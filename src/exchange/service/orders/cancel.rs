@@ -1,10 +1,17 @@
 //! Cancelling open orders: one, or all that a request selects.
 
 use crate::service::{Caller, RequestContext, Service, ServiceError};
+use crate::shard::Refusal;
+use paperbourse_core::engine::State;
 use paperbourse_core::engine::command::{CancelOrder, CancelOrders};
 use paperbourse_core::engine::order::cancel::{Cancelled, CancelledOrders};
+use paperbourse_core::engine::order::idempotency::NameHash;
 use paperbourse_core::engine::rejection::Rejection;
-use paperbourse_core::ids::OrderId;
+use paperbourse_core::engine::state::view::Observed;
+use paperbourse_core::ids::{Lsn, OrderId};
+
+/// Maximum number of named orders that are looked up or cancelled in one visit of a shard.
+const NAMES_PER_VISIT: usize = 64;
 
 /// Selects the open orders to cancel. If every field is `None`, selects all orders of the account.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -27,6 +34,70 @@ impl Service {
         let order = order.ok_or(Rejection::OrderNotFound)?;
         let command = CancelOrder { account, order };
         Ok(self.shards.execute(order.shard(), command, context.waiters).await?)
+    }
+
+    /// Cancels the open orders of the caller's account with these names, in as many visits of its
+    /// shard as necessary. Returns what became of each, in order; an unknown name is
+    /// [`Rejection::OrderNotFound`].
+    pub async fn cancel_named(
+        &self,
+        caller: &Caller,
+        names: &[NameHash],
+        context: RequestContext<'_>,
+    ) -> Result<Vec<Result<Cancelled, Refusal>>, ServiceError> {
+        let account = caller.account()?;
+        let (shard, waiters) = (account.shard(), context.waiters);
+        let mut outcomes = Vec::with_capacity(names.len());
+        for names in names.chunks(NAMES_PER_VISIT) {
+            let names = names.to_vec();
+            let find = move |state: &State| {
+                let mut lsn = Lsn::START;
+                let orders = names.iter().map(|&name| {
+                    let named = state.observe_named(account, name);
+                    lsn = lsn.max(named.lsn);
+                    named.value.map(|listed| listed.receipt.order)
+                });
+                let value: Vec<Option<OrderId>> = orders.collect();
+                Observed { value, lsn }
+            };
+            let orders = self.shards.observe(shard, waiters, find).await?;
+            let known = orders.iter().flatten();
+            let commands = known.map(|&order| CancelOrder { account, order }).collect();
+            let mut cancelled =
+                self.shards.execute_all(shard, commands, waiters).await?.into_iter();
+            outcomes.extend(orders.iter().map(|order| match order {
+                Some(_) => cancelled.next().expect("there is an outcome for each command"),
+                None => Err(Refusal::Rejected(Rejection::OrderNotFound)),
+            }));
+        }
+        Ok(outcomes)
+    }
+
+    /// Returns the names that the caller's orders have from the bodies of their requests, in order;
+    /// `None` for an order without one, and for one that is no longer kept.
+    pub async fn names_of(
+        &self,
+        caller: &Caller,
+        orders: &[OrderId],
+        context: RequestContext<'_>,
+    ) -> Result<Vec<Option<Box<str>>>, ServiceError> {
+        let account = caller.account()?;
+        let mut names = Vec::with_capacity(orders.len());
+        for orders in orders.chunks(NAMES_PER_VISIT) {
+            let orders = orders.to_vec();
+            let find = move |state: &State| {
+                let mut lsn = Lsn::START;
+                let names = orders.iter().map(|&order| {
+                    let listed = state.observe_listed(account, order);
+                    lsn = lsn.max(listed.lsn);
+                    listed.value.and_then(|listed| listed.receipt.client_order_id)
+                });
+                let value: Vec<Option<Box<str>>> = names.collect();
+                Observed { value, lsn }
+            };
+            names.extend(self.shards.observe(account.shard(), context.waiters, find).await?);
+        }
+        Ok(names)
     }
 
     /// Cancels the open orders that the request selects, oldest first, and returns their ids. If

@@ -114,14 +114,14 @@ impl Service {
         }
     }
 
-    /// Places the orders of a batch in sequence. Each order succeeds or fails on its own.
+    /// Places the orders of a batch in sequence. Each order succeeds or fails on its own. Whoever
+    /// reads the batch limits it, as with [`Self::check_batch`].
     pub async fn place_all(
         &self,
         caller: &Caller,
         requests: &[PlaceRequest],
         context: RequestContext<'_>,
     ) -> Result<Vec<Result<(OrderReceipt, bool), Refusal>>, ServiceError> {
-        self.check_batch(caller, requests.len())?;
         let owner = caller.owner()?;
         let commands = requests
             .iter()

@@ -26,13 +26,14 @@ const UNLIMITED: &str =
 const SIGNATURE_TYPES: [&str; 4] = ["0", "1", "2", "3"];
 
 /// Says that the wallet may open positions.
-#[expect(clippy::unnecessary_wraps, reason = "rows of the table run functions of one type")]
+#[expect(clippy::unnecessary_wraps, reason = "all rows of the table run functions of one type")]
 pub(super) fn closed_only(_: &Call<'_>) -> Answer {
     Ok(object(|body| body.flag("closed_only", false)))
 }
 
 /// Returns the cash, or the shares of one outcome, in millionths. Like the venue's, they include
-/// what open orders hold back. All wallets of a signer are one account, so its type does not matter.
+/// what open orders hold back. All wallets of a signer are one account, so the type of the wallet
+/// does not matter.
 pub(super) async fn balance(call: &Call<'_>) -> Awaited {
     if let Some(of) = request::parameter(call, "signature_type")
         && !SIGNATURE_TYPES.contains(&&*of)

@@ -72,7 +72,7 @@ pub(super) fn order_ids(body: &[u8]) -> Result<Vec<Cow<'_, str>>, ClobError> {
 
 /// Text that is borrowed where it has no escapes.
 #[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(super) struct Name<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// Reads the tokens in a body, each once.
 pub(super) fn tokens(body: &[u8]) -> Result<Vec<Cow<'_, str>>, ClobError> {

@@ -54,9 +54,9 @@ pub(in crate::http) async fn place(call: &Call<'_>) -> Answer {
 }
 
 /// Counts an order by its result at placement: rejected, replayed, filled, rested or killed.
-pub(in crate::http::operations) fn count_placed(
+pub(in crate::http::operations) fn count_placed<E>(
     metrics: &Metrics,
-    placed: &Result<(OrderReceipt, bool), ApiError>,
+    placed: &Result<(OrderReceipt, bool), E>,
 ) {
     let counter = match placed {
         Err(_) => &metrics.orders_rejected,

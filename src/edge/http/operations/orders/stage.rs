@@ -1,5 +1,7 @@
 //! An order at one moment of its life, in the API's terms.
 
+use std::ops::RangeInclusive;
+
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
@@ -216,10 +218,17 @@ pub(in crate::http) struct TradeIds {
     fill_count: u32,
 }
 
+impl TradeIds {
+    /// Returns the order, and the numbers of its newest fills.
+    pub(in crate::http::operations) fn numbers(&self) -> (OrderId, RangeInclusive<u32>) {
+        let first = self.fill_count.saturating_sub(TRADE_IDS_MAX) + 1;
+        (self.order, first..=self.fill_count)
+    }
+}
+
 impl Serialize for TradeIds {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let order = self.order.get();
-        let first = self.fill_count.saturating_sub(TRADE_IDS_MAX) + 1;
-        serializer.collect_seq((first..=self.fill_count).map(|number| format!("{order}-{number}")))
+        let (order, numbers) = self.numbers();
+        serializer.collect_seq(numbers.map(|number| format!("{order}-{number}")))
     }
 }

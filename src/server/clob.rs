@@ -1,0 +1,58 @@
+//! What the venue's interface needs to start: the key from which the credentials of wallets are
+//! derived, and how orders are taken.
+
+use anyhow::Context as _;
+
+use crate::config::{ClobHashes, ServeArgs, Switch};
+use crate::http::operations::clob::ClobOrders;
+use crate::key_file::{self, KeyFile, MASTER_KEY_BYTES};
+use crate::service::Service;
+
+/// Lets wallets call if the venue's interface is on.
+pub(super) fn let_wallets_call(
+    service: Service,
+    arguments: &ServeArgs,
+    has_wallets: bool,
+) -> anyhow::Result<Service> {
+    Ok(match arguments.clob {
+        Switch::On => service.with_master_key(&open_master_key(arguments, has_wallets)?)?,
+        Switch::Off => service,
+    })
+}
+
+/// Opens the key from which the credentials of wallets are derived. Creates it unless wallets have
+/// credentials, which were then derived from a key that is missing.
+fn open_master_key(
+    arguments: &ServeArgs,
+    has_wallets: bool,
+) -> anyhow::Result<[u8; MASTER_KEY_BYTES]> {
+    let Some(folder) = arguments.key_folder() else {
+        tracing::info!("deriving the credentials of wallets from a temporary key");
+        return key_file::generate_master_key()
+            .context("the operating system provides no randomness");
+    };
+    let path = KeyFile::Wallets.path(folder);
+    if has_wallets && KeyFile::Wallets.load_existing(folder)?.is_none() {
+        anyhow::bail!(
+            "{} is missing, and wallets have credentials that were derived from it: restore it \
+             from a backup, or from another node of the cluster",
+            path.display()
+        );
+    }
+    let key = key_file::load_or_create_master_key(folder)
+        .with_context(|| format!("failed to open the master key {}", path.display()))?;
+    tracing::info!(
+        path = %path.display(),
+        "deriving the credentials of wallets from the master key; back it up, since without it \
+         they are lost"
+    );
+    Ok(key)
+}
+
+/// Returns how orders of the venue's interface are taken and answered.
+pub(super) fn orders(arguments: &ServeArgs) -> ClobOrders {
+    ClobOrders {
+        is_strict: arguments.clob_strict == Switch::On,
+        has_hashes: arguments.clob_hashes == ClobHashes::AtOnce,
+    }
+}
