@@ -19,7 +19,11 @@ pub fn is_hot(bytes: &[u8]) -> bool {
 
 /// Prefixes of the request lines of the venue's operations that bots repeat. None is also a prefix
 /// of the line of a stream.
-const CLOB_HOT: [&[u8]; 14] = [
+const CLOB_HOT: [&[u8]; 18] = [
+    b"POST /order",
+    b"DELETE /order",
+    b"GET /data/",
+    b"GET /balance-allowance",
     b"GET /book?",
     b"GET /fee-rate",
     b"GET /last-trade",

@@ -214,3 +214,26 @@ proptest! {
         prop_assert_eq!(limit.check_decimals(&market(10_000)), Ok(()));
     }
 }
+
+#[test]
+fn a_token_with_zeros_in_place_of_a_hash_is_a_position() {
+    let zeros = "115792089237316195423570985008687907853269984645358154435805913585065389981695";
+    for (token_id, is_neg_risk, expected) in [
+        (TOKEN, false, Some(MarketKind::Standard)),
+        (TOKEN, true, Some(MarketKind::NegRisk)),
+        ("11", false, Some(MarketKind::Position)),
+        ("11", true, Some(MarketKind::Position)),
+        // 2^40 - 1, then 2^40, the first of the 64 bits; 2^103, the last one, then 2^104.
+        ("1099511627775", false, Some(MarketKind::Position)),
+        ("1099511627776", false, Some(MarketKind::Standard)),
+        ("10141204801825835211973625643008", false, Some(MarketKind::Standard)),
+        ("20282409603651670423947251286016", false, Some(MarketKind::Position)),
+        // All other bits.
+        (zeros, false, Some(MarketKind::Position)),
+        ("", false, None),
+        ("0x1", false, None),
+        (&format!("{TOKEN}0"), false, None),
+    ] {
+        assert_eq!(MarketKind::of_token(token_id, is_neg_risk), expected, "{token_id}");
+    }
+}
