@@ -146,6 +146,8 @@ pub(crate) struct SyncTimes {
     /// p50, p99 and p99.9 of syncs that are due at half of the highest rate, each counted from when
     /// it was due.
     pub(crate) open_loop: [f64; 3],
+    /// That rate, in syncs per second.
+    pub(crate) open_loop_rate: f64,
 }
 
 /// A file on the disk under test, removed on drop.
@@ -201,7 +203,7 @@ pub(crate) fn sync_times(folder: &Path, open_loop: Duration) -> anyhow::Result<S
     let [p50, p99] = [0.5, 0.99].map(|quantile| quantile_us(&taken_ns, quantile));
     let taken_ns = paced_syncs(&mut file, interval, Instant::now() + open_loop)?;
     let open_loop = [0.5, 0.99, 0.999].map(|quantile| quantile_us(&taken_ns, quantile));
-    Ok(SyncTimes { p50, p99, open_loop })
+    Ok(SyncTimes { p50, p99, open_loop, open_loop_rate: 1.0 / interval.as_secs_f64() })
 }
 
 /// Measures syncs at a fixed rate. Returns their delays in nanoseconds.

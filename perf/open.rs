@@ -3,12 +3,14 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::cores::Cores;
 use crate::load::Outcome;
+use crate::machine::{self, SyncTimes};
 use crate::plot::{Plot, Series};
 use crate::report::{Goal, Part};
 use crate::server::{Kind, Server};
@@ -20,6 +22,9 @@ const LOADS: [f64; 6] = [0.1, 0.25, 0.5, 0.65, 0.8, 0.9];
 
 /// The load at which the p99 has a goal.
 const HIGH_LOAD: f64 = 0.8;
+
+/// The loads at which the p99 has a goal relative to the floor, and these goals.
+const FLOOR_GOALS: [(f64, f64); 2] = [(0.5, 1.5), (HIGH_LOAD, 3.0)];
 
 /// The title of the plot.
 const TITLE: &str = "Latency of a durable trade against offered load";
@@ -35,7 +40,8 @@ pub(crate) struct Highest {
     pub(crate) connection_count: usize,
 }
 
-/// The results of one measurement. Latencies are in microseconds, from when a request was due.
+/// The results of one measurement. Latencies are in microseconds, from when a request was due. What
+/// was not measured is NaN.
 #[derive(Clone, Serialize)]
 pub(crate) struct Sample {
     round: u32,
@@ -48,10 +54,23 @@ pub(crate) struct Sample {
     server_cpu_us: f64,
 }
 
-/// One measurement of a server.
+/// What is measured at each load, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Subject {
+    /// The durable server.
+    Durable,
+    /// Bare hyper, whose latencies are the share of the machine and the generator.
+    Bare,
+    /// `fdatasync` alone on the server's cores, at half of its highest rate.
+    Disk,
+}
+
+/// One measurement in a turn, which measures every subject once at one load.
 #[derive(Serialize)]
 struct Measured {
-    is_durable: bool,
+    load: f64,
+    subject: Subject,
     sample: Sample,
 }
 
@@ -94,6 +113,19 @@ impl Sample {
         }
     }
 
+    fn of_disk(round: u32, times: &SyncTimes) -> Self {
+        let [p50, p99, p999] = times.open_loop;
+        let unknown = f64::NAN;
+        Self {
+            round,
+            offered: times.open_loop_rate,
+            throughput: times.open_loop_rate,
+            quantiles_us: [p50, p99, p999, unknown, unknown],
+            clock_late_us: [unknown; 2],
+            server_cpu_us: unknown,
+        }
+    }
+
     /// Returns a latency, by its index in [`QUANTILES`].
     pub(crate) fn quantile_us(&self, index: usize) -> f64 {
         self.quantiles_us[index]
@@ -116,8 +148,8 @@ impl Sample {
     }
 }
 
-/// Measures every load on the durable server and, beside it, on bare hyper, whose latencies are the
-/// machine's and the generator's share.
+/// Measures every load on the durable server and, in the same turn, what it cannot be faster than:
+/// bare hyper and the disk.
 pub(crate) fn run(
     setup: &Setup,
     cores: &Cores,
@@ -136,11 +168,22 @@ pub(crate) fn run(
             let rate = load * highest.throughput;
             let Highest { connection_count, .. } = highest;
             let shape = Shape { rate: Some(rate), ..setup.closed_loop(connection_count) };
-            for (is_durable, (_, target)) in [(true, &durable), (false, &bare)] {
-                let outcome = setup.load(target, shape)?;
-                let sample = Sample::of(round, rate, &outcome);
-                eprintln!("open loop, {}, {}", server_name(is_durable), sample.line());
-                measured.push(Measured { is_durable, sample });
+            let sample = |subject| {
+                let (_, target) = match subject {
+                    Subject::Durable => &durable,
+                    Subject::Bare => &bare,
+                    Subject::Disk => {
+                        let duration = Duration::from_secs_f64(setup.arguments.seconds);
+                        let times = cores.for_server(|| machine::sync_times(&folder, duration))?;
+                        return Ok(Sample::of_disk(round, &times));
+                    }
+                };
+                anyhow::Ok(Sample::of(round, rate, &setup.load(target, shape)?))
+            };
+            for subject in Subject::ALL {
+                let sample = sample(subject)?;
+                eprintln!("open loop, {}, {}", subject.name(), sample.line());
+                measured.push(Measured { load, subject, sample });
             }
         }
         drop((durable, bare));
@@ -149,8 +192,16 @@ pub(crate) fn run(
     Ok(Figures { cores: cores.description(), highest, measured })
 }
 
-const fn server_name(is_durable: bool) -> &'static str {
-    if is_durable { "durable" } else { "bare" }
+impl Subject {
+    const ALL: [Self; 3] = [Self::Durable, Self::Bare, Self::Disk];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Durable => "durable",
+            Self::Bare => "bare",
+            Self::Disk => "`fdatasync`",
+        }
+    }
 }
 
 /// Starts a server on its own cores.
@@ -185,18 +236,33 @@ impl Figures {
     }
 
     fn goals(&self) -> Vec<Goal> {
-        let p99_us = median(self.row(HIGH_LOAD, true), |sample| sample.quantiles_us[1]);
-        let name = format!("4: open loop at {HIGH_LOAD} of the highest load: p99 in milliseconds");
-        vec![Goal::at_most(name, p99_us / 1e3, 3.0)]
+        let at = |load: f64| format!("4: open loop at {load} of the highest load: p99");
+        let p99_us = median(self.row(HIGH_LOAD, Subject::Durable), |sample| sample.quantiles_us[1]);
+        let name = format!("{} in milliseconds", at(HIGH_LOAD));
+        let of_floor = FLOOR_GOALS.map(|(load, bound)| {
+            let name = format!("{} / (bare hyper's p99 + `fdatasync`'s p99)", at(load));
+            Goal::at_most(name, self.of_floor(load), bound)
+        });
+        [Goal::at_most(name, p99_us / 1e3, 3.0)].into_iter().chain(of_floor).collect()
     }
 
-    /// Returns the samples of one offered load on one server.
-    fn row(&self, load: f64, is_durable: bool) -> Vec<&Sample> {
-        let offered = load * self.highest.throughput;
+    /// Returns the samples of one subject at one load, one for each round.
+    fn row(&self, load: f64, subject: Subject) -> Vec<&Sample> {
         let is_in = |measured: &&Measured| {
-            measured.is_durable == is_durable && measured.sample.offered.total_cmp(&offered).is_eq()
+            measured.subject == subject && measured.load.total_cmp(&load).is_eq()
         };
         self.measured.iter().filter(is_in).map(|measured| &measured.sample).collect()
+    }
+
+    /// Returns the ratios of the durable server's p99 to the sum of bare hyper's and the disk's,
+    /// each within one turn.
+    fn of_floor(&self, load: f64) -> Spread {
+        let [durable, bare, disk] = Subject::ALL.map(|subject| self.row(load, subject));
+        let turns = durable.into_iter().zip(bare).zip(disk);
+        let p99_us = |sample: &Sample| sample.quantiles_us[1];
+        Spread::of(
+            turns.map(|((durable, bare), disk)| p99_us(durable) / (p99_us(bare) + p99_us(disk))),
+        )
     }
 
     fn markdown(&self) -> String {
@@ -207,46 +273,68 @@ impl Figures {
              their own: {}. With them, the highest throughput of the durable server's closed loop \
              is {throughput:.0}/s. Latencies from when a request was due, in microseconds: \
              medians, with the lowest and the highest. *Clock late* is how late the generator \
-             learned that a request was due, p50 and p99.\n\n| of the highest | offered | server | \
-             requests/s | {names} | clock late | server CPU |\n|---|---|---|---|{}---|---|\n",
+             learned that a request was due, p50 and p99. `fdatasync` of 512 bytes is the disk \
+             alone in the same turn, on the server's cores and at half of its highest rate. *p99 / \
+             floor* is the durable server's p99 relative to the sum of the other two in its \
+             turn.\n\n| of the highest | server | offered | requests/s | {names} | clock late | \
+             server CPU | p99 / floor |\n|---|---|---|---|{}---|---|---|\n",
             self.cores,
             "---|".repeat(QUANTILES.len())
         );
-        for (load, is_durable) in LOADS.iter().flat_map(|&load| [(load, true), (load, false)]) {
-            let row = self.row(load, is_durable);
-            let _ = write!(
-                out,
-                "| {load} | {:.0} | {} | {:.0} |",
-                load * throughput,
-                server_name(is_durable),
-                median(row.iter().copied(), |sample| sample.throughput)
-            );
-            for index in 0..QUANTILES.len() {
-                let spread = Spread::of(row.iter().map(|sample| sample.quantiles_us[index]));
-                let _ = write!(out, " {} |", spread.cell(0));
+        for load in LOADS {
+            for subject in Subject::ALL {
+                self.write_row(&mut out, load, subject);
             }
-            for (index, separator) in [", ", " |"].into_iter().enumerate() {
-                let late_us = median(row.iter().copied(), |sample| sample.clock_late_us[index]);
-                let _ = write!(out, "{}{late_us:.0}{separator}", if index == 0 { " " } else { "" });
-            }
-            let _ = writeln!(out, " {:.1} |", median(row, |sample| sample.server_cpu_us));
         }
         out
     }
 
+    fn write_row(&self, out: &mut String, load: f64, subject: Subject) {
+        let row = self.row(load, subject);
+        let median = |value: fn(&Sample) -> f64| median(row.iter().copied(), value);
+        let _ = write!(
+            out,
+            "| {load} | {} | {:.0} | {:.0} |",
+            subject.name(),
+            median(|sample| sample.offered),
+            median(|sample| sample.throughput)
+        );
+        for index in 0..QUANTILES.len() {
+            let spread = Spread::of(row.iter().map(|sample| sample.quantiles_us[index]));
+            let _ = write!(out, " {} |", spread.cell(0));
+        }
+        if subject == Subject::Disk {
+            out.push_str(" | | |\n");
+            return;
+        }
+        let _ = write!(
+            out,
+            " {:.0}, {:.0} | {:.1} |",
+            median(|sample| sample.clock_late_us[0]),
+            median(|sample| sample.clock_late_us[1]),
+            median(|sample| sample.server_cpu_us)
+        );
+        let of_floor = match subject {
+            Subject::Durable => self.of_floor(load).cell(2),
+            Subject::Bare | Subject::Disk => String::new(),
+        };
+        let _ = writeln!(out, " {of_floor} |");
+    }
+
     /// Returns the plot as SVG.
     pub(crate) fn plot(&self) -> String {
-        let points = |index: usize, is_durable| {
+        let points = |index: usize, subject| {
             let point = |&load: &f64| {
-                let latency =
-                    median(self.row(load, is_durable), |sample| sample.quantiles_us[index]);
+                let latency = median(self.row(load, subject), |sample| sample.quantiles_us[index]);
                 (load * self.highest.throughput, latency)
             };
             LOADS.iter().map(point).collect()
         };
-        let durable =
-            |index: usize| Series { name: QUANTILES[index].0, points: points(index, true) };
-        let bare = Series { name: "p99 of bare hyper", points: points(1, false) };
+        let durable = |index: usize| Series {
+            name: QUANTILES[index].0,
+            points: points(index, Subject::Durable),
+        };
+        let bare = Series { name: "p99 of bare hyper", points: points(1, Subject::Bare) };
         let plot = Plot {
             title: TITLE,
             x_label: "requests a second, due on a clock",
@@ -274,8 +362,10 @@ mod tests {
         };
         let measured = |round: u32, load: f64| {
             let value = load * 100.0 + f64::from(round);
-            [(true, value), (false, value / 2.0)].map(|(is_durable, value)| Measured {
-                is_durable,
+            let values = [value, value / 4.0, value / 4.0];
+            Subject::ALL.into_iter().zip(values).map(move |(subject, value)| Measured {
+                load,
+                subject,
                 sample: sample(round, load, value),
             })
         };
@@ -283,10 +373,16 @@ mod tests {
             .flat_map(|round| LOADS.into_iter().flat_map(move |load| measured(round, load)))
             .collect();
         let figures = Figures { cores: "one each".to_owned(), highest, measured };
-        assert_eq!(figures.row(0.25, true).len(), 3);
+        assert_eq!(figures.row(0.25, Subject::Durable).len(), 3);
+        assert_eq!(figures.of_floor(0.5), Spread { lowest: 2.0, median: 2.0, highest: 2.0 });
         let markdown = figures.markdown();
-        assert!(markdown.contains("| 0.25 | 3086 | durable | 27 | 27 (26–28) |"), "{markdown}");
-        assert!(markdown.contains("| 0.25 | 3086 | bare | 14 | 14 (13–14) |"), "{markdown}");
+        for expected in [
+            "| 0.25 | durable | 3086 | 27 | 27 (26–28) |",
+            "| 0.25 | bare | 3086 | 7 | 7 (6–7) |",
+            "| 0.25 | `fdatasync` | 3086 | 7 | 7 (6–7) |",
+        ] {
+            assert!(markdown.contains(expected), "{markdown}");
+        }
         assert!(figures.plot().contains("p99.9"));
     }
 }

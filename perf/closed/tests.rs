@@ -42,7 +42,8 @@ fn a_ratio_is_taken_within_a_turn() {
 #[test]
 fn goals_compare_the_right_rows() {
     use Generator::{Own, RedisBenchmark, Wrk};
-    let sync = SyncTimes { p50: 100.0, p99: 200.0, open_loop: [1.0, 2.0, 3.0] };
+    let open_loop = [1.0, 2.0, 3.0];
+    let sync = SyncTimes { p50: 100.0, p99: 200.0, open_loop, open_loop_rate: 5000.0 };
     let figures = Figures {
         samples: vec![
             sample(Peer::Durable, Own, 64, 1, 60.0),
