@@ -32,7 +32,7 @@ pub(crate) const BODY: &str = concat!(
 );
 
 /// The headers of a trade result besides `Content-Length` and `Date`.
-const HEADERS: [(HeaderName, HeaderValue); 8] = [
+pub(crate) const HEADERS: [(HeaderName, HeaderValue); 8] = [
     (CONTENT_TYPE, HeaderValue::from_static("application/json")),
     header("x-request-id", "6b1f0a52-8388608"),
     header("x-ratelimit-tier", "free"),

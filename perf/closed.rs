@@ -15,6 +15,7 @@ use crate::load::Outcome;
 use crate::machine::{self, SyncTimes};
 use crate::peers::Peer;
 use crate::peers::fastapi::Stack;
+use crate::peers::h2o::H2o;
 use crate::peers::redis::Redis;
 use crate::peers::wrk;
 use crate::report::{Goal, Part};
@@ -178,6 +179,11 @@ impl Comparison<'_> {
                 let keys = server.make_keys(self.account_count)?;
                 let target = Target::of(&server, keys);
                 target.stock()?;
+                Ok(Running::Http { target, _process: Box::new(server) })
+            }
+            Peer::H2o => {
+                let server = H2o::start(folder, self.setup.arguments.workers)?;
+                let target = server.target();
                 Ok(Running::Http { target, _process: Box::new(server) })
             }
             Peer::Redis => Ok(Running::Redis(Redis::start_durable(folder)?)),

@@ -7,7 +7,7 @@
 mod attack;
 #[path = "bare/plan.rs"]
 mod bare_plan;
-#[cfg(test)]
+#[cfg_attr(not(test), expect(dead_code, reason = "tests start its server"))]
 mod canned;
 mod client;
 mod closed;

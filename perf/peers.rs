@@ -1,6 +1,7 @@
 //! The servers to compare with, each run as child processes.
 
 pub(crate) mod fastapi;
+pub(crate) mod h2o;
 mod postgres;
 pub(crate) mod redis;
 pub(crate) mod wrk;
@@ -15,6 +16,8 @@ use clap::ValueEnum;
 pub(crate) enum Peer {
     /// HTTP alone, the ceiling
     Bare,
+    /// The same by h2o, a second ceiling
+    H2o,
     /// paperbourse as a user runs it
     Durable,
     /// The same with one worker
@@ -35,8 +38,9 @@ pub(crate) enum Peer {
 
 impl Peer {
     /// All peers.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Bare,
+        Self::H2o,
         Self::Durable,
         Self::Durable1,
         Self::Hyper,
@@ -48,8 +52,9 @@ impl Peer {
     ];
 
     /// The servers that receive trades, in the order of the table.
-    pub(crate) const TRADED: [Self; 7] = [
+    pub(crate) const TRADED: [Self; 8] = [
         Self::Bare,
+        Self::H2o,
         Self::Durable,
         Self::Durable1,
         Self::Hyper,
@@ -62,6 +67,7 @@ impl Peer {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Bare => "bare hyper",
+            Self::H2o => "h2o",
             Self::Durable => "paperbourse, durable",
             Self::Durable1 => "paperbourse, durable, 1 worker",
             Self::Hyper => "paperbourse, durable, without the lane",
@@ -77,6 +83,7 @@ impl Peer {
     pub(crate) fn missing_programs(self) -> Vec<&'static str> {
         let needed: &[&str] = match self {
             Self::Bare | Self::Durable | Self::Durable1 | Self::Hyper | Self::Memory => &[],
+            Self::H2o => &["h2o"],
             Self::Redis => &["redis-server", "redis-benchmark"],
             Self::Fastapi | Self::Fastapi2 => &["redis-server", "python3", "psql"],
             Self::Wrk => &["wrk"],
