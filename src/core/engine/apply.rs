@@ -1,6 +1,5 @@
 //! Applies events, which is the only way to change the journaled part of a state.
 
-use crate::engine::account::Account;
 use crate::engine::comment::Comment;
 use crate::engine::contradiction::{Contradiction, Flaw};
 use crate::engine::event::Event;
@@ -35,16 +34,25 @@ impl State {
             .map_err(|flaw| Contradiction { shard: self.shard, sequence: self.sequence, flaw })
     }
 
-    /// Reads the part of an account that a fill changes, and returns a number that depends on it,
-    /// so that the compiler keeps the reads. Prefetching for several events before applying the
-    /// first lets their cache misses overlap.
-    pub fn prefetch(&self, event: &Event) -> i64 {
-        let account = match event {
-            Event::OrderFilled(filled) => filled.placement.account,
-            Event::OrderPlaced(placed) => placed.placement.account,
-            _ => return 0,
-        };
-        self.account(account).map_or(0, Account::prefetch)
+    /// Reads the memory that orders among these events change, and returns a number that depends on
+    /// everything read, so that the compiler keeps the reads. Prefetching for several events before
+    /// applying the first lets their cache misses overlap.
+    pub fn prefetch<'e>(&self, events: impl Iterator<Item = &'e Event> + Clone) -> i64 {
+        let placements = events.filter_map(|event| match event {
+            Event::OrderFilled(filled) => Some(&filled.placement),
+            Event::OrderPlaced(placed) => Some(&placed.placement),
+            _ => None,
+        });
+        let accounts: Vec<_> =
+            placements.clone().filter_map(|placement| self.account(placement.account)).collect();
+        // Each step follows one more pointer of every account: the reads of one account wait for
+        // each other, and a processor looks ahead only so far.
+        let counts = accounts.iter().map(|account| account.order_count_ever().cast_signed());
+        let counts = counts.fold(0, |all, count| all ^ count);
+        let rest = accounts.iter().fold(counts, |all, account| all ^ account.prefetch());
+        placements.fold(rest, |all, placement| {
+            all ^ self.orders.prefetch(placement.account, &placement.names)
+        })
     }
 
     fn apply_event(&mut self, event: &Event, position_in_log: u64) -> Result<(), Flaw> {

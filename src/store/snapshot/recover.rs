@@ -342,9 +342,7 @@ pub(super) fn replay_batch(
                 rest = behind;
             }
             let decoded = ahead.iter().filter_map(|(_, record)| record.as_ref().ok());
-            for event in decoded.flat_map(|(_, events)| events) {
-                black_box(shard.state.prefetch(event));
-            }
+            black_box(shard.state.prefetch(decoded.flat_map(|(_, events)| events)));
             for (position, record) in ahead.drain(..) {
                 shard
                     .replay_decoded(record, observer)
