@@ -13,6 +13,7 @@ mod equity;
 mod events;
 mod executions;
 mod footprint;
+mod heartbeat_chains;
 mod keys;
 mod managed;
 mod markets;
@@ -30,12 +31,15 @@ pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller, Wa
 pub use accounts::{AccountReset, Balance, MarkedPosition, Portfolio, PositionStatus};
 pub use equity::{EQUITY_HOURS_MAX, EquityHistory};
 pub use events::{EventFilter, EventMarkets, EventPage};
+pub use heartbeat_chains::HeartbeatId;
 pub use keys::{KeyListing, NewKey, NewKeyRequest};
 pub use markets::{
     MarketFilter, MarketOrder, MarketPage, MarketValue, OutcomeSnapshot, Period, SearchText, Stage,
     is_hot,
 };
-pub use orders::{CancelRequest, OnlyOrder, OrderList, OrderRequest, OrdersRequest, PlaceRequest};
+pub use orders::{
+    CancelRequest, ChainedBeat, OnlyOrder, OrderList, OrderRequest, OrdersRequest, PlaceRequest,
+};
 pub use paperbourse_core::clock::Moment;
 pub use rate_rule::RateRule;
 pub use updown::UpDownList;
@@ -53,6 +57,7 @@ use crate::auth::ws_token::WsTokens;
 use crate::shard::{DelayedOrders, OpenOrderBoard, Refusal, Room, Shards};
 use access::{AccessLimits, limit_by_tier};
 use author_gates::AuthorGates;
+use heartbeat_chains::HeartbeatChains;
 use paperbourse_clob::credentials::MasterKey;
 use paperbourse_core::engine::State;
 use paperbourse_core::engine::admin::standing::Act;
@@ -80,6 +85,7 @@ pub struct Service {
     default_tier: AtomicU8,
     access: AccessLimits,
     authors: AuthorGates,
+    heartbeat_chains: HeartbeatChains,
     /// The key from which the credentials of wallets are derived; `None` if wallets may not call.
     master_key: Option<Arc<MasterKey>>,
 }
@@ -176,7 +182,7 @@ pub enum ServiceError {
     /// The table of keys is full.
     #[error("the server has as many keys as it can hold")]
     KeysFull,
-    /// The operating system supplied no random bytes for a new key.
+    /// The operating system supplied no random bytes for a new key or a heartbeat's name.
     #[error("the system gives no random bytes")]
     NoRandomBytes,
 }
@@ -200,6 +206,7 @@ impl Service {
             default_tier: AtomicU8::new(parts.default_tier as u8),
             access: AccessLimits::new(parts.address_rules, parts.account_rates),
             authors: AuthorGates::default(),
+            heartbeat_chains: HeartbeatChains::default(),
             master_key: None,
         }
     }

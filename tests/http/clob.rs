@@ -198,7 +198,7 @@ fn a_list_has_at_most_500_entries() {
 
 #[test]
 fn without_the_option_each_path_is_answered_as_before() {
-    for operation in &CLOB {
+    for operation in CLOB.iter().filter(|it| !it.is_in_both) {
         let parameter = format!("{{{}}}", operation.path.parameter());
         let path = operation.path.as_str().replace(&parameter, "77");
         let method = if operation.method == Verb::Get { "GET" } else { "POST" };

@@ -313,3 +313,56 @@ fn hashes_come_with_the_answer_if_the_operator_chooses() {
     assert_eq!(client.order(1, "BUY FOK 5 for 10").ok(200), answer);
     assert!(client.order(2, "BUY GTC 4 for 10").ok(200).get("transactionsHashes").is_none());
 }
+
+/// What a client sees of an order between placing it and its end.
+#[test]
+fn orders_and_their_trades_are_listed() {
+    let client = Client::new(server(), 105);
+    let token = token_id(0, 0);
+    let id = |answer: &Value| answer["orderID"].as_str().unwrap().to_owned();
+    let expires = now_s() + 600;
+    let resting = client.order(1, "BUY GTD 4 for 10 in=600").ok(200);
+    let bought = client.order(2, "BUY FOK 5 for 10").ok(200);
+    let open = client.get(&format!("/data/orders?asset_id={token}")).ok(200);
+    let row = &open["data"][0];
+    assert_eq!((&open["count"], &open["next_cursor"]), (&json!(1), &json!("LTE=")));
+    let expiration: i64 = row["expiration"].as_str().unwrap().parse().unwrap();
+    assert!((expires - 5..expires + 60).contains(&expiration), "{row}");
+    for (field, expected) in [
+        ("id", json!(id(&resting))),
+        ("status", json!("LIVE")),
+        ("owner", json!(client.credentials.api_key)),
+        ("maker_address", json!(client.signer.address().checksummed())),
+        ("original_size", json!("10")),
+        ("size_matched", json!("0")),
+        ("price", json!("0.4")),
+        ("order_type", json!("GTD")),
+        ("asset_id", json!(token)),
+    ] {
+        assert_eq!(row[field], expected, "{field}");
+    }
+    let trade_id = bought["tradeIDs"][0].as_str().unwrap();
+    let trades = client.get(&format!("/data/trades?id={trade_id}")).ok(200);
+    let trade = &trades["data"][0];
+    assert_eq!((&trades["count"], &trade["id"]), (&json!(1), &json!(trade_id)));
+    assert_eq!(trade["taker_order_id"], json!(id(&bought)));
+    assert_eq!((&trade["size"], &trade["price"]), (&json!("10"), &json!("0.5")));
+    assert_eq!((&trade["status"], &trade["trader_side"]), (&json!("CONFIRMED"), &json!("TAKER")));
+    assert_eq!(trade["transaction_hash"].as_str().unwrap().len(), 66);
+    assert_eq!(trade["maker_orders"].as_array().unwrap().len(), 1);
+    for (path, order, status) in [
+        ("data/order", &resting, "LIVE"),
+        ("order", &bought, "MATCHED"),
+        ("order", &resting, "LIVE"),
+    ] {
+        let row = client.get(&format!("/{path}/{}", id(order))).ok(200);
+        assert_eq!((&row["id"], &row["status"]), (&json!(id(order)), &json!(status)));
+    }
+    client.call("DELETE", "/cancel-all", "").ok(200);
+    let ended = client.get(&format!("/data/order/{}", id(&resting))).ok(200);
+    assert_eq!(ended["status"], "CANCELED");
+    assert_eq!(client.get("/data/orders").ok(200)["count"], 0);
+    let other = Client::new(server(), 106);
+    assert_eq!(other.get(&format!("/data/order/{}", id(&bought))).status, 404);
+    assert_eq!(other.get(&format!("/data/trades?id={trade_id}")).ok(200)["count"], 0);
+}

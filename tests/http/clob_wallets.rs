@@ -18,7 +18,7 @@ use super::server::{Server, shared_with_clob as server};
 
 const ON: [&str; 2] = ["--clob", "on"];
 
-const UNAUTHORIZED: &str = "Unauthorized/Invalid api key";
+pub(super) const UNAUTHORIZED: &str = "Unauthorized/Invalid api key";
 const NOT_L1: &str = "Invalid L1 Request headers";
 
 pub(super) fn now_s() -> i64 {
@@ -67,7 +67,13 @@ impl<'s> Client<'s> {
     }
 
     /// Signs a request; the body is signed as `signed`.
-    fn sign(&self, method: &'static str, target: &str, body: &str, signed: &str) -> Request {
+    pub(super) fn sign(
+        &self,
+        method: &'static str,
+        target: &str,
+        body: &str,
+        signed: &str,
+    ) -> Request {
         let path = target.split('?').next().unwrap();
         let request = (method, path, signed.as_bytes());
         let headers = self.credentials.l2_headers(self.signer.address(), now_s(), request);
@@ -85,7 +91,7 @@ impl<'s> Client<'s> {
 }
 
 #[track_caller]
-fn check_refused(response: &Response, text: &str, reason: &str) {
+pub(super) fn check_refused(response: &Response, text: &str, reason: &str) {
     assert_eq!(response.status, 401, "{response:?}");
     assert_eq!(response.json(), json!({ "error": text }));
     let shown = response.header("x-paperbourse-reason").unwrap_or_default();
@@ -249,7 +255,7 @@ fn each_flaw_of_a_wallets_proof_is_named() {
 fn every_row_that_needs_a_wallet_refuses_others() {
     let account = server().account();
     let mut count = 0;
-    for operation in &CLOB {
+    for operation in CLOB.iter().filter(|it| !it.is_in_both) {
         let text = match operation.access {
             Access::Wallet => NOT_L1,
             Access::WalletKey(_) => UNAUTHORIZED,

@@ -11,6 +11,7 @@ mod batches;
 mod cancels;
 mod candles;
 mod clob;
+mod clob_lists;
 mod clob_orders;
 mod clob_wallets;
 mod comments;

@@ -30,7 +30,7 @@ use super::operations::{docs, socket, trade};
 use super::query::{Query, warn_of_ignored};
 use super::reply::{Reply, RequestId};
 use super::request_headers::{RequestHeaders, Sent};
-use super::route::{RouteError, decode, find, row};
+use super::route::{RouteError, decode, find_for, row};
 #[cfg(feature = "traces")]
 use super::trace;
 #[cfg(feature = "traces")]
@@ -65,7 +65,8 @@ pub fn handle(
         let framing = require_framing(&headers, head.version);
         let path = head.uri.path();
         let found = framing.and_then(|()| {
-            let found = find(&head.method, path, worker.server.has_clob());
+            let has_clob = worker.server.has_clob();
+            let found = find_for(&head.method, path, &head.headers, has_clob);
             found.map_err(|error| ApiError::no_route(error, &head.method, path))
         });
         let operation = found.as_ref().ok().copied();
@@ -254,6 +255,7 @@ mod tests {
     use hyper::Method;
 
     use super::*;
+    use crate::http::route::find;
     use paperbourse_cluster::lease::{self, Lease};
 
     #[tokio::test]

@@ -36,6 +36,8 @@ pub struct Operation {
     pub body_bytes_max: usize,
     /// Whether the body is a batch, part of which may be carried out even if the rest is not.
     pub is_batch: bool,
+    /// Whether the venue's interface and this server's own both have this method and path.
+    pub is_in_both: bool,
     /// Whether a call may create an account or a key, whose creation is rate limited.
     pub makes: Makes,
     /// The query parameters.
@@ -189,6 +191,7 @@ impl Operation {
             access,
             body_bytes_max: BODY_BYTES_MAX,
             is_batch: false,
+            is_in_both: false,
             makes: Makes { account: false, key: false },
             query: &[],
             headers: &[],
@@ -202,6 +205,12 @@ impl Operation {
 
     pub(super) const fn batch_body(self) -> Self {
         Self { body_bytes_max: BATCH_BODY_BYTES_MAX, is_batch: true, ..self }
+    }
+
+    /// Marks a row whose method and path the other table has, too. A request that names the API key
+    /// of a wallet is for the venue's row, and any other for this server's own.
+    pub(super) const fn in_both(self) -> Self {
+        Self { is_in_both: true, ..self }
     }
 
     pub(super) const fn makes_account(self) -> Self {
@@ -298,9 +307,11 @@ impl Operation {
         }
     }
 
-    /// Returns the name in metrics: `GET /v1/orders/{order_id}`.
+    /// Returns the name in metrics: `GET /v1/orders/{order_id}`. No other operation of a server has
+    /// it.
     pub fn name(&self) -> String {
-        format!("{} {}", self.method.as_str(), self.path.as_str())
+        let end = if self.is_in_both && self.is_clob() { " (CLOB)" } else { "" };
+        format!("{} {}{end}", self.method.as_str(), self.path.as_str())
     }
 
     /// Whether an answer can have this error code, from the operation's row or from the common
@@ -336,7 +347,7 @@ impl Operation {
 
 impl PartialEq for Operation {
     fn eq(&self, other: &Self) -> bool {
-        self.method == other.method && self.path == other.path
+        self.method == other.method && self.path == other.path && self.is_clob() == other.is_clob()
     }
 }
 

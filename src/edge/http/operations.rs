@@ -177,6 +177,7 @@ pub static OPERATIONS: [Operation; 72] = [
         .errors(&["INVALID_TIME_FILTER"])
         .summary("list the fills in the venue's form, newest first"),
     Operation::post("/v1/heartbeats", Key(Trade), Later(|call| Box::pin(heartbeats::beat(call))))
+        .in_both()
         .optional_body::<bodies::HeartbeatRequest>()
         .answers::<heartbeats::BeatAnswer>()
         .errors(&["JOURNAL_FULL"])
@@ -185,6 +186,7 @@ pub static OPERATIONS: [Operation; 72] = [
              `interval_ms` plus a quarter of it, or plus a second if that is more",
         ),
     Operation::post("/heartbeats", Key(Trade), Later(|call| Box::pin(heartbeats::beat(call))))
+        .in_both()
         .optional_body::<bodies::HeartbeatRequest>()
         .answers::<heartbeats::BeatAnswer>()
         .errors(&["JOURNAL_FULL"])

@@ -5,12 +5,13 @@
 use std::borrow::Cow;
 
 use hyper::Method;
+use hyper::header::HeaderMap;
 use percent_encoding::percent_decode_str;
 
 use super::fields::closest;
 use super::operation::{Allow, Operation, Verb};
 use super::operations::OPERATIONS;
-use super::operations::clob::CLOB;
+use super::operations::clob::{CLOB, names_wallet_key};
 
 /// Why a request line matches no operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -49,6 +50,23 @@ pub fn find(method: &Method, path: &str, has_clob: bool) -> Result<&'static Oper
     found.map_err(|error| {
         not_offered(method, path).map_or(error, |reason| RouteError::NotOffered { reason })
     })
+}
+
+/// Finds the operation for a request with these headers. Where both interfaces have a path, a
+/// request that names the API key of a wallet is for the venue's; otherwise this is [`find`].
+pub(super) fn find_for(
+    method: &Method,
+    path: &str,
+    headers: &HeaderMap,
+    has_clob: bool,
+) -> Result<&'static Operation, RouteError> {
+    let found = find(method, path, has_clob);
+    match found {
+        Ok(own) if own.is_in_both && has_clob && names_wallet_key(headers) => {
+            find_offered(&CLOB, method, path)
+        }
+        found => found,
+    }
 }
 
 /// Returns the operation that an unknown path was perhaps meant for, such as `POST /trade`.

@@ -6,5 +6,6 @@ mod place;
 mod read;
 
 pub use cancel::CancelRequest;
+pub use heartbeat::ChainedBeat;
 pub use place::{OrderRequest, PlaceRequest};
 pub use read::{OnlyOrder, OrderList, OrdersRequest};

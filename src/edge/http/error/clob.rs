@@ -30,6 +30,8 @@ pub(in crate::http) struct ClobError {
     retry_after_seconds: Option<u64>,
     /// What is wrong with the credentials, for [`REASON`].
     reason: Option<Cow<'static, str>>,
+    /// The id that a heartbeat should have named.
+    heartbeat_id: Option<Box<str>>,
 }
 
 /// Why an operation of the venue's interface was refused.
@@ -42,7 +44,13 @@ pub(in crate::http) enum ClobRefusal {
 
 impl ClobError {
     const fn new(status: StatusCode, text: &'static str) -> Self {
-        Self { status, text: Cow::Borrowed(text), retry_after_seconds: None, reason: None }
+        Self {
+            status,
+            text: Cow::Borrowed(text),
+            retry_after_seconds: None,
+            reason: None,
+            heartbeat_id: None,
+        }
     }
 
     /// The token is missing or malformed.
@@ -73,6 +81,9 @@ impl ClobError {
     pub(in crate::http) const NO_MARKET: Self =
         Self::new(StatusCode::NOT_FOUND, "market not found");
 
+    /// The account has no order with this id.
+    pub(in crate::http) const NO_ORDER: Self = Self::new(StatusCode::NOT_FOUND, "order not found");
+
     /// The fee rate of the token's market is unknown.
     pub(in crate::http) const NO_FEE_RATE: Self =
         Self::new(StatusCode::NOT_FOUND, "fee rate not found for market");
@@ -92,6 +103,12 @@ impl ClobError {
     /// No wallets have this type.
     pub(in crate::http) const INVALID_SIGNATURE_TYPE: Self =
         Self::new(StatusCode::BAD_REQUEST, "Invalid signature_type");
+
+    /// The heartbeat names another one than `expected`, the newest of the account.
+    pub(in crate::http) fn invalid_heartbeat(expected: impl Into<Box<str>>) -> Self {
+        let heartbeat_id = Some(expected.into());
+        Self { heartbeat_id, ..Self::new(StatusCode::BAD_REQUEST, "Invalid Heartbeat ID") }
+    }
 
     /// The body is no order, or no id of one.
     pub(in crate::http) const INVALID_ORDER: Self =
@@ -132,7 +149,14 @@ impl ClobError {
     pub(in crate::http) fn into_reply(self) -> Reply {
         let mut out = Vec::with_capacity(48 + self.text.len());
         let mut body = JsonObject::new(&mut out);
-        body.text("error", &self.text);
+        match &self.heartbeat_id {
+            // Clients look for this key to tell the error from others, and go on with the id.
+            Some(id) => {
+                body.text("error_msg", &self.text);
+                body.text("heartbeat_id", id);
+            }
+            None => body.text("error", &self.text),
+        }
         if let Some(seconds) = self.retry_after_seconds {
             body.integer("retry_after_seconds", seconds);
         }
@@ -163,7 +187,7 @@ impl ClobError {
             _ => error.message,
         };
         let ApiError { status, retry_after_seconds, .. } = error;
-        Self { status, text, retry_after_seconds, reason: None }
+        Self { status, text, retry_after_seconds, reason: None, heartbeat_id: None }
     }
 }
 

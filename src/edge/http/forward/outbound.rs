@@ -42,7 +42,7 @@ use crate::http::holder::Holder;
 use crate::http::operation::{Operation, Run, Verb};
 use crate::http::reply::{RATE_LIMIT_TIER, REQUEST_ID, RequestId, response_of};
 use crate::http::request_headers::RequestHeaders;
-use crate::http::route::{find, row};
+use crate::http::route::{find_for, row};
 use crate::ws::asks_for_upgrade;
 use paperbourse_cluster::link::{LinkError, Links};
 use paperbourse_core::limits::bucket::Origin;
@@ -183,7 +183,8 @@ pub fn handle_anywhere(
     let server = &worker.server;
     if server.app().is_none()
         && server.place.is_in_cluster()
-        && let Ok(operation) = find(request.method(), request.uri().path(), server.has_clob())
+        && let (method, path) = (request.method(), request.uri().path())
+        && let Ok(operation) = find_for(method, path, request.headers(), server.has_clob())
         && !operation.is_answered_by_any_node(server.is_draining())
     {
         // Boxed, because this future is larger than that of a request answered by this node.

@@ -10,6 +10,7 @@ mod auth;
 mod books;
 mod cancel;
 mod health;
+mod heartbeats;
 mod history;
 mod list;
 mod markets;
@@ -30,7 +31,7 @@ use crate::http::operation::{ClobLater, Operation, Run};
 use crate::http::reply::Reply;
 use paperbourse_core::engine::key::Permission::{Read, Trade};
 
-pub(in crate::http) use auth::l2_headers;
+pub(in crate::http) use auth::{l2_headers, names_wallet_key};
 pub use place::ClobOrders;
 
 /// What an operation of the venue's interface returns.
@@ -57,7 +58,7 @@ const ORDER_ERRORS: [&str; 13] = [
 ];
 
 /// The table, searched from the top, after [`super::OPERATIONS`].
-pub static CLOB: [Operation; 68] =
+pub static CLOB: [Operation; 72] =
     [
         get("/book", books::get),
         get("/price", prices::price),
@@ -115,8 +116,12 @@ pub static CLOB: [Operation; 68] =
         order(Delete, "/orders", later(|call| Box::pin(cancel::list(call)))).batch_body(),
         order(Delete, "/cancel-all", later(|call| Box::pin(cancel::all(call)))),
         order(Delete, "/cancel-market-orders", later(|call| Box::pin(cancel::in_market(call)))),
-        signed(Get, "/data/orders", Run::Clob(unused::empty_page)),
-        signed(Get, "/data/trades", Run::Clob(unused::empty_page)),
+        signed(Get, "/data/orders", later(|call| Box::pin(list::orders(call)))),
+        signed(Get, "/data/order/{order_id}", later(|call| Box::pin(list::order(call)))),
+        signed(Get, "/order/{order_id}", later(|call| Box::pin(list::order(call)))),
+        signed(Get, "/data/trades", later(|call| Box::pin(list::trades(call)))),
+        beat("/v1/heartbeats", later(|call| Box::pin(heartbeats::beat(call)))),
+        beat("/heartbeats", later(|call| Box::pin(heartbeats::beat_alone(call)))),
         signed(Get, "/data/pre-migration-orders", Run::Clob(unused::empty_page)),
         signed(Get, "/notifications", Run::Clob(unused::empty_list)),
         signed(Delete, "/notifications", Run::Clob(unused::done)),
@@ -152,6 +157,11 @@ const fn signed(method: Verb, path: &'static str, run: Run) -> Operation {
 /// An operation that changes orders.
 const fn order(method: Verb, path: &'static str, run: Run) -> Operation {
     Operation::new(method, path, WalletKey(Some(Trade)), run).errors(&ORDER_ERRORS)
+}
+
+/// A heartbeat of a wallet, at a path of this server's own heartbeats.
+const fn beat(path: &'static str, run: Run) -> Operation {
+    Operation::post(path, WalletKey(Some(Trade)), run).in_both().errors(&["JOURNAL_FULL"])
 }
 
 const fn later(run: ClobLater) -> Run {

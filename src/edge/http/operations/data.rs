@@ -7,6 +7,7 @@ mod orders;
 mod trades;
 
 pub(in crate::http) use orders::{ORDERS_QUERY, orders};
+pub(super) use trades::{CONFIRMED, MakerOrderRow, fee_rate_bps, read_trade_id};
 pub(in crate::http) use trades::{TRADES_QUERY, trades};
 
 use schemars::JsonSchema;
@@ -124,24 +125,35 @@ fn read_cursor<C>(query: &mut Query<'_>, read: fn(&str) -> Option<C>) -> Cursor<
 
 /// Reads the time bounds, and returns the first and the last moment between them.
 fn read_times(query: &Query<'_>) -> Result<[Option<Timestamp>; 2], ApiError> {
-    let read = |name| {
-        let Some(text) = query.get_filled(name) else { return Ok(None) };
+    let [after, before] = ["after", "before"].map(|name| query.get_filled(name));
+    times_between(after.as_deref(), before.as_deref()).ok_or_else(ApiError::invalid_time_filter)
+}
+
+/// Returns the first and the last moment between two times, which are text of whole seconds since
+/// 1970; `None` if one of the texts is no such time.
+pub(super) fn times_between(
+    after: Option<&str>,
+    before: Option<&str>,
+) -> Option<[Option<Timestamp>; 2]> {
+    let read = |text: &str| {
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-        let seconds = text.parse::<i64>().ok().filter(|_| is_number);
-        let nanos = seconds.and_then(|seconds| seconds.checked_mul(1_000_000_000));
-        nanos.map(Some).ok_or_else(ApiError::invalid_time_filter)
+        let seconds = text.parse::<i64>().ok().filter(|_| is_number)?;
+        seconds.checked_mul(1_000_000_000)
     };
-    let (after, before) = (read("after")?, read("before")?);
+    let after = after.map(|text| read(text).ok_or(())).transpose().ok()?;
+    let before = before.map(|text| read(text).ok_or(())).transpose().ok()?;
     let after = after.map(|nanos| Timestamp::from_nanos(nanos.saturating_add(1)));
     // The digits have no sign, so this cannot overflow.
     let before = before.map(|nanos| Timestamp::from_nanos(nanos - 1));
-    Ok([after, before])
+    Some([after, before])
 }
 
 /// A time as text of whole seconds.
 #[derive(JsonSchema)]
 #[schemars(inline)]
-struct Seconds(#[schemars(with = "String", extend("pattern" = "^[0-9]+$"))] Timestamp);
+pub(super) struct Seconds(
+    #[schemars(with = "String", extend("pattern" = "^[0-9]+$"))] pub(super) Timestamp,
+);
 
 /// A time as text of milliseconds; empty if there is none.
 #[derive(JsonSchema)]

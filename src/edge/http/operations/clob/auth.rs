@@ -13,6 +13,9 @@ use paperbourse_clob::credentials::Credentials;
 use paperbourse_clob::signature::{ClobAuth, L1Headers};
 use paperbourse_exchange::auth::wallet::L2Headers;
 
+/// The header that names the API key of a wallet.
+const API_KEY: &str = "poly_api_key";
+
 /// Returns the credentials for the nonce that the wallet has signed. The first call opens the
 /// wallet's account. The venue refuses a nonce that already has credentials; clients then derive
 /// them, but not all of them do, so here both are the same.
@@ -62,11 +65,16 @@ fn reply(credentials: &Credentials) -> Reply {
     })
 }
 
+/// Whether a request names the API key of a wallet.
+pub(in crate::http) fn names_wallet_key(headers: &HeaderMap) -> bool {
+    headers.contains_key(API_KEY)
+}
+
 /// Returns the headers of a request that a wallet has signed with its credentials, or `None` if no
 /// key was sent.
 pub(in crate::http) fn l2_headers(headers: &HeaderMap) -> Option<L2Headers<'_>> {
     Some(L2Headers {
-        api_key: headers.get("poly_api_key")?.as_bytes(),
+        api_key: headers.get(API_KEY)?.as_bytes(),
         address: value(headers, "poly_address"),
         passphrase: value(headers, "poly_passphrase"),
         timestamp: value(headers, "poly_timestamp"),

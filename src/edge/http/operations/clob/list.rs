@@ -1,18 +1,194 @@
-//! The trades of an account in the venue's form.
+//! The caller's orders and trades, in pages and one by one.
+//!
+//! An order that was placed here is named by the digest that its wallet has signed, and has the
+//! digest as its client order id. Any other is named by its number.
 
-use std::fmt::Write as _;
+mod orders;
+mod trades;
+
+use std::borrow::Cow;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use serde::Serialize;
 
+use super::auth::l2_headers;
+use super::request;
+use crate::http::call::Call;
+use crate::http::cursor::{END, START};
+use crate::http::error::ClobError;
+use crate::http::operations::order_fields::MARKET_ID_CHARACTERS_MAX;
+use paperbourse_clob::signature::address::Address;
+use paperbourse_core::engine::order::idempotency::NameHash;
 use paperbourse_core::ids::OrderId;
+use paperbourse_core::ids::condition::ConditionId;
+use paperbourse_exchange::service::OnlyOrder;
 
-/// Returns a hash in place of that of a transaction, of which there is none: the same one each time
-/// for a fill, and different ones for different fills.
-pub(super) fn transaction_hash(order: OrderId, number: u32) -> String {
-    let hash = digest(&SHA256, format!("paperbourse fill {order}-{number}").as_bytes());
-    let mut text = String::from("0x");
-    for byte in hash.as_ref() {
-        write!(text, "{byte:02x}").expect("a string takes all text");
+pub(super) use orders::{get as order, list as orders};
+pub(super) use trades::list as trades;
+
+/// Maximum number of rows in a page, the venue's. Clients cannot choose it.
+const PAGE_ROWS: usize = 100;
+
+/// Length of the text of a digest: `0x` and 64 hexadecimal digits.
+const DIGEST_BYTES: usize = 66;
+
+/// A page of a list, with which clients ask for the next.
+#[derive(Serialize)]
+struct Page<Row> {
+    data: Vec<Row>,
+    /// `LTE=` on the last page.
+    next_cursor: String,
+    limit: usize,
+    count: usize,
+}
+
+/// A wallet and the API key with which it has signed, as rows show them.
+struct Party<'a> {
+    owner: &'a str,
+    wallet: Address,
+}
+
+impl<Row> Page<Row> {
+    fn new(data: Vec<Row>, next_cursor: Option<String>) -> Self {
+        let next_cursor = next_cursor.unwrap_or_else(|| END.to_owned());
+        Self { count: data.len(), data, next_cursor, limit: PAGE_ROWS }
     }
-    text
+}
+
+impl<'a> Party<'a> {
+    fn of(call: &Call<'a>) -> Self {
+        let headers = l2_headers(&call.head.headers).expect("its caller was identified by them");
+        Self {
+            owner: str::from_utf8(headers.api_key).expect("a known API key is a UUID"),
+            wallet: Address::parse(headers.address).expect("it was compared with the wallet"),
+        }
+    }
+}
+
+/// Whether text is the digest of an order: `0x` and 64 hexadecimal digits in lower case.
+fn is_digest(text: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.len() == DIGEST_BYTES && text.strip_prefix("0x").is_some_and(|it| it.bytes().all(is_digit))
+}
+
+/// Returns the id under which clients know an order with this number and client order id.
+pub(super) fn order_id(order: OrderId, client_order_id: Option<&str>) -> Cow<'_, str> {
+    match client_order_id.filter(|id| is_digest(id)) {
+        Some(digest) => digest.into(),
+        None => order.to_string().into(),
+    }
+}
+
+/// Selects the order with this id, which is a digest or a number. Other text selects none.
+pub(super) fn only_order(id: &str) -> OnlyOrder {
+    let lower = id.to_ascii_lowercase();
+    if is_digest(&lower) {
+        OnlyOrder::Named(NameHash::of_order(&lower))
+    } else {
+        OnlyOrder::WithId(id.parse().ok().and_then(OrderId::from_raw))
+    }
+}
+
+/// Returns a hash in place of that of the transaction that settles a fill: `0x` and 64 hexadecimal
+/// digits, always the same for the same fill. `part` is the fill's number within its order.
+pub(super) fn transaction_hash(order: OrderId, part: u32) -> String {
+    hash_of("transaction", order, part)
+}
+
+/// Returns a made-up hash that belongs to a fill.
+fn hash_of(label: &str, order: OrderId, part: u32) -> String {
+    let name = format!("paperbourse {label} {order}-{part}");
+    let digits = digest(&SHA256, name.as_bytes());
+    digits.as_ref().iter().fold("0x".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+/// Reads the market and the token to which a list is restricted.
+fn read_market(query: Option<&str>) -> Result<[Option<Box<str>>; 2], ClobError> {
+    let read = |name, is_valid: fn(&str) -> bool, error| {
+        let text = request::filled(query, name);
+        let text = text.map(|text| if is_valid(&text) { Ok(text.into()) } else { Err(error) });
+        text.transpose()
+    };
+    let is_market = |text: &str| {
+        text.len() <= MARKET_ID_CHARACTERS_MAX
+            && (!text.starts_with("0x") || ConditionId::of(text).is_some())
+    };
+    let is_token = |text: &str| text.len() <= MARKET_ID_CHARACTERS_MAX;
+    let market_id = read("market", is_market, ClobError::INVALID_MARKET)?;
+    Ok([market_id, read("asset_id", is_token, ClobError::INVALID_TOKEN)?])
+}
+
+/// Reads where a page begins, with a cursor that `read` understands; `None` after the last page.
+fn read_cursor<Cursor>(
+    query: Option<&str>,
+    start: Cursor,
+    read: impl FnOnce(&str) -> Option<Cursor>,
+) -> Result<Option<Cursor>, ClobError> {
+    match request::filled(query, "next_cursor").as_deref() {
+        None | Some(START) => Ok(Some(start)),
+        Some(END) => Ok(None),
+        Some(text) => read(text).map(Some).ok_or(ClobError::INVALID_PAYLOAD),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIGEST: &str = "0x00000000000000000000000000000000000000000000000000000000deadbeef";
+
+    fn order() -> OrderId {
+        OrderId::from_raw(711).unwrap()
+    }
+
+    #[test]
+    fn an_order_is_named_by_its_digest_or_its_number() {
+        for (name, expected) in
+            [(Some(DIGEST), DIGEST), (None, "711"), (Some("0xab"), "711"), (Some("mine"), "711")]
+        {
+            assert_eq!(order_id(order(), name), expected);
+        }
+        let upper = format!("0x{}", DIGEST[2..].to_uppercase());
+        assert_eq!(order_id(order(), Some(&upper)), "711");
+        for id in [DIGEST, &upper] {
+            assert_eq!(only_order(id), OnlyOrder::Named(NameHash::of_order(DIGEST)));
+        }
+        assert_eq!(only_order("711"), OnlyOrder::WithId(Some(order())));
+        for id in ["", "0x", "7x", "-1", &DIGEST[1..]] {
+            assert_eq!(only_order(id), OnlyOrder::WithId(None), "{id}");
+        }
+    }
+
+    #[test]
+    fn each_fill_has_hashes_of_its_own() {
+        let hash = transaction_hash(order(), 1);
+        assert!(is_digest(&hash));
+        // `printf 'paperbourse transaction 711-1' | sha256sum`
+        let expected = "0x8a028eedd357d353fd4e6492868927ee80fd2ec0f9a37debe087ea50d9183557";
+        assert_eq!(hash, expected);
+        assert_ne!(hash, transaction_hash(order(), 2));
+        assert_ne!(hash, hash_of("counterparty", order(), 1));
+    }
+
+    #[test]
+    fn filters_are_read_or_refused() {
+        let read = |query: &str| read_market(Some(query));
+        assert_eq!(read_market(None), Ok([None, None]));
+        assert_eq!(read("market=&asset_id=&geo_block_token=x"), Ok([None, None]));
+        let query = format!("asset_id=77&market={DIGEST}");
+        assert_eq!(read(&query), Ok([Some(DIGEST.into()), Some("77".into())]));
+        assert_eq!(read("market=KXBTC"), Ok([Some("KXBTC".into()), None]));
+        let long = "7".repeat(300);
+        for market in ["0xabc", &*long] {
+            assert_eq!(read(&format!("market={market}")), Err(ClobError::INVALID_MARKET));
+        }
+        assert_eq!(read(&format!("asset_id={long}")), Err(ClobError::INVALID_TOKEN));
+        let cursor = |query: &str| read_cursor(Some(query), 0, |text| text.parse().ok());
+        for query in ["", "next_cursor=", "next_cursor=MA==", "next_cursor=MA%3D%3D"] {
+            assert_eq!(cursor(query), Ok(Some(0)), "{query}");
+        }
+        assert_eq!(cursor("next_cursor=7"), Ok(Some(7)));
+        assert_eq!(cursor("next_cursor=LTE="), Ok(None));
+        assert_eq!(cursor("next_cursor=x"), Err(ClobError::INVALID_PAYLOAD));
+    }
 }

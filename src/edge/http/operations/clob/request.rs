@@ -26,8 +26,17 @@ pub(super) struct Entry<'a> {
 
 /// Returns the value of a query parameter, the last one if it is repeated.
 pub(super) fn parameter<'a>(call: &Call<'a>, name: &str) -> Option<Cow<'a, str>> {
-    let query = call.head.uri.query()?;
-    let pairs = form_urlencoded::parse(query.as_bytes());
+    value(call.head.uri.query(), name)
+}
+
+/// Returns the value of a parameter of this query; `None` if it is absent or empty, since clients
+/// send empty text for parameters that they leave out.
+pub(super) fn filled<'a>(query: Option<&'a str>, name: &str) -> Option<Cow<'a, str>> {
+    value(query, name).filter(|text| !text.is_empty())
+}
+
+fn value<'a>(query: Option<&'a str>, name: &str) -> Option<Cow<'a, str>> {
+    let pairs = form_urlencoded::parse(query?.as_bytes());
     pairs.filter(|(field, _)| field == name).last().map(|(_, value)| value)
 }
 

@@ -9,6 +9,7 @@ use crate::http::error::ApiError;
 use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
+use paperbourse_core::engine::fills::fill::Fill;
 use paperbourse_core::engine::fills::{FillCursor, FillFilter, PastFill};
 use paperbourse_core::ids::{AccountId, OrderId};
 use paperbourse_core::money::Usd;
@@ -19,7 +20,7 @@ pub(in crate::http) const TRADES_QUERY: [Parameter; 8] =
     list_query(&[Parameter::own("id", "", "only the fill with this id")]);
 
 /// A fill is final as soon as it is shown.
-const CONFIRMED: &str = "CONFIRMED";
+pub(in crate::http::operations) const CONFIRMED: &str = "CONFIRMED";
 
 pub(in crate::http) async fn trades(call: &Call<'_>) -> Answer {
     let Some(TradesRequest { filter, from, limit }) = read_trades(call.query())? else {
@@ -59,9 +60,15 @@ fn read_trades(query: Query<'_>) -> Result<Option<TradesRequest>, ApiError> {
 }
 
 /// Reads an order's id and the number of the fill, as in `711-1`.
-fn read_trade_id(text: &str) -> Option<(OrderId, u32)> {
+pub(in crate::http::operations) fn read_trade_id(text: &str) -> Option<(OrderId, u32)> {
     let (order, part) = text.split_once('-')?;
     Some((order.parse().ok().and_then(OrderId::from_raw)?, part.parse().ok()?))
+}
+
+/// Returns the rate of a fill's fee, in basis points.
+pub(in crate::http::operations) fn fee_rate_bps(fill: &Fill) -> Decimal {
+    // A rate in millionths, times 10,000, is basis points in millionths.
+    Usd::from_micros(fill.fee_rate.micros() * 10_000).into()
 }
 
 /// A fill in the venue's form.
@@ -107,17 +114,17 @@ pub(in crate::http) struct TradeRow<'a> {
 /// An order that rested, in the venue's form.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "VenueMakerOrder")]
-struct MakerOrderRow<'a> {
-    order_id: String,
-    owner: String,
-    maker_address: String,
-    matched_amount: Decimal,
-    price: Decimal,
-    fee_rate_bps: Decimal,
-    asset_id: &'a str,
-    outcome: &'a str,
+pub(in crate::http::operations) struct MakerOrderRow<'a> {
+    pub(in crate::http::operations) order_id: String,
+    pub(in crate::http::operations) owner: String,
+    pub(in crate::http::operations) maker_address: String,
+    pub(in crate::http::operations) matched_amount: Decimal,
+    pub(in crate::http::operations) price: Decimal,
+    pub(in crate::http::operations) fee_rate_bps: Decimal,
+    pub(in crate::http::operations) asset_id: &'a str,
+    pub(in crate::http::operations) outcome: &'a str,
     #[schemars(extend("enum" = ["BUY", "SELL"]))]
-    side: &'static str,
+    pub(in crate::http::operations) side: &'static str,
 }
 
 impl<'a> TradeRow<'a> {
@@ -125,8 +132,7 @@ impl<'a> TradeRow<'a> {
         let PastFill { row, token_id, .. } = past;
         let fill = &row.fill;
         let is_taker = past.is_taker();
-        // A rate in millionths, times 10,000, is basis points in millionths.
-        let fee_rate_bps = Decimal::from(Usd::from_micros(fill.fee_rate.micros() * 10_000));
+        let fee_rate_bps = fee_rate_bps(fill);
         let maker_order = (!is_taker).then(|| MakerOrderRow {
             order_id: row.order.to_string(),
             owner: account.to_string(),
@@ -168,7 +174,6 @@ mod tests {
     use super::*;
     use crate::http::query::tests::query;
     use paperbourse_core::engine::fills::FillRow;
-    use paperbourse_core::engine::fills::fill::Fill;
     use paperbourse_core::ids::Timestamp;
     use paperbourse_core::market::book::Side;
     use paperbourse_core::money::{FeeRate, Shares};
