@@ -97,6 +97,8 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
     };
     let worker_count = arguments.workers.map_or_else(default_worker_count, usize::from);
     let connections_max = connections_max(arguments, worker_count)?;
+    // Before the running server is asked: it waits for a successor's answer for two seconds.
+    http::prepare();
     let Taken { prepared, predecessor, passed } =
         if takes_over { take_over(arguments, passed, &runtime)? } else { Taken::nothing(passed) };
     let is_bound = passed.public.is_empty();
@@ -112,7 +114,6 @@ pub fn run(configuration: &Configuration, takes_over: bool) -> anyhow::Result<()
         (server.tracing(traces), exporter)
     };
     let server = Arc::new(server);
-    http::prepare();
     let heart = Arc::new(Heart::default());
     let hands = listeners.deal(worker_count).context("failed to share the listening sockets")?;
     let start_workers = |connections| Workers::start(hands, connections, &server, &heart);
