@@ -1,45 +1,139 @@
-//! Polymarket's own Python client, unchanged, against the real server with `--clob on`. `.ci/clob`
-//! installs it.
+//! Polymarket's own clients, unchanged, against the real server with `--clob on`: every method that
+//! reads or has to do with identity. Each script runs in two halves, between which the server is
+//! killed: what the first one was given works in the second. `.ci/clob` installs the clients.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use paperbourse_test_support::process::ServerProcess;
 
-use super::{first_python, installed, output_of};
+use super::{blocks_of_python, installed, output_of};
 
 /// The binary under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 
-/// The Python that `.ci/clob` installed the client for; `None` if it has not, which fails in CI.
-fn python() -> Option<PathBuf> {
-    let reason = "Polymarket's client is not installed (.ci/clob does it), so it was not tried";
-    Some(installed("clob", reason)?.join("bin/python"))
+/// Set where the client for Rust must have been built.
+const RUST_VARIABLE: &str = "PAPERBOURSE_CLOB_RUST";
+
+/// A server whose books stand still, so that answers can be compared with each other.
+fn start(data: &Path) -> ServerProcess {
+    let still = ["--venue", "simulated:1", "--venue-speed", "0.000001", "--clob", "on"];
+    let unlimited = ["--address-limits", "off", "--tier", "free=unlimited/unlimited/2/5"];
+    ServerProcess::start(BINARY, data, &[&still[..], &unlimited].concat())
 }
 
-/// Runs Python with these arguments against a server of its own, and returns what it printed.
+fn host(server: &ServerProcess) -> String {
+    format!("http://{}", server.address)
+}
+
+/// The folder of the clients that `.ci/clob` installed; `None` if it has not, which fails in CI.
+fn clients() -> Option<PathBuf> {
+    let reason = "Polymarket's clients are not installed (.ci/clob does it), so none was tried";
+    installed("clob", reason)
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/outside/clob")
+}
+
+/// Runs both halves of a script, which has to call at least so many methods.
 #[track_caller]
-fn printed(python: &Path, arguments: impl Fn(&str) -> Vec<String>) -> String {
+fn run(script: impl Fn() -> Command, count_min: usize) {
     let data = tempfile::tempdir().unwrap();
-    let flags = ["--venue", "simulated:1", "--clob", "on", "--address-limits", "off"];
-    let server = ServerProcess::start(BINARY, data.path(), &flags);
-    output_of(Command::new(python).args(arguments(&format!("http://{}", server.address))))
+    let server = start(data.path());
+    let known = output_of(script().arg(host(&server)));
+    server.kill();
+    let server = start(data.path());
+    let called = output_of(script().arg(host(&server)).arg(known.trim_end()));
+    assert!(called.trim_end().parse::<usize>().unwrap() >= count_min, "{called}");
+}
+
+#[track_caller]
+fn run_python(script: &str, count_min: usize) {
+    let Some(clients) = clients() else { return };
+    let script = folder().join(script);
+    let python = || {
+        let mut python = Command::new(clients.join("bin/python"));
+        python.arg(&script);
+        python
+    };
+    run(python, count_min);
+}
+
+#[track_caller]
+fn run_node(package: &str, count_min: usize) {
+    let Some(clients) = clients() else { return };
+    let script = folder().join("with_clob_client.mjs");
+    let node = || {
+        let mut node = Command::new("node");
+        node.arg(&script).arg(package).env("MODULES", &clients);
+        node
+    };
+    run(node, count_min);
 }
 
 #[test]
-fn every_method_without_a_credential_works() {
-    let Some(python) = python() else { return };
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/outside/clob/reads.py");
-    let script = script.to_str().unwrap().to_owned();
-    let called = printed(&python, |host| vec![script.clone(), host.to_owned()]);
-    assert!(called.trim_end().parse::<usize>().unwrap() > 25, "{called}");
+fn py_clob_client_v2_works() {
+    run_python("with_py_clob_client_v2.py", 58);
 }
 
 #[test]
-fn the_first_example_of_the_guide_prints_a_book() {
-    let Some(python) = python() else { return };
-    let code = first_python(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide/clob.md"));
-    let output =
-        printed(&python, |host| vec!["-c".into(), code.replace("http://127.0.0.1:8080", host)]);
+fn py_clob_client_v2_trades() {
+    run_python("orders.py", 1);
+}
+
+#[test]
+fn py_clob_client_works() {
+    run_python("with_py_clob_client.py", 46);
+}
+
+#[test]
+fn polymarket_client_works() {
+    run_python("with_polymarket_client.py", 42);
+}
+
+#[test]
+fn clob_client_v2_works() {
+    run_node("@polymarket/clob-client-v2", 56);
+}
+
+#[test]
+fn clob_client_works() {
+    run_node("@polymarket/clob-client", 54);
+}
+
+/// Not in CI, because this client takes minutes to build.
+#[test]
+fn polymarket_client_sdk_v2_works() {
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("clob-rust");
+    let (program, methods) = (built.join("debug/paperbourse-clob-client"), built.join("methods"));
+    if !methods.exists() {
+        let reason = "the client for Rust is not built (.ci/clob --rust does it), so not tried";
+        assert!(std::env::var_os(RUST_VARIABLE).is_none(), "{reason}");
+        return eprintln!("SKIPPED: {reason}");
+    }
+    let client = || {
+        let mut client = Command::new(&program);
+        client.arg(&methods);
+        client
+    };
+    run(client, 64);
+}
+
+/// The examples of the guide print what they should.
+#[test]
+fn the_examples_of_the_guide_work() {
+    let Some(clients) = clients() else { return };
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide/clob.md");
+    let data = tempfile::tempdir().unwrap();
+    let server = start(data.path());
+    let printed = |code: &String| {
+        let code = code.replace("http://127.0.0.1:8080", &host(&server));
+        output_of(Command::new(clients.join("bin/python")).args(["-c", &code]))
+    };
+    let [book, balance] = &blocks_of_python(&page)[..] else { panic!("other examples") };
+    let output = printed(book);
     assert!(output.contains("'price'") && output.contains("'size'"), "{output}");
+    let output = printed(balance);
+    assert!(output.starts_with("{'balance': '1000000000', 'allowances': {'0x"), "{output}");
 }

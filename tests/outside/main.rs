@@ -42,8 +42,12 @@ fn output_of(command: &mut Command) -> String {
 
 /// Returns the first block of Python in this page.
 fn first_python(page: &Path) -> String {
+    blocks_of_python(page).swap_remove(0)
+}
+
+/// Returns the blocks of Python in this page.
+fn blocks_of_python(page: &Path) -> Vec<String> {
     let page = std::fs::read_to_string(page).unwrap();
-    let (_, block) = page.split_once("```python\n").unwrap();
-    let (code, _) = block.split_once("\n```\n").unwrap();
-    code.to_owned()
+    let blocks = page.split("```python\n").skip(1);
+    blocks.map(|block| block.split_once("\n```\n").unwrap().0.to_owned()).collect()
 }

@@ -131,7 +131,7 @@ pub static CLOB: [Operation; 72] =
         signed(Get, "/rewards/user/total", Run::Clob(unused::empty_list)),
         signed(Get, "/rewards/user/markets", Run::Clob(unused::empty_page)),
         signed(Get, "/rewards/user/percentages", Run::Clob(unused::empty_object)),
-        signed(Get, "/auth/readonly-api-keys", Run::Clob(unused::empty_list)),
+        signed(Get, "/auth/readonly-api-keys", Run::Clob(unused::no_readonly_keys)),
         signed(Post, "/auth/readonly-api-key", Run::Clob(unused::no_such_keys)),
         signed(Delete, "/auth/readonly-api-key", Run::Clob(unused::no_such_keys)),
         get("/auth/validate-readonly-api-key", unused::no_such_keys),

@@ -55,6 +55,12 @@ pub(super) fn scores(call: &Call<'_>) -> Answer {
     Ok(Reply::json(StatusCode::OK, body))
 }
 
+/// Lists the keys that only read, in an object: the one client that looks into the answer, the one
+/// for Rust, expects that.
+pub(super) fn no_readonly_keys(_: &Call<'_>) -> Answer {
+    Ok(object(|body| write_list(body.value("readonlyApiKeys"), [(); 0], |_, ()| {})))
+}
+
 pub(super) fn no_such_keys(_: &Call<'_>) -> Answer {
     Err(ClobError::NO_SUCH_KEYS)
 }

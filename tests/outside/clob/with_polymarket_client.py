@@ -1,0 +1,209 @@
+"""Calls every method of polymarket-client, the unified one, that asks the order book's server to read
+or has to do with identity. Its models are strict: an answer that lacks a field fails. `shared.py` says
+how.
+"""
+
+import dataclasses
+import json
+import urllib.request
+from decimal import Decimal
+
+from eth_account import Account
+from polymarket import PublicClient, SecureClient
+from polymarket._internal.environment import PRODUCTION_CONFIG, create_environment
+from polymarket.auth import BuilderApiKey
+from polymarket.errors import RequestRejectedError
+from polymarket.models.clob import ApiKeyCreds, PriceRequest
+
+import shared
+from shared import Calls
+
+LEFT_OUT = {
+    shared.ORDERS: """
+        cancel_all cancel_market_orders cancel_order cancel_orders create_limit_order
+        create_market_order get_order place_limit_order place_market_order post_order post_orders
+        send_order_heartbeat wait_for_order_fill_settlement
+    """,
+    shared.CHAIN: """
+        approve_erc1155_for_all approve_erc20 authorize_session_key execute_collateral_return_plan
+        execute_transaction fetch_session_keys is_gasless_ready merge_multiple_positions
+        merge_positions plan_collateral_return redeem_positions revoke_session_key
+        setup_gasless_wallet setup_trading_approvals split_position transfer_erc20
+    """,
+    shared.ELSEWHERE: """
+        accept_combo_quote download_accounting_snapshot fetch_rfq_status get_builder_volumes
+        get_comment_thread get_event get_event_live_volume get_event_tags get_market
+        get_market_tags get_open_interests get_portfolio_value get_public_profile
+        get_related_tag_resources get_related_tags get_resolutions get_series get_sports
+        get_sports_market_types get_tag get_token_references get_trader_leaderboard_standing
+        get_trading_approvals_state get_user_pnl get_user_stats get_user_volume list_activity
+        list_biggest_winners list_builder_leaderboard list_combo_activity list_combo_markets
+        list_combo_positions list_comments list_comments_by_user_address list_events
+        list_market_holders list_markets list_positions list_price_history list_series list_tags
+        list_teams list_trader_leaderboard list_trades request_combo_quote search
+        wait_for_combo_fill
+    """,
+}
+
+KEY = "0x" + "44" * 32
+# Without it, the client looks for its deposit wallet on a chain.
+WALLET = Account.from_key(KEY).address
+
+BUILDER = "0x" + "1" * 64
+DATE = "2026-01-01"
+
+
+def environment(host):
+    config = dataclasses.replace(PRODUCTION_CONFIG, clob_url=host)
+    return create_environment(name="paper", config=config)
+
+
+def create(host, called, **options):
+    client = Calls(SecureClient, called).create(
+        private_key=KEY, wallet=WALLET, environment=environment(host), **options
+    )
+    return Calls(client, called)
+
+
+def check_refused(expected, call):
+    error = shared.refusal(RequestRejectedError, call)
+    assert (error.status, str(error)) == expected, (error.status, error)
+
+
+def check_empty(*lists):
+    for rows in lists:
+        assert list(rows.iter_items()) == [], rows
+
+
+def market_of(host):
+    """A market with fees. The client itself reads markets from another server."""
+    with urllib.request.urlopen(f"{host}/markets") as answer:
+        markets = json.load(answer)["data"]
+    return next(market for market in markets if market["taker_base_fee"] > 0)
+
+
+def check_book(client, market, book):
+    """What is asked about a token is in its book."""
+    token = book.asset_id
+    assert client.get_order_book(asset_id=token) == book
+    assert book.condition_id == market["condition_id"], book
+    assert book.tick_size == Decimal(str(market["minimum_tick_size"])), book
+    assert book.min_order_size == market["minimum_order_size"], book
+    assert book.neg_risk == market["neg_risk"], book
+    bid, ask = book.bids[-1].price, book.asks[-1].price
+    assert bid == max(level.price for level in book.bids)
+    assert ask == min(level.price for level in book.asks)
+    prices = {"BUY": bid, "SELL": ask}
+    for side, price in prices.items():
+        assert client.get_price(asset_id=token, side=side) == price
+    requests = [PriceRequest(token, side) for side in prices]
+    assert client.get_prices(requests=requests) == {token: prices}
+    assert client.get_midpoint(asset_id=token) == (bid + ask) / 2
+    assert client.get_midpoints(asset_ids=[token, "1"]) == {token: (bid + ask) / 2}
+    assert client.get_spread(asset_id=token) == ask - bid
+    assert client.get_spreads(asset_ids=[token, "1"]) == {token: ask - bid}
+    # No trade was reported with its side yet.
+    assert client.get_last_trade_price(asset_id=token) is None
+    assert client.get_last_trade_prices(asset_ids=[token, "1"]) == ()
+    # The best level is large enough for either.
+    assert client.estimate_market_price(asset_id=token, side="BUY", amount=5) == ask
+    assert client.estimate_market_price(asset_id=token, side="SELL", shares=5) == bid
+
+
+def read(client, market):
+    """Reads what needs no credential."""
+    tokens = [token["token_id"] for token in market["tokens"]]
+    books = client.get_order_books(asset_ids=tokens)
+    assert [book.asset_id for book in books] == tokens, books
+    for book in books:
+        check_book(client, market, book)
+    check_empty(
+        client.list_reward_markets(),
+        client.list_current_rewards(sponsored=True),
+        client.list_market_rewards(condition_id=market["condition_id"]),
+        client.list_builder_trades(builder_code=BUILDER),
+    )
+    assert client.get_current_rebates(date=DATE, maker_address=WALLET) == ()
+
+
+def check_balances(client, token):
+    exchanges = [PRODUCTION_CONFIG.standard_exchange, PRODUCTION_CONFIG.neg_risk_exchange]
+    for asset_type, asset_id, balance in [
+        ("COLLATERAL", None, shared.CASH),
+        ("CONDITIONAL", token, 0),
+        ("CONDITIONAL-V2", token, 0),
+    ]:
+        answer = client.get_balance_allowance(asset_type=asset_type, asset_id=asset_id)
+        assert answer.balance == balance, answer
+        for exchange in [*exchanges, PRODUCTION_CONFIG.exchange_v3]:
+            assert answer.allowances[exchange] == shared.UNLIMITED, (exchange, answer)
+
+
+def check_rewards(client):
+    check_empty(
+        client.list_user_earnings_for_day(date=DATE),
+        client.list_user_earnings_and_markets_config(date=DATE, page_size=10),
+    )
+    assert client.get_total_earnings_for_user_for_day(date=DATE, sponsored=True) == ()
+    assert client.get_reward_percentages() == {}
+    assert client.get_order_scoring(order_id="0x1") is False
+    scores = client.get_orders_scoring(order_ids=["0x1", shared.APOSTROPHE])
+    assert scores == {"0x1": False, shared.APOSTROPHE: False}, scores
+
+
+def check_account(client, market):
+    """What a new wallet has."""
+    token = market["tokens"][0]["token_id"]
+    assert client.get_closed_only_mode() is False
+    check_balances(client, token)
+    check_empty(
+        client.list_open_orders(asset_id=token),
+        client.list_account_trades(asset_id=token, after="1"),
+    )
+    assert client.get_notifications() == ()
+    assert client.drop_notifications(ids=[1, 2]) is None
+    check_rewards(client)
+    assert client.fetch_builder_api_keys() == ()
+    check_refused(shared.NO_SUCH_KEYS, client.create_builder_api_key)
+    fees = client.get_builder_fee_rates(BUILDER)
+    assert (fees.maker, fees.taker) == (0, 0), fees
+
+
+def first(host, called):
+    market = market_of(host)
+    with PublicClient(environment=environment(host)) as client:
+        read(Calls(client, called), market)
+    client = create(host, called)
+    assert (client.wallet, client.signer, client.wallet_type) == (WALLET, WALLET, "EOA")
+    assert client.environment.name == "paper"
+    credentials = client.credentials
+    known = (credentials.key, credentials.secret, credentials.passphrase)
+    shared.check_credentials(*known)
+    assert create(host, called).credentials == credentials
+    other = create(host, called, nonce=7).credentials
+    assert client.fetch_api_keys() == (credentials.key, other.key)
+    check_account(client, market)
+    client.close()
+    return known
+
+
+def second(host, known, called):
+    key, secret, passphrase = known
+    known = ApiKeyCreds(apiKey=key, secret=secret, passphrase=passphrase)
+    client = create(host, called, credentials=known)
+    # The client replaces credentials that do not work.
+    assert client.credentials == known
+    assert len(client.fetch_api_keys()) == 2
+    client.delete_api_key()
+    check_refused(shared.UNAUTHORIZED, client.fetch_api_keys)
+    builder = BuilderApiKey(key="key", secret="c2VjcmV0", passphrase="phrase")
+    client = create(host, called, credentials=known, api_key=builder)
+    assert client.credentials != known
+    # Signed with the key of a builder alone.
+    check_refused(shared.UNAUTHORIZED, client.revoke_builder_api_key)
+    public = client.end_authentication()
+    assert isinstance(public, PublicClient)
+    public.close()
+
+
+shared.run(first, second, SecureClient, LEFT_OUT)

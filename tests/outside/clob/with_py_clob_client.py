@@ -1,0 +1,113 @@
+"""Calls every method of py-clob-client, the archived one, that reads or has to do with identity.
+`shared.py` says how.
+"""
+
+import json
+
+from py_builder_signing_sdk.config import BuilderApiKeyCreds, BuilderConfig
+from py_clob_client.client import ClobClient
+from py_clob_client.clob_types import (
+    ApiCreds,
+    BalanceAllowanceParams,
+    BookParams,
+    DropNotificationParams,
+    OpenOrderParams,
+    OrderScoringParams,
+    OrdersScoringParams,
+    TradeParams,
+)
+from py_clob_client.exceptions import PolyApiException
+
+import shared
+from shared import Calls
+
+LEFT_OUT = {
+    shared.ORDERS: """
+        cancel cancel_all cancel_market_orders cancel_orders create_and_post_order
+        create_market_order create_order get_order post_heartbeat post_order post_orders
+    """,
+    shared.COMPUTES: """
+        assert_builder_auth assert_level_1_auth assert_level_2_auth can_builder_auth
+        get_collateral_address get_conditional_address
+    """,
+}
+
+KEY = "0x" + "33" * 32
+
+# Also the default of the client's examples, whose signatures name another chain.
+AMOY = 80002
+
+
+def check_refused(expected, call):
+    error = shared.refusal(PolyApiException, call)
+    assert (error.status_code, error.error_msg) == (expected[0], {"error": expected[1]}), error
+
+
+def read(host, called):
+    """Reads what needs no credential. Returns a token."""
+    client = Calls(ClobClient(host), called)
+    assert client.get_ok() == "OK"
+    shared.check_time(client.get_server_time())
+    market = shared.check_markets(client)
+    tokens = [it["token_id"] for it in market["tokens"]]
+    books = client.get_order_books([BookParams(token) for token in tokens])
+    assert books == [client.get_order_book(token) for token in tokens], books
+    for book in books:
+        expected = book.hash
+        assert client.get_order_book_hash(book) == expected, book
+        # Without one, the client cannot compute what an order costs.
+        wallet = Calls(ClobClient(host, chain_id=AMOY, key=KEY), called)
+        shared.check_prices(wallet, BookParams, json.loads(book.json))
+    client.clear_tick_size_cache()
+    assert client.get_tick_size(tokens[0]) == str(market["minimum_tick_size"])
+    assert client.get_market_trades_events(market["condition_id"]) == []
+    builder = BuilderConfig(local_builder_creds=BuilderApiKeyCreds("key", "c2VjcmV0", "phrase"))
+    client = Calls(ClobClient(host, chain_id=AMOY, key=KEY, builder_config=builder), called)
+    assert client.get_builder_trades() == []
+    return tokens[0]
+
+
+def check_account(client, token):
+    """What a new wallet has."""
+    assert client.get_closed_only_mode() == {"closed_only": False}
+    exchanges = [client.get_exchange_address(neg_risk) for neg_risk in (False, True)]
+    shared.check_balances(client, BalanceAllowanceParams, token, exchanges)
+    assert client.get_orders(OpenOrderParams(asset_id=token)) == []
+    assert client.get_trades(TradeParams(asset_id=token, after=1)) == []
+    assert client.get_notifications() == []
+    assert client.drop_notifications(DropNotificationParams(ids=["1", "2"])) == "OK"
+    shared.check_scores(client, OrderScoringParams, OrdersScoringParams)
+    assert client.get_readonly_api_keys() == {"readonlyApiKeys": []}
+    for call in [
+        client.create_readonly_api_key,
+        lambda: client.delete_readonly_api_key("key"),
+        lambda: client.validate_readonly_api_key(client.get_address(), "key"),
+    ]:
+        check_refused(shared.NO_SUCH_KEYS, call)
+
+
+def first(host, called):
+    token = read(host, called)
+    client = Calls(ClobClient(host, chain_id=AMOY, key=KEY), called)
+    check_refused((400, "Could not derive api key!"), client.derive_api_key)
+    credentials = client.create_api_key()
+    known = (credentials.api_key, credentials.api_secret, credentials.api_passphrase)
+    shared.check_credentials(*known)
+    assert client.derive_api_key() == client.create_or_derive_api_creds() == credentials
+    assert client.create_api_key(nonce=7) != credentials
+    client.set_api_creds(credentials)
+    check_account(client, token)
+    return known
+
+
+def second(host, known, called):
+    client = Calls(ClobClient(host, chain_id=AMOY, key=KEY, creds=ApiCreds(*known)), called)
+    assert client.derive_api_key() == ApiCreds(*known)
+    keys = client.get_api_keys()["apiKeys"]
+    assert len(keys) == 2 and keys[0] == known[0], keys
+    shared.check_scores(client, OrderScoringParams, OrdersScoringParams)
+    assert client.delete_api_key() == "OK"
+    check_refused(shared.UNAUTHORIZED, client.get_api_keys)
+
+
+shared.run(first, second, ClobClient, LEFT_OUT)
