@@ -12,8 +12,9 @@ use super::{blocks_of_python, installed, output_of};
 /// The binary under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 
-/// Set where the client for Rust must have been built.
-const RUST_VARIABLE: &str = "PAPERBOURSE_CLOB_RUST";
+/// Set where the client for Rust must have been built. A name that began with that of a setting
+/// would stop every server.
+const RUST_VARIABLE: &str = "PAPERBOURSE_RUST_CLIENT";
 
 /// A server whose books stand still, so that answers can be compared with each other.
 fn start(data: &Path) -> ServerProcess {

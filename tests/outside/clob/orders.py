@@ -1,5 +1,5 @@
-"""Places, reads and cancels orders with Polymarket's Python client, py-clob-client-v2, on the server
-whose address is the first argument. `shared.py` says how the two halves are told apart.
+"""Places, reads and cancels orders with Polymarket's Python client, py-clob-client-v2, on the
+server whose address is the first argument. `shared.py` says how the two halves are told apart.
 """
 
 import json
@@ -88,7 +88,9 @@ def refused(client, token, ask):
     order = OrderArgs(token_id=token, price=0.01, size=2, side="BUY")
     check_refused("lower than the minimum: 5", lambda: client.create_and_post_order(order))
     sale = MarketOrderArgs(token_id=token, amount=900_000, side="SELL", price=0.01)
-    check_refused("not enough balance / allowance", lambda: client.create_and_post_market_order(sale))
+    check_refused(
+        "not enough balance / allowance", lambda: client.create_and_post_market_order(sale)
+    )
 
 
 def first(host):

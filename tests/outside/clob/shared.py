@@ -1,9 +1,9 @@
-"""What the scripts for Polymarket's Python clients share: the two halves of a run, between which the
-server is killed, and the checks that the older clients can make in the same words.
+"""What the scripts for Polymarket's Python clients share: the two halves of a run, between which
+the server is killed, and the checks that the older clients can make in the same words.
 
-`SCRIPT HOST` runs the first half, and prints what the second needs to know; `SCRIPT HOST KNOWN` runs
-the second, and prints the number of methods that were called. A new version of a client with a method
-that is neither called nor left out for a reason fails there.
+`SCRIPT HOST` runs the first half, and prints what the second needs to know; `SCRIPT HOST KNOWN`
+runs the second, and prints the number of methods that were called. A new version of a client with a
+method that is neither called nor left out for a reason fails there.
 
 The venue of the server stands still, so that answers can be compared value by value.
 """
@@ -97,8 +97,8 @@ def listed(read):
 
 
 def check_markets(client):
-    """The lists of markets agree with each other, and with what is asked by token. Returns the first
-    market with fees."""
+    """The lists of markets agree with each other, and with what is asked by token. Returns the
+    first market with fees."""
     markets = listed(client.get_markets)
     simplified = listed(client.get_simplified_markets)
     assert len(markets) > 10, len(markets)

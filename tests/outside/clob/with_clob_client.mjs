@@ -1,6 +1,6 @@
 // Calls every method of Polymarket's TypeScript clients that reads or has to do with identity:
-// `@polymarket/clob-client-v2`, and `@polymarket/clob-client`, the archived one. The first argument is
-// the package, and the others are those that `shared.py` describes; so is the server.
+// `@polymarket/clob-client-v2`, and `@polymarket/clob-client`, the archived one. The first argument
+// is the package, and the others are those that `shared.py` describes; so is the server.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -18,8 +18,8 @@ const PRIVATE = "is private in TypeScript";
 
 const LEFT_OUT = {
   [ORDERS]: `
-    cancelAll cancelMarketOrders cancelOrder cancelOrders createAndPostMarketOrder createAndPostOrder
-    createMarketOrder createOrder getOrder postHeartbeat postOrder postOrders
+    cancelAll cancelMarketOrders cancelOrder cancelOrders createAndPostMarketOrder
+    createAndPostOrder createMarketOrder createOrder getOrder postHeartbeat postOrder postOrders
     ${isOld ? "" : "createExchangeV3OrderFromAmounts"}
   `,
   [PRIVATE]: `

@@ -1,6 +1,6 @@
-"""Calls every method of polymarket-client, the unified one, that asks the order book's server to read
-or has to do with identity. Its models are strict: an answer that lacks a field fails. `shared.py` says
-how.
+"""Calls every method of polymarket-client, the unified one, that asks the order book's server to
+read or has to do with identity. Its models are strict: an answer that lacks a field fails.
+`shared.py` says how.
 """
 
 import dataclasses
