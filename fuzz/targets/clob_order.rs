@@ -7,6 +7,7 @@
 //! An order that is accepted was signed by the caller, as EIP-712 and the venue's contracts define
 //! it. This is computed once more here, from the fields of the body.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use paperbourse_clob::order::{
@@ -18,7 +19,8 @@ use paperbourse_clob::signature::address::Address;
 use paperbourse_clob::signature::wallets::Wallets;
 use secp256k1::Message;
 use secp256k1::ecdsa::{RecoverableSignature, RecoveryId};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use tiny_keccak::{Hasher as _, Keccak};
 
 const API_KEY: &str = "d05bcbb9-efbd-47b6-a124-639933a50049";
@@ -44,6 +46,9 @@ const WRAPPER: &str = "TypedDataSign(Order contents,string name,string version,u
 
 type Word = [u8; 32];
 
+/// Fields that are not part of an order stay unread: their numbers may be too large for any type.
+type Object<'a> = BTreeMap<String, &'a RawValue>;
+
 pub(crate) fn run(input: &[u8]) {
     let Some((kind, body)) = input.split_first() else { return };
     let kind = match kind {
@@ -59,8 +64,7 @@ pub(crate) fn run(input: &[u8]) {
     let caller = Caller { address: *ACCOUNT, api_key: API_KEY };
     match posted.verify(&caller, &market) {
         Ok(order) => {
-            let body: Value = serde_json::from_slice(body).expect("an order is JSON");
-            check_signed(&order, &body, kind);
+            check_signed(&order, body, kind);
             check_terms(&order, &market);
         }
         Err(error) => assert!(!error.to_string().contains(char::is_control)),
@@ -68,9 +72,10 @@ pub(crate) fn run(input: &[u8]) {
 }
 
 /// The order is what the body says, and the caller has signed it for a contract of such markets.
-fn check_signed(order: &SignedOrder, body: &Value, kind: MarketKind) {
-    let fields = &body["order"];
-    assert_eq!(body["owner"], API_KEY);
+fn check_signed(order: &SignedOrder, body: &[u8], kind: MarketKind) {
+    let body: Object<'_> = serde_json::from_slice(body).expect("an order is an object");
+    let fields: Object<'_> = parsed(body["order"]);
+    assert_eq!(parsed::<String>(body["owner"]), API_KEY);
     assert_eq!(order.signer, *ACCOUNT);
     let wallets = Wallets::of(*ACCOUNT);
     let makers = match order.signature_type {
@@ -82,14 +87,14 @@ fn check_signed(order: &SignedOrder, body: &Value, kind: MarketKind) {
     assert!(makers.contains(&order.maker));
     let is_deposit = order.signature_type == SignatureType::Deposit;
     let signer = if is_deposit { order.maker } else { *ACCOUNT };
-    assert_eq!(order.maker.to_string(), text(&fields["maker"]).to_ascii_lowercase());
-    assert_eq!(signer.to_string(), text(&fields["signer"]).to_ascii_lowercase());
+    assert_eq!(order.maker.to_string(), text(&fields, "maker").to_ascii_lowercase());
+    assert_eq!(signer.to_string(), text(&fields, "signer").to_ascii_lowercase());
 
     let type_fields = if order.version == Version::V1 { FIELDS_OF_V1 } else { FIELDS_OF_V2 };
     let order_type = format!("Order({type_fields})");
-    let words: Vec<Word> = type_fields.split(',').map(|field| word(field, fields)).collect();
+    let words: Vec<Word> = type_fields.split(',').map(|field| word(field, &fields)).collect();
     let order_hash = structure_hash(&order_type, &words);
-    let signature = bytes(text(&fields["signature"]));
+    let signature = bytes(&text(&fields, "signature"));
     let is_signed = contracts(order.version, kind, order.chain).iter().any(|contract| {
         let domain = domain(order.version, order.chain, contract);
         let signed = if is_deposit {
@@ -102,7 +107,7 @@ fn check_signed(order: &SignedOrder, body: &Value, kind: MarketKind) {
         *order.id.bytes() == digest(domain, order_hash)
             && recovered(&signature, digest(domain, signed)) == Some(*ACCOUNT)
     });
-    assert!(is_signed, "{} of {body}", order.id);
+    assert!(is_signed, "{}", order.id);
 }
 
 /// What the order asks for follows from its amounts.
@@ -176,18 +181,22 @@ fn wrapper_hash(type_text: &str, order: &SignedOrder, contents: Word) -> Word {
 }
 
 /// A field, given as its type and name, as 32 bytes.
-fn word(field: &str, values: &Value) -> Word {
+fn word(field: &str, values: &Object<'_>) -> Word {
     let (kind, name) = field.split_once(' ').unwrap();
-    match (kind, name, &values[name]) {
-        (_, "side", side) => decimal(if side == "BUY" { "0" } else { "1" }),
-        ("uint256" | "uint8", _, Value::Number(number)) => decimal(&number.to_string()),
-        ("uint256", _, digits) => decimal(text(digits)),
-        (_, _, digits) => right_aligned(&bytes(text(digits))),
+    match (kind, name) {
+        (_, "side") => decimal(if text(values, name) == "BUY" { "0" } else { "1" }),
+        (_, "salt" | "signatureType") => decimal(&parsed::<u64>(values[name]).to_string()),
+        ("uint256", _) => decimal(&text(values, name)),
+        _ => right_aligned(&bytes(&text(values, name))),
     }
 }
 
-fn text(value: &Value) -> &str {
-    value.as_str().expect("the field of an accepted order is a text")
+fn text(values: &Object<'_>, name: &str) -> String {
+    parsed(values[name])
+}
+
+fn parsed<'a, T: Deserialize<'a>>(value: &'a RawValue) -> T {
+    serde_json::from_str(value.get()).expect("the field of an accepted order has its type")
 }
 
 /// The bytes of hexadecimal digits after `0x`.
@@ -209,7 +218,7 @@ fn decimal(digits: &str) -> Word {
         let mut carried = u32::from(digit - b'0');
         for byte in word.iter_mut().rev() {
             carried += u32::from(*byte) * 10;
-            *byte = u8::try_from(carried % 256).expect("below 256");
+            *byte = u8::try_from(carried % 256).unwrap();
             carried /= 256;
         }
         assert_eq!(carried, 0);
