@@ -136,8 +136,8 @@ pub struct ServeArgs {
     )]
     pub clob: Switch,
 
-    /// Whether to refuse orders of Polymarket's clients that Polymarket refuses, though they could
-    /// be filled here: amounts with too many decimals, and wallets that it no longer takes
+    /// Whether to refuse orders that Polymarket refuses but that could be filled here: amounts with
+    /// too many decimals, orders of version 1, and types of wallets that it no longer accepts
     #[arg(help_heading = NETWORK, hide_short_help = true)]
     #[arg(
         long,
@@ -148,8 +148,8 @@ pub struct ServeArgs {
     )]
     pub clob_strict: Switch,
 
-    /// When Polymarket's clients are told the hashes of transactions of a matched order: when they
-    /// ask, as at Polymarket, or `at-once` in the answer to the order, which saves them a request
+    /// When to tell Polymarket's clients the transaction hashes of a matched order: `when-asked`,
+    /// as Polymarket does, or `at-once` in the answer to the order, which saves a request
     #[arg(help_heading = NETWORK, hide_short_help = true)]
     #[arg(
         long,

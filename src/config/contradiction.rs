@@ -7,7 +7,7 @@ use super::venue::UselessFlag;
 use super::{DataPlace, ServeArgs, Switch};
 use crate::limits::tier::{Tier, TierSetting};
 
-/// Options that contradict each other.
+/// A contradiction between options.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ContradictionError {
     /// An option of the identity source is missing, or has no effect.
@@ -17,7 +17,10 @@ pub enum ContradictionError {
     #[error(transparent)]
     Venue(#[from] UselessFlag),
     /// `--issuer-data` is set, but the identity source has no key of its own.
-    #[error("--identity {source_name} takes no --issuer-data: only the embedded issuer has a key")]
+    #[error(
+        "--identity {source_name} takes no --issuer-data without --clob on: only the embedded \
+         issuer and wallets have keys"
+    )]
     UselessIssuerData {
         /// The identity source, as given to `--identity`.
         source_name: String,

@@ -138,7 +138,7 @@ pub enum IdentityConfigError {
         /// The flag that has no effect.
         flag: &'static str,
     },
-    /// Accounts of wallets belong to this issuer.
+    /// The name is reserved for the accounts of wallets.
     #[error(
         "--issuer {WALLET_ISSUER}: tokens of an issuer with this name would open the accounts of \
          wallets"

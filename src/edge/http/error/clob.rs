@@ -36,9 +36,9 @@ pub(in crate::http) struct ClobError {
 
 /// Why an operation of the venue's interface was refused.
 pub(in crate::http) enum ClobRefusal {
-    /// An error that only this interface has.
+    /// An error specific to this interface.
     Venue(ClobError),
-    /// An error that other operations have, too.
+    /// An error shared with other operations.
     Common(ApiError),
 }
 
@@ -110,11 +110,11 @@ impl ClobError {
         Self { heartbeat_id, ..Self::new(StatusCode::BAD_REQUEST, "Invalid Heartbeat ID") }
     }
 
-    /// The body is no order, or no id of one.
+    /// The body is neither an order nor the id of one.
     pub(in crate::http) const INVALID_ORDER: Self =
         Self::new(StatusCode::BAD_REQUEST, "Invalid order payload");
 
-    /// Wallets of this type may not trade, if the server is as strict as the venue.
+    /// The server is strict, and the venue no longer takes orders of this type of wallet.
     pub(in crate::http) const MAKER_NOT_ALLOWED: Self = Self::new(
         StatusCode::BAD_REQUEST,
         "maker address not allowed, please use the deposit wallet flow",

@@ -7,8 +7,8 @@ use paperbourse_core::engine::command::{CancelOrder, CancelOrders};
 use paperbourse_core::engine::order::cancel::{Cancelled, CancelledOrders};
 use paperbourse_core::engine::order::idempotency::NameHash;
 use paperbourse_core::engine::rejection::Rejection;
-use paperbourse_core::engine::state::view::Observed;
-use paperbourse_core::ids::{Lsn, OrderId};
+use paperbourse_core::engine::state::view::{ListedOrder, Observed};
+use paperbourse_core::ids::{AccountId, Lsn, OrderId};
 
 /// Maximum number of named orders that are looked up or cancelled in one visit of a shard.
 const NAMES_PER_VISIT: usize = 64;
@@ -49,23 +49,14 @@ impl Service {
         let (shard, waiters) = (account.shard(), context.waiters);
         let mut outcomes = Vec::with_capacity(names.len());
         for names in names.chunks(NAMES_PER_VISIT) {
-            let names = names.to_vec();
-            let find = move |state: &State| {
-                let mut lsn = Lsn::START;
-                let orders = names.iter().map(|&name| {
-                    let named = state.observe_named(account, name);
-                    lsn = lsn.max(named.lsn);
-                    named.value.map(|listed| listed.receipt.order)
-                });
-                let value: Vec<Option<OrderId>> = orders.collect();
-                Observed { value, lsn }
-            };
-            let orders = self.shards.observe(shard, waiters, find).await?;
-            let known = orders.iter().flatten();
-            let commands = known.map(|&order| CancelOrder { account, order }).collect();
+            let named = self.listed(account, names, State::observe_named, context).await?;
+            let known = named.iter().flatten();
+            let cancel =
+                |listed: &ListedOrder| CancelOrder { account, order: listed.receipt.order };
+            let commands = known.map(cancel).collect();
             let mut cancelled =
                 self.shards.execute_all(shard, commands, waiters).await?.into_iter();
-            outcomes.extend(orders.iter().map(|order| match order {
+            outcomes.extend(named.iter().map(|order| match order {
                 Some(_) => cancelled.next().expect("there is an outcome for each command"),
                 None => Err(Refusal::Rejected(Rejection::OrderNotFound)),
             }));
@@ -84,20 +75,32 @@ impl Service {
         let account = caller.account()?;
         let mut names = Vec::with_capacity(orders.len());
         for orders in orders.chunks(NAMES_PER_VISIT) {
-            let orders = orders.to_vec();
-            let find = move |state: &State| {
-                let mut lsn = Lsn::START;
-                let names = orders.iter().map(|&order| {
-                    let listed = state.observe_listed(account, order);
-                    lsn = lsn.max(listed.lsn);
-                    listed.value.and_then(|listed| listed.receipt.client_order_id)
-                });
-                let value: Vec<Option<Box<str>>> = names.collect();
-                Observed { value, lsn }
-            };
-            names.extend(self.shards.observe(account.shard(), context.waiters, find).await?);
+            let listed = self.listed(account, orders, State::observe_listed, context).await?;
+            let name = |listed: Option<ListedOrder>| listed?.receipt.client_order_id;
+            names.extend(listed.into_iter().map(name));
         }
         Ok(names)
+    }
+
+    /// Looks up orders in one visit of the account's shard.
+    async fn listed<Id: Copy + Send + 'static>(
+        &self,
+        account: AccountId,
+        ids: &[Id],
+        look_up: fn(&State, AccountId, Id) -> Observed<Option<ListedOrder>>,
+        context: RequestContext<'_>,
+    ) -> Result<Vec<Option<ListedOrder>>, ServiceError> {
+        let ids = ids.to_vec();
+        let look_up_all = move |state: &State| {
+            let mut lsn = Lsn::START;
+            let orders = ids.into_iter().map(|id| {
+                let observed = look_up(state, account, id);
+                lsn = lsn.max(observed.lsn);
+                observed.value
+            });
+            Observed { value: orders.collect(), lsn }
+        };
+        Ok(self.shards.observe(account.shard(), context.waiters, look_up_all).await?)
     }
 
     /// Cancels the open orders that the request selects, oldest first, and returns their ids. If

@@ -1,7 +1,6 @@
 //! Credentials of wallets. A wallet signs headers (L1) to get a key, a secret and a passphrase, and
 //! with these it signs everything else (L2).
 
-use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderValue};
 
 use super::{Awaited, object};
@@ -42,7 +41,7 @@ pub(super) async fn list(call: &Call<'_>) -> Awaited {
 /// Revokes the key that has signed the request.
 pub(super) async fn delete(call: &Call<'_>) -> Awaited {
     call.service().delete_api_key(&call.caller, call.context).await?;
-    Ok(Reply::json(StatusCode::OK, br#""OK""#.to_vec()))
+    Ok(Reply::ok(&"OK"))
 }
 
 /// Verifies the headers with which a wallet proves itself.

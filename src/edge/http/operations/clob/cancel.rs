@@ -4,12 +4,12 @@
 //! with the venue's reason, whatever the reason is here; bots look for its last words.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 
 use serde::Deserialize;
 
+use super::list::order_id;
 use super::prices::write_map;
-use super::request::Name;
+use super::request::{Name, each_once};
 use super::{Awaited, object};
 use crate::http::call::Call;
 use crate::http::error::ClobError;
@@ -57,9 +57,7 @@ pub(super) async fn list(call: &Call<'_>) -> Awaited {
         let text = format!("Too many orders in payload, max allowed: {ORDERS_MAX}");
         return Err(ClobError::refused(text).into());
     }
-    let mut seen = HashSet::new();
-    let ids = ids.into_iter().map(|Name(id)| id).filter(|id| seen.insert(id.clone()));
-    cancel(call, ids.collect()).await
+    cancel(call, each_once(ids.into_iter().map(|Name(id)| id))).await
 }
 
 pub(super) async fn all(call: &Call<'_>) -> Awaited {
@@ -72,17 +70,9 @@ pub(super) async fn in_market(call: &Call<'_>) -> Awaited {
         [] => Selection::default(),
         body => serde_json::from_slice(body).map_err(|_| ClobError::INVALID_ORDER)?,
     };
-    let mut request = CancelRequest::default();
-    if let Some(market) = selection.market.filter(|text| !text.is_empty()) {
-        match call.service().market(&market) {
-            Ok(market) => request.market_id = Some((&*market.info().condition_id).into()),
-            // No order can be in it.
-            Err(_) => return Ok(answer(Vec::new(), Vec::new())),
-        }
-    }
-    let token_id = selection.asset_id.filter(|text| !text.is_empty());
-    request.token_id = token_id.map(Into::into);
-    cancel_selected(call, request).await
+    let [market_id, token_id] = [selection.market, selection.asset_id]
+        .map(|text| text.filter(|text| !text.is_empty()).map(Into::into));
+    cancel_selected(call, CancelRequest { market_id, token_id }).await
 }
 
 async fn cancel(call: &Call<'_>, ids: Vec<Cow<'_, str>>) -> Awaited {
@@ -108,9 +98,9 @@ async fn cancel(call: &Call<'_>, ids: Vec<Cow<'_, str>>) -> Awaited {
 async fn cancel_selected(call: &Call<'_>, request: CancelRequest) -> Awaited {
     let orders = call.service().cancel_all(&call.caller, request, call.context).await?;
     let names = call.service().names_of(&call.caller, &orders, call.context).await?;
-    let ids = orders.iter().zip(names).map(|(order, name)| {
+    let ids = orders.iter().zip(&names).map(|(&order, name)| {
         call.metrics.orders_cancelled.increment();
-        name.map_or_else(|| order.to_string().into(), |name| Cow::Owned(name.into()))
+        order_id(order, name.as_deref())
     });
     Ok(answer(ids.collect(), Vec::new()))
 }

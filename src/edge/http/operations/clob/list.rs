@@ -23,7 +23,7 @@ use paperbourse_core::ids::OrderId;
 use paperbourse_core::ids::condition::ConditionId;
 use paperbourse_exchange::service::OnlyOrder;
 
-pub(super) use orders::{get as order, list as orders};
+pub(super) use orders::{find, get as order, list as orders};
 pub(super) use trades::list as trades;
 
 /// Maximum number of rows in a page, the venue's. Clients cannot choose it.
@@ -43,9 +43,9 @@ struct Page<Row> {
 }
 
 /// A wallet and the API key with which it has signed, as rows show them.
-struct Party<'a> {
-    owner: &'a str,
-    wallet: Address,
+pub(super) struct Party<'a> {
+    pub(super) owner: &'a str,
+    pub(super) wallet: Address,
 }
 
 impl<Row> Page<Row> {
@@ -56,7 +56,7 @@ impl<Row> Page<Row> {
 }
 
 impl<'a> Party<'a> {
-    fn of(call: &Call<'a>) -> Self {
+    pub(super) fn of(call: &Call<'a>) -> Self {
         let headers = l2_headers(&call.head.headers).expect("its caller was identified by them");
         Self {
             owner: str::from_utf8(headers.api_key).expect("a known API key is a UUID"),

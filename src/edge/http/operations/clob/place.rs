@@ -9,9 +9,8 @@ use std::ops::RangeInclusive;
 use hyper::StatusCode;
 use serde_json::value::RawValue;
 
-use super::list::transaction_hash;
-use super::request::find;
-use super::{Awaited, auth, object};
+use super::list::{Party, find, transaction_hash};
+use super::{Awaited, object, request};
 use crate::http::call::Call;
 use crate::http::error::{ClobError, ClobRefusal};
 use crate::http::json::write::{JsonObject, write_list, write_text};
@@ -22,20 +21,16 @@ use paperbourse_clob::order::{
     Caller, MarketFacts, MarketKind, OrderError, OrderSize, OrderTerms, OrderType, PostedOrder,
     Side as SignedSide, SignatureType, SignedOrder, Version,
 };
-use paperbourse_clob::signature::address::Address;
 use paperbourse_core::engine::command::{OrderNames, TradeOrder};
 use paperbourse_core::engine::order::idempotency::NameHash;
 use paperbourse_core::engine::order::payload::{NamedTimeInForce, NewOrder, PayloadFlaw};
 use paperbourse_core::engine::order::receipt::OrderReceipt;
 use paperbourse_core::engine::order::terms::{OrderKind, OrderStatus};
 use paperbourse_core::engine::rejection::Rejection;
-use paperbourse_core::engine::state::view::{OrderCursor, OrderFilter};
 use paperbourse_core::ids::{OrderId, Timestamp};
 use paperbourse_core::market::book::Side;
 use paperbourse_core::money::{Notional, Price, Shares, Usd};
-use paperbourse_exchange::service::{
-    OnlyOrder, OrdersRequest, OutcomeSnapshot, Page, PlaceRequest, ServiceError,
-};
+use paperbourse_exchange::service::{OutcomeSnapshot, PlaceRequest, ServiceError};
 use paperbourse_exchange::shard::Refusal;
 
 /// How orders of the venue's interface are taken and answered.
@@ -140,17 +135,13 @@ async fn verify(call: &Call<'_>, json: &[u8]) -> Result<Verified, ClobError> {
 
 fn verify_now(call: &Call<'_>, json: &[u8]) -> Result<Verified, ClobError> {
     let posted = PostedOrder::parse(json)?;
-    let shown = find(call, posted.token_id()).ok_or(ClobError::NO_BOOK)?;
+    let shown = request::find(call, posted.token_id()).ok_or(ClobError::NO_BOOK)?;
     let info = shown.market.info();
     let kind = MarketKind::of_token(posted.token_id(), info.neg_risk);
     let tick_micros = info.tick.micros().unsigned_abs();
     let market = MarketFacts { kind: kind.ok_or(ClobError::NO_BOOK)?, tick_micros };
-    let headers = auth::l2_headers(&call.head.headers).expect("the caller was identified by them");
-    let caller = Caller {
-        address: Address::parse(headers.address).expect("the address was compared"),
-        api_key: str::from_utf8(headers.api_key).expect("the key is known"),
-    };
-    let order = posted.verify(&caller, &market)?;
+    let Party { owner, wallet } = Party::of(call);
+    let order = posted.verify(&Caller { address: wallet, api_key: owner }, &market)?;
     let terms = terms(call, &order, &market, &shown);
     Ok(Verified { id: order.id.to_string(), order, terms })
 }
@@ -230,9 +221,7 @@ fn require_worth(order: &NewOrder, shown: &OutcomeSnapshot) -> Result<(), ClobEr
         _ => None,
     };
     match worth.filter(|&worth| worth < PURCHASE_MIN) {
-        Some(worth) => Err(ClobError::refused(format!(
-            "invalid amount for a marketable BUY order (${worth}), min size: ${PURCHASE_MIN}"
-        ))),
+        Some(worth) => Err(ClobError::refused(too_small(worth))),
         None => Ok(()),
     }
 }
@@ -270,9 +259,7 @@ impl Verified {
                     "order {id} is invalid. Size ({asked}) lower than the minimum: {quantity_min}"
                 )
             }
-            Rejection::AmountTooSmall { amount } => format!(
-                "invalid amount for a marketable BUY order (${amount}), min size: ${PURCHASE_MIN}"
-            ),
+            Rejection::AmountTooSmall { amount } => too_small(*amount),
             Rejection::Payload(PayloadFlaw::Expiration) => "invalid expiration".to_owned(),
             Rejection::AccountSuspended | Rejection::SuspendedWhileDelayed => {
                 format!("'{}' address banned", self.order.signer.checksummed())
@@ -288,6 +275,10 @@ fn not_enough(balance_micros: i64, asked_micros: i64) -> String {
         "not enough balance / allowance: the balance is not enough -> balance: {balance_micros}, \
          order amount: {asked_micros}"
     )
+}
+
+fn too_small(worth: Usd) -> String {
+    format!("invalid amount for a marketable BUY order (${worth}), min size: ${PURCHASE_MIN}")
 }
 
 /// The text for an order that ends at placement without a fill.
@@ -319,7 +310,7 @@ async fn answer(
         }
         Some(Err(error)) => return Err(signed.refusal(error)),
         None => {
-            let found = find_order(call, &signed.id).await?;
+            let found = find(call, &signed.id).await?.map(|listed| listed.receipt);
             match (found, &signed.terms) {
                 (Some(receipt), _) => receipt,
                 (None, Err(error)) => return Err(error.clone().into()),
@@ -328,21 +319,6 @@ async fn answer(
         }
     };
     PlacedOrder::of(signed, &receipt)
-}
-
-/// Returns the order of the caller with this id.
-pub(super) async fn find_order(
-    call: &Call<'_>,
-    id: &str,
-) -> Result<Option<OrderReceipt>, ServiceError> {
-    let request = OrdersRequest {
-        only: Some(OnlyOrder::Named(NameHash::of_order(id))),
-        filter: OrderFilter::default(),
-        from: OrderCursor::START,
-        page: Page { limit: 1, offset: 0 },
-    };
-    let found = call.service().orders(&call.caller, request, call.context).await?;
-    Ok(found.orders.into_iter().next().map(|listed| listed.receipt))
 }
 
 /// An order that is taken, as it was when it was placed.

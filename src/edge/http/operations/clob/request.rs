@@ -75,8 +75,13 @@ pub(super) fn order_ids(body: &[u8]) -> Result<Vec<Cow<'_, str>>, ClobError> {
     if ids.len() > ENTRIES_MAX {
         return Err(ClobError::TOO_LARGE);
     }
+    Ok(each_once(ids.into_iter().map(|Name(id)| id)))
+}
+
+/// Leaves out texts that were there before.
+pub(super) fn each_once<'a>(texts: impl Iterator<Item = Cow<'a, str>>) -> Vec<Cow<'a, str>> {
     let mut seen = HashSet::new();
-    Ok(ids.into_iter().map(|Name(id)| id).filter(|id| seen.insert(id.clone())).collect())
+    texts.filter(|text| seen.insert(text.clone())).collect()
 }
 
 /// Text that is borrowed where it has no escapes.
@@ -85,9 +90,7 @@ pub(super) struct Name<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// Reads the tokens in a body, each once.
 pub(super) fn tokens(body: &[u8]) -> Result<Vec<Cow<'_, str>>, ClobError> {
-    let mut seen = HashSet::new();
-    let tokens = entries(body)?.into_iter().map(|entry| entry.token_id);
-    Ok(tokens.filter(|token_id| seen.insert(token_id.clone())).collect())
+    Ok(each_once(entries(body)?.into_iter().map(|entry| entry.token_id)))
 }
 
 /// Reads a side, in any case.

@@ -30,11 +30,6 @@ pub(super) fn empty_page(_: &Call<'_>) -> Answer {
     }))
 }
 
-/// Confirms that there is nothing left.
-pub(super) fn done(_: &Call<'_>) -> Answer {
-    Ok(Reply::json(StatusCode::OK, br#""OK""#.to_vec()))
-}
-
 pub(super) fn empty_object(_: &Call<'_>) -> Answer {
     Ok(Reply::json(StatusCode::OK, b"{}".to_vec()))
 }

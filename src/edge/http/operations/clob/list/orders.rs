@@ -18,7 +18,7 @@ use paperbourse_core::engine::state::view::{ListedOrder, OrderCursor, OrderFilte
 use paperbourse_core::ids::{Timestamp, condition};
 use paperbourse_core::money::Price;
 use paperbourse_core::wire::Decimal;
-use paperbourse_exchange::service::{self, OrdersRequest};
+use paperbourse_exchange::service::{self, OrdersRequest, ServiceError};
 
 /// Lists the open orders, newest first.
 pub(in crate::http::operations::clob) async fn list(call: &Call<'_>) -> Awaited {
@@ -33,10 +33,18 @@ pub(in crate::http::operations::clob) async fn list(call: &Call<'_>) -> Awaited 
 
 /// Returns one order. The venue shows only open ones; this server also those that have ended.
 pub(in crate::http::operations::clob) async fn get(call: &Call<'_>) -> Awaited {
-    let request = request_of(Some(&call.parameter()), OrderFilter::default(), OrderCursor::START);
+    let listed = find(call, &call.parameter()).await?.ok_or(ClobError::NO_ORDER)?;
+    Ok(Reply::ok(&OrderRow::of(&listed, &Party::of(call))))
+}
+
+/// Returns the order of the caller with this id.
+pub(in crate::http::operations::clob) async fn find(
+    call: &Call<'_>,
+    id: &str,
+) -> Result<Option<ListedOrder>, ServiceError> {
+    let request = request_of(Some(id), OrderFilter::default(), OrderCursor::START);
     let found = call.service().orders(&call.caller, request, call.context).await?;
-    let listed = found.orders.first().ok_or(ClobError::NO_ORDER)?;
-    Ok(Reply::ok(&OrderRow::of(listed, &Party::of(call))))
+    Ok(found.orders.into_iter().next())
 }
 
 /// Reads the filter and the page; `None` after the last page.
