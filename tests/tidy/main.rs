@@ -304,6 +304,24 @@ fn every_module_documents_its_purpose() {
     report("a module begins with its responsibility", &broken);
 }
 
+/// `.ci/models` runs every module named `model` of the default members, with all atomics replaced:
+/// any other test that it picks up fails there, and only there.
+#[test]
+fn only_loom_tests_are_in_modules_named_model() {
+    let mut broken = Vec::new();
+    for source in sources(&["src"]).iter().filter(|source| !source.name.contains("src/cluster/")) {
+        let lines = || source.text.lines().map(str::trim);
+        // Each line with the one before it.
+        for (before, line) in std::iter::once("").chain(lines()).zip(lines()) {
+            let is_model = matches!(line, "mod model;" | "mod model {");
+            if is_model && before != "#[cfg(all(test, paperbourse_loom))]" {
+                broken.push(source.name.clone());
+            }
+        }
+    }
+    report("modules named `model` that are compiled without loom", &broken);
+}
+
 #[test]
 fn every_rule_of_the_journal_names_a_test() {
     let face = fs::read_to_string(root().join("src/store/journal.rs")).unwrap();

@@ -1,5 +1,5 @@
 mod clients;
-mod model;
+mod naive;
 mod secrets;
 
 use std::collections::BTreeSet;
