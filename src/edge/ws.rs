@@ -26,6 +26,7 @@
 
 mod batch;
 pub mod bounds;
+mod channels;
 pub mod close;
 pub mod connection;
 pub mod counts;

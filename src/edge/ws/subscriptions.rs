@@ -7,9 +7,10 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
+use super::channels::{Channel, Mailbox};
 use super::dirty::{Cursor, SLOTS_MAX};
 use super::event_id::EventId;
-use super::fanout::{Channel, Fanout, Mailbox, SocketId};
+use super::fanout::{Fanout, SocketId};
 use super::price_frame::PriceFrame;
 use super::turns::Turns;
 use paperbourse_core::ids::{Timestamp, condition};
@@ -56,7 +57,7 @@ enum Lack {
 }
 
 struct Subscription {
-    channel: Arc<Channel>,
+    channel: Arc<Channel<PriceFrame>>,
     /// The subscription's number, which gives the order of subscription and is never reused.
     place: u64,
     sent: Option<Sent>,

@@ -217,16 +217,15 @@ fn dropping_a_socket_removes_its_channels() {
     let fanout = fanout(3);
     let mut stays = open(&fanout);
     subscribe(&mut stays, [0]);
-    let channel: Weak<Channel> = {
+    let channel: Weak<Channel<PriceFrame>> = {
         let mut goes = open(&fanout);
         subscribe(&mut goes, [0, 1, 2]);
         assert_eq!((fanout.channel_count(), fanout.socket_count()), (3, 2));
-        let channels = fanout.channels.lock();
-        Arc::downgrade(&channels["m1"])
+        Arc::downgrade(&fanout.channels.of("m1").unwrap())
     };
     assert_eq!((fanout.channel_count(), fanout.socket_count()), (1, 1));
     assert!(channel.upgrade().is_none());
-    let left = fanout.channels.lock()["m0"].subscribers.lock().list.len();
+    let left = fanout.channels.of("m0").unwrap().subscriber_count();
     assert_eq!(left, 1);
     let mailbox = Arc::downgrade(stays.mailbox());
     drop(stays);
