@@ -295,7 +295,12 @@ impl Operation {
 
     /// Whether the operation changes nothing.
     pub(super) fn is_read(&self) -> bool {
-        self.method == Verb::Get || matches!(self.run, Run::Clob(_))
+        let is_clob_read = match self.run {
+            Run::Clob(_) => true,
+            Run::ClobLater(_) => self.access == Access::Public,
+            _ => false,
+        };
+        self.method == Verb::Get || is_clob_read
     }
 
     /// Returns the answer for an error, as the operation's clients expect it.

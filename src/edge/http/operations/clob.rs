@@ -65,7 +65,7 @@ pub static CLOB: [Operation; 72] =
         get("/midpoint", prices::midpoint),
         get("/spread", prices::spread),
         get("/last-trade-price", prices::last_trade),
-        post("/books", books::list),
+        Operation::post("/books", Public, later(|call| Box::pin(books::list(call)))).batch_body(),
         post("/prices", prices::list),
         post("/midpoints", prices::list_midpoints),
         post("/spreads", prices::list_spreads),
