@@ -18,6 +18,7 @@ mod listing;
 pub mod price;
 pub mod quote;
 pub mod resting_limits;
+pub mod trades;
 pub mod updown;
 pub mod walk;
 
@@ -40,6 +41,7 @@ use delay::DelayScale;
 use former::Former;
 use histories::{Histories, OutcomeHistory};
 use lease::Lease;
+use listing::NewlyListed;
 use quote::{Quote, QuotedBook};
 use resting_limits::RestingLimits;
 
@@ -80,6 +82,7 @@ pub struct Markets {
     delays: Arc<DelayScale>,
     lease: Arc<Lease>,
     histories: Histories,
+    newly_listed: NewlyListed,
 }
 
 /// The payouts of a market, by token id.
@@ -107,6 +110,8 @@ pub struct Market {
     resting_limits: OnceLock<Arc<RestingLimits>>,
     /// Set after `resting_limits`; see [`Market::resting_limits`].
     has_resting_limits: AtomicBool,
+    /// The venue's trades that wait to be passed on.
+    trades: Mutex<trades::Waiting>,
     /// Set while the market is queued to be looked at again. Accessed only under the lock of that
     /// queue.
     waits: AtomicBool,
@@ -299,6 +304,7 @@ impl Markets {
                 added.insert(condition_id, market);
             }
         }
+        self.newly_listed.add(added.values());
         let leaving = self.settled_too_many();
         let is_leaving: HashSet<*const Market> = leaving.iter().map(Arc::as_ptr).collect();
         markets.retain(|market| !is_leaving.contains(&Arc::as_ptr(market)));
@@ -425,6 +431,7 @@ impl Market {
             is_withheld: AtomicBool::new(false),
             resting_limits: OnceLock::new(),
             has_resting_limits: AtomicBool::new(false),
+            trades: Mutex::default(),
             waits: AtomicBool::new(false),
             is_delay_cut: AtomicBool::new(false),
             delays,

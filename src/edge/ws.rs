@@ -27,6 +27,12 @@
 mod batch;
 pub mod bounds;
 mod channels;
+mod clob;
+mod clob_channels;
+pub mod clob_market;
+mod clob_market_events;
+mod clob_market_frame;
+mod clob_subscriptions;
 pub mod close;
 pub mod connection;
 pub mod counts;
@@ -56,6 +62,7 @@ use hyper::upgrade::Upgraded;
 use hyper::{Method, Request, Response, Version};
 
 pub use bounds::CLIENT_FRAME_BYTES_MAX;
+pub use frame::FrameLimit;
 
 /// Why a request cannot be upgraded to a WebSocket. Nothing was upgraded; the response is plain
 /// HTTP.

@@ -358,6 +358,7 @@ impl Feed {
         };
         self.counts.trades += 1;
         token.last_trade = Some(trade);
+        token.market.note_trade(token.outcome, trade);
         self.note_market_price(token_id, trade.price, &mut findings);
         if findings.iter().all(|(judged, _)| judged != token_id) {
             let token = self.tokens.get_mut(token_id).expect("the token was found above");

@@ -12,6 +12,7 @@ mod cancels;
 mod candles;
 mod clob;
 mod clob_lists;
+mod clob_market_socket;
 mod clob_orders;
 mod clob_wallets;
 mod comments;

@@ -103,6 +103,19 @@ fn clob_client_works() {
     run_node("@polymarket/clob-client", 54);
 }
 
+/// Books that are kept from frames of the market socket, raw ones and those of a client, have the
+/// hashes that come with them.
+#[test]
+fn books_kept_from_frames_have_their_hashes() {
+    let Some(clients) = clients() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let server =
+        ServerProcess::start(BINARY, data.path(), &["--venue-speed", "20", "--clob", "on"]);
+    let mut python = Command::new(clients.join("bin/python"));
+    let hashes = output_of(python.arg(folder().join("market_socket.py")).arg(host(&server)));
+    assert!(hashes.trim_end().parse::<usize>().unwrap() >= 1_000, "{hashes}");
+}
+
 /// Not in CI, because this client takes minutes to build.
 #[test]
 fn polymarket_client_sdk_v2_works() {

@@ -11,7 +11,7 @@ use crate::{Connection, Request, Response};
 /// A received frame.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Frame {
-    /// A text message, which is JSON.
+    /// A text message, which is JSON, or else `PONG`.
     Text(Value),
     /// The end, with its code.
     Close(u16),
@@ -186,7 +186,12 @@ impl Socket {
         self.stream.read_exact(&mut payload)?;
         Ok(match first {
             TEXT => {
-                let message: Value = serde_json::from_slice(&payload).unwrap();
+                // The venue's answer to its own ping is no JSON.
+                let message = if payload == b"PONG" {
+                    json!("PONG")
+                } else {
+                    serde_json::from_slice(&payload).unwrap()
+                };
                 if let Some(witness) = &mut self.witness {
                     witness.received(message["type"].as_str().unwrap_or_default(), &message);
                 }

@@ -5,8 +5,9 @@ use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
+use parking_lot::Mutex;
 
-use super::{Market, MarketsByName};
+use super::{MARKETS_MAX, Market, Markets, MarketsByName};
 use crate::ids::{OutcomeIndex, condition};
 
 /// The markets at one moment, with indexes by name.
@@ -64,6 +65,27 @@ impl Listing {
     /// Returns the market and the outcome of this token.
     pub fn by_token(&self, token_id: &str) -> Option<(&Arc<Market>, OutcomeIndex)> {
         self.by_token.get(token_id).map(|(market, outcome)| (market, *outcome))
+    }
+}
+
+/// The newly listed markets that nobody has taken yet; `None` until that is asked for.
+#[derive(Default)]
+pub(super) struct NewlyListed(Mutex<Option<Vec<Arc<Market>>>>);
+
+impl NewlyListed {
+    pub(super) fn add<'m>(&self, markets: impl Iterator<Item = &'m Arc<Market>>) {
+        if let Some(list) = &mut *self.0.lock() {
+            list.extend(markets.cloned());
+            list.truncate(MARKETS_MAX);
+        }
+    }
+}
+
+impl Markets {
+    /// Takes the markets that were listed since the last call. The first call starts to keep them,
+    /// and returns none. Only one task may call this.
+    pub fn newly_listed(&self) -> Vec<Arc<Market>> {
+        std::mem::take(self.newly_listed.0.lock().get_or_insert_default())
     }
 }
 

@@ -28,7 +28,7 @@ use super::route::operation_count;
 use crate::telemetry::Traces;
 use crate::telemetry::{AccessLog, Metrics, Sample, Throttle};
 use crate::ws::bounds::UNSENT_BYTES_MAX;
-use crate::ws::counts::{ExportCounts, SocketCounts, StreamCounts};
+use crate::ws::counts::{AddressCounts, ExportCounts, SocketCounts, StreamCounts};
 use crate::ws::executions::ExecutionCounts;
 use crate::ws::fanout::Fanout;
 use crate::ws::turns::{Place, Turns};
@@ -65,6 +65,8 @@ pub struct AppState {
     pub sockets: Arc<SocketCounts>,
     /// Number of running exports of each account.
     pub exports: Arc<ExportCounts>,
+    /// Number of open sockets of the venue's interface, by address.
+    pub clob_sockets: Arc<AddressCounts>,
     /// Number of open price streams of each address.
     pub streams: Arc<StreamCounts>,
     /// Memory budget for data of sockets and price streams that clients have not read yet.
@@ -98,6 +100,7 @@ impl AppState {
             executions: ExecutionCounts::default(),
             sockets: Arc::default(),
             exports: Arc::default(),
+            clob_sockets: Arc::default(),
             streams: Arc::default(),
             unsent: ByteBudget::new(UNSENT_BYTES_MAX),
             turned_away: AtomicU64::new(0),

@@ -290,7 +290,11 @@ impl Operation {
 
     /// Whether the operation belongs to the venue's interface.
     pub(super) const fn is_clob(&self) -> bool {
-        matches!(self.run, Run::Clob(_) | Run::ClobLater(_))
+        match self.run {
+            Run::Clob(_) | Run::ClobLater(_) => true,
+            Run::Socket(stream) => stream.is_clob(),
+            _ => false,
+        }
     }
 
     /// Whether the operation changes nothing.

@@ -245,7 +245,7 @@ impl Mailbox {
     }
 
     /// Marks a slot, and asks for a turn if the set of marked slots was empty.
-    fn mark(&self, slot: u32) {
+    pub(super) fn mark(&self, slot: u32) {
         // The frame was stored before this, so a reader of the slot sees that frame or a newer
         // one.
         if self.dirty.mark(slot as usize) {

@@ -25,6 +25,23 @@ pub enum CloseReason {
     BadCredential(Credential),
     /// The account has reached its tier's limit of open sockets.
     TooManySockets,
+    /// A client of the venue has not subscribed as it should have.
+    Clob(ClobFlaw),
+}
+
+/// What is wrong with what a client of the venue has sent, or not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClobFlaw {
+    /// No valid frame has arrived for a while after the upgrade.
+    Late,
+    /// A frame exceeded the size limit, or a message was fragmented.
+    TooBig,
+    /// A frame is no subscription.
+    NoSubscription,
+    /// The socket would have too many markets.
+    TooManyMarkets,
+    /// The address has reached its limit of open sockets.
+    TooManySockets,
 }
 
 /// What is wrong with a socket's credential.
@@ -47,7 +64,8 @@ pub enum Credential {
 }
 
 impl CloseReason {
-    /// All reasons chosen by the server, without those that echo the peer's code.
+    /// All reasons for which this server closes its own sockets, without those that echo the peer's
+    /// code.
     pub const OWN: [Self; 16] = [
         Self::GoingAway,
         Self::Protocol,
@@ -79,7 +97,9 @@ impl CloseReason {
             Self::TooBig => 1009,
             Self::Busy | Self::TooSlow => 1013,
             Self::BadCredential(_) => 4001,
-            Self::TooManySockets => 4002,
+            Self::TooManySockets | Self::Clob(ClobFlaw::TooManySockets) => 4002,
+            Self::Clob(ClobFlaw::TooBig) => 1009,
+            Self::Clob(_) => 1008,
         }
     }
 
@@ -113,6 +133,15 @@ impl CloseReason {
                 Credential::Unpermitted => "the key lacks the permission read",
             },
             Self::TooManySockets => "too many open sockets for this tier",
+            Self::Clob(flaw) => match flaw {
+                ClobFlaw::Late => "no subscription within 10 s",
+                ClobFlaw::TooBig => "frame above 128 KiB or fragmented message",
+                ClobFlaw::NoSubscription => {
+                    "a frame must be PING, or JSON with assets_ids or markets, as texts in a list"
+                }
+                ClobFlaw::TooManyMarkets => "too many markets on this socket",
+                ClobFlaw::TooManySockets => "too many open sockets from this address",
+            },
         }
     }
 
@@ -136,6 +165,8 @@ impl CloseReason {
                 "Connect again with a valid key that has the permission `read`, or a new token."
             }
             Self::TooManySockets => "Close another socket of the account first.",
+            // The venue's sockets are not in the document that gives advice.
+            Self::Clob(_) => "",
         }
     }
 }

@@ -29,11 +29,11 @@ use tokio::time::{Instant, timeout};
 
 use super::batch::Batch;
 use super::bounds::{REPLY_BYTES_MAX, WRITE_BYTES_GOAL};
-use super::close::CloseReason;
-use super::counts::OpenSocket;
-use super::frame::{ClientFrame, FrameReader, ReadEnd, put_close, put_ping, put_pong};
+use super::close::{ClobFlaw, CloseReason};
+use super::counts::CountedSocket;
+use super::frame::{ClientFrame, FrameLimit, FrameReader, ReadEnd, put_close, put_ping, put_pong};
 use super::watch::{Notice, Watch, Watched};
-use paperbourse_core::ids::{AccountId, Timestamp};
+use paperbourse_core::ids::Timestamp;
 use paperbourse_core::limits::budget::Share;
 
 /// The messages of one kind of socket.
@@ -74,16 +74,16 @@ pub const LINGER_MAX: Duration = Duration::from_secs(1);
 
 /// The client of a socket, and its limits.
 pub struct Peer {
-    /// The account the socket belongs to.
-    pub account_id: AccountId,
-    /// The guard that counts the socket as one of the account's open sockets.
-    pub open: OpenSocket,
+    /// The guard that counts the socket as one of the open sockets of its account or address.
+    pub open: CountedSocket,
     /// The socket's share of the budget for bytes that peers have not read.
     pub unsent: Share,
     /// The approximate size of a batch of prices, in bytes:
     /// [`PRICES_BYTES_GOAL`](super::bounds::PRICES_BYTES_GOAL), or [`WRITE_BYTES_GOAL`] if the
     /// stream keeps bytes that the peer does not take.
     pub batch_bytes: usize,
+    /// How large the frames of the client may be.
+    pub frames: FrameLimit,
     /// Whether a frame may arrive now, given the nanoseconds since the socket was opened. Called
     /// once per frame.
     pub allow: Box<dyn FnMut(u64) -> bool + Send>,
@@ -130,11 +130,11 @@ impl Ended {
         match reason {
             CloseReason::Returned(_) => 2,
             CloseReason::GoingAway => 3,
-            CloseReason::Protocol => 4,
+            CloseReason::TooBig | CloseReason::Clob(ClobFlaw::TooBig) => 8,
+            CloseReason::Protocol | CloseReason::Clob(_) => 4,
             CloseReason::Binary => 5,
             CloseReason::NotUtf8 => 6,
             CloseReason::TooMuch => 7,
-            CloseReason::TooBig => 8,
             CloseReason::Busy => 9,
             CloseReason::TooSlow => 10,
             CloseReason::BadCredential(_) => 11,
@@ -156,8 +156,8 @@ where
     P: Protocol,
 {
     let (read_half, mut write_half) = tokio::io::split(stream);
-    let Peer { account_id: _, open, unsent, batch_bytes, allow, is_valid } = peer;
-    let mut frames = FrameReader::new(read_half, received);
+    let Peer { open, unsent, batch_bytes, frames, allow, is_valid } = peer;
+    let mut frames = FrameReader::new(read_half, received, frames);
     let (ended, is_close_sent) = {
         let connection = Connection::new(protocol, wake, unsent, watch.add(is_valid));
         let mut writing = pin!(connection.write(&mut write_half, batch_bytes));

@@ -42,6 +42,28 @@ pub type StreamCounts = OpenCounts<Origin>;
 /// An open price stream, counted for its address.
 pub type OpenStream = Open<Origin>;
 
+/// The number of open sockets of clients of the venue, which bring no credential to the upgrade, by
+/// address.
+pub type AddressCounts = OpenCounts<Origin>;
+
+/// An open socket, however it is counted.
+pub enum CountedSocket {
+    /// Counted for its account.
+    OfAccount(OpenSocket),
+    /// Counted for the address of its client.
+    OfAddress(Open<Origin>),
+}
+
+impl CountedSocket {
+    /// See [`Open::call_back`].
+    pub fn call_back(&self) -> Duration {
+        match self {
+            Self::OfAccount(open) => open.call_back(),
+            Self::OfAddress(open) => open.call_back(),
+        }
+    }
+}
+
 /// The number of open connections of one kind, by holder. A holder without connections takes no
 /// space.
 pub struct OpenCounts<H> {

@@ -1,11 +1,12 @@
 //! Sends each market's prices to every subscribed socket and stream. In this module, "socket"
 //! stands for both.
 //!
-//! A subscribed market has a [channel](super::channels). When the market changes, its frame is encoded once and
-//! published on the channel, and its slot is marked in the mailbox of each subscribed socket, which
-//! asks for a [turn](super::turns) at the first mark. In its turn, the socket takes its slots and
-//! sends the newest frame of each market. Frames that it was too slow for are not kept anywhere. So
-//! a slow reader costs no more than a fast one, and the fan-out never waits for a socket.
+//! A subscribed market has a [channel](super::channels). When the market changes, its frame is
+//! encoded once and published on the channel, and its slot is marked in the mailbox of each
+//! subscribed socket, which asks for a [turn](super::turns) at the first mark. In its turn, the
+//! socket takes its slots and sends the newest frame of each market. Frames that it was too slow
+//! for are not kept anywhere. So a slow reader costs no more than a fast one, and the fan-out never
+//! waits for a socket.
 //!
 //! A socket that is subscribed to all markets joins their channels one at a time, as its reader
 //! takes what was sent. A market without a channel is announced to the socket when that market
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 
 use super::bounds::{READERS_MAX, SUBSCRIPTIONS_MAX};
 use super::channels::{Channel, Channels, Frame, Mailbox, Map};
+use super::clob_channels::ClobChannels;
 use super::price_frame::PriceFrame;
 use super::subscriptions::Subscriptions;
 use super::turns::Turns;
@@ -39,6 +41,8 @@ pub struct Fanout {
     /// The round of the newest list of changes whose frames have all been published.
     passed_on: AtomicU64,
     channels: Channels<PriceFrame>,
+    /// What the venue's market sockets send.
+    clob: ClobChannels,
     socket_count: AtomicUsize,
     pub(super) subscription_count: AtomicUsize,
     /// The sockets subscribed to all markets.
@@ -61,6 +65,7 @@ impl Fanout {
             epoch: epoch.as_nanos(),
             passed_on: AtomicU64::new(0),
             channels: Channels::default(),
+            clob: ClobChannels::default(),
             socket_count: AtomicUsize::new(0),
             subscription_count: AtomicUsize::new(0),
             all: Mutex::default(),
@@ -80,6 +85,7 @@ impl Fanout {
                 }
                 self.pass_on(market, Timestamp::now());
             }
+            self.clob.announce(&self.markets, Timestamp::now());
             // Stored after the frames are published, so that whoever reads the number finds all of
             // them, and before the yield, so that it is set before any reader on this thread runs.
             self.passed_on.store(self.markets.round(), Ordering::Release);
@@ -107,6 +113,7 @@ impl Fanout {
             Some(channel) => channel.refresh(now),
             None => self.announce(market),
         }
+        self.clob.pass_on(market, now);
     }
 
     /// Announces a market to the sockets subscribed to all markets, which may not have joined it
@@ -124,13 +131,24 @@ impl Fanout {
         markets_max: MarketsMax,
         turns: &Arc<Turns>,
     ) -> Option<Subscriptions> {
+        let id = self.count_socket()?;
+        Some(Subscriptions::new(self.clone(), id, markets_max, turns.clone()))
+    }
+
+    /// Counts a new socket, which must be [closed](Self::close) when it ends. `None` if
+    /// [`READERS_MAX`] sockets are open.
+    pub(super) fn count_socket(&self) -> Option<SocketId> {
         let count = self.socket_count.fetch_add(1, Ordering::Relaxed);
         if count >= READERS_MAX {
             self.socket_count.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        let id = SocketId(self.next_socket_id.fetch_add(1, Ordering::Relaxed));
-        Some(Subscriptions::new(self.clone(), id, markets_max, turns.clone()))
+        Some(SocketId(self.next_socket_id.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// Returns the channels of the venue's market sockets.
+    pub(super) const fn clob(&self) -> &ClobChannels {
+        &self.clob
     }
 
     /// Returns the number of sockets and streams that receive prices.
@@ -208,6 +226,11 @@ impl Fanout {
         slot: u32,
     ) {
         self.channels.leave(channel, mailbox, slot);
+        self.release();
+    }
+
+    /// Gives back a [reserved](Self::reserve) subscription.
+    pub(super) fn release(&self) {
         let before = self.subscription_count.fetch_sub(1, Ordering::Relaxed);
         debug_assert!(before > 0, "every subscription was reserved");
     }

@@ -1,8 +1,8 @@
 //! RFC 6455 frames, whatever the messages mean: reads and checks client frames, and encodes server
 //! frames back to back, so that everything due to a socket leaves in one write.
 //!
-//! A message is a single frame of at most [`CLIENT_FRAME_BYTES_MAX`] bytes. A fragmented message is
-//! refused at its first fragment.
+//! A message is a single frame of at most [`FrameLimit::payload_bytes_max`] bytes. A fragmented
+//! message is refused at its first fragment.
 
 use std::future::poll_fn;
 use std::mem::MaybeUninit;
@@ -12,10 +12,30 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::close::CloseReason;
+use super::close::{ClobFlaw, CloseReason};
 
 /// The maximum size of a client frame's payload, in bytes.
 pub const CLIENT_FRAME_BYTES_MAX: usize = 16 * 1024;
+
+/// How large the frames of a client may be.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameLimit {
+    /// The maximum size of a frame's payload, in bytes.
+    pub payload_bytes_max: usize,
+    /// Why a socket with a larger frame, or a fragmented message, is closed.
+    pub too_big: CloseReason,
+}
+
+impl FrameLimit {
+    /// The limit on this server's own sockets.
+    pub const OWN: Self =
+        Self { payload_bytes_max: CLIENT_FRAME_BYTES_MAX, too_big: CloseReason::TooBig };
+
+    /// The limit on the venue's sockets, whose clients name some 80 bytes for each asset, all in
+    /// one frame.
+    pub const CLOB: Self =
+        Self { payload_bytes_max: 128 * 1024, too_big: CloseReason::Clob(ClobFlaw::TooBig) };
+}
 
 /// The maximum size of a control frame's payload, in bytes.
 const CONTROL_PAYLOAD_BYTES_MAX: usize = 125;
@@ -31,6 +51,7 @@ pub(super) struct FrameReader<R> {
     received: Vec<u8>,
     /// The length of the prefix of `received` that was returned.
     taken_bytes: usize,
+    limit: FrameLimit,
 }
 
 #[derive(PartialEq, Eq, Debug)]
@@ -61,8 +82,8 @@ struct FrameHead {
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Creates a reader of the stream. `received` are bytes already read from it.
-    pub(super) const fn new(stream: R, received: Vec<u8>) -> Self {
-        Self { stream, received, taken_bytes: 0 }
+    pub(super) const fn new(stream: R, received: Vec<u8>, limit: FrameLimit) -> Self {
+        Self { stream, received, taken_bytes: 0, limit }
     }
 
     /// Reads the next frame. Cancel safe.
@@ -79,7 +100,9 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     fn take(&mut self) -> Result<Option<ClientFrame>, ReadEnd> {
         debug_assert!(self.taken_bytes <= self.received.len(), "only what was received is taken");
         let unread = &mut self.received[self.taken_bytes..];
-        let Some(head) = FrameHead::parse(unread).map_err(ReadEnd::Close)? else { return Ok(None) };
+        let Some(head) = FrameHead::parse(unread, self.limit).map_err(ReadEnd::Close)? else {
+            return Ok(None);
+        };
         let end = head.head_bytes + head.payload_bytes;
         let Some(payload) = unread.get(head.head_bytes..end) else { return Ok(None) };
         let payload: Vec<u8> =
@@ -137,7 +160,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 impl FrameHead {
     /// Parses the header of a frame; `None` if it has not arrived completely. Rejects a bad frame
     /// before its payload arrives.
-    fn parse(bytes: &[u8]) -> Result<Option<Self>, CloseReason> {
+    fn parse(bytes: &[u8], limit: FrameLimit) -> Result<Option<Self>, CloseReason> {
         const FINAL: u8 = 0x80;
         const RESERVED: u8 = 0x70;
         const MASKED: u8 = 0x80;
@@ -168,8 +191,8 @@ impl FrameHead {
         let payload_bytes =
             if length.is_empty() { short } else { usize::try_from(long).unwrap_or(usize::MAX) };
         let is_first_fragment = !is_final && opcode != OpCode::Continuation;
-        if payload_bytes > CLIENT_FRAME_BYTES_MAX || is_first_fragment {
-            return Err(CloseReason::TooBig);
+        if payload_bytes > limit.payload_bytes_max || is_first_fragment {
+            return Err(limit.too_big);
         }
         let mask = mask.try_into().expect("a mask has four bytes");
         Ok(Some(Self { opcode, mask, head_bytes: 2 + length_bytes + 4, payload_bytes }))
@@ -304,7 +327,7 @@ mod tests {
         {
             let (ahead, rest) = bytes.split_at(ahead_bytes);
             let rest = Pieces(rest, &[pieces], 0);
-            let mut reader = FrameReader::new(rest, ahead.to_vec());
+            let mut reader = FrameReader::new(rest, ahead.to_vec(), FrameLimit::OWN);
             let read = runtime.block_on(reader.next());
             let read = read.map(|frame| match frame {
                 ClientFrame::Text(text) => format!("text {}", String::from_utf8_lossy(&text)),
@@ -341,7 +364,8 @@ mod tests {
         for piece_bytes in 1..bytes.len() {
             let pieces = [piece_bytes];
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            let mut reader = FrameReader::new(Pieces(&bytes, &pieces, 0), Vec::new());
+            let mut reader =
+                FrameReader::new(Pieces(&bytes, &pieces, 0), Vec::new(), FrameLimit::OWN);
             let expected = [
                 Ok(ClientFrame::Text(b"one".to_vec())),
                 Ok(ClientFrame::Ping(b"two".to_vec())),
@@ -365,7 +389,8 @@ mod tests {
             let small = masked(0x8a, b"").repeat(small_count);
             let bytes = [&small[..], &large, &[0x81]].concat();
             let (ahead, rest) = bytes.split_at(ahead_bytes.min(bytes.len()));
-            let mut reader = FrameReader::new(Pieces(rest, &[1_500], 0), ahead.to_vec());
+            let mut reader =
+                FrameReader::new(Pieces(rest, &[1_500], 0), ahead.to_vec(), FrameLimit::OWN);
             for _ in 0..small_count {
                 assert_eq!(runtime.block_on(reader.next()), Ok(ClientFrame::Pong));
             }
@@ -375,7 +400,7 @@ mod tests {
         }
         // An incomplete frame does not take up twice its size either.
         let part = &large[..large.len() - 1];
-        let mut reader = FrameReader::new(Pieces(part, &[1_500], 0), Vec::new());
+        let mut reader = FrameReader::new(Pieces(part, &[1_500], 0), Vec::new(), FrameLimit::OWN);
         assert_eq!(runtime.block_on(reader.next()), Err(ReadEnd::Gone));
         let capacity = reader.received.capacity();
         assert!(capacity <= part.len() + READ_BYTES, "{capacity} bytes for {}", part.len());
@@ -464,7 +489,8 @@ mod tests {
         ) {
             let bytes: Vec<u8> = frames.iter().flat_map(|(_, bytes)| bytes).copied().collect();
             let (ahead, rest) = bytes.split_at(ahead_bytes.min(bytes.len()));
-            let mut reader = FrameReader::new(Pieces(rest, &pieces, 0), ahead.to_vec());
+            let pieces = Pieces(rest, &pieces, 0);
+            let mut reader = FrameReader::new(pieces, ahead.to_vec(), FrameLimit::OWN);
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             for (frame, _) in frames {
                 prop_assert_eq!(runtime.block_on(reader.next()), Ok(frame));

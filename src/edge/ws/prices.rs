@@ -32,7 +32,7 @@ pub async fn serve_prices<S>(
     (stream, received): (S, Vec<u8>),
     peer: Peer,
     (fanout, turns): (&Arc<Fanout>, &Arc<Turns>),
-    markets_max: MarketsMax,
+    (account_id, markets_max): (AccountId, MarketsMax),
     watch: &Watch,
 ) -> Ended
 where
@@ -43,7 +43,7 @@ where
     };
     let wake = subscriptions.mailbox().wake_up().clone();
     let subscriptions = Box::new(subscriptions);
-    let prices = Prices { account_id: peer.account_id, subscriptions };
+    let prices = Prices { account_id, subscriptions };
     // Prices are in memory, so there is nothing to fetch.
     let fetching = std::future::pending();
     serve((stream, received), peer, (prices, wake, fetching), watch).await

@@ -22,6 +22,7 @@ mod unused;
 use hyper::StatusCode;
 
 use super::price_history;
+use super::socket::Stream;
 use crate::http::call::Call;
 use crate::http::error::{ClobError, ClobRefusal};
 use crate::http::json::write::JsonObject;
@@ -58,7 +59,7 @@ const ORDER_ERRORS: [&str; 13] = [
 ];
 
 /// The table, searched from the top, after [`super::OPERATIONS`].
-pub static CLOB: [Operation; 72] =
+pub static CLOB: [Operation; 73] =
     [
         get("/book", books::get),
         get("/price", prices::price),
@@ -98,6 +99,8 @@ pub static CLOB: [Operation; 72] =
         get("/fees/builder-fees/{code}", unused::no_builder_fee),
         get("/ohlc", unused::absent),
         get("/orderbook-history", unused::absent),
+        Operation::get("/ws/market", Public, Run::Socket(Stream::ClobMarket))
+            .errors(&["UPGRADE_REQUIRED", "HTTP_VERSION_TOO_OLD"]),
         Operation::post("/auth/api-key", Wallet, later(|call| Box::pin(auth::create(call))))
             .errors(&["JOURNAL_FULL", "SERVER_FULL", "TIER_KEY_LIMIT_EXCEEDED"]),
         Operation::get("/auth/derive-api-key", Wallet, later(|call| Box::pin(auth::derive(call)))),

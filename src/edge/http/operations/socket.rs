@@ -4,6 +4,7 @@
 //! is upgraded anyway, and its socket is then closed. Only requests that are not upgrades, and
 //! those over a rate limit, are answered in plain HTTP.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -27,19 +28,21 @@ use crate::http::reply::Reply;
 use crate::http::request_headers::RequestHeaders;
 use crate::telemetry::Metrics;
 use crate::ws::bounds::{PRICES_BYTES_GOAL, WRITE_BYTES_GOAL};
-use crate::ws::close::{CloseReason, Credential};
+use crate::ws::clob_market::serve_clob_market;
+use crate::ws::close::{ClobFlaw, CloseReason, Credential};
 use crate::ws::connection::{Ended, Peer, refuse};
+use crate::ws::counts::CountedSocket;
 use crate::ws::executions::serve_executions;
 use crate::ws::prices::serve_prices;
 use crate::ws::turns::Turns;
 use crate::ws::watch::Watch;
-use crate::ws::{Upgrading, upgrade};
-use paperbourse_core::ids::Timestamp;
-use paperbourse_core::limits::bucket::{BucketRule, TokenBucket};
+use crate::ws::{FrameLimit, Upgrading, upgrade};
+use paperbourse_core::ids::{AccountId, Timestamp};
+use paperbourse_core::limits::bucket::{BucketRule, Origin, TokenBucket};
 use paperbourse_core::limits::tier::{MarketsMax, TierLimits};
 use paperbourse_exchange::auth::presented::Presented;
 use paperbourse_exchange::auth::ws_token::WS_TOKEN_SECONDS;
-use paperbourse_exchange::service::{Denied, RequestContext, ServiceError, SocketCaller};
+use paperbourse_exchange::service::{Caller, Denied, RequestContext, ServiceError, SocketCaller};
 use paperbourse_store::journal::Waiters;
 
 /// The data that a socket streams.
@@ -49,6 +52,16 @@ pub(in crate::http) enum Stream {
     Prices,
     /// The fills of the account.
     Executions,
+    /// The books of assets that a client of the venue subscribes to.
+    ClobMarket,
+}
+
+impl Stream {
+    /// Whether the socket belongs to the venue's interface. Its client has no credential for the
+    /// upgrade.
+    pub(in crate::http) const fn is_clob(self) -> bool {
+        matches!(self, Self::ClobMarket)
+    }
 }
 
 /// The query parameters of a socket.
@@ -80,31 +93,13 @@ pub(in crate::http) async fn open(
     (head, headers): (&Parts, &RequestHeaders<'_>),
     context: RequestContext<'_>,
 ) -> Answer {
-    let token = Query::new(operation, head.uri.query()).get("token");
-    // Text that is too long cannot be a valid token.
-    let token = token.filter(|token| token.len() <= TOKEN_CHARACTERS_MAX);
-    let presented = presented(headers, operation.access);
-    let identified = app.service.identify_socket(token.as_deref(), &presented, context).await;
-    let peer = match identified {
-        Ok(caller) => {
-            slot.recognize();
-            admit(app, caller)
-        }
-        Err(ServiceError::Denied(denied @ Denied::TooOften { .. })) => {
-            return Ok(count_limited(&worker.metrics, Err(denied))?);
-        }
-        Err(ServiceError::Denied(denied)) => {
-            let credential = match denied {
-                _ if token.is_some() => Credential::SocketToken,
-                Denied::Policy(_) => Credential::Unpermitted,
-                Denied::MissingCredential if presented == Presented::Nothing => Credential::Missing,
-                Denied::MissingCredential => Credential::AccessToken,
-                _ if headers.api_key.first().is_some_and(|key| !key.is_empty()) => Credential::Key,
-                _ => Credential::Authorization,
-            };
-            Err(CloseReason::BadCredential(credential))
-        }
-        Err(error) => return Err(error.into()),
+    let admitted = if stream.is_clob() {
+        let caller = &Caller::Anonymous;
+        let (drawn, _) = app.service.admit(caller, context.address, context.moment);
+        count_limited(&worker.metrics, drawn)?;
+        admit_address(app, context.address)
+    } else {
+        identify(worker, app, slot, (operation, stream), (head, headers), context).await?
     };
     let mut request = Request::from_parts(head.clone(), ());
     let (response, upgrading) = upgrade(&mut request).map_err(ApiError::upgrade_required)?;
@@ -117,29 +112,106 @@ pub(in crate::http) async fn open(
         watch: worker.watch().clone(),
         metrics: worker.metrics.clone(),
     };
-    tokio::spawn(serving.run(upgrading, peer));
+    tokio::spawn(serving.run(upgrading, admitted));
     let (head, _) = response.into_parts();
     Ok(Reply { headers: head.headers, ..Reply::json(head.status, Vec::new()) })
 }
 
+/// Finds out for whom one of this server's own sockets is.
+async fn identify(
+    worker: &Worker,
+    app: &Arc<AppState>,
+    slot: &Arc<ConnectionSlot>,
+    (operation, stream): (&'static Operation, Stream),
+    (head, headers): (&Parts, &RequestHeaders<'_>),
+    context: RequestContext<'_>,
+) -> Result<Result<Admitted, CloseReason>, ApiError> {
+    let token = Query::new(operation, head.uri.query()).get("token");
+    // Text that is too long cannot be a valid token.
+    let token = token.filter(|token| token.len() <= TOKEN_CHARACTERS_MAX);
+    let presented = presented(headers, operation.access);
+    let identified = app.service.identify_socket(token.as_deref(), &presented, context).await;
+    let credential = match identified {
+        Ok(caller) => {
+            slot.recognize();
+            return Ok(admit(app, stream, caller));
+        }
+        Err(ServiceError::Denied(denied @ Denied::TooOften { .. })) => {
+            return Ok(count_limited(&worker.metrics, Err(denied))?);
+        }
+        Err(ServiceError::Denied(denied)) => match denied {
+            _ if token.is_some() => Credential::SocketToken,
+            Denied::Policy(_) => Credential::Unpermitted,
+            Denied::MissingCredential if presented == Presented::Nothing => Credential::Missing,
+            Denied::MissingCredential => Credential::AccessToken,
+            _ if headers.api_key.first().is_some_and(|key| !key.is_empty()) => Credential::Key,
+            _ => Credential::Authorization,
+        },
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Err(CloseReason::BadCredential(credential)))
+}
+
+/// A socket that may be opened.
+struct Admitted {
+    peer: Peer,
+    sends: Sends,
+}
+
+/// What a socket sends.
+enum Sends {
+    /// Prices of as many markets.
+    Prices(AccountId, MarketsMax),
+    Executions(AccountId),
+    ClobMarket,
+}
+
 /// Takes one of the account's socket slots, if its tier allows another one.
-fn admit(app: &Arc<AppState>, caller: SocketCaller) -> Result<(Peer, MarketsMax), CloseReason> {
+fn admit(
+    app: &Arc<AppState>,
+    stream: Stream,
+    caller: SocketCaller,
+) -> Result<Admitted, CloseReason> {
     let TierLimits { sockets_max, socket_markets_max, .. } = app.service.tiers().get(caller.tier);
     let account_id = caller.account;
     if !app.service.room().has_room_for_readers() {
         return Err(CloseReason::Busy);
     }
     let open = app.sockets.try_open(account_id, sockets_max).ok_or(CloseReason::TooManySockets)?;
-    let mut bucket = TokenBucket::new(BucketRule::SOCKET_FRAMES);
     let peer = Peer {
-        account_id,
+        frames: FrameLimit::OWN,
+        is_valid: Box::new(move || caller.is_valid(Timestamp::now())),
+        ..peer(app, CountedSocket::OfAccount(open))
+    };
+    let sends = match stream {
+        Stream::Executions => Sends::Executions(account_id),
+        _ => Sends::Prices(account_id, socket_markets_max),
+    };
+    Ok(Admitted { peer, sends })
+}
+
+/// Takes one of the address's slots for sockets of the venue's interface.
+fn admit_address(app: &Arc<AppState>, address: IpAddr) -> Result<Admitted, CloseReason> {
+    if !app.service.room().has_room_for_readers() {
+        return Err(CloseReason::Busy);
+    }
+    let sockets_max = app.streams_per_address_max.load(Ordering::Relaxed);
+    let open = app.clob_sockets.try_open(Origin::of(address), sockets_max);
+    let open = open.ok_or(CloseReason::Clob(ClobFlaw::TooManySockets))?;
+    Ok(Admitted { peer: peer(app, CountedSocket::OfAddress(open)), sends: Sends::ClobMarket })
+}
+
+/// Returns a client of the venue's interface.
+fn peer(app: &Arc<AppState>, open: CountedSocket) -> Peer {
+    let mut bucket = TokenBucket::new(BucketRule::SOCKET_FRAMES);
+    Peer {
         open,
         unsent: app.unsent.share(),
         batch_bytes: PRICES_BYTES_GOAL,
+        frames: FrameLimit::CLOB,
         allow: Box::new(move |now_ns| bucket.draw(now_ns).is_admitted),
-        is_valid: Box::new(move || caller.is_valid(Timestamp::now())),
-    };
-    Ok((peer, socket_markets_max))
+        is_valid: Box::new(|| true),
+    }
 }
 
 /// A socket that is about to open.
@@ -154,44 +226,47 @@ struct Serving {
 }
 
 impl Serving {
-    async fn run(self, upgrading: Upgrading, peer: Result<(Peer, MarketsMax), CloseReason>) {
+    async fn run(self, upgrading: Upgrading, admitted: Result<Admitted, CloseReason>) {
         let Some(upgraded) = upgrading.done().await else { return };
         // Spawned as a task of its own, which reserves no memory for the steps of this one.
         match transport_of::<TcpStream>(upgraded) {
-            Ok(transport) => drop(tokio::spawn(self.serve(transport, peer))),
+            Ok(transport) => drop(tokio::spawn(self.serve(transport, admitted))),
             // Not a TCP connection: a socket that another node forwards, or a pipe in a test.
             Err(upgraded) => {
-                let batch_bytes = WRITE_BYTES_GOAL;
-                let peer = peer.map(|(peer, most)| (Peer { batch_bytes, ..peer }, most));
-                drop(tokio::spawn(self.serve((TokioIo::new(upgraded), Vec::new()), peer)));
+                let admitted = admitted.map(|mut admitted| {
+                    admitted.peer.batch_bytes = WRITE_BYTES_GOAL;
+                    admitted
+                });
+                drop(tokio::spawn(self.serve((TokioIo::new(upgraded), Vec::new()), admitted)));
             }
         }
     }
 
-    async fn serve<Io>(
-        self,
-        (io, received): (Io, Vec<u8>),
-        peer: Result<(Peer, MarketsMax), CloseReason>,
-    ) where
+    async fn serve<Io>(self, (io, received): (Io, Vec<u8>), admitted: Result<Admitted, CloseReason>)
+    where
         Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Self { stream, app, waiters, turns, slot, watch, metrics } = self;
-        let ended = match (peer, stream) {
-            (Ok((peer, markets_max)), Stream::Prices) => {
-                let from = (&app.fanout, &turns);
-                serve_prices((io, received), peer, from, markets_max, &watch).await
+        let from = (&app.fanout, &turns);
+        // Boxed where a future is larger than the one that serves prices.
+        let ended = match admitted {
+            Ok(Admitted { peer, sends: Sends::Prices(account_id, markets_max) }) => {
+                let shown = (account_id, markets_max);
+                serve_prices((io, received), peer, from, shown, &watch).await
             }
-            (Ok((peer, _)), Stream::Executions) => {
-                match app.service.follow_fills(peer.account_id, &waiters) {
+            Ok(Admitted { peer, sends: Sends::Executions(account_id) }) => {
+                match app.service.follow_fills(account_id, &waiters) {
                     Some(follower) => {
                         let from = (follower, &app.executions);
-                        // Boxed, because this future is larger than the one that serves prices.
                         Box::pin(serve_executions((io, received), peer, from, &watch)).await
                     }
                     None => refuse(io, CloseReason::Busy).await,
                 }
             }
-            (Err(reason), _) => refuse(io, reason).await,
+            Ok(Admitted { peer, sends: Sends::ClobMarket }) => {
+                Box::pin(serve_clob_market((io, received), peer, from, &watch)).await
+            }
+            Err(reason) => refuse(io, reason).await,
         };
         metrics.socket_ended(ended);
         if matches!(ended, Ended::Closed(reason) if reason.code() == CloseReason::TooSlow.code()) {

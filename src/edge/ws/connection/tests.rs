@@ -22,6 +22,7 @@ use crate::ws::frame::CLIENT_FRAME_BYTES_MAX;
 use crate::ws::prices::serve_prices;
 use crate::ws::turns::Turns;
 use crate::ws::watch::{SILENCE_MAX, WATCH_INTERVAL, WRITE_STALL_MAX};
+use paperbourse_core::ids::AccountId;
 use paperbourse_core::limits::budget::ByteBudget;
 use paperbourse_core::limits::tier::MarketsMax;
 use paperbourse_core::market::Markets;
@@ -94,12 +95,11 @@ fn world_of_batches(
     let passing_on = fanout.clone();
     tokio::spawn(async move { passing_on.run().await });
 
-    let counts = Arc::new(SocketCounts::default());
-    let is_valid = Arc::new(AtomicBool::new(true));
+    let (counts, is_valid) = (Arc::<SocketCounts>::default(), Arc::new(AtomicBool::new(true)));
     let allowance = Arc::new(AtomicU32::new(u32::MAX));
     let peer = Peer {
-        account_id: account_id(),
-        open: counts.try_open(account_id(), 1).unwrap(),
+        open: CountedSocket::OfAccount(counts.try_open(account_id(), 1).unwrap()),
+        frames: FrameLimit::OWN,
         unsent: unsent.share(),
         batch_bytes,
         allow: Box::new({
@@ -126,8 +126,8 @@ fn world_of_batches(
     tokio::spawn(async move { watching.run(is_down).await });
     let serving = fanout.clone();
     let ended = tokio::spawn(async move {
-        let from = (&serving, &turns);
-        serve_prices((server, Vec::new()), peer, from, markets_max, &watch).await
+        let (from, shown) = ((&serving, &turns), (account_id(), markets_max));
+        serve_prices((server, Vec::new()), peer, from, shown, &watch).await
     });
     let client = client_socket(client);
     let unsent = unsent.clone();

@@ -13,7 +13,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::*;
 use crate::ws::bounds::PRICES_BYTES_GOAL;
 use crate::ws::connection::{CLOSE_MAX, FINISH_MAX, LINGER_MAX};
-use crate::ws::counts::SocketCounts;
+use crate::ws::counts::{CountedSocket, SocketCounts};
+use crate::ws::frame::FrameLimit;
 use crate::ws::watch::WRITE_STALL_MAX;
 use paperbourse_core::clock::Clock;
 use paperbourse_core::engine::Rules;
@@ -123,8 +124,10 @@ impl World {
         let (client, server) = tokio::io::duplex(pipe_bytes);
         let is_valid = Arc::new(AtomicBool::new(true));
         let peer = Peer {
-            account_id: account_id(),
-            open: Arc::new(SocketCounts::default()).try_open(account_id(), 1).unwrap(),
+            open: CountedSocket::OfAccount(
+                Arc::new(SocketCounts::default()).try_open(account_id(), 1).unwrap(),
+            ),
+            frames: FrameLimit::OWN,
             unsent: ByteBudget::new(usize::MAX).share(),
             batch_bytes: PRICES_BYTES_GOAL,
             allow: Box::new(|_| true),
