@@ -15,7 +15,7 @@ const ON: [&str; 2] = ["--clob", "on"];
 
 /// An order for the first outcome of the plain market: `asked` is "SIDE TYPE GIVES for TAKES", such
 /// as "BUY FOK 5 for 10".
-fn draft<'t>(salt: u64, token_id: &'t str, asked: &str) -> DraftOrder<'t> {
+pub(super) fn draft<'t>(salt: u64, token_id: &'t str, asked: &str) -> DraftOrder<'t> {
     let words: Vec<&str> = asked.split(' ').collect();
     let [side, order_type, gives, "for", takes, rest @ ..] = &words[..] else {
         panic!("{asked}");
@@ -46,7 +46,7 @@ fn draft<'t>(salt: u64, token_id: &'t str, asked: &str) -> DraftOrder<'t> {
 }
 
 impl Client<'_> {
-    fn body(&self, salt: u64, token_id: &str, asked: &str) -> String {
+    pub(super) fn body(&self, salt: u64, token_id: &str, asked: &str) -> String {
         self.signer.order(&draft(salt, token_id, asked), &self.credentials.api_key)
     }
 
@@ -54,7 +54,7 @@ impl Client<'_> {
         self.call("POST", "/order", &self.body(salt, &token_id(0, 0), asked))
     }
 
-    fn balance(&self, query: &str) -> String {
+    pub(super) fn balance(&self, query: &str) -> String {
         let answer = self.get(&format!("/balance-allowance?asset_type={query}")).ok(200);
         answer["balance"].as_str().unwrap().to_owned()
     }

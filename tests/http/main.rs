@@ -13,6 +13,7 @@ mod candles;
 mod clob;
 mod clob_lists;
 mod clob_market_socket;
+mod clob_once;
 mod clob_orders;
 mod clob_wallets;
 mod comments;
@@ -51,6 +52,8 @@ mod order_of_checks;
 mod orders;
 mod placing;
 mod preview;
+#[path = "../crash/random.rs"]
+mod random;
 mod recording;
 mod records;
 mod reset;

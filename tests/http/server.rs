@@ -216,6 +216,11 @@ impl Server {
         self.folder.path().join("data")
     }
 
+    /// Kills the process as a crash would, while others still use this.
+    pub(crate) fn kill(&self) {
+        self.process.signal("-KILL");
+    }
+
     /// Sends the signal for an orderly shutdown.
     pub(crate) fn terminate(&self) {
         self.process.signal("-TERM");
