@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use paperbourse_test_support::process::ServerProcess;
+use paperbourse_test_support::process::{ServerProcess, command};
 
 use super::{blocks_of_python, installed, output_of};
 
@@ -150,4 +150,23 @@ fn the_examples_of_the_guide_work() {
     assert!(output.contains("'price'") && output.contains("'size'"), "{output}");
     let output = printed(balance);
     assert!(output.starts_with("{'balance': '1000000000', 'allowances': {'0x"), "{output}");
+}
+
+/// The same decisions with a client and with this server's own interface have the same results.
+#[test]
+fn decisions_cost_the_same_as_with_our_own_interface() {
+    let Some(clients) = clients() else { return };
+    let data = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    // Enough cash that most orders are taken.
+    let rich = ["--starting-balance", "20000"];
+    let still = ["--venue", "simulated:1", "--venue-speed", "0.000001", "--clob", "on"];
+    let unlimited = ["--address-limits", "off", "--tier", "free=unlimited/unlimited/2/5"];
+    let flags = [&still[..], &unlimited, &rich].concat();
+    let [server, own] =
+        data.each_ref().map(|data| ServerProcess::start(BINARY, data.path(), &flags));
+    let mut token = command(BINARY);
+    let token = output_of(token.args(["token", "--subject", "own", "--data"]).arg(data[1].path()));
+    let mut python = Command::new(clients.join("bin/python"));
+    python.arg(folder().join("decisions.py")).args([host(&server), host(&own)]);
+    eprintln!("{}", output_of(python.arg(token.trim_end())));
 }
