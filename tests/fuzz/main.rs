@@ -9,6 +9,8 @@ mod inputs;
 mod clob;
 #[path = "../../fuzz/targets/clob_order.rs"]
 mod clob_order;
+#[path = "../../fuzz/targets/clob_wrapped.rs"]
+mod clob_wrapped;
 #[path = "../../fuzz/targets/http_route.rs"]
 mod http_route;
 #[path = "../../fuzz/targets/journal_tail.rs"]
@@ -43,6 +45,11 @@ fn clob() {
 #[test]
 fn clob_order() {
     check("clob_order", 10_000, clob_order::run);
+}
+
+#[test]
+fn clob_wrapped() {
+    check("clob_wrapped", 10_000, clob_wrapped::run);
 }
 
 #[test]
