@@ -1,6 +1,6 @@
 //! Polymarket's own clients, unchanged, against the real server with `--clob on`: every method that
-//! reads or has to do with identity. Each script runs in two halves, between which the server is
-//! killed: what the first one was given works in the second. `.ci/clob` installs the clients.
+//! asks it. Each script runs in two halves, between which the server is killed: what the first one
+//! was given works in the second. `.ci/clob` installs the clients.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,10 +17,11 @@ const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 const RUST_VARIABLE: &str = "PAPERBOURSE_RUST_CLIENT";
 
 /// A server whose books stand still, so that answers can be compared with each other.
-fn start(data: &Path) -> ServerProcess {
+fn start(data: &Path, hashes: &str) -> ServerProcess {
     let still = ["--venue", "simulated:1", "--venue-speed", "0.000001", "--clob", "on"];
     let unlimited = ["--address-limits", "off", "--tier", "free=unlimited/unlimited/2/5"];
-    ServerProcess::start(BINARY, data, &[&still[..], &unlimited].concat())
+    let hashes = ["--clob-hashes", hashes];
+    ServerProcess::start(BINARY, data, &[&still[..], &unlimited, &hashes].concat())
 }
 
 fn host(server: &ServerProcess) -> String {
@@ -37,14 +38,15 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/outside/clob")
 }
 
-/// Runs both halves of a script, which has to call at least so many methods.
+/// Runs both halves of a script, which has to call at least so many methods. In the first, clients
+/// have to ask for the transactions of an order that matches, in the second they are told.
 #[track_caller]
 fn run(script: impl Fn() -> Command, count_min: usize) {
     let data = tempfile::tempdir().unwrap();
-    let server = start(data.path());
+    let server = start(data.path(), "when-asked");
     let known = output_of(script().arg(host(&server)));
     server.kill();
-    let server = start(data.path());
+    let server = start(data.path(), "at-once");
     let called = output_of(script().arg(host(&server)).arg(known.trim_end()));
     assert!(called.trim_end().parse::<usize>().unwrap() >= count_min, "{called}");
 }
@@ -75,32 +77,27 @@ fn run_node(package: &str, count_min: usize) {
 
 #[test]
 fn py_clob_client_v2_works() {
-    run_python("with_py_clob_client_v2.py", 58);
-}
-
-#[test]
-fn py_clob_client_v2_trades() {
-    run_python("orders.py", 1);
+    run_python("with_py_clob_client_v2.py", 70);
 }
 
 #[test]
 fn py_clob_client_works() {
-    run_python("with_py_clob_client.py", 46);
+    run_python("with_py_clob_client.py", 57);
 }
 
 #[test]
 fn polymarket_client_works() {
-    run_python("with_polymarket_client.py", 42);
+    run_python("with_polymarket_client.py", 55);
 }
 
 #[test]
 fn clob_client_v2_works() {
-    run_node("@polymarket/clob-client-v2", 56);
+    run_node("@polymarket/clob-client-v2", 69);
 }
 
 #[test]
 fn clob_client_works() {
-    run_node("@polymarket/clob-client", 54);
+    run_node("@polymarket/clob-client", 66);
 }
 
 /// Books that are kept from frames of the market socket, raw ones and those of a client, have the
@@ -140,7 +137,7 @@ fn the_examples_of_the_guide_work() {
     let Some(clients) = clients() else { return };
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide/clob.md");
     let data = tempfile::tempdir().unwrap();
-    let server = start(data.path());
+    let server = start(data.path(), "when-asked");
     let printed = |code: &String| {
         let code = code.replace("http://127.0.0.1:8080", &host(&server));
         output_of(Command::new(clients.join("bin/python")).args(["-c", &code]))

@@ -1,142 +1,252 @@
-"""Places, reads and cancels orders with Polymarket's Python client, py-clob-client-v2, on the
-server whose address is the first argument. `shared.py` says how the two halves are told apart.
+"""Trades with Polymarket's older Python clients, value by value. They differ in some names, which
+are those of a `Trader` in the script of each.
+
+The second half runs on a server that names transactions in the answers (`--clob-hashes at-once`).
 """
 
-import json
-import sys
 import time
 from decimal import Decimal
 
-from py_clob_client_v2 import ClobClient
-from py_clob_client_v2.clob_types import (
-    ApiCreds,
-    BalanceAllowanceParams,
-    MarketOrderArgs,
-    OrderArgs,
-    OrderMarketCancelParams,
-    OrderPayload,
-    OrderType,
-    PostOrdersV2Args,
-    TradeParams,
-)
-from py_clob_client_v2.exceptions import PolyApiException
-
 import shared
-
-KEY = "0x" + "77" * 32
-
-# Clients take 30 seconds if they find no transactions.
-POLL_SECONDS_MAX = 5
+import trading
+from shared import Calls
+from trading import CROSSES, ENDED, EXPIRES_SECONDS, FOK_KILLED, NO_MATCH, WALLETS, Money
 
 
-def balance(client, token=None):
-    asset_type = "CONDITIONAL" if token else "COLLATERAL"
-    params = BalanceAllowanceParams(asset_type=asset_type, token_id=token)
-    return Decimal(client.get_balance_allowance(params)["balance"]) / 1_000_000
+class Trader:
+    """A client with the wallets of one signer. The scripts add `create`, which makes a client for a
+    signature type, `types` and `failure` of the client, its other names for methods, and
+
+    - `kinds`: the signature types that it knows
+    - `polls`: how often it asks for the trade of an order, unless the answer names a transaction
+    """
+
+    def __init__(self, host, called, credentials=None):
+        self.clients = [Calls(self.create(host, kind), called) for kind in self.kinds]
+        self.client = self.clients[0]
+        self.credentials = credentials or self.derive()
+        for client in self.clients:
+            client.set_api_creds(self.credentials)
+
+    def balance(self, token=None):
+        asset_type = "CONDITIONAL" if token else "COLLATERAL"
+        params = self.types.BalanceAllowanceParams(asset_type=asset_type, token_id=token)
+        return Decimal(self.client.get_balance_allowance(params)["balance"]) / 1_000_000
+
+    def check(self, money):
+        assert self.balance() == money.cash, (self.balance(), money.cash)
+        for token, shares in money.shares.items():
+            assert self.balance(token) == shares, (self.balance(token), shares)
+
+    def limit(self, outcome, side, price, size, **terms):
+        order = self.types.OrderArgs(
+            token_id=outcome.token, price=float(price), size=size, side=side, **terms
+        )
+        return self.client.create_order(order)
+
+    def market(self, client, outcome, side, amount, order_type, price=0):
+        order = self.types.MarketOrderArgs(
+            token_id=outcome.token,
+            amount=float(amount),
+            side=side,
+            price=float(price),
+            order_type=order_type,
+        )
+        return client.create_market_order(order)
 
 
-def check_refused(text, call):
-    error = shared.refusal(PolyApiException, call)
+def check_refused(trader, text, call):
+    error = shared.refusal(trader.failure, call)
     assert error.status_code == 400 and text in error.error_msg["error"], error
 
 
-def buy(client, token, ask):
-    """Buys for dollars, which are spent at the best price. Returns the trade."""
-    order = MarketOrderArgs(token_id=token, amount=20, side="BUY", order_type=OrderType.FOK)
-    began = time.monotonic()
-    answer = client.create_and_post_market_order(order, order_type=OrderType.FOK)
-    assert time.monotonic() - began < POLL_SECONDS_MAX
+def check_matched(trader, post, money, expected, has_hashes=False):
+    """Posts an order that matches, which gives and takes these amounts. Returns its answer."""
+    side, outcome, making, taking = expected
+    with trading.polls() as polls:
+        answer = post()
+    assert len(polls) == (0 if has_hashes else trader.polls), polls
     assert answer["success"] and answer["status"] == "matched", answer
-    spent, shares = Decimal(answer["makingAmount"]), Decimal(answer["takingAmount"])
-    assert 20 - ask < spent <= 20 and spent == shares * ask, answer
-    [trade] = client.get_trades(TradeParams(id=answer["tradeIDs"][0]))
-    assert [trade["transaction_hash"]] == answer["transactionsHashes"], trade
-    assert (Decimal(trade["size"]), Decimal(trade["price"])) == (shares, ask), trade
-    assert (trade["taker_order_id"], trade["asset_id"]) == (answer["orderID"], token), trade
-    assert balance(client) == shared.CASH // 1_000_000 - spent
-    assert balance(client, token) == shares
-    assert client.get_order(answer["orderID"])["status"] == "MATCHED"
-    return trade
+    amounts = Decimal(answer["makingAmount"]), Decimal(answer["takingAmount"])
+    assert amounts == (making, taking), (answer, expected)
+    dollars, shares = amounts if side == "BUY" else reversed(amounts)
+    price = outcome.ask if side == "BUY" else outcome.bid
+    money.trade(side, outcome, dollars, shares, price)
+    trader.check(money)
+    [trade] = trader.client.get_trades(trader.types.TradeParams(id=answer["tradeIDs"][0]))
+    if has_hashes or trader.polls:
+        assert [trade["transaction_hash"]] == answer["transactionsHashes"], (trade, answer)
+    else:
+        assert "transactionsHashes" not in answer, answer
+    assert (trade["taker_order_id"], trade["side"]) == (answer["orderID"], side), trade
+    assert (trade["asset_id"], trade["market"]) == (outcome.token, outcome.condition), trade
+    assert (Decimal(trade["size"]), Decimal(trade["price"])) == (shares, price), trade
+    assert (trade["status"], trade["trader_side"]) == ("CONFIRMED", "TAKER"), trade
+    row = trader.client.get_order(answer["orderID"])
+    assert (row["status"], row["order_type"]) == ("MATCHED", trader.order_type), row
+    assert Decimal(row["size_matched"]) == shares, row
+    return answer
 
 
-def rest(client, token, bid):
-    """Places an order that rests, again and again. Returns its id."""
-    signed = client.create_order(OrderArgs(token_id=token, price=float(bid), size=10, side="BUY"))
-    answer = client.post_order(signed, OrderType.GTC)
-    assert (answer["status"], answer["makingAmount"]) == ("live", ""), answer
-    for order_type in [OrderType.GTC, OrderType.FOK]:
-        assert client.post_order(signed, order_type) == answer
-    args = [PostOrdersV2Args(order=signed, orderType=OrderType.GTC)] * 2
-    assert client.post_orders(args) == [answer, answer]
-    [row] = client.get_open_orders()
-    assert row == client.get_order(answer["orderID"]), row
-    assert (row["id"], row["status"]) == (answer["orderID"], "LIVE"), row
-    sizes = [Decimal(row[name]) for name in ("original_size", "size_matched", "price")]
-    assert sizes == [10, 0, bid], row
-    return answer["orderID"]
+def match(trader, outcome, money, has_hashes=False):
+    """Buys and sells, once with each kind of wallet. Returns the orders with their answers."""
+    taken = []
+    for index, client in enumerate(trader.clients):
+        maker = WALLETS[trader.kinds[index]]
+        trader.order_type = order_type = ["FOK", "FAK"][index % 2]
+        bought = trading.rounded(20 / outcome.ask, 4)
+        sold = Decimal("12.34")
+        for side, amount, making, taking in [
+            ("BUY", 20, bought * outcome.ask, bought),
+            ("SELL", sold, sold, sold * outcome.bid),
+        ]:
+            signed = trader.market(client, outcome, side, amount, order_type)
+            assert trader.made_by(signed) == (trader.kinds[index], maker), signed
+            answer = check_matched(
+                trader,
+                lambda: client.post_order(signed, order_type),
+                money,
+                (side, outcome, making, taking),
+                has_hashes,
+            )
+            taken.append((signed, order_type, answer))
+    return taken
 
 
-def refused(client, token, ask):
+def rest(trader, outcome, money):
+    """Places orders that rest, and one that takes. Returns them with their answers."""
+    expiration = int(time.time()) + EXPIRES_SECONDS
+    placed = []
+    for order_type, terms, post_only in [
+        ("GTC", {}, False),
+        ("GTD", {"expiration": expiration}, False),
+        ("GTC", {}, True),
+    ]:
+        signed = trader.limit(outcome, "BUY", outcome.bid, 10, **terms)
+        answer = trader.client.post_order(signed, order_type, post_only)
+        ends = (answer["success"], answer["status"], answer["makingAmount"], answer["takingAmount"])
+        assert ends == (True, "live", "", ""), answer
+        [row] = [it for it in trader.open_orders() if it["id"] == answer["orderID"]]
+        assert row == trader.client.get_order(answer["orderID"]), row
+        sizes = [Decimal(row[name]) for name in ("original_size", "size_matched", "price")]
+        assert sizes == [10, 0, outcome.bid], row
+        expires = str(terms.get("expiration", 0))
+        fields = [row[name] for name in ("status", "side", "order_type", "expiration")]
+        assert fields == ["LIVE", "BUY", order_type, expires], row
+        placed.append((signed, order_type, answer))
+    trader.order_type = "GTC"
+    signed = trader.limit(outcome, "BUY", outcome.ask, 10)
+    expected = ("BUY", outcome, 10 * outcome.ask, Decimal(10))
+    answer = check_matched(trader, lambda: trader.client.post_order(signed, "GTC"), money, expected)
+    return [*placed, (signed, "GTC", answer)]
+
+
+def repeat(trader, placed):
+    """An order that is sent again, in a list or as another type, gets its first answer, in which
+    only the clients or the server may have added transactions."""
+
+    def shown(answer):
+        return {name: value for name, value in answer.items() if name != "transactionsHashes"}
+
+    answers = [shown(answer) for _, _, answer in placed]
+    for (signed, order_type, _), answer in zip(placed, answers, strict=True):
+        for sent_as in [order_type, "GTC"]:
+            assert shown(trader.client.post_order(signed, sent_as)) == answer, answer
+    for first in range(0, len(placed), 15):
+        some = [(signed, order_type) for signed, order_type, _ in placed[first : first + 15]]
+        again = [shown(answer) for answer in trader.post_all(some)]
+        assert again == answers[first : first + 15], again
+
+
+def refuse(trader, outcome):
     """Orders that the venue refuses, in its words."""
-    order = OrderArgs(token_id=token, price=float(ask), size=1_000_000, side="BUY")
-    check_refused("not enough balance / allowance", lambda: client.create_and_post_order(order))
-    order = OrderArgs(token_id=token, price=float(ask), size=10, side="BUY")
-    check_refused(
-        "invalid post-only order: order crosses book",
-        lambda: client.create_and_post_order(order, post_only=True),
-    )
-    order = OrderArgs(token_id=token, price=0.01, size=2, side="BUY")
-    check_refused("lower than the minimum: 5", lambda: client.create_and_post_order(order))
-    sale = MarketOrderArgs(token_id=token, amount=900_000, side="SELL", price=0.01)
-    check_refused(
-        "not enough balance / allowance", lambda: client.create_and_post_market_order(sale)
-    )
+
+    def limit(*order, order_type="GTC", post_only=False, **terms):
+        signed = trader.limit(outcome, *order, **terms)
+        return lambda: trader.client.post_order(signed, order_type, post_only)
+
+    def market(*order):
+        signed = trader.market(trader.client, outcome, *order)
+        return lambda: trader.client.post_order(signed, order[2])
+
+    soon = int(time.time()) + 170
+    below = outcome.bid - Decimal("0.01")
+    poor = "not enough balance / allowance: the balance is not enough -> balance: "
+    for text, post in [
+        (poor, limit("BUY", outcome.bid, 100_000)),
+        (poor, market("SELL", 900_000, "FAK", outcome.bid)),
+        ("lower than the minimum: 5", limit("BUY", outcome.bid, 2)),
+        ("min size: $1", market("BUY", "0.5", "FOK")),
+        (FOK_KILLED, market("BUY", 20, "FOK", below)),
+        (NO_MATCH, market("BUY", 20, "FAK", below)),
+        (CROSSES, limit("BUY", outcome.ask, 10, post_only=True)),
+        ("invalid expiration", limit("BUY", outcome.bid, 10, order_type="GTD", expiration=soon)),
+    ]:
+        check_refused(trader, text, post)
+    signed = trader.limit(outcome, "BUY", outcome.bid, 2)
+    [answer] = trader.post_all([(signed, "GTC")])
+    assert not answer["success"] and answer["orderID"] == "", answer
+    assert answer["errorMsg"].endswith("Size (2) lower than the minimum: 5"), answer
 
 
-def first(host):
-    client = ClobClient(host, chain_id=137, key=KEY)
-    credentials = client.create_or_derive_api_key()
-    client.set_api_creds(credentials)
-    market = next(
-        it
-        for it in client.get_sampling_markets()["data"]
-        if it["taker_base_fee"] == 0 and it["minimum_tick_size"] == 0.01
-    )
-    token = market["tokens"][0]["token_id"]
-    book = client.get_order_book(token)
-    bid, ask = (Decimal(book[side][-1]["price"]) for side in ("bids", "asks"))
-    trade = buy(client, token, ask)
-    refused(client, token, ask)
-    order_id = rest(client, token, bid)
-    keys = [credentials.api_key, credentials.api_secret, credentials.api_passphrase]
-    return {"keys": keys, "token": token, "order": order_id, "trade": trade, "bid": str(bid)}
+def first(trader, host):
+    money = Money()
+    placed = []
+    for outcome in trading.outcomes(host):
+        placed += match(trader, outcome, money)
+        placed += rest(trader, outcome, money)
+        refuse(trader, outcome)
+    repeat(trader, placed)
+    trader.check(money)
+    rows, trades = trader.open_orders(), trader.client.get_trades()
+    return shared.pickled((trader.credentials, placed, rows, trades, money.known()))
 
 
-def second(host, known):
+def second(make, known, host):
     """What was there before the server was killed is there after it."""
-    client = ClobClient(host, chain_id=137, key=KEY, creds=ApiCreds(*known["keys"]))
-    token, order_id = known["token"], known["order"]
-    assert [it["id"] for it in client.get_open_orders()] == [order_id]
-    assert client.get_trades() == [known["trade"]]
-    assert client.cancel_order(OrderPayload(orderID=order_id))["canceled"] == [order_id]
-    again = client.cancel_order(OrderPayload(orderID=order_id))
-    assert "already canceled or matched" in again["not_canceled"][order_id], again
-    assert client.get_order(order_id)["status"] == "CANCELED"
-    order = OrderArgs(token_id=token, price=float(known["bid"]), size=10, side="BUY")
-    ids = [client.create_and_post_order(order)["orderID"] for _ in range(4)]
-    assert client.cancel_orders(ids[:2])["canceled"] == ids[:2]
-    in_token = OrderMarketCancelParams(asset_id=token)
-    assert client.cancel_market_orders(in_token)["canceled"] == ids[2:]
-    assert client.cancel_all() == {"canceled": [], "not_canceled": {}}
-    beat = client.post_heartbeat()["heartbeat_id"]
-    assert client.post_heartbeat(beat)["heartbeat_id"] != beat
-    wrong = shared.refusal(PolyApiException, lambda: client.post_heartbeat("x"))
+    credentials, placed, rows, trades, money = shared.unpickled(known)
+    trader, money = make(credentials), Money(money)
+    trader.check(money)
+    assert trader.open_orders() == rows
+    assert trader.client.get_trades() == trades
+    repeat(trader, placed)
+    trader.check(money)
+    standard, neg_risk = trading.outcomes(host)
+    match(trader, standard, money, has_hashes=True)
+    bought = trading.rounded(10 / standard.ask, 4)
+    trader.order_type = "FOK"
+    expected = ("BUY", standard, bought * standard.ask, bought)
+    check_matched(trader, lambda: trader.buy(standard, 10), money, expected, has_hashes=True)
+    cancel(trader, rows, standard, neg_risk)
+    trader.check(money)
+    beat = trader.beat()["heartbeat_id"]
+    assert trader.client.post_heartbeat(beat)["heartbeat_id"] != beat
+    wrong = shared.refusal(trader.failure, lambda: trader.client.post_heartbeat("x"))
     assert wrong.error_msg["error_msg"] == "Invalid Heartbeat ID", wrong
 
 
-host, *known = sys.argv[1:]
-if known:
-    second(host, json.loads(known[0]))
-    print(1)
-else:
-    print(json.dumps(first(host)))
+def cancel(trader, rows, standard, neg_risk):
+    """Cancels one order, a list, those of an outcome, those of a market, and all."""
+
+    def done(ids):
+        return {"canceled": ids, "not_canceled": {}}
+
+    ids = [row["id"] for row in rows]
+    assert trader.cancel(ids[0]) == done(ids[:1])
+    assert trader.client.get_order(ids[0])["status"] == "CANCELED"
+    assert trader.cancel(ids[0]) == {"canceled": [], "not_canceled": {ids[0]: ENDED}}
+    answer = trader.client.cancel_orders(ids)
+    assert sorted(answer["canceled"]) == sorted(ids[1:]), answer
+    assert answer["not_canceled"] == {ids[0]: ENDED}, answer
+
+    def place(outcome):
+        order = trader.types.OrderArgs(outcome.token, float(outcome.bid), 10, "BUY")
+        return trader.client.create_and_post_order(order)["orderID"]
+
+    ids = [place(outcome) for outcome in (standard, neg_risk, standard, neg_risk)]
+    assert trader.cancel_in(asset_id=standard.token) == done([ids[0], ids[2]])
+    assert trader.cancel_in(market=neg_risk.condition) == done([ids[1], ids[3]])
+    ids = [place(outcome) for outcome in (standard, neg_risk)]
+    assert trader.client.cancel_all() == done(ids)
+    assert trader.client.cancel_all() == done([])
+    assert trader.open_orders() == []

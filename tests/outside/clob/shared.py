@@ -11,13 +11,13 @@ The venue of the server stands still, so that answers can be compared value by v
 import base64
 import inspect
 import json
+import pickle
 import sys
 import time
 import uuid
 from decimal import Decimal
 
 # Why some methods are not called here.
-ORDERS = "has to do with orders, which orders.py tries with one of the clients"
 COMPUTES = "asks no server"
 ELSEWHERE = "asks another server of Polymarket's than the order book's"
 CHAIN = "sends transactions to a chain"
@@ -51,18 +51,27 @@ def run(first, second, client_class, left_out):
     host, *known = sys.argv[1:]
     if not known:
         called = set()
-        credentials = first(host, called)
-        print(json.dumps({"credentials": credentials, "called": sorted(called)}))
+        known = first(host, called)
+        print(json.dumps({"known": known, "called": sorted(called)}))
         return
     known = json.loads(known[0])
     called = set(known["called"])
-    second(host, known["credentials"], called)
+    second(host, known["known"], called)
     methods = {name for name, _ in inspect.getmembers(client_class) if not name.startswith("_")}
     left_out = {name for names in left_out.values() for name in names.split()}
     assert not methods - called - left_out, f"not called: {sorted(methods - called - left_out)}"
     assert left_out <= methods, f"not there: {sorted(left_out - methods)}"
     assert not left_out & called, f"called: {sorted(left_out & called)}"
     print(len(called & methods))
+
+
+def pickled(it):
+    """A text for the second half, of what the clients alone can make."""
+    return base64.b64encode(pickle.dumps(it)).decode()
+
+
+def unpickled(text):
+    return pickle.loads(base64.b64decode(text))
 
 
 def refusal(failure, call):

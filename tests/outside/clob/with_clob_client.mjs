@@ -1,9 +1,11 @@
-// Calls every method of Polymarket's TypeScript clients that reads or has to do with identity:
-// `@polymarket/clob-client-v2`, and `@polymarket/clob-client`, the archived one. The first argument
-// is the package, and the others are those that `shared.py` describes; so is the server.
+// Calls every method of Polymarket's TypeScript clients, `@polymarket/clob-client-v2` and
+// `@polymarket/clob-client`, the archived one. The first argument is the package, and the others
+// are those that `shared.py` describes; so is the server. `orders.mjs` trades.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
+
+import { KEY, Trader, WALLETS } from "./orders.mjs";
 
 const require = createRequire(`${process.env.MODULES}/`);
 const load = (name) => import(require.resolve(name));
@@ -13,15 +15,9 @@ const { ApiError, AssetType, ClobClient, OrderType, Side, getContractConfig } = 
 const { Wallet } = await load("@ethersproject/wallet");
 const isOld = name === "@polymarket/clob-client";
 
-const ORDERS = "has to do with orders, which orders.py tries with one of the clients";
 const PRIVATE = "is private in TypeScript";
 
 const LEFT_OUT = {
-  [ORDERS]: `
-    cancelAll cancelMarketOrders cancelOrder cancelOrders createAndPostMarketOrder
-    createAndPostOrder createMarketOrder createOrder getOrder postHeartbeat postOrder postOrders
-    ${isOld ? "" : "createExchangeV3OrderFromAmounts"}
-  `,
   [PRIVATE]: `
     _resolveFeeRateBps _resolveTickSize canL1Auth canL2Auth constructor del get post throwIfError
     ${
@@ -45,16 +41,18 @@ const BUILDER = `0x${"1".repeat(64)}`;
 const CHAIN = 137;
 
 const called = new Set();
-const signer = new Wallet(`0x${(isOld ? "55" : "66").repeat(32)}`);
+const reader = new Wallet(`0x${(isOld ? "55" : "66").repeat(32)}`);
 
 /** A client that throws on errors, and whose methods are noted when they are looked up. */
-function connect({ creds, builderConfig, useServerTime } = {}) {
+function connect({ signer = reader, creds, builderConfig, useServerTime, ...wallet } = {}) {
+  const { signatureType, funderAddress } = wallet;
+  const options = { host, chain: CHAIN, signer, creds, useServerTime, ...wallet };
   const client = isOld
     ? new ClobClient(
-        ...[host, CHAIN, signer, creds, undefined, undefined, undefined, useServerTime],
+        ...[host, CHAIN, signer, creds, signatureType, funderAddress, undefined, useServerTime],
         ...[builderConfig, undefined, undefined, undefined, true],
       )
-    : new ClobClient({ host, chain: CHAIN, signer, creds, useServerTime, throwOnError: true });
+    : new ClobClient({ ...options, throwOnError: true });
   const get = (target, property) => {
     const value = target[property];
     if (typeof value !== "function") return value;
@@ -149,7 +147,7 @@ async function checkOwn(client, market) {
   if (isOld) {
     client.clearTickSizeCache();
     assert.equal(await client.getTickSize(tokens[0]), String(market.minimum_tick_size));
-    await refused(NO_SUCH_KEYS, () => client.validateReadonlyApiKey(signer.address, "key"));
+    await refused(NO_SUCH_KEYS, () => client.validateReadonlyApiKey(reader.address, "key"));
     return;
   }
   assert.equal(await client.getVersion(), 2);
@@ -235,6 +233,20 @@ async function checkAccount(client, token) {
   if (!isOld) await refused(NO_SUCH_KEYS, client.revokeBuilderApiKey);
 }
 
+/** Clients for each wallet of a signer that trades. */
+async function trade(known) {
+  const signer = new Wallet(KEY);
+  const creds = known?.creds ?? (await connect({ signer }).createOrDeriveApiKey());
+  // Versions of orders before the second know no deposit wallets.
+  const clients = WALLETS.slice(0, isOld ? 3 : 4).map((funderAddress, signatureType) =>
+    connect({ signer, creds, signatureType, funderAddress }),
+  );
+  const names = { isOld, ApiError, AssetType, OrderType, Side };
+  const trader = new Trader(names, host, clients, known);
+  if (known) return trader.second(known);
+  return { creds, ...(await trader.first()) };
+}
+
 async function first() {
   const token = await read();
   const client = connect();
@@ -273,12 +285,13 @@ function checkCalled() {
 }
 
 if (known === undefined) {
-  const creds = await first();
-  console.log(JSON.stringify({ creds, called: [...called] }));
+  const [creds, traded] = [await first(), await trade()];
+  console.log(JSON.stringify({ creds, traded, called: [...called] }));
 } else {
-  const { creds, called: before } = JSON.parse(known);
+  const { creds, traded, called: before } = JSON.parse(known);
   for (const method of before) called.add(method);
   await second(creds);
+  await trade(traded);
   checkCalled();
   console.log(called.size);
 }

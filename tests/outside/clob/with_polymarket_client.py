@@ -1,6 +1,6 @@
-"""Calls every method of polymarket-client, the unified one, that asks the order book's server to
-read or has to do with identity. Its models are strict: an answer that lacks a field fails.
-`shared.py` says how.
+"""Calls every method of polymarket-client, the unified one, that asks the order book's server. Its
+models are strict: an answer that lacks a field fails. `shared.py` says how, and
+`unified_orders.py` trades.
 """
 
 import dataclasses
@@ -16,14 +16,11 @@ from polymarket.errors import RequestRejectedError
 from polymarket.models.clob import ApiKeyCreds, PriceRequest
 
 import shared
+import trading
+import unified_orders
 from shared import Calls
 
 LEFT_OUT = {
-    shared.ORDERS: """
-        cancel_all cancel_market_orders cancel_order cancel_orders create_limit_order
-        create_market_order get_order place_limit_order place_market_order post_order post_orders
-        send_order_heartbeat wait_for_order_fill_settlement
-    """,
     shared.CHAIN: """
         approve_erc1155_for_all approve_erc20 authorize_session_key execute_collateral_return_plan
         execute_transaction fetch_session_keys is_gasless_ready merge_multiple_positions
@@ -63,6 +60,20 @@ def create(host, called, **options):
         private_key=KEY, wallet=WALLET, environment=environment(host), **options
     )
     return Calls(client, called)
+
+
+def traders(host, called, credentials=None):
+    """A client for each wallet of a signer that trades. `create` would ask another server whether
+    the wallet exists."""
+    options = {"private_key": trading.KEY, "environment": environment(host)}
+    clients = []
+    for wallet in trading.WALLETS:
+        client = SecureClient._create(wallet=wallet, credentials=credentials, **options)
+        credentials = client.credentials
+        clients.append(Calls(client, called))
+    kinds = [client.wallet_type for client in clients]
+    assert kinds == ["EOA", "POLY_PROXY", "GNOSIS_SAFE", "DEPOSIT_WALLET"], kinds
+    return clients
 
 
 def check_refused(expected, call):
@@ -184,11 +195,16 @@ def first(host, called):
     assert client.fetch_api_keys() == (credentials.key, other.key)
     check_account(client, market)
     client.close()
-    return known
+    clients = traders(host, called)
+    traded = unified_orders.first(clients, host)
+    trader = shared.pickled(clients[0].credentials)
+    return {"credentials": known, "trader": trader, "traded": traded}
 
 
 def second(host, known, called):
-    key, secret, passphrase = known
+    clients = traders(host, called, shared.unpickled(known["trader"]))
+    unified_orders.second(clients, host, known["traded"])
+    key, secret, passphrase = known["credentials"]
     known = ApiKeyCreds(apiKey=key, secret=secret, passphrase=passphrase)
     client = create(host, called, credentials=known)
     # The client replaces credentials that do not work.

@@ -1,31 +1,33 @@
-"""Calls every method of py-clob-client, the archived one, that reads or has to do with identity.
-`shared.py` says how.
+"""Calls every method of py-clob-client, the archived one. `shared.py` says how, and `orders.py`
+trades.
 """
 
 import json
+from functools import partial
 
 from py_builder_signing_sdk.config import BuilderApiKeyCreds, BuilderConfig
+from py_clob_client import clob_types
 from py_clob_client.client import ClobClient
 from py_clob_client.clob_types import (
     ApiCreds,
     BalanceAllowanceParams,
     BookParams,
     DropNotificationParams,
+    MarketOrderArgs,
     OpenOrderParams,
     OrderScoringParams,
     OrdersScoringParams,
+    PostOrdersArgs,
     TradeParams,
 )
 from py_clob_client.exceptions import PolyApiException
 
+import orders
 import shared
+import trading
 from shared import Calls
 
 LEFT_OUT = {
-    shared.ORDERS: """
-        cancel cancel_all cancel_market_orders cancel_orders create_and_post_order
-        create_market_order create_order get_order post_heartbeat post_order post_orders
-    """,
     shared.COMPUTES: """
         assert_builder_auth assert_level_1_auth assert_level_2_auth can_builder_auth
         get_collateral_address get_conditional_address
@@ -86,6 +88,45 @@ def check_account(client, token):
         check_refused(shared.NO_SUCH_KEYS, call)
 
 
+class Trader(orders.Trader):
+    types, failure = clob_types, PolyApiException
+    # Versions of orders before the second know no deposit wallets.
+    kinds, polls = (0, 1, 2), 0
+
+    @staticmethod
+    def create(host, kind):
+        wallet = trading.WALLETS[kind]
+        return ClobClient(host, 137, trading.KEY, signature_type=kind, funder=wallet)
+
+    def derive(self):
+        return self.client.create_or_derive_api_creds()
+
+    @staticmethod
+    def made_by(signed):
+        order = signed.dict()
+        return order["signatureType"], order["maker"]
+
+    def buy(self, outcome, dollars):
+        order = MarketOrderArgs(outcome.token, dollars, "BUY", order_type="FOK")
+        return self.client.post_order(self.client.create_market_order(order), "FOK")
+
+    def post_all(self, listed):
+        args = [PostOrdersArgs(order, order_type) for order, order_type in listed]
+        return self.client.post_orders(args)
+
+    def open_orders(self):
+        return self.client.get_orders()
+
+    def cancel(self, order_id):
+        return self.client.cancel(order_id)
+
+    def cancel_in(self, **names):
+        return self.client.cancel_market_orders(**names)
+
+    def beat(self):
+        return self.client.post_heartbeat(None)
+
+
 def first(host, called):
     token = read(host, called)
     client = Calls(ClobClient(host, chain_id=AMOY, key=KEY), called)
@@ -97,10 +138,13 @@ def first(host, called):
     assert client.create_api_key(nonce=7) != credentials
     client.set_api_creds(credentials)
     check_account(client, token)
-    return known
+    traded = orders.first(Trader(host, called), host)
+    return {"credentials": known, "traded": traded}
 
 
 def second(host, known, called):
+    orders.second(partial(Trader, host, called), known["traded"], host)
+    known = known["credentials"]
     client = Calls(ClobClient(host, chain_id=AMOY, key=KEY, creds=ApiCreds(*known)), called)
     assert client.derive_api_key() == ApiCreds(*known)
     keys = client.get_api_keys()["apiKeys"]

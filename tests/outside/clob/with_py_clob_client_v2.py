@@ -1,34 +1,33 @@
-"""Calls every method of py-clob-client-v2 that reads or has to do with identity. `shared.py` says
-how.
-"""
+"""Calls every method of py-clob-client-v2. `shared.py` says how, and `orders.py` trades."""
 
-from py_clob_client_v2 import ClobClient
+from functools import partial
+
+from py_clob_client_v2 import ClobClient, clob_types
 from py_clob_client_v2.clob_types import (
     ApiCreds,
     BalanceAllowanceParams,
     BookParams,
     BuilderTradeParams,
     DropNotificationParams,
+    MarketOrderArgs,
     OpenOrderParams,
+    OrderMarketCancelParams,
+    OrderPayload,
     OrderScoringParams,
     OrdersScoringParams,
+    PostOrdersV2Args,
     PricesHistoryParams,
     TradeParams,
 )
 from py_clob_client_v2.config import get_contract_config
 from py_clob_client_v2.exceptions import PolyApiException
 
+import orders
 import shared
+import trading
 from shared import Calls
 
-LEFT_OUT = {
-    shared.ORDERS: """
-        cancel_all cancel_market_orders cancel_order cancel_orders create_and_post_market_order
-        create_and_post_order create_market_order create_order get_order post_heartbeat post_order
-        post_orders
-    """,
-    shared.COMPUTES: "assert_level_1_auth assert_level_2_auth",
-}
+LEFT_OUT = {shared.COMPUTES: "assert_level_1_auth assert_level_2_auth"}
 
 KEY = "0x" + "22" * 32
 
@@ -108,6 +107,43 @@ def check_account(client, token):
     check_other_keys(client)
 
 
+class Trader(orders.Trader):
+    types, failure = clob_types, PolyApiException
+    kinds, polls = (0, 1, 2, 3), 1
+
+    @staticmethod
+    def create(host, kind):
+        wallet = trading.WALLETS[kind]
+        return ClobClient(host, 137, trading.KEY, signature_type=kind, funder=wallet)
+
+    def derive(self):
+        return self.client.create_or_derive_api_key()
+
+    @staticmethod
+    def made_by(signed):
+        return signed.signatureType, signed.maker
+
+    def buy(self, outcome, dollars):
+        order = MarketOrderArgs(outcome.token, dollars, "BUY", order_type="FOK")
+        return self.client.create_and_post_market_order(order, order_type="FOK")
+
+    def post_all(self, listed):
+        args = [PostOrdersV2Args(order, order_type) for order, order_type in listed]
+        return self.client.post_orders(args)
+
+    def open_orders(self):
+        return self.client.get_open_orders()
+
+    def cancel(self, order_id):
+        return self.client.cancel_order(OrderPayload(orderID=order_id))
+
+    def cancel_in(self, **names):
+        return self.client.cancel_market_orders(OrderMarketCancelParams(**names))
+
+    def beat(self):
+        return self.client.post_heartbeat()
+
+
 def first(host, called):
     token = read(host, called)
     client = Calls(ClobClient(host, chain_id=137, key=KEY), called)
@@ -122,11 +158,13 @@ def first(host, called):
     keys = [credentials.api_key, other.api_key]
     assert client.get_api_keys() == {"apiKeys": keys}, keys
     check_account(client, token)
-    return known
+    traded = orders.first(Trader(host, called), host)
+    return {"credentials": known, "traded": traded}
 
 
 def second(host, known, called):
-    credentials = ApiCreds(*known)
+    orders.second(partial(Trader, host, called), known["traded"], host)
+    credentials = ApiCreds(*known["credentials"])
     client = Calls(ClobClient(host, chain_id=137, key=KEY, creds=credentials), called)
     assert client.derive_api_key() == credentials
     keys = client.get_api_keys()["apiKeys"]
