@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use paperbourse_clob::order::signing::DraftOrder;
-use paperbourse_clob::order::{MarketKind, OrderType, Side};
-use paperbourse_test_support::{Request, Response};
+use paperbourse_clob::order::{MarketKind, OrderType, Side, SignatureType, Version};
+use paperbourse_test_support::Response;
 use serde_json::{Value, json};
 
 use super::clob_wallets::{Client, now_s};
@@ -14,7 +14,7 @@ use super::server::{Server, shared_with_clob as server};
 const ON: [&str; 2] = ["--clob", "on"];
 
 /// An order for the first outcome of the plain market: `asked` is "SIDE TYPE GIVES for TAKES", such
-/// as "BUY FOK 5 for 10".
+/// as "BUY FOK 5 for 10", and then any of `in=SECONDS`, `post-only`, `v1`, `safe` and `proxy`.
 pub(super) fn draft<'t>(salt: u64, token_id: &'t str, asked: &str) -> DraftOrder<'t> {
     let words: Vec<&str> = asked.split(' ').collect();
     let [side, order_type, gives, "for", takes, rest @ ..] = &words[..] else {
@@ -26,6 +26,12 @@ pub(super) fn draft<'t>(salt: u64, token_id: &'t str, asked: &str) -> DraftOrder
     };
     let expires = rest.iter().find_map(|word| word.strip_prefix("in="));
     DraftOrder {
+        version: if rest.contains(&"v1") { Version::V1 } else { Version::V2 },
+        wallet: match (rest.contains(&"safe"), rest.contains(&"proxy")) {
+            (true, _) => SignatureType::Safe,
+            (_, true) => SignatureType::Proxy,
+            _ => SignatureType::Eoa,
+        },
         salt,
         token_id,
         kind: MarketKind::of_token(token_id, false).unwrap(),
@@ -114,15 +120,28 @@ fn orders_are_answered_as_the_venue_does() {
         "SELL GTC 5 for 3.5",
         "BUY GTD 4 for 10 in=200",
         "BUY GTC 4 for 10 post-only",
+        "BUY FOK 5 for 10 safe",
+        "SELL FOK 5 for 2.4 proxy",
+        // Less than a limit order may have, and more decimals than the venue takes.
+        "SELL FAK 2 for 0.8",
+        "BUY FOK 1.234567 for 2.469134",
+        "BUY GTC 4.001 for 10.0025",
+        "SELL FAK 2.123456 for 0.8",
         // Refused from here on.
         "BUY GTC 5.3 for 10 post-only",
+        // The token of a market that only the third version settles.
+        "BUY GTC 4 for 10 v1",
         "BUY FOK 5 for 10 post-only",
+        "SELL FAK 5 for 2 post-only",
+        "SELL GTC 5 for 2 post-only",
+        "SELL FAK 5 for 3",
         "BUY FAK 4 for 10",
         "BUY FOK 5.0 for 10.5",
         "BUY FOK 50000 for 100000",
         "BUY GTC 5.005 for 10",
         "BUY GTC 1 for 2.5",
         "BUY GTC 1.2 for 4",
+        "SELL GTC 4.99 for 3.493",
         "BUY FOK 0.7 for 1.4",
         "BUY GTC 0.6 for 1.2",
         "BUY GTC 5000 for 10000",
@@ -141,7 +160,13 @@ fn orders_are_answered_as_the_venue_does() {
         let answer = told(&client.order(salt as u64, asked));
         writeln!(transcript, "{asked}\n  {answer}").unwrap();
     }
+    let signed = |salt| client.body(salt, &token_id(0, 0), "BUY FOK 5 for 10");
+    let own = client.signer.address().checksummed();
+    let zero = format!("0x{}", "0".repeat(40));
+    let with = |role: &str, address: &str| format!(r#""{role}":"{address}""#);
     for (title, body) in [
+        ("other maker", signed(52).replace(&with("maker", &own), &with("maker", &zero))),
+        ("other signer", signed(53).replace(&with("signer", &own), &with("signer", &zero))),
         ("no order", "{}".to_owned()),
         ("no JSON", "{".to_owned()),
         ("unknown token", client.body(50, "1", "BUY FOK 5 for 10")),
@@ -293,13 +318,48 @@ fn orders_are_cancelled_by_what_was_signed() {
 
 #[test]
 fn a_strict_server_refuses_what_the_venue_refuses() {
-    let flags = [&ON[..], &["--clob-strict", "on", "--clob-hashes", "at-once"]].concat();
-    let server = Server::unlimited_with(&flags);
+    let server = Server::unlimited_with(&[&ON[..], &["--clob-strict", "on"]].concat());
     let client = Client::new(&server, 1);
-    let text = "maker address not allowed, please use the deposit wallet flow";
-    let refused = client.order(1, "BUY FOK 5 for 10");
-    assert_eq!((refused.status, refused.json()), (400, json!({ "error": text })));
-    assert_eq!(server.send(&Request::get("/time")).status, 200);
+    let mut transcript = String::new();
+    for (salt, asked) in [
+        "BUY FOK 5.01 for 10.02 safe",
+        "BUY FAK 5.01 for 9.8235 safe",
+        "BUY GTC 4.004 for 10.01 safe",
+        "SELL FOK 5.01 for 2.4048 safe",
+        // Refused from here on.
+        "BUY FOK 5 for 10",
+        "BUY FOK 5 for 10 proxy",
+        "BUY FOK 5.001 for 10.002 safe",
+        "BUY FAK 5 for 9.80393 safe",
+        "BUY GTC 4.0004 for 10.001 safe",
+        "SELL GTC 5.001 for 3.5007 safe",
+        "SELL FOK 5.001 for 2.40048 safe",
+        "SELL FAK 5.001 for 2.40048 safe",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let answer = told(&client.order(salt as u64, asked));
+        writeln!(transcript, "{asked}\n  {answer}").unwrap();
+    }
+    insta::assert_snapshot!(transcript);
+}
+
+/// Where the first version would be settled.
+#[test]
+fn a_strict_server_refuses_the_first_version() {
+    let flags = [&ON[..], &["--clob-strict", "on", "--venue-speed", "0.000001"]].concat();
+    let server = Server::simulated_with(&flags);
+    let client = Client::new(&server, 1);
+    let markets = server.get("/sampling-markets").ok(200);
+    let is_plain = |market: &&Value| market["neg_risk"] == false;
+    let market = markets["data"].as_array().unwrap().iter().find(is_plain).unwrap();
+    let token = market["tokens"][0]["token_id"].as_str().unwrap();
+    let body = client.body(1, token, "BUY GTC 5 for 500 safe v1");
+    let refused = client.call("POST", "/order", &body);
+    assert_eq!((refused.status, refused.json()), (400, json!({"error": "order_version_mismatch"})));
+    let body = client.body(1, token, "BUY GTC 5 for 500 safe");
+    assert_eq!(client.call("POST", "/order", &body).ok(200)["status"], "live");
 }
 
 #[test]
