@@ -1,5 +1,5 @@
-//! Calls every method of Polymarket's Rust client that reads or has to do with identity. Its types
-//! are strict: an answer that lacks a field fails.
+//! Calls every method of Polymarket's Rust client that asks the order book's server. Its types are
+//! strict: an answer that lacks a field fails.
 //!
 //! `METHODS HOST` runs the first half, and prints what the second needs to know; `METHODS HOST
 //! KNOWN` runs the second, on the server that was killed in between, and prints the number of
@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::str::FromStr as _;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use polymarket_client_sdk_v2::auth::state::Authenticated;
 use polymarket_client_sdk_v2::auth::{Credentials, ExposeSecret as _, LocalSigner, Normal, Signer};
@@ -27,13 +27,7 @@ use polymarket_client_sdk_v2::{POLYGON, contract_config};
 use serde_json::{Value, json};
 
 /// Methods that are not called, and why.
-const LEFT_OUT: [(&str, &str); 6] = [
-    (
-        "has to do with orders, which orders.py tries with another client",
-        "cancel_all_orders cancel_market_orders cancel_order cancel_orders heartbeats_active \
-         limit_order market_order order post_heartbeat post_order post_orders sign \
-         start_heartbeats stop_heartbeats",
-    ),
+const LEFT_OUT: [(&str, &str); 5] = [
     (
         "is about requests for quotes, of which this server has none",
         "accept_quote approve_order cancel_quote cancel_request create_quote create_request \
@@ -54,13 +48,17 @@ const LEFT_OUT: [(&str, &str); 6] = [
 /// The id of a market order that clients sign in another way than they send it.
 const APOSTROPHE: &str = "it's";
 
-const KEY: &str = "0x7777777777777777777777777777777777777777777777777777777777777777";
+const KEY: &str = "0x8888888888888888888888888888888888888888888888888888888888888888";
 
 /// The cash of a new account, in millionths of a dollar.
 const CASH: u64 = 1_000_000_000;
 
 const UNLIMITED: &str =
     "115792089237316195423570985008687907853269984665640564039457584007913129639935";
+
+/// Longer than a run. Clients send heartbeats by themselves, and whoever has sent one and then none
+/// loses his orders.
+const QUIET: Duration = Duration::from_secs(3_600);
 
 type Called = BTreeSet<String>;
 type Wallet = Client<Authenticated<Normal>>;
@@ -97,6 +95,9 @@ macro_rules! listed {
     }};
 }
 
+// Below the macros that it uses.
+mod orders;
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -105,12 +106,15 @@ async fn main() {
     if let Some(known) = arguments.get(2) {
         let known: Value = serde_json::from_str(known).unwrap();
         called.extend(known["called"].as_array().unwrap().iter().map(text));
+        orders::second(host, &known["orders"], &mut called).await;
         second(host, &known["credentials"], &mut called).await;
         check_called(&std::fs::read_to_string(methods).unwrap(), &called);
         println!("{}", called.len());
     } else {
         let credentials = first(host, &mut called).await;
-        println!("{}", json!({"credentials": credentials, "called": called}));
+        let orders = orders::first(host, &mut called).await;
+        let known = json!({"credentials": credentials, "orders": orders, "called": called});
+        println!("{known}");
     }
 }
 
@@ -135,7 +139,7 @@ fn text(value: &Value) -> String {
 }
 
 fn client(host: &str) -> Client {
-    Client::new(host, Config::builder().build()).unwrap()
+    Client::new(host, Config::builder().heartbeat_interval(QUIET).build()).unwrap()
 }
 
 fn signer() -> impl Signer {
@@ -220,7 +224,7 @@ async fn check_book(host: &Client, market: &MarketResponse, token: U256, called:
 
     let request = OrderBookSummaryRequest::builder().token_id(token).build();
     let book = ok!(called, client.order_book(&request));
-    assert_eq!(ok!(called, client.order_books(&[request])), [book.clone()]);
+    assert_eq!(ok!(called, client.order_books(&[request])), std::slice::from_ref(&book));
     // The client's own hash is another function than the venue's.
     assert!(call!(called, client.order_book_hash(&book)).is_ok());
     assert_eq!((Some(book.market), book.asset_id), (market.condition_id, token));
