@@ -3,5 +3,6 @@
 pub mod allocator;
 pub mod build;
 pub mod http;
+mod rows;
 pub mod telemetry;
 pub mod ws;

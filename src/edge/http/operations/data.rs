@@ -7,7 +7,7 @@ mod orders;
 mod trades;
 
 pub(in crate::http) use orders::{ORDERS_QUERY, orders};
-pub(super) use trades::{CONFIRMED, MakerOrderRow, fee_rate_bps, read_trade_id};
+pub(super) use trades::read_trade_id;
 pub(in crate::http) use trades::{TRADES_QUERY, trades};
 
 use schemars::JsonSchema;
@@ -148,23 +148,10 @@ pub(super) fn times_between(
     Some([after, before])
 }
 
-/// A time as text of whole seconds.
-#[derive(JsonSchema)]
-#[schemars(inline)]
-pub(super) struct Seconds(
-    #[schemars(with = "String", extend("pattern" = "^[0-9]+$"))] pub(super) Timestamp,
-);
-
 /// A time as text of milliseconds; empty if there is none.
 #[derive(JsonSchema)]
 #[schemars(inline)]
 struct Millis(#[schemars(with = "String", extend("pattern" = "^[0-9]*$"))] Option<Timestamp>);
-
-impl Serialize for Seconds {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0.seconds())
-    }
-}
 
 impl Serialize for Millis {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -5,4 +5,3 @@ pub(super) mod cancel;
 pub(super) mod list;
 pub mod place;
 pub(super) mod preview;
-pub(super) mod stage;

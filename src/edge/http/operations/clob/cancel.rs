@@ -7,7 +7,6 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use super::list::order_id;
 use super::prices::write_map;
 use super::request::{Name, each_once};
 use super::{Awaited, object};
@@ -15,6 +14,7 @@ use crate::http::call::Call;
 use crate::http::error::ClobError;
 use crate::http::json::write::{write_list, write_text};
 use crate::http::reply::Reply;
+use crate::rows::order_id;
 use paperbourse_core::engine::order::idempotency::NameHash;
 use paperbourse_core::engine::rejection::Rejection;
 use paperbourse_exchange::service::CancelRequest;

@@ -6,9 +6,6 @@
 mod orders;
 mod trades;
 
-use std::borrow::Cow;
-
-use aws_lc_rs::digest::{SHA256, digest};
 use serde::Serialize;
 
 use super::auth::l2_headers;
@@ -17,6 +14,7 @@ use crate::http::call::Call;
 use crate::http::cursor::{END, START};
 use crate::http::error::ClobError;
 use crate::http::operations::order_fields::MARKET_ID_CHARACTERS_MAX;
+use crate::rows::{Party, is_digest};
 use paperbourse_clob::signature::address::Address;
 use paperbourse_core::engine::order::idempotency::NameHash;
 use paperbourse_core::ids::OrderId;
@@ -29,9 +27,6 @@ pub(super) use trades::list as trades;
 /// Maximum number of rows in a page, the venue's. Clients cannot choose it.
 const PAGE_ROWS: usize = 100;
 
-/// Length of the text of a digest: `0x` and 64 hexadecimal digits.
-const DIGEST_BYTES: usize = 66;
-
 /// A page of a list, with which clients ask for the next.
 #[derive(Serialize)]
 struct Page<Row> {
@@ -40,12 +35,6 @@ struct Page<Row> {
     next_cursor: String,
     limit: usize,
     count: usize,
-}
-
-/// A wallet and the API key with which it has signed, as rows show them.
-pub(super) struct Party<'a> {
-    pub(super) owner: &'a str,
-    pub(super) wallet: Address,
 }
 
 impl<Row> Page<Row> {
@@ -65,20 +54,6 @@ impl<'a> Party<'a> {
     }
 }
 
-/// Whether text is the digest of an order: `0x` and 64 hexadecimal digits in lower case.
-fn is_digest(text: &str) -> bool {
-    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    text.len() == DIGEST_BYTES && text.strip_prefix("0x").is_some_and(|it| it.bytes().all(is_digit))
-}
-
-/// Returns the id under which clients know an order with this number and client order id.
-pub(super) fn order_id(order: OrderId, client_order_id: Option<&str>) -> Cow<'_, str> {
-    match client_order_id.filter(|id| is_digest(id)) {
-        Some(digest) => digest.into(),
-        None => order.to_string().into(),
-    }
-}
-
 /// Selects the order with this id, which is a digest or a number. Other text selects none.
 pub(super) fn only_order(id: &str) -> OnlyOrder {
     let lower = id.to_ascii_lowercase();
@@ -87,19 +62,6 @@ pub(super) fn only_order(id: &str) -> OnlyOrder {
     } else {
         OnlyOrder::WithId(id.parse().ok().and_then(OrderId::from_raw))
     }
-}
-
-/// Returns a hash in place of that of the transaction that settles a fill: `0x` and 64 hexadecimal
-/// digits, always the same for the same fill. `part` is the fill's number within its order.
-pub(super) fn transaction_hash(order: OrderId, part: u32) -> String {
-    hash_of("transaction", order, part)
-}
-
-/// Returns a made-up hash that belongs to a fill.
-fn hash_of(label: &str, order: OrderId, part: u32) -> String {
-    let name = format!("paperbourse {label} {order}-{part}");
-    let digits = digest(&SHA256, name.as_bytes());
-    digits.as_ref().iter().fold("0x".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// Reads the market and the token to which a list is restricted.
@@ -134,6 +96,7 @@ fn read_cursor<Cursor>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::{hash_of, order_id, transaction_hash};
 
     const DIGEST: &str = "0x00000000000000000000000000000000000000000000000000000000deadbeef";
 

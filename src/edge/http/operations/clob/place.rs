@@ -9,14 +9,15 @@ use std::ops::RangeInclusive;
 use hyper::StatusCode;
 use serde_json::value::RawValue;
 
-use super::list::{Party, find, transaction_hash};
+use super::list::find;
 use super::{Awaited, object, request};
 use crate::http::call::Call;
 use crate::http::error::{ClobError, ClobRefusal};
 use crate::http::json::write::{JsonObject, write_list, write_text};
 use crate::http::operations::orders::place::count_placed;
-use crate::http::operations::orders::stage::Stage;
 use crate::http::reply::Reply;
+use crate::rows::stage::Stage;
+use crate::rows::{Party, transaction_hash};
 use paperbourse_clob::order::{
     Caller, MarketFacts, MarketKind, OrderError, OrderSize, OrderTerms, OrderType, PostedOrder,
     Side as SignedSide, SignatureType, SignedOrder, Version,

@@ -3,14 +3,15 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Cursor, List, Millis, Page, ROWS_DEFAULT, Seconds, list_query, read_list};
+use super::{Cursor, List, Millis, Page, ROWS_DEFAULT, list_query, read_list};
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
 use crate::http::operations::orders::list;
-use crate::http::operations::orders::stage::{Stage, TradeIds};
 use crate::http::parameter::{Parameter, words};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
+use crate::rows::Seconds;
+use crate::rows::stage::{Stage, TradeIds};
 use paperbourse_core::engine::order::terms::OrderStatus;
 use paperbourse_core::engine::state::view::{ListedOrder, OrderCursor, OrderFilter};
 use paperbourse_core::ids::OrderId;

@@ -3,24 +3,20 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Cursor, List, Millis, Page, ROWS_DEFAULT, Seconds, list_query, read_list};
+use super::{Cursor, List, Millis, Page, ROWS_DEFAULT, list_query, read_list};
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
 use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
-use paperbourse_core::engine::fills::fill::Fill;
+use crate::rows::{CONFIRMED, MakerOrderRow, Seconds, fee_rate_bps};
 use paperbourse_core::engine::fills::{FillCursor, FillFilter, PastFill};
 use paperbourse_core::ids::{AccountId, OrderId};
-use paperbourse_core::money::Usd;
 use paperbourse_core::wire::Decimal;
 
 /// The parameters of the query.
 pub(in crate::http) const TRADES_QUERY: [Parameter; 8] =
     list_query(&[Parameter::own("id", "", "only the fill with this id")]);
-
-/// A fill is final as soon as it is shown.
-pub(in crate::http::operations) const CONFIRMED: &str = "CONFIRMED";
 
 pub(in crate::http) async fn trades(call: &Call<'_>) -> Answer {
     let Some(TradesRequest { filter, from, limit }) = read_trades(call.query())? else {
@@ -65,12 +61,6 @@ pub(in crate::http::operations) fn read_trade_id(text: &str) -> Option<(OrderId,
     Some((order.parse().ok().and_then(OrderId::from_raw)?, part.parse().ok()?))
 }
 
-/// Returns the rate of a fill's fee, in basis points.
-pub(in crate::http::operations) fn fee_rate_bps(fill: &Fill) -> Decimal {
-    // A rate in millionths, times 10,000, is basis points in millionths.
-    Usd::from_micros(fill.fee_rate.micros() * 10_000).into()
-}
-
 /// A fill in the venue's form.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "VenueTrade")]
@@ -109,22 +99,6 @@ pub(in crate::http) struct TradeRow<'a> {
     trader_side: &'static str,
     /// The account's order if it was the one that rested.
     maker_orders: Vec<MakerOrderRow<'a>>,
-}
-
-/// An order that rested, in the venue's form.
-#[derive(JsonSchema, Serialize)]
-#[schemars(rename = "VenueMakerOrder")]
-pub(in crate::http::operations) struct MakerOrderRow<'a> {
-    pub(in crate::http::operations) order_id: String,
-    pub(in crate::http::operations) owner: String,
-    pub(in crate::http::operations) maker_address: String,
-    pub(in crate::http::operations) matched_amount: Decimal,
-    pub(in crate::http::operations) price: Decimal,
-    pub(in crate::http::operations) fee_rate_bps: Decimal,
-    pub(in crate::http::operations) asset_id: &'a str,
-    pub(in crate::http::operations) outcome: &'a str,
-    #[schemars(extend("enum" = ["BUY", "SELL"]))]
-    pub(in crate::http::operations) side: &'static str,
 }
 
 impl<'a> TradeRow<'a> {
@@ -174,9 +148,10 @@ mod tests {
     use super::*;
     use crate::http::query::tests::query;
     use paperbourse_core::engine::fills::FillRow;
+    use paperbourse_core::engine::fills::fill::Fill;
     use paperbourse_core::ids::Timestamp;
     use paperbourse_core::market::book::Side;
-    use paperbourse_core::money::{FeeRate, Shares};
+    use paperbourse_core::money::{FeeRate, Shares, Usd};
 
     #[test]
     fn fills_are_filtered() {

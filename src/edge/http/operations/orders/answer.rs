@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::stage::{Amounts, Stage};
+use crate::rows::stage::{Amounts, Stage};
 use paperbourse_core::engine::order::receipt::OrderReceipt;
 use paperbourse_core::wire::{Decimal, Time};
 use paperbourse_exchange::service::PositionStatus;

@@ -4,7 +4,6 @@ use hyper::header::HeaderName;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::stage::{Amounts, Stage};
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
 use crate::http::fields::Fields;
@@ -14,6 +13,7 @@ use crate::http::operations::order_fields::MARKET_ID_CHARACTERS_MAX;
 use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
+use crate::rows::stage::{Amounts, Stage};
 use paperbourse_core::engine::order::cancel::Cancelled;
 use paperbourse_core::engine::order::terms::Reserve;
 use paperbourse_core::ids::OrderId;

@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::stage::{Amounts, Stage};
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
 use crate::http::invalid::Invalid;
@@ -14,6 +13,7 @@ use crate::http::operations::order_fields::{
 use crate::http::parameter::{Parameter, words};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
+use crate::rows::stage::{Amounts, Stage};
 use paperbourse_core::engine::order::idempotency::NameHash;
 use paperbourse_core::engine::order::receipt::OrderReceipt;
 use paperbourse_core::engine::order::terms::OrderStatus;

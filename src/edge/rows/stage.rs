@@ -23,7 +23,7 @@ const VENUE_OUTAGE: &str = "venue_outage";
 const VENUE_DELAY: &str = "venue_delay";
 
 /// An order as it was placed, or as it is now.
-pub(in crate::http::operations) struct Stage<'a> {
+pub(crate) struct Stage<'a> {
     receipt: &'a OrderReceipt,
     progress: Progress,
     end: Option<End>,
@@ -33,7 +33,7 @@ pub(in crate::http::operations) struct Stage<'a> {
 impl<'a> Stage<'a> {
     /// Shows the order as it was placed. This uses only facts that never change, so that the answer
     /// to a repeated request repeats the first answer, whatever has happened to the order since.
-    pub(in crate::http::operations) fn at_placement(receipt: &'a OrderReceipt) -> Self {
+    pub(crate) fn at_placement(receipt: &'a OrderReceipt) -> Self {
         let fill = &receipt.fill;
         let progress = if fill.quantity > Shares::ZERO {
             Progress {
@@ -62,7 +62,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Shows the order in its current state.
-    pub(in crate::http::operations) fn now(receipt: &'a OrderReceipt) -> Self {
+    pub(crate) fn now(receipt: &'a OrderReceipt) -> Self {
         match receipt.order_state.as_deref() {
             Some(order_state) => Self {
                 receipt,
@@ -78,52 +78,52 @@ impl<'a> Stage<'a> {
         }
     }
 
-    pub(in crate::http::operations) fn status(&self) -> OrderStatus {
+    pub(crate) fn status(&self) -> OrderStatus {
         OrderStatus::of(self.progress.filled, self.asked(), self.end.map(|end| end.reason))
     }
 
-    pub(in crate::http::operations) fn kind(&self) -> OrderKind {
+    pub(crate) fn kind(&self) -> OrderKind {
         self.receipt
             .order_state
             .as_ref()
             .map_or(OrderKind::Market, |order_state| order_state.terms.kind)
     }
 
-    pub(in crate::http::operations) fn time_in_force(&self) -> TimeInForce {
+    pub(crate) fn time_in_force(&self) -> TimeInForce {
         let order_state = self.receipt.order_state.as_ref();
         order_state.map_or(TimeInForce::FillOrKill, |order_state| order_state.terms.time_in_force)
     }
 
     /// Returns the price of a limit order.
-    pub(in crate::http::operations) fn limit_price(&self) -> Option<Price> {
+    pub(crate) fn limit_price(&self) -> Option<Price> {
         self.worst_price().filter(|_| self.kind() == OrderKind::Limit)
     }
 
     /// Returns the worst price that the order accepts, if it has one.
-    pub(in crate::http::operations) fn worst_price(&self) -> Option<Price> {
+    pub(crate) fn worst_price(&self) -> Option<Price> {
         self.receipt.order_state.as_ref().and_then(|order_state| order_state.terms.price)
     }
 
     /// Returns the average price of the fills or, without any, the worst price that the order
     /// accepts.
-    pub(in crate::http::operations) fn shown_price(&self) -> Price {
+    pub(crate) fn shown_price(&self) -> Price {
         self.fill_price().or(self.worst_price()).unwrap_or(Price::ZERO)
     }
 
     /// Returns the quantity that has filled.
-    pub(in crate::http::operations) fn filled(&self) -> Shares {
+    pub(crate) fn filled(&self) -> Shares {
         self.progress.filled
     }
 
     /// Returns the quantity that the order asked for.
-    pub(in crate::http::operations) fn asked(&self) -> Shares {
+    pub(crate) fn asked(&self) -> Shares {
         let order_state = self.receipt.order_state.as_ref();
         order_state.map_or(self.receipt.fill.quantity, |order_state| order_state.terms.quantity)
     }
 
     /// Returns the order's quantity. If the order filled in part and counts as filled, this is the
     /// filled quantity.
-    pub(in crate::http::operations) fn quantity(&self) -> Shares {
+    pub(crate) fn quantity(&self) -> Shares {
         match self.status() {
             OrderStatus::Filled => self.progress.filled,
             OrderStatus::Pending | OrderStatus::Cancelled | OrderStatus::Expired => self.asked(),
@@ -132,52 +132,52 @@ impl<'a> Stage<'a> {
 
     /// Returns the filled and the requested quantity of an order that filled in part and counts as
     /// filled.
-    pub(in crate::http::operations) fn partial_fill(&self) -> Option<(Shares, Shares)> {
+    pub(crate) fn partial_fill(&self) -> Option<(Shares, Shares)> {
         let (filled, asked) = (self.progress.filled, self.asked());
         (self.status() == OrderStatus::Filled && filled < asked).then_some((filled, asked))
     }
 
-    pub(in crate::http::operations) fn notional(&self) -> Usd {
+    pub(crate) fn notional(&self) -> Usd {
         self.progress.notional
     }
 
-    pub(in crate::http::operations) fn fee(&self) -> Usd {
+    pub(crate) fn fee(&self) -> Usd {
         self.progress.fee
     }
 
     /// Returns the average price of the fills; `None` if there are none.
-    pub(in crate::http::operations) fn fill_price(&self) -> Option<Price> {
+    pub(crate) fn fill_price(&self) -> Option<Price> {
         self.progress.notional.per_share(self.progress.filled)
     }
 
     /// Returns the time of the newest fill; `None` if there is none.
-    pub(in crate::http::operations) fn filled_at(&self) -> Option<Timestamp> {
+    pub(crate) fn filled_at(&self) -> Option<Timestamp> {
         (self.progress.fill_count > 0).then_some(self.progress.filled_at)
     }
 
     /// Returns how the order ended, if it counts as cancelled or expired.
-    pub(in crate::http::operations) fn end(&self) -> Option<End> {
+    pub(crate) fn end(&self) -> Option<End> {
         self.end.filter(|_| self.status() != OrderStatus::Filled)
     }
 
     /// Returns why the order cannot fill yet, if it is on hold.
-    pub(in crate::http::operations) fn hold_reason(&self) -> Option<&'static str> {
+    pub(crate) fn hold_reason(&self) -> Option<&'static str> {
         self.hold_reason.filter(|_| self.status() == OrderStatus::Pending)
     }
 
     /// Returns how long the order was delayed before it was decided, in milliseconds; `None` if it
     /// was not delayed.
-    pub(in crate::http::operations) fn delayed_ms(&self) -> Option<u32> {
+    pub(crate) fn delayed_ms(&self) -> Option<u32> {
         let delayed_ms = self.receipt.order_state.as_ref()?.terms.delayed_ms;
         (delayed_ms > 0).then_some(delayed_ms)
     }
 
     /// Returns the ids of the fills.
-    pub(in crate::http::operations) fn trade_ids(&self) -> TradeIds {
+    pub(crate) fn trade_ids(&self) -> TradeIds {
         TradeIds { order: self.receipt.order, fill_count: self.progress.fill_count }
     }
 
-    pub(in crate::http::operations) fn amounts(&self) -> Amounts {
+    pub(crate) fn amounts(&self) -> Amounts {
         let Progress { filled, notional, .. } = self.progress;
         let (shares, dollars): (Decimal, Decimal) = (filled.into(), notional.into());
         let (making_amount, taking_amount) = match self.receipt.side {
@@ -197,7 +197,7 @@ impl<'a> Stage<'a> {
 /// How far an order has filled, as part of every answer about it.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "OrderAmounts")]
-pub(in crate::http) struct Amounts {
+pub(crate) struct Amounts {
     /// In shares.
     filled_quantity: Decimal,
     /// In shares.
@@ -213,14 +213,14 @@ pub(in crate::http) struct Amounts {
 
 /// The ids of an order's fills, oldest first. Each is the order's id and the number of the fill. If
 /// there are more than `TRADE_IDS_MAX`, only the newest are included.
-pub(in crate::http) struct TradeIds {
+pub(crate) struct TradeIds {
     order: OrderId,
     fill_count: u32,
 }
 
 impl TradeIds {
     /// Returns the order, and the numbers of its newest fills.
-    pub(in crate::http::operations) fn numbers(&self) -> (OrderId, RangeInclusive<u32>) {
+    pub(crate) fn numbers(&self) -> (OrderId, RangeInclusive<u32>) {
         let first = self.fill_count.saturating_sub(TRADE_IDS_MAX) + 1;
         (self.order, first..=self.fill_count)
     }
