@@ -221,6 +221,11 @@ impl Service {
         &self.markets
     }
 
+    /// Returns the shards, for those who follow what happens in them.
+    pub fn shards(&self) -> &Arc<Shards> {
+        &self.shards
+    }
+
     /// Waits until every fill so far is counted in the volumes of candles. Used at shutdown.
     pub async fn deliver_facts(&self) {
         self.shards.deliver_facts().await;

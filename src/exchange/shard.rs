@@ -16,6 +16,7 @@ mod limits;
 mod matching;
 #[cfg(all(test, paperbourse_loom))]
 mod model;
+mod news;
 mod primitives;
 mod queue;
 mod ticket;

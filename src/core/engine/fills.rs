@@ -102,6 +102,15 @@ pub struct FillHistory {
     pub next: Option<FillCursor>,
 }
 
+/// A fill that is kept, without names.
+pub(in crate::engine) struct KeptFill {
+    /// The order that filled.
+    pub(in crate::engine) order: OrderId,
+    /// The fill's number within its order, from 1.
+    pub(in crate::engine) part: u32,
+    pub(in crate::engine) fill: Fill,
+}
+
 /// The attributes of a fill that a [`FillFilter`] matches.
 struct FillKey {
     order: OrderId,
@@ -303,6 +312,21 @@ impl State {
         FillKey { order: order.id(), part: 1, on: order.on(), at: order.placed_at() }
     }
 
+    /// Iterates over the kept fills of an account, newest first.
+    pub(in crate::engine) fn newest_fills(
+        &self,
+        account: &Account,
+    ) -> impl Iterator<Item = KeptFill> {
+        let numbers = account.oldest_fill()..=account.fill_count_ever();
+        numbers.rev().map(|number| {
+            if let Some(&LoggedFill { order, part, fill, .. }) = account.logged_fill(number) {
+                return KeptFill { order, part, fill };
+            }
+            let order = &self.orders[account.slot_of_fill(number)];
+            KeptFill { order: order.id(), part: 1, fill: order.fill() }
+        })
+    }
+
     fn fill_matches(&self, key: &FillKey, filter: &FillFilter) -> bool {
         let FillFilter { market_id, token_id, side, part_of, from, to } = filter;
         let market = self.used_market(key.on.market);
@@ -349,4 +373,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::engine) mod tests;

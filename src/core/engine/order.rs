@@ -10,6 +10,7 @@
 //! - Storing: [`order_state`] is an order's terms, progress and end, `packed_state` is its stored
 //!   form, and `transitions` has its changes. `table` stores the kept orders, [`placed`] decides
 //!   which orders are kept, and [`receipt`] is the source of every answer.
+//! - Following: [`news`] is what records say about the orders of some accounts.
 
 pub mod cancel;
 pub(in crate::engine) mod cost;
@@ -19,6 +20,7 @@ pub mod fee;
 pub mod heartbeats;
 pub mod idempotency;
 pub mod matching;
+pub mod news;
 pub mod open;
 pub mod order_state;
 pub(in crate::engine) mod packed_state;

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use paperbourse_clob::credentials::{Credentials, MASTER_KEY_BYTES, MasterKey};
+use paperbourse_clob::signature::address::Address;
 use paperbourse_clob::signature::{ClobAuth, L1Headers};
 use paperbourse_clob::timestamp;
 
@@ -207,26 +208,27 @@ impl Service {
         check().map_err(|denied| self.count_failure(denied, address, moment))
     }
 
-    /// Identifies the opener of a socket by what its first message brings. Each call counts against
-    /// the account's limit; a failure counts against the address instead.
+    /// Identifies the opener of a socket and its wallet by what its first message brings. Each call
+    /// counts against the account's limit; a failure counts against the address instead.
     pub fn identify_wallet_socket(
         &self,
         presented: &SocketCredentials<'_>,
         address: IpAddr,
         moment: Moment,
-    ) -> Result<SocketCaller, ServiceError> {
+    ) -> Result<(SocketCaller, Address), ServiceError> {
         let check = || {
             let master = self.master_key()?;
             let (hash, wallet) = self.wallet_of(presented.api_key)?;
             presented.check(&wallet, master)?;
             let key = self.keys.get(&hash).ok_or(KeyError::Revoked)?;
             key.check(moment.now)?;
-            Ok(key)
+            Ok((key, Address::from_bytes(wallet.grant.address)))
         };
-        let key = check().map_err(|denied: Denied| self.count_failure(denied, address, moment))?;
+        let (key, wallet) =
+            check().map_err(|denied: Denied| self.count_failure(denied, address, moment))?;
         let caller = SocketCaller::by_key(key)?;
         self.access.admit_socket(caller.account, moment)?;
-        Ok(caller)
+        Ok((caller, wallet))
     }
 
     /// Looks up the wallet to which an API key was granted, whether or not the key has ended.

@@ -12,9 +12,12 @@
 //! check of an empty list. It is also known exactly, for each shard, after which record a stream
 //! begins.
 
+use std::future::{Future as _, poll_fn};
 use std::num::NonZeroUsize;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
@@ -159,6 +162,20 @@ impl FactStream {
     /// Returns the sequence number of the shard's newest record before the subscription.
     pub fn begins_after(&self, shard: ShardId) -> u64 {
         self.begins_after[shard.index()]
+    }
+
+    /// Waits for the next durable record, and returns it with those after it that need no waiting,
+    /// at most `most` together. Cancel safe.
+    pub async fn next_many(&mut self, most: NonZeroUsize) -> Result<Vec<Facts>, Behind> {
+        let mut all = vec![self.next().await?];
+        while all.len() < most.get() {
+            let mut next = pin!(self.next());
+            let polled = poll_fn(|context| Poll::Ready(next.as_mut().poll(context))).await;
+            // An error is returned again by the next call.
+            let Poll::Ready(Ok(facts)) = polled else { break };
+            all.push(facts);
+        }
+        Ok(all)
     }
 
     /// Waits for the next durable record, which may arrive [`LOOK_INTERVAL`] late. Cancel safe:

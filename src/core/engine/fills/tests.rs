@@ -19,10 +19,10 @@ use crate::money::{Price, Shares, Usd};
 const MARKET: &str = "0xa";
 
 /// A shard with one account and one market, and every record that it wrote.
-struct World {
-    state: State,
+pub(in crate::engine) struct World {
+    pub(in crate::engine) state: State,
     rules: Rules,
-    records: Vec<Events>,
+    pub(in crate::engine) records: Vec<Events>,
     /// The price of the only ask, in cents.
     ask: i64,
     /// The market of the next orders.
@@ -36,7 +36,7 @@ fn shard() -> ShardId {
     ShardId::new(0).unwrap()
 }
 
-fn account() -> AccountId {
+pub(in crate::engine) fn account() -> AccountId {
     AccountId::new(shard(), 1).unwrap()
 }
 
@@ -49,7 +49,7 @@ fn shares(count: i64) -> Shares {
 }
 
 impl World {
-    fn new(kept_orders_max: u32) -> Self {
+    pub(in crate::engine) fn new(kept_orders_max: u32) -> Self {
         let rules = Rules { kept_orders_max, ..Rules::default() };
         Self { state: State::new(shard()), rules, records: Vec::new(), ask: 50, market: MARKET }
     }
@@ -57,7 +57,7 @@ impl World {
     /// Runs a command against a book that asks for `self.ask` cents, pays 1 cent, and has 10 shares
     /// on each side.
     #[track_caller]
-    fn run(&mut self, command: &impl Command) {
+    pub(in crate::engine) fn run(&mut self, command: &impl Command) {
         let outcomes =
             ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: label.into() });
         let info = MarketInfo::bare(self.market, outcomes);
@@ -74,7 +74,7 @@ impl World {
     }
 
     #[track_caller]
-    fn trade(&mut self, count: i64) {
+    pub(in crate::engine) fn trade(&mut self, count: i64) {
         self.trade_on(Side::Buy, count);
     }
 
@@ -93,7 +93,7 @@ impl World {
 
     /// Places a purchase at this limit and returns its id.
     #[track_caller]
-    fn place(&mut self, count: i64, limit: i64) -> OrderId {
+    pub(in crate::engine) fn place(&mut self, count: i64, limit: i64) -> OrderId {
         let price = Price::from_micros(limit * 10_000);
         let order = NewOrder::limit(MARKET, "Yes", Side::Buy, shares(count), price);
         let names = OrderNames::new([], Some("mine".into()));
@@ -103,7 +103,7 @@ impl World {
 
     /// Matches the open orders with a book that asks for this price.
     #[track_caller]
-    fn match_at(&mut self, ask: i64) {
+    pub(in crate::engine) fn match_at(&mut self, ask: i64) {
         self.ask = ask;
         self.run(&MatchOrders { market_id: MARKET.into(), book: None, after: None });
     }
@@ -163,7 +163,7 @@ fn restored(
 
 /// Three market orders, an order of which 10 shares fill at once and 5 later, two market orders
 /// after it, an order of which a part fills later, and two orders that end without a fill.
-fn mixed(kept_orders_max: u32) -> World {
+pub(in crate::engine) fn mixed(kept_orders_max: u32) -> World {
     let mut world = World::new(kept_orders_max);
     (1..=3).for_each(|count| world.trade(count));
     world.place(15, 50);

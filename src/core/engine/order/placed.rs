@@ -250,7 +250,7 @@ impl State {
 }
 
 /// Returns the life of a new order.
-fn order_state_of(
+pub(in crate::engine) fn order_state_of(
     terms: &Terms,
     fill: &Fill,
     end: Option<EndReason>,

@@ -176,7 +176,7 @@ impl Order {
 
     /// Returns the fill at placement.
     #[inline]
-    fn fill(&self) -> Fill {
+    pub(in crate::engine) fn fill(&self) -> Fill {
         let FillAtPlacement { quantity, notional, fee, balance, .. } = self.fill;
         let FillAtPlacement { position_shares, position_cost, at, .. } = self.fill;
         let fee_rate = FeeRate::from_micros(self.fee_rate_micros.into());

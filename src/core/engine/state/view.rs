@@ -362,7 +362,7 @@ impl State {
         Observed { value: Some(page), lsn: self.lsn_at(account.position_in_log) }
     }
 
-    fn listed(&self, order: &Order) -> ListedOrder {
+    pub(in crate::engine) fn listed(&self, order: &Order) -> ListedOrder {
         let token_id = self.used_market(order.market()).token(order.outcome()).clone();
         ListedOrder { receipt: self.receipt(order), token_id }
     }

@@ -338,7 +338,8 @@ fn a_socket_ends_with_its_key() {
         let open = |presented: &SocketCredentials<'_>| {
             world.service.identify_wallet_socket(presented, ADDRESS, moment())
         };
-        let socket = open(&presented).unwrap();
+        let (socket, owner) = open(&presented).unwrap();
+        assert_eq!(owner, wallet(1));
         let refused = open(&SocketCredentials { secret: passphrase.as_bytes(), ..presented });
         assert_eq!(refused.map(|_| ()), Err(Denied::from(WalletError::Secret).into()));
         assert!(socket.is_valid(moment().now));
