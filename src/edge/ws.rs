@@ -12,6 +12,9 @@
 //! Such a stream shares the fan-out, the subscriptions and the frames of the price socket. A client
 //! that lost its stream resumes it with an [`event_id`].
 //!
+//! Clients of the venue's interface have sockets of their own ([`clob_market`], [`clob_user`]),
+//! which anybody can open.
+//!
 //! Design decisions that clients may ask about:
 //!
 //! - An `error` frame names the markets of a request that are not listed. The others are
@@ -33,6 +36,7 @@ pub mod clob_market;
 mod clob_market_events;
 mod clob_market_frame;
 mod clob_subscriptions;
+pub mod clob_user;
 pub mod close;
 pub mod connection;
 pub mod counts;

@@ -56,7 +56,7 @@ impl Client<'_> {
         self.signer.order(&draft(salt, token_id, asked), &self.credentials.api_key)
     }
 
-    fn order(&self, salt: u64, asked: &str) -> Response {
+    pub(super) fn order(&self, salt: u64, asked: &str) -> Response {
         self.call("POST", "/order", &self.body(salt, &token_id(0, 0), asked))
     }
 

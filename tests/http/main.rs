@@ -15,6 +15,7 @@ mod clob_lists;
 mod clob_market_socket;
 mod clob_once;
 mod clob_orders;
+mod clob_user_socket;
 mod clob_wallets;
 mod comments;
 mod conformance;

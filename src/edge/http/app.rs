@@ -28,6 +28,7 @@ use super::route::operation_count;
 use crate::telemetry::Traces;
 use crate::telemetry::{AccessLog, Metrics, Sample, Throttle};
 use crate::ws::bounds::UNSENT_BYTES_MAX;
+use crate::ws::clob_user::feed::UserFeed;
 use crate::ws::counts::{AddressCounts, ExportCounts, SocketCounts, StreamCounts};
 use crate::ws::executions::ExecutionCounts;
 use crate::ws::fanout::Fanout;
@@ -61,6 +62,8 @@ pub struct AppState {
     pub fanout: Arc<Fanout>,
     /// Counts of the frames that execution sockets have sent.
     pub executions: ExecutionCounts,
+    /// Tells user sockets what happens.
+    pub users: Arc<UserFeed>,
     /// Number of open sockets of each account.
     pub sockets: Arc<SocketCounts>,
     /// Number of running exports of each account.
@@ -71,8 +74,7 @@ pub struct AppState {
     pub streams: Arc<StreamCounts>,
     /// Memory budget for data of sockets and price streams that clients have not read yet.
     pub unsent: Arc<ByteBudget>,
-    /// Number of sockets closed with 1013, for lack of room or because their clients read too
-    /// slowly.
+    /// Number of sockets closed with 1013, for lack of room or because a client reads too slowly.
     pub turned_away: AtomicU64,
     /// Number of price streams cut off because their clients read too slowly.
     pub streams_cut_off: AtomicU64,
@@ -92,11 +94,11 @@ pub struct AppState {
 impl AppState {
     /// Creates the state of an exchange that has no subscribers and starts now.
     pub fn new(service: Service, journal: Arc<Journal>, venue: VenueStatus) -> Self {
-        let fanout = Arc::new(Fanout::new(service.markets().clone()));
         Self {
+            fanout: Arc::new(Fanout::new(service.markets().clone())),
+            users: Arc::new(UserFeed::new(service.shards().clone())),
             service,
             journal,
-            fanout,
             executions: ExecutionCounts::default(),
             sockets: Arc::default(),
             exports: Arc::default(),

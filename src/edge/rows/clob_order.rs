@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::stage::{Stage, TradeIds};
 use super::{Party, is_digest, order_id};
@@ -18,7 +18,7 @@ use paperbourse_core::wire::Decimal;
 #[derive(Serialize)]
 pub(crate) struct OrderRow<'a> {
     id: Cow<'a, str>,
-    status: &'static str,
+    pub(crate) status: &'static str,
     owner: &'a str,
     maker_address: String,
     market: Cow<'a, str>,
@@ -31,12 +31,26 @@ pub(crate) struct OrderRow<'a> {
     /// The limit, or the worst price that a market order accepts.
     price: Decimal,
     outcome: &'a str,
-    /// In seconds since 1970.
-    created_at: i64,
+    pub(crate) created_at: CreatedAt,
     /// In seconds since 1970, as text; `0` if the order does not expire.
     expiration: String,
     order_type: &'static str,
     associate_trades: TradeIds,
+}
+
+/// When an order was placed, in seconds since 1970. On sockets, this is text.
+pub(crate) enum CreatedAt {
+    Number(i64),
+    Text(i64),
+}
+
+impl Serialize for CreatedAt {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Number(seconds) => serializer.serialize_i64(*seconds),
+            Self::Text(seconds) => serializer.collect_str(seconds),
+        }
+    }
 }
 
 impl<'a> OrderRow<'a> {
@@ -58,7 +72,7 @@ impl<'a> OrderRow<'a> {
             size_matched: stage.filled().into(),
             price: price.into(),
             outcome: &receipt.outcome,
-            created_at: receipt.fill.at.seconds(),
+            created_at: CreatedAt::Number(receipt.fill.at.seconds()),
             expiration: expiration.to_string(),
             order_type: order_type.as_str(),
             associate_trades: stage.trade_ids(),

@@ -11,8 +11,9 @@ use super::{
     CONFIRMED, MakerOrderRow, Party, Seconds, fee_rate_bps, hash_of, order_id, transaction_hash,
 };
 use paperbourse_clob::signature::address::{ADDRESS_BYTES, Address};
-use paperbourse_core::engine::fills::{FillRow, PastFill};
-use paperbourse_core::ids::condition;
+use paperbourse_core::engine::fills::PastFill;
+use paperbourse_core::engine::fills::fill::Fill;
+use paperbourse_core::ids::{OrderId, condition};
 use paperbourse_core::market::book::Side;
 use paperbourse_core::money::Usd;
 use paperbourse_core::wire::Decimal;
@@ -33,7 +34,7 @@ pub(crate) struct TradeRow<'a> {
     size: Decimal,
     fee_rate_bps: Decimal,
     price: Decimal,
-    status: &'static str,
+    pub(crate) status: &'static str,
     /// In seconds since 1970.
     match_time: Seconds,
     last_update: Seconds,
@@ -50,6 +51,37 @@ pub(crate) struct TradeRow<'a> {
     maker_orders: [MakerOrderRow<'a>; 1],
 }
 
+/// A fill of one's own order.
+pub(crate) struct Trade<'a> {
+    pub(crate) order: OrderId,
+    /// The fill's number within the order.
+    pub(crate) part: u32,
+    pub(crate) market_id: &'a str,
+    pub(crate) token_id: &'a str,
+    pub(crate) outcome: &'a str,
+    pub(crate) side: Side,
+    pub(crate) fill: &'a Fill,
+    pub(crate) client_order_id: Option<&'a str>,
+    pub(crate) is_taker: bool,
+}
+
+impl<'a> From<&'a PastFill> for Trade<'a> {
+    fn from(past: &'a PastFill) -> Self {
+        let PastFill { row, token_id, .. } = past;
+        Self {
+            order: row.order,
+            part: row.part,
+            market_id: &row.market_id,
+            token_id,
+            outcome: &row.outcome,
+            side: row.side,
+            fill: &row.fill,
+            client_order_id: row.client_order_id.as_deref(),
+            is_taker: past.is_taker(),
+        }
+    }
+}
+
 /// One of the two orders of a trade.
 struct Half<'a> {
     order_id: Cow<'a, str>,
@@ -60,39 +92,37 @@ struct Half<'a> {
 }
 
 impl<'a> Half<'a> {
-    fn own(row: &'a FillRow, party: &Party<'a>) -> Self {
+    fn own(trade: &Trade<'a>, party: &Party<'a>) -> Self {
         Self {
-            order_id: order_id(row.order, row.client_order_id.as_deref()),
+            order_id: order_id(trade.order, trade.client_order_id),
             owner: party.owner,
             wallet: party.wallet,
-            side: row.side,
-            fee_rate_bps: fee_rate_bps(&row.fill),
+            side: trade.side,
+            fee_rate_bps: fee_rate_bps(trade.fill),
         }
     }
 
     /// Makes up the other one.
-    fn made_up(row: &'a FillRow) -> Self {
+    fn made_up(trade: &Trade<'a>) -> Self {
         Self {
-            order_id: hash_of("counterparty", row.order, row.part).into(),
+            order_id: hash_of("counterparty", trade.order, trade.part).into(),
             owner: NOBODY,
             wallet: Address::from_bytes([0; ADDRESS_BYTES]),
-            side: row.side.opposite(),
+            side: trade.side.opposite(),
             fee_rate_bps: Usd::ZERO.into(),
         }
     }
 }
 
 impl<'a> TradeRow<'a> {
-    pub(crate) fn of(past: &'a PastFill, party: &Party<'a>) -> Self {
-        let PastFill { row, token_id, .. } = past;
-        let fill = &row.fill;
-        let (own, other) = (Half::own(row, party), Half::made_up(row));
-        let is_taker = past.is_taker();
+    pub(crate) fn of(trade: &Trade<'a>, party: &Party<'a>) -> Self {
+        let &Trade { order, part, token_id, outcome, fill, is_taker, .. } = trade;
+        let (own, other) = (Half::own(trade, party), Half::made_up(trade));
         let (taker, maker) = if is_taker { (own, other) } else { (other, own) };
         Self {
-            id: format!("{}-{}", row.order, row.part),
+            id: format!("{order}-{part}"),
             taker_order_id: taker.order_id,
-            market: condition::wide(&row.market_id),
+            market: condition::wide(trade.market_id),
             asset_id: token_id,
             side: taker.side.as_str(),
             size: fill.quantity.into(),
@@ -101,11 +131,11 @@ impl<'a> TradeRow<'a> {
             status: CONFIRMED,
             match_time: Seconds(fill.at),
             last_update: Seconds(fill.at),
-            outcome: &row.outcome,
+            outcome,
             bucket_index: 0,
             owner: taker.owner,
             maker_address: taker.wallet.checksummed(),
-            transaction_hash: transaction_hash(row.order, row.part),
+            transaction_hash: transaction_hash(order, part),
             trader_side: if is_taker { "TAKER" } else { "MAKER" },
             maker_orders: [MakerOrderRow {
                 order_id: maker.order_id.into_owned(),
@@ -115,7 +145,7 @@ impl<'a> TradeRow<'a> {
                 price: fill.price().into(),
                 fee_rate_bps: maker.fee_rate_bps,
                 asset_id: token_id,
-                outcome: &row.outcome,
+                outcome,
                 side: maker.side.as_str(),
             }],
         }

@@ -11,6 +11,7 @@
 //! | what the kernel takes before it can send it | about [`KERNEL_UNSENT_BYTES_MAX`], on Linux |
 //! | what its peer sends at a time | a frame of [`CLIENT_FRAME_BYTES_MAX`], and 8 KiB read ahead |
 //! | resumes that wait | [`RESUMES_WAITING_MAX`] |
+//! | orders and trades that wait | [`USER_OUTBOX_BYTES_MAX`] |
 //!
 //! | of all together | at most |
 //! |---|---|
@@ -54,6 +55,11 @@ pub const SLOW_TIME: Duration = Duration::from_secs(1);
 /// The approximate number of bytes that the kernel may hold before sending them to the peer. By
 /// default it accepts megabytes, in which nothing can be replaced by newer prices.
 pub const KERNEL_UNSENT_BYTES_MAX: u32 = 16 * 1024;
+
+/// The maximum size of frames about orders and trades that wait for a user socket, in bytes. A
+/// socket that does not take them is closed. There is room for an account that cancels a thousand
+/// orders at once.
+pub const USER_OUTBOX_BYTES_MAX: usize = 1 << 20;
 
 /// The maximum number of a socket's resumes in the queue. Each is answered with a page of fills, so
 /// a client that sends more than it reads gets an error and has to wait.

@@ -38,6 +38,12 @@ pub enum ClobFlaw {
     TooBig,
     /// A frame is no subscription.
     NoSubscription,
+    /// The first frame of a user socket shows no credentials.
+    NoCredential,
+    /// The credentials in the first frame are not good.
+    Credential,
+    /// The account has failed too often, or opens sockets too often.
+    TooOften,
     /// The socket would have too many markets.
     TooManyMarkets,
     /// The address has reached its limit of open sockets.
@@ -96,7 +102,9 @@ impl CloseReason {
             Self::TooMuch => 1008,
             Self::TooBig => 1009,
             Self::Busy | Self::TooSlow => 1013,
-            Self::BadCredential(_) => 4001,
+            Self::BadCredential(_) | Self::Clob(ClobFlaw::NoCredential | ClobFlaw::Credential) => {
+                4001
+            }
             Self::TooManySockets | Self::Clob(ClobFlaw::TooManySockets) => 4002,
             Self::Clob(ClobFlaw::TooBig) => 1009,
             Self::Clob(_) => 1008,
@@ -139,6 +147,11 @@ impl CloseReason {
                 ClobFlaw::NoSubscription => {
                     "a frame must be PING, or JSON with assets_ids or markets, as texts in a list"
                 }
+                ClobFlaw::NoCredential => {
+                    "the first frame must be JSON with auth: apiKey, secret and passphrase"
+                }
+                ClobFlaw::Credential => "the credentials in auth are not valid",
+                ClobFlaw::TooOften => "too many sockets or failures in a short time",
                 ClobFlaw::TooManyMarkets => "too many markets on this socket",
                 ClobFlaw::TooManySockets => "too many open sockets from this address",
             },

@@ -131,13 +131,14 @@ impl Ended {
             CloseReason::Returned(_) => 2,
             CloseReason::GoingAway => 3,
             CloseReason::TooBig | CloseReason::Clob(ClobFlaw::TooBig) => 8,
+            CloseReason::BadCredential(_)
+            | CloseReason::Clob(ClobFlaw::NoCredential | ClobFlaw::Credential) => 11,
+            CloseReason::TooMuch | CloseReason::Clob(ClobFlaw::TooOften) => 7,
             CloseReason::Protocol | CloseReason::Clob(_) => 4,
             CloseReason::Binary => 5,
             CloseReason::NotUtf8 => 6,
-            CloseReason::TooMuch => 7,
             CloseReason::Busy => 9,
             CloseReason::TooSlow => 10,
-            CloseReason::BadCredential(_) => 11,
             CloseReason::TooManySockets => 12,
         }
     }

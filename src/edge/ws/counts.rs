@@ -52,6 +52,38 @@ pub enum CountedSocket {
     OfAccount(OpenSocket),
     /// Counted for the address of its client.
     OfAddress(Open<Origin>),
+    /// Counted for the address until it is known for which account it is.
+    OfUser(UserSlot),
+}
+
+/// A socket that is counted for the address of its client, and later for an account.
+pub struct UserSlot(Arc<Mutex<Option<CountedSocket>>>);
+
+/// What moves a socket from its address to its account.
+pub struct Recount(Arc<Mutex<Option<CountedSocket>>>);
+
+impl UserSlot {
+    /// Creates a slot with what moves it.
+    pub fn new(open: Open<Origin>) -> (Self, Recount) {
+        let slot = Arc::new(Mutex::new(Some(CountedSocket::OfAddress(open))));
+        (Self(slot.clone()), Recount(slot))
+    }
+}
+
+impl Recount {
+    /// Counts the socket for an account from now on, unless it has ended.
+    pub fn count_for(&self, open: OpenSocket) {
+        let mut slot = self.0.lock();
+        if slot.is_some() {
+            *slot = Some(CountedSocket::OfAccount(open));
+        }
+    }
+}
+
+impl Drop for UserSlot {
+    fn drop(&mut self) {
+        self.0.lock().take();
+    }
 }
 
 impl CountedSocket {
@@ -60,6 +92,7 @@ impl CountedSocket {
         match self {
             Self::OfAccount(open) => open.call_back(),
             Self::OfAddress(open) => open.call_back(),
+            Self::OfUser(slot) => slot.0.lock().as_ref().map_or(RETURN_AFTER_MIN, Self::call_back),
         }
     }
 }

@@ -59,7 +59,7 @@ const ORDER_ERRORS: [&str; 13] = [
 ];
 
 /// The table, searched from the top, after [`super::OPERATIONS`].
-pub static CLOB: [Operation; 73] =
+pub static CLOB: [Operation; 74] =
     [
         get("/book", books::get),
         get("/price", prices::price),
@@ -100,6 +100,8 @@ pub static CLOB: [Operation; 73] =
         get("/ohlc", unused::absent),
         get("/orderbook-history", unused::absent),
         Operation::get("/ws/market", Public, Run::Socket(Stream::ClobMarket))
+            .errors(&["UPGRADE_REQUIRED", "HTTP_VERSION_TOO_OLD"]),
+        Operation::get("/ws/user", Public, Run::Socket(Stream::ClobUser))
             .errors(&["UPGRADE_REQUIRED", "HTTP_VERSION_TOO_OLD"]),
         Operation::post("/auth/api-key", Wallet, later(|call| Box::pin(auth::create(call))))
             .errors(&["JOURNAL_FULL", "SERVER_FULL", "TIER_KEY_LIMIT_EXCEEDED"]),

@@ -5,8 +5,8 @@
 //! those over a rate limit, are answered in plain HTTP.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use hyper::Request;
 use hyper::http::request::Parts;
@@ -29,9 +29,10 @@ use crate::http::request_headers::RequestHeaders;
 use crate::telemetry::Metrics;
 use crate::ws::bounds::{PRICES_BYTES_GOAL, WRITE_BYTES_GOAL};
 use crate::ws::clob_market::serve_clob_market;
+use crate::ws::clob_user::{Authenticate, User, serve_user};
 use crate::ws::close::{ClobFlaw, CloseReason, Credential};
 use crate::ws::connection::{Ended, Peer, refuse};
-use crate::ws::counts::CountedSocket;
+use crate::ws::counts::{CountedSocket, Recount, UserSlot};
 use crate::ws::executions::serve_executions;
 use crate::ws::prices::serve_prices;
 use crate::ws::turns::Turns;
@@ -54,13 +55,15 @@ pub(in crate::http) enum Stream {
     Executions,
     /// The books of assets that a client of the venue subscribes to.
     ClobMarket,
+    /// What happens to the orders of a client of the venue.
+    ClobUser,
 }
 
 impl Stream {
     /// Whether the socket belongs to the venue's interface. Its client has no credential for the
     /// upgrade.
     pub(in crate::http) const fn is_clob(self) -> bool {
-        matches!(self, Self::ClobMarket)
+        matches!(self, Self::ClobMarket | Self::ClobUser)
     }
 }
 
@@ -97,7 +100,7 @@ pub(in crate::http) async fn open(
         let caller = &Caller::Anonymous;
         let (drawn, _) = app.service.admit(caller, context.address, context.moment);
         count_limited(&worker.metrics, drawn)?;
-        admit_address(app, context.address)
+        admit_address(app, stream, context.address)
     } else {
         identify(worker, app, slot, (operation, stream), (head, headers), context).await?
     };
@@ -164,6 +167,8 @@ enum Sends {
     Prices(AccountId, MarketsMax),
     Executions(AccountId),
     ClobMarket,
+    /// What happens to the orders of the account whose credentials this finds good.
+    ClobUser(Authenticate),
 }
 
 /// Takes one of the account's socket slots, if its tier allows another one.
@@ -191,14 +196,58 @@ fn admit(
 }
 
 /// Takes one of the address's slots for sockets of the venue's interface.
-fn admit_address(app: &Arc<AppState>, address: IpAddr) -> Result<Admitted, CloseReason> {
+fn admit_address(
+    app: &Arc<AppState>,
+    stream: Stream,
+    address: IpAddr,
+) -> Result<Admitted, CloseReason> {
     if !app.service.room().has_room_for_readers() {
         return Err(CloseReason::Busy);
     }
     let sockets_max = app.streams_per_address_max.load(Ordering::Relaxed);
     let open = app.clob_sockets.try_open(Origin::of(address), sockets_max);
     let open = open.ok_or(CloseReason::Clob(ClobFlaw::TooManySockets))?;
-    Ok(Admitted { peer: peer(app, CountedSocket::OfAddress(open)), sends: Sends::ClobMarket })
+    if stream == Stream::ClobMarket {
+        let peer = peer(app, CountedSocket::OfAddress(open));
+        return Ok(Admitted { peer, sends: Sends::ClobMarket });
+    }
+    let (slot, recount) = UserSlot::new(open);
+    let caller: Arc<OnceLock<SocketCaller>> = Arc::default();
+    let authenticate = authenticate(app.clone(), recount, caller.clone(), address);
+    let is_valid = move || caller.get().is_none_or(|caller| caller.is_valid(Timestamp::now()));
+    let peer = Peer {
+        is_valid: Box::new(is_valid),
+        batch_bytes: WRITE_BYTES_GOAL,
+        ..peer(app, CountedSocket::OfUser(slot))
+    };
+    Ok(Admitted { peer, sends: Sends::ClobUser(authenticate) })
+}
+
+/// Returns what finds out for whom a socket is. It notes the caller, and counts the socket for the
+/// caller's account in place of the address.
+fn authenticate(
+    app: Arc<AppState>,
+    recount: Recount,
+    known: Arc<OnceLock<SocketCaller>>,
+    address: IpAddr,
+) -> Authenticate {
+    Box::new(move |credentials| {
+        let moment = app.service.moment();
+        let identified = app.service.identify_wallet_socket(credentials, address, moment);
+        let (caller, wallet) = identified.map_err(|error| {
+            CloseReason::Clob(match error {
+                ServiceError::Denied(Denied::TooOften { .. }) => ClobFlaw::TooOften,
+                _ => ClobFlaw::Credential,
+            })
+        })?;
+        let TierLimits { sockets_max, .. } = app.service.tiers().get(caller.tier);
+        let account = caller.account;
+        let open = app.sockets.try_open(account, sockets_max);
+        recount.count_for(open.ok_or(CloseReason::TooManySockets)?);
+        // Only the first frame is read as credentials.
+        let _ = known.set(caller);
+        Ok(User { account, wallet, unsent: app.unsent.share() })
+    })
 }
 
 /// Returns a client of the venue's interface.
@@ -265,6 +314,10 @@ impl Serving {
             }
             Ok(Admitted { peer, sends: Sends::ClobMarket }) => {
                 Box::pin(serve_clob_market((io, received), peer, from, &watch)).await
+            }
+            Ok(Admitted { peer, sends: Sends::ClobUser(authenticate) }) => {
+                let from = (&app.users, &waiters, authenticate);
+                Box::pin(serve_user((io, received), peer, from, &watch)).await
             }
             Err(reason) => refuse(io, reason).await,
         };

@@ -20,7 +20,7 @@ const PACKAGES: [(&str, &str); 7] = [
 ];
 
 /// The modules that may follow [`CRATE`] in a filter: those of `src/README.md`, and the access log.
-const MODULES: [&str; 36] = [
+const MODULES: [&str; 37] = [
     "access",
     "allocator",
     "auth",
@@ -47,6 +47,7 @@ const MODULES: [&str; 36] = [
     "server",
     "service",
     "shard",
+    "rows",
     "sizes",
     "snapshot",
     "telemetry",

@@ -26,7 +26,7 @@ pub(in crate::http::operations::clob) async fn list(call: &Call<'_>) -> Awaited 
     let is_one = filter.part_of.is_some();
     let service = call.service();
     let found = service.fill_history(&call.caller, filter, from, limit, call.context).await?;
-    let rows = found.fills.iter().map(|past| TradeRow::of(past, &party)).collect();
+    let rows = found.fills.iter().map(|past| TradeRow::of(&past.into(), &party)).collect();
     let next = found.next.filter(|_| !is_one).map(|next| next.before.to_string());
     Ok(Reply::ok(&Page::new(rows, next)))
 }
@@ -158,7 +158,7 @@ mod tests {
         taken.row.fill.fee_rate = FeeRate::from_micros(70_050);
         let party = Party { owner: "0b8a2f6e-1c3d-4e5f-8a9b-0123456789ab", wallet: wallet() };
         let fills = [made, taken];
-        let rows = fills.iter().map(|past| TradeRow::of(past, &party)).collect();
+        let rows = fills.iter().map(|past| TradeRow::of(&past.into(), &party)).collect();
         let json = serde_json::to_string_pretty(&Page::new(rows, None)).unwrap();
         assert!(!json.contains("null"));
         insta::assert_snapshot!(json);
