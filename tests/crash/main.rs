@@ -9,10 +9,12 @@
 //! watches the server's system calls: each answer must leave after the sync that covers it.
 //!
 //! Meanwhile clients of the execution socket lose their connections: what they receive must be what
-//! the accounts did, each fill once.
+//! the accounts did, each fill once. Clients of the venue's user socket must be told what is on
+//! disk when the server is killed, and all of it.
 //!
 //! By default only a few rounds run. `PAPERBOURSE_CRASH_ROUNDS=200` runs more, and
-//! `PAPERBOURSE_RECONNECTS=200` makes more connections of each follower of executions;
+//! `PAPERBOURSE_RECONNECTS=200` makes more connections of each follower of executions, and
+//! `PAPERBOURSE_USER_KILLS=100 PAPERBOURSE_USER_BOTS=20` does that for user sockets;
 //! `PAPERBOURSE_CRASH_SEED` repeats the requests and kill times of a run, but not how threads and
 //! disk interleave.
 
@@ -28,3 +30,4 @@ mod rounds;
 mod server;
 #[cfg(target_os = "linux")]
 mod trace;
+mod user_socket;
