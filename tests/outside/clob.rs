@@ -122,6 +122,17 @@ fn books_kept_from_frames_have_their_hashes() {
     assert!(hashes.trim_end().parse::<usize>().unwrap() >= 1_000, "{hashes}");
 }
 
+/// What a client's stream tells of its orders and trades is what its requests return.
+#[test]
+fn a_client_is_told_of_its_orders() {
+    let Some(clients) = clients() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let server = start(data.path(), "when-asked");
+    let mut python = Command::new(clients.join("bin/python"));
+    let events = output_of(python.arg(folder().join("user_socket.py")).arg(host(&server)));
+    assert!(events.trim_end().parse::<usize>().unwrap() >= 3 * 7, "{events}");
+}
+
 /// Not in CI, because this client takes minutes to build.
 #[test]
 fn polymarket_client_sdk_v2_works() {
