@@ -335,8 +335,8 @@ pub struct ServeArgs {
           value_parser = whole_number(1..=usize::MAX))]
     pub connections_per_address: Option<usize>,
 
-    /// Maximum number of open price streams per address (per /64 for IPv6), and of market sockets with
-    /// `--clob on`
+    /// Maximum number of open price streams per address (per /64 for IPv6), and of market sockets
+    /// with `--clob on`
     #[arg(help_heading = LIMITS, hide_short_help = true)]
     #[arg(long, env = "PAPERBOURSE_STREAMS_PER_ADDRESS", default_value_t = STREAMS_PER_ADDRESS_MAX,
           value_name = "N", value_parser = whole_number(1..=u32::MAX))]
