@@ -18,7 +18,7 @@ fn subscribe(socket: &mut Socket, tokens: &[String]) {
 
 /// What the request for a book answers, without what only that has.
 fn book(token: &str) -> Value {
-    let mut book = server().get(&format!("/book?token_id={token}")).ok(200);
+    let mut book = server().get(format!("/book?token_id={token}")).ok(200);
     let fields = book.as_object_mut().unwrap();
     fields.retain(|name, _| !["min_order_size", "neg_risk"].contains(&name.as_str()));
     fields.insert("event_type".to_owned(), json!("book"));

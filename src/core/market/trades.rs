@@ -108,7 +108,7 @@ mod tests {
     fn the_number_of_waiting_trades_is_bounded() {
         let market = Arc::new(Market::new(MarketInfo::bare_yes_no("m")));
         let reader = TradeReader::new(&market);
-        let count = TRADES_WAITING_MAX as i64 + 2;
+        let count = i64::try_from(TRADES_WAITING_MAX).unwrap() + 2;
         (0..count).for_each(|size| note(&market, size));
         assert_eq!(sizes(&reader), (2..count).collect::<Vec<_>>());
     }

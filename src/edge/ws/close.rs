@@ -99,15 +99,13 @@ impl CloseReason {
             Self::Protocol => 1002,
             Self::Binary => 1003,
             Self::NotUtf8 => 1007,
-            Self::TooMuch => 1008,
-            Self::TooBig => 1009,
+            Self::TooBig | Self::Clob(ClobFlaw::TooBig) => 1009,
             Self::Busy | Self::TooSlow => 1013,
             Self::BadCredential(_) | Self::Clob(ClobFlaw::NoCredential | ClobFlaw::Credential) => {
                 4001
             }
             Self::TooManySockets | Self::Clob(ClobFlaw::TooManySockets) => 4002,
-            Self::Clob(ClobFlaw::TooBig) => 1009,
-            Self::Clob(_) => 1008,
+            Self::TooMuch | Self::Clob(_) => 1008,
         }
     }
 
@@ -162,7 +160,8 @@ impl CloseReason {
     /// documentation.
     pub const fn advice(self) -> &'static str {
         match self {
-            Self::Returned(_) => "",
+            // The venue's sockets are not in the document that gives advice.
+            Self::Returned(_) | Self::Clob(_) => "",
             Self::GoingAway => {
                 "Wait the number of milliseconds after `retry-after-ms=` in the reason, then \
                  connect again."
@@ -178,8 +177,6 @@ impl CloseReason {
                 "Connect again with a valid key that has the permission `read`, or a new token."
             }
             Self::TooManySockets => "Close another socket of the account first.",
-            // The venue's sockets are not in the document that gives advice.
-            Self::Clob(_) => "",
         }
     }
 }

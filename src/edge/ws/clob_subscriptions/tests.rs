@@ -260,7 +260,9 @@ fn joined(tokens: &[&str]) -> (Venue, Client) {
     venue.set(0, Side::Buy, 40, 5);
     venue.set(0, Side::Sell, 60, 5);
     let mut client = Client::new(&venue);
-    tokens.iter().for_each(|token| client.join(token, venue.now()));
+    for token in tokens {
+        client.join(token, venue.now());
+    }
     venue.pass_on();
     assert_eq!(client.read_all(&venue), vec!["book"; tokens.len()]);
     (venue, client)
