@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 use paperbourse_clob::signature::address::Address;
 use paperbourse_core::engine::fills::fill::Fill;
-use paperbourse_core::ids::{OrderId, Timestamp};
+use paperbourse_core::ids::{AccountId, OrderId, Timestamp};
 use paperbourse_core::money::Usd;
 use paperbourse_core::wire::Decimal;
 
@@ -83,9 +83,19 @@ pub(crate) fn transaction_hash(order: OrderId, part: u32) -> String {
     hash_of("transaction", order, part)
 }
 
+/// Returns a hash in place of that of the transaction that redeems a position, like
+/// [`transaction_hash`]. `number` is the position's number within its account.
+pub(crate) fn payout_hash(account: Option<AccountId>, number: u64) -> String {
+    let account = account.map_or(0, AccountId::get);
+    made_up_hash(&format!("paperbourse payout {account}-{number}"))
+}
+
 /// Returns a made-up hash that belongs to a fill.
 pub(crate) fn hash_of(label: &str, order: OrderId, part: u32) -> String {
-    let name = format!("paperbourse {label} {order}-{part}");
+    made_up_hash(&format!("paperbourse {label} {order}-{part}"))
+}
+
+fn made_up_hash(name: &str) -> String {
     let digits = digest(&SHA256, name.as_bytes());
     digits.as_ref().iter().fold("0x".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }

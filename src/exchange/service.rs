@@ -21,6 +21,7 @@ pub mod matcher;
 #[cfg(test)]
 mod memory;
 mod orders;
+mod public;
 mod rate_rule;
 mod reads;
 pub mod settlement;
@@ -41,9 +42,10 @@ pub use orders::{
     CancelRequest, ChainedBeat, OnlyOrder, OrderList, OrderRequest, OrdersRequest, PlaceRequest,
 };
 pub use paperbourse_core::clock::Moment;
+pub use public::TradedPosition;
 pub use rate_rule::RateRule;
 pub use updown::UpDownList;
-pub use wallets::WrongMasterKey;
+pub use wallets::{KnownWallets, WrongMasterKey};
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -69,6 +71,7 @@ use paperbourse_core::limits::bucket::{AccountRates, AddressRules};
 use paperbourse_core::limits::tier::{Tier, TierLimits, TierTable, Tiers};
 use paperbourse_core::market::Markets;
 use paperbourse_store::journal::Waiters;
+use wallets::WalletContracts;
 
 /// All keys of the server, each with its rate limiter.
 pub type Keys = KeyTable;
@@ -88,6 +91,7 @@ pub struct Service {
     heartbeat_chains: HeartbeatChains,
     /// The key from which the credentials of wallets are derived; `None` if wallets may not call.
     master_key: Option<Arc<MasterKey>>,
+    contracts: WalletContracts,
 }
 
 /// The parts of a [`Service`].
@@ -208,6 +212,7 @@ impl Service {
             authors: AuthorGates::default(),
             heartbeat_chains: HeartbeatChains::default(),
             master_key: None,
+            contracts: WalletContracts::default(),
         }
     }
 

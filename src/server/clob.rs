@@ -4,20 +4,29 @@
 use anyhow::Context as _;
 
 use crate::config::{ClobHashes, ServeArgs, Switch};
+use crate::engine::State;
 use crate::http::operations::clob::ClobOrders;
 use crate::key_file::{self, KeyFile, MASTER_KEY_BYTES};
-use crate::service::Service;
+use crate::service::{KnownWallets, Service};
 
-/// Lets wallets call if the venue's interface is on.
+/// Returns the wallets that have an account; none if the venue's interface is off.
+pub(super) fn wallets<'s>(
+    arguments: &ServeArgs,
+    states: impl Iterator<Item = &'s State>,
+) -> KnownWallets {
+    if arguments.clob == Switch::On { KnownWallets::of(states) } else { KnownWallets::default() }
+}
+
+/// Lets wallets call if the venue's interface is on. `wallets` are those that have an account.
 pub(super) fn let_wallets_call(
     service: Service,
     arguments: &ServeArgs,
     has_wallets: bool,
+    wallets: KnownWallets,
 ) -> anyhow::Result<Service> {
-    Ok(match arguments.clob {
-        Switch::On => service.with_master_key(&open_master_key(arguments, has_wallets)?)?,
-        Switch::Off => service,
-    })
+    let Switch::On = arguments.clob else { return Ok(service) };
+    let service = service.with_master_key(&open_master_key(arguments, has_wallets)?)?;
+    Ok(service.with_wallets(wallets))
 }
 
 /// Opens the key from which the credentials of wallets are derived. Creates it unless wallets have

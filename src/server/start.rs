@@ -154,6 +154,7 @@ pub(super) async fn start(
         ..Rules::default()
     };
     let room = watch_memory(arguments);
+    let wallets = clob::wallets(arguments, recovered.states());
     let shards = Arc::new(Shards::new(
         recovered,
         journal.clone(),
@@ -186,7 +187,7 @@ pub(super) async fn start(
         address_rules: limits.address_rules,
         account_rates: limits.account_rates,
     });
-    let service = clob::let_wallets_call(service, arguments, has_wallets)?;
+    let service = clob::let_wallets_call(service, arguments, has_wallets, wallets)?;
     let keep = |folder| SnapshotKeeper::start(folder, journal.clone(), arguments.snapshot_config());
     let snapshots = snapshots.or_else(|| folder.map(keep));
     let app = AppState {

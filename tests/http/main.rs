@@ -11,6 +11,7 @@ mod batches;
 mod cancels;
 mod candles;
 mod clob;
+mod clob_data;
 mod clob_lists;
 mod clob_market_socket;
 mod clob_once;

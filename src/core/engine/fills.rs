@@ -7,6 +7,7 @@
 
 pub mod fill;
 pub mod log;
+pub mod turnover;
 
 use std::sync::Arc;
 

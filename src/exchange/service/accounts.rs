@@ -191,7 +191,7 @@ impl Service {
         caller: &Caller,
         context: RequestContext<'_>,
     ) -> Result<Balance, ServiceError> {
-        Ok(self.holdings(caller, context).await?.balance())
+        Ok(self.holdings(caller.account()?, context).await?.balance())
     }
 
     /// Returns the cash of the caller's account, what open orders hold back included.
@@ -224,7 +224,7 @@ impl Service {
         caller: &Caller,
         context: RequestContext<'_>,
     ) -> Result<Portfolio, ServiceError> {
-        let holdings = self.holdings(caller, context).await?;
+        let holdings = self.holdings(caller.account()?, context).await?;
         let balance = holdings.balance();
         let (open, closed): (Vec<_>, Vec<_>) =
             holdings.positions.into_iter().partition(|marked| marked.row.position.is_open());
@@ -248,7 +248,7 @@ impl Service {
         is_open: Option<bool>,
         context: RequestContext<'_>,
     ) -> Result<Vec<MarkedPosition>, ServiceError> {
-        let mut positions = self.holdings(caller, context).await?.positions;
+        let mut positions = self.holdings(caller.account()?, context).await?.positions;
         let fits = |marked: &MarkedPosition| {
             is_open.is_none_or(|is_open| marked.row.position.is_open() == is_open)
         };
@@ -258,10 +258,10 @@ impl Service {
 
     async fn holdings(
         &self,
-        caller: &Caller,
+        account: AccountId,
         context: RequestContext<'_>,
     ) -> Result<Holdings, ServiceError> {
-        let Statement { page, positions, .. } = self.statement(caller.account()?, context).await?;
+        let Statement { page, positions, .. } = self.statement(account, context).await?;
         Ok(Holdings {
             ledger: page.ledger,
             starting_balance: page.baseline,
@@ -302,7 +302,19 @@ impl Service {
         limit: usize,
         context: RequestContext<'_>,
     ) -> Result<FillHistory, ServiceError> {
-        let mut reads = self.reads(caller.account()?, context);
+        self.fill_history_of(caller.account()?, filter, from, limit, context).await
+    }
+
+    /// Returns at most `limit` fills of an account, like [`Self::fill_history`].
+    pub(super) async fn fill_history_of(
+        &self,
+        account: AccountId,
+        filter: FillFilter,
+        from: FillCursor,
+        limit: usize,
+        context: RequestContext<'_>,
+    ) -> Result<FillHistory, ServiceError> {
+        let mut reads = self.reads(account, context);
         let mut list = FillHistory { fills: Vec::new(), next: Some(from) };
         while let Some(from) = list.next.filter(|_| list.fills.len() < limit) {
             let page = reads.fills(filter.clone(), from, limit - list.fills.len()).await?;
@@ -334,7 +346,19 @@ impl Service {
         limit: usize,
         context: RequestContext<'_>,
     ) -> Result<SettlementPage, ServiceError> {
-        let mut reads = self.reads(caller.account()?, context);
+        self.settlements_of(caller.account()?, filter, before, limit, context).await
+    }
+
+    /// Returns at most `limit` settlements of an account, like [`Self::settlements`].
+    pub(super) async fn settlements_of(
+        &self,
+        account: AccountId,
+        filter: SettlementFilter,
+        before: Option<u64>,
+        limit: usize,
+        context: RequestContext<'_>,
+    ) -> Result<SettlementPage, ServiceError> {
+        let mut reads = self.reads(account, context);
         let mut list = SettlementPage { rows: Vec::new(), next: before };
         loop {
             let page =

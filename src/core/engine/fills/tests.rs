@@ -6,6 +6,7 @@ use crate::engine::command::{
     CancelOrder, Identity, MatchOrders, OrderNames, Owner, PlaceOrder, Trade, TradeOrder,
 };
 use crate::engine::event::Events;
+use crate::engine::fills::turnover::Turnover;
 use crate::engine::order::payload::NewOrder;
 use crate::engine::state::restore::{RestoreError, Restorer};
 use crate::engine::state::rows::AccountRow;
@@ -358,4 +359,63 @@ fn a_history_is_every_fill_that_matches_newest_first() {
     ] {
         check_history(&world, &filter);
     }
+}
+
+#[test]
+fn sums_over_all_reads_are_those_of_the_fills() {
+    let mut world = World::new(1_000);
+    for count in [5, 3, 7, 1, 2, 6, 4] {
+        world.trade(count);
+        world.ask += 1;
+    }
+    world.trade_on(Side::Sell, 9);
+    world.market = "0xb";
+    world.trade(2);
+    let mut sums: Vec<Turnover> = Vec::new();
+    let mut before = u64::MAX;
+    let mut read_count = 0;
+    loop {
+        let page = world.state.observe_turnover(account(), before).value.unwrap();
+        for row in page.rows {
+            match sums.iter_mut().find(|sum| sum.market == row.market) {
+                Some(sum) => sum.add(&row),
+                None => sums.push(row),
+            }
+        }
+        read_count += 1;
+        let Some(next) = page.next else { break };
+        before = next;
+    }
+    assert_eq!(read_count, 2, "of nine fills, with five to a read");
+    sums.sort_by_key(|sum| sum.market.0);
+    let mut fills = Vec::new();
+    let mut next = Some(FillCursor::newest(0));
+    while let Some(from) = next {
+        let filter = FillFilter::default();
+        let page = world.state.observe_fill_history(account(), &filter, from, 200).value.unwrap();
+        fills.extend(page.fills);
+        next = page.next;
+    }
+    for (sum, market_id) in sums.iter().zip([MARKET, "0xb"]) {
+        let rows = fills.iter().map(|past| &past.row).filter(|row| *row.market_id == *market_id);
+        let newest_at = rows.clone().next().unwrap().fill.at;
+        let mut expected = Turnover::empty(sum.market, sum.outcome, newest_at);
+        for row in rows {
+            expected.fill_count += 1;
+            expected.first_at = row.fill.at;
+            if row.side == Side::Buy {
+                expected.bought += row.fill.quantity;
+                expected.bought_for += row.fill.notional;
+            } else {
+                expected.sold += row.fill.quantity;
+                expected.sold_for += row.fill.notional;
+            }
+        }
+        assert_eq!(*sum, expected);
+    }
+    assert_eq!(sums.iter().map(|sum| sum.fill_count).collect::<Vec<_>>(), [8, 1]);
+    let tokens = world.state.observe_tokens(account(), 0).value.unwrap();
+    assert_eq!(tokens.len(), 2);
+    assert_eq!(*tokens[0].token_id, *"Yes");
+    assert_eq!(tokens[0].opposite, Some(("No".into(), "No".into())));
 }

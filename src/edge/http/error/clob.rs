@@ -73,6 +73,10 @@ impl ClobError {
     pub(in crate::http) const INVALID_MARKET: Self =
         Self::new(StatusCode::BAD_REQUEST, "Invalid market");
 
+    /// The user whose data is asked for is missing, or is no address.
+    pub(in crate::http) const NO_USER: Self =
+        Self::new(StatusCode::BAD_REQUEST, "required query param 'user' not provided");
+
     /// The token has no book.
     pub(in crate::http) const NO_BOOK: Self =
         Self::new(StatusCode::NOT_FOUND, "No orderbook exists for the requested token id");

@@ -9,6 +9,7 @@ mod account;
 mod auth;
 mod books;
 mod cancel;
+mod data;
 mod health;
 mod heartbeats;
 mod history;
@@ -59,7 +60,7 @@ const ORDER_ERRORS: [&str; 13] = [
 ];
 
 /// The table, searched from the top, after [`super::OPERATIONS`].
-pub static CLOB: [Operation; 74] =
+pub static CLOB: [Operation; 88] =
     [
         get("/book", books::get),
         get("/price", prices::price),
@@ -139,6 +140,20 @@ pub static CLOB: [Operation; 74] =
         signed(Get, "/auth/readonly-api-keys", Run::Clob(unused::no_readonly_keys)),
         signed(Post, "/auth/readonly-api-key", Run::Clob(unused::no_such_keys)),
         signed(Delete, "/auth/readonly-api-key", Run::Clob(unused::no_such_keys)),
+        public("/positions", later(|call| Box::pin(data::positions(call)))),
+        public("/closed-positions", later(|call| Box::pin(data::closed_positions(call)))),
+        public("/value", later(|call| Box::pin(data::value(call)))),
+        public("/activity", later(|call| Box::pin(data::activity(call)))),
+        public("/trades", later(|call| Box::pin(data::trades(call)))),
+        public("/traded", later(|call| Box::pin(data::traded(call)))),
+        public("/v2/positions", later(|call| Box::pin(data::positions_v2(call)))),
+        public("/v2/trades", later(|call| Box::pin(data::trades_v2(call)))),
+        public("/v2/activity", later(|call| Box::pin(data::activity_v2(call)))),
+        public("/v2/value", later(|call| Box::pin(data::value_v2(call)))),
+        public("/v2/user-pnl", later(|call| Box::pin(data::user_pnl(call)))),
+        public("/v2/user-stats", later(|call| Box::pin(data::user_stats(call)))),
+        get("/v1/builders/leaderboard", unused::empty_list),
+        get("/v1/builders/volume", unused::empty_list),
         get("/auth/validate-readonly-api-key", unused::no_such_keys),
         signed(Get, "/auth/builder-api-key", Run::Clob(unused::empty_list)),
         signed(Post, "/auth/builder-api-key", Run::Clob(unused::no_such_keys)),
@@ -147,6 +162,11 @@ pub static CLOB: [Operation; 74] =
 
 const fn get(path: &'static str, run: fn(&Call<'_>) -> Answer) -> Operation {
     Operation::get(path, Public, Run::Clob(run))
+}
+
+/// A read that needs no credentials and waits.
+const fn public(path: &'static str, run: Run) -> Operation {
+    Operation::get(path, Public, run)
 }
 
 /// A list that is asked for with a body.

@@ -96,7 +96,8 @@ fn read_cursor<Cursor>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::{hash_of, order_id, transaction_hash};
+    use crate::rows::{hash_of, order_id, payout_hash, transaction_hash};
+    use paperbourse_core::ids::AccountId;
 
     const DIGEST: &str = "0x00000000000000000000000000000000000000000000000000000000deadbeef";
 
@@ -131,6 +132,11 @@ mod tests {
         assert_eq!(hash, expected);
         assert_ne!(hash, transaction_hash(order(), 2));
         assert_ne!(hash, hash_of("counterparty", order(), 1));
+        let account = AccountId::from_raw(711);
+        let payout = payout_hash(account, 1);
+        assert!(is_digest(&payout));
+        assert_ne!(payout, payout_hash(account, 2));
+        assert_ne!(payout, hash);
     }
 
     #[test]
