@@ -109,28 +109,35 @@ fn clob_client_works() {
     run_node("@polymarket/clob-client", 66);
 }
 
+/// Runs a script against a server that `start` starts. It has to print at least this number.
+#[track_caller]
+fn check_count(script: &str, start: impl Fn(&Path) -> ServerProcess, count_min: usize) {
+    let Some(clients) = clients() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let server = start(data.path());
+    let mut python = Command::new(clients.join("bin/python"));
+    let count = output_of(python.arg(folder().join(script)).arg(host(&server)));
+    assert!(count.trim_end().parse::<usize>().unwrap() >= count_min, "{count}");
+}
+
 /// Books that are kept from frames of the market socket, raw ones and those of a client, have the
 /// hashes that come with them.
 #[test]
 fn books_kept_from_frames_have_their_hashes() {
-    let Some(clients) = clients() else { return };
-    let data = tempfile::tempdir().unwrap();
-    let server =
-        ServerProcess::start(BINARY, data.path(), &["--venue-speed", "20", "--clob", "on"]);
-    let mut python = Command::new(clients.join("bin/python"));
-    let hashes = output_of(python.arg(folder().join("market_socket.py")).arg(host(&server)));
-    assert!(hashes.trim_end().parse::<usize>().unwrap() >= 1_000, "{hashes}");
+    let moving = ["--venue-speed", "20", "--clob", "on"];
+    check_count("market_socket.py", |data| ServerProcess::start(BINARY, data, &moving), 1_000);
 }
 
 /// What a client's stream tells of its orders and trades is what its requests return.
 #[test]
 fn a_client_is_told_of_its_orders() {
-    let Some(clients) = clients() else { return };
-    let data = tempfile::tempdir().unwrap();
-    let server = start(data.path(), "when-asked");
-    let mut python = Command::new(clients.join("bin/python"));
-    let events = output_of(python.arg(folder().join("user_socket.py")).arg(host(&server)));
-    assert!(events.trim_end().parse::<usize>().unwrap() >= 3 * 7, "{events}");
+    check_count("user_socket.py", |data| start(data, "when-asked"), 3 * 7);
+}
+
+/// What a wallet has traded is read by the strict models of a client, by each name of the wallet.
+#[test]
+fn polymarket_client_reads_the_data_api() {
+    check_count("data.py", |data| start(data, "when-asked"), 250);
 }
 
 /// Not in CI, because this client takes minutes to build.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::FILLS_PER_READ_MAX;
 use crate::engine::account::Account;
 use crate::engine::fills::fill::Fill;
+use crate::engine::fills::log::LoggedFill;
 use crate::engine::order::open::BookSide;
 use crate::engine::state::State;
 use crate::engine::state::view::{Observed, ROWS_PER_READ_MAX};
@@ -156,16 +157,11 @@ impl State {
 
     /// Returns the sums of the fill with this number, which must be kept.
     fn turnover_of(&self, account: &Account, number: u64) -> Turnover {
-        match account.logged_fill(number) {
-            Some(logged) => {
-                let on =
-                    BookSide { market: logged.market, outcome: logged.outcome, side: logged.side };
-                Turnover::of(on, &logged.fill)
-            }
-            None => {
-                let order = &self.orders[account.slot_of_fill(number)];
-                Turnover::of(order.on(), &order.fill())
-            }
-        }
+        let Some(logged) = account.logged_fill(number) else {
+            let order = &self.orders[account.slot_of_fill(number)];
+            return Turnover::of(order.on(), &order.fill());
+        };
+        let LoggedFill { market, outcome, side, .. } = *logged;
+        Turnover::of(BookSide { market, outcome, side }, &logged.fill)
     }
 }

@@ -68,7 +68,7 @@ pub(in crate::http::operations::clob) async fn trades_v2(call: &Call<'_>) -> Awa
     let user = User::of(call).await?;
     let filter = read_trades(parameters, "taker_only", ["filter_type", "filter_amount"])?;
     let (rows, next) = page_of(call, &user, filter).await?;
-    Ok(page(rows, 640, next, |out, row| write_trade_v2(out, &user, &row)))
+    Ok(page(rows, 640, next.as_deref(), |out, row| write_trade_v2(out, &user, &row)))
 }
 
 /// Lists the trades and payouts of a user.
@@ -92,7 +92,7 @@ pub(in crate::http::operations::clob) async fn activity_v2(call: &Call<'_>) -> A
     } else {
         page_of(call, &user, filter).await?
     };
-    Ok(page(rows, 720, next, |out, row| write_activity_v2(out, &user, &row)))
+    Ok(page(rows, 720, next.as_deref(), |out, row| write_activity_v2(out, &user, &row)))
 }
 
 /// Reads which trades are asked for. `least` has the names of the smallest amount.

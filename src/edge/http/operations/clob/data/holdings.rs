@@ -283,7 +283,7 @@ pub(in crate::http::operations::clob) async fn positions_v2(call: &Call<'_>) -> 
     let next = offset.saturating_add(limit);
     let next = (limit > 0 && next < rows.len()).then(|| next.to_string());
     let rows = rows.iter().skip(offset).take(limit);
-    Ok(page(rows, 1_280, next, |out, holding| write_v2(out, &user, holding)))
+    Ok(page(rows, 1_280, next.as_deref(), |out, holding| write_v2(out, &user, holding)))
 }
 
 /// Reads how many rows the pages before this one had.

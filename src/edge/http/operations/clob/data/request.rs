@@ -52,8 +52,7 @@ pub(super) struct Parameters<'a>(pub(super) Option<&'a str>);
 impl Selection {
     /// Whether a market is among the selected ones.
     pub(super) fn fits(&self, market_id: &str, facts: &Facts) -> bool {
-        let is_market = |id: &Box<str>| condition::is_same(id, market_id);
-        (self.markets.is_empty() || self.markets.iter().any(is_market))
+        (self.markets.is_empty() || self.markets.iter().any(|id| condition::is_same(id, market_id)))
             && (self.events.is_empty()
                 || self.events.iter().any(|id| Some(&**id) == facts.event_id()))
             && self
