@@ -1,5 +1,7 @@
 //! Many readers of prices on one thread, by socket or by stream: counts of frames, and delays.
 
+mod text;
+
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::hash::BuildHasher as _;
@@ -11,7 +13,6 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use foldhash::fast::FixedState;
 use hdrhistogram::Histogram;
-use memchr::memmem;
 use parking_lot::Mutex;
 use rustix::thread::{Pid, gettid};
 use serde::{Deserialize, Serialize};
@@ -26,9 +27,11 @@ use crate::setup::Target;
 use crate::socket::Socket;
 use crate::spread::Spread;
 use crate::venue_side::standin::micros;
+use text::{changed_ms, emitted_ms, millis, number_after, updated_ms};
 
-/// The path of the price socket.
+/// The paths of the price socket and of the market socket of the venue's interface.
 const PATH: &str = "/v1/ws/prices";
+const CLOB_PATH: &str = "/ws/market";
 
 /// Seconds that all readers together may take to subscribe.
 pub(crate) const OPEN_SECONDS_MAX: u64 = 120;
@@ -59,7 +62,7 @@ pub(crate) struct Counts {
     /// Number of bytes of all frames, as received.
     pub(crate) byte_count: u64,
     /// CPU time of the readers' thread.
-    reader_cpu_seconds: f64,
+    pub(crate) reader_cpu_seconds: f64,
     /// Delays from the chosen timestamp until the frame was read here.
     pub(crate) delay_ms: Histogram<u64>,
     stamp: Stamp,
@@ -72,6 +75,9 @@ pub(crate) enum Stamp {
     Emitted,
     /// The venue's timestamp of the newest change in the frame.
     Updated,
+    /// The same, in a frame of the market socket of the venue's interface. Only changes of levels
+    /// count: a whole book may be older than the frame.
+    Changed,
 }
 
 /// The prices to read, and the treatment of their frames.
@@ -94,6 +100,8 @@ pub(crate) enum Via {
     Socket,
     /// The price stream.
     Stream,
+    /// The market socket of the venue's interface. Its subscriptions name tokens, not markets.
+    ClobSocket,
 }
 
 type Map<K, V> = HashMap<K, V, FixedState>;
@@ -203,6 +211,7 @@ impl Counts {
         let from_ms = match self.stamp {
             Stamp::Emitted => emitted_ms(text),
             Stamp::Updated => updated_ms(text),
+            Stamp::Changed => changed_ms(text),
         };
         let Some(from_ms) = from_ms else { return };
         self.frame_count += 1;
@@ -267,6 +276,12 @@ impl PriceReaders {
                             let socket = Socket::open_with(buffer, address, PATH, key).await;
                             let mut socket = socket.with_context(number)?;
                             socket.subscribe(markets).await?;
+                            report_failure(socket.receive(gate, count_frame), &failed);
+                        }
+                        Via::ClobSocket => {
+                            let socket = Socket::open_with(buffer, address, CLOB_PATH, "").await;
+                            let mut socket = socket.with_context(number)?;
+                            socket.subscribe_tokens(markets).await?;
                             report_failure(socket.receive(gate, count_frame), &failed);
                         }
                         Via::Stream => {
@@ -485,35 +500,6 @@ fn report_failure(
         let Err(error) = reading.await;
         let _ = failed.try_send(error);
     });
-}
-
-/// Returns the time at which the server made a frame with prices, or `None` for any other frame.
-fn emitted_ms(text: &[u8]) -> Option<u64> {
-    let is_price = text.starts_with(b"{\"type\":\"price\"");
-    number_after(b"\"emit_ts_ms\":", text).filter(|_| is_price)
-}
-
-/// Returns the number after the first occurrence of this name.
-fn number_after(name: &[u8], text: &[u8]) -> Option<u64> {
-    let at = memmem::find(text, name)?;
-    let digits = text[at + name.len()..].iter().take_while(|byte| byte.is_ascii_digit());
-    Some(digits.fold(0, |value: u64, digit| value * 10 + u64::from(digit - b'0')))
-}
-
-/// Returns the venue's timestamp in a frame with prices, or `None` for any other frame, and while
-/// the prices are still empty.
-fn updated_ms(text: &[u8]) -> Option<u64> {
-    const NAME: &[u8] = b"\"updated_at\":\"";
-    let is_price = text.starts_with(b"{\"type\":\"price\"");
-    let at = memmem::find(text, NAME).filter(|_| is_price)?;
-    let time = text[at + NAME.len()..].split(|&byte| byte == b'"').next()?;
-    millis(std::str::from_utf8(time).ok()?)
-}
-
-/// Parses a time into milliseconds since 1970.
-fn millis(time: &str) -> Option<u64> {
-    let time: jiff::Timestamp = time.parse().ok()?;
-    u64::try_from(time.as_millisecond()).ok()
 }
 
 /// Returns the market of a frame with prices, and its record. Whether the frame is conflated makes

@@ -75,6 +75,12 @@ impl Socket {
         Ok(self.stream.write_all(&masked(TEXT, message.to_string().as_bytes())).await?)
     }
 
+    /// Subscribes to these tokens, on the market socket of the venue's interface.
+    pub(crate) async fn subscribe_tokens(&mut self, tokens: &[String]) -> anyhow::Result<()> {
+        let message = serde_json::json!({ "type": "market", "assets_ids": tokens });
+        Ok(self.stream.write_all(&masked(TEXT, message.to_string().as_bytes())).await?)
+    }
+
     /// Calls `take` with the text of each message, the size of its frame in bytes and the time in
     /// nanoseconds, until the socket fails.
     pub(crate) async fn receive(

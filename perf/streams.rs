@@ -185,6 +185,7 @@ impl Observed {
         match via {
             Via::Socket => self.sockets,
             Via::Stream => self.streams,
+            Via::ClobSocket => None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The live venue under load: many tokens, many messages per second and various readers, for a long
 //! time. The venue is the tests' stand-in, in a separate process.
 
+mod clob_sockets;
 mod compare;
 pub(crate) mod evening;
 pub(crate) mod metrics;
@@ -22,6 +23,7 @@ use crate::report::{Goal, Part};
 use crate::server::{Kind, Server};
 use crate::setup::{Setup, Target};
 use crate::spread::Spread;
+use clob_sockets::{ClobFigures, ClobSockets};
 use metrics::{PUBLISHED, Page};
 use readers::Readers;
 use stand_in::StandInProcess;
@@ -64,6 +66,10 @@ pub(crate) struct VenueArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     subscribers: usize,
 
+    /// Market sockets of the venue's interface, each with all tokens
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    clob_sockets: usize,
+
     /// Reads of books and markets over HTTP per second
     #[arg(long, default_value_t = 200.0, value_name = "N")]
     reads: f64,
@@ -90,6 +96,8 @@ struct Sample {
     subscriber_ms: [f64; QUANTILES.len()],
     /// Number of frames per second that subscribers received.
     subscriber_frames: f64,
+    /// What the market sockets of the venue's interface got, if there were any.
+    clob: Option<ClobFigures>,
     /// Time from when a read was due to its complete answer.
     read_ms: [f64; QUANTILES.len()],
     /// CPU use of the server, the stand-in and the generator, in cores.
@@ -204,7 +212,8 @@ fn measure(
     tokens: u32,
 ) -> anyhow::Result<Sample> {
     let name = format!("venue-{round}-{tokens}");
-    let mut followed = Followed::start(setup, &name, tokens)?;
+    let with_clob = (arguments.clob_sockets > 0).then_some(("PAPERBOURSE_CLOB", "on"));
+    let mut followed = Followed::start_with(setup, &name, tokens, false, with_clob.as_slice())?;
     let target = Target::of(&followed.server, followed.server.make_keys(1)?);
     let groups = followed.markets.chunks(MARKETS_PER_SOCKET).map(<[String]>::to_vec);
     let groups: Vec<_> = groups
@@ -213,6 +222,7 @@ fn measure(
         .collect();
     let reading = Reading { stamp: Stamp::Updated, ..Reading::of(Via::Socket) };
     let mut sockets = PriceReaders::open(&target, &groups, reading)?;
+    let mut clob = ClobSockets::open(&followed, &target, arguments.clob_sockets)?;
     let warm_up = Duration::from_secs_f64(setup.arguments.warm_up_seconds);
     followed.venue.walk(round.into(), arguments.messages, warm_up)?;
     followed.venue.walked(warm_up + LIVE_PATIENCE)?.context("the warm-up did not end")?;
@@ -229,6 +239,7 @@ fn measure(
     };
     let readers = Readers::start(target.address, followed.paths(), arguments.reads, seconds);
     drop(sockets.take()?);
+    clob.begin()?;
     let (page_before, cpu_before, began) = (followed.page()?, clocks()?, Instant::now());
     followed.venue.walk(u64::from(round) + 1_000, arguments.messages, seconds)?;
     let mut resident_megabytes = vec![megabytes(followed.server.pid())?];
@@ -245,7 +256,7 @@ fn measure(
     let (elapsed, cpu_after) = (began.elapsed().as_secs_f64(), clocks()?);
     resident_megabytes.push(megabytes(followed.server.pid())?);
     let read_ns = readers.join()?;
-    let counts = sockets.take()?;
+    let (counts, clob) = (sockets.take()?, clob.end(elapsed)?);
     sockets.close()?;
     let books = followed.venue.books()?;
     let unequal = compare::unequal(target.address, &books)?;
@@ -274,6 +285,7 @@ fn measure(
         publish_ms: QUANTILES.map(|part| delays.quantile(part) * 1e3),
         subscriber_ms: quantiles(&counts.delay_ms, 1.0),
         subscriber_frames: a_second(counts.frame_count),
+        clob,
         read_ms: quantiles(&read_ns, 1e6),
         server_cpu,
         stand_in_cpu,
@@ -332,7 +344,7 @@ impl Sample {
 impl Figures {
     /// Returns the section of the report.
     pub(crate) fn part(&self) -> Part {
-        let VenueArgs { tokens, messages, subscribers, reads } = &self.arguments;
+        let VenueArgs { tokens, messages, subscribers, clob_sockets, reads } = &self.arguments;
         Part {
             name: "venue",
             title: "The venue, followed live",
@@ -342,6 +354,7 @@ impl Figures {
                 "tokens": tokens,
                 "messages": messages,
                 "subscribers": subscribers,
+                "clob_sockets": clob_sockets,
                 "reads": reads,
                 "samples": self.samples,
             }),
@@ -373,7 +386,8 @@ impl Figures {
         let growth = grown.map(|sample| sample.memory()[2] / sample.memory()[1]);
         let growth = growth.fold(f64::NAN, f64::max);
         let growth = Goal::at_most("memory at the end, of that after a minute", growth, 1.05);
-        goals.into_iter().chain([growth]).collect()
+        let clob = ClobFigures::goal(self.samples.iter().filter_map(|sample| sample.clob.as_ref()));
+        goals.into_iter().chain([growth]).chain(clob).collect()
     }
 
     fn markdown(&self) -> String {
@@ -428,6 +442,10 @@ impl Figures {
                 memory.join(", "),
                 counts.join(" | "),
             );
+        }
+        if self.arguments.clob_sockets > 0 {
+            let rows = self.samples.iter().filter_map(|it| Some((it.tokens, it.clob.as_ref()?)));
+            out += &ClobFigures::markdown(&self.arguments.tokens, &rows.collect::<Vec<_>>());
         }
         out
     }

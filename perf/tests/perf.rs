@@ -109,7 +109,9 @@ fn the_recorded_evening_is_played_to_sockets() {
 
 #[test]
 fn the_live_venue_is_measured_and_its_books_are_right() {
-    let options = ["--tokens", "8,20", "--messages", "200", "--reads", "50", "--subscribers", "2"];
+    let load = ["--tokens", "8,20", "--messages", "200", "--reads", "50"];
+    let readers = ["--subscribers", "2", "--clob-sockets", "3"];
+    let options = [&load[..], &readers].concat();
     let Some(figures) = measured("venue", &options) else { return };
     let samples = figures["samples"].as_array().unwrap();
     assert_eq!(samples.len(), 2);
@@ -122,6 +124,7 @@ fn the_live_venue_is_measured_and_its_books_are_right() {
         assert!(number("sent") > 190.0 && number("taken") > 0.9 * number("sent"), "{sample}");
         assert!(number("hashes_verified") > number("sent"), "two to a change: {sample}");
         assert!(number("subscriber_frames") > 100.0, "{sample}");
+        assert!(sample["clob"]["changes"].as_f64().unwrap() > 300.0, "{sample}");
         let delays = sample["publish_ms"].as_array().unwrap();
         assert!(delays.iter().all(|delay| delay.as_f64().unwrap() > 0.0), "{sample}");
     }
