@@ -24,6 +24,7 @@ mod orders;
 mod public;
 mod rate_rule;
 mod reads;
+mod search;
 pub mod settlement;
 mod updown;
 mod wallets;
@@ -44,6 +45,9 @@ pub use orders::{
 pub use paperbourse_core::clock::Moment;
 pub use public::TradedPosition;
 pub use rate_rule::RateRule;
+pub use search::{
+    Bounds, EventSearch, EventTotals, FoundEvent, FoundEvents, MarketSearch, market_number,
+};
 pub use updown::UpDownList;
 pub use wallets::{KnownWallets, WrongMasterKey};
 

@@ -40,7 +40,7 @@ impl Transcript {
 }
 
 /// Sends the requests and notes the answers.
-fn transcript(server: &Server, requests: impl IntoIterator<Item = Request>) -> String {
+pub(super) fn transcript(server: &Server, requests: impl IntoIterator<Item = Request>) -> String {
     let mut transcript = Transcript::default();
     for request in requests {
         let response = server.send(&request);
@@ -309,7 +309,7 @@ fn walk(server: &Server, path: &str) -> (usize, Vec<String>) {
 }
 
 /// Lists the markets of a recording again, under other names.
-fn add_markets(recording: &Path, count: usize) {
+pub(super) fn add_markets(recording: &Path, count: usize) {
     let file = recording.join("gamma/markets.jsonl");
     let mut rows = std::fs::read_to_string(&file).unwrap();
     let first: Value = serde_json::from_str(rows.lines().next().unwrap()).unwrap();

@@ -12,6 +12,7 @@ mod cancels;
 mod candles;
 mod clob;
 mod clob_data;
+mod clob_gamma;
 mod clob_lists;
 mod clob_market_socket;
 mod clob_once;

@@ -9,6 +9,7 @@ use serde_json::Value;
 pub struct Request {
     method: &'static str,
     path: String,
+    host: &'static str,
     headers: Vec<(&'static str, Vec<u8>)>,
     body: Vec<u8>,
     is_chunked: bool,
@@ -18,7 +19,8 @@ impl Request {
     /// A request without headers and body.
     pub fn new(method: &'static str, path: impl Into<String>) -> Self {
         let path = path.into();
-        Self { method, path, headers: Vec::new(), body: Vec::new(), is_chunked: false }
+        let (headers, body) = (Vec::new(), Vec::new());
+        Self { method, path, host: "test", headers, body, is_chunked: false }
     }
 
     /// The path, with its query.
@@ -66,6 +68,12 @@ impl Request {
         self
     }
 
+    /// To this host.
+    #[must_use]
+    pub fn host(self, host: &'static str) -> Self {
+        Self { host, ..self }
+    }
+
     /// With one more header.
     #[must_use]
     pub fn header(mut self, name: &'static str, value: impl Into<Vec<u8>>) -> Self {
@@ -105,7 +113,8 @@ impl Request {
     /// The bytes on the wire.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes =
-            format!("{} {} HTTP/1.1\r\nhost: test\r\n", self.method, self.path).into_bytes();
+            format!("{} {} HTTP/1.1\r\nhost: {}\r\n", self.method, self.path, self.host)
+                .into_bytes();
         if self.is_chunked {
             bytes.extend_from_slice(b"transfer-encoding: chunked\r\n");
         } else if !self.body.is_empty() || self.method == "POST" {

@@ -66,7 +66,8 @@ pub fn handle(
         let path = head.uri.path();
         let found = framing.and_then(|()| {
             let has_clob = worker.server.has_clob();
-            let found = find_for(&head.method, path, &head.headers, has_clob);
+            let to = (headers.host.first(), &head.headers);
+            let found = find_for(&head.method, path, to, has_clob);
             found.map_err(|error| ApiError::no_route(error, &head.method, path))
         });
         let operation = found.as_ref().ok().copied();

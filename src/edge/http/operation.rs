@@ -450,6 +450,17 @@ impl Pattern {
         let segment = path.strip_prefix(self.before)?.strip_suffix(self.after)?;
         (!segment.is_empty() && !segment.contains('/')).then_some(segment)
     }
+
+    /// Returns what [`Self::segment`] returns, for a path that lacks the folder with which the
+    /// pattern begins.
+    pub(super) fn segment_below<'p>(&self, folder: &str, path: &'p str) -> Option<&'p str> {
+        let below = Self {
+            text: self.text.strip_prefix(folder)?,
+            before: self.before.strip_prefix(folder)?,
+            ..*self
+        };
+        below.segment(path)
+    }
 }
 
 impl PartialEq for Pattern {

@@ -5,12 +5,13 @@
 use std::borrow::Cow;
 
 use hyper::Method;
-use hyper::header::HeaderMap;
+use hyper::header::{HeaderMap, HeaderValue};
 use percent_encoding::percent_decode_str;
 
 use super::fields::closest;
 use super::operation::{Allow, Operation, Verb};
 use super::operations::OPERATIONS;
+use super::operations::clob::gamma::{self, GAMMA};
 use super::operations::clob::{CLOB, names_wallet_key};
 
 /// Why a request line matches no operation.
@@ -41,9 +42,12 @@ pub enum RouteError {
 /// the hottest operation, comes first.
 ///
 /// With `has_clob`, a path that this server's own interface does not have is looked up in the
-/// venue's.
+/// venue's: below [`gamma::FOLDER`] in that of its catalogue, and elsewhere in that of its books.
 pub fn find(method: &Method, path: &str, has_clob: bool) -> Result<&'static Operation, RouteError> {
     let found = match find_offered(&OPERATIONS, method, path) {
+        Err(RouteError::NotFound) if has_clob && gamma::is_below_folder(path) => {
+            find_gamma(method, path)
+        }
         Err(RouteError::NotFound) if has_clob => find_offered(&CLOB, method, path),
         found => found,
     };
@@ -52,14 +56,21 @@ pub fn find(method: &Method, path: &str, has_clob: bool) -> Result<&'static Oper
     })
 }
 
-/// Finds the operation for a request with these headers. Where both interfaces have a path, a
-/// request that names the API key of a wallet is for the venue's; otherwise this is [`find`].
+/// Finds the operation for a request to this host with these headers. At the host of the venue's
+/// catalogue, its paths come first. Where both interfaces have a path, a request that names the API
+/// key of a wallet is for the venue's. Otherwise this is [`find`].
 pub(super) fn find_for(
     method: &Method,
     path: &str,
-    headers: &HeaderMap,
+    (host, headers): (Option<&HeaderValue>, &HeaderMap),
     has_clob: bool,
 ) -> Result<&'static Operation, RouteError> {
+    if has_clob && gamma::is_host(host) {
+        let found = find_gamma(method, path);
+        if !matches!(found, Err(RouteError::NotFound)) {
+            return found;
+        }
+    }
     let found = find(method, path, has_clob);
     match found {
         Ok(own) if own.is_in_both && has_clob && names_wallet_key(headers) => {
@@ -99,22 +110,23 @@ pub(super) fn nearest(method: &Method, path: &str) -> Option<String> {
 pub(super) fn row(operation: Option<&'static Operation>) -> usize {
     let Some(operation) = operation else { return OPERATIONS.len() };
     OPERATIONS.element_offset(operation).unwrap_or_else(|| {
-        let row = CLOB.element_offset(operation).expect("an operation is in one of the tables");
-        OPERATIONS.len() + 1 + row
+        let in_gamma = || Some(CLOB.len() + GAMMA.element_offset(operation)?);
+        let row = CLOB.element_offset(operation).or_else(in_gamma);
+        OPERATIONS.len() + 1 + row.expect("an operation is in one of the tables")
     })
 }
 
 /// Returns the number of operations of a server.
 pub(super) fn operation_count(has_clob: bool) -> usize {
-    OPERATIONS.len() + if has_clob { CLOB.len() } else { 0 }
+    OPERATIONS.len() + if has_clob { CLOB.len() + GAMMA.len() } else { 0 }
 }
 
 /// Returns the names of a server's operations in metrics. `none`, for requests that match no
 /// operation, follows those of its own interface.
 pub(super) fn operation_names(has_clob: bool) -> Vec<String> {
-    let clob = if has_clob { &CLOB[..] } else { &[] };
+    let [clob, gamma] = if has_clob { [&CLOB[..], &GAMMA] } else { [&[][..]; 2] };
     let own = OPERATIONS.iter().map(Operation::name).chain(["none".to_owned()]);
-    own.chain(clob.iter().map(Operation::name)).collect()
+    own.chain(clob.iter().chain(gamma).map(Operation::name)).collect()
 }
 
 /// The segment below `/v1/markets` that begins another path. No condition id looks like this, and
@@ -126,7 +138,20 @@ fn find_offered(
     method: &Method,
     path: &str,
 ) -> Result<&'static Operation, RouteError> {
-    let fits = |operation: &Operation| operation.path.segment(path);
+    find_fitting(table, method, |operation| operation.path.segment(path))
+}
+
+/// Finds a row of the venue's catalogue, for a path that may lack its folder.
+fn find_gamma(method: &Method, path: &str) -> Result<&'static Operation, RouteError> {
+    find_fitting(&GAMMA, method, |operation| gamma::segment(operation, path))
+}
+
+/// Finds the first row that fits, for which the parameter is returned.
+fn find_fitting<'p>(
+    table: &'static [Operation],
+    method: &Method,
+    fits: impl Fn(&Operation) -> Option<&'p str>,
+) -> Result<&'static Operation, RouteError> {
     let found = table.iter().enumerate().find_map(|(row, it)| Some((row, fits(it)?)));
     let (row, segment) = found.ok_or(RouteError::NotFound)?;
     // `Call::parameter` relies on this check.

@@ -1,7 +1,9 @@
 //! Markets grouped by event, read without involving a shard.
 
-use std::collections::HashMap;
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
+
+use hashbrown::HashTable;
 
 use super::markets::{SearchText, is_hot};
 use super::{Page, Service};
@@ -49,7 +51,7 @@ impl Service {
 
 impl EventPage {
     fn of(listing: &Listing, filter: &EventFilter, page: Page, markets_max: usize) -> Self {
-        let mut groups = groups(listing);
+        let mut groups = groups(listing.markets().iter());
         groups.retain(|group| filter.matches(group));
         let total = groups.len();
         let shown = groups.into_iter().skip(page.offset).take(page.limit);
@@ -64,22 +66,38 @@ impl EventPage {
     }
 }
 
-/// Returns the markets of each event. Events and markets are in the order of the listing.
-fn groups(listing: &Listing) -> Vec<Vec<&Arc<Market>>> {
+/// Groups markets by event. Events, and the markets of each, stay in order.
+pub(super) fn groups<'m>(
+    markets: impl Iterator<Item = &'m Arc<Market>>,
+) -> Vec<Vec<&'m Arc<Market>>> {
     let mut groups: Vec<Vec<&Arc<Market>>> = Vec::new();
-    let mut places: HashMap<Box<str>, usize, foldhash::fast::RandomState> = HashMap::default();
-    for market in listing.markets() {
+    let hasher = foldhash::fast::RandomState::default();
+    // Places in `groups`, by the hashes of events. The events themselves stay in the descriptions,
+    // so that no id is copied.
+    let mut places: HashTable<usize> = HashTable::new();
+    for market in markets {
         let info = market.info();
-        let place = match &info.event {
-            Some(event) => *places.entry(event.id.clone()).or_insert(groups.len()),
-            None => groups.len(),
+        let Some(event) = &info.event else {
+            groups.push(vec![market]);
+            continue;
         };
-        match groups.get_mut(place) {
-            Some(group) => group.push(market),
-            None => groups.push(vec![market]),
+        let hash_of = |id: &str| hasher.hash_one(id);
+        let is_it = |place: &usize| is_of_event(groups[*place][0], &event.id);
+        if let Some(place) = places.find(hash_of(&event.id), is_it) {
+            groups[*place].push(market);
+        } else {
+            places.insert_unique(hash_of(&event.id), groups.len(), |place| {
+                let first = groups[*place][0].info();
+                hash_of(first.event.as_ref().map_or("", |event| &event.id))
+            });
+            groups.push(vec![market]);
         }
     }
     groups
+}
+
+fn is_of_event(market: &Market, event_id: &str) -> bool {
+    market.info().event.as_ref().is_some_and(|event| &*event.id == event_id)
 }
 
 impl EventFilter {

@@ -8,7 +8,7 @@ use paperbourse_core::ids::{OutcomeIndex, Timestamp};
 use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
 use paperbourse_core::market::history::candle::{Candle, PricePoint, Span, Width};
 use paperbourse_core::market::quote::QuotedBook;
-use paperbourse_core::market::{Listing, Market, MarketSnapshot};
+use paperbourse_core::market::{Market, MarketSnapshot};
 use paperbourse_core::money::Usd;
 
 /// The volume above which a market is hot.
@@ -121,7 +121,7 @@ impl MarketFilter {
 }
 
 impl Stage {
-    const fn matches(self, status: MarketStatus) -> bool {
+    pub(super) const fn matches(self, status: MarketStatus) -> bool {
         match self {
             Self::Active => !status.is_closed(),
             Self::Tradable => status.is_tradable(),
@@ -134,10 +134,20 @@ impl Stage {
 impl MarketOrder {
     /// Returns a sort key that yields this order.
     fn key(self, info: &MarketInfo) -> impl Ord + use<> {
+        self.key_of(info.volume_total, info.volume_24h, info.end_date)
+    }
+
+    /// Returns the same key for something that has these values.
+    pub(super) fn key_of(
+        self,
+        volume_total: Option<Usd>,
+        volume_24h: Option<Usd>,
+        end_date: Option<Timestamp>,
+    ) -> impl Ord + use<> {
         let value = match self.by {
-            MarketValue::VolumeTotal => info.volume_total.map(Usd::micros),
-            MarketValue::Volume24h => info.volume_24h.map(Usd::micros),
-            MarketValue::EndDate => info.end_date.map(Timestamp::nanos),
+            MarketValue::VolumeTotal => volume_total.map(Usd::micros),
+            MarketValue::Volume24h => volume_24h.map(Usd::micros),
+            MarketValue::EndDate => end_date.map(Timestamp::nanos),
         };
         // The complement reverses the order and, unlike negation, exists for every number.
         let value = value.map(|value| if self.ascending { value } else { !value });
@@ -146,8 +156,12 @@ impl MarketOrder {
 }
 
 impl MarketPage {
-    fn of(listing: &Listing, filter: &MarketFilter, order: MarketOrder, page: Page) -> Self {
-        let matching = listing.markets().iter().filter(|market| filter.matches(&market.info()));
+    /// Returns a page of these markets, which are in the order of the listing.
+    pub(super) fn of<'m>(
+        matching: impl Iterator<Item = &'m Arc<Market>>,
+        order: MarketOrder,
+        page: Page,
+    ) -> Self {
         // The listing is already in this order.
         if order == MarketOrder::default() {
             return Self::cut(matching, page);
@@ -201,7 +215,9 @@ impl Service {
         order: MarketOrder,
         page: Page,
     ) -> MarketPage {
-        MarketPage::of(&self.markets.listing(), filter, order, page)
+        let listing = self.markets.listing();
+        let matching = listing.markets().iter().filter(|market| filter.matches(&market.info()));
+        MarketPage::of(matching, order, page)
     }
 
     /// Returns the market with this condition id.
@@ -419,7 +435,7 @@ mod tests {
             loop {
                 let page = Page { limit, offset: listed.len() };
                 let listing = markets.listing();
-                let shown = MarketPage::of(&listing, &MarketFilter::default(), order, page);
+                let shown = MarketPage::of(listing.markets().iter(), order, page);
                 let ids = shown.markets.iter().map(|it| it.info().condition_id.to_string());
                 listed.extend(ids);
                 if !shown.has_more {

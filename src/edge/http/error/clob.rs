@@ -26,6 +26,8 @@ const L2_MISSING: &str = "send POLY_ADDRESS, POLY_SIGNATURE, POLY_TIMESTAMP, POL
 pub(in crate::http) struct ClobError {
     status: StatusCode,
     text: Cow<'static, str>,
+    /// What Gamma calls errors of this kind; `None` for those of the order book's interface.
+    kind: Option<&'static str>,
     /// Seconds after which a retry makes sense, at least 1.
     retry_after_seconds: Option<u64>,
     /// What is wrong with the credentials, for [`REASON`].
@@ -44,9 +46,14 @@ pub(in crate::http) enum ClobRefusal {
 
 impl ClobError {
     const fn new(status: StatusCode, text: &'static str) -> Self {
+        Self::of_kind(None, status, text)
+    }
+
+    const fn of_kind(kind: Option<&'static str>, status: StatusCode, text: &'static str) -> Self {
         Self {
             status,
             text: Cow::Borrowed(text),
+            kind,
             retry_after_seconds: None,
             reason: None,
             heartbeat_id: None,
@@ -84,6 +91,26 @@ impl ClobError {
     /// No market has this condition id or token.
     pub(in crate::http) const NO_MARKET: Self =
         Self::new(StatusCode::NOT_FOUND, "market not found");
+
+    /// Gamma has nothing with this id.
+    pub(in crate::http) const NO_ID: Self = Self::absent("id not found");
+
+    /// Gamma has nothing with this slug.
+    pub(in crate::http) const NO_SLUG: Self = Self::absent("slug not found");
+
+    /// No wallet has a public profile.
+    pub(in crate::http) const NO_PROFILE: Self = Self::absent("profile not found");
+
+    const fn absent(text: &'static str) -> Self {
+        Self::of_kind(Some("not found error"), StatusCode::NOT_FOUND, text)
+    }
+
+    /// A parameter of a request to Gamma has no meaning.
+    pub(in crate::http) fn invalid_field(name: &str) -> Self {
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        let text = format!("{name} is invalid").into();
+        Self { text, ..Self::of_kind(Some("validation error"), status, "") }
+    }
 
     /// The account has no order with this id.
     pub(in crate::http) const NO_ORDER: Self = Self::new(StatusCode::NOT_FOUND, "order not found");
@@ -153,6 +180,9 @@ impl ClobError {
     pub(in crate::http) fn into_reply(self) -> Reply {
         let mut out = Vec::with_capacity(48 + self.text.len());
         let mut body = JsonObject::new(&mut out);
+        if let Some(kind) = self.kind {
+            body.text("type", kind);
+        }
         match &self.heartbeat_id {
             // Clients look for this key to tell the error from others, and go on with the id.
             Some(id) => {
@@ -191,7 +221,8 @@ impl ClobError {
             _ => error.message,
         };
         let ApiError { status, retry_after_seconds, .. } = error;
-        Self { status, text, retry_after_seconds, reason: None, heartbeat_id: None }
+        let plain = Self::new(status, "");
+        Self { text, retry_after_seconds, ..plain }
     }
 }
 

@@ -184,7 +184,8 @@ pub fn handle_anywhere(
     if server.app().is_none()
         && server.place.is_in_cluster()
         && let (method, path) = (request.method(), request.uri().path())
-        && let Ok(operation) = find_for(method, path, request.headers(), server.has_clob())
+        && let to = (request.headers().get(HOST), request.headers())
+        && let Ok(operation) = find_for(method, path, to, server.has_clob())
         && !operation.is_answered_by_any_node(server.is_draining())
     {
         // Boxed, because this future is larger than that of a request answered by this node.

@@ -10,6 +10,7 @@ mod auth;
 mod books;
 mod cancel;
 mod data;
+pub mod gamma;
 mod health;
 mod heartbeats;
 mod history;

@@ -244,11 +244,11 @@ fn is_tie(info: &MarketInfo) -> bool {
 }
 
 /// Returns how long takers wait, in seconds, rounded up.
-fn seconds_delay(info: &MarketInfo) -> u64 {
+pub(super) fn seconds_delay(info: &MarketInfo) -> u64 {
     info.taker_delay_ms.div_ceil(1_000).into()
 }
 
 /// Returns the `base_fee` of makers and takers; 0 if the fee is unknown, as no order is taken then.
-fn shown_base_fee(info: &MarketInfo) -> u64 {
+pub(super) fn shown_base_fee(info: &MarketInfo) -> u64 {
     base_fee(info.fees).unwrap_or(0).into()
 }

@@ -41,9 +41,13 @@ fn a_path_of_both_interfaces_is_the_venues_for_those_who_name_a_wallets_key() {
         let row = CLOB.iter().find(line);
         assert_eq!(own.is_in_both, row.is_some(), "{own:?}");
         let (method, path) = (own.method.as_str().parse().unwrap(), path_of(own));
-        assert_eq!(find_for(&method, &path, &ours, true), Ok(own), "{own:?}");
-        assert_eq!(find_for(&method, &path, &venues, false), Ok(own), "{own:?}");
-        assert_eq!(find_for(&method, &path, &venues, true), Ok(row.unwrap_or(own)), "{own:?}");
+        assert_eq!(find_for(&method, &path, (None, &ours), true), Ok(own), "{own:?}");
+        assert_eq!(find_for(&method, &path, (None, &venues), false), Ok(own), "{own:?}");
+        assert_eq!(
+            find_for(&method, &path, (None, &venues), true),
+            Ok(row.unwrap_or(own)),
+            "{own:?}"
+        );
         count += usize::from(row.is_some());
     }
     assert_eq!(CLOB.iter().filter(|it| it.is_in_both).count(), count);
