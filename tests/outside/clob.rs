@@ -120,6 +120,20 @@ fn check_count(script: &str, start: impl Fn(&Path) -> ServerProcess, count_min: 
     assert!(count.trim_end().parse::<usize>().unwrap() >= count_min, "{count}");
 }
 
+/// Markets and events as the unified client reads them are those of the other interfaces, and each
+/// of its filters selects.
+#[test]
+fn the_catalogue_is_read_with_each_filter() {
+    let Some(clients) = clients() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let server = start(data.path(), "when-asked");
+    let mut python = Command::new(clients.join("bin/python"));
+    let counts = output_of(python.arg(folder().join("catalogue.py")).arg(host(&server)));
+    let counts = counts.split_whitespace().map(|count| count.parse().unwrap());
+    let [compared, filters] = counts.collect::<Vec<usize>>()[..] else { panic!("no counts") };
+    assert!(compared >= 900 && filters >= 75, "{compared} {filters}");
+}
+
 /// Books that are kept from frames of the market socket, raw ones and those of a client, have the
 /// hashes that come with them.
 #[test]

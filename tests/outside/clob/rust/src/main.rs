@@ -95,6 +95,7 @@ macro_rules! listed {
     }};
 }
 
+mod gamma;
 // Below the macros that it uses.
 mod orders;
 
@@ -111,6 +112,7 @@ async fn main() {
         check_called(&std::fs::read_to_string(methods).unwrap(), &called);
         println!("{}", called.len());
     } else {
+        gamma::read(host).await;
         let credentials = first(host, &mut called).await;
         let orders = orders::first(host, &mut called).await;
         let known = json!({"credentials": credentials, "orders": orders, "called": called});
