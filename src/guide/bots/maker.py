@@ -104,9 +104,9 @@ class Maker:
         if not price or price["stale"] or not price["active"] or self.fill_seq is None:
             return []
         quotes = []
-        if price["best_bid"] and self.held < HELD_MAX:
+        if price.get("best_bid") and self.held < HELD_MAX:
             quotes.append(("BUY", price["best_bid"], SIZE))
-        if price["best_ask"] and self.held >= SIZE:
+        if price.get("best_ask") and self.held >= SIZE:
             quotes.append(("SELL", price["best_ask"], SIZE))
         return quotes
 

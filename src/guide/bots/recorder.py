@@ -35,7 +35,7 @@ class Recorder:
         if made == self.newest.get(price["condition_id"]):
             return
         self.newest[price["condition_id"]] = made
-        self.file.write(json.dumps({name: price[name] for name in KEPT}) + "\n")
+        self.file.write(json.dumps({name: price.get(name) for name in KEPT}) + "\n")
         self.file.flush()
         self.count += 1
         if self.count % TOLD_EVERY == 0:

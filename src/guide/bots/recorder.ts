@@ -15,9 +15,9 @@ interface Price {
   updated_at: string;
   condition_id: string;
   seq: number;
-  best_bid: string | null;
-  best_ask: string | null;
-  last_trade: string | null;
+  best_bid?: string;
+  best_ask?: string;
+  last_trade?: string;
   stale: boolean;
 }
 

@@ -88,7 +88,7 @@ def main():
         shares = held(http, *about.values())
         average, next_order = None, time.monotonic()
         for price in prices(http, about["market_id"]):
-            bid, ask = price["best_bid"], price["best_ask"]
+            bid, ask = price.get("best_bid"), price.get("best_ask")
             if price["stale"] or not price["active"] or not bid or not ask:
                 continue
             middle = (Decimal(bid) + Decimal(ask)) / 2

@@ -20,8 +20,8 @@ const SILENCE_MS = 15_000; // The stream says something every five seconds.
 interface Price {
   stale: boolean;
   active: boolean;
-  best_bid: string | null;
-  best_ask: string | null;
+  best_bid?: string;
+  best_ask?: string;
 }
 
 interface Trade {
@@ -118,7 +118,7 @@ async function main() {
   let average: number | undefined;
   let nextOrderMs = 0;
   for await (const { stale, active, best_bid, best_ask } of prices(market.condition_id)) {
-    if (stale || !active || best_bid === null || best_ask === null) continue;
+    if (stale || !active || !best_bid || !best_ask) continue;
     const middle = (Number(best_bid) + Number(best_ask)) / 2;
     average ??= middle;
     let seen: [side: string, price: string] | undefined;
