@@ -429,7 +429,8 @@ impl Changes {
     /// Returns the socket frames.
     fn end(self, info: &MarketInfo) -> Vec<u8> {
         let mut out = Vec::new();
-        for (at, list) in &self.lists {
+        // A trade alone changes the hash of a book, but no level.
+        for (at, list) in self.lists.iter().filter(|(_, list)| !list.is_empty()) {
             let market = condition::wide(&info.condition_id);
             let head = format!(
                 r#"{{"event_type":"price_change","market":"{market}","timestamp":"{}","#,

@@ -301,6 +301,10 @@ fn each_trade_is_sent_before_the_book_that_it_changed() {
     let kinds = client.read_all(&venue);
     assert_eq!(kinds, ["last_trade_price", "last_trade_price", "price_change"]);
     assert_eq!(client.books["t-No"].last_trade, "0.4");
+    // No level has changed.
+    venue.trade(0, 55, true);
+    venue.pass_on();
+    assert_eq!(client.read_all(&venue), ["last_trade_price"]);
     // Only a book tells of this one.
     venue.trade(0, 59, false);
     venue.pass_on();
