@@ -59,6 +59,14 @@ pub struct LastTrade {
     pub at: Timestamp,
 }
 
+impl LastTrade {
+    /// Returns the trade as seen from the other outcome: buying one means selling the other.
+    #[must_use]
+    pub fn mirrored(self) -> Self {
+        Self { price: self.price.complement(), side: self.side.map(Side::opposite), ..self }
+    }
+}
+
 /// A venue's hash of a book.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BookHash {

@@ -182,17 +182,16 @@ impl Quoted {
         Self {
             best_bid: liquidity.touch(Side::Sell),
             best_ask: liquidity.touch(Side::Buy),
-            last_trade: if is_own { book.last_trade } else { book.last_trade.map(mirrored) },
+            last_trade: if is_own {
+                book.last_trade
+            } else {
+                book.last_trade.map(LastTrade::mirrored)
+            },
             source: if is_own { PriceSource::Book } else { PriceSource::Mirror },
             updated_at: book.updated_at,
             stale: book.stale,
         }
     }
-}
-
-/// Returns a trade of one outcome as seen from the other: buying one means selling the other.
-fn mirrored(trade: LastTrade) -> LastTrade {
-    LastTrade { price: trade.price.complement(), side: trade.side.map(Side::opposite), ..trade }
 }
 
 /// Returns the midpoint, rounded to six decimals, half to even.

@@ -12,7 +12,7 @@ use paperbourse_core::market::catalogue::MarketInfo;
 use paperbourse_core::money::{MICROS_PER_UNIT, Price, write_micros};
 
 /// The panic message if a `write!` fails.
-const INFALLIBLE: &str = "writing to a vector cannot fail";
+pub(super) const INFALLIBLE: &str = "writing to a vector cannot fail";
 
 /// An event that is being written: its type, its market, the asset and the time come first.
 struct Event(Vec<u8>);

@@ -8,6 +8,7 @@
 //! A hash covers what a reader was told: the levels, the time, the tick, and the price of the last
 //! trade, which is sent before the levels that it changed.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io::Write as _;
 use std::sync::{Arc, OnceLock};
@@ -15,24 +16,22 @@ use std::sync::{Arc, OnceLock};
 use smallvec::SmallVec;
 
 use super::channels::Frame;
-use super::clob_market_events;
+use super::clob_market_events::{self, INFALLIBLE};
 use super::frame::put_text;
 use paperbourse_core::ids::{OutcomeIndex, Timestamp, condition};
+use paperbourse_core::market::Market;
 use paperbourse_core::market::book::{Ladder, LastTrade, Level, Side};
 use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus};
+use paperbourse_core::market::quote::{Quote, QuotedBook};
 use paperbourse_core::market::trades::{TradeReader, VenueTrade};
-use paperbourse_core::market::{Market, MarketSnapshot};
 use paperbourse_core::money::{
     MICROS_PER_UNIT, Price, Shares, write_micros, write_micros_to_thousandths,
 };
 use paperbourse_venue::feed::verify::HashedBook;
-use paperbourse_venue::polymarket::hash::BookHasher;
+use paperbourse_venue::polymarket::hash::{BookHasher, write_levels};
 
 /// Maximum number of trades of a market that are kept for readers that have not sent them yet.
 pub(super) const TRADES_KEPT_MAX: usize = 256;
-
-/// The panic message if a `write!` fails.
-const INFALLIBLE: &str = "writing to a vector cannot fail";
 
 /// The outcomes of a market, one bit each.
 pub(super) type Outcomes = u64;
@@ -90,13 +89,13 @@ impl Frame for ClobFrame {
     fn first(market: &Arc<Market>, seq: u64, _: Timestamp) -> Self {
         let reader = Arc::new(TradeReader::new(market));
         let snapshot = market.snapshot();
+        let quote = snapshot.quote();
         let info = market.info().clone();
         let mut hasher = BookHasher::default();
         let books = (0_u8..).zip(&info.outcomes).map(|(outcome, _)| {
-            let (ladder, at, last_trade) = shown(&snapshot, OutcomeIndex(outcome))?;
-            let last_trade = last_trade.map(|trade| (trade.price, trade.at));
-            let shown = (ladder, at);
-            Some(Arc::new(ShownBook::new(&info, outcome.into(), shown, last_trade, &mut hasher)))
+            let seen = Seen::of(&quote, OutcomeIndex(outcome))?;
+            let last_trade = seen.stated();
+            Some(Arc::new(ShownBook::new(&info, outcome.into(), seen, last_trade, &mut hasher)))
         });
         Self {
             seq,
@@ -114,7 +113,7 @@ impl Frame for ClobFrame {
         let snapshot = market.snapshot();
         // After the snapshot, so that every trade that it shows is among them.
         let taken = self.reader.take();
-        let next = Self::after(self, &snapshot, market.info().clone(), &taken);
+        let next = Self::after(self, &snapshot.quote(), market.info().clone(), &taken);
         next.differs_from(self).then_some(next)
     }
 
@@ -123,29 +122,38 @@ impl Frame for ClobFrame {
     }
 }
 
-/// Returns the levels that an outcome trades on, their time, and the newest trade; `None` if it has
-/// no book.
-fn shown(
-    snapshot: &MarketSnapshot,
-    outcome: OutcomeIndex,
-) -> Option<(Ladder, Timestamp, Option<LastTrade>)> {
-    let quoted = snapshot.quoted(outcome)?;
-    let book = quoted.book;
-    Some(if quoted.liquidity.is_mirrored() {
-        (book.ladder().mirrored(), book.updated_at, book.last_trade.map(mirrored))
-    } else {
-        (book.ladder().clone(), book.updated_at, book.last_trade)
-    })
+/// What readers see of an outcome.
+struct Seen<'s> {
+    ladder: Cow<'s, Ladder>,
+    at: Timestamp,
+    last_trade: Option<LastTrade>,
+    is_mirrored: bool,
 }
 
-fn mirrored(trade: LastTrade) -> LastTrade {
-    LastTrade { price: trade.price.complement(), side: trade.side.map(Side::opposite), ..trade }
+impl<'s> Seen<'s> {
+    /// Returns the book that an outcome trades on; `None` if it has none.
+    fn of(quote: &Quote<'s>, outcome: OutcomeIndex) -> Option<Self> {
+        let QuotedBook { liquidity, book } = quote.book(outcome)?;
+        let (is_mirrored, own) = (liquidity.is_mirrored(), book.ladder());
+        let mirrored_trade = || book.last_trade.map(LastTrade::mirrored);
+        Some(Self {
+            ladder: if is_mirrored { Cow::Owned(own.mirrored()) } else { Cow::Borrowed(own) },
+            at: book.updated_at,
+            last_trade: if is_mirrored { mirrored_trade() } else { book.last_trade },
+            is_mirrored,
+        })
+    }
+
+    /// Returns the price and the time of the newest trade.
+    fn stated(&self) -> Option<(Price, Timestamp)> {
+        self.last_trade.map(|trade| (trade.price, trade.at))
+    }
 }
 
 impl ClobFrame {
     fn after(
         before: &Self,
-        snapshot: &MarketSnapshot,
+        quote: &Quote<'_>,
         info: Arc<MarketInfo>,
         taken: &VecDeque<VenueTrade>,
     ) -> Self {
@@ -154,33 +162,34 @@ impl ClobFrame {
         let is_regridded = terms(&info) != terms(&before.info);
         let mut hasher = BookHasher::default();
         let mut changes = Changes::default();
-        let (mut renewed, mut moved) = (0, 0);
+        let (mut renewed, mut moved, mut mirrors) = (0, 0, 0);
         let mut books = SmallVec::new();
         for (index, known) in before.books.iter().enumerate() {
             let outcome = OutcomeIndex(u8::try_from(index).expect("a market has 64 outcomes"));
-            let Some((ladder, at, stated)) = shown(snapshot, outcome) else {
+            let Some(seen) = Seen::of(quote, outcome) else {
                 books.push(None);
                 continue;
             };
-            let is_mirror = snapshot.quoted(outcome).is_some_and(|it| it.liquidity.is_mirrored());
+            if seen.is_mirrored {
+                mirrors |= bit(index);
+            }
             let told = known.as_ref().and_then(|book| book.last_trade);
-            let told = newest_told(told, taken, outcome, is_mirror);
-            let stated = stated.map(|trade| (trade.price, trade.at));
+            let told = newest_told(told, taken, outcome, seen.is_mirrored);
             // A book can state a trade that no message told of.
-            let untold = stated.filter(|&(price, at)| {
+            let untold = seen.stated().filter(|&(price, at)| {
                 told.is_none_or(|(told_price, told_at)| at > told_at && price != told_price)
             });
             let last_trade = untold.or(told);
             let is_renewed = known.is_none() || is_regridded || untold.is_some();
             let is_same = known.as_ref().is_some_and(|known| {
                 let price = |trade: Option<(Price, Timestamp)>| trade.map(|(price, _)| price);
-                known.ladder == ladder && price(known.last_trade) == price(last_trade)
+                known.ladder == *seen.ladder && price(known.last_trade) == price(last_trade)
             });
             if is_same && !is_renewed {
                 books.push(known.clone());
                 continue;
             }
-            let book = ShownBook::new(&info, index, (ladder, at), last_trade, &mut hasher);
+            let book = ShownBook::new(&info, index, seen, last_trade, &mut hasher);
             match known {
                 Some(known) => {
                     if known.tops() != book.tops() {
@@ -197,7 +206,7 @@ impl ClobFrame {
             }
             books.push(Some(Arc::new(book)));
         }
-        let trades = before.trades_with(&info, taken, snapshot);
+        let trades = before.trades_with(&info, taken, mirrors);
         let (seq, reader) = (before.seq + 1, before.reader.clone());
         let changes = changes.end(&info);
         Self { seq, info, books, trades, reader, changes, renewed, moved }
@@ -213,7 +222,7 @@ impl ClobFrame {
         &self,
         info: &MarketInfo,
         taken: &VecDeque<VenueTrade>,
-        snapshot: &MarketSnapshot,
+        mirrors: Outcomes,
     ) -> Arc<Trades> {
         if taken.is_empty() {
             return self.trades.clone();
@@ -223,11 +232,9 @@ impl ClobFrame {
             let text =
                 |(outcome, trade)| (outcome, clob_market_events::trade(info, outcome, trade));
             let others = (0_u8..).map(OutcomeIndex).take(info.outcomes.len());
-            let mirrors = others.filter(|&other| {
-                let quoted = snapshot.quoted(other);
-                other != outcome && quoted.is_some_and(|it| it.liquidity.is_mirrored())
-            });
-            let mirrors = mirrors.map(|other| (other, mirrored(trade)));
+            let is_mirror =
+                |other: &OutcomeIndex| *other != outcome && mirrors & bit(other.index()) != 0;
+            let mirrors = others.filter(is_mirror).map(|other| (other, trade.mirrored()));
             list.push_back(Arc::new(
                 [(outcome, trade)].into_iter().chain(mirrors).map(text).collect(),
             ));
@@ -321,7 +328,7 @@ fn newest_told(
         let trade = if taken.outcome == outcome {
             taken.trade
         } else if is_mirror {
-            mirrored(taken.trade)
+            taken.trade.mirrored()
         } else {
             return known;
         };
@@ -333,10 +340,11 @@ impl ShownBook {
     fn new(
         info: &MarketInfo,
         index: usize,
-        (ladder, at): (Ladder, Timestamp),
+        seen: Seen<'_>,
         last_trade: Option<(Price, Timestamp)>,
         hasher: &mut BookHasher,
     ) -> Self {
+        let (ladder, at) = (seen.ladder.into_owned(), seen.at);
         let hashed = HashedBook {
             market: &info.condition_id,
             token_id: &info.outcomes[index].token_id,
@@ -363,9 +371,9 @@ impl ShownBook {
         write!(text, r#"{{"event_type":"book","market":"{market}","asset_id":"{token_id}","#)
             .expect(INFALLIBLE);
         write!(text, r#""timestamp":"{at_ms}","hash":"{}","bids":["#, self.hash).expect(INFALLIBLE);
-        put_levels(&mut text, self.ladder.bids());
+        write_levels(&mut text, self.ladder.bids());
         text.extend_from_slice(br#"],"asks":["#);
-        put_levels(&mut text, self.ladder.asks());
+        write_levels(&mut text, self.ladder.asks());
         text.extend_from_slice(br#"],"tick_size":""#);
         write_micros(&mut text, info.tick.micros());
         text.extend_from_slice(br#"","last_trade_price":""#);
@@ -376,16 +384,6 @@ impl ShownBook {
         let mut frame = Vec::with_capacity(text.len() + 10);
         put_text(&mut frame, &[&text]);
         frame.into()
-    }
-}
-
-fn put_levels(out: &mut Vec<u8>, levels: &[Level]) {
-    for (index, level) in levels.iter().enumerate() {
-        out.extend_from_slice(if index == 0 { br#"{"price":""# } else { br#",{"price":""# });
-        write_micros(out, level.price.micros());
-        out.extend_from_slice(br#"","size":""#);
-        write_micros(out, level.size.micros());
-        out.extend_from_slice(br#""}"#);
     }
 }
 

@@ -306,7 +306,7 @@ impl Service {
     }
 
     /// Returns at most `limit` fills of an account, like [`Self::fill_history`].
-    pub(super) async fn fill_history_of(
+    pub async fn fill_history_of(
         &self,
         account: AccountId,
         filter: FillFilter,

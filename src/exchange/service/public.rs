@@ -10,7 +10,6 @@ use super::{RequestContext, Service, ServiceError};
 use crate::auth::wallet::wallet_identity;
 use paperbourse_core::engine::State;
 use paperbourse_core::engine::fills::turnover::{PositionTokens, Turnover};
-use paperbourse_core::engine::fills::{FillCursor, FillFilter, FillHistory};
 use paperbourse_core::engine::market::payout::SETTLEMENTS_PER_ACCOUNT_MAX;
 use paperbourse_core::engine::state::view::{SettlementFilter, SettlementRow};
 use paperbourse_core::ids::{AccountId, Timestamp};
@@ -101,18 +100,6 @@ impl Service {
     ) -> Result<Vec<MarkedPosition>, ServiceError> {
         let statement = self.statement(account, context).await?;
         Ok(statement.positions.into_iter().map(|row| self.mark(row)).collect())
-    }
-
-    /// Returns at most `limit` fills of an account that match the filter, newest first.
-    pub async fn fills_of(
-        &self,
-        account: AccountId,
-        filter: FillFilter,
-        from: FillCursor,
-        limit: usize,
-        context: RequestContext<'_>,
-    ) -> Result<FillHistory, ServiceError> {
-        self.fill_history_of(account, filter, from, limit, context).await
     }
 
     /// Returns all settlements of an account that match the filter, newest payout first. An account

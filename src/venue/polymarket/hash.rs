@@ -102,9 +102,10 @@ const PRICE: &[u8; 10] = br#"{"price":""#;
 const SIZE: &[u8; 10] = br#"","size":""#;
 const END: &[u8; 2] = br#""}"#;
 
-/// Writes levels as JSON. Apart from the digest, most of the time of computing a hash is spent
-/// here, so each level is assembled in a buffer of fixed size, which needs no capacity checks.
-fn write_levels(out: &mut Vec<u8>, levels: &[Level]) {
+/// Writes levels as JSON objects, separated by commas. Apart from the digest, most of the time of
+/// computing a hash is spent here, so each level is assembled in a buffer of fixed size, which
+/// needs no capacity checks.
+pub fn write_levels(out: &mut Vec<u8>, levels: &[Level]) {
     out.reserve(levels.len() * LEVEL_TEXT_BYTES_MAX);
     let mut text = [b','; LEVEL_TEXT_BYTES_MAX];
     for (index, level) in levels.iter().enumerate() {

@@ -26,7 +26,7 @@ const L2_MISSING: &str = "send POLY_ADDRESS, POLY_SIGNATURE, POLY_TIMESTAMP, POL
 pub(in crate::http) struct ClobError {
     status: StatusCode,
     text: Cow<'static, str>,
-    /// What Gamma calls errors of this kind; `None` for those of the order book's interface.
+    /// Gamma's name for errors of this kind; `None` for errors of the order book's interface.
     kind: Option<&'static str>,
     /// Seconds after which a retry makes sense, at least 1.
     retry_after_seconds: Option<u64>,
@@ -80,7 +80,7 @@ impl ClobError {
     pub(in crate::http) const INVALID_MARKET: Self =
         Self::new(StatusCode::BAD_REQUEST, "Invalid market");
 
-    /// The user whose data is asked for is missing, or is no address.
+    /// The parameter `user` is missing or not an address.
     pub(in crate::http) const NO_USER: Self =
         Self::new(StatusCode::BAD_REQUEST, "required query param 'user' not provided");
 
@@ -92,10 +92,10 @@ impl ClobError {
     pub(in crate::http) const NO_MARKET: Self =
         Self::new(StatusCode::NOT_FOUND, "market not found");
 
-    /// Gamma has nothing with this id.
+    /// No market or event has this id.
     pub(in crate::http) const NO_ID: Self = Self::absent("id not found");
 
-    /// Gamma has nothing with this slug.
+    /// No market or event has this slug.
     pub(in crate::http) const NO_SLUG: Self = Self::absent("slug not found");
 
     /// No wallet has a public profile.
@@ -105,7 +105,7 @@ impl ClobError {
         Self::of_kind(Some("not found error"), StatusCode::NOT_FOUND, text)
     }
 
-    /// A parameter of a request to Gamma has no meaning.
+    /// A parameter of a request to Gamma is invalid.
     pub(in crate::http) fn invalid_field(name: &str) -> Self {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         let text = format!("{name} is invalid").into();
@@ -141,11 +141,11 @@ impl ClobError {
         Self { heartbeat_id, ..Self::new(StatusCode::BAD_REQUEST, "Invalid Heartbeat ID") }
     }
 
-    /// The body is neither an order nor the id of one.
+    /// The body is neither an order nor an order id.
     pub(in crate::http) const INVALID_ORDER: Self =
         Self::new(StatusCode::BAD_REQUEST, "Invalid order payload");
 
-    /// The server is strict, and the venue no longer takes orders of this type of wallet.
+    /// Wallets of this type, whose orders the venue no longer takes, are refused in strict mode.
     pub(in crate::http) const MAKER_NOT_ALLOWED: Self = Self::new(
         StatusCode::BAD_REQUEST,
         "maker address not allowed, please use the deposit wallet flow",

@@ -1,4 +1,4 @@
-//! Who follows which accounts, and the one task that tells them what happens.
+//! The accounts that user sockets follow, and the task that writes the sockets' frames.
 //!
 //! The task subscribes to the records of all shards while there are user sockets. For each durable
 //! record that concerns an account with sockets, it reads the orders and fills from the shard,

@@ -157,7 +157,8 @@ impl<'c> Walk<'c> {
             while let (None, Some(from)) = (self.fills.peek(), self.next) {
                 let filter = self.fill_filter.clone();
                 let (call, limit) = (self.call, FILLS_PER_STEP);
-                let list = call.service().fills_of(self.account, filter, from, limit, call.context);
+                let (service, context) = (call.service(), call.context);
+                let list = service.fill_history_of(self.account, filter, from, limit, context);
                 let list = list.await?;
                 self.fills = list.fills.into_iter().peekable();
                 self.next = list.next;
