@@ -42,6 +42,7 @@ use crate::money::{Rounding, Usd};
 use crate::service::Limits;
 use crate::snapshot::SnapshotConfig;
 use crate::telemetry::Sample;
+use crate::trouble::Plan;
 
 /// Maximum starting balance: a billion dollars, which keeps every sum in a ledger far from
 /// overflow.
@@ -159,6 +160,12 @@ pub struct ServeArgs {
         hide_possible_values = true
     )]
     pub clob_hashes: ClobHashes,
+
+    /// Trouble that Polymarket's clients meet on purpose, such as `seed=7,lost=2%,lag=30%:2s-50s`;
+    /// see the guide
+    #[arg(help_heading = NETWORK, hide_short_help = true)]
+    #[arg(long, env = "PAPERBOURSE_CLOB_TROUBLE", value_name = "PLAN")]
+    pub clob_trouble: Option<Plan>,
 
     /// Where identities come from.
     #[command(flatten)]

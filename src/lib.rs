@@ -3,7 +3,7 @@
 #[cfg(feature = "cluster")]
 pub use paperbourse_cluster as cluster;
 pub use paperbourse_core::{clock, engine, histogram, ids, limits, market, money, wire};
-pub use paperbourse_edge::{allocator, build, http, telemetry, ws};
+pub use paperbourse_edge::{allocator, build, http, telemetry, trouble, ws};
 #[cfg(feature = "traces")]
 pub use paperbourse_exchange::trace;
 pub use paperbourse_exchange::{auth, candles, service, shard};

@@ -7,5 +7,6 @@ pub mod signature;
 pub mod signing;
 mod text;
 pub mod timestamp;
+pub mod trouble;
 #[cfg(test)]
 mod vectors;

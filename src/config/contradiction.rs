@@ -37,6 +37,12 @@ pub enum ContradictionError {
          every node: all nodes have to derive the same credentials"
     )]
     NoSharedMasterKey,
+    /// `--clob-trouble` is set, but the venue's interface is off.
+    #[error("--clob-trouble has no effect without --clob on")]
+    UselessTrouble,
+    /// `--clob-trouble` is set on a node of a cluster.
+    #[error("--clob-trouble cannot be used in a cluster: try bots on a server of their own")]
+    TroubleInCluster,
     /// `--tier` sets the limits of one tier twice.
     #[error("--tier sets the limits of {0} twice: keep one of them")]
     TierTwice(Tier),
@@ -57,6 +63,14 @@ impl ServeArgs {
         let is_node = self.cluster.cluster.is_some();
         if is_node && self.clob == Switch::On && self.issuer_data.is_none() {
             return Err(ContradictionError::NoSharedMasterKey);
+        }
+        if self.clob_trouble.is_some() {
+            if self.clob == Switch::Off {
+                return Err(ContradictionError::UselessTrouble);
+            }
+            if is_node {
+                return Err(ContradictionError::TroubleInCluster);
+            }
         }
         let mut given = Vec::new();
         for &TierSetting { tier, .. } in &self.tiers {

@@ -160,6 +160,7 @@ fn options_that_contradict_each_other_are_refused() {
         ),
         (&["--tier", "pro=1/2/3/4,free=1/2/3/4,pro=5/6/7/8"], "limits of pro twice"),
         (&["--cluster", "f", "--node", "a", "--clob", "on"], "needs --issuer-data DIR"),
+        (&["--clob-trouble", "lost=1%"], "no effect without --clob on"),
     ] {
         let error = serve(flags).unwrap().check().unwrap_err().to_string();
         assert!(error.contains(expected), "{flags:?}: {error}");

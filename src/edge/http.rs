@@ -36,6 +36,7 @@ mod query;
 mod request_headers;
 #[cfg(feature = "traces")]
 mod trace;
+mod troubled;
 
 use std::sync::LazyLock;
 

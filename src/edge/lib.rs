@@ -5,4 +5,5 @@ pub mod build;
 pub mod http;
 mod rows;
 pub mod telemetry;
+pub mod trouble;
 pub mod ws;

@@ -1,13 +1,16 @@
 //! What the venue's interface needs to start: the key from which the credentials of wallets are
-//! derived, and how orders are taken.
+//! derived, how orders are taken, and trouble on demand.
+
+use std::sync::Arc;
 
 use anyhow::Context as _;
 
-use crate::config::{ClobHashes, ServeArgs, Switch};
+use crate::config::{ClobHashes, DataPlace, ServeArgs, Switch};
 use crate::engine::State;
 use crate::http::operations::clob::ClobOrders;
 use crate::key_file::{self, KeyFile, MASTER_KEY_BYTES};
 use crate::service::{KnownWallets, Service};
+use crate::trouble::{MaybeTrouble, Record, Trouble};
 
 /// Returns the wallets that have an account; none if the venue's interface is off.
 pub(super) fn wallets<'s>(
@@ -64,4 +67,17 @@ pub(super) fn orders(arguments: &ServeArgs) -> ClobOrders {
         is_strict: arguments.clob_strict == Switch::On,
         has_hashes: arguments.clob_hashes == ClobHashes::AtOnce,
     }
+}
+
+/// Returns the trouble that clients of the venue's interface are to meet, if any.
+pub(super) fn trouble(arguments: &ServeArgs) -> anyhow::Result<MaybeTrouble> {
+    let Some(plan) = &arguments.clob_trouble else { return Ok(None) };
+    let record = match &arguments.data {
+        DataPlace::Folder(folder) => Some(Record::open(folder).with_context(|| {
+            format!("failed to open the record of trouble in {}", folder.display())
+        })?),
+        DataPlace::Memory => None,
+    };
+    tracing::warn!(%plan, "Polymarket's clients meet trouble on purpose (--clob-trouble)");
+    Ok(Some(Arc::new(Trouble::new(plan.clone(), record))))
 }

@@ -193,6 +193,7 @@ pub(super) async fn start(
     let app = AppState {
         streams_per_address_max: AtomicU32::new(arguments.streams_per_address),
         clob: clob::orders(arguments),
+        trouble: clob::trouble(arguments)?,
         ..AppState::new(service, journal, venue.status())
     };
     Ok(Started { app: Arc::new(app), venue, snapshots, hours, first_token })

@@ -1,6 +1,7 @@
 //! State shared by request handlers, per process, worker and connection.
 
 mod page;
+mod slot;
 
 #[cfg(feature = "cluster")]
 use std::future::pending;
@@ -11,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, watch};
 
 use super::body::BUDGET_BYTES;
 use super::connection::{ConnectionGuard, ConnectionLimit, Ending, IsHot, NoSlot};
@@ -27,21 +28,22 @@ use super::route::operation_count;
 #[cfg(feature = "traces")]
 use crate::telemetry::Traces;
 use crate::telemetry::{AccessLog, Metrics, Sample, Throttle};
+use crate::trouble::MaybeTrouble;
 use crate::ws::bounds::UNSENT_BYTES_MAX;
 use crate::ws::clob_user::feed::UserFeed;
 use crate::ws::counts::{AddressCounts, ExportCounts, SocketCounts, StreamCounts};
 use crate::ws::executions::ExecutionCounts;
 use crate::ws::fanout::Fanout;
-use crate::ws::turns::{Place, Turns};
+use crate::ws::turns::Turns;
 use crate::ws::watch::Watch;
 pub use page::Observed;
 #[cfg(feature = "cluster")]
 use paperbourse_cluster::lease::Lease;
 use paperbourse_core::limits::budget::ByteBudget;
-use paperbourse_exchange::auth::last_key::LastKey;
 use paperbourse_exchange::service::Service;
 use paperbourse_store::journal::{Journal, Waiters};
 use paperbourse_venue::VenueStatus;
+pub use slot::ConnectionSlot;
 
 /// Maximum number of connections that are sent a refusal at the same time.
 pub const REFUSALS_MAX: usize = 64;
@@ -84,6 +86,8 @@ pub struct AppState {
     pub venue: VenueStatus,
     /// How orders of the venue's interface are taken and answered.
     pub clob: ClobOrders,
+    /// The trouble that clients of the venue's interface meet, if any.
+    pub trouble: MaybeTrouble,
     /// Memory use of each part of the server, in bytes, as last counted; empty unless memory is
     /// counted.
     pub memory: Mutex<Vec<(&'static str, usize)>>,
@@ -110,6 +114,7 @@ impl AppState {
             streams_per_address_max: AtomicU32::new(STREAMS_PER_ADDRESS_MAX),
             venue,
             clob: ClobOrders::default(),
+            trouble: None,
             memory: Mutex::default(),
             began: Instant::now(),
         }
@@ -396,60 +401,6 @@ impl Server {
     }
 }
 
-/// The slot of one connection. It counts towards the limit, and a draining process waits until it
-/// is dropped. An upgraded connection keeps its slot.
-pub struct ConnectionSlot {
-    guard: ConnectionGuard,
-    has_sent_request: AtomicBool,
-    last_key: LastKey,
-    /// The connection's place in its worker's queue of clients that pipeline requests.
-    place: OnceLock<Arc<Place>>,
-    /// A draining worker waits until all of its connections have dropped their senders.
-    _alive: mpsc::Sender<()>,
-}
-
-impl ConnectionSlot {
-    /// Creates the slot of an accepted connection. `alive` is a sender of the channel that a
-    /// draining worker waits on; each of the worker's connections holds one.
-    pub fn new(guard: ConnectionGuard, alive: mpsc::Sender<()>) -> Self {
-        let has_sent_request = AtomicBool::new(false);
-        let last_key = LastKey::default();
-        Self { guard, has_sent_request, last_key, place: OnceLock::new(), _alive: alive }
-    }
-
-    /// Records a request. Returns whether it is the connection's first.
-    pub fn note_request(&self, now_ns: u64) -> bool {
-        self.guard.note_request(now_ns);
-        let is_first = !self.has_sent_request.load(Ordering::Relaxed);
-        if is_first {
-            self.has_sent_request.store(true, Ordering::Relaxed);
-        }
-        is_first
-    }
-
-    /// Returns the key that the connection presented last.
-    pub(super) fn last_key(&self) -> &LastKey {
-        &self.last_key
-    }
-
-    /// Records that a valid credential was presented. The slot is then never given to another
-    /// connection.
-    pub fn recognize(&self) {
-        self.guard.recognize();
-    }
-
-    /// Whether the connection has presented a valid credential.
-    #[cfg(feature = "cluster")]
-    pub(super) fn is_recognized(&self) -> bool {
-        self.guard.is_recognized()
-    }
-
-    /// Resolves when the slot has been given to another connection.
-    pub async fn dismissed(&self) {
-        self.guard.dismissed().await;
-    }
-}
-
 /// One worker thread as its connections see it.
 pub struct Worker {
     /// The server that this worker belongs to.
@@ -579,7 +530,7 @@ mod tests {
         let served = Arc::new(AtomicUsize::new(0));
         for _ in 0..CLIENTS {
             let guard = worker.server.connections.admit(None, 0).unwrap();
-            let slot = ConnectionSlot::new(guard, mpsc::channel(1).0);
+            let slot = ConnectionSlot::new(guard, tokio::sync::mpsc::channel(1).0);
             let (worker, served) = (worker.clone(), served.clone());
             tokio::spawn(async move {
                 worker.give_way(&slot).await;

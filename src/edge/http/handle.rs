@@ -33,6 +33,7 @@ use super::request_headers::{RequestHeaders, Sent};
 use super::route::{RouteError, decode, find_for, row};
 #[cfg(feature = "traces")]
 use super::trace;
+use super::troubled;
 #[cfg(feature = "traces")]
 use crate::telemetry::Answered;
 use crate::telemetry::{AccessLine, AccessLog, Metrics};
@@ -408,12 +409,21 @@ async fn answer(
     let (turns, body) = (worker.turns(), bytes.into());
     let call = Call { metrics, turns, app, operation, context, caller, head, headers, body };
     progress.begin(worker);
-    match operation.run {
-        Run::Trade => trade::trade(&call).await,
-        Run::Now(run) => run(&call),
-        Run::Later(run) => run(&call).await,
-        Run::Clob(run) => Ok(run(&call).unwrap_or_else(ClobError::into_reply)),
-        Run::ClobLater(run) => match run(&call).await {
+    match &app.trouble {
+        Some(trouble) if operation.is_clob() => {
+            Box::pin(troubled::run(trouble, &call, slot, run(server, &call))).await
+        }
+        _ => run(server, &call).await,
+    }
+}
+
+async fn run(server: &Server, call: &Call<'_>) -> Answer {
+    match call.operation.run {
+        Run::Trade => trade::trade(call).await,
+        Run::Now(run) => run(call),
+        Run::Later(run) => run(call).await,
+        Run::Clob(run) => Ok(run(call).unwrap_or_else(ClobError::into_reply)),
+        Run::ClobLater(run) => match run(call).await {
             Ok(reply) => Ok(reply),
             Err(ClobRefusal::Common(error)) => Err(error),
             // Based on state that another node may have changed.

@@ -209,7 +209,12 @@ impl ConnectionGuard {
         self.slot.is_known.load(Ordering::Relaxed)
     }
 
-    /// Resolves when the slot has been given to another connection.
+    /// Has the connection end at once.
+    pub fn cut(&self) {
+        self.slot.leave.notify_one();
+    }
+
+    /// Resolves when the slot has been given to another connection, or was cut.
     pub async fn dismissed(&self) {
         self.slot.leave.notified().await;
     }

@@ -34,6 +34,8 @@ pub(in crate::http) struct ClobError {
     reason: Option<Cow<'static, str>>,
     /// The id that a heartbeat should have named.
     heartbeat_id: Option<Box<str>>,
+    /// The venue's code, which few errors have.
+    code: Option<&'static str>,
 }
 
 /// Why an operation of the venue's interface was refused.
@@ -57,6 +59,7 @@ impl ClobError {
             retry_after_seconds: None,
             reason: None,
             heartbeat_id: None,
+            code: None,
         }
     }
 
@@ -151,6 +154,35 @@ impl ClobError {
         "maker address not allowed, please use the deposit wallet flow",
     );
 
+    /// The venue's matching engine restarts.
+    pub(in crate::http) const RESTARTING: Self =
+        Self::new(StatusCode::TOO_EARLY, "service not ready");
+
+    /// The venue has failed to carry out the request.
+    pub(in crate::http) const NOT_RUN: Self =
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "could not run the execution");
+
+    /// The venue takes cancellations alone.
+    pub(in crate::http) const CANCEL_ONLY: Self = Self::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Trading is currently cancel-only. New orders are not accepted, but cancels are allowed.",
+    );
+
+    /// The venue takes no orders that may match.
+    pub(in crate::http) fn post_only() -> Self {
+        let text = "post-only mode: only post-only orders and cancels are allowed";
+        Self { code: Some("post_only_mode"), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, text) }
+    }
+
+    /// The signer has used up its requests for so many seconds, at least 1.
+    pub(in crate::http) fn too_many(retry_after_seconds: u64) -> Self {
+        let retry_after_seconds = Some(retry_after_seconds);
+        Self {
+            retry_after_seconds,
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, "Too Many Requests")
+        }
+    }
+
     /// Refuses an order, or a request about orders, in the venue's words.
     pub(in crate::http) fn refused(text: String) -> Self {
         Self { text: text.into(), ..Self::INVALID_ORDER }
@@ -190,6 +222,9 @@ impl ClobError {
                 body.text("heartbeat_id", id);
             }
             None => body.text("error", &self.text),
+        }
+        if let Some(code) = self.code {
+            body.text("code", code);
         }
         if let Some(seconds) = self.retry_after_seconds {
             body.integer("retry_after_seconds", seconds);

@@ -13,6 +13,7 @@ use crate::allocator;
 use crate::build::{self, BUILD, Build};
 use crate::http::call::Call;
 use crate::http::reply::Reply;
+use crate::trouble::Trouble;
 use paperbourse_core::ids::Timestamp;
 use paperbourse_core::wire::Time;
 use paperbourse_venue::follow::freshness::Freshness;
@@ -57,6 +58,7 @@ pub(in crate::http) fn status(call: &Call<'_>) -> Reply {
             trouble,
             live: app.venue.live.as_ref().map(|live| Live::of(&live.get())),
         },
+        clob_trouble: app.trouble.as_deref().map(ClobTrouble::of),
     })
 }
 
@@ -85,6 +87,31 @@ pub(in crate::http) struct StatusAnswer {
     journal: Journal,
     memory: Memory,
     venue: Venue,
+    /// Absent without `--clob-trouble`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clob_trouble: Option<ClobTrouble>,
+}
+
+/// The trouble that clients of Polymarket's interface meet on purpose.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "StatusClobTrouble")]
+pub(in crate::http) struct ClobTrouble {
+    /// The plan, as `--clob-trouble` takes it.
+    plan: String,
+    /// How often each kind was met since the start.
+    met: BTreeMap<&'static str, u64>,
+    /// Lines that did not fit into the record.
+    unrecorded: u64,
+}
+
+impl ClobTrouble {
+    pub(in crate::http) fn of(trouble: &Trouble) -> Self {
+        Self {
+            plan: trouble.plan().to_string(),
+            met: trouble.counts().map(|(kind, count)| (kind.name(), count)).collect(),
+            unrecorded: trouble.unrecorded_count(),
+        }
+    }
 }
 
 #[derive(JsonSchema, Serialize)]

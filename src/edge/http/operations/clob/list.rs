@@ -45,7 +45,8 @@ impl<Row> Page<Row> {
 }
 
 impl<'a> Party<'a> {
-    pub(super) fn of(call: &Call<'a>) -> Self {
+    /// Returns the wallet that has signed a request, and its API key.
+    pub(in crate::http) fn of(call: &Call<'a>) -> Self {
         let headers = l2_headers(&call.head.headers).expect("its caller was identified by them");
         Self {
             owner: str::from_utf8(headers.api_key).expect("a known API key is a UUID"),

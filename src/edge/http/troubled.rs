@@ -1,0 +1,304 @@
+//! Runs operations of the venue's interface with the trouble that their callers meet, and records
+//! what the callers do.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::app::ConnectionSlot;
+use super::call::{Answer, Call};
+use super::error::ClobError;
+use super::operation::{Access, Verb};
+use super::reply::Reply;
+use crate::rows::Party;
+use crate::trouble::{About, Subject, Trouble};
+use paperbourse_clob::order::OrderError;
+use paperbourse_clob::trouble::{Act, ActKind, Drawn, Kind, OrderAct, Scope};
+use paperbourse_core::ids::Timestamp;
+
+/// The headers of an answer that says that a signer has used up its requests.
+const BUCKET: HeaderName = HeaderName::from_static("poly-ratelimit-bucket");
+const REMAINING: HeaderName = HeaderName::from_static("poly-ratelimit-remaining");
+const RESET: HeaderName = HeaderName::from_static("poly-ratelimit-reset");
+
+/// Maximum number of outcomes in a recorded act.
+const TOKENS_MAX: usize = 500;
+
+/// The page of a proxy that blocks a request.
+const BLOCKED_PAGE: &[u8] = b"<!DOCTYPE html><html><head><title>Attention Required!</title></head>\
+    <body><h1>Sorry, you have been blocked</h1></body></html>\n";
+
+/// What somebody asks.
+struct Asked {
+    kind: ActKind,
+    wallet: Option<String>,
+    address: IpAddr,
+    /// The name by which requests of this caller are counted.
+    name: String,
+    orders: Vec<Sent>,
+    tokens: Vec<Box<str>>,
+}
+
+/// An order as it was sent.
+#[derive(Deserialize)]
+struct Posted {
+    order: Fields,
+    #[serde(rename = "postOnly", default)]
+    post_only: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Fields {
+    salt: Box<RawValue>,
+    token_id: Box<str>,
+    side: Box<RawValue>,
+    maker_amount: Box<str>,
+    taker_amount: Box<str>,
+}
+
+/// An order that is recorded.
+struct Sent {
+    act: OrderAct,
+    post_only: bool,
+}
+
+/// What is known of an order from the answer.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Placed {
+    #[serde(rename = "orderID")]
+    order_id: Box<str>,
+    #[serde(rename = "errorMsg")]
+    error_msg: Box<str>,
+    error: Box<str>,
+}
+
+/// What befalls a request before it is carried out.
+enum Early {
+    /// The connection ends.
+    Cut,
+    /// The answer.
+    Answer(Reply),
+}
+
+/// Runs an operation with the trouble that its caller meets.
+pub(super) async fn run(
+    trouble: &Trouble,
+    call: &Call<'_>,
+    slot: &ConnectionSlot,
+    run: impl Future<Output = Answer>,
+) -> Answer {
+    let mut asked = Asked::of(call);
+    let now = call.context.moment.now;
+    let answer = match before(trouble, call, &asked, now) {
+        Some(Early::Cut) => {
+            asked.record(trouble, 0, now);
+            slot.cut().await
+        }
+        Some(Early::Answer(reply)) => Ok(reply),
+        None => run.await,
+    };
+    let status = match &answer {
+        Ok(reply) => {
+            asked.read_placed(&reply.body);
+            reply.status.as_u16()
+        }
+        Err(error) => error.status.as_u16(),
+    };
+    asked.record(trouble, status, now);
+    if scopes(call).contains(&Scope::Order) {
+        let ids: Vec<&str> =
+            asked.orders.iter().filter_map(|sent| sent.act.id.as_deref()).collect();
+        let about = About { orders: &ids, token: asked.orders.first().map(|it| &*it.act.token) };
+        let draw = |kind| trouble.draw(kind, asked.subject(), about, now);
+        if draw(Kind::Lost).is_some() {
+            slot.cut().await;
+        }
+        if let Some(late) = draw(Kind::Late) {
+            tokio::time::sleep(Duration::from_millis(late.length_ms.into())).await;
+        }
+    }
+    answer
+}
+
+/// Returns what a request may meet.
+fn scopes(call: &Call<'_>) -> &'static [Scope] {
+    match (call.operation.access, call.operation.path.as_str()) {
+        (Access::WalletKey(_), "/order" | "/orders" | "/cancel-all" | "/cancel-market-orders") => {
+            &[Scope::Request, Scope::Order]
+        }
+        _ => &[Scope::Request],
+    }
+}
+
+/// Draws the trouble that comes before a request is carried out.
+fn before(trouble: &Trouble, call: &Call<'_>, asked: &Asked, now: Timestamp) -> Option<Early> {
+    let about = About { orders: &[], token: asked.orders.first().map(|sent| &*sent.act.token) };
+    let draw = |kind| trouble.draw(kind, asked.subject(), about, now);
+    let refuse = |error: ClobError| Some(Early::Answer(error.into_reply()));
+    if draw(Kind::Reset).is_some() {
+        return Some(Early::Cut);
+    }
+    if draw(Kind::Blocked).is_some() {
+        return Some(Early::Answer(blocked()));
+    }
+    if asked.wallet.is_some()
+        && let Some(drawn) = draw(Kind::Limited)
+    {
+        return Some(Early::Answer(limited(drawn, now)));
+    }
+    if call.operation.path.as_str() == "/time" {
+        let ahead_s = draw(Kind::Clock)?.length_ms / 1_000;
+        let body = (now.seconds() + i64::from(ahead_s)).to_string();
+        return Some(Early::Answer(Reply::json(StatusCode::OK, body.into_bytes())));
+    }
+    if !scopes(call).contains(&Scope::Order) {
+        return None;
+    }
+    if draw(Kind::Restarting).is_some() {
+        return refuse(ClobError::RESTARTING);
+    }
+    if call.operation.method != Verb::Post {
+        return None;
+    }
+    if draw(Kind::NotRun).is_some() {
+        return refuse(ClobError::NOT_RUN);
+    }
+    if draw(Kind::CancelOnly).is_some() {
+        return refuse(ClobError::CANCEL_ONLY);
+    }
+    if asked.orders.iter().any(|sent| !sent.post_only) && draw(Kind::PostOnly).is_some() {
+        return refuse(ClobError::post_only());
+    }
+    draw(Kind::Version).and_then(|_| refuse(OrderError::Version.into()))
+}
+
+fn blocked() -> Reply {
+    let mut reply = Reply::json(StatusCode::FORBIDDEN, BLOCKED_PAGE.to_vec());
+    reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=UTF-8"));
+    reply
+}
+
+fn limited(drawn: Drawn, now: Timestamp) -> Reply {
+    let wait_seconds = u64::from(drawn.length_ms.div_ceil(1_000).max(1));
+    let mut reply = ClobError::too_many(wait_seconds).into_reply();
+    let reset = now.seconds().unsigned_abs() + wait_seconds;
+    reply.headers.insert(BUCKET, HeaderValue::from_static("orders"));
+    reply.headers.insert(REMAINING, HeaderValue::from(0));
+    reply.headers.insert(RESET, HeaderValue::from(reset));
+    reply
+}
+
+impl Asked {
+    fn of(call: &Call<'_>) -> Self {
+        let is_signed = matches!(call.operation.access, Access::WalletKey(_));
+        let wallet = is_signed.then(|| Party::of(call).wallet.to_string());
+        let address = call.context.address;
+        let name = wallet.clone().unwrap_or_else(|| address.to_string());
+        let kind = act_kind(call);
+        let orders = if kind == ActKind::Order { orders(&call.body.lock()) } else { Vec::new() };
+        let tokens = if kind == ActKind::Book { tokens(call) } else { Vec::new() };
+        Self { kind, wallet, address, name, orders, tokens }
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { name: &self.name, wallet: self.wallet.as_deref(), address: Some(self.address) }
+    }
+
+    /// Reads from an answer which orders were taken.
+    fn read_placed(&mut self, answer: &[u8]) {
+        let placed: Vec<Placed> = match serde_json::from_slice(answer) {
+            Ok(placed) => placed,
+            Err(_) => serde_json::from_slice(answer).into_iter().collect(),
+        };
+        for (sent, placed) in self.orders.iter_mut().zip(placed) {
+            let Placed { order_id, error_msg, error } = placed;
+            sent.act.id = Some(order_id).filter(|id| !id.is_empty());
+            sent.act.error = [error_msg, error].into_iter().find(|text| !text.is_empty());
+        }
+    }
+
+    /// Records what was asked. An answer that was never sent has the status 0.
+    fn record(&mut self, trouble: &Trouble, status: u16, now: Timestamp) {
+        let act = |order, tokens| Act {
+            at_ms: now.millis().unsigned_abs(),
+            act: self.kind,
+            wallet: self.wallet.as_deref().map(Into::into),
+            address: Some(self.address.to_string().into()),
+            status,
+            order,
+            tokens,
+        };
+        if self.orders.is_empty() {
+            trouble.act(|| act(None, self.tokens.clone()));
+        }
+        for sent in &self.orders {
+            trouble.act(|| act(Some(sent.act.clone()), Vec::new()));
+        }
+    }
+}
+
+fn act_kind(call: &Call<'_>) -> ActKind {
+    let is_post = call.operation.method == Verb::Post;
+    match call.operation.path.as_str() {
+        "/order" | "/orders" if is_post => ActKind::Order,
+        "/order" | "/orders" | "/cancel-all" | "/cancel-market-orders" => ActKind::Cancel,
+        "/data/orders" | "/data/order/{order_id}" | "/order/{order_id}" | "/data/trades" => {
+            ActKind::Look
+        }
+        "/balance-allowance" | "/balance-allowance/update" => ActKind::Balance,
+        "/book" | "/books" | "/price" | "/prices" | "/midpoint" | "/midpoints" | "/spread"
+        | "/spreads" => ActKind::Book,
+        _ => ActKind::Other,
+    }
+}
+
+/// Returns the orders in a body. Those that cannot be read are left out.
+fn orders(body: &[u8]) -> Vec<Sent> {
+    let posted: Vec<Posted> = match serde_json::from_slice(body) {
+        Ok(posted) => posted,
+        Err(_) => serde_json::from_slice(body).into_iter().collect(),
+    };
+    posted.into_iter().map(Sent::of).collect()
+}
+
+impl Sent {
+    fn of(Posted { order, post_only }: Posted) -> Self {
+        let bare = |text: &RawValue| text.get().trim_matches('"').into();
+        let micros = |text: &str| text.parse().unwrap_or(0);
+        let act = OrderAct {
+            salt: bare(&order.salt),
+            id: None,
+            token: order.token_id,
+            side: match &*bare(&order.side) {
+                "0" => "BUY".into(),
+                "1" => "SELL".into(),
+                side => Box::<str>::from(side),
+            },
+            making_micros: micros(&order.maker_amount),
+            taking_micros: micros(&order.taker_amount),
+            error: None,
+            is_unsettled: false,
+        };
+        Self { act, post_only }
+    }
+}
+
+/// Returns the outcomes that a request for books or prices names.
+fn tokens(call: &Call<'_>) -> Vec<Box<str>> {
+    #[derive(Deserialize)]
+    struct Named {
+        token_id: Box<str>,
+    }
+    let query = call.head.uri.query().unwrap_or_default();
+    let pairs = form_urlencoded::parse(query.as_bytes());
+    let asked = pairs.filter(|(name, _)| name == "token_id").map(|(_, token)| token.into());
+    let listed: Vec<Named> = serde_json::from_slice(&call.body.lock()).unwrap_or_default();
+    let listed = listed.into_iter().map(|named| named.token_id);
+    asked.chain(listed).take(TOKENS_MAX).collect()
+}
