@@ -17,6 +17,7 @@ mod clob_lists;
 mod clob_market_socket;
 mod clob_once;
 mod clob_orders;
+mod clob_trouble;
 mod clob_user_socket;
 mod clob_wallets;
 mod comments;

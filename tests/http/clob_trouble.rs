@@ -1,0 +1,208 @@
+//! The venue's interface with trouble on demand: what requests meet.
+
+use std::fs;
+
+use paperbourse_test_support::{Connection, Request, Response};
+use serde_json::{Value, json};
+
+use super::clob_wallets::Client;
+use super::recording::token_id;
+use super::server::Server;
+
+/// A server whose clients meet this trouble.
+fn server(plan: &str) -> Server {
+    Server::unlimited_with(&[
+        "--clob",
+        "on",
+        "--clob-trouble",
+        plan,
+        "--admin-listen",
+        "127.0.0.1:0",
+    ])
+}
+
+/// The address of the admin listener.
+fn admin(server: &Server) -> String {
+    let line = server.logged("metrics on http://");
+    let (_, address) = line.split_once("metrics on http://").unwrap();
+    address.split('/').next().unwrap().to_owned()
+}
+
+/// Has a server follow another plan.
+fn follow(server: &Server, plan: &str) -> Response {
+    let mut admin = Connection::open(admin(server).parse().unwrap());
+    admin.send(&Request::new("PUT", "/trouble").body(plan))
+}
+
+/// Sends a request on a connection of its own; `None` if the connection ends without an answer.
+fn answer(client: &Client<'_>, method: &'static str, target: &str, body: &str) -> Option<Response> {
+    let mut connection = Connection::open(client.server.address);
+    connection.try_send(&client.sign(method, target, body, body)).ok()
+}
+
+/// Waits for the record to have this many lines, and returns them.
+fn record(server: &Server, count: usize) -> Vec<Value> {
+    let path = server.data().join("trouble.jsonl");
+    loop {
+        let text = fs::read_to_string(&path).unwrap();
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let lines: Vec<Value> =
+            whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        if lines.len() >= count {
+            return lines;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn each_kind_of_trouble_is_met_and_turned_off_again() {
+    let server = server("seed=1");
+    let client = Client::new(&server, 1);
+    let order = |salt| client.body(salt, &token_id(0, 0), "BUY FOK 5 for 10");
+    let post_only = |salt| client.body(salt, &token_id(0, 0), "BUY GTC 4 for 10 post-only");
+    let rows = [
+        ("restarting", "POST", "/order", 425, r#"{"error":"service not ready"}"#),
+        ("restarting", "DELETE", "/cancel-all", 425, r#"{"error":"service not ready"}"#),
+        ("not-run", "POST", "/order", 500, r#"{"error":"could not run the execution"}"#),
+        (
+            "cancel-only",
+            "POST",
+            "/order",
+            503,
+            r#"{"error":"Trading is currently cancel-only. New orders are not accepted, but cancels are allowed."}"#,
+        ),
+        (
+            "post-only",
+            "POST",
+            "/order",
+            503,
+            r#"{"error":"post-only mode: only post-only orders and cancels are allowed","code":"post_only_mode"}"#,
+        ),
+        (
+            "limited",
+            "GET",
+            "/data/orders",
+            429,
+            r#"{"error":"Too Many Requests","retry_after_seconds":10}"#,
+        ),
+        ("version", "POST", "/order", 400, r#"{"error":"order_version_mismatch"}"#),
+    ];
+    for (salt, (kind, method, target, status, text)) in (1..).zip(rows) {
+        let body = if method == "POST" { order(salt) } else { String::new() };
+        assert_eq!(follow(&server, &format!("{kind}=100%")).status, 200);
+        let refused = client.call(method, target, &body);
+        assert_eq!((refused.status, &*refused.text), (status, text), "{kind}");
+        if kind == "limited" {
+            assert_eq!(refused.header("poly-ratelimit-remaining"), Some("0"));
+            assert_eq!(refused.header("retry-after"), Some("10"));
+        }
+        // What is not new orders, or cannot match, passes.
+        match kind {
+            "cancel-only" => drop(client.call("DELETE", "/cancel-all", "").ok(200)),
+            "post-only" => drop(client.call("POST", "/order", &post_only(100)).ok(200)),
+            _ => {}
+        }
+        assert_eq!(follow(&server, "").text, "seed=0\n");
+        client.call(method, target, &body).ok(200);
+    }
+    follow(&server, "blocked=100%");
+    let blocked = server.send(&Request::new("GET", "/markets"));
+    assert_eq!(
+        (blocked.status, blocked.header("content-type")),
+        (403, Some("text/html; charset=UTF-8"))
+    );
+    let health = server.send(&Request::new("GET", "/v1/health"));
+    assert_eq!(health.status, 200, "this server's own interface has no trouble");
+    follow(&server, "clock=100%:7s");
+    let ahead: i64 = server.send(&Request::new("GET", "/time")).text.parse().unwrap();
+    follow(&server, "");
+    let now: i64 = server.send(&Request::new("GET", "/time")).text.parse().unwrap();
+    assert!((5..=7).contains(&(ahead - now)), "{ahead} {now}");
+}
+
+#[test]
+fn a_lost_answer_is_of_an_order_that_was_taken() {
+    let server = server("seed=1");
+    let client = Client::new(&server, 1);
+    let order = |salt| client.body(salt, &token_id(0, 0), "BUY FOK 5 for 10");
+    follow(&server, "reset=100%");
+    assert!(answer(&client, "POST", "/order", &order(1)).is_none());
+    follow(&server, "");
+    assert_eq!(client.balance("COLLATERAL"), "1000000000", "nothing was done");
+    follow(&server, "lost=100%");
+    assert!(answer(&client, "POST", "/order", &order(1)).is_none());
+    follow(&server, "");
+    assert_eq!(client.balance("COLLATERAL"), "995000000", "it was taken");
+    client.call("POST", "/order", &order(1)).ok(200);
+    assert_eq!(client.balance("COLLATERAL"), "995000000", "and only once");
+
+    // The reset request, two reads of the balance, the lost one, the repeated one.
+    let lines = record(&server, 8);
+    let met: Vec<&Value> = lines.iter().filter(|line| line["trouble"].is_string()).collect();
+    let [reset, lost] = &met[..] else { panic!("{met:?}") };
+    assert_eq!((&reset["trouble"], &reset["number"]), (&json!("reset"), &json!(1)));
+    assert_eq!(lost["trouble"], "lost");
+    let placed: Vec<&Value> = lines.iter().filter(|line| line["act"] == "order").collect();
+    let statuses: Vec<&Value> = placed.iter().map(|line| &line["status"]).collect();
+    assert_eq!(statuses, [0, 200, 200], "{placed:?}");
+    assert!(placed.iter().all(|line| line["order"]["salt"] == "1"), "{placed:?}");
+    assert_eq!(placed[1]["order"]["id"], lost["orders"][0]);
+    assert_eq!(placed[1]["order"]["making_micros"], 5_000_000);
+}
+
+#[test]
+fn a_late_answer_says_what_was_done() {
+    let server = server("late=100%:1200ms");
+    let client = Client::new(&server, 1);
+    let began = std::time::Instant::now();
+    let order = client.body(1, &token_id(0, 0), "BUY FOK 5 for 10");
+    client.call("POST", "/order", &order).ok(200);
+    assert!(began.elapsed().as_millis() >= 1_200);
+    let status = server.send(&Request::new("GET", "/v1/status")).ok(200);
+    let expected = json!({"plan": "seed=0,late=100%:1200ms", "met": {"late": 1}, "unrecorded": 0});
+    assert_eq!(status["clob_trouble"], expected);
+}
+
+/// The same seed and the same requests meet the same trouble, after a restart, too.
+#[test]
+fn the_same_seed_is_the_same_trouble() {
+    let server = server("seed=42,not-run=20%,version=20%,lost=20%");
+    let client = Client::new(&server, 1);
+    let met = |client: &Client<'_>, first: u64| -> Vec<u16> {
+        let orders = (first..first + 60).map(|salt| {
+            let body = client.body(salt, &token_id(0, 0), "BUY GTC 1 for 10");
+            answer(client, "POST", "/order", &body).map_or(0, |answer| answer.status)
+        });
+        orders.collect()
+    };
+    let before = met(&client, 0);
+    for status in [0, 200, 400, 500] {
+        assert!(before.contains(&status), "{before:?}");
+    }
+    let (signer, credentials) = (client.signer.clone(), client.credentials.clone());
+    let server = server.crash_and_restart_with(&[
+        "--clob",
+        "on",
+        "--clob-trouble",
+        "seed=42,not-run=20%,version=20%,lost=20%",
+    ]);
+    let client = Client { server: &server, signer, credentials };
+    assert_eq!(met(&client, 100), before);
+}
+
+#[test]
+fn a_plan_is_refused_with_a_reason() {
+    let server = server("seed=1,lost=1%");
+    let refused = follow(&server, "lost=2");
+    assert_eq!(refused.status, 400);
+    let text =
+        "the probability \"2\" should be from 0% to 100%, or off; it has at most 4 decimals\n";
+    assert_eq!(refused.text, text);
+    let mut admin = Connection::open(admin(&server).parse().unwrap());
+    assert_eq!(admin.send(&Request::new("GET", "/trouble")).text, "seed=1,lost=1%\n");
+    let quiet = Server::unlimited_with(&["--clob", "on", "--admin-listen", "127.0.0.1:0"]);
+    let refused = follow(&quiet, "lost=2%");
+    assert_eq!(refused.status, 404);
+    assert!(refused.text.contains("--clob-trouble PLAN"), "{refused:?}");
+}
