@@ -195,6 +195,8 @@ pub struct OrderCommand<O> {
     order: O,
     names: OrderNames,
     fingerprint: Fingerprint,
+    /// For how long a marketable order is held at least, in milliseconds.
+    delay_ms_min: u32,
 }
 
 impl<O: RequestedOrder> OrderCommand<O> {
@@ -202,7 +204,19 @@ impl<O: RequestedOrder> OrderCommand<O> {
     /// shard the work.
     pub fn new(owner: Owner, order: O, names: OrderNames) -> Self {
         let fingerprint = order.fingerprint();
-        Self { owner, order, names, fingerprint }
+        Self { owner, order, names, fingerprint, delay_ms_min: 0 }
+    }
+
+    /// Has a marketable order held before it is matched for at least so many milliseconds, also in
+    /// a market without a delay. This is no part of the order's fingerprint.
+    #[must_use]
+    pub fn held_for(self, delay_ms_min: u32) -> Self {
+        Self { delay_ms_min, ..self }
+    }
+
+    /// Returns for how long a marketable order is held at least, in milliseconds.
+    pub(in crate::engine) const fn delay_ms_min(&self) -> u32 {
+        self.delay_ms_min
     }
 
     /// Returns the requested order.

@@ -97,6 +97,12 @@ impl<'a> Quote<'a> {
         }
     }
 
+    /// Returns the quote with another delay of marketable orders.
+    #[must_use]
+    pub fn with_delay(self, taker_delay_ms: u32) -> Self {
+        Self { taker_delay_ms, ..self }
+    }
+
     /// Returns the outcome with this label; see [`MarketInfo::outcome`].
     pub fn outcome(&self, label: &str) -> Option<OutcomeIndex> {
         catalogue::outcome_called(self.outcomes, label)

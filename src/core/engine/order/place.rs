@@ -172,6 +172,10 @@ impl DecidedOrder for NewOrder {
         // Check this after the replay check, so that a retry still succeeds once its expiration has
         // passed or the market has closed.
         let intent = order.intent(given.now).map_err(Rejection::Payload)?;
+        let delay_ms = command.delay_ms_min();
+        let held = given.quote.filter(|quote| quote.taker_delay_ms < delay_ms);
+        let held = held.map(|quote| quote.clone().with_delay(delay_ms));
+        let given = Given { quote: held.as_ref().or(given.quote), ..given };
         let market = OpenMarket::of(state, given.quote, &order.market_id, &order.outcome)?;
         market.check_tokens(state)?;
         command.place(state, given, actor, &market, &intent)

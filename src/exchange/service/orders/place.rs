@@ -91,6 +91,26 @@ impl Service {
         Ok(outcome.map_err(|refusal| self.explained_refusal(refusal))?)
     }
 
+    /// Places an order that is held for at least so many milliseconds if it is marketable. Resolves
+    /// as soon as it is durable that the order is held. The flag is true for a replay.
+    pub async fn place_held(
+        &self,
+        caller: &Caller,
+        request: PlaceRequest,
+        delay_ms_min: u32,
+        context: RequestContext<'_>,
+    ) -> Result<(OrderReceipt, bool), ServiceError> {
+        let PlaceRequest { mut order, names } = request;
+        self.name_as_listed(&mut order.market_id);
+        let owner = caller.owner()?;
+        let shard = owner.shard();
+        let command = PlaceOrder::new(owner, order, names).held_for(delay_ms_min);
+        match self.shards.execute(shard, command, context.waiters).await {
+            Ok(Placed { receipt, is_replay }) => Ok((receipt, is_replay)),
+            Err(refusal) => Err(self.explained_refusal(refusal).into()),
+        }
+    }
+
     /// Previews what an order would do if it arrived now.
     pub async fn preview(
         &self,
